@@ -13,6 +13,19 @@ pub enum ConfigCommand {
         /// Print where each value comes from
         #[arg(long)]
         origin: bool,
+        /// One JSON object per key and line
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the effective values of all keys
+    #[command(visible_alias = "ls")]
+    List {
+        /// Print where each value comes from
+        #[arg(long)]
+        origin: bool,
+        /// One JSON object per key and line
+        #[arg(long)]
+        json: bool,
     },
     /// Set a key in the config file, keeping comments and layout
     Set {
@@ -27,11 +40,21 @@ pub enum ConfigCommand {
         #[arg(long, conflicts_with = "value")]
         unset: bool,
     },
+    /// Remove a key from the config file, so that its default applies
+    Unset {
+        /// Key, such as `agents.defaults.model`
+        key: String,
+    },
+    /// Edit the config file in your editor (`VISUAL`, else `EDITOR`), and check it
+    Edit,
     /// Report errors and warnings in the config, with line and column
     Check {
         /// Exit with status 78 for warnings as well
         #[arg(long)]
         strict: bool,
+        /// One JSON object per finding
+        #[arg(long)]
+        json: bool,
     },
     /// Print the JSON schema of the config file
     Schema {

@@ -324,6 +324,9 @@ pub struct CronEditArgs {
     /// Message to the agent
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
+    /// One JSON object
+    #[arg(long, hide_short_help = true)]
+    pub json: bool,
     #[command(flatten)]
     pub flags: JobArgs,
 }
@@ -351,6 +354,9 @@ pub struct CronRunArgs {
     /// For schedulers other than cron, which call this once a minute.
     #[arg(long, conflicts_with_all = ["job", "as_cron", "scheduled"])]
     pub due: bool,
+    /// Print the run as one JSON object, as `cron logs` does, instead of the answer
+    #[arg(long, conflicts_with_all = ["as_cron", "scheduled", "due"])]
+    pub json: bool,
     /// Run a temporary job of that name with the built-in demo, and report its environment (for `status --check`)
     #[arg(long, hide = true, conflicts_with_all = ["as_cron", "scheduled"])]
     pub probe: bool,

@@ -1,8 +1,10 @@
 //! The grammar that all commands share: what a verb means, and what each command does with its output. The man page
 //! prints it, and a test holds the command tree to it.
 
+#[rustfmt::skip]
 /// The verbs of commands, with their meanings, in the order of the man page.
 pub const VERBS: &[(&[&str], &str)] = &[
+<<<<<<< HEAD
     (
         &["list", "show", "search"],
         "print many things, one thing, or what matches; change nothing",
@@ -42,6 +44,16 @@ pub const VERBS: &[(&[&str], &str)] = &[
         ],
         "do the work now",
     ),
+=======
+    (&["list", "show", "search"], "print many things, one thing, or what matches; change nothing"),
+    (&["get", "path", "schema", "context", "explain", "diff", "log", "logs"], "print what the name says; change nothing"),
+    (&["check", "test"], "look for problems; the exit status says if there are any"),
+    (&["add", "new", "install", "fork", "apply"], "create something; what exists is kept, unless a flag says otherwise"),
+    (&["set", "unset", "edit", "rename", "title", "enable", "disable", "accept"], "change something that exists"),
+    (&["remove", "prune"], "remove something"),
+    (&["restore", "undo", "repair"], "bring back what was"),
+    (&["run", "call", "sync", "compact", "consolidate"], "do the work now"),
+>>>>>>> b330dce (cli: `--json` with each command that prints data)
     (&["export"], "write a document"),
     (&["login", "logout"], "begin and end the use of an account"),
 ];
@@ -60,6 +72,8 @@ pub const SHORTCUTS: &[(&str, &[&str])] = &[
 /// The rules, as paragraphs.
 pub const RULES: &str = "A command is a noun and a verb: `nanobot session list`. A noun is in the singular, and a verb \
 means the same with each noun. `ls` stands for `list` and `rm` for `remove`.\n\n\
+A command that prints data has `--json`: one object for one thing, and one object per line for many. Fields may be added; a \
+field never changes its meaning, and none is removed.\n\n\
 Results go to standard output; everything else goes to standard error. A command that changes something says what it did in \
 one line, which `-q` suppresses.\n\n\
 Only commands with `--yes` ask for confirmation; without a terminal they need it. With `--dry-run` a command prints what it \

@@ -11,6 +11,9 @@ use clap::{Args, Subcommand};
 #[derive(Args, Clone, Debug, Default)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct HeartbeatArgs {
+    /// Print the run as one JSON object, as `cron logs` does, instead of the answer
+    #[arg(long)]
+    pub json: bool,
     #[command(subcommand)]
     pub command: Option<HeartbeatCommand>,
 }
@@ -31,6 +34,9 @@ pub struct HeartbeatEnableArgs {
     /// A bare number is seconds. Default: `30m`.
     #[arg(short, long, value_name = "TIME")]
     pub every: Option<String>,
+    /// One JSON object
+    #[arg(long, hide_short_help = true)]
+    pub json: bool,
     #[command(flatten)]
     pub terms: JobRunArgs,
     #[command(flatten)]

@@ -8,7 +8,11 @@ pub enum MemoryCommand {
     // The arguments stand apart, since they are many, and what is said of them: here it would hide that.
     Consolidate(ConsolidateArgs),
     /// Print the memory
-    Show,
+    Show {
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Search the memory and its history for a regular expression
     ///
     /// The exit status is 1 if nothing matches.
@@ -44,6 +48,9 @@ pub enum MemoryCommand {
         /// Version number
         #[arg(value_name = "B")]
         to: Option<u64>,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Restore the previous version
     ///

@@ -236,20 +236,29 @@ pub const PAGES: &[HelpPage] = &[
     ] },
     HelpPage { command: "config", statuses: GROUP_STATUSES, variables: &[], files: &["config.json"], examples: &[
         ("nanobot config set agents.defaults.model gpt-6-luna", "Change a key"),
-        ("nanobot config get --origin", "All effective values and their origins"),
+        ("nanobot config list --origin", "All effective values and their origins"),
     ] },
     HelpPage { command: "config path", statuses: &[DONE, USAGE], variables: &[], files: &["config.json"], examples: &[
         ("${EDITOR:-vi} \"$(nanobot config path)\"", "Open the config in an editor"),
     ] },
     HelpPage { command: "config get", statuses: &[DONE, USAGE, IO, (78, "no such key, or the config is invalid")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config get agents.defaults.model", "One key"),
-        ("nanobot config get --origin", "All keys with their origins"),
+        ("nanobot config get agents.defaults.model --json", "With its origin"),
     ] },
     HelpPage { command: "config set", statuses: &[DONE, USAGE, (65, "standard input is not text"), (66, "standard input is empty"), IO, (78, "no such key, or the value is invalid")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config set agents.defaults.maxToolIterations 60", "A number"),
         ("nanobot config set agents.defaults.fallbackModels '[\"gpt-6-luna\"]'", "A list, as JSON"),
         ("pass show openai | nanobot config set providers.openai.apiKey -", "An API key that stays out of the shell history"),
-        ("nanobot config set --unset agents.defaults.model", "Remove a key"),
+    ] },
+    HelpPage { command: "config list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: &["config.json"], examples: &[
+        ("nanobot config list --origin", "All keys with their origins"),
+        ("nanobot config list --json | jq -r 'select(.origin != \"default\").key'", "The keys that are set"),
+    ] },
+    HelpPage { command: "config unset", statuses: &[DONE, USAGE, IO, (78, "no such key, or it is not set")], variables: &[], files: &["config.json"], examples: &[
+        ("nanobot config unset agents.defaults.model", "Return to the default"),
+    ] },
+    HelpPage { command: "config edit", statuses: &[(0, "no errors"), (1, "the editor failed"), USAGE, IO, (78, "there are errors")], variables: &["VISUAL", "EDITOR"], files: &["config.json"], examples: &[
+        ("EDITOR=nano nanobot config edit", "With another editor"),
     ] },
     HelpPage { command: "config check", statuses: &[(0, "no errors"), USAGE, IO, (78, "there are errors")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config check", "Errors and warnings with line and column"),
@@ -356,6 +365,9 @@ pub const PAGES: &[HelpPage] = &[
     ] },
     HelpPage { command: "provider list", statuses: COMMON_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
         ("nanobot provider list --json", "As JSON"),
+    ] },
+    HelpPage { command: "provider show", statuses: &[DONE, USAGE, (66, "no such provider"), IO, CONFIG], variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
+        ("nanobot provider show anthropic", "Its address, default model, and where its key comes from"),
     ] },
     HelpPage { command: "provider login", statuses: &[(0, "logged in"), USAGE, (69, "the provider is not available"), IO, (77, "the login was refused"), CONFIG], variables: &["HTTPS_PROXY"], files: &["auth/"], examples: &[
         ("nanobot provider login openai-codex", "Prints a code to enter in any browser"),

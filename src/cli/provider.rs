@@ -11,6 +11,14 @@ pub enum ProviderCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show a provider: address, default model, and the source of its API key
+    Show {
+        /// Name, from `provider list`
+        name: String,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Log in by entering a code in a browser, on any machine
     ///
     /// The code and the address are printed on standard error. The login is saved, and renewed when it expires.

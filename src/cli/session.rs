@@ -28,6 +28,9 @@ pub enum SessionCommand {
         /// Copy only messages 1 to N, as numbered by `session show`
         #[arg(long, value_name = "N")]
         at: Option<usize>,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Show the parts of a session that would be sent
     ///
@@ -64,6 +67,9 @@ pub enum SessionCommand {
         key: String,
         /// The title; empty removes it
         title: Option<String>,
+        /// One JSON object
+        #[arg(long, conflicts_with = "title")]
+        json: bool,
     },
     /// Move sessions to the trash
     #[command(visible_alias = "rm")]
@@ -81,6 +87,9 @@ pub enum SessionCommand {
     Restore {
         /// Key of the deleted session
         key: Option<String>,
+        /// One JSON object per session
+        #[arg(long)]
+        json: bool,
     },
     /// Move sessions that were not used lately to the trash
     ///
@@ -107,6 +116,9 @@ pub enum SessionCommand {
         /// Report only; repair nothing
         #[arg(long)]
         dry_run: bool,
+        /// One JSON object per problem
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -220,4 +232,7 @@ pub struct PruneArgs {
     /// List them only; move nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// List them as one JSON object per line, as `session list` does
+    #[arg(long)]
+    pub json: bool,
 }

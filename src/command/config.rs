@@ -3,16 +3,19 @@
 use crate::cli::config::ConfigCommand as Arguments;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::report::json;
-use crate::settings::check::{ConfigSeverity, check_config};
+use crate::report::json::SCHEMA;
+use crate::settings::check::{ConfigFinding, ConfigSeverity, check_config};
 use crate::settings::expand::has_reference;
 use crate::settings::key_type::KeyType;
 use crate::settings::keys::{ConfigKey, KEYS, KeyNode, KeySupport, nearest};
 use crate::settings::secrets::is_secret;
 use crate::settings::{Config, LayeredConfig, file, schema, validation};
+use crate::sys::editor::external_editor;
 use crate::sys::input::{self, StdinMode};
-use anyhow::Result;
-use serde_json::Value;
+use crate::sys::terminal::Terminal;
+use crate::sys::{process, signal};
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
 
 /// Runs `nanobot config`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
@@ -22,15 +25,23 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         Arguments::Get {
             key: Some(key),
             origin,
-        } => get(ctx, key, *origin)?,
-        Arguments::Get { key: None, origin } => get_all(ctx, *origin)?,
+            json,
+        } => get(ctx, key, *origin, *json)?,
+        Arguments::Get {
+            key: None,
+            origin,
+            json,
+        }
+        | Arguments::List { origin, json } => list(ctx, *origin, *json)?,
         Arguments::Set {
             key,
             value,
             unset: _,
         } => set(ctx, key, value.as_deref())?,
-        Arguments::Check { strict } => return check(ctx, *strict),
-        Arguments::Schema { events: true } => ctx.terminal.print(json::SCHEMA)?,
+        Arguments::Unset { key } => set(ctx, key, None)?,
+        Arguments::Edit => return edit(ctx),
+        Arguments::Check { strict, json } => return check(ctx, *strict, *json),
+        Arguments::Schema { events: true } => ctx.terminal.print(SCHEMA)?,
         Arguments::Schema { events: false } => {
             ctx.terminal.print(&format!("{:#}\n", schema::schema()))?;
         }
@@ -49,7 +60,7 @@ fn canonical_path(key: &str) -> Result<Vec<String>> {
     })
 }
 
-fn get(ctx: &Context, key: &str, origin: bool) -> Result<()> {
+fn get(ctx: &Context, key: &str, origin: bool, as_json: bool) -> Result<()> {
     let config = Config::load(&ctx.paths.config)?;
     let layers = LayeredConfig::new(&config, &ctx.env);
     let path = canonical_path(key)?;
@@ -62,7 +73,11 @@ fn get(ctx: &Context, key: &str, origin: bool) -> Result<()> {
         },
         None => group(&layers, &path),
     };
-    let text = match mask_secrets(&value, &mut path.clone()) {
+    let value = mask_secrets(&value, &mut path.clone());
+    if as_json {
+        return ctx.terminal.print_json(&key_json(&layers, &path, &value));
+    }
+    let text = match value {
         Value::String(text) => text,
         Value::Null => String::new(),
         other => other.to_string(),
@@ -71,17 +86,29 @@ fn get(ctx: &Context, key: &str, origin: bool) -> Result<()> {
     ctx.terminal.print(&format!("{text}{from}\n"))
 }
 
+/// A key with its value and where that comes from, as JSON.
+fn key_json(layers: &LayeredConfig<'_>, path: &[String], value: &Value) -> Value {
+    json!({ "key": path.join("."), "value": value, "origin": layers.origin(path).to_string() })
+}
+
 /// Prints every key in use and its value.
-fn get_all(ctx: &Context, origin: bool) -> Result<()> {
+fn list(ctx: &Context, origin: bool, as_json: bool) -> Result<()> {
     let config = Config::load(&ctx.paths.config)?;
     let layers = LayeredConfig::new(&config, &ctx.env);
     let mut text = String::new();
     for (path, value) in effective_values(&layers, KEYS) {
         let shown = mask_secrets(&value, &mut path.clone());
+        if as_json {
+            text.push_str(&format!("{}\n", key_json(&layers, &path, &shown)));
+            continue;
+        }
         let from = origin_column(&layers, &path, origin);
         text.push_str(&format!("{} = {shown}{from}\n", path.join(".")));
     }
-    ctx.terminal.print(&text)
+    match as_json {
+        true => ctx.terminal.print_json_text(&text),
+        false => ctx.terminal.print(&text),
+    }
 }
 
 /// Collects the values below `path` into one object.
@@ -240,14 +267,45 @@ pub(super) fn read_stdin_value() -> Result<String> {
     }
 }
 
-fn check(ctx: &Context, is_strict: bool) -> Result<Exit> {
+/// Opens the user's editor for the config file, and checks what was written.
+fn edit(ctx: &Context) -> Result<Exit> {
+    let path = &ctx.paths.config;
+    if !Terminal::is_interactive() {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            "an editor needs a terminal",
+            "`nanobot config set KEY VALUE`",
+        ));
+    }
+    let editor = external_editor(&ctx.env);
+    let done = signal::with_foreground_child(|| process::run_editor(editor, path));
+    match done.and_then(|done| done) {
+        Ok(true) => check(ctx, false, false),
+        Ok(false) => Err(fail(Exit::Failed, format!("`{editor}` failed"))),
+        Err(error) => Err(error).with_context(|| format!("run `{editor}`")),
+    }
+}
+
+fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {
     let config = Config::load(&ctx.paths.config)?;
     let found = check_config(&config, &ctx.env, &ctx.paths);
     let mut text = String::new();
-    for finding in &found {
-        text.push_str(&format!("{finding}\n"));
+    for ConfigFinding {
+        severity,
+        text: words,
+        ..
+    } in &found
+    {
+        let severity = severity.name();
+        text.push_str(&match as_json {
+            true => format!("{}\n", json!({ "severity": severity, "text": words })),
+            false => format!("{severity}: {words}\n"),
+        });
     }
-    if !config.exists() {
+    if as_json {
+        ctx.terminal.print_json_text(&text)?;
+        text.clear();
+    } else if !config.exists() {
         text.push_str(&format!(
             "{}: no such file; the defaults apply\n",
             config.path().display()

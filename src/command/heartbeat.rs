@@ -1,8 +1,10 @@
 //! `nanobot heartbeat`: runs one check of HEARTBEAT.md.
 
+use super::cron::logs;
 use super::cron::saved_job::print_saved;
 use crate::cli::heartbeat::{HeartbeatArgs, HeartbeatCommand, HeartbeatEnableArgs};
 use crate::command::arguments::{grants as from_flags, job_flags};
+use crate::cron::job::HEARTBEAT_ID;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
@@ -13,7 +15,12 @@ use anyhow::Result;
 /// Runs `nanobot heartbeat`.
 pub fn run(ctx: &Context, arguments: &HeartbeatArgs) -> Result<Exit> {
     match &arguments.command {
-        None => trigger::run_heartbeat(ctx),
+        None if arguments.json => {
+            let exit = trigger::run_heartbeat(ctx, false)?;
+            logs::print_last_run(ctx, HEARTBEAT_ID)?;
+            Ok(exit)
+        }
+        None => trigger::run_heartbeat(ctx, true),
         Some(HeartbeatCommand::Enable(arguments)) => enable(ctx, arguments),
         Some(HeartbeatCommand::Disable) => disable(ctx),
     }
@@ -22,6 +29,7 @@ pub fn run(ctx: &Context, arguments: &HeartbeatArgs) -> Result<Exit> {
 fn enable(ctx: &Context, arguments: &HeartbeatEnableArgs) -> Result<Exit> {
     let HeartbeatEnableArgs {
         every,
+        json,
         terms,
         grants,
     } = arguments;
@@ -31,7 +39,7 @@ fn enable(ctx: &Context, arguments: &HeartbeatEnableArgs) -> Result<Exit> {
         &job_flags(terms),
         &from_flags(grants),
     )?;
-    print_saved(ctx, saved, "✓ Heartbeat enabled")
+    print_saved(ctx, saved, "✓ Heartbeat enabled", *json)
 }
 
 fn disable(ctx: &Context) -> Result<Exit> {

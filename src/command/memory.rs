@@ -16,6 +16,7 @@ use crate::report::columns::{Side, align_columns};
 use crate::report::{Bar, ProgressLevel};
 use crate::session;
 use crate::sys::durable_file::{self, format_size};
+use crate::sys::editor::external_editor;
 use crate::sys::terminal::sanitize;
 use crate::sys::{process, signal};
 use anyhow::{Context as _, Result};
@@ -33,14 +34,12 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let memory = memory_edit::open_memory(ctx)?;
     match arguments {
         Arguments::Consolidate(_) => unreachable!("handled above"),
-        Arguments::Show => ctx
-            .terminal
-            .print_bytes(&memory.read()?.unwrap_or_default())?,
+        Arguments::Show { json } => show(ctx, &memory, *json)?,
         Arguments::Search { pattern, json } => return search(ctx, &memory, pattern, *json),
         Arguments::Edit => edit(ctx, &memory)?,
         Arguments::Accept => accept(ctx, &memory)?,
         Arguments::Log { json } => log(ctx, &memory, *json)?,
-        Arguments::Diff { from, to } => diff(ctx, &memory, *from, *to)?,
+        Arguments::Diff { from, to, json } => diff(ctx, &memory, (*from, *to), *json)?,
         Arguments::Undo { id } => undo(ctx, &memory, *id)?,
     }
     Ok(Exit::Answered)
@@ -181,6 +180,16 @@ fn describe_cost(spent: &ConsolidationCost) -> String {
     }
 }
 
+fn show(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
+    let bytes = memory.read()?.unwrap_or_default();
+    match as_json {
+        true => ctx.terminal.print_json(&json!({
+            "path": memory.path(), "bytes": bytes.len(), "text": String::from_utf8_lossy(&bytes),
+        })),
+        false => ctx.terminal.print_bytes(&bytes),
+    }
+}
+
 fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Result<Exit> {
     let pattern = Regex::new(pattern).map_err(|error| {
         fail(
@@ -285,7 +294,12 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-fn diff(ctx: &Context, memory: &Memory, from: Option<u64>, to: Option<u64>) -> Result<()> {
+fn diff(
+    ctx: &Context,
+    memory: &Memory,
+    (from, to): (Option<u64>, Option<u64>),
+    as_json: bool,
+) -> Result<()> {
     let now = memory.read()?.unwrap_or_default();
     let (old, new) = match (from, to) {
         (Some(from), Some(to)) => {
@@ -310,7 +324,13 @@ fn diff(ctx: &Context, memory: &Memory, from: Option<u64>, to: Option<u64>) -> R
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (one, other) = (shown(&old.1), shown(&new.1));
     let text = Diff::new(&one, &other).unified_with_header(3, &old.0, &new.0);
-    ctx.terminal.print_bytes(text.as_bytes())
+    match as_json {
+        true => {
+            let object = json!({ "from": old.0, "to": new.0, "diff": text });
+            ctx.terminal.print_json(&object)
+        }
+        false => ctx.terminal.print_bytes(text.as_bytes()),
+    }
 }
 
 fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<()> {
@@ -371,10 +391,7 @@ fn edit_copy(
     original: &[u8],
     path: &Path,
 ) -> Result<UpdateResult> {
-    let editor = ["VISUAL", "EDITOR"]
-        .iter()
-        .find_map(|name| ctx.env.get(name))
-        .unwrap_or("vi");
+    let editor = external_editor(&ctx.env);
     let what = || format!("run `{editor}`");
     let done =
         signal::with_foreground_child(|| process::run_editor(editor, path)).and_then(|done| done);

@@ -1,13 +1,16 @@
 //! `nanobot provider`: lists the providers, and logs in to those that use accounts instead of keys.
 
 use crate::cli::provider::ProviderCommand as Arguments;
-use crate::error::{Exit, hint_for};
+use crate::error::{Exit, fail_with_hint, hint_for};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::provider::login::{self, DevicePrompt, LoginEndpoints, Vendor};
-use crate::provider::registry::{self, PROVIDERS, ProviderConfig, ProviderKind, ProviderStatus};
-use crate::report::columns::{Side, align_columns, truncate};
+use crate::provider::registry::{
+    self, PROVIDERS, ProviderConfig, ProviderKind, ProviderStatus, normalize_name,
+};
+use crate::report::columns::{Side, align_columns, hanging_indent, truncate};
 use crate::settings::Settings;
+use crate::settings::keys::nearest;
 use crate::sys::http::{Http, HttpTimeouts};
 use crate::sys::terminal::{StdoutWriter, sanitize};
 use crate::sys::web_url;
@@ -30,6 +33,7 @@ const TIMEOUTS: HttpTimeouts = HttpTimeouts {
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List { json } => list(ctx, *json)?,
+        Arguments::Show { name, json } => show(ctx, name, *json)?,
         Arguments::Login { name } => log_in(ctx, Vendor::from_name(name)?)?,
         Arguments::Logout { name } => log_out(ctx, Vendor::from_name(name)?)?,
     }
@@ -80,6 +84,52 @@ fn list(ctx: &Context, as_json: bool) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Prints one provider. The name may be written in any of the usual ways, such as `githubCopilot` or `github-copilot`.
+fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
+    let settings = ctx.settings()?;
+    let blocks = model::provider_configs(ctx, &settings);
+    let entry = PROVIDERS
+        .iter()
+        .find(|entry| normalize_name(entry.name) == normalize_name(name));
+    let known = entry.map_or(name, |entry| entry.name);
+    if entry.is_none() && !blocks.contains_key(name) {
+        let names = PROVIDERS.iter().map(|entry| entry.name);
+        let hint = match nearest(name, names) {
+            Some(meant) => format!("`{meant}`"),
+            None => "`nanobot provider list`".into(),
+        };
+        let cause = format!("there is no provider `{name}`");
+        return Err(fail_with_hint(Exit::NoInput, cause, hint));
+    }
+    let row = provider_row(ctx, &settings, &blocks, known);
+    if as_json {
+        return ctx.terminal.print_json_text(&provider_json(&row));
+    }
+    let mut rows = vec![
+        ("name", row.name.clone()),
+        ("label", row.label.clone()),
+        ("kind", row.kind.to_owned()),
+        ("address", row.address.clone()),
+        ("key", describe_key(&row)),
+    ];
+    if let Some(entry) = entry {
+        rows.push(("variables", entry.key_variables.join(", ")));
+        rows.push(("model", entry.default_model.to_owned()));
+    }
+    rows.extend(
+        row.problem
+            .as_ref()
+            .map(|problem| ("problem", format!("{problem:#}"))),
+    );
+    rows.retain(|(_, value)| !value.is_empty());
+    let width = ctx.terminal.stdout_width();
+    let line = |(name, value): &(&str, String)| {
+        hanging_indent(&format!("{name:9}  "), &sanitize(value), width) + "\n"
+    };
+    ctx.terminal
+        .print(&rows.iter().map(line).collect::<String>())
 }
 
 fn provider_row(

@@ -36,14 +36,20 @@ pub enum ConfigSeverity {
     Note,
 }
 
+impl ConfigSeverity {
+    /// The severity as printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
 impl fmt::Display for ConfigFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let weight = match self.severity {
-            ConfigSeverity::Error => "error",
-            ConfigSeverity::Warning => "warning",
-            ConfigSeverity::Note => "note",
-        };
-        write!(f, "{weight}: {}", self.text)
+        write!(f, "{}: {}", self.severity.name(), self.text)
     }
 }
 

@@ -276,6 +276,20 @@ fn commands_of_the_python_program_get_a_suggestion() {
     check(&["sessions", "restore-workspace"], "nanobot session");
 }
 
+/// Commands without `--json`, by the reason: they print no data.
+#[rustfmt::skip]
+const WITHOUT_JSON: &[&str] = &[
+    // They have a conversation, or a format of their own.
+    "onboard", "repl", "pipe", "metrics", "completions", "config path", "config schema", "cron export", "session export",
+    "memory edit", "config edit", "provider login",
+    // They do what was asked, and say so in a line.
+    "config set", "config unset", "cron disable", "cron enable", "cron remove", "cron sync", "heartbeat disable", "mcp accept",
+    "mcp add", "mcp remove", "memory accept", "memory consolidate", "memory undo", "provider logout", "session compact",
+    "session remove", "session rename", "skill install", "skill new", "skill remove",
+    // It prints the text that the model would get.
+    "tool run",
+];
+
 #[test]
 fn every_command_follows_the_grammar() {
     let verbs: Vec<&str> = VERBS
@@ -296,6 +310,15 @@ fn every_command_follows_the_grammar() {
             assert!(
                 verbs.contains(&verb),
                 "{path}: VERBS does not have `{verb}`"
+            );
+        }
+        let is_group = command.get_subcommands().next().is_some() && path != "heartbeat";
+        if !is_group {
+            let has_json = command.get_arguments().any(|arg| arg.get_id() == "json");
+            let is_exempt = WITHOUT_JSON.contains(&path.as_str());
+            assert_ne!(
+                has_json, is_exempt,
+                "{path}: `--json`, or a row in WITHOUT_JSON"
             );
         }
     }

@@ -44,6 +44,7 @@ mod formats;
 mod heartbeat;
 mod help;
 mod hostile_servers;
+mod json_output;
 mod json_schema;
 mod keys;
 mod login;

@@ -197,6 +197,15 @@ fn is_after(record: &RunRecord, last: Option<&str>) -> bool {
     last.is_none_or(|last| parse_time(&record.end) > parse_time(last))
 }
 
+/// Prints the last run of the job `id` as JSON; nothing for a one-time job, which is removed when it succeeds.
+pub(in crate::command) fn print_last_run(ctx: &Context, id: &str) -> Result<()> {
+    let store = workspace_jobs::open(ctx, &ctx.settings()?);
+    for record in JobDir::new(store.job_dir(id)?).last_records(1)? {
+        ctx.terminal.print_json(&run_json(&record))?;
+    }
+    Ok(())
+}
+
 /// Prints the output of the last run.
 fn print_last_output(ctx: &Context, store: &JobStore, id: &str) -> Result<Exit> {
     let records = JobDir::new(store.job_dir(id)?).last_records(usize::MAX)?;

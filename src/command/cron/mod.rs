@@ -8,14 +8,14 @@ use crate::ops::jobs::job_edit;
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::time_format::to_one_line;
 use anyhow::Result;
-use saved_job::{describe_change, print_saved, print_saved_json};
+use saved_job::{describe_change, print_saved};
 use std::path::PathBuf;
 
 mod apply;
 mod check;
 mod export;
 mod list;
-mod logs;
+pub(super) mod logs;
 mod run;
 pub(super) mod saved_job;
 mod show;
@@ -71,13 +71,8 @@ fn add(ctx: &Context, add: &CronAddArgs) -> Result<Exit> {
     let ctx = &with_config(ctx, &flags.config);
     let settings = job_settings(flags);
     let saved = job_edit::add(ctx, name.as_deref(), message, &settings, *replace)?;
-    match json {
-        true => print_saved_json(ctx, saved),
-        false => {
-            let done = describe_change(&saved);
-            print_saved(ctx, saved, &done)
-        }
-    }
+    let done = describe_change(&saved);
+    print_saved(ctx, saved, &done, *json)
 }
 
 fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
@@ -85,13 +80,14 @@ fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
         job,
         name,
         message,
+        json,
         flags,
     } = edit;
     let ctx = &with_config(ctx, &flags.config);
     let (name, message) = (name.as_deref(), message.as_deref());
     let saved = job_edit::edit(ctx, job, name, message, &job_settings(flags))?;
     let done = describe_change(&saved);
-    print_saved(ctx, saved, &done)
+    print_saved(ctx, saved, &done, *json)
 }
 
 fn set_enabled(ctx: &Context, jobs: &[String], all: bool, enabled: bool) -> Result<Exit> {

@@ -1,10 +1,12 @@
 //! `cron run`: runs a job now, or all jobs that are due.
 
+use super::logs;
 use crate::cli::cron::CronRunArgs;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::probe;
 use crate::ops::jobs::trigger::{self, StartMode};
+use crate::ops::jobs::workspace_jobs;
 use anyhow::Result;
 
 /// Runs `cron run`.
@@ -15,6 +17,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
         scheduled,
         no_jitter,
         due,
+        json,
         probe,
         force: _,
     } = arguments;
@@ -33,5 +36,12 @@ pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
         (false, true) => StartMode::AsCron,
         (false, false) => StartMode::Now,
     };
-    trigger::run(ctx, word, mode)
+    if !json {
+        return trigger::run(ctx, word, mode, true);
+    }
+    let store = workspace_jobs::open(ctx, &ctx.settings()?);
+    let id = workspace_jobs::find_usable(&store, word)?.id;
+    let exit = trigger::run(ctx, &id, mode, false)?;
+    logs::print_last_run(ctx, &id)?;
+    Ok(exit)
 }

@@ -40,8 +40,16 @@ pub(super) fn print_saved_json(ctx: &Context, saved: SavedJob) -> Result<Exit> {
     finish_saved(ctx, saved)
 }
 
-/// Prints what was done with a job, its upcoming runs, and any notes about it.
-pub(in crate::command) fn print_saved(ctx: &Context, saved: SavedJob, done: &str) -> Result<Exit> {
+/// Prints what was done with a job, its upcoming runs, and any notes about it; or the same as JSON.
+pub(in crate::command) fn print_saved(
+    ctx: &Context,
+    saved: SavedJob,
+    done: &str,
+    as_json: bool,
+) -> Result<Exit> {
+    if as_json {
+        return print_saved_json(ctx, saved);
+    }
     let job = &saved.job;
     let now = time_zone::now(ctx);
     let mut text = format!(

@@ -172,7 +172,7 @@ pub(super) fn offer_heartbeat(ctx: &Context, settings: &Settings) -> Result<()> 
 /// Enables the heartbeat with its defaults.
 pub(super) fn enable_heartbeat(ctx: &Context) -> Result<()> {
     let saved = heartbeat_job::enable(ctx, None, &JobFlags::default(), &Grants::default())?;
-    print_saved(ctx, saved, "✓ Heartbeat enabled").map(drop)
+    print_saved(ctx, saved, "✓ Heartbeat enabled", false).map(drop)
 }
 
 /// One thing to try next, which works in the current directory.

@@ -86,7 +86,8 @@ fn tokens(stats: &SessionStats) -> u64 {
     stats.input.saturating_add(stats.output)
 }
 
-fn session_json(session: &SessionSummary) -> String {
+/// A session as a line of JSON.
+pub(super) fn session_json(session: &SessionSummary) -> String {
     let SessionSummary {
         key,
         path,

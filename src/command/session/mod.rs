@@ -9,6 +9,7 @@ use crate::report::ReportFormat;
 use crate::session::{self, SessionStore};
 use crate::sys::terminal::sanitize;
 use anyhow::Result;
+use serde_json::json;
 use std::time::Duration;
 
 mod export;
@@ -34,9 +35,14 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             return search::run(ctx, &place, &settings.workspace, arguments);
         }
         Arguments::Export(arguments) => export::run(ctx, &place, arguments)?,
-        Arguments::Fork { key, new, at } => {
+        Arguments::Fork { key, new, at, json } => {
             let count = session::fork(&place, key, new, *at)?;
-            ctx.notice(&format!("copied to `{new}`: {count} messages"));
+            match json {
+                true => ctx
+                    .terminal
+                    .print_json(&json!({ "session": new, "messages": count }))?,
+                false => ctx.notice(&format!("copied to `{new}`: {count} messages")),
+            }
         }
         Arguments::Context { key, json } => {
             require_session(&place, key)?;
@@ -71,27 +77,44 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
                 ));
             }
         }
-        Arguments::Title { key, title: None } => {
-            let found = session::summarize(&place, key)?.title;
-            let lines = found.iter().map(|title| format!("{}\n", sanitize(title)));
-            ctx.terminal.print(&lines.collect::<String>())?;
+        Arguments::Title { key, title, json } => {
+            run_title(ctx, &place, key, title.as_deref(), *json)?;
         }
-        Arguments::Title {
-            key,
-            title: Some(title),
-        } => session::set_title(&place, key, title.trim())?,
         Arguments::Remove { keys, for_good } => {
             remove::remove_sessions(ctx, &place, keys, *for_good)?;
         }
-        Arguments::Restore { key } => remove::restore(ctx, &place, key.as_deref())?,
+        Arguments::Restore { key, json } => {
+            remove::restore(ctx, &place, key.as_deref(), *json)?;
+        }
         Arguments::Prune(arguments) => return remove::prune(ctx, &place, arguments),
         Arguments::Repair {
             keys,
             all: _,
             dry_run,
-        } => return repair::run(ctx, &place, keys, *dry_run),
+            json,
+        } => return repair::run(ctx, &place, keys, *dry_run, *json),
     }
     Ok(Exit::Answered)
+}
+
+/// Sets the title of a session, or prints it.
+fn run_title(
+    ctx: &Context,
+    place: &SessionStore,
+    key: &str,
+    title: Option<&str>,
+    as_json: bool,
+) -> Result<()> {
+    if let Some(title) = title {
+        return session::set_title(place, key, title.trim());
+    }
+    let found = session::summarize(place, key)?.title;
+    if as_json {
+        let object = json!({ "session": key, "title": found });
+        return ctx.terminal.print_json(&object);
+    }
+    let lines = found.iter().map(|title| format!("{}\n", sanitize(title)));
+    ctx.terminal.print(&lines.collect::<String>())
 }
 
 /// Checks that the session exists.

@@ -1,7 +1,7 @@
 //! `session remove`, `restore` and `prune`: move sessions to the trash, and back.
 
 use super::key_pattern::{SessionPattern, single_line};
-use super::list::{report_failures, table};
+use super::list::{report_failures, session_json, table};
 use crate::cli::session::PruneArgs;
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::Context;
@@ -11,6 +11,7 @@ use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use console::Term;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 use std::io::IsTerminal;
 
 /// Days for which the trash keeps a session.
@@ -37,19 +38,34 @@ pub(super) fn remove_sessions(
 }
 
 /// Restores `key`, or lists the sessions that can be restored.
-pub(super) fn restore(ctx: &Context, place: &SessionStore, key: Option<&str>) -> Result<()> {
+pub(super) fn restore(
+    ctx: &Context,
+    place: &SessionStore,
+    key: Option<&str>,
+    as_json: bool,
+) -> Result<()> {
     if let Some(key) = key {
-        return session::restore(place, key);
+        session::restore(place, key)?;
+        return match as_json {
+            true => ctx.terminal.print_json(&json!({ "session": key })),
+            false => Ok(()),
+        };
     }
     let line = |discarded: &session::TrashedSession| {
         let stamp = discarded.deleted_at.as_str();
         let part = |range: std::ops::Range<usize>| stamp.get(range).unwrap_or_default();
         let day = format!("{}-{}-{}", part(0..4), part(4..6), part(6..8));
-        let key = single_line(&discarded.key);
-        format!("{day} {}:{}  {key}\n", part(8..10), part(10..12))
+        let time = format!("{day} {}:{}", part(8..10), part(10..12));
+        match as_json {
+            true => format!("{}\n", json!({ "session": discarded.key, "deleted": time })),
+            false => format!("{time}  {}\n", single_line(&discarded.key)),
+        }
     };
     let text: String = session::list_trash(place)?.iter().map(line).collect();
-    ctx.terminal.print(&text)
+    match as_json {
+        true => ctx.terminal.print_json_text(&text),
+        false => ctx.terminal.print(&text),
+    }
 }
 
 /// Moves sessions that were not used for a long time to the trash.
@@ -60,6 +76,7 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
         empty,
         yes,
         dry_run,
+        json,
     } = arguments;
     let now = ctx.clock.timestamp();
     let limit = older_than.map(|time| {
@@ -81,8 +98,16 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
         let key = session.key;
         ctx.notice(&format!("kept `{key}`: written by a newer nanobot"));
     }
-    let table = table(&sessions, now, ctx.terminal.stdout_width());
-    ctx.terminal.print(&table)?;
+    match json {
+        true => {
+            let lines: String = sessions.iter().map(session_json).collect();
+            ctx.terminal.print_json_text(&lines)?;
+        }
+        false => {
+            let table = table(&sessions, now, ctx.terminal.stdout_width());
+            ctx.terminal.print(&table)?;
+        }
+    }
     if *dry_run || !(sessions.is_empty() || *yes || confirm(sessions.len())?) {
         return Ok(report_failures(ctx, &failures));
     }

@@ -9,6 +9,7 @@ use crate::session::{self, RepairFinding, SessionStore};
 use crate::sys::signal;
 use crate::sys::terminal::StdoutWriter;
 use anyhow::{Context as _, Result};
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Checks `keys`, or every file, and repairs what it can, unless it is a dry run.
@@ -17,6 +18,7 @@ pub(super) fn run(
     place: &SessionStore,
     keys: &[String],
     is_dry_run: bool,
+    as_json: bool,
 ) -> Result<Exit> {
     let named = keys.iter().map(|key| -> Result<(String, PathBuf)> {
         Ok((key.clone(), session::summarize(place, key)?.path))
@@ -37,6 +39,11 @@ pub(super) fn run(
             Ok(findings) => {
                 odd += usize::from(!findings.is_empty());
                 for finding in findings {
+                    if as_json {
+                        let object = json!({ "session": key, "problem": finding.problem, "repair": finding.repair });
+                        page.write(&format!("{object}\n"))?;
+                        continue;
+                    }
                     let line = describe_finding(&finding, is_dry_run);
                     page.write(&format!("{}: ", single_line(key)))?;
                     page.write(&format!("{line}\n"))?;

@@ -203,7 +203,10 @@ impl JobRunner<'_> {
                 Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget
             );
         let delivered = match is_answer && !has_nothing_to_report(text) {
-            true => delivery::deliver(self.ctx, self.settings, job, terms, text),
+            true if self.prints_answer || terms.sink.is_some() => {
+                delivery::deliver(self.ctx, self.settings, job, terms, text)
+            }
+            true => DeliveryResult::default(),
             false => DeliveryResult::default(),
         };
         record.delivered = delivered.destination;

@@ -27,6 +27,8 @@ pub(crate) struct JobRunner<'a> {
     pub(crate) job_dir: &'a JobDir,
     /// True if the job is in the store; false for a temporary job.
     pub(crate) is_stored: bool,
+    /// True if an answer without another destination is printed.
+    pub(crate) prints_answer: bool,
     /// A replay file used instead of the model.
     pub(crate) replay: Option<&'a Path>,
 }

@@ -72,6 +72,7 @@ pub(crate) fn run_if_due(
         store,
         job_dir: &folder,
         is_stored: true,
+        prints_answer: true,
         replay: start.replay,
     };
     let lock = match folder.lock(&job.name, &ctx.clock.local_timestamp()) {

@@ -35,15 +35,24 @@ pub(crate) enum StartMode {
     AsCron,
 }
 
-/// Runs the job that `name_or_id` names.
-pub(crate) fn run(ctx: &Context, name_or_id: &str, mode: StartMode) -> Result<Exit> {
+/// Runs the job that `name_or_id` names. Without `prints_answer`, the answer of a run that starts now is not printed.
+pub(crate) fn run(
+    ctx: &Context,
+    name_or_id: &str,
+    mode: StartMode,
+    prints_answer: bool,
+) -> Result<Exit> {
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     match mode {
         StartMode::Now => {
             let job = workspace_jobs::find_usable(&store, name_or_id)?;
             let (ctx, settings) = job_context(ctx, settings, &job)?;
-            run_manually(&ctx, &settings, &store, &job, true)
+            let run = ManualRun {
+                is_stored: true,
+                prints_answer,
+            };
+            run_manually(&ctx, &settings, &store, &job, run)
         }
         StartMode::AsCron => {
             let job = workspace_jobs::find_usable(&store, name_or_id)?;
@@ -86,22 +95,34 @@ fn unknown_scheduled_job(
 }
 
 /// Checks HEARTBEAT.md now, even if the heartbeat is not enabled.
-pub(crate) fn run_heartbeat(ctx: &Context) -> Result<Exit> {
+pub(crate) fn run_heartbeat(ctx: &Context, prints_answer: bool) -> Result<Exit> {
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let stored = store.job(HEARTBEAT_ID)?;
     let is_stored = stored.is_some();
     let job = stored.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
-    run_manually(ctx, &settings, &store, &job, is_stored)
+    let run = ManualRun {
+        is_stored,
+        prints_answer,
+    };
+    run_manually(ctx, &settings, &store, &job, run)
 }
 
-/// Runs a job by hand. `is_stored` is true if the job is in the store.
+/// The properties of a run by hand.
+#[derive(Clone, Copy)]
+struct ManualRun {
+    /// True if the job is in the store.
+    is_stored: bool,
+    prints_answer: bool,
+}
+
+/// Runs a job by hand.
 fn run_manually(
     ctx: &Context,
     settings: &Settings,
     store: &JobStore,
     job: &Job,
-    is_stored: bool,
+    run: ManualRun,
 ) -> Result<Exit> {
     let folder = JobDir::new(store.job_dir(&job.id)?);
     let lock = folder.lock(&job.name, &ctx.clock.local_timestamp())?;
@@ -111,7 +132,8 @@ fn run_manually(
         settings,
         store,
         job_dir: &folder,
-        is_stored,
+        is_stored: run.is_stored,
+        prints_answer: run.prints_answer,
         replay: None,
     };
     runner.recover_interrupted_run(job, &mut stamps)?;

@@ -7,6 +7,12 @@ use crate::sys::{durable_file, process};
 use anyhow::{Context, Result};
 use std::io::Write;
 
+/// The user's editor: `VISUAL`, else `EDITOR`, else `vi`.
+pub fn external_editor(env: &Env) -> &str {
+    let named = ["VISUAL", "EDITOR"];
+    named.iter().find_map(|name| env.get(name)).unwrap_or("vi")
+}
+
 /// Opens `VISUAL`, else `EDITOR`, else `vi`, with `initial` as the initial content, and returns the result. `None` if
 /// it is blank.
 ///
@@ -21,10 +27,7 @@ pub fn edit_text(env: &Env, initial: &str) -> Result<Option<String>> {
         .tempfile()
         .with_context(what)?;
     file.write_all(initial.as_bytes()).with_context(what)?;
-    let editor = ["VISUAL", "EDITOR"]
-        .iter()
-        .find_map(|name| env.get(name))
-        .unwrap_or("vi");
+    let editor = external_editor(env);
     let modes = TerminalModes::from_stdin().context("read the terminal settings")?;
     let done = process::run_editor(editor, file.path());
     // A crashed editor may have left the terminal in another mode.

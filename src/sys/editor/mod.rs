@@ -18,7 +18,7 @@ mod type_ahead;
 mod typing_guard;
 
 pub use completion::{Candidate, CompletionSource};
-pub use external_editor::edit_text;
+pub use external_editor::{edit_text, external_editor};
 pub use line::InputLine;
 pub use prompt::Prompt;
 pub use typing_guard::TypingGuard;
