@@ -20,6 +20,9 @@ pub enum ChannelCommand {
     Show {
         /// Channel name
         name: String,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Test a channel: ask the service who we are there
     ///
@@ -61,7 +64,11 @@ pub enum ChannelCommand {
 pub enum PairCommand {
     /// List the valid codes
     #[command(visible_alias = "ls")]
-    List,
+    List {
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
     /// Allow the sender of a code from now on
     Approve {
         /// Code as the sender received it: ABCD-EFGH

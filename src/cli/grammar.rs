@@ -4,56 +4,14 @@
 #[rustfmt::skip]
 /// The verbs of commands, with their meanings, in the order of the man page.
 pub const VERBS: &[(&[&str], &str)] = &[
-<<<<<<< HEAD
-    (
-        &["list", "show", "search"],
-        "print many things, one thing, or what matches; change nothing",
-    ),
-    (
-        &[
-            "get", "path", "schema", "context", "explain", "diff", "log", "logs", "inbox",
-        ],
-        "print what the name says; change nothing",
-    ),
-    (
-        &["check", "test"],
-        "look for problems; the exit status says if there are any",
-    ),
-    (
-        &["add", "new", "install", "fork", "apply"],
-        "create something; what exists is kept, unless a flag says otherwise",
-    ),
-    (
-        &[
-            "set", "unset", "edit", "rename", "title", "enable", "disable", "accept", "approve",
-        ],
-        "change something that exists",
-    ),
-    (&["remove", "prune"], "remove something"),
-    (&["restore", "undo", "repair"], "bring back what was"),
-    (
-        &[
-            "run",
-            "call",
-            "sync",
-            "compact",
-            "consolidate",
-            "poll",
-            "send",
-            "retry",
-        ],
-        "do the work now",
-    ),
-=======
     (&["list", "show", "search"], "print many things, one thing, or what matches; change nothing"),
-    (&["get", "path", "schema", "context", "explain", "diff", "log", "logs"], "print what the name says; change nothing"),
+    (&["get", "path", "schema", "context", "explain", "diff", "log", "logs", "inbox"], "print what the name says; change nothing"),
     (&["check", "test"], "look for problems; the exit status says if there are any"),
     (&["add", "new", "install", "fork", "apply"], "create something; what exists is kept, unless a flag says otherwise"),
-    (&["set", "unset", "edit", "rename", "title", "enable", "disable", "accept"], "change something that exists"),
+    (&["set", "unset", "edit", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
     (&["remove", "prune"], "remove something"),
     (&["restore", "undo", "repair"], "bring back what was"),
-    (&["run", "call", "sync", "compact", "consolidate"], "do the work now"),
->>>>>>> b330dce (cli: `--json` with each command that prints data)
+    (&["run", "call", "sync", "compact", "consolidate", "poll", "send", "retry"], "do the work now"),
     (&["export"], "write a document"),
     (&["login", "logout"], "begin and end the use of an account"),
 ];

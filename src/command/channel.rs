@@ -9,7 +9,7 @@ use crate::ops::context::Context;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// Time for what has begun after a signal, unless `--grace` is given.
@@ -22,7 +22,7 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
     match command {
         ChannelCommand::List { json } => list(ctx, *json),
-        ChannelCommand::Show { name } => show(ctx, name),
+        ChannelCommand::Show { name, json } => show(ctx, name, *json),
         ChannelCommand::Test { name } => {
             let account = report::test(ctx, name)?;
             ctx.terminal
@@ -74,10 +74,23 @@ fn list(ctx: &Context, json: bool) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-fn show(ctx: &Context, name: &str) -> Result<Exit> {
+fn show(ctx: &Context, name: &str, json: bool) -> Result<Exit> {
     let (files, inbox) = report::show(ctx, name)?;
+    if json {
+        let keys: Map<String, Value> = files.config.to_json();
+        let refused = inbox.refused.iter().map(|refused| {
+            json!({ "id": refused.sender.id, "name": refused.sender.name, "chat": refused.chat })
+        });
+        ctx.terminal.print_json(&json!({
+            "name": name,
+            "keys": keys,
+            "position": files.read_json("cursor.json")?["cursor"],
+            "refused": refused.collect::<Vec<_>>(),
+        }))?;
+        return Ok(Exit::Answered);
+    }
     let mut text = String::new();
-    for (key, value) in files.config.describe() {
+    for (key, value) in files.config.to_json() {
         text.push_str(&format!("channels.{name}.{key} = {value}\n"));
     }
     let cursor = &files.read_json("cursor.json")?["cursor"];
@@ -95,8 +108,17 @@ fn show(ctx: &Context, name: &str) -> Result<Exit> {
 
 fn pair(ctx: &Context, command: &PairCommand) -> Result<Exit> {
     match command {
-        PairCommand::List => {
+        PairCommand::List { json } => {
             for pending in pairing::pending(ctx)? {
+                if *json {
+                    ctx.terminal.print_json(&json!({
+                        "code": pending.code,
+                        "channel": pending.channel,
+                        "sender": pending.sender_id,
+                        "expires_at": pending.expires_at,
+                    }))?;
+                    continue;
+                }
                 let line = format!(
                     "{}  {}  {}\n",
                     pending.code, pending.channel, pending.sender_id

@@ -5,7 +5,7 @@ use super::layers::LayeredConfig;
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::secret::Secret;
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// The channels with the keys that enable them, in the order of lists.
@@ -154,15 +154,17 @@ impl ChannelConfig {
         }
     }
 
-    /// All keys with their values as JSON; secrets that are set are `***`.
-    pub fn describe(&self) -> Vec<(&'static str, String)> {
+    /// All keys with their values; a secret that is set is `***`.
+    pub fn to_json(&self) -> Map<String, Value> {
         let show = |value: &ChannelValue| match value {
-            ChannelValue::Plain(value) => value.to_string(),
-            ChannelValue::Secret(secret) if secret.is_empty() => "\"\"".to_owned(),
-            ChannelValue::Secret(secret) => secret.to_string(),
+            ChannelValue::Plain(value) => value.clone(),
+            ChannelValue::Secret(secret) if secret.is_empty() => "".into(),
+            ChannelValue::Secret(secret) => secret.to_string().into(),
         };
         let pairs = self.values.iter();
-        pairs.map(|(key, value)| (*key, show(value))).collect()
+        pairs
+            .map(|(key, value)| ((*key).to_owned(), show(value)))
+            .collect()
     }
 
     /// A text that differs between configs with different secrets or addresses, for a digest. It holds the secrets.

@@ -148,7 +148,11 @@ fn senders_who_are_not_listed_are_refused_and_shown() {
     story
         .run(["channel", "show", "telegram"])
         .stdout_has("refused sender 8 (user8) in chat 8\n")
-        .stdout_has("channels.telegram.token = ***\n");
+        .stdout_has("channels.telegram.token = \"***\"\n");
+    let shown = story.run(["channel", "show", "telegram", "--json"]).text();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["keys"]["token"], "***");
+    assert_eq!(shown["refused"][0]["id"], "8");
 }
 
 #[test]
