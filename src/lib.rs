@@ -212,7 +212,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Ok(cli) => cli,
         Err(error) => {
             let terminal = Terminal::probe(None, no_color, dumb);
-            return usage_error::report(&error, &arguments, terminal);
+            return usage_error::report(error, &arguments, terminal);
         }
     };
     let color = match cli.shared.color {

@@ -20,6 +20,7 @@ use edits::{
 use wizard::WizardAnswers;
 
 mod edits;
+mod known_providers;
 mod menu;
 mod next_steps;
 mod question;
@@ -74,7 +75,10 @@ fn run_interactive(ctx: &Context, before: &Config, print: &dyn Fn(&str)) -> Resu
     }
     next_steps::warn_on_error(ctx, next_steps::offer_completions(ctx))?;
     next_steps::warn_on_error(ctx, next_steps::offer_heartbeat(ctx, &settings))?;
-    print(&format!("ready; try: {}", next_steps::suggest_command(ctx)));
+    print(&format!(
+        "ready; try: nanobot repl, or {}",
+        next_steps::suggest_command(ctx)
+    ));
     Ok(Exit::Answered)
 }
 

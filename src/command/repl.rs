@@ -1,31 +1,41 @@
 //! `nanobot repl`, and the program commands that its slash commands run.
 
-use super::{arguments, mcp, memory, session, skill, tool, undo, usage};
+use super::{arguments, mcp, memory, onboard, session, skill, tool, undo, usage};
+use crate::cli::onboard::OnboardArgs;
 use crate::cli::{self, Cli};
 use crate::error::Exit;
+use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::repl::{self, program_commands::ProgramCommands};
+use crate::sys::terminal::Terminal;
 use crate::tool::ask_user::AskUser;
 use anyhow::Result;
 use clap::Parser;
 
 /// Runs `nanobot repl`.
 pub fn run(ctx: &Context, arguments: &cli::repl::ReplArgs) -> Result<Exit> {
-    repl::run(
-        ctx,
-        arguments::repl_turn_options(arguments),
-        &ReplProgramCommands,
-    )
+    start(ctx, arguments::repl_turn_options(arguments))
 }
 
 /// Runs the REPL for `nanobot agent` without a message.
 pub fn run_as_agent(ctx: &Context, arguments: &cli::agent::AgentArgs) -> Result<Exit> {
-    repl::run(
-        ctx,
-        arguments::turn_options(arguments),
-        &ReplProgramCommands,
-    )
+    start(ctx, arguments::turn_options(arguments))
+}
+
+/// Runs the REPL. Where nothing is configured yet, onboarding comes first.
+fn start(ctx: &Context, options: TurnOptions) -> Result<Exit> {
+    let is_first_run = Terminal::is_interactive()
+        && options.replay.is_none()
+        && !ctx.paths.config.exists()
+        && agent_turn::select_provider(ctx, &options).is_err();
+    if is_first_run {
+        let exit = onboard::run(ctx, &OnboardArgs::default())?;
+        if exit != Exit::Answered {
+            return Ok(exit);
+        }
+    }
+    repl::run(ctx, options, &ReplProgramCommands)
 }
 
 struct ReplProgramCommands;

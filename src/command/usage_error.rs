@@ -1,6 +1,6 @@
 //! The output for command-line errors, and for `--help` and `--version`.
 
-use super::tree::command_tree_with_help;
+use super::tree::{command_tree, command_tree_with_help};
 use crate::cli::pages::HelpLength;
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::report_error;
@@ -10,18 +10,36 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
 /// Prints help and version to standard output with status 0, or an error to standard error with status 2.
-pub(crate) fn report(error: &clap::Error, arguments: &[OsString], terminal: Terminal) -> Exit {
-    let help = help(error, arguments);
-    let error = help.as_ref().unwrap_or(error);
+pub(crate) fn report(error: clap::Error, arguments: &[OsString], terminal: Terminal) -> Exit {
+    let help = help(&error, arguments);
+    let mut error = help.unwrap_or(error);
+    let replacement = suggest_replacement(&error, arguments);
+    let is_one_letter = |value: &ContextValue| match value {
+        ContextValue::Strings(names) => names.iter().all(|name| name.len() == 1),
+        _ => false,
+    };
+    // The parser finds one-letter aliases similar to most words.
+    if error
+        .get(ContextKind::SuggestedSubcommand)
+        .is_some_and(is_one_letter)
+    {
+        error.remove(ContextKind::SuggestedSubcommand);
+    }
+    if replacement.is_some() {
+        error.remove(ContextKind::SuggestedArg);
+    }
+    let error = &error;
     if error.kind() == ErrorKind::InvalidUtf8 {
         terminal.eprint(&format!("error: {}", invalid_text(arguments)));
         return Exit::Usage;
     }
     if error.use_stderr() {
         terminal.eprint(error.render().to_string().trim_end());
-        let meant =
-            suggest_joined_flag(error, arguments).or_else(|| suggest_replacement(error, arguments));
-        if let Some(meant) = meant.or_else(|| suggest_message(error, arguments)) {
+        let meant = suggest_joined_flag(error, arguments)
+            .or(replacement)
+            .or_else(|| suggest_all(error, arguments))
+            .or_else(|| suggest_message(error, arguments));
+        if let Some(meant) = meant {
             terminal.eprint(&format!("  try: {meant}"));
         }
         return Exit::Usage;
@@ -64,7 +82,7 @@ fn help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Error> {
     is_help.then(again).flatten()
 }
 
-/// Replacements for words of the Python program's command line that do not exist here.
+/// Replacements for words of the Python program and of other agents that do not exist here.
 const REPLACEMENTS: &[(&str, &str)] = &[
     (
         "--install-completion",
@@ -83,6 +101,15 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("sessions", "nanobot session"),
     ("trigger", "nanobot cron run JOB"),
     ("plugins", "nanobot tool list"),
+    ("--yolo", "`--profile full`, which has no limits"),
+    (
+        "--dangerously-skip-permissions",
+        "`--profile full`, which has no limits",
+    ),
+    (
+        "--full-auto",
+        "`--profile auto-approve`, or `--write` to change files in this directory only",
+    ),
 ];
 
 fn suggest_replacement(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
@@ -90,8 +117,32 @@ fn suggest_replacement(error: &clap::Error, arguments: &[OsString]) -> Option<St
     let first = arguments
         .get(1)
         .filter(|_| is_unknown.contains(&error.kind()))?;
-    let known = REPLACEMENTS.iter().find(|(word, _)| first == word);
+    let flag = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) => flag,
+        _ => "",
+    };
+    let known = REPLACEMENTS
+        .iter()
+        .find(|(word, _)| first == word || flag == *word);
     known.map(|(_, here)| (*here).to_owned())
+}
+
+/// Suggests `--all` where a name is missing.
+fn suggest_all(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return None;
+    }
+    let mut tree = command_tree();
+    tree.build();
+    let (mut command, mut line) = (&tree, "nanobot".to_owned());
+    for word in arguments.iter().skip(1).filter_map(|word| word.to_str()) {
+        if let Some(below) = command.find_subcommand(word) {
+            command = below;
+            line = format!("{line} {word}");
+        }
+    }
+    let has_all = command.get_arguments().any(|arg| arg.get_id() == "all");
+    has_all.then(|| format!("{line} --all"))
 }
 
 /// Suggests that unknown words without a flag are a message, unless they resemble a command.

@@ -215,9 +215,16 @@ impl HttpProvider {
     fn connect_error(&self, error: anyhow::Error) -> ProviderError {
         match error.is::<HintedError>() || error.is::<Stop>() {
             true => ProviderError::Aborted(error),
-            false => ProviderError::Unavailable(
-                self.sanitize(&format!("send request to {}: {error}", self.display_url())),
-            ),
+            false => {
+                let question = match web_url::is_local_cleartext(&self.base_url) {
+                    true => "; is the server running?",
+                    false => "",
+                };
+                let place = self.display_url();
+                ProviderError::Unavailable(
+                    self.sanitize(&format!("send request to {place}: {error}{question}")),
+                )
+            }
         }
     }
 

@@ -366,8 +366,8 @@ fn unknown_command(name: &str) -> Error {
         .min()
         .filter(|(distance, _)| *distance <= 2);
     let hint = match nearest {
-        Some((_, nearest)) => format!("`/{nearest}`, or `/help` for all"),
-        None => "`/help`".into(),
+        Some((_, nearest)) if nearest != "help" => format!("`/{nearest}`, or `/help` for all"),
+        _ => "`/help`".into(),
     };
     fail_with_hint(Exit::Usage, format!("there is no command `/{name}`"), hint)
 }

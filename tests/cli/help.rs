@@ -273,6 +273,13 @@ fn commands_of_the_python_program_get_a_suggestion() {
         "`nanobot channel poll --wait 60`",
     );
     check(&["serve"], "a pipe or a crontab line");
+    check(&["agent", "-m", "x", "--yolo"], "`--profile full`");
+    check(&["session", "repair"], "nanobot session repair --all");
+    check(&["cron", "disable"], "nanobot cron disable --all");
+    let told = story.run(["channels"]).status(2).error_text();
+    assert!(!told.contains("similar"), "{told}");
+    let told = story.run(["agent", "--yolo"]).status(2).error_text();
+    assert!(!told.contains("similar"), "{told}");
     check(&["sessions", "restore-workspace"], "nanobot session");
 }
 

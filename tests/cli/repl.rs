@@ -583,7 +583,7 @@ fn repl_commands() {
         .until("Ctrl-C stops a turn;")
         .until_prompt("> ");
     screen.until_snapshot("repl_help", Screen::conversation);
-    send_line(&mut screen, "/hlep").until("try: `/help`, or");
+    send_line(&mut screen, "/hlep").until("try: `/help`");
     send_line(&mut screen, "first")
         .until("two")
         .until_prompt("> ");
@@ -688,7 +688,7 @@ fn the_repl_reuses_its_connection() {
 
 #[test]
 fn without_a_key_the_repl_gives_a_hint_and_continues() {
-    let story = Story::bare();
+    let story = Story::bare().config_text("{}");
     let mut screen = start_repl(&story);
     send_line(&mut screen, "hi")
         .until("try:")
@@ -696,6 +696,33 @@ fn without_a_key_the_repl_gives_a_hint_and_continues() {
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
     screen.assert_restored();
+}
+
+#[test]
+fn a_first_conversation_begins_with_onboarding() {
+    let story = Story::bare().script([
+        sends(Response::json(200, &json!({ "data": [{ "id": "small" }] }))),
+        says("It works."),
+        says("Hello, Ada."),
+    ]);
+    let mut screen = story.screen(60, 80).args([] as [&str; 0]);
+    screen.until("or name [openrouter]:");
+    send_line(&mut screen, "custom").until("Address [http://localhost:8000/v1]:");
+    let address = format!("http://127.0.0.1:{}/v1", story.server().port);
+    send_line(&mut screen, &address).until("API key, not shown [none]:");
+    send_line(&mut screen, "").until("or name [small]:");
+    send_line(&mut screen, "").until("request is sent. [y/N]");
+    send_line(&mut screen, "")
+        .until("lists the commands")
+        .until_prompt("> ");
+    send_line(&mut screen, "I am Ada").until("Hello, Ada.");
+    exit_and_check(&mut screen);
+    // Leaving at a question writes nothing.
+    let story = Story::bare();
+    let mut screen = story.screen(60, 80).args(["repl"]);
+    screen.until("or name [openrouter]:").press(Key::Ctrl('c'));
+    assert_eq!(screen.code(), 130);
+    assert!(!story.home().join(".nanobot/config.json").exists());
 }
 
 #[test]

@@ -4,6 +4,8 @@ use crate::ops::jobs::time_format::to_one_line;
 use crate::report::columns::truncate;
 use console::{Alignment, measure_text_width, pad_str};
 
+/// Characters of a part of a name that select the only item with it; fewer may be another name.
+const MIN_PART_CHARS: usize = 3;
 /// Blanks between two columns.
 const COLUMN_GAP: usize = 2;
 
@@ -46,7 +48,7 @@ pub(super) fn find(rows: &[MenuItem], answer: &str) -> MenuMatch {
     let among: Vec<usize> = (0..rows.len()).filter(|place| has(&rows[*place])).collect();
     match among[..] {
         [] => MenuMatch::Nothing,
-        [place] => MenuMatch::One(place),
+        [place] if wanted.chars().count() >= MIN_PART_CHARS => MenuMatch::One(place),
         _ => MenuMatch::Several(among),
     }
 }
@@ -129,6 +131,7 @@ mod tests {
         check(" anth ", MenuMatch::One(0));
         check("open", MenuMatch::Several(vec![1, 3]));
         check("(local", MenuMatch::One(2));
+        check("lm", MenuMatch::Several(vec![2]));
         check("nobody", MenuMatch::Nothing);
         check("…", MenuMatch::Nothing);
     }

@@ -4,6 +4,7 @@
 use super::edits::{
     ConfigEdit, ProviderSection, allow_servers_edit, apply_edits, default_edits, directory_edit,
 };
+use super::known_providers::{self, EXAMPLE_ADDRESSES};
 use super::menu::{self, MenuItem, MenuMatch};
 use super::question::{Cancelled, ask_text, confirm, to_error};
 use crate::cli::onboard::DirectoryArg;
@@ -237,6 +238,10 @@ impl Wizard<'_> {
             true => base.to_owned(),
             false => {
                 let default = self.base.as_deref().or(old).unwrap_or(base).to_owned();
+                let mut examples = EXAMPLE_ADDRESSES.iter();
+                if let Some((_, example)) = examples.find(|(name, _)| *name == self.entry.name) {
+                    self.print(&format!("The address has the form {example}"));
+                }
                 loop {
                     let answer = ask_text(self.ctx.terminal, "Address", &default)?;
                     if answer.starts_with("https://") || answer.starts_with("http://") {
@@ -284,6 +289,9 @@ impl Wizard<'_> {
             self.key = ApiKeyChoice::Unchanged;
             return Ok(WizardStep::Model);
         }
+        if let (None, Some(page)) = (&default, known_providers::key_page(self.entry.name)) {
+            self.print(&format!("Keys are made at {page}"));
+        }
         let words = match &default {
             Some((_, words)) => format!("API key, not shown [{words}]: "),
             None => "API key, not shown: ".into(),
@@ -299,7 +307,11 @@ impl Wizard<'_> {
                 (text, _) => break ApiKeyChoice::Typed(text.to_owned()),
             }
         };
-        Ok(WizardStep::Model)
+        // A new key after a failed test keeps the model.
+        Ok(match self.model {
+            Some(_) => WizardStep::Test,
+            None => WizardStep::Model,
+        })
     }
 
     fn log_in(&self) -> Result<()> {
@@ -473,7 +485,8 @@ fn local_port(base: &str) -> Option<u16> {
     rest.split('/').next()?.parse().ok()
 }
 
-/// The providers, those that are ready first (by a key, a login, or a running local server), and the number of these.
+/// The providers: those that are ready (by a key, a login, or a running local server), then well-known ones, then the
+/// rest by name. Returns the number of ready ones too.
 fn provider_items(
     ctx: &Context,
     settings: &Settings,
@@ -499,14 +512,19 @@ fn provider_items(
         built.map(|entry| (ready(entry), entry)).collect();
     all.sort_by_key(|(about, entry)| match about {
         // Ready providers stay in the order of the table, which is that of preference.
-        Some(_) => (false, String::new()),
-        None => (true, entry.name.to_lowercase()),
+        Some(_) => (0, 0, String::new()),
+        None => match known_providers::position(entry.name) {
+            Some(place) => (1, place, String::new()),
+            None => (2, 0, entry.name.to_lowercase()),
+        },
     });
     let count = all.iter().take_while(|(about, _)| about.is_some()).count();
     let rows = all.iter().map(|(about, entry)| MenuItem {
         name: entry.name.into(),
         label: entry.label.into(),
-        description: about.clone().unwrap_or_default(),
+        description: about
+            .clone()
+            .unwrap_or_else(|| known_providers::describe(entry.name)),
     });
     let rows = rows.collect();
     let entries = all.into_iter().map(|(_, entry)| entry).collect();
