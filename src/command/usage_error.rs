@@ -27,6 +27,7 @@ pub(crate) fn report(error: clap::Error, arguments: &[OsString], terminal: Termi
     }
     if replacement.is_some() {
         error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedSubcommand);
     }
     let error = &error;
     if error.kind() == ErrorKind::InvalidUtf8 {
