@@ -126,14 +126,21 @@ impl DirectorySnapshot {
         })
     }
 
-    /// Adds the `writable` places of a command that is about to start, and copies what changed since the last look.
+    /// Adds the `writable` places of a command that is about to start, and copies what changed since the last look. While
+    /// another command runs, what changed in the known places is its work, and left for [`Self::take_changes`].
     pub(super) fn refresh(&mut self, writable: &[PathBuf]) -> io::Result<()> {
-        for path in writable {
-            if !self.writable.iter().any(|known| path.starts_with(known)) {
-                self.writable.push(path.clone());
-            }
+        let known_places = self.writable.clone();
+        let is_known = |path: &Path| known_places.iter().any(|known| path.starts_with(known));
+        self.writable
+            .extend(writable.iter().filter(|path| !is_known(path)).cloned());
+        if self.running > 0 && self.writable.len() == known_places.len() {
+            return Ok(());
         }
         let mut entries = self.scan();
+        if self.running > 0 {
+            entries.retain(|path, _| !is_known(path));
+            entries.extend(self.entries.clone());
+        }
         for (path, entry) in &mut entries {
             match self.entries.get(path) {
                 Some(known) if known.kind == entry.kind => entry.copy = known.copy,

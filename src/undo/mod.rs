@@ -200,10 +200,9 @@ impl ChangeRecorder {
             self.snapshot = Some(snapshot);
         }
         let snapshot = self.snapshot.as_mut().expect("it was created just now");
+        let refreshed = snapshot.refresh(writable);
         snapshot.running += 1;
-        snapshot
-            .refresh(writable)
-            .context("copy the files that a command may change")
+        refreshed.context("copy the files that a command may change")
     }
 
     /// Records the changes of a command that has ended.
