@@ -22,6 +22,12 @@ pub struct PipeArgs {
     /// Number of messages that are answered at the same time
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: u32,
+    /// Keep ids and answers under this name: an id that comes again gets the same answer
+    ///
+    /// Messages need an `id` then. A run that was killed is taken up by the next one with the same name, and a message that
+    /// was answered is answered and acknowledged again without a model. One run at a time can use a name.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]

@@ -17,6 +17,7 @@ const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         jobs,
+        name,
         model,
         grants,
     } = arguments;
@@ -30,5 +31,5 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         max_parallel: DEFAULT_MAX_PARALLEL as usize,
         ..model_options(model.clone())
     };
-    pipe::run(ctx, &options, *jobs as usize)
+    pipe::run(ctx, &options, *jobs as usize, name.as_deref())
 }

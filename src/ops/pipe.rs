@@ -2,13 +2,15 @@
 //!
 //! The main thread reads, a thread for each job answers. No more is read while twice as many messages wait as are
 //! answered, so that a full pipe holds the sender back. A signal ends the reading; what has begun is answered. Each
-//! answer and its acknowledgement are one write, after the session is on disk.
+//! answer and its acknowledgement are one write, after the session is on disk. A named pipe keeps a [`journal`].
 
+mod journal;
 mod message;
 
 use crate::error::{Exit, exit_for};
 use crate::ops::agent_turn::origin::ChatTurn;
 use crate::ops::agent_turn::{self, TurnOutcome};
+use crate::ops::channel::turn_recovery::{self, EarlierTurn};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::json;
@@ -18,6 +20,7 @@ use crate::sys::signal;
 use crate::sys::stdin_lines::StdinLines;
 use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
+use journal::{Arrival, PipeJournal};
 use message::PipeMessage;
 use serde_json::{Value, json};
 use std::collections::{HashSet, VecDeque};
@@ -43,17 +46,27 @@ const EXIT_PRECEDENCE: [Exit; 9] = [
     Exit::Denied,
 ];
 
-/// Answers the messages on standard input with `jobs` threads. `options` apply to each turn.
+/// Answers the messages on standard input with `jobs` threads. `options` apply to each turn; `name` is that of the journal.
 ///
 /// # Errors
-/// Standard input or output fails, or a signal arrived.
-pub(crate) fn run(ctx: &Context, options: &TurnOptions, jobs: usize) -> Result<Exit> {
+/// Standard input or output fails, or a signal arrived. Status 75 if another run uses the journal.
+pub(crate) fn run(
+    ctx: &Context,
+    options: &TurnOptions,
+    jobs: usize,
+    name: Option<&str>,
+) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
+    let journal = match name {
+        Some(name) => Some(PipeJournal::open(ctx, name)?),
+        None => None,
+    };
     let token = CancelToken::shielded().context("start the pipe")?;
     let bus = MessageBus {
         ctx,
         options,
         jobs,
+        journal,
         state: Mutex::default(),
         changed: Condvar::new(),
     };
@@ -94,6 +107,8 @@ struct MessageBus<'a> {
     options: &'a TurnOptions,
     /// The number of threads that answer.
     jobs: usize,
+    /// The journal of a named pipe.
+    journal: Option<PipeJournal<'a>>,
     state: Mutex<BusState>,
     /// Notified when the state changes.
     changed: Condvar,
@@ -109,8 +124,17 @@ struct BusState {
     is_closed: bool,
     /// The statuses of failures.
     causes: HashSet<u8>,
-    /// The failure of standard output, which ends everything.
+    /// The failure of standard output or of the journal, which ends everything.
     write_error: Option<anyhow::Error>,
+}
+
+/// A turn that a message needs.
+enum NeededTurn {
+    /// None: its session has the answer.
+    Answered(String),
+    /// The turn of an earlier run goes on.
+    Resumed,
+    New,
 }
 
 impl MessageBus<'_> {
@@ -120,6 +144,9 @@ impl MessageBus<'_> {
 
     /// Reads messages until the input ends.
     fn read_all(&self) -> Result<()> {
+        if !self.continue_earlier_run()? {
+            return Ok(());
+        }
         let mut reader = StdinLines::open();
         let mut number = 0_u64;
         while let Some(line) = reader.next_line()? {
@@ -127,8 +154,11 @@ impl MessageBus<'_> {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            match PipeMessage::parse(&line) {
-                Ok(message) => {
+            let parsed = PipeMessage::parse(&line);
+            let received = parsed.and_then(|message| self.receive(message));
+            match received {
+                Ok(None) => {}
+                Ok(Some(message)) => {
                     if !self.enqueue(message)? {
                         break;
                     }
@@ -141,6 +171,47 @@ impl MessageBus<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Writes the answers of the journal that may not have been written, and queues the messages without one. False if
+    /// nothing can be written any more.
+    fn continue_earlier_run(&self) -> Result<bool> {
+        let Some(journal) = &self.journal else {
+            return Ok(true);
+        };
+        for (key, lines) in journal.unwritten() {
+            self.write(&lines);
+            journal.note_written(&key)?;
+        }
+        for message in journal.unanswered() {
+            if !self.enqueue(message)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Stores a message in the journal, if there is one. Returns it if it is to be answered.
+    ///
+    /// # Errors
+    /// The reason why it cannot be kept.
+    fn receive(&self, message: PipeMessage) -> Result<Option<PipeMessage>, String> {
+        let Some(journal) = &self.journal else {
+            return Ok(Some(message));
+        };
+        match journal.receive(&message) {
+            Ok(Arrival::New) => Ok(Some(message)),
+            Ok(Arrival::Waiting) => Ok(None),
+            Ok(Arrival::Answered(lines)) => {
+                self.write(&lines);
+                Ok(None)
+            }
+            Err(error) if exit_for(&error) == Exit::BadInput => Err(format!("{error:#}")),
+            Err(error) => {
+                self.fail(error);
+                Ok(None)
+            }
+        }
     }
 
     /// Adds a message once there is room for it. False if nothing can be written any more.
@@ -163,9 +234,8 @@ impl MessageBus<'_> {
     /// Answers messages until no more come.
     fn answer_all(&self) {
         while let Some(message) = self.take() {
-            let session = message.session.clone();
-            self.answer(message);
-            self.lock().busy.remove(&session);
+            self.answer(&message);
+            self.lock().busy.remove(&message.session);
             self.changed.notify_all();
         }
     }
@@ -192,52 +262,103 @@ impl MessageBus<'_> {
         }
     }
 
-    fn answer(&self, message: PipeMessage) {
-        let PipeMessage {
-            id,
-            session,
-            text,
-            files,
-            facts,
-        } = message;
-        let options = TurnOptions {
-            message: Some(text),
-            session: Some(session.clone()),
-            attach: files,
-            ..self.options.clone()
-        };
+    fn answer(&self, message: &PipeMessage) {
+        if let Err(error) = self.try_answer(message) {
+            self.fail(error);
+        }
+    }
+
+    fn try_answer(&self, message: &PipeMessage) -> Result<()> {
         let turn = random_hex(5);
-        let chat = ChatTurn {
-            id: &turn,
-            chat_prompt: PROMPT,
-            is_typed: false,
-            external_content: None,
+        let needed = match &self.journal {
+            None => NeededTurn::New,
+            Some(journal) => self.find_needed_turn(journal, message)?,
         };
-        let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
+        let outcome = match needed {
+            NeededTurn::Answered(text) => TurnOutcome::found(&turn, text),
+            NeededTurn::Resumed | NeededTurn::New => {
+                if let Some(journal) = &self.journal {
+                    journal.begin(message, &turn)?;
+                }
+                self.run_turn(message, &turn, matches!(needed, NeededTurn::Resumed))
+            }
+        };
         let exit = outcome.exit;
-        let mut lines = format!("{}\n", answer_line(&outcome, &id, &session, &facts));
+        let mut lines = format!("{}\n", answer_line(&outcome, message));
         if !exit.is_temporary() {
-            lines.push_str(&format!("{}\n", json!({ "v": 1, "type": "ack", "id": id })));
+            let ack = json!({ "v": 1, "type": "ack", "id": message.id });
+            lines.push_str(&format!("{ack}\n"));
         }
         if exit != Exit::Answered {
             self.lock().causes.insert(exit.code());
         }
-        self.write(&lines);
+        match self.journal.as_ref().filter(|_| !exit.is_temporary()) {
+            None => self.write(&lines),
+            Some(journal) => {
+                journal.store_answer(message, &turn, &lines)?;
+                self.write(&lines);
+                journal.note_written(&turn)?;
+            }
+        }
         outcome.finish_beside_others(self.ctx);
+        Ok(())
+    }
+
+    fn run_turn(&self, message: &PipeMessage, turn: &str, resume: bool) -> TurnOutcome {
+        let mut options = TurnOptions {
+            session: Some(message.session.clone()),
+            resume,
+            ..self.options.clone()
+        };
+        if !resume {
+            options.message = Some(message.text.clone());
+            options.attach.clone_from(&message.files);
+        }
+        let chat = ChatTurn {
+            id: turn,
+            chat_prompt: PROMPT,
+            is_typed: false,
+            external_content: None,
+        };
+        agent_turn::run_chat_turn(self.ctx, &options, chat, None)
+    }
+
+    /// Finds what an earlier run has done about a message.
+    fn find_needed_turn(
+        &self,
+        journal: &PipeJournal<'_>,
+        message: &PipeMessage,
+    ) -> Result<NeededTurn> {
+        let turns = journal.begun_turns(message);
+        if turns.is_empty() {
+            return Ok(NeededTurn::New);
+        }
+        let settings = self.ctx.settings()?;
+        let earlier = turn_recovery::find(self.ctx, &settings, &message.session, &turns)?;
+        Ok(match earlier {
+            EarlierTurn::Answered(text) => NeededTurn::Answered(text),
+            EarlierTurn::Interrupted => NeededTurn::Resumed,
+            EarlierTurn::NotStored => NeededTurn::New,
+        })
+    }
+
+    /// Ends everything because of a failure of the output or the journal.
+    fn fail(&self, error: anyhow::Error) {
+        self.lock().write_error.get_or_insert(error);
+        self.changed.notify_all();
     }
 
     /// Writes whole lines at once.
     fn write(&self, lines: &str) {
         let written = self.ctx.terminal.print_json_text(lines);
         if let Err(error) = written {
-            self.lock().write_error.get_or_insert(error);
-            self.changed.notify_all();
+            self.fail(error);
         }
     }
 }
 
 /// The line of an answer. A temporary failure has no text: the message will come again.
-fn answer_line(outcome: &TurnOutcome, id: &Value, session: &str, facts: &Value) -> Value {
+fn answer_line(outcome: &TurnOutcome, message: &PipeMessage) -> Value {
     let TurnOutcome {
         ending,
         exit,
@@ -252,8 +373,8 @@ fn answer_line(outcome: &TurnOutcome, id: &Value, session: &str, facts: &Value) 
         "v": 1,
         "type": "message",
         "id": format!("{turn_id}-a"),
-        "in_reply_to": id,
-        "session": session,
+        "in_reply_to": message.id,
+        "session": message.session,
         "turn": turn_id,
         "text": if exit.is_temporary() { "" } else { ending.text.as_str() },
         "files": [],
@@ -261,6 +382,6 @@ fn answer_line(outcome: &TurnOutcome, id: &Value, session: &str, facts: &Value) 
         "error": error.map(|error| format!("{error:#}")),
         "usage": json::usage_json(ending.stats.usage),
         "cost_usd": ending.stats.cost.map(json::round_dollars),
-        "facts": facts,
+        "facts": message.facts,
     })
 }

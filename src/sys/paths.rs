@@ -174,6 +174,10 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "further data of the channel `NAME`: the position in its messages, our account, lock files",
     },
     DocumentedPath {
+        path: "~/.nanobot/pipes/NAME/",
+        meaning: "the journal and the lock file of `nanobot pipe --name NAME`",
+    },
+    DocumentedPath {
         path: "~/.nanobot/media/NAME/",
         meaning: "attachments of chat messages, removed after 30 days",
     },
@@ -316,6 +320,11 @@ impl Paths {
     /// Returns the directory of chat channels, with one folder for each.
     pub fn channels(&self) -> PathBuf {
         self.root.join("channels")
+    }
+
+    /// Returns the directory of the journals of `nanobot pipe`, with one folder for each name.
+    pub fn pipes(&self) -> PathBuf {
+        self.root.join("pipes")
     }
 
     /// Returns the directory of attachments of chat messages, with one folder for each channel.

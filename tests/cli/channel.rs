@@ -12,7 +12,7 @@ use std::process::Child;
 const ANN: i64 = 7;
 
 /// A story with Telegram, in which only Ann is allowed.
-fn telegram_story() -> (Story, TelegramServer) {
+pub(crate) fn telegram_story() -> (Story, TelegramServer) {
     let telegram = TelegramServer::start();
     let story = Story::new().set(
         "channels",
@@ -920,4 +920,23 @@ fn a_config_of_the_python_program_is_read_and_its_differences_named() {
         "{text}"
     );
     assert!(text.contains("encrypted rooms cannot be read"), "{text}");
+}
+
+#[test]
+fn of_many_polls_one_works() {
+    let (story, telegram) = telegram_story();
+    let mut first = story
+        .command(["channel", "poll", "--follow"])
+        .spawn()
+        .unwrap();
+    telegram.wait_for_calls("getUpdates", 1);
+    let polls: Vec<Child> = (0..63)
+        .map(|_| story.command(["channel", "poll"]).spawn().unwrap())
+        .collect();
+    for poll in polls {
+        story.wait(poll).status(75).stdout("");
+    }
+    send_signal(&first, Signal::TERM);
+    first.wait().unwrap();
+    assert!(story.server().requests().is_empty());
 }

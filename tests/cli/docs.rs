@@ -174,6 +174,10 @@ fn files_are_at_the_documented_paths() {
     for allowed in [false, true] {
         crate::channel::receive_file(&story, allowed);
     }
+    let line = r#"{"id":"1","session":"s","text":"x"}"#;
+    let mut shell = story.program("/bin/sh");
+    shell.args(["-c", &format!("echo '{line}' | {NANOBOT} pipe --name NAME")]);
+    assert!(shell.output().is_ok());
     // A panic leaves a report.
     let mut command = story.command(["agent", "-m", "x"]);
     command.env("NANOBOT_TEST_DEFECT", "1");

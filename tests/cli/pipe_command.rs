@@ -315,3 +315,88 @@ fn a_turn_that_fails_for_another_cause_shows_in_the_status() {
         found[0]
     );
 }
+
+#[test]
+fn a_name_keeps_ids_and_answers() {
+    let run = |story: &Story| lines(&story.run(["pipe", "--name", "bus"]).text());
+    let story = Story::new()
+        .script([says("Once.")])
+        .stdin(message("1", "s", "one"));
+    let first = run(&story);
+    assert_eq!(answers(&first), [("1", "Once.")]);
+    assert_eq!(run(&story), first, "the same lines, without a model");
+    assert_eq!(story.requests().len(), 1);
+    // A temporary failure is not acknowledged, and the next run answers it without the line.
+    let slow = || fails(429, "slow");
+    let story = story
+        .script([slow(), slow(), slow(), slow()])
+        .stdin(message("2", "s", "two"));
+    let failed = story.run(["pipe", "--name", "bus"]).status(75);
+    assert_eq!(answers(&lines(&failed.text())), [("2", "")]);
+    drop(failed);
+    let story = story.script([says("Now.")]).stdin("");
+    assert_eq!(answers(&run(&story)), [("2", "Now.")]);
+    let story = story.stdin("{\"session\":\"s\",\"text\":\"x\"}\n");
+    story
+        .run(["pipe", "--name", "bus"])
+        .status(65)
+        .stdout_has("`id` is missing, which `--name` needs");
+    story
+        .run(["pipe", "--name", "../x"])
+        .status(2)
+        .stderr_has("is not a name");
+}
+
+#[test]
+fn a_name_is_used_by_one_run_at_a_time() {
+    let story = Story::new().script([says("One.")]);
+    let mut pipe = RunningPipe::start(&story, &["--name", "bus"]);
+    pipe.write(&message("1", "s", "one"));
+    assert_eq!(pipe.read_line()["text"], "One.");
+    story
+        .run(["pipe", "--name", "bus"])
+        .status(75)
+        .stderr_has("the pipe `bus`");
+    drop(pipe.stdin.take());
+    assert!(pipe.child.wait().unwrap().success());
+}
+
+#[test]
+#[ignore = "takes minutes; see tests/README.md"]
+fn ten_thousand_messages_in_a_hundred_sessions() {
+    const SESSIONS: usize = 100;
+    const MESSAGES: usize = 10_000;
+    let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
+    story.server().always(says("ok"));
+    let mut pipe = RunningPipe::start(&story, &["-j", "8"]);
+    let mut stdin = pipe.stdin.take().unwrap();
+    let (done_tx, done_rx) = std::sync::mpsc::channel::<()>();
+    let writer = std::thread::spawn(move || {
+        for number in 0..MESSAGES {
+            let line = message(&number.to_string(), &format!("s{}", number % SESSIONS), "x");
+            stdin.write_all(line.as_bytes()).unwrap();
+        }
+        done_rx.recv().unwrap();
+    });
+    let mut last = vec![None; SESSIONS];
+    for _ in 0..MESSAGES {
+        let answer = pipe.read_line();
+        let number: usize = answer["in_reply_to"].as_str().unwrap().parse().unwrap();
+        let before = last[number % SESSIONS].replace(number);
+        assert!(
+            before.is_none_or(|before| before + SESSIONS == number),
+            "{number}"
+        );
+        assert_eq!(pipe.read_line()["type"], "ack");
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pipe.child.id())).unwrap();
+    let peak = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap();
+    let peak_kb: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+    done_tx.send(()).unwrap();
+    writer.join().unwrap();
+    assert!(pipe.child.wait().unwrap().success());
+    assert!(peak_kb < 60_000, "{peak}");
+}

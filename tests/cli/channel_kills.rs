@@ -1,0 +1,148 @@
+//! `channel poll` and `pipe --name`, killed at system calls: no message is lost, and none is answered twice, apart from the
+//! part that is in flight where the service cannot recognise it.
+
+use crate::channel::telegram_story;
+use crate::fault_injection::{can_inject, run_with_fault};
+use crate::server::{Request, Responder, says};
+use crate::story::Story;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// System calls that change something outside of the program.
+const TRACED_CALLS: [&str; 7] = [
+    "write", "fsync", "rename", "connect", "sendto", "flock", "mkdir",
+];
+/// The id of the first sender.
+const FIRST_SENDER: i64 = 100;
+
+/// A model that repeats the number in the message.
+fn repeating_model() -> Responder {
+    Box::new(|request: &Request| {
+        let content = request.last_content();
+        let number = content.rsplit("number ").next().unwrap_or_default();
+        let number: String = number.chars().take_while(char::is_ascii_digit).collect();
+        says(&format!("It is {number}."))(request)
+    })
+}
+
+/// Kills a poll with `count` messages, each in its own chat, at the `n`-th system call of a kind, and polls until nothing
+/// waits. Returns whether there was such a call.
+fn kill_poll_at(kind: &str, n: usize, count: i64) -> bool {
+    let (story, telegram) = telegram_story();
+    let story = story
+        .set("channels.telegram.allowFrom", json!(["*"]))
+        .set("channels.maxParallel", json!(1))
+        .set("memory", json!({ "consolidate": "manual" }));
+    story.server().always(repeating_model());
+    for number in 0..count {
+        telegram.message(FIRST_SENDER + number, &format!("number {number}"));
+    }
+    let (ran, is_killed) = run_with_fault(&story, &["channel", "poll"], &[], (kind, "SIGKILL", n));
+    ran.code();
+    ran.text();
+    ran.error_text();
+    drop(ran);
+    for _ in 0..3 {
+        story.run(["channel", "poll"]);
+    }
+    let about = format!("{kind} {n}");
+    let mut answers: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+    for call in telegram.calls("sendMessage") {
+        let chat = call.body["chat_id"].as_i64().unwrap();
+        let text = call.body["text"].as_str().unwrap().to_owned();
+        answers.entry(chat).or_default().push(text);
+    }
+    let repeated: usize = answers.values().map(|texts| texts.len() - 1).sum();
+    assert_eq!(
+        answers.len(),
+        usize::try_from(count).unwrap(),
+        "{about}: {answers:?}"
+    );
+    assert!(repeated <= usize::from(is_killed), "{about}: {answers:?}");
+    for (chat, texts) in answers {
+        let expect = format!("It is {}.", chat - FIRST_SENDER);
+        assert!(
+            texts.iter().all(|text| *text == expect),
+            "{about}: {texts:?}"
+        );
+    }
+    let inbox = story.run(["channel", "inbox"]).text();
+    assert_eq!(inbox, "", "{about}");
+    is_killed
+}
+
+/// Kills a named pipe at the `n`-th system call of a kind, and writes the same lines to the next run. Returns whether there
+/// was such a call.
+fn kill_pipe_at(kind: &str, n: usize, count: usize) -> bool {
+    let lines = (0..count).map(|number| {
+        let line = json!({ "id": format!("m{number}"), "session": format!("s{number}"),
+            "text": format!("number {number}") });
+        format!("{line}\n")
+    });
+    let story = Story::new()
+        .set("memory", json!({ "consolidate": "manual" }))
+        .stdin(lines.collect::<String>());
+    story.server().always(repeating_model());
+    let arguments = ["pipe", "--name", "bus"];
+    let (ran, is_killed) = run_with_fault(&story, &arguments, &[], (kind, "SIGKILL", n));
+    ran.code();
+    ran.text();
+    ran.error_text();
+    drop(ran);
+    let about = format!("{kind} {n}");
+    let output = story.run(arguments).text();
+    let mut answers: BTreeMap<String, String> = BTreeMap::new();
+    for line in output.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        if line["type"] == "message" {
+            let id = line["in_reply_to"].as_str().unwrap().to_owned();
+            answers.insert(id, line["text"].as_str().unwrap().to_owned());
+        }
+    }
+    for number in 0..count {
+        let found = answers.get(&format!("m{number}"));
+        assert_eq!(found, Some(&format!("It is {number}.")), "{about}");
+        // A turn that was killed is resumed: its message is in the session once.
+        let session = story.session(&format!("s{number}.jsonl"));
+        let messages = session.iter().filter(|line| line["role"] == "user");
+        assert_eq!(messages.count(), 1, "{about}: {session:?}");
+    }
+    assert!(story.requests().len() <= count + 1, "{about}");
+    is_killed
+}
+
+/// Kills at each call of these kinds, one after another, in steps of `step`.
+fn kill_at_each(step: usize, kill: &dyn Fn(&str, usize) -> bool) -> usize {
+    let kills = TRACED_CALLS.iter().map(|kind| {
+        let numbers = (1..).step_by(step);
+        numbers.take_while(|n| kill(kind, *n)).count()
+    });
+    kills.sum()
+}
+
+#[test]
+fn a_killed_poll_loses_no_message() {
+    if can_inject() {
+        let kills = kill_at_each(3, &|kind, n| kill_poll_at(kind, n, 2));
+        assert!(kills > 8, "only {kills} kills");
+    }
+}
+
+#[test]
+fn a_killed_pipe_with_a_name_loses_no_message() {
+    if can_inject() {
+        let kills = kill_at_each(1, &|kind, n| kill_pipe_at(kind, n, 2));
+        assert!(kills > 8, "only {kills} kills");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes; see tests/README.md"]
+fn polls_and_pipes_killed_at_every_call_lose_no_message() {
+    if can_inject() {
+        let kills = kill_at_each(1, &|kind, n| kill_poll_at(kind, n, 20));
+        assert!(kills > 100, "only {kills} kills");
+        let kills = kill_at_each(1, &|kind, n| kill_pipe_at(kind, n, 20));
+        assert!(kills > 100, "only {kills} kills");
+    }
+}
