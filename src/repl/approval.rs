@@ -12,7 +12,7 @@ use crate::sys::durable_file;
 use crate::sys::editor::{Editor, InputLine};
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::{StyledLine, sanitize};
+use crate::sys::terminal::{StyledLine, sanitize, wrap_words};
 use crate::tool::ask_user::UserPrompt;
 use crate::tool::{ApprovalRequest, ToolError};
 use console::Style;
@@ -25,6 +25,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Maximum characters shown of a server's question.
 const MAX_QUESTION_CHARS: usize = 1000;
+/// The keys that answer a yes-or-no question.
+const YES_NO: [char; 2] = ['y', 'n'];
 /// Number of attempts that the user has to enter a valid answer.
 const MAX_ATTEMPTS: usize = 3;
 
@@ -82,9 +84,9 @@ impl TerminalPrompter {
         self.grants.lock().ignore_poison()
     }
 
-    /// Reads an answer to `prompt`.
-    fn read_answer(&self, prompt: &str) -> Result<String, ToolError> {
-        let line = self.editor.lock().ignore_poison().prompt(prompt);
+    /// Reads an answer to `prompt`; each of `keys` is one without Enter.
+    fn read_answer(&self, prompt: &str, keys: &[char]) -> Result<String, ToolError> {
+        let line = self.editor.lock().ignore_poison().prompt(prompt, keys);
         match line {
             Ok(InputLine::Text(text)) => Ok(text.trim().to_owned()),
             Ok(InputLine::End) => Err(ToolError::Declined(
@@ -103,7 +105,7 @@ impl TerminalPrompter {
 
     /// Asks a question; only a yes is one.
     pub(super) fn confirm(&self, question: &str) -> bool {
-        let answer = self.read_answer(question).unwrap_or_default();
+        let answer = self.read_answer(question, &YES_NO).unwrap_or_default();
         matches!(answer.to_lowercase().as_str(), "y" | "yes")
     }
 
@@ -113,7 +115,7 @@ impl TerminalPrompter {
             self.print_styled(&format!("  {row}"), &Style::new());
         }
         for _ in 0..MAX_ATTEMPTS {
-            let text = self.read_answer("  answer: ").ok()?;
+            let text = self.read_answer("  answer: ", &[]).ok()?;
             match field.parse(&text) {
                 Ok(value) => return Some(value),
                 Err(words) => {
@@ -149,7 +151,7 @@ impl TerminalPrompter {
         }
         let rows = self.call_rows(case);
         // Keep both the details of the call and the question on the screen.
-        let room = self.ctx.terminal.stdout_height().saturating_sub(9).max(8);
+        let room = self.ctx.terminal.stdout_height().saturating_sub(10).max(8);
         let is_cut = rows.len() > room;
         for (text, style) in rows.iter().take(room) {
             self.print_styled(text, style);
@@ -159,23 +161,30 @@ impl TerminalPrompter {
             self.print_styled(&more, &strong);
             self.print_styled(&format!("? {head}"), &strong);
         }
-        let view = if is_cut { "v(iew all) · " } else { "" };
-        let session = format!("s(ession: each `{}` that needs `{flag}`)", case.tool);
-        let always = rule.map_or_else(String::new, |rule| {
-            format!(" · a(lways: {})", rule.description)
-        });
-        let choices = format!("{view}y(es, once) · {session}{always} · n(o), or a reason");
-        for row in wrap(&choices, self.width()) {
+        let view = if is_cut { " · [v]iew all" } else { "" };
+        let mut choices = vec![
+            format!("[y]es, once · [n]o · no, with a [r]eason{view}"),
+            format!(
+                "for this [s]ession: each `{}` that needs `{flag}`",
+                case.tool
+            ),
+        ];
+        choices.extend(rule.map(|rule| format!("[a]lways, as a rule: {}", rule.description)));
+        for row in wrap_words(&choices.join("\n"), self.width(), 2).lines() {
             self.print_styled(&format!("  {row}"), &Style::new().dim());
         }
         loop {
-            let text = self.read_answer("  allow? ")?;
+            let text = self.read_answer("  allow? ", &['y', 'n', 'r', 's', 'a', 'v'])?;
             let lower = text.to_lowercase();
             return Ok(match lower.as_str() {
                 "y" | "yes" => ApprovalAnswer::Yes,
                 "s" | "session" => ApprovalAnswer::Session,
                 "a" | "always" if rule.is_some() => ApprovalAnswer::Always,
                 "n" | "no" => ApprovalAnswer::No(None),
+                "r" | "reason" => {
+                    let why = self.read_answer("  why not? ", &[])?;
+                    ApprovalAnswer::No((!why.is_empty()).then_some(why))
+                }
                 "v" | "view" => {
                     for (text, style) in &rows {
                         self.print_styled(text, style);
@@ -185,7 +194,7 @@ impl TerminalPrompter {
                 }
                 // Ask again: so short a text is not a reason for declining, and neither is a slash command.
                 _ if text.chars().count() < 5 || text.starts_with('/') => {
-                    self.print_styled("  y, s, a, n, or a reason why not", &Style::new().dim());
+                    self.print_styled("  one of the keys in brackets", &Style::new().dim());
                     continue;
                 }
                 _ => {
@@ -416,7 +425,7 @@ impl ElicitationHandler for TerminalPrompter {
                 true => "  continue? [y/N] ",
                 false => "  send this? [y/N] ",
             };
-            let answer = self.read_answer(sure).ok()?;
+            let answer = self.read_answer(sure, &YES_NO).ok()?;
             let agrees = ["y", "yes"].contains(&answer.to_lowercase().as_str());
             agrees.then_some(entered)
         })
@@ -439,7 +448,7 @@ impl UserPrompt for TerminalPrompter {
                     self.print_styled(&format!("  {}. {row}", number + 1), &Style::new());
                 }
             }
-            let text = self.read_answer("  answer: ")?;
+            let text = self.read_answer("  answer: ", &[])?;
             if text.is_empty() {
                 return Err(ToolError::Declined(
                     "the user gave no answer; decide yourself".into(),

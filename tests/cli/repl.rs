@@ -175,7 +175,8 @@ fn a_change_is_shown_and_made_only_after_approval() {
     let mut screen = wait_until_started(story.screen(24, 120).args(["repl"]));
     send_line(&mut screen, "add bread").until_prompt("  allow?");
     screen.until_snapshot("repl_question", Screen::conversation);
-    send_line(&mut screen, "no, use the list in list.md")
+    screen.type_("r").until("why not?");
+    send_line(&mut screen, "use the list in list.md")
         .until("Not written.")
         .until_prompt("> ");
     assert_eq!(
@@ -188,7 +189,8 @@ fn a_change_is_shown_and_made_only_after_approval() {
         "{told}"
     );
     send_line(&mut screen, "again").until_prompt("  allow?");
-    send_line(&mut screen, "y").until("Written.");
+    // One key is an answer.
+    screen.type_("y").until("Written.");
     let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
     assert_eq!(text, "milk\nbread\n");
     exit_and_check(&mut screen);

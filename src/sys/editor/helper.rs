@@ -146,6 +146,23 @@ impl ConditionalEventHandler for EnterKey {
     }
 }
 
+/// A key that answers a question at once, unless a longer answer has begun.
+pub(super) struct AnswerKey {
+    pub(super) letter: char,
+    /// The letter of the key that was pressed.
+    pub(super) pressed: Arc<Mutex<Option<char>>>,
+}
+
+impl ConditionalEventHandler for AnswerKey {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
+        if !context.line().is_empty() {
+            return None;
+        }
+        *self.pressed.lock().ignore_poison() = Some(self.letter);
+        Some(Cmd::AcceptLine)
+    }
+}
+
 /// The entries of the history, to distinguish recalled text from typed text.
 pub(super) type HistoryEntries = Arc<Mutex<HashSet<String>>>;
 

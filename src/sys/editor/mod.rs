@@ -155,20 +155,21 @@ impl Editor {
         })
     }
 
-    /// Reads the answer to a question: one line, without history and completion. Input typed ahead is kept for
-    /// [`Self::read`], also while a [`TypingGuard`] exists.
+    /// Reads the answer to a question: one line, without history and completion. Each of `keys` is an answer without
+    /// Enter, where the terminal can do that. Input typed ahead is kept for [`Self::read`], also while a [`TypingGuard`]
+    /// exists.
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn prompt(&mut self, question: &str) -> Result<InputLine> {
+    pub fn prompt(&mut self, question: &str, keys: &[char]) -> Result<InputLine> {
         // Keys typed while the question appears cannot be an answer to it.
         signal::sleep(ANSWER_DELAY)?;
         let was_quiet = self.lock_keys().stop();
         let answer = interrupt_to_line(match &mut self.reader {
             // A separate reader: input that another one has buffered beyond its line is not an answer.
             LineReader::Rustyline(_) => RustylineReader::new(None, &self.history_entries, 0)
-                .and_then(|mut reader| {
-                    reader.read(&self.modes, &self.resume_rx, question.into(), "")
+                .and_then(|reader| {
+                    reader.read_answer(&self.modes, &self.resume_rx, question, keys)
                 }),
             LineReader::Canonical(plain) => {
                 *plain = CanonicalReader::default();

@@ -6,7 +6,7 @@
 //! input.
 
 use super::completion::CompletionSource;
-use super::helper::{EditorHelper, EnterKey, HistoryEntries, HistorySearchKey};
+use super::helper::{AnswerKey, EditorHelper, EnterKey, HistoryEntries, HistorySearchKey};
 use super::line::InputLine;
 use super::prompt::Prompt;
 use super::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
@@ -102,6 +102,29 @@ impl RustylineReader {
             inner,
             printer: Arc::new(Mutex::new(printer)),
         })
+    }
+
+    /// Reads an answer. Each of `keys` is an answer by itself, unless other text was typed before it.
+    pub(super) fn read_answer(
+        mut self,
+        modes: &TerminalModes,
+        resume_rx: &UnixStream,
+        question: &str,
+        keys: &[char],
+    ) -> Result<InputLine> {
+        let pressed = Arc::new(Mutex::new(None));
+        for letter in keys {
+            let key = AnswerKey {
+                letter: *letter,
+                pressed: Arc::clone(&pressed),
+            };
+            let event = KeyEvent(KeyCode::Char(*letter), Modifiers::NONE);
+            self.inner
+                .bind_sequence(event, EventHandler::Conditional(Box::new(key)));
+        }
+        let line = self.read(modes, resume_rx, question.into(), "")?;
+        let pressed = pressed.lock().ignore_poison().take();
+        Ok(pressed.map_or(line, |letter| InputLine::Text(letter.to_string())))
     }
 
     /// Adds an entry to the history in memory.

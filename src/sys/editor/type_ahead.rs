@@ -75,7 +75,7 @@ impl TypeAhead {
     }
 
     fn enter(&mut self) -> usize {
-        if !continue_entry(&mut self.partial) {
+        if !self.partial.is_empty() && !continue_entry(&mut self.partial) {
             let text = std::mem::take(&mut self.partial);
             self.lines
                 .push_back(InputLine::Text(text.trim_end_matches('\n').to_owned()));
@@ -150,6 +150,7 @@ mod tests {
         check("one\rtwo\nthr", &["one", "two"], "thr");
         check("tyop\u{7f}\u{7f}po\r", &["typo"], "");
         check("grüße 你\u{7f}您\r", &["grüße 您"], "");
+        check("\r\rone\r", &["one"], "");
         check("two words\u{17}", &[], "two ");
         check("all\u{15}new\r", &["new"], "");
         check("a\\\rb\r", &["a\nb"], "");
