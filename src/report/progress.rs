@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 mod lines;
 mod live_view;
+mod plan;
 
 /// Writes progress to standard error.
 pub struct ProgressDisplay {

@@ -127,6 +127,39 @@ fn a_running_call_is_shown_with_its_output() {
 }
 
 #[test]
+fn the_plan_is_ticked_off_in_place() {
+    let todos = |done: &str| {
+        calls(
+            "todo",
+            json!({ "todos": [
+                { "content": "read the notes", "status": done },
+                { "content": "write the tests", "status": "pending" },
+            ] }),
+        )
+    };
+    let gate = "until test -e go; do sleep 0.01; done";
+    let story = Story::new().script([
+        todos("in_progress"),
+        todos("completed"),
+        calls("exec", json!({ "command": gate })),
+        says("Done."),
+    ]);
+    let arguments = ["agent", "-m", "x", "--sandbox", "off"];
+    let mut screen = story.screen(12, 60).args(arguments);
+    screen.until("  ☑ read the notes\n  ☐ write the tests");
+    assert!(!screen.text().contains("▸"), "{}", screen.text());
+    write(&story.dir().join("go"), b"");
+    assert_status(&mut screen, 0);
+    let text = screen.text();
+    assert!(
+        text.contains("✓ todo   0 of 2 done, now: read the notes"),
+        "{text}"
+    );
+    assert!(text.contains("✓ todo   1 of 2 done"), "{text}");
+    assert!(!text.contains("☐"), "{text}");
+}
+
+#[test]
 fn thinking_is_collapsed() {
     let thoughts = [
         json!({ "reasoning_content": "First I look\naround. " }),

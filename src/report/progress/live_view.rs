@@ -2,6 +2,7 @@
 //! call; the others form the status area at the bottom of the terminal. It reads no clock and prints nothing.
 
 use super::lines::{self, LineFolder};
+use super::plan::Plan;
 use crate::event::{Event, ToolOutcome};
 use crate::format::format_dollars;
 use crate::message::{Reply, ToolCall, ToolResult, Usage, plain_text};
@@ -46,6 +47,7 @@ pub(super) struct LiveView {
     began: Instant,
     activity: Activity,
     calls: Vec<RunningCall>,
+    plan: Plan,
     usage: Usage,
     /// US dollars; `None` once the cost of a request is unknown.
     cost: Option<f64>,
@@ -83,12 +85,30 @@ struct RunningCall {
     fold: LineFolder,
 }
 
+impl RunningCall {
+    /// The sub-agent `name` that the call has started.
+    fn to_subagent(&self, name: &str, now: Instant) -> Self {
+        Self {
+            id: self.id.clone(),
+            name: name.to_owned(),
+            short: self.short.clone(),
+            arguments: Value::Null,
+            since: now,
+            is_subagent: true,
+            last: String::new(),
+            shown_lines: 0,
+            fold: LineFolder::default(),
+        }
+    }
+}
+
 impl LiveView {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             began: now,
             activity: Activity::Requesting,
             calls: Vec::new(),
+            plan: Plan::default(),
             usage: Usage::default(),
             cost: Some(0.0),
             context: 0,
@@ -274,19 +294,12 @@ impl LiveView {
             && let Some(name) = text.split('`').nth(1)
         {
             // The sub-agent continues under its own name, until its report arrives.
-            let call = RunningCall {
-                id: call.id.clone(),
-                name: name.to_owned(),
-                short: call.short.clone(),
-                arguments: Value::Null,
-                since: view.now,
-                is_subagent: true,
-                last: String::new(),
-                shown_lines: 0,
-                fold: LineFolder::default(),
-            };
-            self.calls.push(call);
+            self.calls.push(call.to_subagent(name, view.now));
             return Vec::new();
+        }
+        if result.name == "todo" && (outcome, fails) == (ToolOutcome::Ok, false) {
+            self.plan = Plan::parse(&text);
+            return vec![call_row(done_mark(), "todo", "", &self.plan.describe())];
         }
         let short = call.as_ref().map_or("", |call| call.short.as_str());
         let time = format_elapsed(duration);
@@ -370,6 +383,7 @@ impl LiveView {
                 }
                 row
             })
+            .chain(self.plan.rows())
             .collect();
         let doing = match &self.activity {
             Activity::Answering { last } if since(*last) < ANSWER_PAUSE => return rows,
