@@ -1,6 +1,6 @@
 //! `nanobot repl`, and the program commands that its slash commands run.
 
-use super::{arguments, mcp, memory, onboard, session, skill, tool, undo, usage};
+use super::{arguments, mcp, memory, onboard, session, skill, status, tool, undo, usage};
 use crate::cli::onboard::OnboardArgs;
 use crate::cli::{self, Cli};
 use crate::error::Exit;
@@ -58,6 +58,7 @@ impl ProgramCommands for ReplProgramCommands {
                 undo::run_in_session(ctx, &arguments, options.session.as_deref())
             }
             cli::CliCommand::Usage(arguments) => usage::run(ctx, &arguments),
+            cli::CliCommand::Status(arguments) => status::run(ctx, &arguments),
             other => unreachable!("no slash command stands for {other:?}"),
         }
         .map(drop)

@@ -37,5 +37,6 @@ pub(crate) mod tool_usage;
 pub(crate) mod toolset;
 pub mod turn_options;
 pub(crate) mod turn_setup;
+pub(crate) mod user_commands;
 pub(crate) mod web_tools;
 pub(crate) mod worktree;

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 /// is granted.
 const PROTECTED_PATHS: &[&str] = &[
     "auth",
+    "commands",
     "cron",
     "history",
     "limits",

@@ -1,11 +1,20 @@
 //! The table of slash commands: names, arguments, and help text.
 
 /// A slash command.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct SlashCommand {
     pub name: &'static str,
     pub argument: ArgKind,
     pub description: &'static str,
+    /// Other names, as other agents have them.
+    pub aliases: &'static [&'static str],
+}
+
+impl SlashCommand {
+    /// True if `name` is its name or an alias.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
 }
 
 /// The argument of a slash command.
@@ -47,7 +56,16 @@ pub fn help_table() -> String {
     let line = |command: &SlashCommand| {
         let words = command.argument.placeholder();
         let name = format!("/{} {words}", command.name);
-        format!("  {:20}  {}\n", name.trim_end(), command.description)
+        let aliases: String = command
+            .aliases
+            .iter()
+            .map(|it| format!(" (also /{it})"))
+            .collect();
+        format!(
+            "  {:20}  {}{aliases}\n",
+            name.trim_end(),
+            command.description
+        )
     };
     COMMANDS.iter().map(line).collect()
 }
@@ -57,22 +75,33 @@ const fn command(name: &'static str, takes: ArgKind, about: &'static str) -> Sla
         name,
         argument: takes,
         description: about,
+        aliases: &[],
     }
+}
+
+const fn with_aliases(command: SlashCommand, aliases: &'static [&'static str]) -> SlashCommand {
+    SlashCommand { aliases, ..command }
 }
 
 /// All commands, in the order of the help.
 pub const COMMANDS: &[SlashCommand] = &[
     command("help", ArgKind::None, "list the commands"),
-    command(
-        "new",
-        ArgKind::None,
-        "start over; earlier messages are kept, not sent",
+    with_aliases(
+        command(
+            "new",
+            ArgKind::None,
+            "start over; earlier messages are kept, not sent",
+        ),
+        &["clear"],
     ),
     command("stop", ArgKind::None, "stop the running turn, like Ctrl-C"),
-    command(
-        "session",
-        ArgKind::Session,
-        "show the session; with KEY, switch to that one",
+    with_aliases(
+        command(
+            "session",
+            ArgKind::Session,
+            "show the session; with KEY, switch to that one",
+        ),
+        &["resume"],
     ),
     command("sessions", ArgKind::None, "list all sessions"),
     command(
@@ -121,17 +150,26 @@ pub const COMMANDS: &[SlashCommand] = &[
         ArgKind::OneOf(&["show", "search", "log", "diff", "undo", "edit"]),
         "show or change the memory",
     ),
-    command(
-        "usage",
-        ArgKind::FreeText("[--by WHAT]"),
-        "show tokens, cost and runs",
+    with_aliases(
+        command(
+            "usage",
+            ArgKind::FreeText("[--by WHAT]"),
+            "show tokens, cost and runs",
+        ),
+        &["cost"],
     ),
+    command("status", ArgKind::None, "show the configuration"),
     command(
         "context",
         ArgKind::None,
         "show what is sent with the next message",
     ),
     command("save", ArgKind::Path, "write the last answer to FILE"),
+    command(
+        "copy",
+        ArgKind::None,
+        "copy the last answer to the clipboard of the terminal",
+    ),
     command(
         "edit",
         ArgKind::FreeText("[WORDS]"),

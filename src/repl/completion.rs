@@ -6,6 +6,7 @@
 use super::commands::{ArgKind, COMMANDS, SlashCommand};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
+use crate::ops::user_commands::{self, UserCommand};
 use crate::ops::{profiles, skills};
 use crate::policy::profile;
 use crate::provider::registry::model_info::MODELS;
@@ -21,6 +22,7 @@ pub(super) fn editor(ctx: &Context, arguments: &TurnOptions) -> Result<Editor> {
     let directory = turn_directory(arguments);
     let (sessions, models, profiles, skill_context) =
         (ctx.clone(), ctx.clone(), ctx.clone(), ctx.clone());
+    let commands = ctx.clone();
     let flags = arguments.clone();
     let live = Completer {
         sessions: Box::new(move || all_sessions(&sessions).unwrap_or_default()),
@@ -33,6 +35,14 @@ pub(super) fn editor(ctx: &Context, arguments: &TurnOptions) -> Result<Editor> {
                 description: skill.description,
             };
             found.skills.into_iter().map(candidate).collect()
+        }),
+        commands: Box::new(move || {
+            let candidate = |command: UserCommand| Candidate {
+                text: command.name,
+                description: command.description,
+            };
+            let all = user_commands::list(&commands).into_iter();
+            all.map(candidate).collect()
         }),
         directory,
         home: ctx.paths.home.clone(),
@@ -109,6 +119,8 @@ struct Completer {
     models: CandidateSource,
     profiles: CandidateSource,
     skills: CandidateSource,
+    /// The user's own commands.
+    commands: CandidateSource,
     /// The directory that file names are relative to.
     directory: PathBuf,
     /// The directory that `~` stands for.
@@ -119,7 +131,16 @@ impl CompletionSource for Completer {
     fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<Candidate>) {
         let head = &line[..cursor];
         match cursor_context(head) {
-            CursorContext::Command => (0, matching_commands(head)),
+            CursorContext::Command => {
+                let mut all = matching_commands(head);
+                let own = (self.commands)().into_iter().chain((self.skills)());
+                let own = own.filter(|one| one.text.starts_with(&head[1..]));
+                all.extend(own.map(|one| Candidate {
+                    text: format!("/{} ", one.text),
+                    ..one
+                }));
+                (0, all)
+            }
             CursorContext::Argument(takes, start) => (start, self.arguments(takes, &head[start..])),
             CursorContext::File(start) => (start, self.files(&head[start..])),
             CursorContext::Other => (cursor, Vec::new()),
@@ -176,7 +197,7 @@ fn cursor_context(head: &str) -> CursorContext {
         };
         let named = COMMANDS
             .iter()
-            .find(|command| command.name == &head[1..end]);
+            .find(|command| command.is_called(&head[1..end]));
         let start = head.len() - head[end..].trim_start().len();
         // Keys, models and profiles are single words.
         let is_open = !head[start..].contains(' ');
@@ -327,6 +348,7 @@ mod tests {
         };
         Completer {
             sessions: names(&["cli:direct", "cli:work", "pipe:1"]),
+            commands: names(&[]),
             models: names(&["gpt-5", "claude-opus"]),
             profiles: names(&["plan", "full"]),
             skills: names(&["weather"]),
@@ -380,7 +402,9 @@ mod tests {
         check("/memory s", 8, &["show", "search"]);
         check("/new x", 5, &[]);
         check("hello", 5, &[]);
-        assert_eq!(live.complete("/", 1).1.len(), COMMANDS.len());
+        // The commands, and the skills as commands.
+        let skills = (live.skills)().len();
+        assert_eq!(live.complete("/", 1).1.len(), COMMANDS.len() + skills);
         assert!(
             COMMANDS
                 .iter()

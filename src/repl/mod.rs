@@ -5,6 +5,7 @@
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
+use crate::ops::user_commands;
 use crate::sys::editor::{InputLine, Prompt};
 use crate::sys::signal;
 use crate::sys::terminal::Terminal;
@@ -138,8 +139,7 @@ fn parse(line: &str) -> ReplInput {
     };
     let (name, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     // A path, such as `/etc/hosts`, is not a command.
-    let is_name = |letter: char| letter.is_ascii_alphabetic() || letter == '-';
-    match !name.is_empty() && name.chars().all(is_name) {
+    match user_commands::is_command_name(name) {
         true => ReplInput::Command(name.to_owned(), rest.trim().to_owned()),
         false => ReplInput::Message(text.to_owned()),
     }

@@ -5,7 +5,7 @@ use super::completion::{all_profiles, turn_directory};
 use super::repl_session::{DEFAULT_SESSION, ReplSession, settings};
 use crate::error::{Exit, exit_for, fail, fail_with_hint};
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
-use crate::ops::{agent_turn, permissions};
+use crate::ops::{agent_turn, permissions, skills, user_commands};
 use crate::report::ReportFormat;
 use crate::report::columns::hanging_indent;
 use crate::report::short_text::count_noun;
@@ -26,6 +26,8 @@ const SHELL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 impl ReplSession<'_> {
     /// Runs the command `name` with the arguments `rest`.
     pub(super) fn dispatch(&mut self, name: &str, rest: &str) -> Result<()> {
+        let known = COMMANDS.iter().find(|command| command.is_called(name));
+        let name = known.map_or(name, |command| command.name);
         match name {
             "help" => self.help(),
             "new" | "compact" => {
@@ -61,7 +63,9 @@ impl ReplSession<'_> {
                 self.show_context();
                 Ok(())
             }
+            "status" => self.run_program(&["status"], rest),
             "save" => self.save(rest),
+            "copy" => self.copy(),
             "edit" => {
                 match edit_text(&self.ctx.env, rest)? {
                     Some(text) => self.send_message(&text),
@@ -70,8 +74,32 @@ impl ReplSession<'_> {
                 Ok(())
             }
             "shell" => self.shell(rest),
-            _ => Err(unknown_command(name)),
+            _ => self.send_command(name, rest),
         }
+    }
+
+    /// Sends the message of the user's command `name`, or a request to use the skill of that name.
+    fn send_command(&mut self, name: &str, rest: &str) -> Result<()> {
+        let skills = || skills::for_turn(self.ctx, &self.options);
+        let message = match user_commands::find(self.ctx, name)? {
+            Some(command) => command.message(rest),
+            None if skills()?.by_name(name).is_some() => format!("Use the skill `{name}`. {rest}")
+                .trim_end()
+                .to_owned(),
+            None => return Err(unknown_command(name)),
+        };
+        self.send_message(&message);
+        Ok(())
+    }
+
+    /// Copies the last answer to the clipboard, which the terminal may refuse.
+    fn copy(&self) -> Result<()> {
+        let Some(text) = &self.last_answer else {
+            return Err(fail(Exit::NoInput, "there is no answer to copy"));
+        };
+        self.ctx.terminal.copy_to_clipboard(text);
+        self.print_line("sent the last answer to the terminal's clipboard");
+        Ok(())
     }
 
     /// Runs `/new` or `/compact`, which are messages that the turn itself handles.
@@ -167,15 +195,16 @@ impl ReplSession<'_> {
         };
         // Long commands need not widen the column for all.
         let width = 20;
-        // The list must fit into a window of 24 rows. It leaves out `/help` and `/exit`, which the text below names, or
-        // the screen shows already.
+        // The list must fit into a window of 24 rows. It leaves out what the text below names, or the screen shows
+        // already.
         let lines = COMMANDS
             .iter()
-            .filter(|it| !["help", "exit"].contains(&it.name))
+            .filter(|it| !["help", "exit", "stop", "shell"].contains(&it.name))
             .map(|it| format!("{:width$}  {}\n", name(it), it.description));
         let text: String = lines.collect();
         self.print(&format!(
-            "{text}\n!CMD runs CMD with /bin/sh; its output is sent with your next message.\n@FILE attaches FILE. \
+            "{text}/NAME runs a skill, or sends ~/.nanobot/commands/NAME.md.\n\
+             !CMD runs CMD with /bin/sh; its output is sent with your next message.\n@FILE attaches FILE. \
              Alt-Enter, or a `\\` at the end, starts a new line.\nCtrl-R searches the history; Ctrl-C stops a turn; \
              Ctrl-D or /exit ends.\n"
         ))
@@ -360,6 +389,7 @@ impl ReplSession<'_> {
 /// The error for an unknown command, with the nearest name as a hint.
 fn unknown_command(name: &str) -> Error {
     let names = COMMANDS.iter().map(|command| command.name);
+    let names = names.chain(COMMANDS.iter().flat_map(|it| it.aliases).copied());
     let names = names.chain(EXITS.iter().filter_map(|word| word.strip_prefix('/')));
     let nearest = names
         .map(|known| (strsim::damerau_levenshtein(name, known), known))

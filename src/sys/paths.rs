@@ -78,6 +78,10 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "a custom profile: permissions of a run, with an optional prompt and model",
     },
     DocumentedPath {
+        path: "~/.nanobot/commands/NAME.md",
+        meaning: "the message that `/NAME` sends in `nanobot repl`; `$ARGUMENTS` in it stands for the text after the command",
+    },
+    DocumentedPath {
         path: "~/.nanobot/trust.json",
         meaning: "trusted directories, whose AGENTS.md and skills are read, with digests of these files",
     },
@@ -300,6 +304,11 @@ impl Paths {
     /// Returns the file that lists the trusted directories, whose instructions the agent reads.
     pub fn trust(&self) -> PathBuf {
         self.root.join("trust.json")
+    }
+
+    /// Returns the directory of the user's slash commands, one `NAME.md` each.
+    pub fn commands(&self) -> PathBuf {
+        self.root.join("commands")
     }
 
     /// Returns the directory of the user's profiles, one `NAME.md` each.

@@ -7,6 +7,7 @@
 
 use crate::sys::secret;
 use anyhow::{Context, Result};
+use base64::prelude::{BASE64_STANDARD, Engine};
 use sanitize::{json_line, redact_and_sanitize};
 use serde_json::Value;
 use std::io::Write;
@@ -70,6 +71,13 @@ impl Terminal {
 
     fn write_stdout(self, bytes: &[u8]) -> Result<()> {
         write_buffer::write_after_flush(self.stdout_is_tty, bytes)
+    }
+
+    /// Asks the terminal to put `text` on the clipboard (OSC 52). Terminals that do not support it ignore it.
+    pub fn copy_to_clipboard(self, text: &str) {
+        let text = BASE64_STANDARD.encode(secret::redact_known(text).as_bytes());
+        write_buffer::flush_deferring_error();
+        streams::write_stderr(&format!("\u{1b}]52;c;{text}\u{7}"));
     }
 
     /// Sets the source of the status lines, which stay below all other output and change in place, such as a spinner.

@@ -96,6 +96,8 @@ fn files_are_at_the_documented_paths() {
     crate::story::write(&skill, b"---\ndescription: taught\n---\nText.\n");
     let profile = story.home().join(".nanobot/profiles/NAME.md");
     crate::story::write(&profile, b"Be brief.\n");
+    let command = story.home().join(".nanobot/commands/NAME.md");
+    crate::story::write(&command, b"Be brief.\n");
     story.run(["trust", "-q"]);
     let session = story.workspace().join("sessions/KEY.jsonl");
     crate::story::write(&session, b"{\"role\": \"user\", \"cont");

@@ -806,6 +806,41 @@ fn a_table_streams_in_the_repl() {
 }
 
 #[test]
+fn files_and_skills_are_commands() {
+    let skill = "---\nname: brew\ndescription: makes tea\n---\nBoil water.\n";
+    let story = Story::new()
+        .workspace_file("skills/brew/SKILL.md", skill)
+        .script([says("Fine."), says("Tea."), says("Fresh."), says("Bye.")]);
+    write(
+        &story.home().join(".nanobot/commands/review.md"),
+        b"---\ndescription: a review\n---\nReview $ARGUMENTS for mistakes.\n",
+    );
+    let mut screen = start_repl(&story);
+    screen.type_("/rev").press(Key::Tab).until("> /review");
+    screen.type_("a.rs").press(Key::Enter).until("Fine.");
+    screen.until_prompt("> ");
+    assert!(user_messages(&story)[0].contains("Review a.rs for mistakes."));
+    send_line(&mut screen, "/copy").until("sent the last answer");
+    let raw = String::from_utf8_lossy(&screen.raw()).into_owned();
+    assert!(raw.contains("\u{1b}]52;c;RmluZS4=\u{7}"), "{raw}");
+    send_line(&mut screen, "/brew two cups").until("Tea.");
+    screen.until_prompt("> ");
+    assert!(user_messages(&story)[1].contains("Use the skill `brew`. two cups"));
+    send_line(&mut screen, "/clear").until("New session started.");
+    send_line(&mut screen, "hi")
+        .until("Fresh.")
+        .until_prompt("> ");
+    assert_eq!(user_messages(&story).len(), 1);
+    send_line(&mut screen, "/status").until("workspace");
+    send_line(&mut screen, "/resume other").until("switched to session `other`");
+    send_line(&mut screen, "/revue")
+        .until("there is no command")
+        .until("try: `/resume`");
+    send_line(&mut screen, "last").until("Bye.");
+    exit_and_check(&mut screen);
+}
+
+#[test]
 fn session_grants_do_not_apply_to_the_next_session() {
     let write = |name: &str| calls("write_file", json!({ "path": name, "content": "x" }));
     let story = Story::new().script([
