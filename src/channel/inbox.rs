@@ -14,12 +14,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Size above which an inbox in which nothing waits is written anew.
+/// Size above which an inbox is written anew, if that halves it.
 const COMPACTION_BYTES: u64 = 1 << 20;
 /// Age of settled entries that are forgotten, in milliseconds: a week. Services repeat messages for a day at most.
 const DEDUPLICATION_MILLIS: i64 = 7 * 24 * 3_600_000;
-/// Maximum number of ids of settled messages that are remembered.
-const MAX_SETTLED_IDS: usize = 10_000;
+/// Maximum number of settled messages, and of settled answers, that are remembered.
+const MAX_SETTLED_MESSAGES: usize = 10_000;
 /// Maximum number of refused senders that are remembered.
 const MAX_REFUSED_SENDERS: usize = 100;
 
@@ -350,40 +350,36 @@ impl InboxState {
         recent.len()
     }
 
-    /// The lines of a journal that has what later polls need: ids against duplicates, and keys with the service's ids.
-    /// With `keeps_parts`, answers are kept with their text. Nothing may wait.
-    fn compacted(&self, now: i64, keeps_parts: bool) -> Vec<InboxRecord> {
+    /// The records of a journal that has what later runs need: what waits, ids against duplicates, and keys with the
+    /// service's ids. With `keeps_answers`, the text of answers too; their `answers` are then the ids against duplicates.
+    fn compacted(&self, now: i64, keeps_answers: bool) -> Vec<InboxRecord> {
         let since = now - DEDUPLICATION_MILLIS;
-        let settled = self.inbound.iter();
-        let settled = settled.map(|entry| (entry.message.id.clone(), entry.received_at));
-        let earlier = self.settled_order.iter().cloned();
-        let mut ids: Vec<(String, i64)> = earlier
-            .chain(settled)
-            .filter(|(_, at)| *at >= since)
-            .collect();
-        ids.drain(..ids.len().saturating_sub(MAX_SETTLED_IDS));
-        let mut by_day: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-        for (id, at) in ids {
-            by_day.entry(at / 86_400_000).or_default().push(id);
-        }
-        let days = by_day.into_iter().map(|(day, ids)| InboxRecord::Settled {
-            ids,
-            at: day * 86_400_000,
-        });
-        let refused = self.refused.iter().map(|refused| InboxRecord::Refused {
+        let mut records = match keeps_answers {
+            true => Vec::new(),
+            false => self.settled_ids_since(since),
+        };
+        records.extend(self.refused.iter().map(|refused| InboxRecord::Refused {
             sender: refused.sender.clone(),
             chat: refused.chat.clone(),
             at: refused.last_at,
-        });
-        let mut records: Vec<InboxRecord> = days.chain(refused).collect();
-        let recent = self.outbound.iter();
-        for entry in recent.filter(|entry| entry.created_at >= since) {
+        }));
+        records.extend(self.unsettled_inbound());
+        let settled = self.outbound.iter().filter(|it| it.settlement.is_some());
+        let mut excess = settled.count().saturating_sub(MAX_SETTLED_MESSAGES);
+        for entry in &self.outbound {
+            if entry.settlement.is_some() {
+                let is_excess = excess > 0;
+                excess -= usize::from(is_excess);
+                if is_excess || entry.created_at < since {
+                    continue;
+                }
+            }
             records.push(InboxRecord::Out {
                 key: entry.key.clone(),
                 answers: entry.answers.clone(),
                 session: entry.session.clone(),
                 destination: entry.destination.clone(),
-                parts: match keeps_parts {
+                parts: match keeps_answers || entry.settlement.is_none() {
                     true => entry.parts.clone(),
                     false => Vec::new(),
                 },
@@ -402,6 +398,51 @@ impl InboxState {
         }
         records
     }
+
+    /// The ids of messages that were settled since `since`, by day.
+    fn settled_ids_since(&self, since: i64) -> Vec<InboxRecord> {
+        let settled = self.inbound.iter().filter(|it| it.settlement.is_some());
+        let settled = settled.map(|entry| (entry.message.id.clone(), entry.received_at));
+        let earlier = self.settled_order.iter().cloned();
+        let mut ids: Vec<(String, i64)> = earlier
+            .chain(settled)
+            .filter(|(_, at)| *at >= since)
+            .collect();
+        ids.drain(..ids.len().saturating_sub(MAX_SETTLED_MESSAGES));
+        let mut by_day: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+        for (id, at) in ids {
+            by_day.entry(at / 86_400_000).or_default().push(id);
+        }
+        let days = by_day.into_iter().map(|(day, ids)| InboxRecord::Settled {
+            ids,
+            at: day * 86_400_000,
+        });
+        days.collect()
+    }
+
+    /// The records of messages that wait, with the turns that were begun for them.
+    fn unsettled_inbound(&self) -> Vec<InboxRecord> {
+        let (mut records, mut turns) = (Vec::new(), Vec::new());
+        for entry in self.inbound.iter().filter(|it| it.settlement.is_none()) {
+            records.push(InboxRecord::In {
+                message: entry.message.clone(),
+                session: entry.session.clone(),
+                at: entry.received_at,
+            });
+            for turn in &entry.turns {
+                if !turns.contains(turn) {
+                    turns.push(turn.clone());
+                }
+            }
+        }
+        let turns = turns.into_iter();
+        records.extend(turns.map(|BegunTurn { turn, ids, at }| InboxRecord::Turn {
+            ids,
+            turn,
+            at,
+        }));
+        records
+    }
 }
 
 /// The journal on disk, with its state.
@@ -412,6 +453,8 @@ pub struct ChannelInbox {
     state: InboxState,
     /// The size of the journal up to which `state` has its records.
     replayed_bytes: u64,
+    /// The size above which compaction is tried.
+    compaction_bytes: u64,
 }
 
 impl ChannelInbox {
@@ -435,6 +478,7 @@ impl ChannelInbox {
             log,
             state: InboxState::default(),
             replayed_bytes: 0,
+            compaction_bytes: COMPACTION_BYTES,
         };
         inbox.refresh()?;
         Ok(inbox)
@@ -485,6 +529,7 @@ impl ChannelInbox {
             log,
             state,
             replayed_bytes,
+            compaction_bytes: _,
         } = self;
         with_lock(log, path, || {
             let size = durable_file::size(log, path)?;
@@ -513,23 +558,27 @@ impl ChannelInbox {
         Ok(())
     }
 
-    /// Writes the journal anew if it is large and nothing waits. No other process may append meanwhile.
+    /// Writes the journal anew if it is large and mostly settled. With `keeps_answers`, the text of answers is kept as
+    /// long as their ids. No other process may append meanwhile.
     ///
     /// # Errors
     /// Status 74; the journal is then as before.
-    pub fn compact_if_large(&mut self, now: i64, keeps_parts: bool) -> Result<()> {
+    pub fn compact_if_large(&mut self, now: i64, keeps_answers: bool) -> Result<()> {
         let size = durable_file::size(&self.log, &self.path)?;
-        if size < COMPACTION_BYTES || self.state.waiting() > 0 {
+        if size < self.compaction_bytes {
             return Ok(());
         }
-        let records = self.state.compacted(now, keeps_parts);
-        durable_file::replace_with(&self.path, |out| {
-            for record in &records {
-                serde_json::to_writer(&mut *out, record)?;
-                out.write_all(b"\n")?;
-            }
-            Ok(())
-        })?;
+        let mut lines = Vec::new();
+        for record in self.state.compacted(now, keeps_answers) {
+            serde_json::to_writer(&mut lines, &record)?;
+            lines.push(b'\n');
+        }
+        let compacted_size = lines.len() as u64;
+        self.compaction_bytes = COMPACTION_BYTES.max(2 * compacted_size);
+        if compacted_size > size / 2 {
+            return Ok(());
+        }
+        durable_file::replace(&self.path, &lines)?;
         self.log = durable_file::open_line_log(&self.path)?;
         (self.state, self.replayed_bytes) = (InboxState::default(), 0);
         self.refresh()
@@ -652,6 +701,7 @@ mod tests {
             .unwrap();
         inbox.compact_if_large(3000, false).unwrap();
         assert_eq!(inbox.state().waiting(), 1, "nothing is lost while it waits");
+        let mut inbox = ChannelInbox::open(folder.path()).unwrap();
         for part in 0..2 {
             let remote = format!("remote-{part}");
             let sent = InboxRecord::Sent {
@@ -684,5 +734,39 @@ mod tests {
         assert_eq!(sent.values().collect::<Vec<_>>(), ["remote-0", "remote-1"]);
         let size = std::fs::metadata(folder.path().join(ChannelInbox::FILE_NAME)).unwrap();
         assert!(size.len() < 2000, "{size:?}");
+    }
+    #[test]
+    fn a_compacted_journal_keeps_what_waits_and_the_answers_that_are_given_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut inbox = ChannelInbox::open(folder.path()).unwrap();
+        let done = |key: &str| InboxRecord::Done {
+            key: key.into(),
+            result: Settlement::Delivered,
+        };
+        let turn = InboxRecord::Turn {
+            ids: vec!["2".into(), "3".into()],
+            turn: "abc".into(),
+            at: 1500,
+        };
+        let begun = [inbound("1"), answer("1", &["1"]), done("1"), inbound("2")];
+        inbox.append_all(begun.to_vec()).unwrap();
+        inbox.append_all(vec![inbound("3"), turn]).unwrap();
+        let mut large = inbound("large");
+        if let InboxRecord::In { message, .. } = &mut large {
+            message.text = "x".repeat(2 << 20);
+        }
+        let late = [large, answer("large", &["large"]), done("large")];
+        inbox.append_all(late.to_vec()).unwrap();
+        inbox.compact_if_large(3000, true).unwrap();
+        let path = folder.path().join(ChannelInbox::FILE_NAME);
+        assert!(std::fs::metadata(path).unwrap().len() < 3000);
+        let state = ChannelInbox::read(folder.path()).unwrap();
+        assert_eq!(
+            describe(&state),
+            r#"unanswered ["2", "3"], undelivered [], 0 settled"#
+        );
+        assert_eq!(state.outbound("1").unwrap().parts.len(), 2);
+        let turns: Vec<usize> = state.unanswered().map(|it| it.turns.len()).collect();
+        assert_eq!(turns, [1, 1]);
     }
 }
