@@ -105,7 +105,7 @@
 //! | guard | A check before each request: it can stop the turn, inject a message or compact. |
 //! | heartbeat | A scheduled look at the tasks in `HEARTBEAT.md` (the Python program). |
 //! | hint | The line after an error that says what to do next (git, cargo). |
-//! | inbox | The journal of a channel's messages and answers (mail, Erlang). |
+//! | inbox | The journal of the messages and answers of a channel or a named pipe (mail, Erlang). |
 //! | job | A message with a schedule, run by cron (cron(8)). |
 //! | ledger | The log of tokens and costs of all runs. |
 //! | MCP server | A program or an address that adds tools (Model Context Protocol). |

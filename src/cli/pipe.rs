@@ -2,6 +2,7 @@
 
 use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
+use super::value::file_name;
 use clap::Args;
 
 /// Answer messages that arrive as JSON lines
@@ -25,8 +26,8 @@ pub struct PipeArgs {
     /// Keep ids and answers under this name: an id that comes again gets the same answer
     ///
     /// Messages need an `id` then. A run that was killed is taken up by the next one with the same name, and a message that
-    /// was answered is answered and acknowledged again without a model. One run at a time can use a name.
-    #[arg(long, value_name = "NAME")]
+    /// was answered in the last week is answered and acknowledged again without a model. One run at a time can use a name.
+    #[arg(long, value_name = "NAME", value_parser = file_name)]
     pub name: Option<String>,
     #[command(flatten)]
     pub model: ModelArgs,

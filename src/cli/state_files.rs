@@ -76,6 +76,14 @@ pub const STATE_FILES: &[StateFile] = &[
         concurrent: "Each line is appended under a lock, with the sums of its day and month.",
     },
     StateFile {
+        path: "~/.nanobot/pipes/NAME/inbox.jsonl",
+        empty: "Nothing waits, and no id was answered.",
+        torn: "Lines that cannot be read are skipped: their messages come again, since they have no acknowledgement.",
+        unreadable: "Status 74; nothing is answered.",
+        newer: "Lines are read as far as they are understood.",
+        concurrent: "A pipe holds the lock of its name; another one ends with status 75.",
+    },
+    StateFile {
         path: "~/.nanobot/workspace/sessions/KEY.jsonl",
         empty: "A new session.",
         torn: "The incomplete last line is moved to `KEY.jsonl.torn-TIME` and told; the turn goes on.",

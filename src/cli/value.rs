@@ -26,6 +26,16 @@ pub(super) fn trimmed(text: &str) -> Result<String, Infallible> {
     Ok(text.trim().to_owned())
 }
 
+/// A name that is a part of a path.
+pub(super) fn file_name(text: &str) -> Result<String, String> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    let is_name =
+        (1..=64).contains(&text.len()) && !text.starts_with('.') && text.chars().all(is_plain);
+    is_name
+        .then(|| text.to_owned())
+        .ok_or_else(|| "expected up to 64 letters, digits, `.`, `_` and `-`".into())
+}
+
 /// A time of more than nothing: seconds, or numbers with units.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let seconds = text

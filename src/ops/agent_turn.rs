@@ -182,20 +182,6 @@ pub(crate) fn select_provider(ctx: &Context, options: &TurnOptions) -> Result<Se
 }
 
 impl TurnOutcome {
-    /// The outcome of a turn whose answer was found in its session.
-    pub(crate) fn found(turn: &str, text: String) -> Self {
-        Self {
-            ending: Ending {
-                text,
-                ..Ending::default()
-            },
-            exit: Exit::Answered,
-            run_metadata: json::RunMetadata::default(),
-            turn_id: turn.to_owned(),
-            post_turn: None,
-        }
-    }
-
     /// Does the deferred work after the answer is delivered.
     pub(crate) fn finish(&self, ctx: &Context) {
         ctx.servers.shut_down();

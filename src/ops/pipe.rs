@@ -2,15 +2,15 @@
 //!
 //! The main thread reads, a thread for each job answers. No more is read while twice as many messages wait as are
 //! answered, so that a full pipe holds the sender back. A signal ends the reading; what has begun is answered. Each
-//! answer and its acknowledgement are one write, after the session is on disk. A named pipe keeps a [`journal`].
+//! answer and its acknowledgement are one write, after the session is on disk. A pipe with a name keeps a journal.
 
 mod journal;
 mod message;
 
-use crate::error::{Exit, exit_for};
+use crate::error::{Exit, Stop, exit_for};
+use crate::ops::agent_turn;
 use crate::ops::agent_turn::origin::ChatTurn;
-use crate::ops::agent_turn::{self, TurnOutcome};
-use crate::ops::channel::turn_recovery::{self, EarlierTurn};
+use crate::ops::channel::turn_recovery::EarlierTurn;
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::json;
@@ -19,8 +19,9 @@ use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use crate::sys::stdin_lines::StdinLines;
 use crate::sys::sync::IgnorePoison;
+use crate::turn::ending::Ending;
 use anyhow::{Context as _, Result};
-use journal::{Arrival, PipeJournal};
+use journal::{EarlierAnswer, PipeJournal};
 use message::PipeMessage;
 use serde_json::{Value, json};
 use std::collections::{HashSet, VecDeque};
@@ -46,10 +47,11 @@ const EXIT_PRECEDENCE: [Exit; 9] = [
     Exit::Denied,
 ];
 
-/// Answers the messages on standard input with `jobs` threads. `options` apply to each turn; `name` is that of the journal.
+/// Answers the messages on standard input with `jobs` threads. `options` apply to each turn. With a `name`, messages and
+/// answers are kept.
 ///
 /// # Errors
-/// Standard input or output fails, or a signal arrived. Status 75 if another run uses the journal.
+/// Standard input, standard output or the journal fails, another process has the journal, or a signal arrived.
 pub(crate) fn run(
     ctx: &Context,
     options: &TurnOptions,
@@ -57,16 +59,12 @@ pub(crate) fn run(
     name: Option<&str>,
 ) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
-    let journal = match name {
-        Some(name) => Some(PipeJournal::open(ctx, name)?),
-        None => None,
-    };
     let token = CancelToken::shielded().context("start the pipe")?;
     let bus = MessageBus {
         ctx,
         options,
         jobs,
-        journal,
+        journal: name.map(|name| PipeJournal::open(ctx, name)).transpose()?,
         state: Mutex::default(),
         changed: Condvar::new(),
     };
@@ -75,7 +73,7 @@ pub(crate) fn run(
             let token = Arc::clone(&token);
             scope.spawn(|| cancel::scope(Some(token), || bus.answer_all()));
         }
-        let read = bus.read_all();
+        let read = bus.continue_earlier_run().and_then(|()| bus.read_all());
         let mut state = bus.lock();
         state.is_closed = true;
         if read.is_err() {
@@ -88,7 +86,7 @@ pub(crate) fn run(
     });
     ctx.servers.shut_down();
     let state = bus.state.into_inner().ignore_poison();
-    match state.write_error {
+    match state.error {
         Some(error) => Err(error),
         None => read.map(|()| {
             let mut causes = EXIT_PRECEDENCE.into_iter();
@@ -107,7 +105,7 @@ struct MessageBus<'a> {
     options: &'a TurnOptions,
     /// The number of threads that answer.
     jobs: usize,
-    /// The journal of a named pipe.
+    /// The journal of a pipe with a name.
     journal: Option<PipeJournal<'a>>,
     state: Mutex<BusState>,
     /// Notified when the state changes.
@@ -125,16 +123,7 @@ struct BusState {
     /// The statuses of failures.
     causes: HashSet<u8>,
     /// The failure of standard output or of the journal, which ends everything.
-    write_error: Option<anyhow::Error>,
-}
-
-/// A turn that a message needs.
-enum NeededTurn {
-    /// None: its session has the answer.
-    Answered(String),
-    /// The turn of an earlier run goes on.
-    Resumed,
-    New,
+    error: Option<anyhow::Error>,
 }
 
 impl MessageBus<'_> {
@@ -142,11 +131,22 @@ impl MessageBus<'_> {
         self.state.lock().ignore_poison()
     }
 
+    /// Prints and answers what an earlier run of this name left.
+    fn continue_earlier_run(&self) -> Result<()> {
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
+        for (id, line) in journal.unprinted() {
+            self.print_answer(&id, &line)?;
+        }
+        for message in journal.unanswered() {
+            self.enqueue(message)?;
+        }
+        Ok(())
+    }
+
     /// Reads messages until the input ends.
     fn read_all(&self) -> Result<()> {
-        if !self.continue_earlier_run()? {
-            return Ok(());
-        }
         let mut reader = StdinLines::open();
         let mut number = 0_u64;
         while let Some(line) = reader.next_line()? {
@@ -154,88 +154,57 @@ impl MessageBus<'_> {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            let parsed = PipeMessage::parse(&line);
-            let received = parsed.and_then(|message| self.receive(message));
-            match received {
-                Ok(None) => {}
-                Ok(Some(message)) => {
-                    if !self.enqueue(message)? {
-                        break;
-                    }
-                }
+            match self.parse(&line)? {
+                Ok(message) => self.enqueue(message)?,
                 Err(error) => {
                     let line = json!({ "v": 1, "type": "error", "line": number, "error": error });
                     self.lock().causes.insert(Exit::BadInput.code());
-                    self.write(&format!("{line}\n"));
+                    self.write(&format!("{line}\n"))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Writes the answers of the journal that may not have been written, and queues the messages without one. False if
-    /// nothing can be written any more.
-    fn continue_earlier_run(&self) -> Result<bool> {
-        let Some(journal) = &self.journal else {
-            return Ok(true);
-        };
-        for (key, lines) in journal.unwritten() {
-            self.write(&lines);
-            journal.note_written(&key)?;
-        }
-        for message in journal.unanswered() {
-            if !self.enqueue(message)? {
-                return Ok(false);
+    /// Parses a line, and stores the message if there is a journal. The inner error is the reason why it is no message.
+    fn parse(&self, line: &[u8]) -> Result<Result<PipeMessage, String>> {
+        match (PipeMessage::parse(line), &self.journal) {
+            (Ok(message), Some(_)) if message.id.is_null() => {
+                Ok(Err("`id` is missing, which `--name` needs".into()))
             }
-        }
-        Ok(true)
-    }
-
-    /// Stores a message in the journal, if there is one. Returns it if it is to be answered.
-    ///
-    /// # Errors
-    /// The reason why it cannot be kept.
-    fn receive(&self, message: PipeMessage) -> Result<Option<PipeMessage>, String> {
-        let Some(journal) = &self.journal else {
-            return Ok(Some(message));
-        };
-        match journal.receive(&message) {
-            Ok(Arrival::New) => Ok(Some(message)),
-            Ok(Arrival::Waiting) => Ok(None),
-            Ok(Arrival::Answered(lines)) => {
-                self.write(&lines);
-                Ok(None)
-            }
-            Err(error) if exit_for(&error) == Exit::BadInput => Err(format!("{error:#}")),
-            Err(error) => {
-                self.fail(error);
-                Ok(None)
-            }
+            (Ok(message), Some(journal)) => journal.store_message(message).map(Ok),
+            (parsed, _) => Ok(parsed),
         }
     }
 
-    /// Adds a message once there is room for it. False if nothing can be written any more.
-    fn enqueue(&self, message: PipeMessage) -> Result<bool> {
+    /// Adds a message once there is room for it.
+    fn enqueue(&self, message: PipeMessage) -> Result<()> {
         let mut state = self.lock();
-        while state.waiting.len() >= 2 * self.jobs && state.write_error.is_none() {
+        while state.waiting.len() >= 2 * self.jobs && state.error.is_none() {
             let waited = self.changed.wait_timeout(state, SIGNAL_CHECK_INTERVAL);
             state = waited.ignore_poison().0;
             signal::check()?;
         }
-        if state.write_error.is_some() {
-            return Ok(false);
+        if state.error.is_some() {
+            return Err(Stop(Exit::Io).into());
         }
         state.waiting.push_back(message);
         drop(state);
         self.changed.notify_all();
-        Ok(true)
+        Ok(())
     }
 
     /// Answers messages until no more come.
     fn answer_all(&self) {
         while let Some(message) = self.take() {
-            self.answer(&message);
-            self.lock().busy.remove(&message.session);
+            let session = message.session.clone();
+            let answered = self.answer(message);
+            let mut state = self.lock();
+            state.busy.remove(&session);
+            if let Err(error) = answered {
+                state.error.get_or_insert(error);
+            }
+            drop(state);
             self.changed.notify_all();
         }
     }
@@ -244,7 +213,7 @@ impl MessageBus<'_> {
     fn take(&self) -> Option<PipeMessage> {
         let mut state = self.lock();
         loop {
-            if state.write_error.is_some() {
+            if state.error.is_some() {
                 return None;
             }
             let mut waiting = state.waiting.iter();
@@ -262,109 +231,88 @@ impl MessageBus<'_> {
         }
     }
 
-    fn answer(&self, message: &PipeMessage) {
-        if let Err(error) = self.try_answer(message) {
-            self.fail(error);
-        }
-    }
-
-    fn try_answer(&self, message: &PipeMessage) -> Result<()> {
+    /// Answers a message, from the journal if that has the answer.
+    fn answer(&self, mut message: PipeMessage) -> Result<()> {
         let turn = random_hex(5);
-        let needed = match &self.journal {
-            None => NeededTurn::New,
-            Some(journal) => self.find_needed_turn(journal, message)?,
-        };
-        let outcome = match needed {
-            NeededTurn::Answered(text) => TurnOutcome::found(&turn, text),
-            NeededTurn::Resumed | NeededTurn::New => {
-                if let Some(journal) = &self.journal {
-                    journal.begin(message, &turn)?;
+        let mut resume = false;
+        if let Some(journal) = &self.journal {
+            match journal.begin_turn(&message, &turn)? {
+                EarlierAnswer::Stored(line) => return self.print_answer(&message.id, &line),
+                EarlierAnswer::Turn(EarlierTurn::Answered(text)) => {
+                    let ending = Ending {
+                        text,
+                        ..Ending::default()
+                    };
+                    return self.conclude(&message, &turn, &ending, Exit::Answered);
                 }
-                self.run_turn(message, &turn, matches!(needed, NeededTurn::Resumed))
+                EarlierAnswer::Turn(EarlierTurn::Interrupted) => resume = true,
+                EarlierAnswer::Turn(EarlierTurn::NotStored) => {}
             }
+        }
+        let text = match std::mem::take(&mut message.text) {
+            // The option's value `-` means standard input.
+            text if text == "-" => "- ".to_owned(),
+            text => text,
         };
-        let exit = outcome.exit;
-        let mut lines = format!("{}\n", answer_line(&outcome, message));
-        if !exit.is_temporary() {
-            let ack = json!({ "v": 1, "type": "ack", "id": message.id });
-            lines.push_str(&format!("{ack}\n"));
-        }
-        if exit != Exit::Answered {
-            self.lock().causes.insert(exit.code());
-        }
-        match self.journal.as_ref().filter(|_| !exit.is_temporary()) {
-            None => self.write(&lines),
-            Some(journal) => {
-                journal.store_answer(message, &turn, &lines)?;
-                self.write(&lines);
-                journal.note_written(&turn)?;
-            }
-        }
-        outcome.finish_beside_others(self.ctx);
-        Ok(())
-    }
-
-    fn run_turn(&self, message: &PipeMessage, turn: &str, resume: bool) -> TurnOutcome {
-        let mut options = TurnOptions {
+        let files = std::mem::take(&mut message.files);
+        let options = TurnOptions {
+            message: (!resume).then_some(text),
+            attach: if resume { Vec::new() } else { files },
             session: Some(message.session.clone()),
             resume,
             ..self.options.clone()
         };
-        if !resume {
-            options.message = Some(message.text.clone());
-            options.attach.clone_from(&message.files);
-        }
         let chat = ChatTurn {
-            id: turn,
+            id: &turn,
             chat_prompt: PROMPT,
             is_typed: false,
             external_content: None,
         };
-        agent_turn::run_chat_turn(self.ctx, &options, chat, None)
-    }
-
-    /// Finds what an earlier run has done about a message.
-    fn find_needed_turn(
-        &self,
-        journal: &PipeJournal<'_>,
-        message: &PipeMessage,
-    ) -> Result<NeededTurn> {
-        let turns = journal.begun_turns(message);
-        if turns.is_empty() {
-            return Ok(NeededTurn::New);
+        let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
+        if outcome.exit != Exit::Answered {
+            self.lock().causes.insert(outcome.exit.code());
         }
-        let settings = self.ctx.settings()?;
-        let earlier = turn_recovery::find(self.ctx, &settings, &message.session, &turns)?;
-        Ok(match earlier {
-            EarlierTurn::Answered(text) => NeededTurn::Answered(text),
-            EarlierTurn::Interrupted => NeededTurn::Resumed,
-            EarlierTurn::NotStored => NeededTurn::New,
-        })
+        let concluded = self.conclude(&message, &turn, &outcome.ending, outcome.exit);
+        outcome.finish_beside_others(self.ctx);
+        concluded
     }
 
-    /// Ends everything because of a failure of the output or the journal.
-    fn fail(&self, error: anyhow::Error) {
-        self.lock().write_error.get_or_insert(error);
-        self.changed.notify_all();
+    /// Stores and prints the answer of a turn. After a temporary failure the message will come again.
+    fn conclude(
+        &self,
+        message: &PipeMessage,
+        turn: &str,
+        ending: &Ending,
+        exit: Exit,
+    ) -> Result<()> {
+        let line = answer_line(message, turn, ending, exit).to_string();
+        if exit.is_temporary() {
+            return self.write(&format!("{line}\n"));
+        }
+        if let Some(journal) = &self.journal {
+            journal.store_answer(message, &line)?;
+        }
+        self.print_answer(&message.id, &line)
+    }
+
+    /// Prints an answer and its acknowledgement.
+    fn print_answer(&self, id: &Value, line: &str) -> Result<()> {
+        let ack = json!({ "v": 1, "type": "ack", "id": id });
+        self.write(&format!("{line}\n{ack}\n"))?;
+        match &self.journal {
+            Some(journal) => journal.settle(id),
+            None => Ok(()),
+        }
     }
 
     /// Writes whole lines at once.
-    fn write(&self, lines: &str) {
-        let written = self.ctx.terminal.print_json_text(lines);
-        if let Err(error) = written {
-            self.fail(error);
-        }
+    fn write(&self, lines: &str) -> Result<()> {
+        self.ctx.terminal.print_json_text(lines)
     }
 }
 
 /// The line of an answer. A temporary failure has no text: the message will come again.
-fn answer_line(outcome: &TurnOutcome, message: &PipeMessage) -> Value {
-    let TurnOutcome {
-        ending,
-        exit,
-        turn_id,
-        ..
-    } = outcome;
+fn answer_line(message: &PipeMessage, turn: &str, ending: &Ending, exit: Exit) -> Value {
     let error = ending
         .error
         .as_ref()
@@ -372,10 +320,10 @@ fn answer_line(outcome: &TurnOutcome, message: &PipeMessage) -> Value {
     json!({
         "v": 1,
         "type": "message",
-        "id": format!("{turn_id}-a"),
+        "id": format!("{turn}-a"),
         "in_reply_to": message.id,
         "session": message.session,
-        "turn": turn_id,
+        "turn": turn,
         "text": if exit.is_temporary() { "" } else { ending.text.as_str() },
         "files": [],
         "status": { "name": exit.name(), "number": exit.code() },

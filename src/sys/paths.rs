@@ -179,7 +179,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/pipes/NAME/",
-        meaning: "the journal and the lock file of `nanobot pipe --name NAME`",
+        meaning: "the journal and the lock file of `nanobot pipe --name NAME`: what waits, and the answers of a week, at most 10,000",
     },
     DocumentedPath {
         path: "~/.nanobot/media/NAME/",

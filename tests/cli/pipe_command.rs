@@ -316,49 +316,178 @@ fn a_turn_that_fails_for_another_cause_shows_in_the_status() {
     );
 }
 
-#[test]
-fn a_name_keeps_ids_and_answers() {
-    let run = |story: &Story| lines(&story.run(["pipe", "--name", "bus"]).text());
-    let story = Story::new()
-        .script([says("Once.")])
-        .stdin(message("1", "s", "one"));
-    let first = run(&story);
-    assert_eq!(answers(&first), [("1", "Once.")]);
-    assert_eq!(run(&story), first, "the same lines, without a model");
-    assert_eq!(story.requests().len(), 1);
-    // A temporary failure is not acknowledged, and the next run answers it without the line.
-    let slow = || fails(429, "slow");
-    let story = story
-        .script([slow(), slow(), slow(), slow()])
-        .stdin(message("2", "s", "two"));
-    let failed = story.run(["pipe", "--name", "bus"]).status(75);
-    assert_eq!(answers(&lines(&failed.text())), [("2", "")]);
-    drop(failed);
-    let story = story.script([says("Now.")]).stdin("");
-    assert_eq!(answers(&run(&story)), [("2", "Now.")]);
-    let story = story.stdin("{\"session\":\"s\",\"text\":\"x\"}\n");
-    story
-        .run(["pipe", "--name", "bus"])
-        .status(65)
-        .stdout_has("`id` is missing, which `--name` needs");
-    story
-        .run(["pipe", "--name", "../x"])
-        .status(2)
-        .stderr_has("is not a name");
+/// The ids of the acknowledgements.
+fn acknowledged(lines: &[Value]) -> Vec<&str> {
+    let acks = lines.iter().filter(|line| line["type"] == "ack");
+    acks.map(|line| line["id"].as_str().unwrap()).collect()
+}
+
+const NAMED: [&str; 3] = ["pipe", "--name", "bus"];
+
+fn journal(story: &Story) -> std::path::PathBuf {
+    story.home().join(".nanobot/pipes/bus/inbox.jsonl")
 }
 
 #[test]
-fn a_name_is_used_by_one_run_at_a_time() {
+fn an_answered_id_is_answered_from_the_journal() {
+    let story = Story::new().script([says("One."), says("Two.")]);
+    let story = story.stdin([message("1", "s", "one"), message("1", "s", "again")].concat());
+    let first = lines(&story.run(NAMED).text());
+    assert_eq!(answers(&first), [("1", "One."), ("1", "One.")]);
+    let story = story.stdin([message("1", "other", "x"), message("2", "s", "two")].concat());
+    let found = lines(&story.run(NAMED).text());
+    assert_eq!(answers(&found), [("1", "One."), ("2", "Two.")]);
+    assert_eq!(acknowledged(&found), ["1", "2"]);
+    assert_eq!(found[0], first[0]);
+    assert_eq!(story.requests().len(), 2);
+    // A name has ids of its own, and no name has none.
+    for arguments in [&["pipe", "--name", "other"][..], &["pipe"]] {
+        let story = story_with_message("1");
+        story.run(arguments).stdout_has("Anew.");
+    }
+    let mode = std::fs::metadata(journal(&story)).unwrap();
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777,
+        0o600
+    );
+}
+
+fn story_with_message(id: &str) -> Story {
+    let story = Story::new().script([says("Anew.")]);
+    story.stdin(message(id, "s", "x"))
+}
+
+#[test]
+fn a_journal_needs_ids_and_a_name() {
+    let story = Story::new().stdin(json!({ "session": "s", "text": "x" }).to_string());
+    let found = lines(&story.run(NAMED).status(65).text());
+    assert_eq!(found[0]["error"], "`id` is missing, which `--name` needs");
+    for name in ["", ".", "..", "a/b", "a b"] {
+        let ran = story.run(["pipe", "--name", name]).status(2);
+        assert!(ran.error_text().contains("letters, digits"), "{name}");
+    }
+    assert!(story.requests().is_empty());
+}
+
+#[test]
+fn one_process_at_a_time_has_a_journal() {
     let story = Story::new().script([says("One.")]);
     let mut pipe = RunningPipe::start(&story, &["--name", "bus"]);
-    pipe.write(&message("1", "s", "one"));
+    pipe.write(&message("1", "s", "x"));
     assert_eq!(pipe.read_line()["text"], "One.");
-    story
-        .run(["pipe", "--name", "bus"])
-        .status(75)
-        .stderr_has("the pipe `bus`");
+    let ran = story.run(NAMED).status(75);
+    assert!(
+        ran.error_text().contains("the pipe `bus`"),
+        "{}",
+        ran.error_text()
+    );
+    drop(ran);
     drop(pipe.stdin.take());
     assert!(pipe.child.wait().unwrap().success());
+    story.run(NAMED).stdout("");
+}
+
+#[test]
+fn what_a_killed_pipe_left_is_taken_up() {
+    // During the turn: it is resumed, and its message is in the session once.
+    let story = Story::new();
+    let (sender, stream) = Response::streaming();
+    story.server().script([sends(stream)]);
+    let mut pipe = RunningPipe::start(&story, &["--name", "bus"]);
+    pipe.write(&[message("1", "s", "first words"), message("2", "t", "-")].concat());
+    story.server().wait_for_requests(1);
+    let journal_dir = journal(&story).parent().unwrap().to_owned();
+    let text = || std::fs::read_to_string(journal(&story)).unwrap();
+    crate::wait::until_change_in(&journal_dir, || text().contains("\"2\""));
+    pipe.child.kill().unwrap();
+    pipe.child.wait().unwrap();
+    drop(sender);
+    let story = story.script([says("One."), says("Two.")]);
+    let found = lines(&story.run(NAMED).text());
+    assert_eq!(answers(&found), [("1", "One."), ("2", "Two.")]);
+    assert_eq!(acknowledged(&found), ["1", "2"]);
+    let log = std::fs::read_to_string(story.workspace().join("sessions/s.jsonl")).unwrap();
+    assert_eq!(log.matches("first words").count(), 1, "{log}");
+
+    // After the turn: the session has the answer, the journal does not.
+    let whole = std::fs::read_to_string(journal(&story)).unwrap();
+    let kept: Vec<&str> = whole
+        .lines()
+        .filter(|line| !line.contains("One."))
+        .collect();
+    std::fs::write(journal(&story), kept.join("\n") + "\n{\"type\":\"ou").unwrap();
+    let found = lines(&story.run(NAMED).text());
+    assert_eq!(answers(&found), [("1", "One.")]);
+
+    // Before the answer was printed, or noted as printed.
+    let done = "{\"type\":\"done\",\"key\":\"2\"";
+    let kept: Vec<&str> = whole
+        .lines()
+        .filter(|line| !line.starts_with(done))
+        .collect();
+    assert_eq!(kept.len() + 1, whole.lines().count());
+    std::fs::write(journal(&story), kept.join("\n") + "\n").unwrap();
+    let found = lines(&story.run(NAMED).text());
+    assert_eq!(answers(&found), [("2", "Two.")]);
+    story.run(NAMED).stdout("");
+    assert_eq!(story.requests().len(), 3);
+}
+
+#[test]
+fn a_failure_that_passes_is_tried_again() {
+    let limited = || fails(429, "slow down");
+    let story = Story::new().script([limited(), limited(), limited(), limited(), says("One.")]);
+    let line = message("1", "s", "one");
+    // The broker sends the message again, since it got no acknowledgement.
+    let story = story.stdin([&*line, &*line].concat());
+    let found = lines(&story.run(NAMED).status(75).text());
+    assert_eq!(answers(&found), [("1", ""), ("1", "One.")]);
+    assert_eq!(acknowledged(&found), ["1"]);
+    // Without that, the next run tries it.
+    let story = story.script([limited(), limited(), limited(), limited()]);
+    let story = story.stdin(message("2", "s", "two"));
+    let found = lines(&story.run(NAMED).status(75).text());
+    assert_eq!(acknowledged(&found), [""; 0]);
+    let story = story.script([says("Two.")]).stdin("");
+    let found = lines(&story.run(NAMED).text());
+    assert_eq!(
+        (answers(&found), acknowledged(&found)),
+        (vec![("2", "Two.")], vec!["2"])
+    );
+}
+
+#[test]
+fn an_answer_that_nobody_reads_is_printed_by_the_next_run() {
+    let story = Story::new().script([says("One.")]);
+    let mut pipe = RunningPipe::start(&story, &["--name", "bus"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(std::mem::replace(
+        &mut pipe.stdout,
+        BufReader::new(std::os::fd::OwnedFd::from(reader).into()),
+    ));
+    drop(writer);
+    pipe.write(&message("1", "s", "one"));
+    drop(pipe.stdin.take());
+    pipe.child.wait().unwrap();
+    let found = lines(&story.run(NAMED).text());
+    assert_eq!(
+        (answers(&found), acknowledged(&found)),
+        (vec![("1", "One.")], vec!["1"])
+    );
+    assert_eq!(story.requests().len(), 1);
+}
+
+#[test]
+fn nothing_is_answered_that_the_journal_cannot_hold() {
+    let story = Story::new().stdin(message("1", "s", "one"));
+    std::fs::create_dir_all(journal(&story)).unwrap();
+    let ran = story.run(NAMED).status(74);
+    assert!(
+        ran.error_text().contains("inbox.jsonl"),
+        "{}",
+        ran.error_text()
+    );
+    assert!(story.requests().is_empty());
 }
 
 #[test]

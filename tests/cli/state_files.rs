@@ -113,6 +113,14 @@ const ROWS: &[Row] = &[
         newer: (0, "skipped invalid lines of the ledger: 1"),
     },
     Row {
+        path: "~/.nanobot/pipes/NAME/inbox.jsonl",
+        command: &["pipe", "--name", "NAME"],
+        empty: (0, ""),
+        torn: (0, ""),
+        unreadable: (74, "inbox.jsonl"),
+        newer: (0, "kept"),
+    },
+    Row {
         path: "~/.nanobot/workspace/sessions/KEY.jsonl",
         command: TURN,
         empty: (0, "This folder contains"),
@@ -139,6 +147,11 @@ fn prepared_story() -> (Story, String) {
     let id = add_job(&story, &["-n", "hourly", "-e", "1h"]);
     story.run(["cron", "run", &id]).stdout("by hand\n");
     drop(story.run(["trust", "."]).text());
+    // An answer that was not printed.
+    let answer = json!({ "type": "out", "key": "1", "answers": ["1"], "session": "s", "destination": { "chat": { "id": "" } },
+        "parts": [{ "plain": "kept" }], "at": 1_767_323_045_000_i64 });
+    let path = story.home().join(".nanobot/pipes/NAME/inbox.jsonl");
+    write(&path, format!("{answer}\n").as_bytes());
     story.run(TURN).stdout_has("This folder contains");
     (story, id)
 }

@@ -1,52 +1,44 @@
-//! The journal of a named pipe: its ids and answers outlast the process.
+//! The journal of a named pipe: messages and answers on disk, so that each id is answered once through any crash.
 //!
-//! A message is in it before its turn begins, the turn's id before the turn, the answer before it is written. So an id that
-//! comes again gets the same answer without a model, and a killed run is taken up by the next one.
+//! A message is on disk before it waits, the turn's id before the turn begins, and the answer before it is printed. The
+//! key of an answer is the id of its message.
 
 use super::message::PipeMessage;
-use crate::channel::inbox::{BegunTurn, ChannelInbox, InboundEntry, InboxRecord, Settlement};
+use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, Settlement};
 use crate::channel::{Destination, InboundMessage, Part};
-use crate::error::{Exit, fail, fail_with_hint};
+use crate::ops::channel::turn_recovery::{self, EarlierTurn};
 use crate::ops::context::Context;
+use crate::settings::Settings;
 use crate::sys::durable_file;
 use crate::sys::file_lock::FileLock;
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The journal of one run, which no other run may use meanwhile.
+/// The journal of a pipe, which this process has locked.
 pub(super) struct PipeJournal<'a> {
     ctx: &'a Context,
+    settings: Settings,
     inbox: Mutex<ChannelInbox>,
     _lock: FileLock,
 }
 
-/// The state of a message that has arrived.
-pub(super) enum Arrival {
-    /// It is to be answered.
-    New,
-    /// It waits for its turn, or is being answered.
-    Waiting,
-    /// Its answer, as it was written before.
-    Answered(String),
+/// The journal's answer to a message whose turn is about to begin.
+pub(super) enum EarlierAnswer {
+    /// The line that was or would have been printed, without its line break.
+    Stored(String),
+    /// The state of the turns that were begun for it.
+    Turn(EarlierTurn),
 }
 
 impl<'a> PipeJournal<'a> {
-    /// Opens the journal `name`, which is created if it is missing.
+    /// Opens the journal of the pipe `name`, which is created if it is missing.
     ///
     /// # Errors
-    /// Status 2 for an unusable name, 75 if another run uses the journal, 74 if it cannot be written.
+    /// Status 75 if another process has it, 74 if it cannot be read and written.
     pub(super) fn open(ctx: &'a Context, name: &str) -> Result<Self> {
-        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
-        if name.is_empty() || !name.chars().all(is_plain) {
-            return Err(fail_with_hint(
-                Exit::Usage,
-                format!("`--name {name}` is not a name"),
-                "letters, digits, `-` and `_`",
-            ));
-        }
         let directory = ctx.paths.pipes().join(name);
         durable_file::create_dir(&directory)?;
         let lock = FileLock::acquire(
@@ -60,139 +52,152 @@ impl<'a> PipeJournal<'a> {
         inbox.compact_if_large(ctx.clock.timestamp().as_millisecond(), true)?;
         Ok(Self {
             ctx,
+            settings: ctx.settings()?,
             inbox: Mutex::new(inbox),
             _lock: lock,
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, ChannelInbox> {
-        self.inbox.lock().ignore_poison()
-    }
-
-    fn now(&self) -> i64 {
-        self.ctx.clock.timestamp().as_millisecond()
-    }
-
-    /// The messages that an earlier run has not answered, in order.
-    pub(super) fn unanswered(&self) -> Vec<PipeMessage> {
-        let inbox = self.lock();
-        let to_message = |entry: &InboundEntry| {
-            let InboundMessage {
-                id,
-                text,
-                reply_facts,
-                ..
-            } = &entry.message;
-            let files = reply_facts["files"].as_array().into_iter().flatten();
-            PipeMessage {
-                id: id.as_str().into(),
-                session: entry.session.clone(),
-                text: text.clone(),
-                files: files
-                    .filter_map(|path| Some(path.as_str()?.into()))
-                    .collect(),
-                facts: reply_facts["facts"].clone(),
-            }
-        };
-        inbox.state().unanswered().map(to_message).collect()
-    }
-
-    /// The answers that an earlier run may not have written, in order, with their keys.
-    pub(super) fn unwritten(&self) -> Vec<(String, String)> {
-        let inbox = self.lock();
-        let entries = inbox.state().undelivered();
-        let answers = entries.map(|entry| {
-            let parts = entry.parts.iter();
-            let lines: String = parts.map(|part| part.plain.as_str()).collect();
-            (entry.key.clone(), lines)
-        });
+    /// Ids and lines of answers that an earlier run stored and possibly did not print.
+    pub(super) fn unprinted(&self) -> Vec<(Value, String)> {
+        let inbox = self.inbox();
+        let keys = inbox.state().undelivered().map(|entry| &entry.key);
+        let answers = keys.filter_map(|id| Some((id.as_str().into(), stored_answer(&inbox, id)?)));
         answers.collect()
     }
 
-    /// Stores a message, unless its id was received before.
+    /// Messages that an earlier run did not answer.
+    pub(super) fn unanswered(&self) -> Vec<PipeMessage> {
+        let inbox = self.inbox();
+        inbox.state().unanswered().map(to_message).collect()
+    }
+
+    /// Stores a message. One that was stored before comes back as it was, so that its session is the same.
     ///
     /// # Errors
-    /// Status 65 for a message without an id, 74 if the journal cannot be written.
-    pub(super) fn receive(&self, message: &PipeMessage) -> Result<Arrival> {
-        let Some(id) = message.id.as_str() else {
-            return Err(fail(
-                Exit::BadInput,
-                "`id` is missing, which `--name` needs",
-            ));
-        };
-        let mut inbox = self.lock();
-        if inbox.state().has_seen(id) {
-            let mut answers = inbox.state().outbound.iter();
-            let answer = answers.find(|entry| entry.answers.iter().any(|it| it == id));
-            let text = answer.map(|entry| entry.parts.iter().map(|part| part.plain.as_str()));
-            return Ok(text.map_or(Arrival::Waiting, |parts| Arrival::Answered(parts.collect())));
+    /// Status 74.
+    pub(super) fn store_message(&self, message: PipeMessage) -> Result<PipeMessage> {
+        let id = journal_key(&message.id);
+        let mut inbox = self.inbox();
+        if inbox.state().outbound(id).is_some() {
+            return Ok(message);
         }
-        let files = message.files.iter().map(|path| path.to_string_lossy());
-        let files: Vec<_> = files.collect();
+        if let Some(entry) = inbox.state().inbound(id) {
+            return Ok(to_message(entry));
+        }
         inbox.append(InboxRecord::In {
             message: InboundMessage {
                 id: id.to_owned(),
                 text: message.text.clone(),
-                reply_facts: json!({ "facts": message.facts, "files": files }),
+                reply_facts: json!({
+                    "facts": message.facts,
+                    "files": message.files.iter().map(|it| it.to_str()).collect::<Vec<_>>(),
+                }),
                 ..InboundMessage::default()
             },
             session: message.session.clone(),
             at: self.now(),
         })?;
-        Ok(Arrival::New)
+        Ok(message)
     }
 
-    /// The turns that were begun for a message.
-    pub(super) fn begun_turns(&self, message: &PipeMessage) -> Vec<BegunTurn> {
-        let inbox = self.lock();
-        let id = message.id.as_str().unwrap_or_default();
-        let entry = inbox.state().inbound(id);
-        entry.map(|entry| entry.turns.clone()).unwrap_or_default()
+    /// Notes that `turn` begins, unless the message is answered.
+    ///
+    /// # Errors
+    /// Status 74; the session cannot be read.
+    pub(super) fn begin_turn(&self, message: &PipeMessage, turn: &str) -> Result<EarlierAnswer> {
+        let (id, session) = (journal_key(&message.id), &message.session);
+        let turns = {
+            let inbox = self.inbox();
+            if let Some(line) = stored_answer(&inbox, id) {
+                return Ok(EarlierAnswer::Stored(line));
+            }
+            let entry = inbox.state().inbound(id);
+            entry.map(|it| it.turns.clone()).unwrap_or_default()
+        };
+        let earlier = match turns.is_empty() {
+            true => EarlierTurn::NotStored,
+            false => turn_recovery::find(self.ctx, &self.settings, session, &turns)?,
+        };
+        if !matches!(earlier, EarlierTurn::Answered(_)) {
+            self.inbox().append(InboxRecord::Turn {
+                ids: vec![id.to_owned()],
+                turn: turn.to_owned(),
+                at: self.now(),
+            })?;
+        }
+        Ok(EarlierAnswer::Turn(earlier))
     }
 
-    /// Records that `turn` begins.
+    /// Stores the line of an answer, which may then be printed.
     ///
     /// # Errors
     /// Status 74.
-    pub(super) fn begin(&self, message: &PipeMessage, turn: &str) -> Result<()> {
-        self.lock().append(InboxRecord::Turn {
-            ids: message.id.as_str().map(str::to_owned).into_iter().collect(),
-            turn: turn.to_owned(),
-            at: self.now(),
-        })
-    }
-
-    /// Stores the answer of `turn`, before it is written.
-    ///
-    /// # Errors
-    /// Status 74.
-    pub(super) fn store_answer(
-        &self,
-        message: &PipeMessage,
-        turn: &str,
-        lines: &str,
-    ) -> Result<()> {
-        self.lock().append(InboxRecord::Out {
-            key: turn.to_owned(),
-            answers: message.id.as_str().map(str::to_owned).into_iter().collect(),
+    pub(super) fn store_answer(&self, message: &PipeMessage, line: &str) -> Result<()> {
+        let id = journal_key(&message.id);
+        self.inbox().append(InboxRecord::Out {
+            key: id.to_owned(),
+            answers: vec![id.to_owned()],
             session: message.session.clone(),
             destination: Destination::default(),
             parts: vec![Part {
-                plain: lines.to_owned(),
+                plain: line.to_owned(),
                 ..Part::default()
             }],
             at: self.now(),
         })
     }
 
-    /// Records that the answer `key` was written.
+    /// Notes that an answer was printed.
     ///
     /// # Errors
     /// Status 74.
-    pub(super) fn note_written(&self, key: &str) -> Result<()> {
-        self.lock().append(InboxRecord::Done {
-            key: key.to_owned(),
+    pub(super) fn settle(&self, id: &Value) -> Result<()> {
+        let id = journal_key(id);
+        let mut inbox = self.inbox();
+        let answer = inbox.state().outbound(id);
+        if answer.is_none_or(|entry| entry.settlement.is_some()) {
+            return Ok(());
+        }
+        inbox.append(InboxRecord::Done {
+            key: id.to_owned(),
             result: Settlement::Delivered,
-        })
+        })?;
+        inbox.compact_if_large(self.now(), true)
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, ChannelInbox> {
+        self.inbox.lock().ignore_poison()
+    }
+
+    fn now(&self) -> i64 {
+        self.ctx.clock.timestamp().as_millisecond()
+    }
+}
+
+/// The key of a message and its answer. A journal takes no message without an id.
+fn journal_key(id: &Value) -> &str {
+    id.as_str().unwrap_or_default()
+}
+
+fn stored_answer(inbox: &ChannelInbox, id: &str) -> Option<String> {
+    let entry = inbox.state().outbound(id)?;
+    Some(entry.parts.first()?.plain.clone())
+}
+
+fn to_message(entry: &InboundEntry) -> PipeMessage {
+    let InboundMessage {
+        id,
+        text,
+        reply_facts,
+        ..
+    } = &entry.message;
+    let files = reply_facts["files"].as_array().into_iter().flatten();
+    PipeMessage {
+        id: Value::from(id.as_str()),
+        session: entry.session.clone(),
+        text: text.clone(),
+        files: files.filter_map(|it| Some(it.as_str()?.into())).collect(),
+        facts: reply_facts["facts"].clone(),
     }
 }
