@@ -3,6 +3,7 @@
 
 use crate::channel::telegram_story;
 use crate::fault_injection::{can_inject, run_with_fault};
+use crate::matrix_server::MatrixServer;
 use crate::server::{Request, Responder, says};
 use crate::story::Story;
 use serde_json::{Value, json};
@@ -25,8 +26,54 @@ fn repeating_model() -> Responder {
     })
 }
 
-/// Kills a poll with `count` messages, each in its own chat, at the `n`-th system call of a kind, and polls until nothing
-/// waits. Returns whether there was such a call.
+/// Kills a poll at the `n`-th system call of a kind, and polls until nothing waits. Returns whether there was such a call.
+fn poll_until_done(story: &Story, kind: &str, n: usize) -> bool {
+    let (ran, is_killed) = run_with_fault(story, &["channel", "poll"], &[], (kind, "SIGKILL", n));
+    ran.code();
+    ran.text();
+    ran.error_text();
+    drop(ran);
+    for _ in 0..3 {
+        story.run(["channel", "poll"]);
+    }
+    let inbox = story.run(["channel", "inbox"]).text();
+    assert_eq!(inbox, "", "{kind} {n}");
+    is_killed
+}
+
+/// Kills a poll of Matrix with `count` messages, each in its own room. Its transactions make each answer one event.
+fn kill_matrix_poll_at(kind: &str, n: usize, count: usize) -> bool {
+    let matrix = MatrixServer::start();
+    let story = Story::new()
+        .set(
+            "channels",
+            json!({ "matrix": matrix.keys(), "maxParallel": 1 }),
+        )
+        .set("memory", json!({ "consolidate": "manual" }));
+    story.server().always(repeating_model());
+    let rooms: Vec<String> = (0..count).map(|number| format!("!r{number}:h")).collect();
+    for room in &rooms {
+        matrix.add_room(room, 2);
+    }
+    // The first poll begins with now.
+    story.run(["channel", "poll"]);
+    for (number, room) in rooms.iter().enumerate() {
+        matrix.write(room, "@ann:h", &format!("number {number}"));
+    }
+    let is_killed = poll_until_done(&story, kind, n);
+    for (number, room) in rooms.iter().enumerate() {
+        let answers = matrix.answers(room);
+        let texts: Vec<&str> = answers
+            .iter()
+            .filter_map(|it| it["body"].as_str())
+            .collect();
+        assert_eq!(texts, [format!("It is {number}.")], "{kind} {n}");
+    }
+    assert!(story.requests().len() <= count + 1, "{kind} {n}");
+    is_killed
+}
+
+/// Kills a poll of Telegram with `count` messages, each in its own chat. Only the part in flight may come twice.
 fn kill_poll_at(kind: &str, n: usize, count: i64) -> bool {
     let (story, telegram) = telegram_story();
     let story = story
@@ -37,14 +84,7 @@ fn kill_poll_at(kind: &str, n: usize, count: i64) -> bool {
     for number in 0..count {
         telegram.message(FIRST_SENDER + number, &format!("number {number}"));
     }
-    let (ran, is_killed) = run_with_fault(&story, &["channel", "poll"], &[], (kind, "SIGKILL", n));
-    ran.code();
-    ran.text();
-    ran.error_text();
-    drop(ran);
-    for _ in 0..3 {
-        story.run(["channel", "poll"]);
-    }
+    let is_killed = poll_until_done(&story, kind, n);
     let about = format!("{kind} {n}");
     let mut answers: BTreeMap<i64, Vec<String>> = BTreeMap::new();
     for call in telegram.calls("sendMessage") {
@@ -66,8 +106,6 @@ fn kill_poll_at(kind: &str, n: usize, count: i64) -> bool {
             "{about}: {texts:?}"
         );
     }
-    let inbox = story.run(["channel", "inbox"]).text();
-    assert_eq!(inbox, "", "{about}");
     is_killed
 }
 
@@ -125,6 +163,8 @@ fn a_killed_poll_loses_no_message() {
     if can_inject() {
         let kills = kill_at_each(3, &|kind, n| kill_poll_at(kind, n, 2));
         assert!(kills > 8, "only {kills} kills");
+        let kills = kill_at_each(3, &|kind, n| kill_matrix_poll_at(kind, n, 2));
+        assert!(kills > 8, "only {kills} kills");
     }
 }
 
@@ -138,9 +178,11 @@ fn a_killed_pipe_with_a_name_loses_no_message() {
 
 #[test]
 #[ignore = "takes minutes; see tests/README.md"]
-fn polls_and_pipes_killed_at_every_call_lose_no_message() {
+fn polls_and_pipes_killed_at_any_call_lose_no_message() {
     if can_inject() {
         let kills = kill_at_each(1, &|kind, n| kill_poll_at(kind, n, 20));
+        assert!(kills > 100, "only {kills} kills");
+        let kills = kill_at_each(1, &|kind, n| kill_matrix_poll_at(kind, n, 20));
         assert!(kills > 100, "only {kills} kills");
         let kills = kill_at_each(1, &|kind, n| kill_pipe_at(kind, n, 20));
         assert!(kills > 100, "only {kills} kills");
