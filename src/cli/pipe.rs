@@ -29,6 +29,9 @@ pub struct PipeArgs {
     /// was answered in the last week is answered and acknowledged again without a model. One run at a time can use a name.
     #[arg(long, value_name = "NAME", value_parser = file_name)]
     pub name: Option<String>,
+    /// Print progress to standard error
+    #[arg(short, long)]
+    pub verbose: bool,
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]

@@ -18,6 +18,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         jobs,
         name,
+        verbose,
         model,
         grants,
     } = arguments;
@@ -29,6 +30,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         grants,
         lock_timeout: SESSION_LOCK_TIMEOUT,
         max_parallel: DEFAULT_MAX_PARALLEL as usize,
+        verbose: *verbose,
         ..model_options(model.clone())
     };
     pipe::run(ctx, &options, *jobs as usize, name.as_deref())

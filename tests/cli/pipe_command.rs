@@ -1,6 +1,6 @@
 //! `nanobot pipe`: JSON lines in, answers and acknowledgements out.
 
-use crate::server::{Responder, Response, fails, says, sends};
+use crate::server::{Responder, Response, calls, fails, says, sends};
 use crate::signals::send_signal;
 use crate::story::Story;
 use rustix::process::Signal;
@@ -488,6 +488,23 @@ fn nothing_is_answered_that_the_journal_cannot_hold() {
         ran.error_text()
     );
     assert!(story.requests().is_empty());
+}
+
+#[test]
+fn progress_is_printed_on_request() {
+    let story = || {
+        let story = Story::new().script([calls("list_dir", json!({})), says("One.")]);
+        story.stdin(message("1", "s", "one"))
+    };
+    story().run(["pipe"]).text();
+    let story = story();
+    let ran = story.run(["pipe", "-v"]);
+    assert!(
+        ran.error_text().contains("list_dir"),
+        "{}",
+        ran.error_text()
+    );
+    ran.text();
 }
 
 #[test]
