@@ -176,15 +176,28 @@ fn a_killed_pipe_with_a_name_loses_no_message() {
     }
 }
 
-#[test]
-#[ignore = "takes minutes; see tests/README.md"]
-fn polls_and_pipes_killed_at_any_call_lose_no_message() {
+/// Kills at each call of 20 messages.
+fn kill_everywhere(kill: &dyn Fn(&str, usize) -> bool) {
     if can_inject() {
-        let kills = kill_at_each(1, &|kind, n| kill_poll_at(kind, n, 20));
-        assert!(kills > 100, "only {kills} kills");
-        let kills = kill_at_each(1, &|kind, n| kill_matrix_poll_at(kind, n, 20));
-        assert!(kills > 100, "only {kills} kills");
-        let kills = kill_at_each(1, &|kind, n| kill_pipe_at(kind, n, 20));
+        let kills = kill_at_each(1, kill);
         assert!(kills > 100, "only {kills} kills");
     }
+}
+
+#[test]
+#[ignore = "takes minutes; see tests/README.md"]
+fn a_poll_killed_at_any_call_loses_no_message() {
+    kill_everywhere(&|kind, n| kill_poll_at(kind, n, 20));
+}
+
+#[test]
+#[ignore = "takes minutes; see tests/README.md"]
+fn a_matrix_poll_killed_at_any_call_loses_no_message() {
+    kill_everywhere(&|kind, n| kill_matrix_poll_at(kind, n, 20));
+}
+
+#[test]
+#[ignore = "takes minutes; see tests/README.md"]
+fn a_pipe_killed_at_any_call_loses_no_message() {
+    kill_everywhere(&|kind, n| kill_pipe_at(kind, n, 20));
 }
