@@ -6,11 +6,11 @@
 
 pub mod access;
 pub mod dialect;
-mod exchange;
 pub mod inbox;
 mod matrix;
 mod ntfy;
 pub mod pairing;
+mod service_client;
 pub mod setup;
 pub mod table;
 mod telegram;

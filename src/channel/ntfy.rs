@@ -3,7 +3,7 @@
 //! A message has no sender. Everything that is written to the topic counts as the user's words, so the config must
 //! say `allowFrom: ["*"]` and have an access token. Answers in the same topic carry a tag by which we skip them.
 
-use super::exchange::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse};
+use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{

@@ -1,6 +1,6 @@
 //! An outbound webhook: each part is posted as JSON to one address. It receives nothing.
 
-use super::exchange::{ServiceClient, ServiceRequest};
+use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::{Batch, Channel, Chat, Destination, Identity, Part, RemoteFile, SendError};
 use crate::error::{Exit, fail};

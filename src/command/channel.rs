@@ -4,7 +4,7 @@ use crate::cli::channel::{ChannelCommand, ChannelPollArgs, ChannelSendArgs, Pair
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
 use crate::ops::channel::poll::{self, PollOptions};
-use crate::ops::channel::{pairing, report};
+use crate::ops::channel::{overview, pairing};
 use crate::ops::context::Context;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;
@@ -24,13 +24,13 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
         ChannelCommand::List { json } => list(ctx, *json),
         ChannelCommand::Show { name, json } => show(ctx, name, *json),
         ChannelCommand::Test { name } => {
-            let account = report::test(ctx, name)?;
+            let account = overview::test(ctx, name)?;
             ctx.terminal
                 .print(&format!("{} ({})\n", account.name, account.id))?;
             Ok(Exit::Answered)
         }
         ChannelCommand::Login { name } => {
-            let line = report::login(ctx, name)?;
+            let line = overview::login(ctx, name)?;
             ctx.terminal.print(&format!("{line}\n"))?;
             Ok(Exit::Answered)
         }
@@ -43,7 +43,7 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
 }
 
 fn list(ctx: &Context, json: bool) -> Result<Exit> {
-    let channels = report::list(ctx)?;
+    let channels = overview::list(ctx)?;
     if json {
         let rows = channels.iter().map(|channel| {
             json!({
@@ -75,7 +75,7 @@ fn list(ctx: &Context, json: bool) -> Result<Exit> {
 }
 
 fn show(ctx: &Context, name: &str, json: bool) -> Result<Exit> {
-    let (files, inbox) = report::show(ctx, name)?;
+    let (files, inbox) = overview::show(ctx, name)?;
     if json {
         let keys: Map<String, Value> = files.config.to_json();
         let refused = inbox.refused.iter().map(|refused| {
@@ -193,7 +193,7 @@ fn read_stdin(ctx: &Context) -> Result<String> {
 }
 
 fn inbox(ctx: &Context, name: Option<&str>, json: bool) -> Result<Exit> {
-    for message in report::waiting(ctx, name)? {
+    for message in overview::waiting(ctx, name)? {
         let at = message.at.map(|at| at.to_string());
         if json {
             ctx.terminal.print_json(&json!({
@@ -221,7 +221,7 @@ fn inbox(ctx: &Context, name: Option<&str>, json: bool) -> Result<Exit> {
 }
 
 fn retry(ctx: &Context, id: &str) -> Result<Exit> {
-    let all = report::waiting(ctx, None)?;
+    let all = overview::waiting(ctx, None)?;
     let Some(message) = all.iter().find(|message| message.id == id) else {
         return Err(fail_with_hint(
             Exit::NoInput,

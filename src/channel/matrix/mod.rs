@@ -5,7 +5,7 @@
 //! so. An encrypting proxy as `homeserver` can read them.
 
 use super::access::{AccessDecision, AccessRules};
-use super::exchange::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse};
+use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{Batch, Channel, Chat, Destination, Identity, Part, RemoteFile, SendError};

@@ -1,7 +1,7 @@
 //! Calls of the Bot API: addresses, JSON, uploads, and the refusals of the service.
 
 use crate::channel::SendError;
-use crate::channel::exchange::{ServiceClient, ServiceRequest, ServiceResponse};
+use crate::channel::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use crate::channel::setup::ChannelSetup;
 use crate::channel::upload::UploadFile;
 use crate::error::{Exit, fail, fail_with_hint};

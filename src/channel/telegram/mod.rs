@@ -7,7 +7,7 @@
 mod api;
 mod update;
 
-use super::exchange::MAX_SERVICE_TIMEOUT;
+use super::service_client::MAX_SERVICE_TIMEOUT;
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{

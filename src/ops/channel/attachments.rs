@@ -1,7 +1,7 @@
 //! Attachments of inbound messages: downloaded after the sender was checked, under names of our own.
 
 use crate::channel::{AttachmentKind, InboundMessage, RemoteFile};
-use crate::ops::channel::runtime::OpenChannel;
+use crate::ops::channel::open_channel::OpenChannel;
 use crate::ops::context::Context;
 use crate::sys::digest::digest;
 use crate::sys::durable_file;

@@ -1,8 +1,8 @@
 //! The messages of the `message` tool: they go through the outbox, with copies of their files.
 
+use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
 use crate::ops::channel::recipients;
-use crate::ops::channel::runtime::ChannelFiles;
 use crate::ops::context::Context;
 use crate::sys::durable_file;
 use crate::sys::secret::random_hex;

@@ -4,7 +4,7 @@ use crate::channel::inbox::{ChannelInbox, InboxRecord, Settlement};
 use crate::channel::{Destination, Part};
 use crate::error::{Exit, exit_for, fail, fail_with_hint};
 use crate::ops::channel::delivery;
-use crate::ops::channel::runtime::{ChannelFiles, OpenChannel};
+use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
 use crate::ops::context::Context;
 use crate::sys::durable_file;
 use crate::sys::file_lock::FileLock;

@@ -2,7 +2,7 @@
 
 use crate::channel::inbox::ChannelInbox;
 use crate::error::Exit;
-use crate::ops::channel::runtime::OpenChannel;
+use crate::ops::channel::open_channel::OpenChannel;
 use crate::ops::channel::work_queue::WorkQueue;
 use crate::ops::context::{Context, report_error};
 use crate::settings::Settings;

@@ -1,7 +1,7 @@
 //! The chats that a run may write to without being told by the user: those that the config names, and those in which a
 //! conversation took place.
 
-use crate::ops::channel::runtime::ChannelFiles;
+use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
 use crate::session;
 use anyhow::Result;

@@ -1,7 +1,7 @@
 //! Checks of the enabled chat channels.
 
 use super::check::{CheckContext, CheckResult, Severity};
-use crate::ops::channel::report;
+use crate::ops::channel::overview;
 use anyhow::Result;
 
 /// Age of the last poll above which messages probably wait, in milliseconds: 10 minutes.
@@ -18,10 +18,10 @@ pub(crate) fn check_channels(input: &CheckContext) -> Vec<CheckResult> {
 }
 
 fn check_channel(input: &CheckContext, name: &str) -> Result<Vec<CheckResult>> {
-    let (files, inbox) = report::show(input.ctx, name)?;
+    let (files, inbox) = overview::show(input.ctx, name)?;
     let mut results = Vec::new();
     if !input.offline {
-        let account = report::test(input.ctx, name)?;
+        let account = overview::test(input.ctx, name)?;
         results.push(CheckResult::ok(format!("{name}: {}", account.name)));
     }
     let waiting = inbox.waiting();

@@ -3,7 +3,7 @@
 use crate::channel::inbox::{ChannelInbox, InboxState, Settlement};
 use crate::channel::table::CHANNELS;
 use crate::channel::{Identity, InboundMessage};
-use crate::ops::channel::runtime::ChannelFiles;
+use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
