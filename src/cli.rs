@@ -184,10 +184,32 @@ pub enum CliCommand {
     },
 }
 
+impl CliCommand {
+    /// True if a flag asks for log lines.
+    pub fn asks_for_logs(&self) -> bool {
+        match self {
+            Self::Agent(agent) => agent.verbose || agent.logs,
+            Self::Repl(repl) => repl.verbose,
+            _ => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ColorWhen {
     #[default]
     Auto,
     Always,
     Never,
+}
+
+impl ColorWhen {
+    /// True or false if colours are forced on or off; `None` if the output decides.
+    pub fn forced(self) -> Option<bool> {
+        match self {
+            Self::Auto => None,
+            Self::Always => Some(true),
+            Self::Never => Some(false),
+        }
+    }
 }

@@ -24,6 +24,10 @@
 //! A line of the crontab goes `main → lib → command/parse (without clap) → command/cron/run → ops/jobs/trigger →
 //! scheduled_run → job_run → ops/agent_turn`; `ops/jobs/delivery` sends the answer, `job_runner` keeps the record.
 //!
+//! A message of a chat goes `ops/channel/poll → channel (a service) → intake (access, inbox) → work_queue → answer →
+//! ops/agent_turn`, and its answer back through `delivery`; messages that answer none go through `outbox`. `ops/pipe` does
+//! the same with lines.
+//!
 //! A tool call goes `turn → tool/mod (Toolbox) → policy (a decision) → tool/exec, say → sys/process/run → sys/sandbox`;
 //! its result goes back to the turn as data for the model, whether it succeeded or not.
 //!
@@ -34,7 +38,7 @@
 //! | [`cli`] | clap types only; their doc comments are the help and the man pages |
 //! | [`command`] | one file per subcommand: parses arguments, calls one function of `ops`, prints the result |
 //! | [`repl`] | the terminal UI: line editor, slash commands, approval prompts |
-//! | [`ops`] | the use cases: agent turn, jobs, consolidation, doctor, sub-agents; plain options in, results out |
+//! | [`ops`] | the use cases: agent turn, jobs, channels, the pipe, consolidation, doctor, sub-agents; plain options in, results out |
 //! | [`guard`] | what may stop or change a turn: limits, loop detection, compaction, plan; one file each |
 //! | [`report`] | event sinks: answer, progress, JSON, markdown; tables for terminals |
 //! | [`answer_schema`] | the JSON schema that an answer must satisfy |
@@ -109,6 +113,7 @@
 //! | job | A message with a schedule, run by cron (cron(8)). |
 //! | ledger | The log of tokens and costs of all runs. |
 //! | MCP server | A program or an address that adds tools (Model Context Protocol). |
+//! | outbox | The messages of an inbox that answer none: those of jobs, scripts and the `message` tool (mail). |
 //! | pairing | Allowing a sender by a code that was sent to it (the Python program, Bluetooth). |
 //! | policy | The value that decides for each tool call: allowed, denied, or needs approval. |
 //! | profile | A named set of permissions: `plan`, `default`, `full` (Vibe's agents). |
@@ -178,7 +183,7 @@ pub mod turn;
 pub mod undo;
 pub mod workspace;
 
-use cli::{Cli, ColorWhen};
+use cli::Cli;
 use command::{parse, usage_error};
 use error::Exit;
 use ops::context::{Context, GlobalOptions, report_error};
@@ -215,18 +220,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             return usage_error::report(error, &arguments, terminal);
         }
     };
-    let color = match cli.shared.color {
-        ColorWhen::Auto => None,
-        ColorWhen::Always => Some(true),
-        ColorWhen::Never => Some(false),
-    };
-    let terminal = Terminal::probe(color, no_color, dumb);
+    let terminal = Terminal::probe(cli.shared.color.forced(), no_color, dumb);
     // In a pipe `-v` shows progress only. The variable asks for logs there.
-    let is_verbose = match &cli.command {
-        cli::CliCommand::Agent(agent) => agent.verbose || agent.logs,
-        cli::CliCommand::Repl(repl) => repl.verbose,
-        _ => false,
-    };
+    let is_verbose = cli.command.asks_for_logs();
     let started = match cli.shared.quiet {
         true => Ok(()),
         false => sys::log::start(

@@ -56,8 +56,8 @@ pub enum AccessDecision {
 }
 
 impl AccessRules {
-    /// True if any sender may be answered, or paired.
-    pub fn admits_anybody(&self) -> bool {
+    /// True if any sender may be answered or paired.
+    pub fn admits_any_sender(&self) -> bool {
         !self.allow_from.is_empty() || !self.approved.is_empty() || self.pairs
     }
 
@@ -223,9 +223,9 @@ mod tests {
 
     #[test]
     fn no_pairing_in_groups_and_none_for_bots() {
-        let mut stranger = message("8", "eve", false);
-        stranger.mentions_us = true;
-        assert_eq!(rules(&[]).decide(&stranger), AccessDecision::Refuse);
+        let mut unknown = message("8", "eve", false);
+        unknown.mentions_us = true;
+        assert_eq!(rules(&[]).decide(&unknown), AccessDecision::Refuse);
         let mut bot = message("8", "eve", true);
         bot.from.is_bot = true;
         assert_eq!(rules(&["*"]).decide(&bot), AccessDecision::Ignore);
@@ -238,6 +238,6 @@ mod tests {
             closed.decide(&message("8", "eve", true)),
             AccessDecision::Refuse
         );
-        assert!(!closed.admits_anybody());
+        assert!(!closed.admits_any_sender());
     }
 }

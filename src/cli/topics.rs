@@ -11,58 +11,23 @@ pub struct HelpTopic {
 }
 
 /// All topics, in the order of the list.
+#[rustfmt::skip]
 pub const TOPICS: &[HelpTopic] = &[
-    HelpTopic {
-        name: "scripting",
-        about: "Streams, attachments, schemas, recordings, exit statuses",
-        text: include_str!("topics/scripting.md"),
-    },
-    HelpTopic {
-        name: "permissions",
-        about: "What a run may do, and how to allow more",
-        text: include_str!("topics/permissions.md"),
-    },
-    HelpTopic {
-        name: "models",
-        about: "Models, providers, keys, costs and budgets",
-        text: include_str!("topics/models.md"),
-    },
-    HelpTopic {
-        name: "sessions",
-        about: "Conversations, and what is sent of them",
-        text: include_str!("topics/sessions.md"),
-    },
-    HelpTopic {
-        name: "memory",
-        about: "What outlasts a conversation",
-        text: include_str!("topics/memory.md"),
-    },
-    HelpTopic {
-        name: "jobs",
-        about: "Scheduled jobs, under cron and other schedulers",
-        text: include_str!("topics/jobs.md"),
-    },
-    HelpTopic {
-        name: "channels",
-        about: "Answers in Telegram, Matrix and ntfy, and messages from scripts",
-        text: include_str!("topics/channels.md"),
-    },
-    HelpTopic {
-        name: "servers",
-        about: "MCP servers and skills",
-        text: include_str!("topics/servers.md"),
-    },
-    HelpTopic {
-        name: "terminal",
-        about: "The REPL, completions, checks",
-        text: include_str!("topics/terminal.md"),
-    },
-    HelpTopic {
-        name: "privacy",
-        about: "What leaves the machine, and when",
-        text: include_str!("topics/privacy.md"),
-    },
+    topic("scripting", "Streams, attachments, schemas, recordings, exit statuses", include_str!("topics/scripting.md")),
+    topic("permissions", "What a run may do, and how to allow more", include_str!("topics/permissions.md")),
+    topic("models", "Models, providers, keys, costs and budgets", include_str!("topics/models.md")),
+    topic("sessions", "Conversations, and what is sent of them", include_str!("topics/sessions.md")),
+    topic("memory", "What outlasts a conversation", include_str!("topics/memory.md")),
+    topic("jobs", "Scheduled jobs, under cron and other schedulers", include_str!("topics/jobs.md")),
+    topic("channels", "Answers in Telegram, Matrix and ntfy, and messages from scripts", include_str!("topics/channels.md")),
+    topic("servers", "MCP servers and skills", include_str!("topics/servers.md")),
+    topic("terminal", "The REPL, completions, checks", include_str!("topics/terminal.md")),
+    topic("privacy", "What leaves the machine, and when", include_str!("topics/privacy.md")),
 ];
+
+const fn topic(name: &'static str, about: &'static str, text: &'static str) -> HelpTopic {
+    HelpTopic { name, about, text }
+}
 
 /// The topic named `name`.
 ///

@@ -101,7 +101,7 @@ fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<Config
                 ConfigSeverity::Warning,
                 format!(
                     "`channels.{name}.allowFrom` is empty: only senders with an approved pairing code are answered; \
-                     nanobot 0.1.4 answers everybody, as `[\"*\"]` does"
+                     nanobot 0.1.4 answers every sender, as `[\"*\"]` does"
                 ),
             ));
         }

@@ -92,7 +92,7 @@ fn membership<'e>(event: &'e Value, user: &str) -> Option<&'e str> {
     is_ours.then(|| event["content"]["membership"].as_str())?
 }
 
-/// True for a message of somebody else.
+/// True for a message of another user.
 pub(super) fn is_from_others(event: &Value, user: &str) -> bool {
     event["type"] == "m.room.message" && event["sender"] != user
 }

@@ -33,7 +33,7 @@ fn check_channel(input: &CheckContext, name: &str) -> Result<Vec<CheckResult>> {
     if !files.kind.receives {
         return Ok(results);
     }
-    if !files.access_rules(input.ctx)?.admits_anybody() {
+    if !files.access_rules(input.ctx)?.admits_any_sender() {
         let message = format!("{name}: no sender is allowed");
         let hint = format!("your id in `channels.{name}.allowFrom`");
         results.push(CheckResult::warn(message).with_hint(hint));

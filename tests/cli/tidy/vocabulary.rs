@@ -169,19 +169,25 @@ fn forbidden_phrases<'a>(
 ) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (number, line) in lines {
-        let lower = line.to_lowercase();
-        for (phrase, advice) in FORBIDDEN_PHRASES {
-            if contains_phrase(&lower, phrase) {
-                violations.push(violation(
-                    source,
-                    number,
-                    phrase,
-                    &format!("write instead: {advice}"),
-                ));
-            }
+        for (phrase, advice) in phrases_in(line) {
+            violations.push(violation(
+                source,
+                number,
+                phrase,
+                &format!("write instead: {advice}"),
+            ));
         }
     }
     violations
+}
+
+/// The forbidden phrases of a text, each with what to write instead.
+pub(super) fn phrases_in(text: &str) -> Vec<(&'static str, &'static str)> {
+    let lower = text.to_lowercase();
+    let phrases = FORBIDDEN_PHRASES.iter().copied();
+    phrases
+        .filter(|(phrase, _)| contains_phrase(&lower, phrase))
+        .collect()
 }
 
 fn contains_phrase(line: &str, phrase: &str) -> bool {
