@@ -72,6 +72,22 @@ impl Exit {
         matches!(self, Self::Unavailable | Self::TryAgain)
     }
 
+    /// The status among `causes` that a run with several failures ends with; `None` if none of them has a rank.
+    pub fn most_important(causes: &[Self]) -> Option<Self> {
+        const PRECEDENCE: [Exit; 9] = [
+            Exit::Io,
+            Exit::Config,
+            Exit::Refused,
+            Exit::Unavailable,
+            Exit::TryAgain,
+            Exit::BadInput,
+            Exit::Failed,
+            Exit::Budget,
+            Exit::Denied,
+        ];
+        PRECEDENCE.into_iter().find(|exit| causes.contains(exit))
+    }
+
     /// The name used in `--json` and in the log, stable across releases.
     pub fn name(self) -> &'static str {
         match self {

@@ -735,6 +735,7 @@ mod tests {
         let size = std::fs::metadata(folder.path().join(ChannelInbox::FILE_NAME)).unwrap();
         assert!(size.len() < 2000, "{size:?}");
     }
+
     #[test]
     fn a_compacted_journal_keeps_what_waits_and_the_answers_that_are_given_again() {
         let folder = tempfile::tempdir().unwrap();

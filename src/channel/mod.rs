@@ -1,8 +1,8 @@
 //! Chat channels: inbound and outbound messages, and one file for each service.
 //!
-//! [`Channel`] is what a service can do: hand over what is new, and send one part of an answer. The order of writes is
-//! that of `ops::channel`. A service is asked by a process that ends, so nothing here keeps
-//! a connection open or a state in memory.
+//! [`Channel`] is the interface of a service: it hands over new messages, and sends one part of an answer. The order of
+//! writes is that of `ops::channel`. A process that ends asks the service, so nothing here keeps a connection open or a
+//! state in memory.
 
 pub mod access;
 pub mod dialect;
@@ -27,11 +27,13 @@ use std::time::Duration;
 
 /// A service that carries messages. Methods may be called from several threads at once.
 pub trait Channel: Send + Sync {
-    /// Fetches the messages after `cursor`, the last value of [`Batch::cursor`]; `None` on first contact. `account` is
-    /// ours, as [`Channel::identity`] returned it within the last day. Waits up to
-    /// `wait` for the first of them, where the service allows it; zero never waits at the service. Hands them on in
-    /// batches: when `deliver` returns, the batch is on disk, and only then may it be acknowledged at the service.
-    /// Returns at the latest when `wait` is over, and after the first answer that held messages.
+    /// Fetches the messages after `cursor`, the last value of [`Batch::cursor`], and hands them on in batches: when
+    /// `deliver` returns, the batch is on disk, and only then may it be acknowledged at the service. On first contact
+    /// `cursor` is `None`: a service that keeps a queue for us hands it on, another one only its position.
+    ///
+    /// `account` is ours, as [`Channel::identity`] returned it within the last day. Waits up to `wait` for the first
+    /// message, where the service allows it; zero never waits at the service. Returns at the latest when `wait` is over,
+    /// and after the first response with messages.
     ///
     /// # Errors
     /// With the status of the run: 69 for a service that is down after all tries, 75 for a rate limit, 77 for a

@@ -64,7 +64,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         }
     }
     let client = ServiceClient::new(setup, "server", "token")?;
-    let client = client.with_header("authorization", format!("Bearer {}", token.expose()));
+    let client = client.with_bearer(token);
     Ok(Box::new(Ntfy {
         client,
         topic,

@@ -7,7 +7,7 @@ use crate::sys::clock::Clock;
 use crate::sys::http::{
     ConnectError, Http, HttpMethod, HttpTimeouts, Response, body_error_message,
 };
-use crate::sys::secret::redact_known;
+use crate::sys::secret::{Secret, redact_known};
 use crate::sys::{signal, web_url};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -23,8 +23,6 @@ const TIMEOUTS: HttpTimeouts = HttpTimeouts {
 /// The longest time for which a service may be asked to wait before it responds. Proxies close connections after a
 /// minute.
 pub(super) const MAX_SERVICE_TIMEOUT: Duration = Duration::from_secs(50);
-/// Attempts at a request that fails for a temporary cause.
-const MAX_ATTEMPTS: u32 = 3;
 /// The longest rate limit that is waited for.
 const MAX_RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
 /// The wait where a service names none: ntfy refills one message in 5 s.
@@ -46,6 +44,8 @@ pub(super) struct ServiceClient {
     /// For requests that wait at the service.
     waiting_http: Http,
     clock: Clock,
+    /// Attempts at a request that fails for a temporary cause.
+    max_attempts: u32,
 }
 
 /// A request to a service.
@@ -163,6 +163,7 @@ impl ServiceClient {
             config,
             network,
             clock,
+            max_attempts,
             ..
         } = setup;
         let name = config.name;
@@ -192,12 +193,14 @@ impl ServiceClient {
                 ..TIMEOUTS
             })?,
             clock: clock.clone(),
+            max_attempts: *max_attempts,
         })
     }
 
-    /// Adds a header to every request.
-    pub(super) fn with_header(mut self, name: &str, value: String) -> Self {
-        self.headers.push((name.to_owned(), value));
+    /// Sends a token with every request.
+    pub(super) fn with_bearer(mut self, token: &Secret) -> Self {
+        let value = format!("Bearer {}", token.expose());
+        self.headers.push(("authorization".to_owned(), value));
         self
     }
 
@@ -252,10 +255,11 @@ impl ServiceClient {
                 }
             };
             attempts += 1;
-            if attempts == MAX_ATTEMPTS || !is_retried {
+            if attempts >= self.max_attempts || !is_retried {
                 return Err(SendError::Unavailable(cause));
             }
-            log::warn!(target: "channel", "{}: {cause}; attempt {} of {MAX_ATTEMPTS}", self.name, attempts + 1);
+            let (name, next, max) = (self.name, attempts + 1, self.max_attempts);
+            log::warn!(target: "channel", "{name}: {cause}; attempt {next} of {max}");
             self.pause(Duration::from_secs(1 << (attempts - 1)))?;
         }
     }

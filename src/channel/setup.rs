@@ -13,4 +13,6 @@ pub struct ChannelSetup {
     /// The proxy and the certificates of the config and the environment.
     pub network: Network,
     pub clock: Clock,
+    /// Attempts at a request that fails for a temporary cause, at least one.
+    pub max_attempts: u32,
 }

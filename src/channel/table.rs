@@ -11,9 +11,6 @@ pub struct ChannelKind {
     pub name: &'static str,
     /// True if messages come from it. Otherwise a poll only sends what waits.
     pub receives: bool,
-    /// True if the queue that waits at the service on first contact is answered. Otherwise the first poll only takes
-    /// the position.
-    pub answers_backlog: bool,
     /// True if unknown senders of direct messages may get a pairing code.
     pub pairs: bool,
     /// True if user names, which can change hands, are matched with `allowFrom` besides ids.
@@ -29,7 +26,6 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "telegram",
         receives: true,
-        answers_backlog: true,
         pairs: true,
         matches_names: true,
         dialect: Dialect::TelegramHtml,
@@ -38,7 +34,6 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "matrix",
         receives: true,
-        answers_backlog: false,
         pairs: true,
         matches_names: false,
         dialect: Dialect::MatrixHtml,
@@ -47,7 +42,6 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "ntfy",
         receives: true,
-        answers_backlog: false,
         pairs: false,
         matches_names: false,
         dialect: Dialect::Plain(NTFY_LIMIT),
@@ -56,7 +50,6 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "webhook",
         receives: false,
-        answers_backlog: false,
         pairs: false,
         matches_names: false,
         dialect: Dialect::Mattermost,
@@ -73,4 +66,19 @@ const NTFY_LIMIT: TextLimit = TextLimit {
 /// The channel named `name`.
 pub fn find(name: &str) -> Option<&'static ChannelKind> {
     CHANNELS.iter().find(|kind| kind.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHANNELS;
+    use crate::settings::channels::ENABLED_KEYS;
+
+    #[test]
+    fn the_settings_have_the_key_that_enables_each_channel() {
+        let named: Vec<&str> = CHANNELS.iter().map(|kind| kind.name).collect();
+        assert_eq!(ENABLED_KEYS.map(|(name, _)| name).to_vec(), named);
+        for (name, key) in ENABLED_KEYS {
+            assert_eq!(key.path, format!("channels.{name}.enabled"));
+        }
+    }
 }

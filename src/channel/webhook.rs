@@ -23,7 +23,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let url = setup.config.required_text("url", "URL")?;
     let mut client = ServiceClient::new(setup, "url", "secret")?;
     if let Some(secret) = setup.config.secret("secret") {
-        client = client.with_header("authorization", format!("Bearer {}", secret.expose()));
+        client = client.with_bearer(secret);
     }
     let name = url.split('?').next().unwrap_or_default().to_owned();
     Ok(Box::new(Webhook { client, name }))

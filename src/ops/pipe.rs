@@ -34,19 +34,6 @@ const PROMPT: &str = "A program passes on messages to you, one at a time, and de
     and you cannot ask questions.";
 /// Interval at which a reader that waits for room checks for signals.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Causes of the exit status, the most important first.
-const EXIT_PRECEDENCE: [Exit; 9] = [
-    Exit::Io,
-    Exit::Config,
-    Exit::Refused,
-    Exit::Unavailable,
-    Exit::TryAgain,
-    Exit::BadInput,
-    Exit::Failed,
-    Exit::Budget,
-    Exit::Denied,
-];
-
 /// Answers the messages on standard input with `jobs` threads. `options` apply to each turn. With a `name`, messages and
 /// answers are kept.
 ///
@@ -89,10 +76,8 @@ pub(crate) fn run(
     match state.error {
         Some(error) => Err(error),
         None => read.map(|()| {
-            let mut causes = EXIT_PRECEDENCE.into_iter();
-            let first = causes.find(|exit| state.causes.contains(&exit.code()));
             // A failed turn of another cause has its status in its line.
-            first.unwrap_or(match state.causes.is_empty() {
+            Exit::most_important(&state.causes).unwrap_or(match state.causes.is_empty() {
                 true => Exit::Answered,
                 false => Exit::Failed,
             })
@@ -121,7 +106,7 @@ struct BusState {
     /// True if no more messages come.
     is_closed: bool,
     /// The statuses of failures.
-    causes: HashSet<u8>,
+    causes: Vec<Exit>,
     /// The failure of standard output or of the journal, which ends everything.
     error: Option<anyhow::Error>,
 }
@@ -158,7 +143,7 @@ impl MessageBus<'_> {
                 Ok(message) => self.enqueue(message)?,
                 Err(error) => {
                     let line = json!({ "v": 1, "type": "error", "line": number, "error": error });
-                    self.lock().causes.insert(Exit::BadInput.code());
+                    self.lock().causes.push(Exit::BadInput);
                     self.write(&format!("{line}\n"))?;
                 }
             }
@@ -270,7 +255,7 @@ impl MessageBus<'_> {
         };
         let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
         if outcome.exit != Exit::Answered {
-            self.lock().causes.insert(outcome.exit.code());
+            self.lock().causes.push(outcome.exit);
         }
         let concluded = self.conclude(&message, &turn, &outcome.ending, outcome.exit);
         outcome.finish_beside_others(self.ctx);

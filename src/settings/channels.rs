@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// The channels with the keys that enable them, in the order of lists.
-pub(super) const ENABLED_KEYS: [(&str, &ConfigKey); 4] = [
+pub const ENABLED_KEYS: [(&str, &ConfigKey); 4] = [
     ("telegram", config_key("channels.telegram.enabled")),
     ("matrix", config_key("channels.matrix.enabled")),
     ("ntfy", config_key("channels.ntfy.enabled")),
@@ -46,8 +46,8 @@ pub struct ChannelSettings {
     pub max_age_hours: u64,
     /// Turns that one sender may start in an hour.
     pub per_sender_per_hour: usize,
-    /// Polls that try to send a part again before it is given up, where the service does not say that waiting helps.
-    pub send_max_retries: u64,
+    /// Attempts at a request that fails for a temporary cause, at least one.
+    pub send_max_attempts: u32,
 }
 
 impl ChannelSettings {
@@ -72,7 +72,7 @@ impl ChannelSettings {
             max_parallel: size("channels.maxParallel")?,
             max_age_hours: count("channels.maxAgeHours")?,
             per_sender_per_hour: size("channels.perSenderPerHour")?,
-            send_max_retries: count("channels.sendMaxRetries")?,
+            send_max_attempts: u32::try_from(count("channels.sendMaxRetries")?.clamp(1, 10))?,
         })
     }
 }

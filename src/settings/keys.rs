@@ -122,7 +122,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("channels.sendToolHints", Bool, "false", Used, "send the names of called tools, with their first argument"),
     key("channels.showReasoning", Bool, "true", Later, "send the model's reasoning"),
     key("channels.extractDocumentText", Bool, "true", Later, "read attached documents"),
-    key("channels.sendMaxRetries", UNBOUNDED_COUNT, "3", Used, "retries of a failed delivery"),
+    key("channels.sendMaxRetries", UNBOUNDED_COUNT, "3", Used, "attempts at a request to a service that fails for a temporary cause, at most 10"),
     key("channels.pairing", Bool, "true", Used, "give unknown senders of direct messages a pairing code while `allowFrom` is empty"),
     key("channels.maxParallel", Whole(1, 100), "4", Used, "maximum turns at once"),
     key("channels.maxAgeHours", Whole(1, 8760), "24", Used, "age in hours above which a message is not answered"),

@@ -378,6 +378,19 @@ fn a_turn_that_fails_is_told_or_tried_again() {
     assert_eq!(telegram.sent()[1], "Now.");
 }
 
+/// A story whose poll was killed while it sent its answer.
+fn killed_in_delivery() -> (Story, TelegramServer) {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("Answer.")]);
+    telegram.message(ANN, "hi");
+    telegram.stall("sendMessage");
+    let mut child = story.command(["channel", "poll"]).spawn().unwrap();
+    telegram.wait_for_calls("sendMessage", 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    (story, telegram)
+}
+
 /// Kills a poll while the stalled call is in progress, then polls again.
 #[test]
 fn a_kill_loses_and_doubles_nothing() {
@@ -406,14 +419,7 @@ fn a_kill_loses_and_doubles_nothing() {
     );
 
     // During the delivery: the answer is on disk, and one part may be repeated.
-    let (story, telegram) = telegram_story();
-    let story = story.script([says("Answer.")]);
-    telegram.message(ANN, "hi");
-    telegram.stall("sendMessage");
-    let mut child = story.command(["channel", "poll"]).spawn().unwrap();
-    telegram.wait_for_calls("sendMessage", 1);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let (story, telegram) = killed_in_delivery();
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["Answer.", "Answer."]);
     assert_eq!(
@@ -423,14 +429,7 @@ fn a_kill_loses_and_doubles_nothing() {
     );
 
     // After the turn: the session has the answer, the journal does not.
-    let (story, telegram) = telegram_story();
-    let story = story.script([says("Answer.")]);
-    telegram.message(ANN, "hi");
-    telegram.stall("sendMessage");
-    let mut child = story.command(["channel", "poll"]).spawn().unwrap();
-    telegram.wait_for_calls("sendMessage", 1);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let (story, telegram) = killed_in_delivery();
     let path = story.home().join(".nanobot/channels/telegram/inbox.jsonl");
     let kept: Vec<String> = journal(&story)
         .lines()
@@ -939,4 +938,51 @@ fn of_many_polls_one_works() {
     send_signal(&first, Signal::TERM);
     first.wait().unwrap();
     assert!(story.server().requests().is_empty());
+}
+
+#[test]
+fn since_leaves_older_messages() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("New.")]);
+    // The time of a story is 2026-01-02T03:04:05Z.
+    for (text, date) in [("old", 1_767_323_045 - 7200), ("new", 1_767_323_045 - 60)] {
+        telegram.add(json!({
+            "from": { "id": ANN, "is_bot": false }, "chat": { "id": ANN, "type": "private" },
+            "text": text, "date": date,
+        }));
+    }
+    story
+        .run(["channel", "poll", "--since", "1h"])
+        .stderr_has("too old and was not answered");
+    assert_eq!(telegram.sent(), ["New."]);
+    let content = story.server().requests()[0].last_content();
+    assert!(!content.contains("old"), "{content}");
+}
+
+#[test]
+fn after_the_grace_period_the_next_poll_does_the_rest() {
+    let (story, telegram) = telegram_story();
+    let (_sender, stream) = Response::streaming();
+    story.server().script([sends(stream), says("Answer.")]);
+    telegram.message(ANN, "hi");
+    let mut child = story
+        .command(["channel", "poll", "--follow", "--grace", "1"])
+        .spawn()
+        .unwrap();
+    story.server().wait_for_requests(1);
+    send_signal(&child, Signal::TERM);
+    child.wait().unwrap();
+    assert!(telegram.sent().is_empty());
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), ["Answer."]);
+}
+
+#[test]
+fn attempts_are_limited_by_the_config() {
+    let (story, telegram) = telegram_story();
+    let story = story.set("channels.sendMaxRetries", json!(1));
+    let body = json!({ "ok": false, "error_code": 500, "description": "Internal Server Error" });
+    telegram.fail("getUpdates", 500, body);
+    story.run(["channel", "poll"]).status(69).error_text();
+    assert_eq!(telegram.calls("getUpdates").len(), 1);
 }

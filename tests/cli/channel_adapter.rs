@@ -37,6 +37,7 @@ pub(crate) fn open(name: &'static str, keys: &Value) -> anyhow::Result<Box<dyn C
         config,
         clock: Clock::from_env(&env)?,
         network: Network::default(),
+        max_attempts: 3,
     };
     let kind = table::find(name).expect("the channel is in the table");
     (kind.open)(&setup)
@@ -48,7 +49,16 @@ pub(crate) struct Reader<'c> {
     pub(crate) cursor: Option<Value>,
 }
 
-impl Reader<'_> {
+impl<'c> Reader<'c> {
+    /// A reader after its first look, which must find nothing.
+    pub(crate) fn after_first_look(channel: &'c dyn Channel) -> Self {
+        let mut reader = Self {
+            channel,
+            cursor: None,
+        };
+        assert_eq!(reader.texts(), [""; 0]);
+        reader
+    }
     /// Polls once, without waiting.
     pub(crate) fn poll(&mut self) -> Vec<InboundMessage> {
         self.poll_for(Duration::ZERO).unwrap()

@@ -15,22 +15,13 @@ fn connect(server: &MatrixServer) -> Box<dyn Channel> {
     open("matrix", &server.keys()).unwrap()
 }
 
-fn reader(channel: &dyn Channel) -> Reader<'_> {
-    let mut reader = Reader {
-        channel,
-        cursor: None,
-    };
-    assert_eq!(reader.texts(), [""; 0]);
-    reader
-}
-
 #[test]
 fn the_first_sync_answers_nothing_and_later_messages_come_once() {
     let server = MatrixServer::start();
     server.add_room("!r:h", 2);
     server.write("!r:h", "@ann:h", "before");
     let channel = connect(&server);
-    let mut reader = reader(&*channel);
+    let mut reader = Reader::after_first_look(&*channel);
     server.write("!r:h", "@ann:h", "hello");
     server.push(
         "!r:h",
@@ -79,7 +70,7 @@ fn messages_that_the_server_left_out_are_paged_back() {
     server.add_room("!r:h", 2);
     server.write("!r:h", "@ann:h", "before");
     let channel = connect(&server);
-    let mut reader = reader(&*channel);
+    let mut reader = Reader::after_first_look(&*channel);
     let written: Vec<String> = (0..330).map(|number| number.to_string()).collect();
     for text in &written {
         server.write("!r:h", "@ann:h", text);
@@ -93,7 +84,7 @@ fn messages_that_the_server_left_out_are_paged_back() {
 fn only_allowed_users_can_invite() {
     let server = MatrixServer::start();
     let channel = connect(&server);
-    let mut reader = reader(&*channel);
+    let mut reader = Reader::after_first_look(&*channel);
     server.write("!new:h", "@ann:h", "to others");
     server.invite("!new:h", "@ann:h");
     server.invite("!bad:h", "@eve:h");
@@ -111,7 +102,7 @@ fn groups_have_mentions_and_threads() {
     let server = MatrixServer::start();
     server.add_room("!g:h", 3);
     let channel = connect(&server);
-    let mut reader = reader(&*channel);
+    let mut reader = Reader::after_first_look(&*channel);
     let content = json!({ "msgtype": "m.text", "body": "hi", "m.mentions": { "user_ids": ["@bot:h"] },
         "m.relates_to": { "rel_type": "m.thread", "event_id": "$root" } });
     server.push("!g:h", "m.room.message", "@ann:h", content);
@@ -140,7 +131,7 @@ fn an_encrypted_room_is_told_once() {
     let server = MatrixServer::start();
     server.add_room("!r:h", 2);
     let channel = connect(&server);
-    let mut reader = reader(&*channel);
+    let mut reader = Reader::after_first_look(&*channel);
     let before = reader.cursor.clone();
     server.push(
         "!r:h",
@@ -232,7 +223,7 @@ fn a_wait_ends_with_the_first_message() {
     let server = MatrixServer::start();
     server.add_room("!r:h", 2);
     let channel = connect(&server);
-    let mut reader = reader(&*channel);
+    let mut reader = Reader::after_first_look(&*channel);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             server.http.wait_for_requests(2);
@@ -261,7 +252,7 @@ fn files_go_both_ways() {
         (&sent["msgtype"], &sent["url"]),
         (&json!("m.file"), &json!("mxc://h/0"))
     );
-    let mut reader = reader(&*channel);
+    let mut reader = Reader::after_first_look(&*channel);
     server.push("!r:h", "m.room.message", "@ann:h", sent);
     let received = reader.poll().remove(0).files.remove(0);
     assert_eq!(
@@ -302,7 +293,7 @@ fn a_poll_answers_allowed_users() {
 
 /// With a pairing, an invitation to a direct chat is accepted, and the sender gets a code there.
 #[test]
-fn strangers_are_paired_in_direct_chats() {
+fn unknown_senders_are_paired_in_direct_chats() {
     let server = MatrixServer::start();
     let story = Story::new()
         .set("channels", json!({ "matrix": server.keys() }))

@@ -72,11 +72,7 @@ fn messages_after_the_first_look_come_once() {
     let server = NtfyServer::start();
     server.publish("in", "before");
     let channel = open("ntfy", &server.keys()).unwrap();
-    let mut reader = Reader {
-        channel: &*channel,
-        cursor: None,
-    };
-    assert_eq!(reader.texts(), [""; 0]);
+    let mut reader = Reader::after_first_look(&*channel);
     server.publish("in", "one");
     server.publish("other", "x");
     server.publish("in", "two");
@@ -93,11 +89,7 @@ fn messages_after_the_first_look_come_once() {
 fn an_empty_topic_loses_no_message() {
     let server = NtfyServer::start();
     let channel = open("ntfy", &server.keys()).unwrap();
-    let mut reader = Reader {
-        channel: &*channel,
-        cursor: None,
-    };
-    assert_eq!(reader.texts(), [""; 0]);
+    let mut reader = Reader::after_first_look(&*channel);
     server.publish("in", "one");
     assert_eq!(reader.texts(), ["one"]);
 }
@@ -106,11 +98,7 @@ fn an_empty_topic_loses_no_message() {
 fn answers_are_not_read_as_messages() {
     let server = NtfyServer::start();
     let channel = open("ntfy", &server.keys()).unwrap();
-    let mut reader = Reader {
-        channel: &*channel,
-        cursor: None,
-    };
-    assert_eq!(reader.texts(), [""; 0]);
+    let mut reader = Reader::after_first_look(&*channel);
     assert_eq!(
         channel
             .send(&to_chat("in"), &text_part("answer"), "k")
@@ -130,7 +118,7 @@ fn answers_are_not_read_as_messages() {
 }
 
 #[test]
-fn everybody_must_be_allowed_and_a_token_set() {
+fn every_sender_must_be_allowed_and_a_token_set() {
     let server = NtfyServer::start();
     for (key, value) in [
         ("allowFrom", json!([])),
@@ -180,11 +168,7 @@ fn failures_have_their_causes() {
 fn a_wait_reads_the_stream() {
     let server = NtfyServer::start();
     let channel = open("ntfy", &server.keys()).unwrap();
-    let mut reader = Reader {
-        channel: &*channel,
-        cursor: None,
-    };
-    assert_eq!(reader.texts(), [""; 0]);
+    let mut reader = Reader::after_first_look(&*channel);
     let (sender, stream) = Response::streaming();
     server
         .http
@@ -210,11 +194,7 @@ fn a_wait_reads_the_stream() {
 fn attachments_come_from_the_server_only() {
     let server = NtfyServer::start();
     let channel = open("ntfy", &server.keys()).unwrap();
-    let mut reader = Reader {
-        channel: &*channel,
-        cursor: None,
-    };
-    assert_eq!(reader.texts(), [""; 0]);
+    let mut reader = Reader::after_first_look(&*channel);
     for base in [
         "https://evil.example".to_owned(),
         format!("http://127.0.0.1:{}", server.http.port),

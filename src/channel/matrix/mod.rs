@@ -58,7 +58,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let token = config.required_secret("accessToken")?;
     let client = ServiceClient::new(setup, "homeserver", "accessToken")?;
     Ok(Box::new(Matrix {
-        client: client.with_header("authorization", format!("Bearer {}", token.expose())),
+        client: client.with_bearer(token),
         user_id: OnceLock::new(),
         access: setup.access.clone(),
         allows_room_mentions: config.flag("allowRoomMentions"),
@@ -121,7 +121,7 @@ impl Channel for Matrix {
             Some(file) => self.upload(file)?,
             None => json!({ "msgtype": "m.text", "body": part.plain }),
         };
-        // No mention of anybody, whatever the text holds.
+        // The text mentions no user, even if it has a user's name.
         content["m.mentions"] = json!({});
         if let Some(thread) = &destination.chat.thread {
             let answered = &destination.reply_facts["event_id"];

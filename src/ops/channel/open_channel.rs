@@ -77,6 +77,7 @@ impl ChannelFiles {
             access: self.access_rules(ctx)?,
             network: ctx.settings()?.network,
             clock: ctx.clock.clone(),
+            max_attempts: self.settings.send_max_attempts,
         };
         Ok(OpenChannel {
             service: (self.kind.open)(&setup)?,

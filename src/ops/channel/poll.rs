@@ -147,7 +147,7 @@ impl<'scope> Listener<'scope, '_> {
                 format!("`nanobot config set channels.{}.enabled true`", self.name),
             ));
         }
-        if files.kind.receives && !files.access_rules(ctx)?.admits_anybody() {
+        if files.kind.receives && !files.access_rules(ctx)?.admits_any_sender() {
             return Err(fail_with_hint(
                 Exit::Config,
                 "no sender is allowed: `allowFrom` is empty, and pairing is off",
@@ -207,23 +207,18 @@ impl<'scope> Listener<'scope, '_> {
         loop {
             let left = self.time_left();
             let window = left.unwrap_or(MAX_LISTEN_WINDOW).min(MAX_LISTEN_WINDOW);
-            let skips = cursor.is_none() && !files.kind.answers_backlog;
             let before = cursor.clone();
-            let polled = channel.open.service.poll(
-                account,
-                before.as_ref(),
-                window,
-                &mut |mut batch: Batch| {
-                    if skips && self.options.since.is_none() {
-                        batch.messages.clear();
-                    }
-                    let work = intake::store(self.run, self.index, account, &batch)?;
-                    cursor = Some(batch.cursor);
-                    self.enqueue(work);
-                    self.run.queue.wait_below(MAX_PENDING_MESSAGES);
-                    Ok(())
-                },
-            );
+            let polled =
+                channel
+                    .open
+                    .service
+                    .poll(account, before.as_ref(), window, &mut |batch: Batch| {
+                        let work = intake::store(self.run, self.index, account, &batch)?;
+                        cursor = Some(batch.cursor);
+                        self.enqueue(work);
+                        self.run.queue.wait_below(MAX_PENDING_MESSAGES);
+                        Ok(())
+                    });
             match polled {
                 Ok(()) => {
                     delay = MIN_RETRY_DELAY;

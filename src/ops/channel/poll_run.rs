@@ -10,19 +10,6 @@ use crate::sys::sync::IgnorePoison;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// The statuses of a poll that has several, the first of which counts.
-const STATUS_ORDER: [Exit; 9] = [
-    Exit::Io,
-    Exit::Config,
-    Exit::Refused,
-    Exit::Unavailable,
-    Exit::TryAgain,
-    Exit::BadInput,
-    Exit::Failed,
-    Exit::Budget,
-    Exit::Denied,
-];
-
 /// One run of `channel poll`.
 pub(crate) struct PollRun<'a> {
     pub(crate) ctx: &'a Context,
@@ -103,12 +90,9 @@ impl PolledChannel {
     }
 }
 
-/// The status of a run that has several: the first in their order.
+/// The status of a run that has several.
 fn combine_statuses(problems: &[Exit]) -> Exit {
-    let ranked = STATUS_ORDER
-        .into_iter()
-        .find(|exit| problems.contains(exit));
-    ranked
+    Exit::most_important(problems)
         .or(problems.first().copied())
         .unwrap_or(Exit::Answered)
 }
