@@ -6,8 +6,11 @@ use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
 use crate::ops::channel::poll::{self, PollOptions};
 use crate::ops::channel::{overview, pairing};
 use crate::ops::context::Context;
+use crate::ops::jobs::time_format::{format_time, to_one_line};
+use crate::report::columns::{Side, align_columns, truncate};
 use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;
+use crate::sys::terminal::sanitize;
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -57,20 +60,37 @@ fn list(ctx: &Context, json: bool) -> Result<Exit> {
         ctx.terminal.print_json(&json!({ "channels": rows }))?;
         return Ok(Exit::Answered);
     }
-    for channel in channels {
+    let columns = [
+        ("NAME", Side::Left),
+        ("STATE", Side::Left),
+        ("LAST POLL", Side::Left),
+        ("WAITING", Side::Right),
+    ];
+    let now = ctx.clock.now();
+    let rows = channels.iter().map(|channel| {
         let state = match channel.is_enabled {
             true => "enabled",
             false => "disabled",
         };
-        let last = channel
-            .last_poll
-            .map_or_else(|| "never polled".to_owned(), |at| format!("last poll {at}"));
-        let line = format!(
-            "{}  {state}  {last}  {} waiting\n",
-            channel.name, channel.waiting
-        );
-        ctx.terminal.print(&line)?;
-    }
+        let last_poll = channel.last_poll;
+        vec![
+            channel.name.to_owned(),
+            state.to_owned(),
+            last_poll.map_or_else(|| "never".to_owned(), |at| format_time(at, &now)),
+            channel.waiting.to_string(),
+        ]
+    });
+    print_table(ctx, &columns, &rows.collect::<Vec<_>>())
+}
+
+fn print_table(ctx: &Context, columns: &[(&str, Side)], rows: &[Vec<String>]) -> Result<Exit> {
+    let lines = align_columns(columns, rows);
+    let width = ctx.terminal.stdout_width();
+    let lines: String = lines
+        .iter()
+        .map(|line| format!("{}\n", truncate(line, width)))
+        .collect();
+    ctx.terminal.print(&lines)?;
     Ok(Exit::Answered)
 }
 
@@ -97,6 +117,7 @@ fn show(ctx: &Context, name: &str, json: bool) -> Result<Exit> {
     text.push_str(&format!("position = {cursor}\n"));
     for refused in &inbox.refused {
         let user = refused.sender.name.as_deref().unwrap_or("no user name");
+        let user = to_one_line(user);
         text.push_str(&format!(
             "refused sender {} ({user}) in chat {}\n",
             refused.sender.id, refused.chat
@@ -193,31 +214,40 @@ fn read_stdin(ctx: &Context) -> Result<String> {
 }
 
 fn inbox(ctx: &Context, name: Option<&str>, json: bool) -> Result<Exit> {
-    for message in overview::waiting(ctx, name)? {
-        let at = message.at.map(|at| at.to_string());
-        if json {
+    let messages = overview::waiting(ctx, name)?;
+    if json {
+        for message in messages {
             ctx.terminal.print_json(&json!({
                 "channel": message.channel,
                 "id": message.id,
                 "session": message.session,
                 "state": message.state,
-                "at": at,
+                "at": message.at.map(|at| at.to_string()),
                 "text": message.text,
             }))?;
-            continue;
         }
-        let preview: String = message.text.chars().take(MAX_PREVIEW_CHARS).collect();
-        let line = format!(
-            "{}  {}  {}  {}  {}\n",
-            message.id,
-            message.session,
-            message.state,
-            at.unwrap_or_default(),
-            preview.replace('\n', " ")
-        );
-        ctx.terminal.print(&line)?;
+        return Ok(Exit::Answered);
     }
-    Ok(Exit::Answered)
+    let columns = [
+        ("ID", Side::Left),
+        ("SESSION", Side::Left),
+        ("STATE", Side::Left),
+        ("TIME", Side::Left),
+        ("TEXT", Side::Left),
+    ];
+    let now = ctx.clock.now();
+    let rows = messages.iter().map(|message| {
+        let preview: String = message.text.chars().take(MAX_PREVIEW_CHARS).collect();
+        let at = message.at.map(|at| format_time(at, &now));
+        vec![
+            message.id.clone(),
+            message.session.clone(),
+            message.state.to_owned(),
+            at.unwrap_or_default(),
+            sanitize(&to_one_line(&preview)),
+        ]
+    });
+    print_table(ctx, &columns, &rows.collect::<Vec<_>>())
 }
 
 fn retry(ctx: &Context, id: &str) -> Result<Exit> {

@@ -18,8 +18,8 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     parse_everyday(arguments).map_or_else(|| parse_with_clap(arguments), Ok)
 }
 
-/// Expands the short ways in: `help COMMAND`, `help TOPIC`, the shortcuts of the grammar, a message without `agent`, `-v` alone, and
-/// nothing at all on a terminal.
+/// Expands the short ways in: `help COMMAND`, `help TOPIC`, the shortcuts of the grammar, a message without `agent`, `-v`
+/// alone, and nothing at all on a terminal.
 pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let is_alone = arguments.len() == 2;
     let Some(first) = arguments.get(1).map(|word| word.to_string_lossy()) else {

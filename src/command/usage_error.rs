@@ -94,6 +94,7 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "nanobot completions bash, or zsh, or fish",
     ),
     ("channels", "`nanobot channel list`"),
+    ("topics", "`nanobot --help` for the topics"),
     (
         "serve",
         "a pipe or a crontab line with `nanobot agent -m`: nanobot is not a server",

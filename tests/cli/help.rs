@@ -268,6 +268,7 @@ fn commands_of_the_python_program_get_a_suggestion() {
     check(&["--install-completion"], "nanobot completions bash");
     check(&["--show-completion"], "nanobot completions bash");
     check(&["channels", "status"], "`nanobot channel list`");
+    check(&["help", "topics"], "`nanobot --help` for the topics");
     check(
         &["gateway", "--port", "1"],
         "`nanobot channel poll --wait 60`",
