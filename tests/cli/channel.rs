@@ -243,12 +243,13 @@ fn commands_are_answered_without_a_model() {
 #[test]
 fn rejected_markup_is_sent_as_plain_text() {
     let (story, telegram) = telegram_story();
-    let story = story.script([says("**REJECT** this")]);
+    let story = story.script([says("**Reject** this")]);
+    telegram.reject_markup();
     telegram.message(ANN, "hi");
     story.run(["channel", "poll"]);
     let sent = telegram.calls("sendMessage");
     assert_eq!(sent.len(), 2);
-    assert_eq!(sent[1].body["text"], "REJECT this");
+    assert_eq!(sent[1].body["text"], "Reject this");
     assert!(sent[1].body["parse_mode"].is_null());
 }
 

@@ -10,6 +10,7 @@ mod background;
 mod budgets;
 mod channel;
 mod channel_adapter;
+mod channel_counterparts;
 mod channel_injection;
 mod channel_kills;
 mod channel_matrix;

@@ -1,16 +1,20 @@
 //! A stand-in for the Telegram Bot API on loopback. It keeps the rules of the real one: updates stay until an offset
-//! confirms them, a second `getUpdates` ends the first with 409, a message's text has at most 4096 UTF-16 units.
+//! confirms them, a second `getUpdates` ends the first with 409, a message's text has at most 4096 UTF-16 units. Calls are
+//! validated against `tests/schemas/telegram.json`. `tests/real/telegram` tests this server with python-telegram-bot.
 
-use serde_json::{Value, json};
-use std::collections::VecDeque;
+use crate::json_schema::Validator;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::Duration;
 
+/// The fixed time of a story, 2026-01-02T03:04:05Z.
+const STORY_TIME: i64 = 1_767_323_045;
 pub(crate) const TOKEN: &str = "4242:token-of-the-story";
 
-/// One call: the method, and the JSON body; a form's text for an upload.
+/// One call: the method, and the JSON body or the fields of a form. `raw` is the text of either.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: String,
@@ -31,6 +35,22 @@ struct State {
     failures: Vec<(String, VecDeque<Failure>)>,
     /// Number of the latest `getUpdates`.
     poll_number: usize,
+    /// All markup is refused.
+    rejects_markup: bool,
+    /// Calls that the Bot API does not describe.
+    violations: Vec<String>,
+}
+
+impl State {
+    /// The message that a call of a send method makes.
+    fn to_message(&mut self, body: &Value) -> Value {
+        self.next_message += 1;
+        json!({
+            "message_id": self.next_message, "date": STORY_TIME, "text": body["text"],
+            "chat": { "id": body["chat_id"], "type": "private" },
+            "from": { "id": 4242, "is_bot": true, "first_name": "Story" },
+        })
+    }
 }
 
 pub(crate) struct TelegramServer {
@@ -62,7 +82,7 @@ impl TelegramServer {
     /// A message in a private chat, whose id is the sender's.
     pub(crate) fn message(&self, from: i64, text: &str) {
         self.add(json!({
-            "from": { "id": from, "username": format!("user{from}"), "is_bot": false },
+            "from": { "id": from, "username": format!("user{from}"), "first_name": "A", "is_bot": false },
             "chat": { "id": from, "type": "private" }, "text": text,
         }));
     }
@@ -73,8 +93,7 @@ impl TelegramServer {
         state.next_update += 1;
         message["message_id"] = (state.next_update - 100).into();
         if message["date"].is_null() {
-            // The fixed time of a story, 2026-01-02T03:04:05Z.
-            message["date"] = 1_767_323_045.into();
+            message["date"] = STORY_TIME.into();
         }
         let update = json!({ "update_id": state.next_update, "message": message });
         state.updates.push(update);
@@ -90,6 +109,11 @@ impl TelegramServer {
     /// The next call of `method` gets no answer.
     pub(crate) fn stall(&self, method: &str) {
         self.push_failure(method, None);
+    }
+
+    /// From now on no markup can be parsed.
+    pub(crate) fn reject_markup(&self) {
+        self.state.0.lock().unwrap().rejects_markup = true;
     }
 
     fn push_failure(&self, method: &str, failure: Failure) {
@@ -127,6 +151,15 @@ impl TelegramServer {
     }
 }
 
+impl Drop for TelegramServer {
+    fn drop(&mut self) {
+        let state = self.state.0.lock().unwrap();
+        if !std::thread::panicking() {
+            assert_eq!(state.violations, Vec::<String>::new());
+        }
+    }
+}
+
 fn serve(stream: &TcpStream, shared: &(Mutex<State>, Condvar)) {
     let mut reader = BufReader::new(stream);
     loop {
@@ -146,7 +179,13 @@ fn serve(stream: &TcpStream, shared: &(Mutex<State>, Condvar)) {
         if reader.read_exact(&mut raw).is_err() {
             return;
         }
-        let Some((status, body)) = answer(&path, &raw, shared) else {
+        let media_type = head.iter().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-type")
+                .then(|| value.trim())
+        });
+        let body = to_json(media_type.unwrap_or_default(), &raw);
+        let Some((status, body)) = answer(&path, body, &raw, shared) else {
             // Held open: the client waits until it is killed or gives up.
             drop(reader.read(&mut [0; 1]));
             return;
@@ -162,11 +201,65 @@ fn serve(stream: &TcpStream, shared: &(Mutex<State>, Condvar)) {
     }
 }
 
-fn answer(path: &str, raw: &[u8], shared: &(Mutex<State>, Condvar)) -> Option<(u16, Vec<u8>)> {
+/// The JSON of a body; of a form, its fields without the files.
+fn to_json(media_type: &str, raw: &[u8]) -> Value {
+    let Some((_, boundary)) = media_type.split_once("boundary=") else {
+        return match media_type {
+            "application/x-www-form-urlencoded" => url::form_urlencoded::parse(raw)
+                .map(|(name, value)| (name.into_owned(), field(&value)))
+                .collect::<Map<String, Value>>()
+                .into(),
+            _ => serde_json::from_slice(raw).unwrap_or_else(|_| json!({})),
+        };
+    };
+    let text = String::from_utf8_lossy(raw);
+    let boundary = format!("--{}", boundary.trim_matches('"'));
+    let parts = text.split(boundary.as_str());
+    let fields = parts.filter_map(|part| {
+        let (head, value) = part.split_once("\r\n\r\n")?;
+        let (_, name) = head.split_once("; name=\"")?;
+        let is_file = head.contains("filename=");
+        let name = name.split('"').next().unwrap().to_owned();
+        (!is_file).then(|| (name, field(value.trim_end_matches("\r\n"))))
+    });
+    fields.collect::<Map<String, Value>>().into()
+}
+
+/// The value of a form's field: JSON, or else a text.
+fn field(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| text.into())
+}
+
+/// Validates the body of a call against the types of the Bot API.
+fn validate(method: &str, body: &Value) -> Result<(), String> {
+    static VALIDATORS: LazyLock<BTreeMap<String, Validator>> = LazyLock::new(|| {
+        let source = include_str!("../schemas/telegram.json");
+        let mut schema: Value = serde_json::from_str(source).unwrap();
+        let names = schema["$defs"].as_object().unwrap().keys();
+        let names: Vec<String> = names.cloned().collect();
+        let validators = names.into_iter().map(|name| {
+            schema["$ref"] = format!("#/$defs/{name}").into();
+            let validator = Validator::new(&schema);
+            (name, validator)
+        });
+        validators.collect()
+    });
+    let validator = VALIDATORS.get(method).ok_or("no such method")?;
+    validator.validate(body)
+}
+
+fn answer(
+    path: &str,
+    body: Value,
+    raw: &[u8],
+    shared: &(Mutex<State>, Condvar),
+) -> Option<(u16, Vec<u8>)> {
     let error = |status: u16, text: &str| {
         let body = json!({ "ok": false, "error_code": status, "description": text });
         Some((status, body.to_string().into_bytes()))
     };
+    // Some clients escape the colon of the token.
+    let path = &path.replace("%3A", ":");
     if path.starts_with(&format!("/file/bot{TOKEN}/")) {
         return Some((200, b"the content of the file".to_vec()));
     }
@@ -181,10 +274,13 @@ fn answer(path: &str, raw: &[u8], shared: &(Mutex<State>, Condvar)) -> Option<(u
     };
     let call = Call {
         method: method.to_owned(),
-        body: serde_json::from_slice(raw).unwrap_or_default(),
+        body,
         raw: String::from_utf8_lossy(raw).into_owned(),
     };
     let mut state = shared.0.lock().unwrap();
+    if let Err(error) = validate(method, &call.body) {
+        state.violations.push(format!("{method}: {error}"));
+    }
     state.calls.push(call.clone());
     shared.1.notify_all();
     let failures = state.failures.iter_mut().find(|(name, _)| name == method);
@@ -193,16 +289,18 @@ fn answer(path: &str, raw: &[u8], shared: &(Mutex<State>, Condvar)) -> Option<(u
         return Some((status, body.to_string().into_bytes()));
     }
     let result = match method {
-        "getMe" => json!({ "id": 4242, "is_bot": true, "username": "story_bot" }),
+        "getMe" => {
+            json!({ "id": 4242, "is_bot": true, "username": "story_bot", "first_name": "Story" })
+        }
         "getUpdates" => {
             state.poll_number += 1;
             let number = state.poll_number;
             shared.1.notify_all();
-            let offset = call.body["offset"].as_i64().unwrap();
+            let offset = call.body["offset"].as_i64().unwrap_or(0);
             state
                 .updates
                 .retain(|update| update["update_id"].as_i64().unwrap() >= offset);
-            let timeout = Duration::from_secs(call.body["timeout"].as_u64().unwrap());
+            let timeout = Duration::from_secs(call.body["timeout"].as_u64().unwrap_or(0));
             let is_idle =
                 |state: &mut State| state.updates.is_empty() && state.poll_number == number;
             state = shared
@@ -217,21 +315,20 @@ fn answer(path: &str, raw: &[u8], shared: &(Mutex<State>, Condvar)) -> Option<(u
         }
         "sendMessage" => {
             let text = call.body["text"].as_str().unwrap_or_default();
-            assert!(call.body["chat_id"].is_number(), "{call:?}");
             if text.trim().is_empty() || text.encode_utf16().count() > 4096 {
                 return error(400, "Bad Request: message is too long");
             }
-            if call.body["parse_mode"] == "HTML" && text.contains("REJECT") {
+            if state.rejects_markup && call.body["parse_mode"] == "HTML" {
                 return error(400, "Bad Request: can't parse entities: unclosed tag");
             }
-            state.next_message += 1;
-            json!({ "message_id": state.next_message })
+            state.to_message(&call.body)
         }
-        "sendPhoto" | "sendDocument" | "sendVoice" => {
-            state.next_message += 1;
-            json!({ "message_id": state.next_message })
+        "sendAudio" | "sendDocument" | "sendPhoto" | "sendVideo" | "sendVoice" => {
+            state.to_message(&call.body)
         }
-        "getFile" => json!({ "file_path": "documents/file_1" }),
+        "getFile" => {
+            json!({ "file_id": "f1", "file_unique_id": "u1", "file_path": "documents/file_1" })
+        }
         "sendChatAction" | "setMessageReaction" | "setMyCommands" => true.into(),
         other => return error(404, &format!("Not Found: {other}")),
     };
