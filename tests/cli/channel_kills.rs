@@ -121,7 +121,8 @@ fn kill_pipe_at(kind: &str, n: usize, count: usize) -> bool {
         .set("memory", json!({ "consolidate": "manual" }))
         .stdin(lines.collect::<String>());
     story.server().always(repeating_model());
-    let arguments = ["pipe", "--name", "bus"];
+    // One worker, since calls are counted by thread.
+    let arguments = ["pipe", "-j", "1", "--name", "bus"];
     let (ran, is_killed) = run_with_fault(&story, &arguments, &[], (kind, "SIGKILL", n));
     ran.code();
     ran.text();

@@ -65,7 +65,7 @@ pub(crate) fn run_with_fault<'a>(
     for path in paths {
         command.args(["-P", path.to_str().unwrap()]);
     }
-    let child = command.arg(NANOBOT).args(arguments).spawn().unwrap();
+    let child = story.start(command.arg(NANOBOT).args(arguments));
     let ran = story.wait(child);
     let traced = std::fs::read_to_string(&trace);
     let injected = traced

@@ -192,7 +192,11 @@ impl Story {
         &self,
         arguments: impl IntoIterator<Item = S>,
     ) -> RunResult<'_> {
-        let mut command = self.command(arguments);
+        self.wait(self.start(&mut self.command(arguments)))
+    }
+
+    /// Starts a command with the story's standard input.
+    pub(crate) fn start(&self, command: &mut Command) -> Child {
         if self.stdin.is_some() {
             command.stdin(Stdio::piped());
         }
@@ -202,7 +206,7 @@ impl Story {
             // The program may end without reading its input.
             std::thread::spawn(move || drop(stdin.write_all(&bytes)));
         }
-        self.wait(child)
+        child
     }
 
     /// Waits for a run that the test started itself.
