@@ -17,8 +17,30 @@ pub struct ChannelKind {
     pub matches_names: bool,
     /// The form of its texts.
     pub dialect: Dialect,
+    /// Questions of `channel login`, asked while a required key is not set.
+    pub login: &'static [LoginQuestion],
     /// Creates the channel from its config.
     pub open: fn(&ChannelSetup) -> Result<Box<dyn Channel>>,
+}
+
+/// A question of `channel login`.
+pub struct LoginQuestion {
+    /// The rest of the config key, after the channel's name.
+    pub key: &'static str,
+    /// Text of the question, without punctuation at the end.
+    pub text: &'static str,
+    /// True if the value may stay empty.
+    pub is_optional: bool,
+}
+
+impl LoginQuestion {
+    const fn required(key: &'static str, text: &'static str) -> Self {
+        Self {
+            key,
+            text,
+            is_optional: false,
+        }
+    }
 }
 
 /// All channels, in the order of help and lists.
@@ -29,6 +51,10 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: true,
         matches_names: true,
         dialect: Dialect::TelegramHtml,
+        login: &[LoginQuestion::required(
+            "token",
+            "Token of the bot, from @BotFather in Telegram",
+        )],
         open: telegram::open,
     },
     ChannelKind {
@@ -37,6 +63,10 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: true,
         matches_names: false,
         dialect: Dialect::MatrixHtml,
+        login: &[
+            LoginQuestion::required("homeserver", "Homeserver"),
+            LoginQuestion::required("accessToken", "Access token of the bot's account"),
+        ],
         open: matrix::open,
     },
     ChannelKind {
@@ -45,6 +75,14 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: false,
         matches_names: false,
         dialect: Dialect::Plain(NTFY_LIMIT),
+        login: &[
+            LoginQuestion::required("server", "Server"),
+            LoginQuestion::required("topic", "Topic; everyone who knows it can read it"),
+            LoginQuestion {
+                is_optional: true,
+                ..LoginQuestion::required("token", "Access token, if the topic is protected")
+            },
+        ],
         open: ntfy::open,
     },
     ChannelKind {
@@ -53,6 +91,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: false,
         matches_names: false,
         dialect: Dialect::Mattermost,
+        login: &[LoginQuestion::required("url", "Address")],
         open: webhook::open,
     },
 ];

@@ -33,6 +33,9 @@ pub enum ChannelCommand {
         name: String,
     },
     /// Log in at a service and prepare our account
+    ///
+    /// On a terminal, what the config lacks is asked for. It is stored, and the channel enabled, once the service accepts
+    /// it.
     Login {
         /// Channel name
         name: String,

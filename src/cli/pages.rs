@@ -441,7 +441,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot heartbeat disable", "Stop checking"),
     ] },
     HelpPage { command: "channel", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
-        ("nanobot channel login telegram", "Check the token, and set the command menu"),
+        ("nanobot channel login telegram", "Ask for the token, try it, and set the command menu"),
         ("* * * * * nanobot channel poll --wait 60", "A crontab line that answers messages at once"),
     ] },
     HelpPage { command: "channel list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
@@ -454,7 +454,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot channel test telegram", "Our user name there"),
     ] },
     HelpPage { command: "channel login", statuses: CHANNEL_STATUSES, variables: &[], files: &[], examples: &[
-        ("nanobot channel login telegram", "Check the token, and set the command menu"),
+        ("nanobot channel login telegram", "Ask for the token, try it, and set the command menu"),
     ] },
     HelpPage { command: "channel pair", statuses: &[DONE, USAGE, (66, "there is no such code"), IO, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
         ("nanobot channel pair approve ABCD-EFGH", "Allow a sender"),

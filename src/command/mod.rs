@@ -16,6 +16,7 @@ pub(crate) mod parse;
 pub mod pipe;
 pub mod policy;
 pub mod provider;
+mod question;
 pub mod repl;
 pub(crate) mod sandboxed;
 pub mod session;

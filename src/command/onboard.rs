@@ -23,7 +23,6 @@ mod edits;
 mod known_providers;
 mod menu;
 mod next_steps;
-mod question;
 mod wizard;
 
 /// Runs `nanobot onboard`.
@@ -35,8 +34,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     };
     let before = Config::load(&ctx.paths.config)?;
     if is_bare(arguments) && Terminal::can_prompt() {
-        let width = ctx.terminal.stderr_width();
-        return run_interactive(ctx, &before, &|text| say(&wrap_words(text, width, 0)));
+        return run_interactive(ctx);
     }
     let mut edits = edits_from_flags(arguments, &before)?;
     if arguments.allow_servers {
@@ -61,25 +59,47 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Asks the user all questions, then offers the optional next steps.
-fn run_interactive(ctx: &Context, before: &Config, print: &dyn Fn(&str)) -> Result<Exit> {
+/// Asks what a conversation needs and nothing more.
+pub fn run_before_conversation(ctx: &Context) -> Result<Exit> {
+    ask_and_write(ctx).map(|(exit, _)| exit)
+}
+
+/// Asks the questions and writes the config. The status is not [`Exit::Answered`] if the setup does not work.
+fn ask_and_write(ctx: &Context) -> Result<(Exit, Settings)> {
     signal::install(None).context("wait for signals")?;
+    let before = Config::load(&ctx.paths.config)?;
     let WizardAnswers {
         edits,
         test_error: trouble,
-    } = wizard::run(ctx, before)?;
-    let settings = apply(ctx, edits, print, &|_| None)?;
-    if let Some(error) = trouble {
+    } = wizard::run(ctx, &before)?;
+    let print = |text: &str| print_wrapped(ctx, text);
+    let settings = apply(ctx, edits, &print, &|_| None)?;
+    let exit = trouble.map_or(Exit::Answered, |error| {
         print("setup is not complete; try: `nanobot onboard` again, or `nanobot status --check`");
-        return Ok(exit_for(&error));
+        exit_for(&error)
+    });
+    Ok((exit, settings))
+}
+
+fn print_wrapped(ctx: &Context, text: &str) {
+    if !ctx.quiet {
+        let width = ctx.terminal.stderr_width();
+        ctx.terminal.eprint(&wrap_words(text, width, 0));
+    }
+}
+
+/// Asks the user all questions, then offers the optional next steps.
+fn run_interactive(ctx: &Context) -> Result<Exit> {
+    let (exit, settings) = ask_and_write(ctx)?;
+    if exit != Exit::Answered {
+        return Ok(exit);
     }
     next_steps::warn_on_error(ctx, next_steps::offer_completions(ctx))?;
     next_steps::warn_on_error(ctx, next_steps::offer_heartbeat(ctx, &settings))?;
-    print(&format!(
-        "ready; try: nanobot repl, or {}",
-        next_steps::suggest_command(ctx)
-    ));
-    Ok(Exit::Answered)
+    next_steps::warn_on_error(ctx, next_steps::offer_channel(ctx, &settings))?;
+    let next = next_steps::suggest_command(ctx);
+    print_wrapped(ctx, &format!("ready; try: nanobot repl, or {next}"));
+    Ok(exit)
 }
 
 /// Writes the config with `edits`, and the missing parts of the workspace.

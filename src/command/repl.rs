@@ -1,7 +1,6 @@
 //! `nanobot repl`, and the program commands that its slash commands run.
 
 use super::{arguments, mcp, memory, onboard, session, skill, status, tool, undo, usage};
-use crate::cli::onboard::OnboardArgs;
 use crate::cli::{self, Cli};
 use crate::error::Exit;
 use crate::ops::agent_turn;
@@ -30,7 +29,7 @@ fn start(ctx: &Context, options: TurnOptions) -> Result<Exit> {
         && !ctx.paths.config.exists()
         && agent_turn::select_provider(ctx, &options).is_err();
     if is_first_run {
-        let exit = onboard::run(ctx, &OnboardArgs::default())?;
+        let exit = onboard::run_before_conversation(ctx)?;
         if exit != Exit::Answered {
             return Ok(exit);
         }

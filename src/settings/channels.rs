@@ -154,6 +154,11 @@ impl ChannelConfig {
         }
     }
 
+    /// True if the value of a key is secret.
+    pub fn is_secret(&self, key: &str) -> bool {
+        matches!(self.values.get(key), Some(ChannelValue::Secret(_)))
+    }
+
     /// All keys with their values; a secret that is set is `***`.
     pub fn to_json(&self) -> Map<String, Value> {
         let show = |value: &ChannelValue| match value {

@@ -13,6 +13,7 @@ mod channel_adapter;
 mod channel_counterparts;
 mod channel_injection;
 mod channel_kills;
+mod channel_login;
 mod channel_matrix;
 mod channel_ntfy;
 mod check;

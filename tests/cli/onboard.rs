@@ -3,6 +3,7 @@
 use crate::screen::{Key, Screen};
 use crate::server::{Ending, Responder, Response, fails, says, sends};
 use crate::story::Story;
+use crate::telegram_server::{TOKEN, TelegramServer};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
@@ -65,6 +66,7 @@ fn a_first_run_completes() {
     );
     answer_prompt(&mut screen, "or name [small]:", "lar");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     let shown = screen
         .text_with_scrollback()
@@ -101,6 +103,7 @@ fn answer_provider(screen: &mut Screen<'_>, base: &str) {
 fn accept_defaults(screen: &mut Screen<'_>) -> i32 {
     answer_prompt(screen, "or name [small]:", "");
     answer_prompt(screen, "request is sent. [y/N]", "");
+    answer_prompt(screen, "Channel [none]:", "");
     screen.code()
 }
 
@@ -176,13 +179,14 @@ fn a_failed_test_can_be_retried_or_saved_anyway() {
 }
 
 /// The prompts of a successful run, and their answers.
-fn prompts_and_answers(story: &Story) -> [(&'static str, String); 5] {
+fn prompts_and_answers(story: &Story) -> [(&'static str, String); 6] {
     [
         ("or name [openrouter]:", "custom".into()),
         ("Address [http://localhost:8000/v1]:", base_url(story)),
         ("API key, not shown [none]:", "sk-of-the-story".into()),
         ("or name [small]:", String::new()),
         ("request is sent. [y/N]", String::new()),
+        ("Channel [none]:", String::new()),
     ]
 }
 
@@ -244,7 +248,11 @@ fn an_aborted_run_leaves_no_files() {
             answer_prompt(&mut screen, words, text);
         }
         screen.until("do its tasks?");
-        assert_eq!(screen.press(Key::Ctrl(key)).code(), code);
+        screen.press(Key::Ctrl(key));
+        if key == 'd' {
+            answer_prompt(&mut screen, "Channel [none]:", "");
+        }
+        assert_eq!(screen.code(), code);
         screen.assert_restored();
         assert_eq!(read_config(&story)["agents"]["defaults"]["model"], "small");
     }
@@ -276,6 +284,7 @@ fn a_second_run_preserves_existing_settings() {
     );
     answer_prompt(&mut screen, "or name [large]:", "");
     screen.until("do its tasks?").type_("y").press(Key::Enter);
+    answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     let shown = screen.text_with_scrollback();
     assert!(
@@ -298,6 +307,7 @@ fn a_second_run_preserves_existing_settings() {
         "",
     );
     answer_prompt(&mut screen, "or name [large]:", "small");
+    answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     let after = std::fs::read_to_string(&path).unwrap();
     assert_eq!(after, before.replace("\"large\"", "\"small\""));
@@ -320,6 +330,7 @@ fn a_key_in_the_environment_is_named_and_not_copied() {
     screen.until("  default");
     answer_prompt(&mut screen, "or name [gpt-6-luna]:", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(
         read_config(&story)["providers"]["azureOpenai"]["apiKey"],
@@ -340,6 +351,7 @@ fn a_small_and_dumb_terminal_is_enough() {
         answer_prompt(&mut screen, words, text);
     }
     answer_prompt(&mut screen, "[y/N]", "n");
+    answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     // The URL is wrapped at the end of the row.
     let port = story.server().port.to_string();
@@ -370,6 +382,7 @@ fn over_a_python_install_it_asks_for_the_workspace() {
     answer_prompt(&mut screen, "Working directory? [c]:", "both");
     answer_prompt(&mut screen, "Working directory? [c]:", "w");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(
         read_config(&story)["agents"]["defaults"]["directory"],
@@ -394,6 +407,7 @@ fn over_a_python_install_the_tools_of_its_servers_stay_allowed() {
     answer_prompt(&mut screen, "Working directory? [c]:", "");
     answer_prompt(&mut screen, "here too? [Y/n]", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     let rules = |story: &Story| read_config(story)["tools"]["allow"].clone();
     assert_eq!(rules(&story), json!(["exec", "mcp_notes_*"]));
@@ -477,6 +491,7 @@ fn completions_are_written_where_the_shell_loads_them() {
         "",
     );
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(std::fs::read(&place).unwrap(), script);
     // Existing parts are not offered again.
@@ -494,6 +509,7 @@ fn completions_are_written_where_the_shell_loads_them() {
     );
     answer_prompt(&mut screen, "or name [small]:", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     assert!(!screen.text_with_scrollback().contains("fish"));
     // With a flag, and for a shell that needs an additional step.
@@ -535,4 +551,30 @@ fn completions_of_other_programs_are_not_overwritten() {
         .run(["onboard", "--yes", "--completions"])
         .stderr_has("wrote ~/.config/fish");
     assert_eq!(std::fs::read(&place).unwrap(), script);
+}
+
+#[test]
+fn a_chat_channel_is_offered() {
+    let telegram = TelegramServer::start();
+    let config = json!({ "channels": { "telegram": { "apiBase": telegram.base() } } });
+    let story = Story::bare()
+        .config(&config)
+        .script([lists_models(&["small"]), says("Hi.")]);
+    let mut screen = story.screen(60, 80).args(["onboard"]);
+    for (words, text) in &prompts_and_answers(&story)[..4] {
+        answer_prompt(&mut screen, words, text);
+    }
+    // The section could be of the Python program.
+    answer_prompt(&mut screen, "Working directory? [c]:", "");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Channel [none]:", "telegram");
+    answer_prompt(&mut screen, "Telegram, not shown:", TOKEN);
+    assert_eq!(screen.code(), 0);
+    screen.assert_restored();
+    let telegram = &read_config(&story)["channels"]["telegram"];
+    assert_eq!(telegram["token"], TOKEN);
+    assert_eq!(telegram["enabled"], true);
+    story
+        .run(["channel", "test", "telegram"])
+        .stdout("story_bot (4242)\n");
 }

@@ -713,7 +713,6 @@ fn a_first_conversation_begins_with_onboarding() {
     let address = format!("http://127.0.0.1:{}/v1", story.server().port);
     send_line(&mut screen, &address).until("API key, not shown [none]:");
     send_line(&mut screen, "").until("or name [small]:");
-    send_line(&mut screen, "").until("request is sent. [y/N]");
     send_line(&mut screen, "")
         .until("lists the commands")
         .until_prompt("> ");

@@ -43,7 +43,7 @@ struct State {
 
 impl State {
     /// The message that a call of a send method makes.
-    fn to_message(&mut self, body: &Value) -> Value {
+    fn send(&mut self, body: &Value) -> Value {
         self.next_message += 1;
         json!({
             "message_id": self.next_message, "date": STORY_TIME, "text": body["text"],
@@ -321,10 +321,10 @@ fn answer(
             if state.rejects_markup && call.body["parse_mode"] == "HTML" {
                 return error(400, "Bad Request: can't parse entities: unclosed tag");
             }
-            state.to_message(&call.body)
+            state.send(&call.body)
         }
         "sendAudio" | "sendDocument" | "sendPhoto" | "sendVideo" | "sendVoice" => {
-            state.to_message(&call.body)
+            state.send(&call.body)
         }
         "getFile" => {
             json!({ "file_id": "f1", "file_unique_id": "u1", "file_path": "documents/file_1" })

@@ -1,8 +1,10 @@
 //! The optional steps that are offered once the setup works: shell completions, a regular check of HEARTBEAT.md by
 //! cron, and one thing to try. A failure here never ends the command.
 
-use super::question::{Cancelled, confirm};
+use crate::channel::table::CHANNELS;
+use crate::command::channel::login;
 use crate::command::cron::saved_job::print_saved;
+use crate::command::question::{Cancelled, ask_text, confirm};
 use crate::cron::job::HEARTBEAT_ID;
 use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::ops::context::Context;
@@ -16,6 +18,7 @@ use crate::skill;
 use crate::sys::durable_file;
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::shell::UserShell;
+use crate::sys::terminal::wrap_words;
 use crate::trust;
 use anyhow::{Context as _, Result};
 use std::path::Path;
@@ -173,6 +176,26 @@ pub(super) fn offer_heartbeat(ctx: &Context, settings: &Settings) -> Result<()> 
 pub(super) fn enable_heartbeat(ctx: &Context) -> Result<()> {
     let saved = heartbeat_job::enable(ctx, None, &JobFlags::default(), &Grants::default())?;
     print_saved(ctx, saved, "✓ Heartbeat enabled", false).map(drop)
+}
+
+/// Offers to log in at a chat channel, unless one is enabled.
+pub(super) fn offer_channel(ctx: &Context, settings: &Settings) -> Result<()> {
+    if !settings.channels.is_empty() {
+        return Ok(());
+    }
+    let kinds = CHANNELS.iter().filter(|kind| kind.receives);
+    let names: Vec<&str> = kinds.map(|kind| kind.name).collect();
+    let words = format!("Chats can be answered too: {}.", names.join(", "));
+    let width = ctx.terminal.stderr_width();
+    ctx.terminal.eprint(&wrap_words(&words, width, 0));
+    loop {
+        let answer = ask_text(ctx.terminal, "Channel", "none")?;
+        match answer.as_str() {
+            "none" => return Ok(()),
+            name if names.contains(&name) => return login::log_in(ctx, name),
+            _ => {}
+        }
+    }
 }
 
 /// One thing to try next, which works in the current directory.

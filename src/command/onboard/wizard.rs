@@ -6,9 +6,9 @@ use super::edits::{
 };
 use super::known_providers::{self, EXAMPLE_ADDRESSES};
 use super::menu::{self, MenuItem, MenuMatch};
-use super::question::{Cancelled, ask_text, confirm, to_error};
 use crate::cli::onboard::DirectoryArg;
 use crate::command::provider;
+use crate::command::question::{self, Cancelled, ask_text, confirm};
 use crate::error::{Exit, Stop, exit_for, hint_for};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
@@ -29,6 +29,12 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 const TEST_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum number of models shown at once.
 const MAX_SHOWN_MODELS: usize = 16;
+
+/// The error of the command, if the user left.
+fn to_error(error: anyhow::Error) -> anyhow::Error {
+    let hint = "`nanobot onboard` again, or with flags, which ask nothing";
+    question::to_error(error, hint)
+}
 
 /// The result of the questions.
 pub(super) struct WizardAnswers {

@@ -52,8 +52,19 @@ impl ChannelFiles {
             let cause = format!("there is no channel `{name}`");
             return Err(fail_with_hint(Exit::Usage, cause, hint));
         };
-        let config = Config::load(&ctx.paths.config)?;
-        let layers = LayeredConfig::new(&config, &ctx.env);
+        Self::from_config(ctx, kind, &Config::load(&ctx.paths.config)?)
+    }
+
+    /// The channel as `config` describes it.
+    ///
+    /// # Errors
+    /// Status 78 for an unusable config.
+    pub(crate) fn from_config(
+        ctx: &Context,
+        kind: &'static ChannelKind,
+        config: &Config,
+    ) -> Result<Self> {
+        let layers = LayeredConfig::new(config, &ctx.env);
         Ok(Self {
             kind,
             config: ChannelConfig::read(&layers, kind.name)?,

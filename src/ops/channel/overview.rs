@@ -72,17 +72,6 @@ pub(crate) fn test(ctx: &Context, name: &str) -> Result<Identity> {
         .with_context(|| format!("channel {name}"))
 }
 
-/// Logs in at the service. Returns a line for the user.
-///
-/// # Errors
-/// Those of the service.
-pub(crate) fn login(ctx: &Context, name: &str) -> Result<String> {
-    let open = ChannelFiles::load(ctx, name)?.open(ctx)?;
-    open.service
-        .login()
-        .with_context(|| format!("channel {name}"))
-}
-
 /// The messages that wait, were given up or failed, of one channel or of all.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! `nanobot channel`: polls chat services, sends messages, and manages who is answered.
 
+pub(crate) mod login;
+
 use crate::cli::channel::{ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand};
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
@@ -33,8 +35,7 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
             Ok(Exit::Answered)
         }
         ChannelCommand::Login { name } => {
-            let line = overview::login(ctx, name)?;
-            ctx.terminal.print(&format!("{line}\n"))?;
+            login::log_in(ctx, name)?;
             Ok(Exit::Answered)
         }
         ChannelCommand::Pair { command } => pair(ctx, command),

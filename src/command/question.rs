@@ -8,22 +8,18 @@ use anyhow::Result;
 /// The error for the end of input: the user left.
 #[derive(Debug, thiserror::Error)]
 #[error("cancelled by the user")]
-pub(super) struct Cancelled;
+pub(crate) struct Cancelled;
 
-/// Converts [`Cancelled`] to the error of the command.
-pub(super) fn to_error(error: anyhow::Error) -> anyhow::Error {
+/// Converts [`Cancelled`] to the error of the command, with a hint.
+pub(crate) fn to_error(error: anyhow::Error, hint: &str) -> anyhow::Error {
     match error.is::<Cancelled>() {
-        true => fail_with_hint(
-            Exit::NoInput,
-            "nothing was written",
-            "`nanobot onboard` again, or with flags, which ask nothing",
-        ),
+        true => fail_with_hint(Exit::NoInput, "nothing was written", hint),
         false => error,
     }
 }
 
 /// Asks a question and returns the typed answer; `default` if it is empty.
-pub(super) fn ask_text(terminal: Terminal, prompt: &str, default: &str) -> Result<String> {
+pub(crate) fn ask_text(terminal: Terminal, prompt: &str, default: &str) -> Result<String> {
     let prompt = match default {
         "" => format!("{prompt}: "),
         default => format!("{prompt} [{default}]: "),
@@ -44,7 +40,7 @@ pub(super) fn ask_text(terminal: Terminal, prompt: &str, default: &str) -> Resul
 ///
 /// # Errors
 /// [`Cancelled`], or a signal.
-pub(super) fn confirm(ctx: &Context, prompt: &str, default: bool) -> Result<bool> {
+pub(crate) fn confirm(ctx: &Context, prompt: &str, default: bool) -> Result<bool> {
     let choice = if default { "Y/n" } else { "y/N" };
     let prompt = wrap_words(
         &format!("{prompt} [{choice}] "),

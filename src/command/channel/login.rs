@@ -1,0 +1,77 @@
+//! `nanobot channel login`: asks for what the config lacks, tries it, and stores it.
+
+use crate::command::question::{self, Cancelled, ask_text};
+use crate::error::{Exit, exit_for};
+use crate::ops::channel::login::{ChannelLogin, LoginPrompt};
+use crate::ops::context::{Context, report_error};
+use crate::sys::terminal::Terminal;
+use anyhow::Result;
+
+/// Logs in at the channel `name`. On a terminal it asks until the service accepts a token.
+///
+/// # Errors
+/// Those of the service. Status 66 if the user leaves.
+pub(crate) fn log_in(ctx: &Context, name: &str) -> Result<()> {
+    let login = ChannelLogin::new(ctx, name)?;
+    if !Terminal::can_prompt() || login.is_configured() {
+        return complete(ctx, &login, &[]);
+    }
+    loop {
+        let mut answers = Vec::new();
+        for asked in login.questions() {
+            let answer = ask(ctx, &asked).map_err(|error| {
+                let hint = format!("`nanobot channel login {name}` again");
+                question::to_error(error, &hint)
+            })?;
+            if answer != asked.default {
+                answers.push((asked.question.key, answer));
+            }
+        }
+        match complete(ctx, &login, &answers) {
+            Err(error) if exit_for(&error) == Exit::Refused => {
+                report_error(&error, ctx.terminal);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn ask(ctx: &Context, asked: &LoginPrompt) -> Result<String> {
+    let text = asked.question.text;
+    loop {
+        let answer = match asked.is_secret {
+            true => {
+                let typed = ctx
+                    .terminal
+                    .prompt_hidden(&format!("{text}, not shown: "))?;
+                typed.ok_or(Cancelled)?.trim().to_owned()
+            }
+            false => ask_text(ctx.terminal, text, &asked.default)?,
+        };
+        if !answer.is_empty() || asked.question.is_optional {
+            return Ok(answer);
+        }
+    }
+}
+
+fn complete(ctx: &Context, login: &ChannelLogin, answers: &[(&str, String)]) -> Result<()> {
+    let line = login.complete(answers)?;
+    ctx.terminal.print(&format!("{line}\n"))?;
+    let kind = login.kind();
+    if ctx.quiet || !kind.receives {
+        return Ok(());
+    }
+    let rules = login.access_rules()?;
+    if rules.allow_from.is_empty() && rules.approved.is_empty() {
+        let next = match rules.pairs {
+            true => {
+                "a sender gets a code at the first message: `nanobot channel pair approve CODE`"
+            }
+            false => "no sender is allowed: `nanobot config set channels.NAME.allowFrom`",
+        };
+        ctx.terminal.eprint(&next.replace("NAME", kind.name));
+    }
+    ctx.terminal
+        .eprint("a crontab line answers messages: * * * * * nanobot channel poll --wait 60");
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! The login at a service: answers are tried there before they are written into the config.
+
+use crate::channel::access::AccessRules;
+use crate::channel::table::{ChannelKind, LoginQuestion};
+use crate::ops::channel::open_channel::ChannelFiles;
+use crate::ops::context::Context;
+use crate::settings::Config;
+use anyhow::{Context as _, Result};
+
+/// A login that is not complete.
+pub(crate) struct ChannelLogin<'a> {
+    ctx: &'a Context,
+    files: ChannelFiles,
+}
+
+/// A question with what is known about its answer.
+pub(crate) struct LoginPrompt {
+    pub(crate) question: &'static LoginQuestion,
+    /// True if the answer must not be shown.
+    pub(crate) is_secret: bool,
+    /// The value of the config, unless it is secret.
+    pub(crate) default: String,
+}
+
+impl<'a> ChannelLogin<'a> {
+    /// Begins a login at the channel `name`.
+    ///
+    /// # Errors
+    /// Status 2 for an unknown name, 78 for an unusable config.
+    pub(crate) fn new(ctx: &'a Context, name: &str) -> Result<Self> {
+        let files = ChannelFiles::load(ctx, name)?;
+        Ok(Self { ctx, files })
+    }
+
+    /// The channel.
+    pub(crate) fn kind(&self) -> &'static ChannelKind {
+        self.files.kind
+    }
+
+    /// True if the config has every required value.
+    pub(crate) fn is_configured(&self) -> bool {
+        let config = &self.files.config;
+        let mut required = self.kind().login.iter().filter(|it| !it.is_optional);
+        required.all(|it| config.text(it.key).is_some() || config.secret(it.key).is_some())
+    }
+
+    /// The questions.
+    pub(crate) fn questions(&self) -> impl Iterator<Item = LoginPrompt> {
+        let config = &self.files.config;
+        self.kind().login.iter().map(|question| LoginPrompt {
+            question,
+            is_secret: config.is_secret(question.key),
+            default: config.text(question.key).unwrap_or_default(),
+        })
+    }
+
+    /// Logs in with `answers`, by key. If the service accepts them, they are stored, and the channel is enabled. Returns
+    /// the service's line for the user.
+    ///
+    /// # Errors
+    /// Those of the service; nothing is written then. Status 78 or 74 if the config cannot be changed.
+    pub(crate) fn complete(&self, answers: &[(&str, String)]) -> Result<String> {
+        let path = &self.ctx.paths.config;
+        let kind = self.kind();
+        let apply = |config: &mut Config| -> Result<()> {
+            for (key, value) in answers {
+                config.set(&["channels", kind.name, key], &value.as_str().into())?;
+            }
+            match self.files.is_enabled() {
+                true => Ok(()),
+                false => config.set(&["channels", kind.name, "enabled"], &true.into()),
+            }
+        };
+        let mut config = Config::load(path)?;
+        apply(&mut config)?;
+        let open = ChannelFiles::from_config(self.ctx, kind, &config)?.open(self.ctx)?;
+        let line = open.service.login();
+        let line = line.with_context(|| format!("channel {}", kind.name))?;
+        Config::change(path, apply)?;
+        Ok(line)
+    }
+
+    /// The rules for senders.
+    ///
+    /// # Errors
+    /// Status 78 if `pairing.json` is damaged.
+    pub(crate) fn access_rules(&self) -> Result<AccessRules> {
+        self.files.access_rules(self.ctx)
+    }
+}
