@@ -7,8 +7,9 @@ use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model;
+use crate::settings::check::check_channels;
 use crate::settings::expand::is_variable_name;
-use crate::settings::{Config, FlagOverrides, Settings};
+use crate::settings::{Config, FlagOverrides, LayeredConfig, Settings};
 use crate::sys::signal;
 use crate::sys::terminal::Terminal;
 use crate::sys::terminal::wrap_words;
@@ -138,6 +139,10 @@ fn apply(
         true => format!("kept {place} unchanged"),
         false => format!("created in {place}: {}", made.join(", ")),
     });
+    let layers = LayeredConfig::new(&after, &ctx.env);
+    for finding in check_channels(&layers, &settings) {
+        print(&finding.to_string());
+    }
     Ok(settings)
 }
 

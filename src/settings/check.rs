@@ -86,7 +86,7 @@ pub fn check_config(config: &Config, env: &Env, paths: &Paths) -> Vec<ConfigFind
 }
 
 /// Names what an enabled channel does otherwise than in the Python program, with the value that changes it.
-fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<ConfigFinding> {
+pub fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<ConfigFinding> {
     let finding = |severity, text| ConfigFinding {
         severity,
         text,
@@ -106,12 +106,14 @@ fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<Config
             ));
         }
         if config.is_ok_and(|config| config.flag("e2EeEnabled")) {
-            found.push(finding(
-                ConfigSeverity::Note,
-                "`channels.matrix.e2EeEnabled`: encrypted rooms cannot be read, except through a proxy that decrypts them, \
-                 as `homeserver`"
-                    .to_owned(),
-            ));
+            let path = ["channels", "matrix", "e2EeEnabled"].map(str::to_owned);
+            let severity = match layers.origin(&path) {
+                SettingOrigin::Default => ConfigSeverity::Note,
+                _ => ConfigSeverity::Warning,
+            };
+            let text = "`channels.matrix.e2EeEnabled`: encrypted rooms cannot be read, except through a proxy that decrypts \
+                        them, as `homeserver`; `false` is what holds";
+            found.push(finding(severity, text.to_owned()));
         }
     }
     found

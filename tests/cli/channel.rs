@@ -912,14 +912,20 @@ fn a_config_of_the_python_program_is_read_and_its_differences_named() {
         "channels",
         json!({ "telegram": telegram, "matrix": matrix }),
     );
-    let check = story.run(["config", "check"]);
-    let text = check.text();
-    assert!(!text.contains("unknown key"), "{text}");
-    assert!(
-        text.contains("`channels.telegram.allowFrom` is empty"),
-        "{text}"
-    );
-    assert!(text.contains("encrypted rooms cannot be read"), "{text}");
+    let check = story.run(["config", "check"]).text();
+    assert!(!check.contains("unknown key"), "{check}");
+    let status = story.run(["status", "--check", "--offline"]);
+    status.code();
+    let onboard = story.run(["onboard", "--yes"]).error_text();
+    for text in [check, status.text(), onboard] {
+        for difference in [
+            "`channels.telegram.allowFrom` is empty",
+            "answers every sender, as `[\"*\"]` does",
+            "encrypted rooms cannot be read",
+        ] {
+            assert!(text.contains(difference), "{text}");
+        }
+    }
 }
 
 #[test]
