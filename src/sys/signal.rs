@@ -29,8 +29,11 @@ const ENDING_SIGNALS: [(i32, Exit); 3] = [
     (SIGINT, Exit::Interrupted),
 ];
 
-/// Maximum length of one sleep, and thus the maximum error in measuring how long the process was stopped.
-const MAX_WAIT_INTERVAL: Duration = Duration::from_secs(1);
+/// Length of a sleep that need not be divided. While the process sleeps it does not notice that it was stopped, so the
+/// length is the maximum error in measuring for how long.
+const WHOLE_WAIT_INTERVAL: Duration = Duration::from_secs(1);
+/// The part of a longer time limit that one sleep takes at most: a tradeoff between that error and wakeups.
+const WAIT_SHARE: u32 = 4;
 /// Time that an ending run may still spend waiting, for example for a lock or a slow reader.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
@@ -353,10 +356,8 @@ pub fn wait(
     let token = cancel::current();
     loop {
         check()?;
-        let mut slice = deadline
-            .0
-            .unwrap_or(MAX_WAIT_INTERVAL)
-            .min(MAX_WAIT_INTERVAL);
+        let left = deadline.0.unwrap_or(Duration::MAX);
+        let mut slice = left.min(WHOLE_WAIT_INTERVAL.max(left / WAIT_SHARE));
         slice = slice.min(run_before_wait().unwrap_or(slice));
         let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
         all.extend(
@@ -370,10 +371,11 @@ pub fn wait(
         }
         let wake_rx = token.as_deref().map(|token| &token.wake_rx);
         all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
-        let timeout = Timespec::try_from(slice).expect("a second fits a timespec");
+        // A time that does not fit is no limit.
+        let timeout = Timespec::try_from(slice).ok();
         let before = Instant::now();
         // If `poll` fails for lack of memory, the caller's own system call reports it.
-        let woken = poll(&mut all, Some(&timeout));
+        let woken = poll(&mut all, timeout.as_ref());
         let waited = before.elapsed();
         let stopped = update_stopped_time();
         let mut all = all[..fds.len()].iter();
