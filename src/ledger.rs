@@ -73,6 +73,8 @@ pub struct CallPurpose {
     pub turn: String,
     /// The id of the cron job, if it is one.
     pub job: Option<String>,
+    /// The sender of the chat message that it answers, as `CHANNEL:ID`.
+    pub sender: Option<String>,
     /// The reason for the call: `turn`, `test`, …
     pub cause: &'static str,
 }
@@ -89,6 +91,13 @@ pub struct ModelCall<'a> {
     pub duration: Duration,
     /// True if it ended without a complete reply.
     pub failed: bool,
+}
+
+/// Costs of chat messages, in US dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ChatCosts {
+    pub channel: f64,
+    pub sender: f64,
 }
 
 /// Permission for one call. Its cost counts as spent until the call is recorded or the reservation is dropped.
@@ -208,6 +217,7 @@ impl Ledger {
                     session,
                     turn,
                     job,
+                    sender,
                     cause,
                 },
             provider,
@@ -226,7 +236,7 @@ impl Ledger {
             failed,
         } = call;
         let now = self.clock.now();
-        let line = json!({
+        let mut line = json!({
             "v": 1, "time": now.timestamp().to_string(), "day": before.day,
             "session": session, "turn": turn, "job": job, "cause": cause, "provider": provider, "model": model,
             "input": input, "cached": cached, "cache_write": cache_write, "output": output, "reasoning": reasoning,
@@ -234,6 +244,9 @@ impl Ledger {
             "outcome": if *failed { "failed" } else { "ok" },
             "day_usd": round_usd(before.daily + usd_now), "month_usd": round_usd(before.monthly + usd_now),
         });
+        if let Some(sender) = sender {
+            line["sender"] = sender.as_str().into();
+        }
         format!("{line}\n")
     }
 
@@ -247,6 +260,24 @@ impl Ledger {
                 .unwrap_or(0.0);
         })?;
         Ok(sum)
+    }
+
+    /// The costs of today for messages of a channel, and for those of one of its senders.
+    pub fn chat_costs(&self, channel: &str, sender: &str) -> Result<ChatCosts> {
+        let today = self.clock.now().date();
+        let mut costs = ChatCosts::default();
+        self.for_each_entry(&mut |entry| {
+            let Some(entry) = entry.filter(|entry| entry.day == today) else {
+                return;
+            };
+            let from = entry.sender.as_deref().and_then(|it| it.split_once(':'));
+            if let Some((_, id)) = from.filter(|(name, _)| *name == channel) {
+                let usd = entry.usd.unwrap_or(0.0);
+                costs.channel += usd;
+                costs.sender += if id == sender { usd } else { 0.0 };
+            }
+        })?;
+        Ok(costs)
     }
 
     /// The costs of this day and month.
@@ -584,6 +615,7 @@ mod tests {
             session: "a \"quoted\" one".into(),
             turn: "t".into(),
             job: Some("j".into()),
+            sender: Some("telegram:7".into()),
             cause: "turn",
         };
         let call = ModelCall {
@@ -613,6 +645,7 @@ mod tests {
                 found += 1;
                 assert_eq!(entry.session, "a \"quoted\" one");
                 assert_eq!(entry.job.as_deref(), Some("j"));
+                assert_eq!(entry.sender.as_deref(), Some("telegram:7"));
                 assert_eq!((entry.input, entry.cached, entry.usd), (9, 4, Some(0.5)));
                 assert!(entry.failed);
             }

@@ -13,6 +13,8 @@ pub struct LedgerEntry<'a> {
     pub session: Cow<'a, str>,
     pub turn: Cow<'a, str>,
     pub job: Option<Cow<'a, str>>,
+    /// The sender of the chat message that was answered, as `CHANNEL:ID`.
+    pub sender: Option<Cow<'a, str>>,
     pub provider: Cow<'a, str>,
     pub model: Cow<'a, str>,
     /// Input tokens, including those read from the provider's cache and written to it.
@@ -41,6 +43,7 @@ struct LedgerLine<'a> {
     #[serde(borrow)]
     turn: Cow<'a, str>,
     job: Option<Cow<'a, str>>,
+    sender: Option<Cow<'a, str>>,
     #[serde(borrow)]
     provider: Cow<'a, str>,
     #[serde(borrow)]
@@ -91,6 +94,7 @@ pub(super) fn parse_line(line: &[u8]) -> Option<(LedgerEntry<'_>, CostTotals)> {
         session: written.session,
         turn: written.turn,
         job: written.job,
+        sender: written.sender,
         provider: written.provider,
         model: written.model,
         input: written.input,

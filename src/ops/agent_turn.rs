@@ -333,12 +333,7 @@ fn run_turn(
         dry_run::show(ctx, options, prepared)?;
         return Ok(Ending::default());
     }
-    let account = CallPurpose {
-        session: prepared.session.key().to_owned(),
-        turn: report.envelope.turn.clone(),
-        job: prepared.job.clone(),
-        cause: "turn",
-    };
+    let account = origin.call_purpose(prepared.session.key(), &report.envelope.turn);
     let model = choose_model(ctx, options, &prepared, &account, report)?;
     summary.provider.clone_from(&model.provider_name);
     summary.model.clone_from(&model.model);

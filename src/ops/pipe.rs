@@ -249,6 +249,7 @@ impl MessageBus<'_> {
         };
         let chat = ChatTurn {
             id: &turn,
+            sender: None,
             chat_prompt: PROMPT,
             is_typed: false,
             external_content: None,

@@ -46,6 +46,10 @@ pub struct ChannelSettings {
     pub max_age_hours: u64,
     /// Turns that one sender may start in an hour.
     pub per_sender_per_hour: usize,
+    /// Maximum cost per day of a channel, in US dollars.
+    pub daily_budget: Option<f64>,
+    /// Maximum cost per day of a sender in a channel, in US dollars.
+    pub sender_daily_budget: Option<f64>,
     /// Attempts at a request that fails for a temporary cause, at least one.
     pub send_max_attempts: u32,
 }
@@ -72,6 +76,8 @@ impl ChannelSettings {
             max_parallel: size("channels.maxParallel")?,
             max_age_hours: count("channels.maxAgeHours")?,
             per_sender_per_hour: size("channels.perSenderPerHour")?,
+            daily_budget: get("channels.dailyBudget")?.as_f64(),
+            sender_daily_budget: get("channels.senderDailyBudget")?.as_f64(),
             send_max_attempts: u32::try_from(count("channels.sendMaxRetries")?.clamp(1, 10))?,
         })
     }

@@ -127,6 +127,8 @@ pub const KEYS: &[ConfigKey] = &[
     key("channels.maxParallel", Whole(1, 100), "4", Used, "maximum turns at once"),
     key("channels.maxAgeHours", Whole(1, 8760), "24", Used, "age in hours above which a message is not answered"),
     key("channels.perSenderPerHour", POSITIVE_COUNT, "60", Used, "maximum turns that one sender starts in an hour"),
+    key("channels.dailyBudget", USD_AMOUNT, "null", Used, "maximum cost per day of each channel in US dollars"),
+    key("channels.senderDailyBudget", USD_AMOUNT, "null", Used, "maximum cost per day of each sender in US dollars"),
     key("channels.transcriptionProvider", Text, r#""groq""#, Later, "speech-to-text provider"),
     key("channels.transcriptionLanguage", Text, "null", Later, "language of voice messages"),
     key("channels.whatsapp.enabled", Bool, "false", Later, "use WhatsApp"),

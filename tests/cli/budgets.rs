@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Sets a price for the scripted model. One dollar per request of any length is 100,000 dollars per million of the ten
 /// tokens that each answer has.
-fn with_price(story: Story) -> Story {
+pub(crate) fn with_price(story: Story) -> Story {
     story.set(
         "models",
         json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }),

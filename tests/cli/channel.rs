@@ -1,5 +1,6 @@
 //! `channel`: Telegram through the whole program, against a stand-in for the Bot API.
 
+use crate::budgets::with_price;
 use crate::cron_run;
 use crate::markdown::{delta, end_event};
 use crate::server::{Response, calls, fails, replies, says, sends};
@@ -677,6 +678,35 @@ fn old_messages_and_floods_start_no_turn() {
         .run(["channel", "poll"])
         .stderr_has("too many turns in an hour");
     assert_eq!(telegram.sent(), ["One."]);
+}
+
+#[test]
+fn the_budgets_of_senders_and_channels_end_with_the_day() {
+    let (story, telegram) = telegram_story();
+    // Each answer costs a dollar.
+    let story = with_price(story)
+        .set("channels.telegram.allowFrom", json!(["*"]))
+        .set("channels.senderDailyBudget", json!(1))
+        .set("channels.dailyBudget", json!(2))
+        .script((0..3).map(|_| says("Yes.")));
+    let poll = |sender: i64| {
+        telegram.message(sender, "hi");
+        story.run(["channel", "poll"])
+    };
+    poll(ANN);
+    poll(ANN).stderr_has("`channels.senderDailyBudget`");
+    poll(8);
+    poll(9).stderr_has("`channels.dailyBudget`");
+    let answered = |telegram: &TelegramServer| -> Vec<Value> {
+        let calls = telegram.calls("sendMessage").into_iter();
+        calls.map(|call| call.body["chat_id"].clone()).collect()
+    };
+    assert_eq!(answered(&telegram), [ANN, 8]);
+    // The next day has a budget of its own.
+    let story = story.env("NANOBOT_TEST_TIME", "2026-01-03T00:00:01Z");
+    telegram.message(9, "hi");
+    story.run(["channel", "poll"]);
+    assert_eq!(answered(&telegram), [ANN, 8, 9]);
 }
 
 /// The chat of a job that the user chose, and of a job of another program if the user knows it.

@@ -1,5 +1,6 @@
 //! The origin of a turn: a command line, a job, a chat, or the REPL.
 
+use crate::ledger::CallPurpose;
 use crate::mcp::client::ElicitationHandler;
 use crate::policy::Policy;
 use crate::prompt::{self, PromptSection};
@@ -30,6 +31,18 @@ impl<'a> TurnOrigin<'a> {
         match self {
             Self::Chat(chat) => Some(chat),
             Self::CommandLine | Self::Job(_) | Self::Repl(_) => None,
+        }
+    }
+
+    /// The purpose of the model calls of its turn, for the ledger.
+    pub(crate) fn call_purpose(&self, session: &str, turn: &str) -> CallPurpose {
+        let sender = self.chat().and_then(|chat| chat.sender);
+        CallPurpose {
+            session: session.to_owned(),
+            turn: turn.to_owned(),
+            job: self.job().map(|job| job.id.to_owned()),
+            sender: sender.map(str::to_owned),
+            cause: "turn",
         }
     }
 
@@ -71,6 +84,8 @@ pub(crate) struct JobTurn<'a> {
 pub(crate) struct ChatTurn<'a> {
     /// The turn's id, which is on disk before the turn begins.
     pub(crate) id: &'a str,
+    /// The sender, as `CHANNEL:ID`, for the ledger; `None` for a program.
+    pub(crate) sender: Option<&'a str>,
     /// A section of the system prompt about the chat.
     pub(crate) chat_prompt: &'a str,
     /// True if an allowed person typed the message; false for text of a program.

@@ -41,8 +41,6 @@ pub(crate) struct PreparedTurn {
     pub(crate) summary_instructions: Option<String>,
     /// True if the profile forbids changes.
     pub(crate) reads_only: bool,
-    /// The id of the job that runs the turn.
-    pub(crate) job: Option<String>,
 }
 
 /// The scheduler of a turn that is not a job: a job cannot create jobs, which could multiply without end.
@@ -124,7 +122,6 @@ pub(crate) fn prepare(
             _ => None,
         },
         reads_only: profile.reads_only,
-        job: job.map(|job| job.id.to_owned()),
     })
 }
 

@@ -220,8 +220,8 @@ impl<'a> Consolidator<'a> {
         let account = CallPurpose {
             session: key.to_owned(),
             turn: random_hex(6),
-            job: None,
             cause: "consolidation",
+            ..CallPurpose::default()
         };
         // Read and check before counting: an I/O error must not count as an attempt.
         locked_memory.check_history()?;

@@ -187,16 +187,16 @@ fn decide(
         turn: turn.clone(),
         job: Some(job.id.clone()),
         cause: "heartbeat",
+        ..CallPurpose::default()
     };
     let envelope = json::EventEnvelope {
         session: session.clone(),
         turn: turn.clone(),
         clock: ctx.clock.clone(),
     };
-    let level = if ctx.quiet {
-        ProgressLevel::Quiet
-    } else {
-        ProgressLevel::Notices
+    let level = match ctx.quiet {
+        true => ProgressLevel::Quiet,
+        false => ProgressLevel::Notices,
     };
     let progress = ProgressDisplay::new(ctx.terminal, level);
     let mut report = Reporter::new(ctx.terminal, ReportFormat::Deferred, progress, envelope);
