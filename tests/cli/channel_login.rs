@@ -61,8 +61,7 @@ fn a_token_is_asked_for_until_the_service_accepts_it() {
     // With a token nothing is asked.
     story
         .run(["channel", "login", "telegram"])
-        .stdout("@story_bot (4242); the command menu is set\n")
-        .stderr("a crontab line answers messages: * * * * * nanobot channel poll --wait 60\n");
+        .stdout("@story_bot (4242); the command menu is set\n");
 }
 
 #[test]

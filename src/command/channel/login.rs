@@ -58,7 +58,7 @@ fn complete(ctx: &Context, login: &ChannelLogin, answers: &[(&str, String)]) -> 
     let line = login.complete(answers)?;
     ctx.terminal.print(&format!("{line}\n"))?;
     let kind = login.kind();
-    if ctx.quiet || !kind.receives {
+    if ctx.quiet || answers.is_empty() || !kind.receives {
         return Ok(());
     }
     let rules = login.access_rules()?;
