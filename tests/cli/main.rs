@@ -61,6 +61,7 @@ mod mcp_command;
 mod mcp_programs;
 mod mcp_sandbox;
 mod memory;
+mod mixed_kills;
 mod models;
 mod onboard;
 mod oracle;
