@@ -142,6 +142,50 @@ fn the_lock_holder_is_named_and_its_death_unlocks_the_session() {
 }
 
 #[test]
+fn concurrent_changes_of_trust_are_all_kept() {
+    let story = Story::new();
+    let directories: Vec<String> = (0..20).map(|number| format!("project{number}")).collect();
+    for directory in &directories {
+        std::fs::create_dir(story.dir().join(directory)).unwrap();
+    }
+    let children: Vec<_> = directories
+        .iter()
+        .map(|directory| story.command(["trust", directory]).spawn().unwrap())
+        .collect();
+    for child in children {
+        story.wait(child).text();
+    }
+    let listed = story.run(["trust", "--list"]).text();
+    for directory in directories {
+        assert!(
+            listed.contains(&format!("{directory}\n")),
+            "{directory}: {listed}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "takes a minute; see tests/README.md"]
+fn sixty_four_processes_change_the_config_twenty_times_each() {
+    let story = Story::new();
+    let children: Vec<_> = (0..64)
+        .map(|process| {
+            let mut command = story.program("sh");
+            let script = format!(
+                "for i in $(seq 20); do {NANOBOT} config set models.m{process}x$i.contextWindow 10000 || exit; done"
+            );
+            command.args(["-c", &script]).spawn().unwrap()
+        })
+        .collect();
+    for child in children {
+        story.wait(child).status(0);
+    }
+    let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
+    let config: Value = serde_json::from_slice(&config).unwrap();
+    assert_eq!(config["models"].as_object().unwrap().len(), 64 * 20);
+}
+
+#[test]
 fn concurrent_changes_of_the_config_are_all_kept() {
     let story = Story::new();
     let mut runs = Vec::new();

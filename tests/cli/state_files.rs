@@ -27,6 +27,8 @@ struct Row {
     torn: Expectation,
     unreadable: Expectation,
     newer: Expectation,
+    /// The story in which two processes change it at once.
+    concurrent: &'static str,
 }
 
 const TURN: &[&str] = &["agent", "--replay", "demo", "-m", "x", "-s", "work"];
@@ -39,6 +41,7 @@ const ROWS: &[Row] = &[
         torn: (78, "correct the file by hand"),
         unreadable: (78, "read config"),
         newer: (0, "unknown keys: `v`, `version`"),
+        concurrent: "concurrency::concurrent_changes_of_the_config_are_all_kept",
     },
     Row {
         path: "~/.nanobot/trust.json",
@@ -47,6 +50,7 @@ const ROWS: &[Row] = &[
         torn: (0, "kept as `$HOME/.nanobot/trust.json.damaged`"),
         unreadable: (74, "trust.json"),
         newer: (0, "This folder contains"),
+        concurrent: "concurrency::concurrent_changes_of_trust_are_all_kept",
     },
     Row {
         path: "~/.nanobot/workspace/cron/jobs.json",
@@ -55,6 +59,7 @@ const ROWS: &[Row] = &[
         torn: (78, "a copy is kept as"),
         unreadable: (74, "is not a regular file"),
         newer: (78, "has format version 99"),
+        concurrent: "cron::concurrent_additions_are_all_stored",
     },
     Row {
         path: "~/.nanobot/cron/ID/job.json",
@@ -63,6 +68,7 @@ const ROWS: &[Row] = &[
         torn: (0, "never: its options are unreadable"),
         unreadable: (0, "never: its options are unreadable"),
         newer: (0, "never: its options are unreadable"),
+        concurrent: "cron::concurrent_additions_are_all_stored",
     },
     Row {
         path: "~/.nanobot/cron/ID/job.json",
@@ -71,6 +77,7 @@ const ROWS: &[Row] = &[
         torn: (78, "cannot be used"),
         unreadable: (74, "is not a regular file"),
         newer: (78, "was written by a newer release"),
+        concurrent: "cron_kills::only_one_of_a_hundred_concurrent_starts_runs",
     },
     Row {
         path: "~/.nanobot/cron/ID/state.json",
@@ -79,6 +86,7 @@ const ROWS: &[Row] = &[
         torn: (78, "remove the file if the job may run again immediately"),
         unreadable: (74, "is not a regular file"),
         newer: (78, "was written by a newer release"),
+        concurrent: "cron_kills::only_one_of_a_hundred_concurrent_starts_runs",
     },
     Row {
         path: "~/.nanobot/cron/ID/state.json",
@@ -87,6 +95,7 @@ const ROWS: &[Row] = &[
         torn: (0, "state.json` is invalid"),
         unreadable: (0, "state.json` is not a regular file"),
         newer: (0, "state.json` was written by a newer release"),
+        concurrent: "cron_kills::only_one_of_a_hundred_concurrent_starts_runs",
     },
     Row {
         path: "~/.nanobot/cron/ID/runs.jsonl",
@@ -95,6 +104,7 @@ const ROWS: &[Row] = &[
         torn: (0, "every hour"),
         unreadable: (0, "runs.jsonl` is not a regular file"),
         newer: (0, "ok, Fri 2 Jan"),
+        concurrent: "cron_kills::only_one_of_a_hundred_concurrent_starts_runs",
     },
     Row {
         path: "~/.nanobot/cron/ID/runs.jsonl",
@@ -103,6 +113,7 @@ const ROWS: &[Row] = &[
         torn: (0, "No runs yet."),
         unreadable: (74, "is not a regular file"),
         newer: (0, "Fri 2 Jan"),
+        concurrent: "budgets::sixty_four_concurrent_runs_spend_exactly_the_budget",
     },
     Row {
         path: "~/.nanobot/usage.jsonl",
@@ -111,6 +122,7 @@ const ROWS: &[Row] = &[
         torn: (0, "skipped invalid lines of the ledger: 1"),
         unreadable: (74, "usage.jsonl"),
         newer: (0, "skipped invalid lines of the ledger: 1"),
+        concurrent: "budgets::sixty_four_concurrent_runs_spend_exactly_the_budget",
     },
     Row {
         path: "~/.nanobot/pipes/NAME/inbox.jsonl",
@@ -119,6 +131,7 @@ const ROWS: &[Row] = &[
         torn: (0, ""),
         unreadable: (74, "inbox.jsonl"),
         newer: (0, "kept"),
+        concurrent: "pipe_command::one_process_at_a_time_has_a_journal",
     },
     Row {
         path: "~/.nanobot/workspace/sessions/KEY.jsonl",
@@ -127,6 +140,7 @@ const ROWS: &[Row] = &[
         torn: (0, "it was moved to"),
         unreadable: (74, "is not a regular file"),
         newer: (78, "was written by a newer nanobot"),
+        concurrent: "concurrency::sixteen_runs_with_ten_turns_each_on_one_session",
     },
     Row {
         path: "~/.nanobot/workspace/memory/MEMORY.md",
@@ -135,6 +149,7 @@ const ROWS: &[Row] = &[
         torn: (0, "This folder contains"),
         unreadable: (74, "MEMORY.md"),
         newer: (0, "This folder contains"),
+        concurrent: "memory::thirty_two_concurrent_runs_lose_no_line",
     },
 ];
 
@@ -227,9 +242,14 @@ fn each_damaged_file_is_handled_as_documented() {
             file.path
         );
     }
+    let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
     std::thread::scope(|scope| {
         for row in ROWS {
             assert!(STATE_FILES.iter().any(|file| file.path == row.path));
+            let (module, name) = row.concurrent.split_once("::").unwrap();
+            let text = std::fs::read_to_string(stories.join(format!("{module}.rs"))).unwrap();
+            let has_story = text.contains(&format!("#[test]\nfn {name}()"));
+            assert!(has_story, "{}: no {}", row.path, row.concurrent);
             scope.spawn(|| check_row(row));
         }
     });
