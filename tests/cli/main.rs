@@ -107,3 +107,4 @@ mod usage;
 mod wait;
 mod web;
 mod worktree;
+mod year;
