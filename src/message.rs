@@ -5,9 +5,11 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub mod lenient_json;
 pub mod token_estimate;
@@ -279,13 +281,48 @@ pub struct ToolSpec {
     pub parameters: ParameterSchema,
 }
 
-/// A JSON schema of type object. Clones share it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ParameterSchema(Arc<Value>);
+/// A JSON schema of type object. Clones share it. Most runs send schemas without looking into them, so a schema that is
+/// given as text is parsed when it is needed.
+#[derive(Clone)]
+pub struct ParameterSchema(Arc<SchemaForms>);
+
+/// The forms of a schema; at least one of them is there from the start.
+#[derive(Default)]
+struct SchemaForms {
+    source: &'static str,
+    value: OnceLock<Value>,
+    json: OnceLock<Box<RawValue>>,
+}
+
+impl ParameterSchema {
+    /// The schema as JSON without blanks.
+    pub fn as_json(&self) -> &RawValue {
+        let forms = &self.0;
+        forms.json.get_or_init(|| {
+            let json = match forms.value.get() {
+                Some(value) => to_raw_value(value),
+                None => RawValue::from_string(without_blanks(forms.source)),
+            };
+            json.expect("a schema is valid JSON: it is a value, or constant and tested")
+        })
+    }
+}
 
 impl From<Value> for ParameterSchema {
     fn from(schema: Value) -> Self {
-        Self(Arc::new(schema))
+        Self(Arc::new(SchemaForms {
+            value: schema.into(),
+            ..SchemaForms::default()
+        }))
+    }
+}
+
+impl From<&'static str> for ParameterSchema {
+    fn from(source: &'static str) -> Self {
+        Self(Arc::new(SchemaForms {
+            source,
+            ..SchemaForms::default()
+        }))
     }
 }
 
@@ -293,14 +330,45 @@ impl Deref for ParameterSchema {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        &self.0
+        let forms = &self.0;
+        forms.value.get_or_init(|| {
+            serde_json::from_str(forms.source).expect("a constant schema is valid JSON, as tested")
+        })
+    }
+}
+
+impl PartialEq for ParameterSchema {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for ParameterSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_json().get())
     }
 }
 
 impl Serialize for ParameterSchema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        self.as_json().serialize(serializer)
     }
+}
+
+/// Valid JSON without the blanks and line breaks between its tokens.
+fn without_blanks(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    // Every second part is the inside of a string: our constants have no escaped quotation marks.
+    for (index, part) in json.split('"').enumerate() {
+        if index > 0 {
+            text.push('"');
+        }
+        match index % 2 {
+            0 => text.extend(part.split_ascii_whitespace()),
+            _ => text.push_str(part),
+        }
+    }
+    text
 }
 
 /// Wraps `text` in tags that occur neither in it nor in `name`, so that the text cannot close the block itself.
@@ -322,4 +390,25 @@ pub fn tagged_block(tag: &str, name: Option<&str>, text: &str) -> String {
         "\n"
     };
     format!("<{mark}{name}>\n{text}{end}</{mark}>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ParameterSchema;
+    use serde_json::json;
+
+    #[test]
+    fn schemas_are_the_same_as_text_and_as_values() {
+        let text: ParameterSchema = r#"{
+            "type": "object", "properties": { "a b": { "description": "x,  y:\\n z" } }
+        }"#
+        .into();
+        let value: ParameterSchema = json!({
+            "type": "object", "properties": { "a b": { "description": "x,  y:\\n z" } }
+        })
+        .into();
+        assert_eq!(text, value);
+        assert_eq!(text.as_json().get(), value.as_json().get());
+        assert_eq!(serde_json::to_string(&text).unwrap(), value.to_string());
+    }
 }

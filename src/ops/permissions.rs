@@ -167,7 +167,7 @@ pub(crate) fn build_policy(
             "only one of the two",
         ));
     }
-    let mut real = PathResolver::default();
+    let mut real = PathResolver::knowing(workspace);
     let reach = file_scope(ctx, grants, settings, profile, workspace, &mut real)?;
     let mut policy = Policy {
         profile: profile.name.clone(),
@@ -536,8 +536,11 @@ pub(crate) fn home_directory_notice(
     let is_chosen = grants.directory.is_some()
         || settings.restrict_to_workspace
         || settings.directory == DefaultDirectory::Workspace;
+    if !means_directory || is_chosen {
+        return None;
+    }
     let current = std::env::current_dir().ok()?;
-    (means_directory && !is_chosen && *directory != current).then(|| {
+    (*directory != current).then(|| {
         format!(
             "`--write` applies to `{}`: the home directory is used as working directory only with `-C`",
             ctx.paths.display(directory)

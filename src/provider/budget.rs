@@ -366,7 +366,9 @@ fn request_bytes(request: &Request<'_>) -> usize {
     };
     let tools = request.tools.iter();
     let tools: usize = tools
-        .map(|tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len())
+        .map(|tool| {
+            tool.name.len() + tool.description.len() + tool.parameters.as_json().get().len()
+        })
         .sum();
     request.system.len() + tools + request.messages.iter().map(message).sum::<usize>()
 }

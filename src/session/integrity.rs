@@ -75,7 +75,8 @@ pub(super) fn repair_end(
     // Usually there is nothing to do, and no lock is needed to find out. Check again afterwards: a program that does
     // not use locks may have been writing meanwhile.
     for _ in 0..MAX_ATTEMPTS {
-        if durable_file::ends_with_newline(file, path)? {
+        let size = durable_file::size(file, path)?;
+        if durable_file::ends_with_newline(file, path, size)? {
             return Ok(());
         }
         repair_end_once(file, guard, path, clock, notice)?;

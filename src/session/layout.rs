@@ -101,19 +101,18 @@ impl SessionStore {
             return require_unclaimed(coded, key);
         };
         let path = self.dir.join(&safe);
-        if path.exists() {
-            return match is_owned_by(&path, key)? {
-                true => Ok((path, true)),
-                false => require_unclaimed(coded, key),
-            };
+        match is_owned_by(&path, key)? {
+            Some(true) => return Ok((path, true)),
+            Some(false) => return require_unclaimed(coded, key),
+            None => {}
         }
-        if coded.exists() && is_owned_by(&coded, key)? {
+        if is_owned_by(&coded, key)? == Some(true) {
             return Ok((coded, true));
         }
         let old = self.legacy_dir.join(&safe);
-        Ok(match old.exists() && is_owned_by(&old, key)? {
-            true => (old, true),
-            false => (path, false),
+        Ok(match is_owned_by(&old, key)? {
+            Some(true) => (old, true),
+            _ => (path, false),
         })
     }
 
@@ -131,7 +130,7 @@ impl SessionStore {
             .chain([&self.dir, &self.legacy_dir])
             .filter_map(|dir| Some(dir.join(safe?)));
         for path in named.chain([self.dir.join(coded)]) {
-            if path.exists() && is_owned_by(&path, key)? {
+            if is_owned_by(&path, key)? == Some(true) {
                 return Ok(Some(path));
             }
         }
@@ -202,7 +201,7 @@ impl SessionStore {
         let safe = format!("{}.jsonl", safe_name(key));
         let mut copies = Vec::new();
         for path in self.directories().map(|dir| dir.join(&safe)) {
-            if path != used && path.exists() && is_owned_by(&path, key)? {
+            if path != used && is_owned_by(&path, key)? == Some(true) {
                 copies.push(path);
             }
         }
@@ -250,20 +249,25 @@ fn require_unclaimed(path: PathBuf, key: &str) -> Result<(PathBuf, bool)> {
     }
 }
 
-/// True if the file at `path` belongs to `key`: its first line names that key, or none.
-fn is_owned_by(path: &Path, key: &str) -> Result<bool> {
-    Ok(read_key(path)?.is_none_or(|found| found == key))
+/// True if the file at `path` belongs to `key`: its first line names that key, or none. `None` if there is no file.
+fn is_owned_by(path: &Path, key: &str) -> Result<Option<bool>> {
+    let first = read_first_line(path)?;
+    Ok(first.map(|first| line::parse_key(&first).is_none_or(|found| found == key)))
 }
 
 /// The key in the first line of the file at `path`.
 pub(super) fn read_key(path: &Path) -> Result<Option<String>> {
+    Ok(read_first_line(path)?.and_then(|first| line::parse_key(&first)))
+}
+
+fn read_first_line(path: &Path) -> Result<Option<Vec<u8>>> {
     let Some(file) = durable_file::open_existing(path)? else {
         return Ok(None);
     };
     let mut first = Vec::new();
     tail_reader::next_line(&mut BufReader::with_capacity(4096, file), &mut first)
         .with_context(|| format!("read `{}`", path.display()))?;
-    Ok(line::parse_key(&first))
+    Ok(Some(first))
 }
 
 /// The key of a file that names none, derived from its name as the Python program does.

@@ -121,12 +121,13 @@ impl SessionLog {
             (self.file, self.count, self.metadata) = (None, 0, MetadataLine::default());
             return Ok(LogTail::default());
         };
-        if !durable_file::ends_with_newline(&file, &self.path)? {
+        self.file_state = LogFileState::from(&stat(&file, &self.path)?);
+        if !durable_file::ends_with_newline(&file, &self.path, self.file_state.size)? {
             refuse_newer(is_newer(&self.path)?, &self.path)?;
             let guard = self.append_lock.as_ref().unwrap_or(&file);
             repair_end(&file, guard, &self.path, &self.clock, notice)?;
+            self.file_state = LogFileState::from(&stat(&file, &self.path)?);
         }
-        self.file_state = LogFileState::from(&stat(&file, &self.path)?);
         let tail = tail_reader::read(&file, &self.path, self.file_state.size, window)?;
         refuse_newer(tail.metadata.is_newer(), &self.path)?;
         tail.notices.iter().for_each(|text| notice(text));

@@ -94,16 +94,18 @@ pub fn open_line_log(path: &Path) -> Result<File> {
         return Err(not_regular_file(path));
     }
     let log = open_append(path)?;
-    with_lock(&log, path, || match ends_with_newline(&log, path)? {
-        true => Ok(()),
-        false => append_to(&log, path, size(&log, path)?, b"\n"),
+    with_lock(&log, path, || {
+        let size = size(&log, path)?;
+        match ends_with_newline(&log, path, size)? {
+            true => Ok(()),
+            false => append_to(&log, path, size, b"\n"),
+        }
     })?;
     Ok(log)
 }
 
-/// True if a file is empty or ends in a newline.
-pub fn ends_with_newline(file: &File, path: &Path) -> Result<bool> {
-    let size = size(file, path)?;
+/// True if a file of `size` bytes is empty or ends in a newline.
+pub fn ends_with_newline(file: &File, path: &Path, size: u64) -> Result<bool> {
     let mut last = [b'\n'];
     if size > 0 {
         file.read_exact_at(&mut last, size - 1)

@@ -60,20 +60,20 @@ impl FileLock {
             }
             .with_context(|| format!("open `{}`", path.display()))?;
             match file.try_lock() {
-                Ok(()) if is_same_file(&file, path) => {
-                    let note = format!("{} {now}\n", std::process::id());
+                Ok(()) => {
+                    let what = || format!("stat `{}`", path.display());
+                    let metadata = file.metadata().with_context(what)?;
+                    if metadata.nlink() == 0 {
+                        // The last holder removed the file, so this lock protects nothing.
+                        continue;
+                    }
                     // The note is only informative: a full disk must not prevent work.
-                    drop(
-                        file.set_len(0)
-                            .and_then(|()| file.write_all(note.as_bytes())),
-                    );
+                    drop(write_note(&mut file, metadata.len(), now));
                     return Ok(Self {
                         file,
                         path: path.to_owned(),
                     });
                 }
-                // The last holder removed the file, so this lock protects nothing.
-                Ok(()) => continue,
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(lock_error(path, &error)),
             }
@@ -184,10 +184,13 @@ fn open_lock(path: &Path) -> Result<Option<File>> {
     }
 }
 
-fn is_same_file(file: &File, path: &Path) -> bool {
-    match (file.metadata(), std::fs::symlink_metadata(path)) {
-        (Ok(ours), Ok(named)) => (ours.dev(), ours.ino()) == (named.dev(), named.ino()),
-        _ => false,
+/// Replaces the note of the last holder, which is usually as long as ours.
+fn write_note(file: &mut File, size: u64, now: &str) -> std::io::Result<()> {
+    let note = format!("{} {now}\n", std::process::id());
+    file.write_all(note.as_bytes())?;
+    match size > note.len() as u64 {
+        true => file.set_len(note.len() as u64),
+        false => Ok(()),
     }
 }
 

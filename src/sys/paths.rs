@@ -17,6 +17,14 @@ pub struct PathResolver {
 const MAX_LINKS: usize = 40;
 
 impl PathResolver {
+    /// Creates a resolver that takes `real`, a path without links, as it is.
+    pub fn knowing(real: &Path) -> Self {
+        let ancestors = real.ancestors();
+        Self {
+            resolved: ancestors.map(|it| (it.to_owned(), it.to_owned())).collect(),
+        }
+    }
+
     /// Returns `path`, which must be absolute, with all links in its existing part resolved.
     pub fn resolve(&mut self, path: &Path) -> PathBuf {
         self.follow(path, 0)

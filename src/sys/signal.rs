@@ -52,7 +52,7 @@ static LAST_UPDATE_MILLIS: AtomicU64 = AtomicU64::new(0);
 /// The origin of the clock of [`now`].
 static CLOCK_START: OnceLock<Instant> = OnceLock::new();
 /// The wake pipe: readable once a signal has arrived.
-static WAKE_RX: OnceLock<Option<UnixStream>> = OnceLock::new();
+static WAKE_RX: OnceLock<&UnixStream> = OnceLock::new();
 /// Deadline of `--timeout`, on the clock of [`now`].
 static TIMEOUT_AT: OnceLock<Duration> = OnceLock::new();
 /// Deadline of the work that follows the end of `--timeout`, on the clock of [`now`].
@@ -87,12 +87,11 @@ pub fn install(timeout: Option<Duration>) -> std::io::Result<()> {
         handled.push(signal);
     }
     let (wake_rx, wake_tx) = UnixStream::pair()?;
-    WAKE_RX.get_or_init(|| wake_rx.try_clone().ok());
     // Never dropped, since that would remove the handlers. The bytes that it writes are never read, so the wake pipe
     // stays readable.
-    std::mem::forget(SignalDelivery::with_pipe(
-        wake_rx, wake_tx, SignalOnly, &handled,
-    )?);
+    let delivery = SignalDelivery::with_pipe(wake_rx, wake_tx, SignalOnly, &handled)?;
+    let delivery: &'static SignalDelivery<_, _> = Box::leak(Box::new(delivery));
+    WAKE_RX.get_or_init(|| delivery.get_read());
     Ok(())
 }
 
@@ -215,7 +214,7 @@ pub fn clear_interrupt() -> Result<(), Stop> {
     set_interrupted(false);
     KILL_ON_INTERRUPT.store(false, Ordering::SeqCst);
     *lock_ending_since() = None;
-    if let Some(wake_rx) = WAKE_RX.get().and_then(Option::as_ref) {
+    if let Some(wake_rx) = WAKE_RX.get() {
         let mut buffer = [0; 64];
         let quiet = rustix::net::RecvFlags::DONTWAIT;
         while rustix::net::recv(wake_rx, &mut buffer, quiet).is_ok_and(|(_, count)| count > 0) {}
@@ -242,12 +241,9 @@ pub fn record_interrupt() {
 /// Kills the process with the signal that `exit` stands for. Returns if it stands for none, and in the first process of a
 /// container, which no default handling kills: the exit status then reports the signal.
 pub fn kill_self_for(exit: Exit) {
-    if rustix::process::getpid().is_init() {
-        return;
-    }
-    if let Some((signal, _)) = ENDING_SIGNALS
-        .into_iter()
-        .find(|(_, status)| *status == exit)
+    let mut signals = ENDING_SIGNALS.into_iter();
+    if let Some((signal, _)) = signals.find(|(_, status)| *status == exit)
+        && !rustix::process::getpid().is_init()
     {
         // On success this does not return; on failure, the exit status still reports the cause.
         drop(low_level::emulate_default_handler(signal));
@@ -366,7 +362,7 @@ pub fn wait(
         );
         if lock_ending_since().is_none() && !cancel::is_shielded() {
             slice = slice.min(timeout_left().unwrap_or(slice));
-            let wake_rx = WAKE_RX.get().and_then(Option::as_ref);
+            let wake_rx = WAKE_RX.get();
             all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
         }
         let wake_rx = token.as_deref().map(|token| &token.wake_rx);

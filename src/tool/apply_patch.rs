@@ -11,7 +11,7 @@ use crate::policy::call_files::files_of_call;
 use crate::policy::file_scope::{FileAccess, FileScope};
 use crate::policy::tool_names::APPLY_PATCH;
 use crate::sys::secret;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -44,10 +44,10 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let spec = ToolSpec {
         name: APPLY_PATCH.into(),
         description: DESCRIPTION.into(),
-        parameters: json!({ "type": "object", "required": ["patch"], "properties": {
-            "patch": { "type": "string", "minLength": 1 },
-        } })
-        .into(),
+        parameters: r#"{ "type": "object", "required": ["patch"], "properties": {
+            "patch": { "type": "string", "minLength": 1 }
+        } }"#
+            .into(),
     };
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         apply(&files, arguments).map_err(|error| match error {

@@ -3,7 +3,7 @@
 
 use super::{ApprovalRequest, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// The user at the terminal.
@@ -41,11 +41,11 @@ impl AskUser {
             description:
                 "Ask the user one question and wait for the answer; only for decisions they must make"
                     .into(),
-            parameters: json!({ "type": "object", "required": ["question"], "properties": {
+            parameters: r#"{ "type": "object", "required": ["question"], "properties": {
                 "question": { "type": "string", "minLength": 1 },
                 "options": { "type": "array", "maxItems": 9, "items": { "type": "string" },
-                             "description": "Suggested answers; another answer is possible" },
-            } }).into(),
+                             "description": "Suggested answers; another answer is possible" }
+            } }"#.into(),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
 use crate::policy::{Policy, Refusal};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Maximum number of jobs made by runs.
@@ -258,19 +258,19 @@ pub fn spec() -> ToolSpec {
         description: "Reminders and recurring tasks: at the set time, a separate run gets the message, and its answer goes to \
                       the user. Use this for reminders: memory alone triggers nothing"
             .into(),
-        parameters: json!({ "type": "object", "required": ["action"], "properties": {
+        parameters: r#"{ "type": "object", "required": ["action"], "properties": {
             "action": { "type": "string", "enum": ["add", "list", "remove"] },
             "message": {
                 "type": "string",
-                "description": "add: the complete task, since its run does not see this conversation",
+                "description": "add: the complete task, since its run does not see this conversation"
             },
             "name": { "type": "string", "description": "add: a few words" },
             "every_seconds": { "type": "integer", "description": "add: period, at least 60" },
             "cron_expr": { "type": "string", "description": "add: five fields, as `0 9 * * 1-5`" },
             "tz": { "type": "string", "description": "time zone of cron_expr, as `Europe/Berlin`" },
             "at": { "type": "string", "description": "add: once, as `2026-12-24T18:00`" },
-            "job_id": { "type": "string", "description": "remove: id" },
-        } }).into(),
+            "job_id": { "type": "string", "description": "remove: id" }
+        } }"#.into(),
     }
 }
 

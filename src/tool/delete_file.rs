@@ -6,7 +6,7 @@ use super::files::Files;
 use super::function_tool::FunctionTool;
 use super::{CallEffect, ToolError, ToolOutput, make_diff};
 use crate::message::ToolSpec;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Builds the `delete_file` tool.
@@ -14,10 +14,10 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let spec = ToolSpec {
         name: "delete_file".into(),
         description: "Delete a file or an empty directory".into(),
-        parameters: json!({ "type": "object", "required": ["path"], "properties": {
-            "path": { "type": "string", "minLength": 1 },
-        } })
-        .into(),
+        parameters: r#"{ "type": "object", "required": ["path"], "properties": {
+            "path": { "type": "string", "minLength": 1 }
+        } }"#
+            .into(),
     };
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         delete(&files, arguments)

@@ -8,7 +8,7 @@ use crate::diff::Diff;
 use crate::line_search::{IgnoredSpace, describe_closest, find_lines, indentation, reindent};
 use crate::message::ToolSpec;
 use crate::sys::secret;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
         name: "edit_file".into(),
         description: "Replace a text in a file; old_text must occur once".into(),
         parameters:
-            json!({ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
+            r#"{ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
             "path": { "type": "string", "minLength": 1 },
             "old_text": { "type": "string", "minLength": 1 },
             "new_text": { "type": "string" },
-            "replace_all": { "type": "boolean" },
-        } })
-            .into(),
+            "replace_all": { "type": "boolean" }
+        } }"#
+                .into(),
     };
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         edit_in_file(&files, arguments)

@@ -25,8 +25,6 @@ use std::time::Duration;
 
 /// Maximum length of the note on the omitted middle of an output, in characters.
 const MAX_NOTE_CHARS: usize = 256;
-/// Maximum timeout that a model may set, in seconds.
-const MAX_TIMEOUT_SECS: u64 = 600;
 /// Environment variables that are passed on to a command if they are set.
 const PASSED_VARIABLES: &[&str] = &[
     "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR",
@@ -109,11 +107,11 @@ impl ExecTool {
                 "Run a shell command in the working directory; no stdin; timeout {} s",
                 limits.timeout.as_secs()
             ),
-            parameters: json!({ "type": "object", "required": ["command"], "properties": {
+            parameters: r#"{ "type": "object", "required": ["command"], "properties": {
                 "command": { "type": "string", "minLength": 1 },
                 "working_dir": { "type": "string" },
-                "timeout": { "type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_SECS, "description": "seconds" },
-            } }).into(),
+                "timeout": { "type": "integer", "minimum": 1, "maximum": 600, "description": "seconds" }
+            } }"#.into(),
         };
         let variables = command_environment(limits, env);
         let path = variables.iter().find(|(name, _)| name == "PATH");

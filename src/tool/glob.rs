@@ -5,7 +5,7 @@ use super::walk::{self, MAX_ENTRIES, WalkOptions};
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use globset::{GlobBuilder, GlobMatcher};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -28,14 +28,14 @@ impl Glob {
         let spec = ToolSpec {
             name: "glob".into(),
             description: "Find files by name, as src/**/*.rs or *.{md,txt}; newest first".into(),
-            parameters: json!({ "type": "object", "required": ["pattern"], "properties": {
+            parameters: r#"{ "type": "object", "required": ["pattern"], "properties": {
                 "pattern": { "type": "string", "minLength": 1 },
                 "path": { "type": "string", "description": "default: working directory" },
                 "all": { "type": "boolean", "description": "hidden and ignored files too" },
                 "head_limit": { "type": "integer" },
-                "offset": { "type": "integer" },
-            } })
-            .into(),
+                "offset": { "type": "integer" }
+            } }"#
+                .into(),
         };
         Self { spec, files }
     }

@@ -15,7 +15,7 @@ use grep_searcher::{
     BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind,
     SinkFinish, SinkMatch,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -47,11 +47,10 @@ impl Grep {
     /// Creates the tool.
     pub fn new(files: Arc<Files>) -> Self {
         // Numbers that are too large are reduced to the limit. Limits in the schema would cost tokens in each request.
-        let number = json!({ "type": "integer" });
         let spec = ToolSpec {
             name: "grep".into(),
             description: "Search file contents for a regex; skips binary and ignored files".into(),
-            parameters: json!({ "type": "object", "required": ["pattern"], "properties": {
+            parameters: r#"{ "type": "object", "required": ["pattern"], "properties": {
                 "pattern": { "type": "string", "minLength": 1 },
                 "path": { "type": "string", "description": "file or directory" },
                 "glob": { "type": "string", "description": "only files like *.rs" },
@@ -59,12 +58,13 @@ impl Grep {
                 "output_mode": { "type": "string", "enum": ["content", "files_with_matches", "count"] },
                 "case_insensitive": { "type": "boolean" },
                 "fixed_strings": { "type": "boolean" },
-                "context_before": number,
-                "context_after": number,
+                "context_before": { "type": "integer" },
+                "context_after": { "type": "integer" },
                 "all": { "type": "boolean", "description": "hidden and ignored files too" },
-                "head_limit": number,
-                "offset": number,
-            } }).into(),
+                "head_limit": { "type": "integer" },
+                "offset": { "type": "integer" }
+            } }"#
+                .into(),
         };
         Self { spec, files }
     }

@@ -4,7 +4,7 @@ use super::files::Files;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use crate::sys::durable_file::format_size;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ impl ListDir {
         let spec = ToolSpec {
             name: "list_dir".into(),
             description: "List a directory: names and sizes, directories ending in /".into(),
-            parameters: json!({ "type": "object", "properties": {
+            parameters: r#"{ "type": "object", "properties": {
                 "path": { "type": "string", "description": "default: working directory" },
                 "recursive": { "type": "boolean", "description": "everything below it, except ignored files" },
-                "max_entries": { "type": "integer", "minimum": 1, "maximum": 5000 },
-            } }).into(),
+                "max_entries": { "type": "integer", "minimum": 1, "maximum": 5000 }
+            } }"#.into(),
         };
         Self { spec, files }
     }

@@ -9,7 +9,7 @@ use crate::message::ToolSpec;
 use crate::policy::Refusal;
 use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
 use crate::policy::tool_names::MESSAGE;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 
@@ -200,12 +200,11 @@ fn spec() -> ToolSpec {
         description: "Send a message to a chat of the user: to another chat, or files to this one. Your final text is sent to \
                       the chat of this conversation by itself"
             .into(),
-        parameters: json!({ "type": "object", "required": ["content"], "properties": {
+        parameters: r#"{ "type": "object", "required": ["content"], "properties": {
             "content": { "type": "string", "description": "Markdown" },
             "channel": { "type": "string", "description": "such as `telegram`; default: this chat's" },
             "chat_id": { "type": "string", "description": "default: this chat" },
-            "media": { "type": "array", "items": { "type": "string" }, "description": "paths of files to attach" },
-        } })
-        .into(),
+            "media": { "type": "array", "items": { "type": "string" }, "description": "paths of files to attach" }
+        } }"#.into(),
     }
 }

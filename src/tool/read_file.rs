@@ -7,7 +7,7 @@ use crate::message::ToolSpec;
 use crate::message::{Image, MessagePart};
 use crate::skill;
 use crate::sys::input::image_type;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,12 +37,12 @@ impl ReadFile {
             description:
                 "Read a text file, PDF or office document with line numbers, or view an image"
                     .into(),
-            parameters: json!({ "type": "object", "required": ["path"], "properties": {
+            parameters: r#"{ "type": "object", "required": ["path"], "properties": {
                 "path": { "type": "string", "minLength": 1 },
                 "offset": { "type": "integer", "minimum": 1, "description": "first line" },
-                "limit": { "type": "integer", "minimum": 1, "description": "number of lines" },
-            } })
-            .into(),
+                "limit": { "type": "integer", "minimum": 1, "description": "number of lines" }
+            } }"#
+                .into(),
         };
         Self {
             spec,

@@ -7,11 +7,9 @@
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{Origin, ToolSpec};
 use crate::policy::tool_names::SESSIONS;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
-/// Maximum number of messages in one result.
-const MAX_MESSAGES: usize = 50;
 /// Number of messages in a result unless the model says otherwise.
 const DEFAULT_MESSAGES: usize = 20;
 
@@ -56,14 +54,14 @@ impl SessionsTool {
         let spec = ToolSpec {
             name: SESSIONS.into(),
             description: "Other conversations with the user: list them, search their text, read their messages".into(),
-            parameters: json!({ "type": "object", "required": ["action"], "properties": {
+            parameters: r#"{ "type": "object", "required": ["action"], "properties": {
                 "action": { "type": "string", "enum": ["list", "search", "read"] },
                 "text": { "type": "string", "description": "search: literal text, in any case" },
                 "key": { "type": "string", "description": "read: key of the session" },
                 "from": { "type": "integer", "minimum": 1, "description": "read: number of the first message" },
-                "count": { "type": "integer", "minimum": 1, "maximum": MAX_MESSAGES },
-            } })
-            .into(),
+                "count": { "type": "integer", "minimum": 1, "maximum": 50 }
+            } }"#
+                .into(),
         };
         Self { spec, library }
     }

@@ -4,7 +4,7 @@
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use crate::sys::sync::IgnorePoison;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Mutex;
 
 /// Maximum entries of a list.
@@ -58,20 +58,19 @@ impl Default for Todo {
 impl Todo {
     /// Creates the tool with an empty list.
     pub fn new() -> Self {
-        let names: Vec<&str> = TodoStatus::ALL.iter().map(|(name, ..)| *name).collect();
         let spec = ToolSpec {
             name: "todo".into(),
             description:
                 "Your task list for multi-step work: todos replaces it; omit todos to read it"
                     .into(),
-            parameters: json!({ "type": "object", "properties": {
+            parameters: r#"{ "type": "object", "properties": {
                 "todos": { "type": "array", "items": {
                     "type": "object", "required": ["content", "status"], "properties": {
                         "content": { "type": "string", "minLength": 1 },
-                        "status": { "type": "string", "enum": names },
-                    } } },
-            } })
-            .into(),
+                        "status": { "type": "string", "enum": ["pending", "in_progress", "completed", "cancelled"] }
+                    } } }
+            } }"#
+                .into(),
         };
         Self {
             spec,

@@ -10,7 +10,7 @@ use crate::message::ToolSpec;
 use crate::message::tagged_block;
 use crate::sys::http::body_error_message;
 use crate::sys::secret::Secret;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt::Write;
 use std::io::Read;
 use std::sync::Arc;
@@ -49,11 +49,11 @@ impl WebSearch {
         let spec = ToolSpec {
             name: "web_search".into(),
             description: "Search the web: titles, addresses, short excerpts".into(),
-            parameters: json!({ "type": "object", "required": ["query"], "properties": {
+            parameters: r#"{ "type": "object", "required": ["query"], "properties": {
                 "query": { "type": "string", "minLength": 1 },
-                "count": { "type": "integer", "minimum": 1, "maximum": MAX_RESULTS },
-            } })
-            .into(),
+                "count": { "type": "integer", "minimum": 1, "maximum": 10 }
+            } }"#
+                .into(),
         };
         Self {
             spec,

@@ -6,7 +6,7 @@ use super::function_tool::FunctionTool;
 use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput, make_diff};
 use crate::message::ToolSpec;
 use crate::sys::secret;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Builds the `write_file` tool.
@@ -14,11 +14,11 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let spec = ToolSpec {
         name: "write_file".into(),
         description: "Write a whole file; creates missing directories".into(),
-        parameters: json!({ "type": "object", "required": ["path", "content"], "properties": {
+        parameters: r#"{ "type": "object", "required": ["path", "content"], "properties": {
             "path": { "type": "string", "minLength": 1 },
-            "content": { "type": "string" },
-        } })
-        .into(),
+            "content": { "type": "string" }
+        } }"#
+            .into(),
     };
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         write(&files, arguments)

@@ -41,7 +41,7 @@ pub trait AnswerFormat {
 pub fn tool_tokens(spec: &ToolSpec) -> u64 {
     token_estimate::for_text(&spec.name)
         + token_estimate::for_text(&spec.description)
-        + token_estimate::for_value(&spec.parameters)
+        + token_estimate::for_text(spec.parameters.as_json().get())
 }
 
 impl Agent<'_> {

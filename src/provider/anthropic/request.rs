@@ -13,6 +13,7 @@ use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
@@ -104,7 +105,7 @@ pub(super) fn write_body(
 struct AnthropicTool<'a> {
     name: &'a str,
     description: &'a str,
-    input_schema: &'a Value,
+    input_schema: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheMark>,
 }
@@ -114,7 +115,7 @@ impl<'a> AnthropicTool<'a> {
         Self {
             name: &spec.name,
             description: &spec.description,
-            input_schema: &spec.parameters,
+            input_schema: spec.parameters.as_json(),
             cache_control: None,
         }
     }

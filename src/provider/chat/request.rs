@@ -15,6 +15,7 @@ use crate::provider::{Request, ToolChoice};
 use base64::Engine;
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -93,7 +94,7 @@ struct ChatTool<'a> {
 struct ChatFunction<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: &'a RawValue,
 }
 
 impl<'a> ChatTool<'a> {
@@ -101,7 +102,7 @@ impl<'a> ChatTool<'a> {
         let function = ChatFunction {
             name: &spec.name,
             description: &spec.description,
-            parameters: &spec.parameters,
+            parameters: spec.parameters.as_json(),
         };
         Self {
             r#type: "function",

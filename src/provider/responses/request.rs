@@ -13,6 +13,7 @@ use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -74,7 +75,7 @@ struct ResponsesTool<'a> {
     r#type: &'static str,
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: &'a RawValue,
     strict: bool,
 }
 
@@ -84,7 +85,7 @@ impl<'a> ResponsesTool<'a> {
             r#type: "function",
             name: &spec.name,
             description: &spec.description,
-            parameters: &spec.parameters,
+            parameters: spec.parameters.as_json(),
             strict: false,
         }
     }

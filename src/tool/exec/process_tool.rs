@@ -14,13 +14,11 @@ use crate::sys::process::server::ServerExit;
 use crate::sys::signal::Deadline;
 use crate::tool::dangerous_command::dangerous_command;
 use crate::tool::{CallEffect, Tool, ToolError, ToolOutput};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum wait that a model may ask for, in seconds.
-const MAX_WAIT_SECS: u64 = 60;
 /// The wait for output unless the model asks for another one, in seconds.
 const DEFAULT_WAIT_SECS: u64 = 1;
 /// The time that a command may take to read its input.
@@ -81,13 +79,13 @@ impl ProcessTool {
             name: PROCESS.into(),
             description: "Read the new output of a background command of `exec`, after writing to its stdin or ending it"
                 .into(),
-            parameters: json!({ "type": "object", "required": ["id"], "properties": {
+            parameters: r#"{ "type": "object", "required": ["id"], "properties": {
                 "id": { "type": "string", "minLength": 1 },
                 "input": { "type": "string", "description": "written to stdin as it is; end a line with \\n" },
                 "end": { "type": "boolean" },
-                "wait": { "type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECS, "description": "seconds to wait for output or the end; default 1" },
-            } })
-            .into(),
+                "wait": { "type": "integer", "minimum": 0, "maximum": 60, "description": "seconds to wait for output or the end; default 1" }
+            } }"#
+                .into(),
         };
         Self {
             spec,
