@@ -301,7 +301,7 @@ impl ParameterSchema {
         forms.json.get_or_init(|| {
             let json = match forms.value.get() {
                 Some(value) => to_raw_value(value),
-                None => RawValue::from_string(without_blanks(forms.source)),
+                None => RawValue::from_string(forms.source.to_owned()),
             };
             json.expect("a schema is valid JSON: it is a value, or constant and tested")
         })
@@ -317,10 +317,12 @@ impl From<Value> for ParameterSchema {
     }
 }
 
-impl From<&'static str> for ParameterSchema {
-    fn from(source: &'static str) -> Self {
+/// A constant schema, which [`without_blanks`] has made compact when the program was compiled.
+impl<const LENGTH: usize> From<&'static [u8; LENGTH]> for ParameterSchema {
+    fn from(json: &'static [u8; LENGTH]) -> Self {
+        let source = str::from_utf8(json.trim_ascii_end());
         Self(Arc::new(SchemaForms {
-            source,
+            source: source.expect("a constant schema is text, as tested"),
             ..SchemaForms::default()
         }))
     }
@@ -355,17 +357,22 @@ impl Serialize for ParameterSchema {
     }
 }
 
-/// Valid JSON without the blanks and line breaks between its tokens.
-fn without_blanks(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    // Every second part is the inside of a string: our constants have no escaped quotation marks.
-    for (index, part) in json.split('"').enumerate() {
-        if index > 0 {
-            text.push('"');
+/// Moves the blanks and line breaks between the tokens of `json` to its end. `ParameterSchema` drops them there.
+pub const fn without_blanks<const LENGTH: usize>(json: &[u8; LENGTH]) -> [u8; LENGTH] {
+    let mut text = [b' '; LENGTH];
+    let (mut from, mut to, mut is_in_string) = (0, 0, false);
+    while from < LENGTH {
+        let byte = json[from];
+        from += 1;
+        if is_in_string || !byte.is_ascii_whitespace() {
+            text[to] = byte;
+            to += 1;
         }
-        match index % 2 {
-            0 => text.extend(part.split_ascii_whitespace()),
-            _ => text.push_str(part),
+        if is_in_string && byte == b'\\' {
+            text[to] = json[from];
+            (from, to) = (from + 1, to + 1);
+        } else if byte == b'"' {
+            is_in_string = !is_in_string;
         }
     }
     text
@@ -394,17 +401,21 @@ pub fn tagged_block(tag: &str, name: Option<&str>, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::ParameterSchema;
+    use super::{ParameterSchema, without_blanks};
     use serde_json::json;
 
     #[test]
     fn schemas_are_the_same_as_text_and_as_values() {
-        let text: ParameterSchema = r#"{
-            "type": "object", "properties": { "a b": { "description": "x,  y:\\n z" } }
-        }"#
-        .into();
+        let text = const {
+            &without_blanks(
+                br#"{
+                    "type": "object", "properties": { "a b": { "description": "x,  \"y\":\n z" } }
+                }"#,
+            )
+        };
+        let text: ParameterSchema = text.into();
         let value: ParameterSchema = json!({
-            "type": "object", "properties": { "a b": { "description": "x,  y:\\n z" } }
+            "type": "object", "properties": { "a b": { "description": "x,  \"y\":\n z" } }
         })
         .into();
         assert_eq!(text, value);

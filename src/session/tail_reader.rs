@@ -484,9 +484,13 @@ impl<'a> ReverseLines<'a> {
         let length = usize::try_from(self.start).map_or(length, |start| length.min(start));
         let filled = length + self.unread;
         if self.buffer.len() < filled {
-            self.buffer.resize(filled, 0);
+            // Zeroed memory costs less than a resized buffer.
+            let mut larger = vec![0; filled];
+            larger[length..].copy_from_slice(&self.buffer[..self.unread]);
+            self.buffer = larger;
+        } else {
+            self.buffer.copy_within(..self.unread, length);
         }
-        self.buffer.copy_within(..self.unread, length);
         self.start -= length as u64;
         let result = self
             .file

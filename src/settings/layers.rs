@@ -451,13 +451,11 @@ fn name_parts(variable: &str) -> Option<Vec<&str>> {
 
 /// True if two names differ only in case and underscores.
 fn is_same_name(a: &str, b: &str) -> bool {
-    let letters = |name: &str| -> String {
-        name.chars()
-            .filter(|letter| *letter != '_')
-            .map(|letter| letter.to_ascii_lowercase())
-            .collect()
-    };
-    letters(a) == letters(b)
+    fn letters(name: &str) -> impl Iterator<Item = u8> {
+        let bytes = name.bytes().filter(|byte| *byte != b'_');
+        bytes.map(|byte| byte.to_ascii_lowercase())
+    }
+    letters(a).eq(letters(b))
 }
 
 #[cfg(test)]

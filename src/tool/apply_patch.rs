@@ -5,7 +5,7 @@ use super::files::Files;
 use super::files::change::{ExpectedState, FileChange, LoadedFile, RevertibleChange, to_text};
 use super::function_tool::FunctionTool;
 use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput, make_diff};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use crate::patch::{self, FilePatch, Hunk};
 use crate::policy::call_files::files_of_call;
 use crate::policy::file_scope::{FileAccess, FileScope};
@@ -44,10 +44,14 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let spec = ToolSpec {
         name: APPLY_PATCH.into(),
         description: DESCRIPTION.into(),
-        parameters: r#"{ "type": "object", "required": ["patch"], "properties": {
+        parameters: const {
+            &without_blanks(
+                br#"{ "type": "object", "required": ["patch"], "properties": {
             "patch": { "type": "string", "minLength": 1 }
-        } }"#
-            .into(),
+        } }"#,
+            )
+        }
+        .into(),
     };
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         apply(&files, arguments).map_err(|error| match error {

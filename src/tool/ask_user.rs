@@ -2,7 +2,7 @@
 //! other run the model must decide by itself, since no user can answer.
 
 use super::{ApprovalRequest, CallEffect, Tool, ToolError, ToolOutput};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -41,11 +41,11 @@ impl AskUser {
             description:
                 "Ask the user one question and wait for the answer; only for decisions they must make"
                     .into(),
-            parameters: r#"{ "type": "object", "required": ["question"], "properties": {
+            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["question"], "properties": {
                 "question": { "type": "string", "minLength": 1 },
                 "options": { "type": "array", "maxItems": 9, "items": { "type": "string" },
                              "description": "Suggested answers; another answer is possible" }
-            } }"#.into(),
+            } }"#) }.into(),
         }
     }
 }

@@ -8,7 +8,7 @@
 
 use super::message::ChatTarget;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
 use crate::policy::{Policy, Refusal};
 use serde_json::Value;
@@ -258,7 +258,7 @@ pub fn spec() -> ToolSpec {
         description: "Reminders and recurring tasks: at the set time, a separate run gets the message, and its answer goes to \
                       the user. Use this for reminders: memory alone triggers nothing"
             .into(),
-        parameters: r#"{ "type": "object", "required": ["action"], "properties": {
+        parameters: const { &without_blanks(br#"{ "type": "object", "required": ["action"], "properties": {
             "action": { "type": "string", "enum": ["add", "list", "remove"] },
             "message": {
                 "type": "string",
@@ -270,7 +270,7 @@ pub fn spec() -> ToolSpec {
             "tz": { "type": "string", "description": "time zone of cron_expr, as `Europe/Berlin`" },
             "at": { "type": "string", "description": "add: once, as `2026-12-24T18:00`" },
             "job_id": { "type": "string", "description": "remove: id" }
-        } }"#.into(),
+        } }"#) }.into(),
     }
 }
 

@@ -5,7 +5,7 @@
 use super::files::Files;
 use super::function_tool::FunctionTool;
 use super::{CallEffect, ToolError, ToolOutput, make_diff};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -14,10 +14,14 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let spec = ToolSpec {
         name: "delete_file".into(),
         description: "Delete a file or an empty directory".into(),
-        parameters: r#"{ "type": "object", "required": ["path"], "properties": {
+        parameters: const {
+            &without_blanks(
+                br#"{ "type": "object", "required": ["path"], "properties": {
             "path": { "type": "string", "minLength": 1 }
-        } }"#
-            .into(),
+        } }"#,
+            )
+        }
+        .into(),
     };
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         delete(&files, arguments)

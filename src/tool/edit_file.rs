@@ -6,7 +6,7 @@ use super::function_tool::FunctionTool;
 use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput};
 use crate::diff::Diff;
 use crate::line_search::{IgnoredSpace, describe_closest, find_lines, indentation, reindent};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use crate::sys::secret;
 use serde_json::Value;
 use std::ops::Range;
@@ -17,14 +17,12 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let spec = ToolSpec {
         name: "edit_file".into(),
         description: "Replace a text in a file; old_text must occur once".into(),
-        parameters:
-            r#"{ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
+        parameters: const { &without_blanks(br#"{ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
             "path": { "type": "string", "minLength": 1 },
             "old_text": { "type": "string", "minLength": 1 },
             "new_text": { "type": "string" },
             "replace_all": { "type": "boolean" }
-        } }"#
-                .into(),
+        } }"#) }.into(),
     };
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         edit_in_file(&files, arguments)

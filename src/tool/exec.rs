@@ -9,7 +9,7 @@ use super::dangerous_command::dangerous_command;
 use super::files::Files;
 use super::sandbox_spec::{self, InstalledTools};
 use super::{CallEffect, Tool, ToolError, ToolOutput};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use crate::policy::Refusal;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
 use crate::sys::kept_output::{KeptOutput, OutputKeeper};
@@ -107,11 +107,11 @@ impl ExecTool {
                 "Run a shell command in the working directory; no stdin; timeout {} s",
                 limits.timeout.as_secs()
             ),
-            parameters: r#"{ "type": "object", "required": ["command"], "properties": {
+            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["command"], "properties": {
                 "command": { "type": "string", "minLength": 1 },
                 "working_dir": { "type": "string" },
                 "timeout": { "type": "integer", "minimum": 1, "maximum": 600, "description": "seconds" }
-            } }"#.into(),
+            } }"#) }.into(),
         };
         let variables = command_environment(limits, env);
         let path = variables.iter().find(|(name, _)| name == "PATH");

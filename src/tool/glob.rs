@@ -3,7 +3,7 @@
 use super::files::Files;
 use super::walk::{self, MAX_ENTRIES, WalkOptions};
 use super::{CallEffect, Tool, ToolError, ToolOutput};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -28,14 +28,18 @@ impl Glob {
         let spec = ToolSpec {
             name: "glob".into(),
             description: "Find files by name, as src/**/*.rs or *.{md,txt}; newest first".into(),
-            parameters: r#"{ "type": "object", "required": ["pattern"], "properties": {
+            parameters: const {
+                &without_blanks(
+                    br#"{ "type": "object", "required": ["pattern"], "properties": {
                 "pattern": { "type": "string", "minLength": 1 },
                 "path": { "type": "string", "description": "default: working directory" },
                 "all": { "type": "boolean", "description": "hidden and ignored files too" },
                 "head_limit": { "type": "integer" },
                 "offset": { "type": "integer" }
-            } }"#
-                .into(),
+            } }"#,
+                )
+            }
+            .into(),
         };
         Self { spec, files }
     }

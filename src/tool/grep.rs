@@ -7,7 +7,7 @@ use super::files::Files;
 use super::glob::{build_matcher as glob_matcher, page};
 use super::walk::{self, MAX_ENTRIES, WalkOptions};
 use super::{CallEffect, Tool, ToolError, ToolOutput};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use crate::sys::signal;
 use grep_matcher::{LineTerminator, Matcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -50,7 +50,7 @@ impl Grep {
         let spec = ToolSpec {
             name: "grep".into(),
             description: "Search file contents for a regex; skips binary and ignored files".into(),
-            parameters: r#"{ "type": "object", "required": ["pattern"], "properties": {
+            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["pattern"], "properties": {
                 "pattern": { "type": "string", "minLength": 1 },
                 "path": { "type": "string", "description": "file or directory" },
                 "glob": { "type": "string", "description": "only files like *.rs" },
@@ -63,8 +63,7 @@ impl Grep {
                 "all": { "type": "boolean", "description": "hidden and ignored files too" },
                 "head_limit": { "type": "integer" },
                 "offset": { "type": "integer" }
-            } }"#
-                .into(),
+            } }"#) }.into(),
         };
         Self { spec, files }
     }

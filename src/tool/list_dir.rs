@@ -2,7 +2,7 @@
 
 use super::files::Files;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use crate::sys::durable_file::format_size;
 use serde_json::Value;
 use std::path::Path;
@@ -25,11 +25,11 @@ impl ListDir {
         let spec = ToolSpec {
             name: "list_dir".into(),
             description: "List a directory: names and sizes, directories ending in /".into(),
-            parameters: r#"{ "type": "object", "properties": {
+            parameters: const { &without_blanks(br#"{ "type": "object", "properties": {
                 "path": { "type": "string", "description": "default: working directory" },
                 "recursive": { "type": "boolean", "description": "everything below it, except ignored files" },
                 "max_entries": { "type": "integer", "minimum": 1, "maximum": 5000 }
-            } }"#.into(),
+            } }"#) }.into(),
         };
         Self { spec, files }
     }

@@ -5,7 +5,7 @@
 
 use super::files::Files;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use crate::policy::Refusal;
 use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
 use crate::policy::tool_names::MESSAGE;
@@ -200,11 +200,11 @@ fn spec() -> ToolSpec {
         description: "Send a message to a chat of the user: to another chat, or files to this one. Your final text is sent to \
                       the chat of this conversation by itself"
             .into(),
-        parameters: r#"{ "type": "object", "required": ["content"], "properties": {
+        parameters: const { &without_blanks(br#"{ "type": "object", "required": ["content"], "properties": {
             "content": { "type": "string", "description": "Markdown" },
             "channel": { "type": "string", "description": "such as `telegram`; default: this chat's" },
             "chat_id": { "type": "string", "description": "default: this chat" },
             "media": { "type": "array", "items": { "type": "string" }, "description": "paths of files to attach" }
-        } }"#.into(),
+        } }"#) }.into(),
     }
 }

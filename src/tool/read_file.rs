@@ -3,8 +3,8 @@
 use super::files::Files;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::attach::{self, AttachmentOrigin};
-use crate::message::ToolSpec;
 use crate::message::{Image, MessagePart};
+use crate::message::{ToolSpec, without_blanks};
 use crate::skill;
 use crate::sys::input::image_type;
 use serde_json::Value;
@@ -37,12 +37,16 @@ impl ReadFile {
             description:
                 "Read a text file, PDF or office document with line numbers, or view an image"
                     .into(),
-            parameters: r#"{ "type": "object", "required": ["path"], "properties": {
+            parameters: const {
+                &without_blanks(
+                    br#"{ "type": "object", "required": ["path"], "properties": {
                 "path": { "type": "string", "minLength": 1 },
                 "offset": { "type": "integer", "minimum": 1, "description": "first line" },
                 "limit": { "type": "integer", "minimum": 1, "description": "number of lines" }
-            } }"#
-                .into(),
+            } }"#,
+                )
+            }
+            .into(),
         };
         Self {
             spec,

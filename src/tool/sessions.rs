@@ -5,7 +5,7 @@
 //! result states its origin, and the provenance of this conversation rises to it.
 
 use super::{CallEffect, Tool, ToolError, ToolOutput};
-use crate::message::{Origin, ToolSpec};
+use crate::message::{Origin, ToolSpec, without_blanks};
 use crate::policy::tool_names::SESSIONS;
 use serde_json::Value;
 use std::sync::Arc;
@@ -54,14 +54,13 @@ impl SessionsTool {
         let spec = ToolSpec {
             name: SESSIONS.into(),
             description: "Other conversations with the user: list them, search their text, read their messages".into(),
-            parameters: r#"{ "type": "object", "required": ["action"], "properties": {
+            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["action"], "properties": {
                 "action": { "type": "string", "enum": ["list", "search", "read"] },
                 "text": { "type": "string", "description": "search: literal text, in any case" },
                 "key": { "type": "string", "description": "read: key of the session" },
                 "from": { "type": "integer", "minimum": 1, "description": "read: number of the first message" },
                 "count": { "type": "integer", "minimum": 1, "maximum": 50 }
-            } }"#
-                .into(),
+            } }"#) }.into(),
         };
         Self { spec, library }
     }

@@ -2,7 +2,7 @@
 //! the result of each call.
 
 use super::{CallEffect, Tool, ToolError, ToolOutput};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use crate::sys::sync::IgnorePoison;
 use serde_json::Value;
 use std::sync::Mutex;
@@ -63,14 +63,13 @@ impl Todo {
             description:
                 "Your task list for multi-step work: todos replaces it; omit todos to read it"
                     .into(),
-            parameters: r#"{ "type": "object", "properties": {
+            parameters: const { &without_blanks(br#"{ "type": "object", "properties": {
                 "todos": { "type": "array", "items": {
                     "type": "object", "required": ["content", "status"], "properties": {
                         "content": { "type": "string", "minLength": 1 },
                         "status": { "type": "string", "enum": ["pending", "in_progress", "completed", "cancelled"] }
                     } } }
-            } }"#
-                .into(),
+            } }"#) }.into(),
         };
         Self {
             spec,

@@ -6,8 +6,8 @@ use super::web::engine::{SearchEngine, SearchResult};
 use super::web_fetch::UNTRUSTED_NOTICE;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::error::Stop;
-use crate::message::ToolSpec;
 use crate::message::tagged_block;
+use crate::message::{ToolSpec, without_blanks};
 use crate::sys::http::body_error_message;
 use crate::sys::secret::Secret;
 use serde_json::Value;
@@ -49,11 +49,15 @@ impl WebSearch {
         let spec = ToolSpec {
             name: "web_search".into(),
             description: "Search the web: titles, addresses, short excerpts".into(),
-            parameters: r#"{ "type": "object", "required": ["query"], "properties": {
+            parameters: const {
+                &without_blanks(
+                    br#"{ "type": "object", "required": ["query"], "properties": {
                 "query": { "type": "string", "minLength": 1 },
                 "count": { "type": "integer", "minimum": 1, "maximum": 10 }
-            } }"#
-                .into(),
+            } }"#,
+                )
+            }
+            .into(),
         };
         Self {
             spec,

@@ -4,7 +4,7 @@ use super::files::Files;
 use super::files::change::WrittenFile;
 use super::function_tool::FunctionTool;
 use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput, make_diff};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use crate::sys::secret;
 use serde_json::Value;
 use std::sync::Arc;
@@ -14,11 +14,15 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let spec = ToolSpec {
         name: "write_file".into(),
         description: "Write a whole file; creates missing directories".into(),
-        parameters: r#"{ "type": "object", "required": ["path", "content"], "properties": {
+        parameters: const {
+            &without_blanks(
+                br#"{ "type": "object", "required": ["path", "content"], "properties": {
             "path": { "type": "string", "minLength": 1 },
             "content": { "type": "string" }
-        } }"#
-            .into(),
+        } }"#,
+            )
+        }
+        .into(),
     };
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         write(&files, arguments)

@@ -5,7 +5,7 @@ use super::background_commands::{
     BackgroundCommand, BackgroundCommands, CommandState, add, check_count, unknown_id,
 };
 use super::{CommandEnd, ExecTool, format_output, start_error};
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, without_blanks};
 use crate::policy::Refusal;
 use crate::policy::tool_names::PROCESS;
 use crate::sys::process::CommandSpec;
@@ -79,13 +79,12 @@ impl ProcessTool {
             name: PROCESS.into(),
             description: "Read the new output of a background command of `exec`, after writing to its stdin or ending it"
                 .into(),
-            parameters: r#"{ "type": "object", "required": ["id"], "properties": {
+            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["id"], "properties": {
                 "id": { "type": "string", "minLength": 1 },
                 "input": { "type": "string", "description": "written to stdin as it is; end a line with \\n" },
                 "end": { "type": "boolean" },
                 "wait": { "type": "integer", "minimum": 0, "maximum": 60, "description": "seconds to wait for output or the end; default 1" }
-            } }"#
-                .into(),
+            } }"#) }.into(),
         };
         Self {
             spec,
