@@ -4,6 +4,8 @@
 //! loader maps the shared libraries and applies thousands of relocations. Cargo can ask for a static program only with
 //! flags that `cargo install` does not read, so the linker is given them here. It also puts the code that every run needs
 //! into one place: the kernel maps code in pieces of 64 KiB, and most of the program is needed by few runs.
+//!
+//! Also tells the program about its build, for `--version --verbose`.
 
 use std::env;
 use std::error::Error;
@@ -26,6 +28,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
     println!("cargo::rustc-check-cfg=cfg(static_glibc)");
     let variable = |name| env::var(name).unwrap_or_default();
+    println!(
+        "cargo::rustc-env=NANOBOT_BUILD_TARGET={}",
+        variable("TARGET")
+    );
+    if variable("PROFILE") == "release"
+        && let Some(commit) = find_commit()
+    {
+        println!("cargo::rustc-env=NANOBOT_BUILD_COMMIT={commit}");
+    }
     let is_native = variable("HOST") == variable("TARGET");
     let features = variable("CARGO_CFG_TARGET_FEATURE");
     if variable("CARGO_CFG_TARGET_OS") != "linux"
@@ -37,9 +48,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let compiler = env::var_os("RUSTC_LINKER").map_or_else(|| "cc".into(), PathBuf::from);
     let folder = PathBuf::from(variable("OUT_DIR"));
-    if !can_link_statically(&compiler, &folder)? {
+    let Some(libc) = find_static_libc(&compiler, &folder)? else {
         return Ok(());
-    }
+    };
+    println!("cargo::rustc-env=NANOBOT_BUILD_LIBC=glibc {libc}");
     for (library, archives) in LIBRARIES {
         let Some(archives) = find_archives(&compiler, archives) else {
             return Ok(());
@@ -77,17 +89,35 @@ fn hot_section() -> String {
     script + "} } INSERT BEFORE .text;\n"
 }
 
-/// Returns true if the compiler makes a static program, for which the system's static C library must be installed.
-fn can_link_statically(compiler: &Path, folder: &Path) -> std::io::Result<bool> {
-    let source = folder.join("probe.c");
-    fs::write(&source, "int main(void) { return 0; }\n")?;
+/// The commit that is built: `NANOBOT_COMMIT`, or what `cargo package` recorded. The repository is not asked, since each
+/// commit would then be a new build.
+fn find_commit() -> Option<String> {
+    const RECORD: &str = ".cargo_vcs_info.json";
+    println!("cargo::rerun-if-env-changed=NANOBOT_COMMIT");
+    let given = env::var("NANOBOT_COMMIT").ok();
+    given.or_else(|| {
+        let text = fs::read_to_string(RECORD).ok()?;
+        let (_, rest) = text.split_once(r#""sha1": ""#)?;
+        Some(rest.split('"').next()?.to_owned())
+    })
+}
+
+/// The version of the static C library; `None` if it is not installed, or the compiler makes no static program.
+fn find_static_libc(compiler: &Path, folder: &Path) -> std::io::Result<Option<String>> {
+    let (source, program) = (folder.join("probe.c"), folder.join("probe"));
+    let code = "#include <gnu/libc-version.h>\n#include <stdio.h>\nint main(void) { puts(gnu_get_libc_version()); }\n";
+    fs::write(&source, code)?;
     let done = Command::new(compiler)
         .args(["-static", "-no-pie", "-o"])
-        .args([&folder.join("probe"), &source])
+        .args([&program, &source])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    Ok(done.is_ok_and(|status| status.success()))
+    if !done.is_ok_and(|status| status.success()) {
+        return Ok(None);
+    }
+    let printed = Command::new(&program).output()?.stdout;
+    Ok(Some(String::from_utf8_lossy(&printed).trim().to_owned()))
 }
 
 /// The absolute paths of libraries of the compiler or of the C library, unless one is missing or has a space.

@@ -27,6 +27,7 @@ pub mod state_files;
 pub mod status;
 pub mod topics;
 pub mod undo;
+pub mod uninstall;
 pub mod usage;
 pub mod value;
 
@@ -168,6 +169,8 @@ pub enum CliCommand {
     ///
     /// In its text format, as the textfile collector of its node exporter reads it. Times are in seconds since 1970.
     Metrics,
+    /// Remove nanobot's crontab lines and files
+    Uninstall(uninstall::UninstallArgs),
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
     /// Print a topic

@@ -213,6 +213,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let no_color = env.get("NO_COLOR").is_some();
     let dumb = env.get("TERM") == Some("dumb");
     let arguments = parse::expand_shortcut(arguments.into_iter().collect());
+    if let Some(detail) = parse::parse_version(&arguments) {
+        return command::version::run(detail, Terminal::probe(None, no_color, dumb));
+    }
     let cli = match parse::parse(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
@@ -283,6 +286,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::CliCommand::Usage(arguments) => command::usage::run(&ctx, &arguments),
         cli::CliCommand::Metrics => command::metrics::run(&ctx),
         cli::CliCommand::Provider { command } => command::provider::run(&ctx, &command),
+        cli::CliCommand::Uninstall(arguments) => command::uninstall::run(&ctx, arguments),
         cli::CliCommand::Completions(it) => command::completions::run(ctx.env, ctx.terminal, &it),
         cli::CliCommand::Topic { topic } => command::topic::run(ctx.terminal, topic),
         cli::CliCommand::Gateway { .. } => Err(usage_error::no_gateway()),

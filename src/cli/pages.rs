@@ -66,7 +66,7 @@ fn add_pages_below(
 }
 
 /// Commands that the short help leaves out.
-const RARE_COMMANDS: [&str; 2] = ["completions", "metrics"];
+const RARE_COMMANDS: [&str; 3] = ["completions", "metrics", "uninstall"];
 
 /// A single list of flags, without the global ones, and a pointer to the long help.
 fn to_short_help(command: Command, path: &str) -> Command {
@@ -98,12 +98,14 @@ fn to_short_help(command: Command, path: &str) -> Command {
     }
 }
 
-fn to_long_help(command: Command, page: Option<&HelpPage>, statuses: &str) -> Command {
+fn to_long_help(mut command: Command, page: Option<&HelpPage>, statuses: &str) -> Command {
     let Some(page) = page else {
         return command;
     };
     let mut text = String::new();
     if page.command.is_empty() {
+        let version = "Print version; with `--verbose`, the build and the sandbox too";
+        command = command.mut_arg("version", |arg| arg.help(version));
         text.push_str("Topics (nanobot help TOPIC):\n");
         for HelpTopic { name, about, .. } in TOPICS {
             writeln!(text, "  {name:<11}  {about}").expect("writing to a string cannot fail");
@@ -160,7 +162,7 @@ const GROUP_STATUSES: &[(u8, &str)] = &[(2, "usage error: the command is missing
 const ALL_STATUSES: &[(u8, &str)] = &[];
 
 /// Files of skills and of the trust in them.
-const SKILL_FILES: &[&str] = &["skills/NAME/SKILL.md", "trust.json"];
+const SKILL_FILES: &[&str] = &["skills/NAME/", "trust.json"];
 
 /// Environment variables that a turn reads.
 const TURN_VARIABLES: &[&str] = &[
@@ -184,6 +186,7 @@ const MODEL_VARIABLES: &[&str] = &[
 ];
 const SESSION_FILES: &[&str] = &["sessions/KEY.jsonl"];
 const CHANNEL_FILES: &[&str] = &["channels/NAME/", "pairing.json", "media/"];
+#[rustfmt::skip]
 const CHANNEL_STATUSES: &[(u8, &str)] = &[
     (0, "nothing new, or all answered and delivered"),
     (1, "a turn failed"),
@@ -193,14 +196,8 @@ const CHANNEL_STATUSES: &[(u8, &str)] = &[
     (66, "nothing to send, or a file or an id is missing"),
     (69, "the service is unavailable after all retries"),
     IO,
-    (
-        75,
-        "another poll is at work, or a rate limit; messages wait",
-    ),
-    (
-        77,
-        "the service rejects the token, or a recipient does not accept messages",
-    ),
+    (75, "another poll is at work, or a rate limit; messages wait"),
+    (77, "the service rejects the token, or a recipient does not accept messages"),
     (78, "the config is incomplete, or no sender is allowed"),
     (143, "terminated; the next poll does the rest"),
 ];
@@ -591,6 +588,9 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "usage", statuses: COMMON_STATUSES, variables: &[], files: &["usage.jsonl"], examples: &[
         ("nanobot usage --since month", "Cost of this month, by day"),
         ("nanobot usage --by job --since 7d", "Cost of each job"),
+    ] },
+    HelpPage { command: "uninstall", statuses: &[DONE, (1, "the answer was no"), USAGE, IO, (75, "a file is in use"), (77, "in a run's sandbox")], variables: &[], files: &["/"], examples: &[
+        ("nanobot uninstall --dry-run", "List what is where, with sizes"),
     ] },
     HelpPage { command: "completions", statuses: &[DONE, USAGE, IO], variables: &[], files: &[], examples: &[
         ("nanobot completions bash > ~/.local/share/bash-completion/completions/nanobot", "For bash"),

@@ -24,7 +24,7 @@ pub const STATE_FILES: &[StateFile] = &[
         empty: "Status 78: what limits a run must not be lost silently. `{}` is an empty config.",
         torn: "Status 78, with line and column. The file is never overwritten.",
         unreadable: "Status 78.",
-        newer: "Keys that this release does not know are reported and kept; under `budget` and `tools` an unknown key that may limit a run is status 78.",
+        newer: "Keys that this release does not know are reported, as misspelt or of a newer nanobot, and kept; under `budget` and `tools` an unknown key that may limit a run is status 78.",
         concurrent: "Locked, read, changed and replaced: no change is lost.",
     },
     StateFile {

@@ -27,5 +27,7 @@ pub mod topic;
 pub mod tree;
 pub mod trust;
 pub mod undo;
+pub mod uninstall;
 pub mod usage;
 pub(crate) mod usage_error;
+pub mod version;

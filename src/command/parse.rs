@@ -18,6 +18,31 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     parse_everyday(arguments).map_or_else(|| parse_with_clap(arguments), Ok)
 }
 
+/// The extent of the output of `--version`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VersionDetail {
+    /// The version.
+    Short,
+    /// The build too, and what it finds on this system.
+    Long,
+}
+
+/// Parses `nanobot --version` and `nanobot --version --verbose`, without the command tree.
+pub(crate) fn parse_version(arguments: &[OsString]) -> Option<VersionDetail> {
+    let is = |word: &OsString, long: &str, short: &str| word == long || word == short;
+    match arguments {
+        [_, one] if is(one, "--version", "-V") => Some(VersionDetail::Short),
+        [_, one, other]
+            if [(one, other), (other, one)]
+                .iter()
+                .any(|(one, other)| is(one, "--version", "-V") && is(other, "--verbose", "-v")) =>
+        {
+            Some(VersionDetail::Long)
+        }
+        _ => None,
+    }
+}
+
 /// Expands the short ways in: `help COMMAND`, `help TOPIC`, the shortcuts of the grammar, a message without `agent`, `-v`
 /// alone, and nothing at all on a terminal.
 pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {

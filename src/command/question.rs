@@ -2,7 +2,7 @@
 
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
-use crate::sys::terminal::{Terminal, wrap_words};
+use crate::sys::terminal::{Terminal, sanitize, wrap_words};
 use anyhow::Result;
 
 /// The error for the end of input: the user left.
@@ -56,4 +56,23 @@ pub(crate) fn confirm(ctx: &Context, prompt: &str, default: bool) -> Result<bool
             _ => {}
         }
     }
+}
+
+/// Asks for yes, before something that only `--yes` does without asking. Anything else is no.
+///
+/// # Errors
+/// Status 2, with `hint`, if there is no terminal to ask at.
+pub(crate) fn confirm_at_terminal(ctx: &Context, question: &str, hint: &str) -> Result<bool> {
+    if !Terminal::can_prompt() {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            "cannot ask for confirmation without a terminal",
+            hint,
+        ));
+    }
+    let answer = ctx
+        .terminal
+        .prompt(&format!("{} [y/N] ", sanitize(question)))?;
+    let answer = answer.unwrap_or_default();
+    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }

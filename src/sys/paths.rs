@@ -126,8 +126,8 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "lock file, locked while the memory is changed; names the process",
     },
     DocumentedPath {
-        path: "~/.nanobot/workspace/skills/NAME/SKILL.md",
-        meaning: "a skill, which the agent reads when it needs it",
+        path: "~/.nanobot/workspace/skills/NAME/",
+        meaning: "a skill: `SKILL.md`, which the agent reads when it needs it, and its other files",
     },
     DocumentedPath {
         path: "~/.nanobot/workspace/sessions/KEY.jsonl",

@@ -26,6 +26,11 @@ const TEMPLATES: [(&str, &str); 8] = [
 /// Templates that are forms. They are left out of the prompt until they have been filled in.
 const FORM_FILES: [&str; 4] = ["USER.md", "TOOLS.md", "IDENTITY.md", "memory/MEMORY.md"];
 
+/// The paths of the files of a new workspace, relative to it.
+pub fn template_names() -> impl Iterator<Item = &'static str> {
+    TEMPLATES.iter().map(|(name, _)| *name)
+}
+
 /// The agent's workspace directory.
 #[derive(Clone, Debug)]
 pub struct Workspace {

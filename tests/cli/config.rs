@@ -108,7 +108,7 @@ fn a_section_of_the_wrong_type_is_refused_and_nothing_is_sent() {
     story
         .run(["agent", "-m", "x"])
         .stdout("ok\n")
-        .stderr_has("unknown keys: `channels.unheardOf`;");
+        .stderr_has("unknown keys: `channels.unheardOf`, misspelt or of a newer nanobot;");
 }
 
 #[test]
@@ -505,7 +505,7 @@ fn other_unknown_keys_are_one_notice() {
         .set("tools.mcpServers.one.disabled", json!(true))
         .script([says("1"), says("2")]);
     story.run(["agent", "-m", "x"]).stdout("1\n").stderr(
-        "nanobot: the config has unknown keys: `agents.defaults.modle`, `mine`, `tools.mcpServers.one.autoApprove`; `nanobot config check` shows their positions\n",
+        "nanobot: the config has unknown keys: `agents.defaults.modle`, `mine`, `tools.mcpServers.one.autoApprove`, misspelt or of a newer nanobot; `nanobot config check` shows their positions\n",
     );
     story.run(["agent", "-q", "-m", "x"]).stdout("2\n");
     assert!(story.run(["config", "check"]).text().contains("warning: "));

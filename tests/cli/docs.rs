@@ -218,6 +218,16 @@ fn files_are_at_the_documented_paths() {
         let needs_git = path.contains("REPOSITORY");
         assert!(found || needs_git && !has_git, "{}", place.path);
     }
+    // Nothing but the worktree is left by a removal.
+    story.run(["uninstall", "--yes", "-q"]).stdout("");
+    let left = std::fs::read_dir(story.home().join(".nanobot"));
+    let left: Vec<String> = left
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let expect: &[&str] = if has_git { &["worktrees"] } else { &[] };
+    assert_eq!(left, expect);
 }
 
 #[test]
@@ -294,9 +304,21 @@ fn examples_of_jobs_match_the_program() {
 #[test]
 fn help_and_version() {
     let story = Story::bare();
-    story
-        .run(["--version"])
-        .stdout(concat!("nanobot ", env!("CARGO_PKG_VERSION"), "\n"));
+    let version = concat!("nanobot ", env!("CARGO_PKG_VERSION"), "\n");
+    for flag in ["--version", "-V", "-v"] {
+        story.run([flag]).stdout(version);
+    }
+    story.run(["-q", "--version"]).stdout(version);
+    for flags in [["--version", "--verbose"], ["-v", "-V"]] {
+        let text = story.run(flags).text();
+        let rest = text.strip_prefix(version).unwrap();
+        let names = rest.lines().map(|line| line.split(": ").next().unwrap());
+        let expect = ["commit", "features", "target", "libc", "sandbox"];
+        assert!(names.eq(expect), "{text}");
+        // Only a release knows its commit, since each commit would be a new build.
+        assert!(rest.starts_with("commit: not recorded"), "{text}");
+        assert!(rest.contains("features: test-hooks"), "{text}");
+    }
     let help = story.run(["agent", "--help"]).text();
     for words in [
         "--message",

@@ -295,6 +295,7 @@ const WITHOUT_JSON: &[&str] = &[
     "mcp add", "mcp remove", "memory accept", "memory consolidate", "memory undo", "provider logout", "session compact",
     "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel test",
     "session remove", "session rename", "skill install", "skill new", "skill remove",
+    "uninstall",
     // It prints the text that the model would get.
     "tool run",
 ];

@@ -103,6 +103,7 @@ mod tidy;
 mod trust;
 mod turn;
 mod undo;
+mod uninstall;
 mod usage;
 mod wait;
 mod web;

@@ -40,7 +40,10 @@ const ROWS: &[Row] = &[
         empty: (78, "is empty"),
         torn: (78, "correct the file by hand"),
         unreadable: (78, "read config"),
-        newer: (0, "unknown keys: `v`, `version`"),
+        newer: (
+            0,
+            "unknown keys: `v`, `version`, misspelt or of a newer nanobot",
+        ),
         concurrent: "concurrency::concurrent_changes_of_the_config_are_all_kept",
     },
     Row {

@@ -10,6 +10,7 @@ use crate::error::Exit;
 use crate::ops::context::{Context, GlobalOptions};
 use crate::sys::env::Env;
 use crate::sys::paths::Paths;
+use crate::sys::shell::UserShell;
 use crate::sys::terminal::{Terminal, sanitize};
 use anyhow::Result;
 use candidates::{NameSource, WordType};
@@ -44,6 +45,15 @@ fn script(shell: CompletionShell) -> &'static str {
         CompletionShell::Elvish => include_str!("../../../completions/nanobot.elv"),
         CompletionShell::Powershell => include_str!("../../../completions/nanobot.ps1"),
     }
+}
+
+/// The script that `onboard` installs for `shell`.
+pub(super) fn script_of(shell: UserShell) -> &'static str {
+    script(match shell {
+        UserShell::Bash => CompletionShell::Bash,
+        UserShell::Zsh => CompletionShell::Zsh,
+        UserShell::Fish => CompletionShell::Fish,
+    })
 }
 
 /// The answer for the typed line. `None` on any error.

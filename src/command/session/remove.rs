@@ -3,16 +3,15 @@
 use super::key_pattern::{SessionPattern, single_line};
 use super::list::{report_failures, session_json, table};
 use crate::cli::session::PruneArgs;
-use crate::error::{Exit, exit_for, fail_with_hint};
+use crate::command::question::confirm_at_terminal;
+use crate::error::{Exit, exit_for};
 use crate::ops::context::Context;
 use crate::report::Bar;
 use crate::session::{self, SessionListing, SessionStore, SessionSummary, TrashBatch};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
-use console::Term;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use std::io::IsTerminal;
 
 /// Days for which the trash keeps a session.
 const TRASH_DAYS: i64 = 30;
@@ -108,7 +107,7 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
             ctx.terminal.print(&table)?;
         }
     }
-    if *dry_run || !(sessions.is_empty() || *yes || confirm(sessions.len())?) {
+    if *dry_run || !(sessions.is_empty() || *yes || confirm(ctx, sessions.len())?) {
         return Ok(report_failures(ctx, &failures));
     }
     signal::install(None).context("wait for signals")?;
@@ -151,21 +150,8 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
 }
 
 /// Asks the user to confirm the removal of `count` sessions.
-///
-/// # Errors
-/// Status 2 if there is no terminal to ask at.
-fn confirm(count: usize) -> Result<bool> {
-    let term = Term::stderr();
-    if !(std::io::stdin().is_terminal() && term.features().is_attended()) {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            "cannot ask for confirmation without a terminal",
-            "`--yes`, or `--dry-run` to list them only",
-        ));
-    }
-    let asking = "ask on the terminal";
-    term.write_str(&format!("Move {count} to the trash? [y/N] "))
-        .context(asking)?;
-    let answer = term.read_line().context(asking)?;
-    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+fn confirm(ctx: &Context, count: usize) -> Result<bool> {
+    let question = format!("Move {count} to the trash?");
+    let hint = "`--yes`, or `--dry-run` to list them only";
+    confirm_at_terminal(ctx, &question, hint)
 }

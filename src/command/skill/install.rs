@@ -3,11 +3,12 @@
 use super::describe::describe_origin;
 use super::package::SkillPackage;
 use crate::cli::skill::SkillInstallArgs;
+use crate::command::question::confirm_at_terminal;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::skills;
 use crate::skill::{BuiltInSkill, install, is_displayable_name};
-use crate::sys::terminal::{Terminal, sanitize};
+use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
@@ -58,7 +59,7 @@ pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     if !(*yes
-        || confirm(
+        || confirm_at_terminal(
             ctx,
             &format!("Install {name}?"),
             "`--yes`, or `--dry-run` for the review only",
@@ -97,30 +98,11 @@ pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
         });
     }
     let shown = ctx.paths.display(&dir.join(name));
-    if !(yes || confirm(ctx, &format!("Delete {shown} permanently?"), "`--yes`")?) {
+    if !(yes || confirm_at_terminal(ctx, &format!("Delete {shown} permanently?"), "`--yes`")?) {
         ctx.notice("nothing was removed");
         return Ok(Exit::Failed);
     }
     install::remove(&dir, name)?;
     ctx.notice(&format!("removed `{shown}`"));
     Ok(Exit::Answered)
-}
-
-/// Asks the user for confirmation.
-///
-/// # Errors
-/// Status 2 if there is no terminal to ask at.
-fn confirm(ctx: &Context, question: &str, hint: &str) -> Result<bool> {
-    if !Terminal::can_prompt() {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            "cannot ask for confirmation without a terminal",
-            hint,
-        ));
-    }
-    let answer = ctx
-        .terminal
-        .prompt(&format!("{} [y/N] ", sanitize(question)))?;
-    let answer = answer.unwrap_or_default();
-    Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }

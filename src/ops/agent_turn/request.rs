@@ -92,7 +92,7 @@ pub(crate) fn read(
     if let (TurnOrigin::CommandLine, [_, ..]) = (&origin, settings.unknown_keys.as_slice()) {
         let keys = settings.unknown_keys.join("`, `");
         report.notice(&format!(
-            "the config has unknown keys: `{keys}`; `nanobot config check` shows their positions"
+            "the config has unknown keys: `{keys}`, misspelt or of a newer nanobot; `nanobot config check` shows their positions"
         ));
     }
     // Piped text without a message becomes the message, but its author is still unknown, so it is untrusted.

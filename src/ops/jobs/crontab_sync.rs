@@ -242,9 +242,41 @@ pub(crate) fn read_lines(ctx: &Context, settings: &Settings) -> Result<Vec<Strin
     Ok(crontab_block::block_lines(&table, &block_name(settings)?).unwrap_or_default())
 }
 
+/// The lines of the block of the workspace with the real path `workspace`, and the number of other lines that name this
+/// program. Without a `crontab` program there are none.
+pub(crate) fn lines_for_removal(ctx: &Context, workspace: &Path) -> Result<(Vec<String>, usize)> {
+    let table = match Crontab::new(&ctx.env, &ctx.paths).read() {
+        Err(CrontabError::Missing) => return Ok((Vec::new(), 0)),
+        table => table.map_err(CrontabError::into_error)?,
+    };
+    let name = path_name(workspace)?;
+    let rest = crontab_block::without_block(&table, &name);
+    let others = String::from_utf8_lossy(&rest)
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#') && line.contains("nanobot"))
+        .count();
+    let ours = crontab_block::block_lines(&table, &name).unwrap_or_default();
+    Ok((ours, others))
+}
+
+/// Removes the block of the workspace with the real path `workspace`.
+///
+/// # Errors
+/// The crontab cannot be changed.
+pub(crate) fn remove_block(ctx: &Context, workspace: &Path) -> Result<()> {
+    let name = path_name(workspace)?;
+    let crontab = Crontab::new(&ctx.env, &ctx.paths);
+    let changed = crontab.change(&mut |table| crontab_block::without_block(table, &name));
+    changed.map_err(CrontabError::into_error)?;
+    Ok(())
+}
+
 /// The name of this workspace's block: the real path, so a symbolic link to the workspace gets the same block.
 fn block_name(settings: &Settings) -> Result<String> {
-    let path = cron_environment::real_path(&settings.workspace);
+    path_name(&cron_environment::real_path(&settings.workspace))
+}
+
+fn path_name(path: &Path) -> Result<String> {
     let name = path.to_str();
     Ok(name
         .context("the workspace's path is not valid UTF-8, which a crontab requires")?

@@ -1,0 +1,56 @@
+//! `nanobot --version`, and with `--verbose` what a bug report needs to know about the build and the system.
+
+use super::parse::VersionDetail;
+use crate::error::Exit;
+use crate::ops::context::report_error;
+use crate::sys::process;
+use crate::sys::sandbox::{SandboxSpec, check_available};
+use crate::sys::terminal::Terminal;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Prints the version.
+pub(crate) fn run(detail: VersionDetail, terminal: Terminal) -> Exit {
+    let mut text = format!("nanobot {VERSION}\n");
+    if detail == VersionDetail::Long {
+        text += &describe_build();
+    }
+    match terminal.print(&text) {
+        Ok(()) => Exit::Answered,
+        Err(error) => report_error(&error, terminal),
+    }
+}
+
+fn describe_build() -> String {
+    let commit = option_env!("NANOBOT_BUILD_COMMIT").unwrap_or("not recorded in this build");
+    let features = match cfg!(feature = "test-hooks") {
+        true => "test-hooks (for tests only)",
+        false => "none",
+    };
+    let target = env!("NANOBOT_BUILD_TARGET");
+    let libc = match cfg!(static_glibc) || cfg!(target_feature = "crt-static") {
+        true => "static",
+        false => "dynamic",
+    };
+    let libc = match option_env!("NANOBOT_BUILD_LIBC") {
+        Some(name) => format!("{name}, {libc}"),
+        None => libc.to_owned(),
+    };
+    let sandbox = describe_sandbox();
+    format!(
+        "commit: {commit}\nfeatures: {features}\ntarget: {target}\nlibc: {libc}\nsandbox: {sandbox}\n"
+    )
+}
+
+/// The layers of the sandbox that this system has, for a command that may read the system.
+fn describe_sandbox() -> String {
+    if let Err(missing) = check_available() {
+        return format!("none: {missing}");
+    }
+    let none = Vec::new;
+    let spec = SandboxSpec::new(vec!["/usr".into()], none(), none(), none(), false);
+    match process::check_namespaces(&spec) {
+        Ok(()) => "namespaces, Landlock, seccomp".into(),
+        Err(error) => format!("Landlock, seccomp; no namespaces: {error}"),
+    }
+}
