@@ -65,6 +65,7 @@ mod mixed_kills;
 mod models;
 mod onboard;
 mod oracle;
+mod picture;
 mod pipe_command;
 mod pipes;
 mod policy;

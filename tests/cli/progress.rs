@@ -1,11 +1,13 @@
 //! Progress on a terminal during a turn: calls and their results, thinking, waits. Nothing of it remains at the end.
 
 use crate::memory::session_text;
+use crate::picture::FRAME_MARK;
 use crate::screen::{Key, Screen};
 use crate::server::{Ending, Response, calls, calls_all, fails, says, sends};
-use crate::story::{Story, write};
+use crate::story::{NANOBOT, Story, write};
 use regex::Regex;
 use serde_json::json;
+use std::fmt::Write as _;
 
 /// The frames of the spinner.
 const SPINNER_FRAMES: &str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
@@ -314,4 +316,55 @@ fn long_operations_have_a_progress_bar() {
     screen.press(Key::Ctrl('c'));
     assert_status(&mut screen, 130);
     assert!(!screen.raw().contains(&0xe2), "{}", screen.text());
+}
+
+/// The picture of the README: a first run without a key, and a filter in a pipe.
+#[test]
+fn the_scene_of_the_readme() {
+    let story = Story::new().script([says("docs: say how to install from the tarball")]);
+    write(
+        &story.dir().join("notes.md"),
+        b"# Tea\n\nAda drinks tea at four.\n",
+    );
+    write(&story.dir().join("invoice.txt"), b"Tea, 3 euros\n");
+    let programs = story.home().join("bin");
+    std::fs::create_dir(&programs).unwrap();
+    std::os::unix::fs::symlink(NANOBOT, programs.join("nanobot")).unwrap();
+    let git = "printf '+Unpack the tarball\\n'";
+    crate::story::write_program(&programs.join("git"), &format!("#!/bin/sh\n{git}\n"));
+    let path = format!("{}:{}", programs.display(), story.path());
+    let mut screen = story
+        .screen(24, 76)
+        .env("PATH", &path)
+        .env("PS1", "$ ")
+        .program("bash", ["--norc", "--noprofile"]);
+    let mut frames = String::new();
+    let mut record = |screen: &Screen, millis: u64| {
+        writeln!(frames, "{FRAME_MARK}{millis}\n{}", screen.styled()).unwrap();
+    };
+    screen.until_prompt("$");
+    record(&screen, 600);
+    let commands = [
+        (
+            "nanobot agent --replay demo -m \"What is in this folder?\"",
+            "invoice.txt",
+        ),
+        (
+            "git diff --staged | nanobot agent -m \"write a commit message\"",
+            "docs: say",
+        ),
+    ];
+    for (command, answer) in commands {
+        let mut typed = String::new();
+        for word in command.split_inclusive(' ') {
+            typed.push_str(word);
+            screen.type_(word).until(typed.trim_end());
+            record(&screen, 250);
+        }
+        screen.press(Key::Enter).until(answer).until_prompt("$");
+        record(&screen, 3500);
+    }
+    screen.snapshot("readme", frames.trim_end());
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
 }

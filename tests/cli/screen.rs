@@ -4,6 +4,7 @@
 //! text, never for time. The emulator replies to the queries that a real terminal answers: cursor position, status and
 //! terminal type.
 
+use crate::picture;
 use crate::story::{NANOBOT, Story};
 use crate::wait::{self, DEADLINE};
 use expect_test::expect_file;
@@ -455,11 +456,15 @@ impl<'a> Screen<'a> {
         self.state().emulator.screen().cursor_position()
     }
 
-    /// Compares `text` with `tests/screens/NAME.txt`, which `UPDATE_EXPECT=1` updates.
+    /// Compares `text` with `tests/screens/NAME.txt`, and where it has styles, its picture with `NAME.svg`. `UPDATE_EXPECT=1`
+    /// updates both.
     #[track_caller]
     pub(crate) fn snapshot(&self, name: &str, text: &str) {
         let text = format!("{}\n", mask_times(text));
         expect_file![format!("../screens/{name}.txt")].assert_eq(&text);
+        if text.contains('«') {
+            expect_file![format!("../screens/{name}.svg")].assert_eq(&picture::render(&text));
+        }
     }
 
     /// The current terminal settings.
