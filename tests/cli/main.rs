@@ -74,6 +74,7 @@ mod prompt_injection;
 mod provenance;
 mod provider_http;
 mod provider_quirks;
+mod readme;
 mod real_servers;
 mod reasoning;
 mod repl;
