@@ -293,10 +293,12 @@ fn grammar(roff: &mut Roff) {
 /// Converts the first letter to lower case, as the index of man pages requires.
 fn lowercase_first(about: &str) -> String {
     let mut letters = about.chars();
-    let first = letters
-        .next()
-        .map(|letter| letter.to_lowercase().to_string());
-    first.unwrap_or_default() + letters.as_str()
+    let first = letters.next().unwrap_or_default();
+    let is_acronym = letters.clone().next().is_some_and(char::is_uppercase);
+    match is_acronym {
+        true => about.to_owned(),
+        false => first.to_lowercase().to_string() + letters.as_str(),
+    }
 }
 
 /// The usage as printed by clap, in the fonts of a man page.
