@@ -253,6 +253,7 @@ fn describe_origin(ctx: &Context, key: &str) -> Result<String> {
         level,
         content,
         since,
+        since_time: _,
     }) = session.origin()
     else {
         return Ok("not recorded; the next turn determines it".into());

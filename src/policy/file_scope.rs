@@ -282,7 +282,7 @@ impl FileScope {
             return false;
         };
         let is_beneath = |path: &Path, place: &Path| startup_files::begins_with(path, place);
-        let names = startup_files::protected_from_commands().into_iter();
+        let names = startup_files::protected_in_home().into_iter();
         let mut places = names.map(|name| home.join(name));
         places.any(|place| is_beneath(path, &place) && !is_beneath(root, &place))
     }
@@ -293,6 +293,12 @@ impl FileScope {
             .iter()
             .any(|note| path.starts_with(note))
             || startup_files::is_project_file(self.beneath_root(path))
+    }
+
+    /// True if `path` is in a directory other than the workspace and is read by tools or agents that work there.
+    pub fn is_project_file(&self, path: &Path) -> bool {
+        !path.starts_with(&self.workspace)
+            && startup_files::is_project_file(self.beneath_root(path))
     }
 
     /// True if the file at `path` holds the user's own instructions, or ones that the user trusts. In an intersection

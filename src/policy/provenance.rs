@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | web addresses | any | named hosts, and addresses that were read verbatim | the same |
 //! | notes of the workspace, its skills | written | written | with `--allow notes` |
-//! | instruction files of a trusted directory | written | written | with `--allow startup` |
+//! | start-up and instruction files of a directory | written, reported | written, reported | with `--allow startup` |
 //! | jobs | added and removed | added and removed | with `--allow cron` |
 //! | MEMORY.md | written | written | written, and labelled |
 //!

@@ -80,8 +80,8 @@ const STARTUP_FILES: &[&str] = &[
 ];
 
 /// Names at any depth of a directory: files that tools and agents read when they enter or open the directory around
-/// them. They are work as much as they are start-up files, so the file tools change them unless content from outside is
-/// in the conversation. So do commands with those of [`COMMAND_PROJECT_FILES`] at the top of a directory.
+/// them. They are work as much as they are start-up files, so file tools and commands change them unless content from
+/// outside is in the conversation.
 const PROJECT_FILES: &[&str] = &[
     "AGENTS.md",
     "CLAUDE.md",
@@ -93,7 +93,8 @@ const PROJECT_FILES: &[&str] = &[
     ".ripgreprc",
     ".gitmodules",
 ];
-const COMMAND_PROJECT_FILES: &[&str] = &[
+/// Those of them that run programs. MCP servers never change them at the top of a directory.
+const RUNNING_PROJECT_FILES: &[&str] = &[
     ".envrc",
     ".mise.toml",
     "mise.toml",
@@ -116,15 +117,19 @@ pub fn always_protected_from_commands() -> &'static [&'static str] {
     STARTUP_FILES
 }
 
-/// The names that commands do not change at the top of a home, whatever the conversation contains, and of a writable
-/// directory after content from outside.
-pub fn protected_from_commands() -> Vec<&'static str> {
-    [STARTUP_FILES, COMMAND_PROJECT_FILES].concat()
+/// The names that commands never change at the top of a home, and MCP servers at that of any writable directory.
+pub fn protected_in_home() -> Vec<&'static str> {
+    [STARTUP_FILES, RUNNING_PROJECT_FILES].concat()
+}
+
+/// The names that count at any depth of a directory.
+pub fn project_files() -> Vec<&'static str> {
+    [PROJECT_FILES, RUNNING_PROJECT_FILES].concat()
 }
 
 /// True if `relative`, a path within a directory, is read by tools or agents that work there or beneath.
 pub fn is_project_file(relative: &Path) -> bool {
-    let names = PROJECT_FILES.iter().chain(COMMAND_PROJECT_FILES);
+    let names = PROJECT_FILES.iter().chain(RUNNING_PROJECT_FILES);
     let is_one = |part: &OsStr| names.clone().any(|name| part.eq_ignore_ascii_case(name));
     relative.iter().any(is_one)
 }

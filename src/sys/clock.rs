@@ -25,6 +25,21 @@ impl Default for Clock {
     }
 }
 
+/// An instant of the clock by which the system dates files, in seconds and nanoseconds.
+pub type FileTime = (i64, i64);
+
+/// The current instant. A file that is changed later has a later time, or the same.
+pub fn current_file_time() -> FileTime {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    (now.tv_sec, now.tv_nsec)
+}
+
+/// The time at which the content or the metadata was last changed. No program can set it.
+pub fn file_time(stat: &rustix::fs::Stat) -> FileTime {
+    let nanoseconds = i64::try_from(stat.st_ctime_nsec).unwrap_or_default();
+    (stat.st_ctime, nanoseconds)
+}
+
 /// The system's time zone database.
 const ZONE_DIR: &str = "/usr/share/zoneinfo";
 

@@ -6,15 +6,18 @@ mod failures;
 pub mod process_tool;
 
 use super::dangerous_command::dangerous_command;
-use super::files::Files;
+use super::files::{Files, StartupGrant};
 use super::sandbox_spec::{self, InstalledTools};
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{ToolSpec, without_blanks};
-use crate::policy::Refusal;
+use crate::policy::{Refusal, startup_files};
 use crate::sys::env::{Env, INSIDE_SANDBOX};
 use crate::sys::kept_output::{KeptOutput, OutputKeeper};
 use crate::sys::process::{self, CommandSpec};
-use crate::sys::sandbox::{self, SandboxError, SandboxSpec, private_tmp, system_paths};
+use crate::sys::sandbox::{
+    self, ProjectFileAccess, SandboxError, SandboxSpec, TrustedObjects, namespaces, private_tmp,
+    system_paths,
+};
 use crate::sys::utf8_stream::Utf8Decoder;
 use background_commands::BackgroundCommands;
 use serde_json::{Value, json};
@@ -86,8 +89,7 @@ pub struct ExecTool {
     before_first_run: Option<Box<BeforeFirstRun>>,
     /// `None` if no commands can be started in the background.
     background: Option<Arc<BackgroundCommands>>,
-    /// The sandbox of commands that may change what tools read in a directory, and of those that may not.
-    sandbox_specs: [OnceLock<SandboxSpec>; 2],
+    sandbox_spec: OnceLock<SandboxSpec>,
 }
 
 /// Creates missing paths that a mount is to protect.
@@ -130,7 +132,7 @@ impl ExecTool {
             tools,
             before_first_run: None,
             background: None,
-            sandbox_specs: Default::default(),
+            sandbox_spec: OnceLock::new(),
         }
     }
 
@@ -159,14 +161,12 @@ impl ExecTool {
         written.map(Path::to_owned).collect()
     }
 
-    /// The sandbox rules for the next command. Content from outside restricts them.
+    /// The sandbox rules for the next command.
     ///
     /// # Errors
     /// The private directory cannot be made, or there are too many home directories to close.
     pub fn sandbox_spec(&self) -> std::io::Result<SandboxSpec> {
-        let permits_project_files = self.files.permits_startup_files();
-        let slot = &self.sandbox_specs[usize::from(permits_project_files)];
-        if let Some(fence) = slot.get() {
+        if let Some(fence) = self.sandbox_spec.get() {
             return Ok(fence.clone());
         }
         let private = private_tmp::run_directory(&self.temp_parents)?;
@@ -175,20 +175,39 @@ impl ExecTool {
             reach,
             &self.tools,
             self.containment.has_network,
-            permits_project_files,
+            startup_files::always_protected_from_commands(),
         )?;
+        fence.project_files.names = startup_files::project_files();
+        fence.project_files.skipped = vec![private.clone()];
+        fence.project_files.changed = self.files.changed_startup_files();
         fence.writable.push(private);
         for (_, value) in &self.env {
             fence.add_links(Path::new(value));
         }
-        fence.tmp = Some(private_tmp::tmp_directory(&self.temp_parents)?);
+        let tmp = private_tmp::tmp_directory(&self.temp_parents)?;
+        fence.project_files.skipped.push(tmp.clone());
+        fence.tmp = Some(tmp);
         if let Some(make) = &self.before_first_run
             && !self.writable_roots().is_empty()
             && process::require_namespaces(&fence).is_ok()
         {
             make().map_err(std::io::Error::other)?;
         }
-        Ok(slot.get_or_init(|| fence).clone())
+        Ok(self.sandbox_spec.get_or_init(|| fence).clone())
+    }
+
+    /// The changes of project files that the next command may make.
+    fn project_file_access(&self) -> ProjectFileAccess {
+        match self.files.startup_grant() {
+            StartupGrant::Allowed => ProjectFileAccess::Free,
+            StartupGrant::Denied => ProjectFileAccess::Closed,
+            StartupGrant::NeedsPermission if self.containment.has_network => {
+                ProjectFileAccess::FromGit(TrustedObjects::All)
+            }
+            StartupGrant::NeedsPermission => {
+                ProjectFileAccess::FromGit(TrustedObjects::Before(self.files.clean_until()))
+            }
+        }
     }
 
     /// The environment of a command in the sandbox, with the variables that point tools into the private directory.
@@ -330,7 +349,8 @@ impl ExecTool {
             return Err(without_sandbox(format!(
                 "not run: commands that may change files need user namespaces, which this system does not allow ({reason}), so \
                  that git hooks and start-up files stay protected; the file tools work, and so do commands without `--write`; \
-                 the user can run commands without a sandbox with `--sandbox off`"
+                 the user can allow them ({}), or run commands without a sandbox with `--sandbox off`",
+                namespaces::explain_refusal()
             )));
         }
         Ok(())
@@ -343,7 +363,8 @@ impl ExecTool {
             return Ok(None);
         }
         let fence = self.sandbox_spec();
-        let fence = fence.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
+        let mut fence = fence.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
+        fence.project_files.access = self.project_file_access();
         let (net, count) = (self.containment.has_network, fence.writable.len());
         log::info!(target: "sandbox", "the command is sandboxed: {count} writable paths, {} network", if net { "with" } else { "no" });
         Ok(Some(fence))

@@ -10,11 +10,13 @@ use super::ToolError;
 use super::hidden_files::HiddenFiles;
 use crate::message::tagged_block;
 use crate::policy::file_scope::{FileAccess, FileScope, ResolvedPath};
-use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
+use crate::policy::provenance::{ChangeGrants, Grant, GuardedChange, ProvenanceTracker};
 use crate::policy::{Policy, Refusal};
+use crate::sys::clock::{FileTime, current_file_time};
 use crate::sys::digest::digest;
 use crate::sys::rooted_fs::{self, RootDir};
 use crate::sys::sandbox::private_tmp;
+use crate::sys::sandbox::project_files::ChangedPaths;
 use crate::sys::sync::IgnorePoison;
 use crate::undo::ChangeRecorder;
 use std::collections::{BTreeSet, HashMap};
@@ -46,12 +48,26 @@ pub struct Files {
 /// Finds path and text of the instructions, not given so far, that apply to a file.
 pub type FindInstructions = Arc<dyn Fn(&Path) -> Vec<(PathBuf, String)> + Send + Sync>;
 
+/// The decision about changes of files that start or instruct something later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StartupGrant {
+    Allowed,
+    /// The conversation has content from outside.
+    NeedsPermission,
+    /// A rule of the user denies them.
+    Denied,
+}
+
 /// State about files that may change.
 #[derive(Default)]
 struct ChangeState {
     /// The digest at the last read or write of each file; `None` if it was removed.
     digests: HashMap<PathBuf, Option<String>>,
     recorder: Option<ChangeRecorder>,
+    /// Those that were changed and start or instruct something later.
+    startup_files: ChangedPaths,
+    /// The start of the turn, unless content from outside came earlier.
+    clean_until: FileTime,
     /// Why changes of commands could not be recorded.
     failures: BTreeSet<String>,
 }
@@ -79,7 +95,10 @@ impl Files {
             outputs: OnceLock::new(),
             provenance: None,
             grants: ChangeGrants::default(),
-            changes: Arc::default(),
+            changes: Arc::new(Mutex::new(ChangeState {
+                clean_until: current_file_time(),
+                ..ChangeState::default()
+            })),
             instructions: None,
         })
     }
@@ -387,11 +406,38 @@ impl Files {
         checked.map_err(|refusal| FileError::Tool(refusal.into()))
     }
 
-    /// True if the conversation or the user permits changes to files that start or instruct something later.
-    pub(super) fn permits_startup_files(&self) -> bool {
-        let external = self.provenance.as_ref().and_then(|it| it.external());
-        let checked = self.grants.check(GuardedChange::Startup, external, "");
-        checked.is_ok()
+    /// Tells if files that start or instruct something later may be changed.
+    pub(super) fn startup_grant(&self) -> StartupGrant {
+        let is_external = || {
+            self.provenance
+                .as_ref()
+                .is_some_and(|it| it.external().is_some())
+        };
+        match self.grants.startup {
+            Grant::Denied => StartupGrant::Denied,
+            Grant::Unset if is_external() => StartupGrant::NeedsPermission,
+            Grant::Allowed | Grant::Unset => StartupGrant::Allowed,
+        }
+    }
+
+    /// The instant up to which no content from outside was in the conversation.
+    pub(super) fn clean_until(&self) -> FileTime {
+        self.lock_changes().clean_until
+    }
+
+    /// Records that content from outside came into the conversation at this instant, in an earlier turn.
+    pub fn set_clean_until(&self, time: FileTime) {
+        self.lock_changes().clean_until = time;
+    }
+
+    /// The files that start or instruct something later and were changed in this turn, by tools and by commands.
+    pub(super) fn changed_startup_files(&self) -> ChangedPaths {
+        Arc::clone(&self.lock_changes().startup_files)
+    }
+
+    /// Takes the list of the files that start or instruct something later and were changed in this turn.
+    pub fn take_changed_startup_files(&self) -> BTreeSet<PathBuf> {
+        std::mem::take(&mut *self.changed_startup_files().lock().ignore_poison())
     }
 
     /// Explains why a file cannot be opened; for a missing file, suggests similar names.

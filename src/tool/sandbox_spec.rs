@@ -2,7 +2,7 @@
 
 use crate::policy::file_scope::{FileScope, ScopeRoot};
 use crate::policy::secrets;
-use crate::policy::startup_files::{self, protected_from_commands};
+use crate::policy::startup_files::protected_in_home;
 use crate::sys::env::Env;
 use crate::sys::sandbox::{SandboxSpec, git_paths, system_paths};
 use std::collections::BTreeSet;
@@ -32,8 +32,8 @@ impl InstalledTools {
     }
 }
 
-/// The sandbox rules for a process with the access that `reach` grants, without a private directory. If
-/// `permits_project_files`, it may change what tools read in a directory around them, such as `.vscode`.
+/// The sandbox rules for a process with the access that `reach` grants, without a private directory. It cannot change the
+/// files of these `startup_names` at the top of a writable directory.
 ///
 /// # Errors
 /// There are too many home directories to close.
@@ -41,7 +41,7 @@ pub fn for_scope(
     file_scope: &FileScope,
     tools: &InstalledTools,
     net: bool,
-    permits_project_files: bool,
+    startup_names: &[&str],
 ) -> io::Result<SandboxSpec> {
     let (mut reads, links) =
         system_paths::readable_paths(&tools.path, &tools.relocated_dirs, &file_scope.home);
@@ -90,12 +90,9 @@ pub fn for_scope(
         // writable.
         let of_homes = homes
             .iter()
-            .flat_map(|home| git_paths::protected_paths(home, &protected_from_commands()));
-        let names = match permits_project_files {
-            true => startup_files::always_protected_from_commands().to_vec(),
-            false => protected_from_commands(),
-        };
-        let mut kept = collect_protected(&writes, &|root| git_paths::protected_paths(root, &names));
+            .flat_map(|home| git_paths::protected_paths(home, &protected_in_home()));
+        let list = |root: &Path| git_paths::protected_paths(root, startup_names);
+        let mut kept = collect_protected(&writes, &list);
         kept.extend(of_homes);
         kept.retain(|place| !writes.contains(place));
         kept
@@ -207,7 +204,7 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
         read_only: scope.read_only.clone(),
         ..FileScope::default()
     };
-    let mut fence = for_scope(&reach, tools, true, false)?;
+    let mut fence = for_scope(&reach, tools, true, &protected_in_home())?;
     // Changes are not reverted afterwards, so mounts must protect these too.
     fence.protected.extend(collect_protected(
         &fence.writable,

@@ -93,6 +93,7 @@ mod sessions_tool;
 mod shared_home;
 mod signals;
 mod skill;
+mod startup_files;
 mod state_files;
 mod story;
 mod streams;

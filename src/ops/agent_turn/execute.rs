@@ -22,11 +22,13 @@ use crate::ops::turn_setup::TurnSetup;
 use crate::report::Reporter;
 use crate::session::{self, SessionStore, consolidation};
 use crate::settings::Settings;
+use crate::sys::paths::is_generated_dir;
 use crate::turn::agent::Agent;
 use crate::turn::ending::{Ending, TurnStats};
 use crate::turn::guard::Guard;
 use crate::turn::{self, compact};
 use anyhow::Result;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +88,7 @@ pub(crate) fn execute(
     drop(running_subagents);
     end_background_commands(setup, report);
     report_undo_gaps(setup, report);
+    report_startup_files(setup, report);
     if !options.is_dry_run_or_replay()
         && let Err(error) = usage.record(ctx, account, &ending.stats)
     {
@@ -109,8 +112,8 @@ fn end_background_commands(setup: &TurnSetup, report: &mut Reporter) {
     }
 }
 
-/// Maximum number of paths that the notice about undo names.
-const MAX_NAMED_GAPS: usize = 3;
+/// Maximum number of paths that a notice names.
+const MAX_NAMED_PATHS: usize = 3;
 
 /// Reports what commands may have changed that `nanobot undo` cannot take back.
 fn report_undo_gaps(setup: &TurnSetup, report: &mut Reporter) {
@@ -118,15 +121,49 @@ fn report_undo_gaps(setup: &TurnSetup, report: &mut Reporter) {
     if gaps.is_empty() {
         return;
     }
-    let named = &gaps[..gaps.len().min(MAX_NAMED_GAPS)];
-    let more = match gaps.len() - named.len() {
+    report.notice(&format!(
+        "`nanobot undo` cannot take back all that commands changed: {}",
+        join_paths(&gaps)
+    ));
+}
+
+/// Reports the files that were changed and that programs or agents will read on their own.
+fn report_startup_files(setup: &TurnSetup, report: &mut Reporter) {
+    let directory = &setup.policy.file_scope.directory;
+    let changed = setup.shared.files.take_changed_startup_files();
+    if changed.is_empty() {
+        return;
+    }
+    let show = |path: PathBuf| {
+        let shown = path.strip_prefix(directory).unwrap_or(&path);
+        format!(
+            "`{}`",
+            shown.display().to_string().replace(char::is_control, "?")
+        )
+    };
+    let is_undone = !changed
+        .iter()
+        .any(|path| path.ancestors().any(is_generated_dir));
+    let shown: Vec<String> = changed.into_iter().map(show).collect();
+    report.notice(&format!(
+        "changed what programs and agents read on their own: {}{}",
+        join_paths(&shown),
+        if is_undone {
+            "; `nanobot undo` takes it back"
+        } else {
+            ""
+        }
+    ));
+}
+
+/// The first of `paths`, and the number of the others.
+fn join_paths(paths: &[String]) -> String {
+    let named = &paths[..paths.len().min(MAX_NAMED_PATHS)];
+    let more = match paths.len() - named.len() {
         0 => String::new(),
         count => format!(" and {count} more"),
     };
-    report.notice(&format!(
-        "`nanobot undo` cannot take back all that commands changed: {}{more}",
-        named.join(", ")
-    ));
+    format!("{}{more}", named.join(", "))
 }
 
 /// The guards of a turn, in the order in which they are called. Budgets wrap the provider instead.

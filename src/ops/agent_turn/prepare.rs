@@ -128,6 +128,9 @@ pub(crate) fn prepare(
 /// Starts with the origin of the earlier turns, and of the job or the chat message.
 fn restore_origin(session: &Session, origin: &TurnOrigin<'_>, setup: &TurnSetup) {
     let provenance = &setup.shared.provenance;
+    if let Some(time) = session.external_since() {
+        setup.shared.files.set_clean_until((time, 0));
+    }
     if let Some(RecordedOrigin { level, content, .. }) = session.origin() {
         match session.is_origin_complete() {
             true => provenance.restore(*level, content),

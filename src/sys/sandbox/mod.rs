@@ -8,6 +8,7 @@
 
 mod files_beneath;
 mod git_config;
+mod git_objects;
 pub mod git_paths;
 mod landlock_rules;
 mod links;
@@ -15,16 +16,21 @@ mod mounts;
 pub mod namespaces;
 mod new_repository;
 pub mod private_tmp;
+pub mod project_files;
 mod protected_state;
 mod restore;
 mod seccomp;
 pub mod self_test;
 mod spec;
 pub mod system_paths;
+mod undone_change;
 
-pub use restore::{PathSnapshot, Remedy, UndoneChange};
+pub use git_objects::TrustedObjects;
+pub use project_files::{ProjectFileAccess, ProjectFiles};
+pub use restore::PathSnapshot;
 pub use seccomp::ProtectedPids;
 pub use spec::SandboxSpec;
+pub use undone_change::{Remedy, UndoneChange};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
@@ -168,7 +174,7 @@ impl SandboxSpec {
         };
         let denied = self.denied.iter().filter(is_new);
         let protected: Vec<PathBuf> = self.protected.iter().chain(denied).cloned().collect();
-        PathSnapshot::take(&self.writable, &protected)
+        PathSnapshot::take(&self.writable, &protected, &self.project_files)
     }
 
     /// The Landlock ruleset, built once.

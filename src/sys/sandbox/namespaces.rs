@@ -41,19 +41,55 @@ pub fn enter(with_network: bool) -> io::Result<()> {
 
 /// Tells what keeps this user from making namespaces, and how to change it.
 pub fn explain_refusal() -> &'static str {
-    let is = |name: &str, value: &str| {
-        let setting = std::fs::read_to_string(Path::new("/proc/sys").join(name));
-        setting.is_ok_and(|text| text.trim() == value)
-    };
+    explain(&|name| std::fs::read_to_string(Path::new("/proc/sys").join(name)).ok())
+}
+
+/// Tells which of the system's settings, as `read` returns them, keeps a user from making namespaces.
+fn explain(read: &dyn Fn(&str) -> Option<String>) -> &'static str {
+    let is = |name: &str, value: &str| read(name).is_some_and(|text| text.trim() == value);
     if is("kernel/apparmor_restrict_unprivileged_userns", "1") {
-        return "AppArmor restricts them: give the program a profile with `userns,`, or set \
-                `sysctl kernel.apparmor_restrict_unprivileged_userns=0`";
+        return "AppArmor restricts them; this gives the program a profile: `printf 'abi <abi/4.0>,\\nprofile nanobot %s \
+                flags=(unconfined) { userns, }\\n' \"$(command -v nanobot)\" | sudo tee /etc/apparmor.d/nanobot && sudo \
+                apparmor_parser -r /etc/apparmor.d/nanobot`";
     }
     if is("kernel/unprivileged_userns_clone", "0") {
-        return "set `sysctl kernel.unprivileged_userns_clone=1`";
+        return "set `sudo sysctl -w kernel.unprivileged_userns_clone=1`";
     }
     if is("user/max_user_namespaces", "0") {
-        return "set `sysctl user.max_user_namespaces` to more than 0";
+        return "set `sudo sysctl -w user.max_user_namespaces=10000`";
     }
     "a container must allow them, as `podman run --security-opt seccomp=unconfined --security-opt unmask=ALL` does"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explain;
+
+    #[test]
+    fn the_setting_that_restricts_namespaces_is_named_with_the_line_that_changes_it() {
+        let check = |set: &[(&str, &str)], expect: &str| {
+            let read = |name: &str| {
+                let found = set.iter().find(|(known, _)| name.ends_with(known));
+                found.map(|(_, value)| format!("{value}\n"))
+            };
+            let found = explain(&read);
+            assert!(found.contains(expect), "{set:?}: {found}");
+        };
+        check(
+            &[("apparmor_restrict_unprivileged_userns", "1")],
+            "sudo tee /etc/apparmor.d/nanobot",
+        );
+        check(
+            &[("unprivileged_userns_clone", "0")],
+            "kernel.unprivileged_userns_clone=1",
+        );
+        check(&[("max_user_namespaces", "0")], "user.max_user_namespaces=");
+        let usual = [
+            ("apparmor_restrict_unprivileged_userns", "0"),
+            ("unprivileged_userns_clone", "1"),
+            ("max_user_namespaces", "1000"),
+        ];
+        check(&usual, "a container must allow them");
+        check(&[], "a container must allow them");
+    }
 }

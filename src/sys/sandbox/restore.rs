@@ -8,14 +8,16 @@
 
 use super::files_beneath::{open_parent, set_aside};
 use super::git_config::{ConfigPlace, HarmlessConfig, without_programs};
+use super::project_files::{ProjectFileSnapshot, ProjectFiles, WritableRoots};
 use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, replace_file, restore_state,
 };
+use super::undone_change::{Remedy, UndoneChange};
 use super::{git_paths, new_repository};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,39 +25,6 @@ use std::path::{Path, PathBuf};
 
 /// The most bytes of the steps of a rebase that are read.
 const MAX_STEPS_BYTES: u64 = 1 << 20;
-
-/// A change of a protected path, which was undone.
-#[derive(Debug)]
-pub struct UndoneChange {
-    /// The path.
-    pub path: PathBuf,
-    /// The remedy. An error means that the change is still there.
-    pub remedy: io::Result<Remedy>,
-}
-
-/// The treatment of a change of a protected path.
-#[derive(Debug)]
-pub enum Remedy {
-    /// It is as it was before.
-    Restored,
-    /// It was new and now has this name.
-    SetAside(PathBuf),
-    /// It is the config of a new repository, without the lines that could make git run a program.
-    LinesRemoved {
-        /// The lines, as `section.key = value`.
-        lines: Vec<String>,
-        /// The path of the whole file.
-        whole: PathBuf,
-    },
-}
-
-impl UndoneChange {
-    /// The change of `path`, which now is at `name` in the same directory.
-    fn set_aside(path: PathBuf, name: io::Result<OsString>) -> Self {
-        let remedy = name.map(|name| Remedy::SetAside(path.with_file_name(name)));
-        Self { path, remedy }
-    }
-}
 
 /// The recorded state of protected paths.
 #[derive(Debug)]
@@ -68,6 +37,7 @@ pub struct PathSnapshot {
     protected: BTreeSet<PathBuf>,
     /// The steps of unfinished rebases that run commands, by the directory of the rebase.
     rebase_steps: BTreeMap<PathBuf, BTreeSet<String>>,
+    project_files: ProjectFileSnapshot,
 }
 
 #[derive(Debug)]
@@ -90,11 +60,15 @@ type DirectoryId = (u64, i64, u32);
 
 impl PathSnapshot {
     /// Records the protected paths beneath the writable `roots`: absent ones, since mounts protect existing places, and
-    /// those of repositories that are not among them, which no mount protects.
+    /// those of repositories that are not among them, which no mount protects. Then `project_files`.
     ///
     /// # Errors
     /// A place exists and cannot be read, so it could not be restored.
-    pub fn take(roots: &[PathBuf], protected_paths: &[PathBuf]) -> io::Result<Self> {
+    pub fn take(
+        roots: &[PathBuf],
+        protected_paths: &[PathBuf],
+        project_files: &ProjectFiles,
+    ) -> io::Result<Self> {
         let mut root_fds = Vec::new();
         let mut root_paths = Vec::new();
         for root in roots {
@@ -153,7 +127,12 @@ impl PathSnapshot {
                 rebase_steps.insert(path, steps);
             }
         }
+        let writable = WritableRoots {
+            fds: &root_fds,
+            paths: &root_paths,
+        };
         Ok(Self {
+            project_files: ProjectFileSnapshot::take(project_files, &writable)?,
             roots: root_fds,
             root_paths,
             entries: places,
@@ -229,6 +208,10 @@ impl PathSnapshot {
         changed.extend(
             places.filter_map(|(place, is_replaced)| self.undo(place, is_replaced, &checked)),
         );
+        changed.extend(self.project_files.restore(&WritableRoots {
+            fds: &self.roots,
+            paths: &self.root_paths,
+        }));
         changed
     }
 
@@ -301,7 +284,7 @@ impl PathSnapshot {
 
 impl SnapshotEntry {
     /// True if the directory that contains the repository no longer exists and nothing has replaced it, or its whole git
-    /// directory, as that of a linked worktree, within another one.
+    /// directory, as also that of a linked worktree, within another one.
     fn is_repository_gone(&self, root: &OwnedFd) -> bool {
         let repository = new_repository::enclosing_git_dir(&self.relative);
         let around = repository.as_deref().and_then(Path::parent);
@@ -312,7 +295,9 @@ impl SnapshotEntry {
                 .and_then(|(dir, name)| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
             found.err() == Some(Errno::NOENT)
         };
-        around.is_some_and(is_gone) || repository.is_some() && inner.is_some_and(is_gone)
+        around.is_some_and(is_gone)
+            || repository.as_deref().is_some_and(is_gone)
+            || repository.is_some() && inner.is_some_and(is_gone)
     }
 
     /// True if another repository is in the place of the one that was there.
@@ -512,7 +497,7 @@ fn set_link_aside(root: &OwnedFd, place: &SnapshotEntry) -> Option<UndoneChange>
 
 #[cfg(test)]
 mod tests {
-    use super::PathSnapshot;
+    use super::{PathSnapshot, ProjectFiles};
     use std::collections::BTreeMap;
     use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
@@ -580,8 +565,12 @@ mod tests {
                 all
             };
             let before = states(&dir);
-            let remembered =
-                PathSnapshot::take(std::slice::from_ref(&dir), &outside_git(&protected)).unwrap();
+            let remembered = PathSnapshot::take(
+                std::slice::from_ref(&dir),
+                &outside_git(&protected),
+                &ProjectFiles::default(),
+            )
+            .unwrap();
             sh(&dir, command);
             let found = remembered.restore();
             assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
@@ -600,7 +589,6 @@ mod tests {
         check("echo '[alias]' >> .git/config", true);
         check("echo x > .git/hooks/pre-commit", true);
         check("rm -r .git/hooks", true);
-        check("rm -rf .git", true);
         check("echo x > .bashrc", true);
         check(
             "mkdir -p .bashrc/deep; echo x > .bashrc/deep/y; chmod 0 .bashrc/deep",
@@ -638,8 +626,12 @@ mod tests {
                 ".bashrc",
             ];
             let protected = names.map(|name| dir.join(name));
-            let remembered =
-                PathSnapshot::take(std::slice::from_ref(&dir), &outside_git(&protected)).unwrap();
+            let remembered = PathSnapshot::take(
+                std::slice::from_ref(&dir),
+                &outside_git(&protected),
+                &ProjectFiles::default(),
+            )
+            .unwrap();
             sh(&dir, command);
             let found = remembered.restore();
             assert!(found.iter().all(|change| change.remedy.is_ok()));

@@ -1,5 +1,6 @@
 //! The access rules of a sandboxed command.
 
+use super::project_files::ProjectFiles;
 use landlock::RulesetCreated;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,6 +22,9 @@ pub struct SandboxSpec {
     pub denied: Vec<PathBuf>,
     /// Places within `writable` that have the same state after the command as before, including absence.
     pub protected: Vec<PathBuf>,
+    /// The files at any depth of `writable` whose changes are looked for after the command.
+    #[serde(skip)]
+    pub project_files: ProjectFiles,
     /// Symbolic links that the command's own root needs too, with their targets.
     pub(super) links: BTreeMap<PathBuf, PathBuf>,
     /// The command runs in namespaces of its own, and sees only what is granted.
@@ -62,6 +66,7 @@ impl SandboxSpec {
             tmp: None,
             denied,
             protected,
+            project_files: ProjectFiles::default(),
             links: BTreeMap::new(),
             in_namespaces: false,
             long_lived: false,

@@ -5,6 +5,9 @@ use crate::policy::Refusal;
 use crate::sys::sandbox::{Remedy, UndoneChange};
 use std::path::{Path, PathBuf};
 
+/// The flag that permits changes of what programs and agents read on their own.
+const STARTUP_FLAG: &str = "--allow startup";
+
 /// The file that git cannot change, as it says in `line`.
 fn config_file(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once("config file ")?;
@@ -27,11 +30,24 @@ impl ExecTool {
         };
         let mut message = text.trim_start_matches('\n').to_owned();
         let mut say = |line: String| message.push_str(&format!("\n({line})"));
-        let (mut restored, mut suggested_flag) = (Vec::new(), None);
+        let is_project_file = |path: &Path| self.files.file_scope.is_project_file(path);
+        let is_new_one = |change: &UndoneChange| {
+            matches!(change.remedy, Ok(Remedy::SetAside(_))) && is_project_file(&change.path)
+        };
+        let mut restored = Vec::new();
+        let mut suggested_flag = undone
+            .iter()
+            .any(is_new_one)
+            .then(|| STARTUP_FLAG.to_owned());
         for change in undone {
             let path = show(&change.path);
             match &change.remedy {
                 Ok(Remedy::Restored) => restored.push(change.path.as_path()),
+                Ok(Remedy::SetAside(other)) if is_project_file(&change.path) => say(format!(
+                    "{path} is read by programs and agents on their own, so it was renamed to {}; the user can allow it with \
+                     `{STARTUP_FLAG}`",
+                    show(other)
+                )),
                 Ok(Remedy::SetAside(other)) => say(format!(
                     "{path} would start programs outside of this sandbox, so it was renamed to {}",
                     show(other)
@@ -53,8 +69,12 @@ impl ExecTool {
         if !restored.is_empty() {
             // Only an existing path can be granted.
             let existing = restored.iter().find(|path| path.exists());
-            suggested_flag =
-                existing.map(|path| format!("--write={}", show(path).trim_matches('`')));
+            suggested_flag = suggested_flag.or_else(|| match existing {
+                Some(path) if is_project_file(path) => Some(STARTUP_FLAG.to_owned()),
+                existing => {
+                    existing.map(|path| format!("--write={}", show(path).trim_matches('`')))
+                }
+            });
             let or_granted = suggested_flag.as_ref();
             let or_granted =
                 or_granted.map(|flag| format!("; the user can grant it with `{flag}`"));

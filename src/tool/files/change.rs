@@ -5,6 +5,7 @@ use crate::policy::file_scope::FileAccess;
 use crate::sys::digest::digest;
 use crate::sys::durable_file::format_size;
 use crate::sys::rooted_fs::{self, ExistingEntry, PendingChange};
+use crate::sys::sync::IgnorePoison;
 use crate::tool::ToolError;
 use crate::undo::journal::PreviousState;
 use std::io::ErrorKind;
@@ -271,6 +272,13 @@ impl Files {
         let ((), path) = done.map_err(|error| self.to_failure(given, verb, error))?;
         if step == ChangeStep::Make {
             digests.insert(path.clone(), new.map(digest));
+            if self.file_scope.is_project_file(&path) {
+                changes
+                    .startup_files
+                    .lock()
+                    .ignore_poison()
+                    .insert(path.clone());
+            }
         }
         Ok(WrittenFile {
             path,

@@ -1,0 +1,382 @@
+//! Files that programs and agents read on their own, changed by commands and file tools: told in one line, and closed after
+//! content from outside, at every depth.
+
+use crate::requirements::require;
+use crate::server::{calls, says};
+use crate::story::Story;
+use crate::web::{PageServer, page_response};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// The user's own git, without the settings of this machine.
+const GIT: &str = "export GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@example.org GIT_COMMITTER_NAME=u \
+                   GIT_COMMITTER_EMAIL=u@example.org GIT_CONFIG_NOSYSTEM=1; ";
+
+/// A directory with a repository: `main`, and a branch `other` with other start-up files.
+const SET_UP: &str = "git init -q -b main . && mkdir -p src .vscode && echo one > src/AGENTS.md && echo '{}' > .vscode/tasks.json \
+    && git add . && git commit -qm one && git checkout -q -b other && echo two > src/AGENTS.md && echo two > .envrc \
+    && rm -r .vscode && git add . && git commit -qm two && git checkout -q main && echo mine > CLAUDE.md";
+
+fn run_as_user(story: &Story, command: &str) -> String {
+    let output = Command::new("sh")
+        .args(["-c", &format!("{GIT}{command}")])
+        .current_dir(story.dir())
+        .env("HOME", story.home())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The contents of the files in `dir` that the stories are about, without those of git.
+fn contents(dir: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![dir.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
+            let path = entry.path();
+            let name = path.strip_prefix(dir).unwrap().display().to_string();
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() && entry.file_name() != ".git" => waiting.push(path),
+                kind if kind.is_dir() => {}
+                _ => drop(found.insert(name, std::fs::read_to_string(path).unwrap_or_default())),
+            }
+        }
+    }
+    found
+}
+
+fn story() -> Story {
+    let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+    run_as_user(&story, SET_UP);
+    story
+}
+
+/// Runs `commands`, one after another, in one turn under `flags`. With `page`, that is read before.
+fn run(story: &Story, page: Option<&PageServer>, commands: &[&str], flags: &[&str]) -> String {
+    if let Some(page) = page {
+        let fetch = calls("web_fetch", json!({ "url": page.url("/") }));
+        story.server().script([fetch]);
+    }
+    let commands = commands.iter().map(|command| format!("{GIT}{command}"));
+    story
+        .server()
+        .script(commands.map(|command| calls("exec", json!({ "command": command }))));
+    story.server().script([says("done")]);
+    let ran = story
+        .run([&["agent", "-m", "x", "--write"], flags].concat())
+        .stdout("done\n");
+    ran.error_text()
+}
+
+#[test]
+fn changed_startup_files_are_told_in_one_line_and_undone() {
+    if !require("git") {
+        return;
+    }
+    let check = |commands: &[&str], expect: &[&str]| {
+        let story = story();
+        let before = contents(&story.dir());
+        let text = run(&story, None, commands, &[]);
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("on their own"))
+            .collect();
+        assert_eq!(
+            lines.len(),
+            usize::from(!expect.is_empty()),
+            "{commands:?}: {text}"
+        );
+        for name in expect {
+            assert!(lines[0].contains(name), "{commands:?} {name}: {text}");
+        }
+        if lines.is_empty() {
+            return;
+        }
+        let after = contents(&story.dir());
+        assert_ne!(after, before);
+        drop(
+            story
+                .run(["undo"])
+                .stdout_has("AGENTS.md")
+                .stderr_has("turn 1"),
+        );
+        // What is in a folder of dependencies is not covered.
+        let mut undone = contents(&story.dir());
+        undone.retain(|name, _| !name.starts_with("node_modules"));
+        assert_eq!(undone, before, "{commands:?}");
+    };
+    check(
+        &["echo hi > notes.md; mkdir skill; echo x > skill/agents.rs"],
+        &[],
+    );
+    check(&["cat src/AGENTS.md; git status", "git log"], &[]);
+    check(
+        &["mkdir -p a/b; echo x > a/b/Agents.md; echo x >> src/AGENTS.md"],
+        &["`a/b/Agents.md`", "`src/AGENTS.md`"],
+    );
+    check(&["git checkout -q other"], &["`src/AGENTS.md`", "`.envrc`"]);
+    check(
+        &[
+            "mkdir -p node_modules/p/.vscode; touch node_modules/p/.vscode/x",
+            "echo x > src/AGENTS.md",
+        ],
+        &["`node_modules/p/.vscode/x`"],
+    );
+    // A long list is cut.
+    check(
+        &["for i in 1 2 3 4 5; do mkdir d$i; touch d$i/AGENTS.md; done"],
+        &["and 2 more"],
+    );
+}
+
+#[test]
+fn startup_files_written_by_the_file_tools_are_told_in_one_line() {
+    let story = Story::new();
+    let write = |path: &str| calls("write_file", json!({ "path": path, "content": "x" }));
+    let workspace = story.workspace().join("AGENTS.md");
+    story.server().script([
+        write("src/.envrc"),
+        write("notes.md"),
+        write(workspace.to_str().unwrap()),
+        write("CLAUDE.md"),
+        calls(
+            "edit_file",
+            json!({ "path": "CLAUDE.md", "old_text": "x", "new_text": "y" }),
+        ),
+        says("done"),
+    ]);
+    story
+        .run(["agent", "-m", "x", "--write"])
+        .stdout("done\n")
+        .stderr(
+            "nanobot: changed what programs and agents read on their own: `CLAUDE.md`, `src/.envrc`; `nanobot undo` takes it back\n",
+        );
+}
+
+#[test]
+fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
+    if !require("git") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let check = |commands: &[&str]| {
+        let story = story();
+        let before = contents(&story.dir());
+        let text = run(&story, Some(&page), commands, &[]);
+        assert!(text.contains("--allow startup"), "{commands:?}: {text}");
+        let after = contents(&story.dir());
+        let is_startup = |name: &str| {
+            let names = [
+                "agents.md",
+                "claude.md",
+                ".envrc",
+                ".vscode",
+                "skills",
+                ".claude",
+            ];
+            name.split('/')
+                .any(|part| names.contains(&part.to_lowercase().as_str()))
+                && !name.contains(".set-aside-")
+                && !name.starts_with("node_modules")
+        };
+        let of = |all: &BTreeMap<String, String>| {
+            let mut all = all.clone();
+            all.retain(|name, _| is_startup(name));
+            all
+        };
+        assert_eq!(of(&after), of(&before), "{commands:?}: {text}");
+        drop(story);
+    };
+    check(&["echo evil > AGENTS.md"]);
+    check(&["mkdir -p a/b/c/d/e/f/g/h; echo evil > a/b/c/d/e/f/g/h/Agents.MD"]);
+    check(&["echo evil >> src/AGENTS.md"]);
+    check(&["echo evil > CLAUDE.md; chmod 777 CLAUDE.md"]);
+    check(&["rm CLAUDE.md"]);
+    check(&["mv CLAUDE.md c.md"]);
+    check(&["echo evil > f; ln -sf ../f src/AGENTS.md"]);
+    check(&["echo evil > f; ln f src/CLAUDE.md"]);
+    check(&["mkdir -p .claude/commands/vendor; echo evil > .claude/commands/vendor/x.md"]);
+    check(&["mkdir e; echo evil > e/tasks.json; mv .vscode v; mv e .vscode"]);
+    check(&[
+        "mkdir -p node_modules/x; echo evil > node_modules/x/AGENTS.md",
+        "cp node_modules/x/AGENTS.md .",
+    ]);
+    check(&["mkdir src/skills; ln -s ../../f src/skills/x"]);
+    // A file of the user's under another name is new there.
+    check(&["cp CLAUDE.md AGENTS.md"]);
+    // What the run itself gives to git is not what git had.
+    check(&["echo evil > AGENTS.md; git add AGENTS.md; git commit -qm x"]);
+    check(&[
+        "echo evil > f; git add f; git commit -qm x; git mv f AGENTS.md; git commit -qm y",
+        "git checkout -q HEAD -- AGENTS.md",
+    ]);
+    check(&[
+        "git update-index --add --cacheinfo 100644,$(echo evil | git hash-object -w --stdin),AGENTS.md; git commit -qm x; git gc -q",
+        "git reset -q --hard",
+    ]);
+    // An old file of git under the name of the new content.
+    check(&[
+        "h=$(echo evil | git hash-object --stdin); o=$(find .git/objects -type f | head -n 1); \
+         d=.git/objects/$(echo $h | cut -c 1-2); mkdir -p $d; mv $o $d/$(echo $h | cut -c 3-)",
+        "echo evil > AGENTS.md",
+    ]);
+    check(&[
+        "git init -q --bare ../x.git; git init -q $TMPDIR/o; cd $TMPDIR/o; echo evil > f; git add f; cd $OLDPWD; \
+         echo $TMPDIR/o/.git/objects > .git/objects/info/alternates",
+        "echo evil > AGENTS.md",
+    ]);
+}
+
+#[test]
+fn after_content_from_outside_git_and_package_managers_bring_what_they_have() {
+    if !require("git") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let check = |set_up: &str, commands: &[&str], test: &str| {
+        let story = story();
+        run_as_user(&story, set_up);
+        let text = run(&story, Some(&page), commands, &[]);
+        assert!(!text.contains("denied"), "{commands:?}: {text}");
+        run_as_user(&story, test);
+        drop(story);
+    };
+    check(
+        "true",
+        &["git checkout -q other"],
+        "grep -q two src/AGENTS.md .envrc && test ! -e .vscode",
+    );
+    check(
+        "git gc -q",
+        &["git checkout -q other", "git checkout -q main"],
+        "test -f .vscode/tasks.json",
+    );
+    check("true", &["git merge -q other"], "grep -q two src/AGENTS.md");
+    check(
+        "true",
+        &["git rm -q src/AGENTS.md"],
+        "test ! -e src/AGENTS.md",
+    );
+    check(
+        "echo more >> src/AGENTS.md && git stash -q",
+        &["git stash pop -q"],
+        "grep -q more src/AGENTS.md",
+    );
+    check(
+        "true",
+        &["git worktree add -q w other"],
+        "grep -q two w/.envrc",
+    );
+    check(
+        "git clone -q . ../up",
+        &["git clone -q $PWD down"],
+        "grep -q one down/src/AGENTS.md",
+    );
+    check(
+        "true",
+        &["mv src lib", "mv lib/AGENTS.md ."],
+        "grep -q one AGENTS.md",
+    );
+    check(
+        "mkdir t && echo x > t/AGENTS.md",
+        &["rm -r t"],
+        "test ! -e t",
+    );
+    check(
+        "true",
+        &[
+            "mkdir -p node_modules/p .venv/lib; echo x > node_modules/p/AGENTS.md; echo x > .venv/lib/CLAUDE.md",
+        ],
+        "test -f node_modules/p/AGENTS.md -a -f .venv/lib/CLAUDE.md",
+    );
+    check(
+        "true",
+        &["echo x > notes.md; mkdir vscode; echo x > src/agents.rs"],
+        "test -f src/agents.rs",
+    );
+}
+
+#[test]
+fn what_an_earlier_turn_prepared_in_git_is_not_what_git_had() {
+    if !require("git") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = story();
+    // Not refused: nothing that starts by itself changes.
+    let prepare = "git update-index --add --cacheinfo 100644,$(echo evil | git hash-object -w --stdin),AGENTS.md";
+    let text = run(&story, Some(&page), &[prepare], &["-s", "work"]);
+    assert!(!text.contains("startup"), "{text}");
+    let text = run(
+        &story,
+        None,
+        &["git checkout -q -- AGENTS.md"],
+        &["-s", "work"],
+    );
+    assert_eq!(text.matches("--allow startup").count(), 1, "{text}");
+    assert!(!story.dir().join("AGENTS.md").exists());
+    // In a new conversation it is the user's own repository.
+    let text = run(
+        &story,
+        None,
+        &["git checkout -q -- AGENTS.md"],
+        &["-s", "next"],
+    );
+    assert!(
+        text.contains("`AGENTS.md`") && !text.contains("--allow"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_user_grants_and_denies_changes_of_startup_files() {
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let write = "mkdir -p a; echo x > a/AGENTS.md; echo x > .envrc";
+    let check = |page, flags: &[&str], is_written: bool| {
+        let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+        let text = run(&story, page, &[write], flags);
+        let dir = story.dir();
+        let found = [dir.join("a/AGENTS.md"), dir.join(".envrc")].map(|path| path.exists());
+        assert_eq!(found, [is_written; 2], "{flags:?}: {text}");
+        assert_eq!(
+            text.contains("changed what programs"),
+            is_written,
+            "{flags:?}: {text}"
+        );
+        drop(story);
+    };
+    check(Some(&page), &[], false);
+    check(Some(&page), &["--allow", "startup"], true);
+    check(None, &[], true);
+    check(None, &["--deny", "startup"], false);
+    check(
+        Some(&page),
+        &["--profile", "auto-approve", "--net=127.0.0.2"],
+        true,
+    );
+}
+
+/// A copy of another repository becomes a part of this one.
+#[test]
+fn a_nested_repository_can_be_made_plain_files() {
+    if !require("git") {
+        return;
+    }
+    let story = story();
+    run_as_user(
+        &story,
+        "git clone -q . copy && git -C copy config core.abbrev 9",
+    );
+    let text = run(&story, None, &["rm -rf copy/.git"], &["--strict"]);
+    assert!(!text.contains("denied"), "{text}");
+    assert!(!story.dir().join("copy/.git").exists());
+    // One that takes its place is looked at like any new one.
+    let plant = "git init -q copy && git -C copy config core.fsmonitor ./evil";
+    let text = run(&story, None, &[plant], &[]);
+    assert!(text.contains("core.fsmonitor"), "{text}");
+    let config = std::fs::read_to_string(story.dir().join("copy/.git/config")).unwrap();
+    assert!(!config.contains("fsmonitor"), "{config}");
+}
