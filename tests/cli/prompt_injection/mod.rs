@@ -334,6 +334,7 @@ const ALWAYS_PREVENTED: &[&str] = &[
     "a long question to the search engine",
     "an image in the answer",
     "processes that go on",
+    "processes that write later",
     "the memory",
     "the history",
 ];
