@@ -2,6 +2,7 @@
 //! the caller reads files and clocks. The system prompt contains nothing that changes between calls or turns, so that
 //! provider prompt caches hit.
 
+use crate::format;
 use crate::message::tagged_block;
 use jiff::Zoned;
 use std::fmt::Write;
@@ -203,7 +204,7 @@ fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
         writeln!(
             text,
             "- Working directory: {} (relative paths start here; {rights})",
-            directory.display()
+            format::on_one_line(directory)
         )
         .expect("writing to a string cannot fail");
     }
@@ -220,7 +221,7 @@ fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
         text,
         "- Workspace: {} ({here}{home}: memory/MEMORY.md for lasting facts, memory/HISTORY.md with entries starting \
          [YYYY-MM-DD HH:MM], skills/)",
-        workspace.display()
+        format::on_one_line(workspace)
     )
     .expect("writing to a string cannot fail");
     for grant in *grants {

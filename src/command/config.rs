@@ -8,12 +8,12 @@ use crate::settings::check::{ConfigFinding, ConfigSeverity, check_config};
 use crate::settings::expand::has_reference;
 use crate::settings::key_type::KeyType;
 use crate::settings::keys::{ConfigKey, KEYS, KeyNode, KeySupport, nearest};
-use crate::settings::secrets::is_secret;
+use crate::settings::secrets::{is_secret, secret_arguments};
 use crate::settings::{Config, LayeredConfig, file, schema, validation};
 use crate::sys::editor::external_editor;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::terminal::Terminal;
-use crate::sys::{process, signal};
+use crate::sys::{process, secret, signal};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
@@ -188,7 +188,19 @@ fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
             }
             Value::Object(shown)
         }
-        Value::Array(items) => items.iter().map(|item| mask_secrets(item, path)).collect(),
+        Value::Array(items) => {
+            let mut shown: Vec<Value> = items.iter().map(|item| mask_secrets(item, path)).collect();
+            for (index, secret) in secret_arguments(items) {
+                shown[index] = items[index]
+                    .as_str()
+                    .unwrap_or_default()
+                    .replace(secret, "***")
+                    .into();
+            }
+            shown.into()
+        }
+        // An address or an argument may contain a key.
+        Value::String(text) => secret::redact_all(text).into(),
         other => other.clone(),
     }
 }

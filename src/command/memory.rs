@@ -186,7 +186,10 @@ fn show(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
         true => ctx.terminal.print_json(&json!({
             "path": memory.path(), "bytes": bytes.len(), "text": String::from_utf8_lossy(&bytes),
         })),
-        false => ctx.terminal.print_bytes(&bytes),
+        // A pager may pass it on to a terminal.
+        false => ctx
+            .terminal
+            .print(&sanitize(&String::from_utf8_lossy(&bytes))),
     }
 }
 

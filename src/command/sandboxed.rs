@@ -2,9 +2,44 @@
 
 use super::skill;
 use crate::cli::CliCommand;
+use crate::cli::cron::{CronAddArgs, CronCommand, ScheduleArgs};
+use crate::cron::schedule::parse_period;
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::terminal::Terminal;
 use anyhow::Result;
+use serde_json::{Value, json};
+
+/// The arguments of the tool `cron` that do what `command` does, as far as the tool can.
+fn cron_tool_arguments(command: &CronCommand) -> Value {
+    match command {
+        CronCommand::Add(arguments) => {
+            let CronAddArgs {
+                name,
+                message,
+                flags,
+                ..
+            } = &**arguments;
+            let ScheduleArgs {
+                cron,
+                tz,
+                every,
+                at,
+                ..
+            } = &flags.schedule;
+            let seconds = every.as_deref().and_then(|every| parse_period(every).ok());
+            let mut all = json!({
+                "action": "add", "message": message, "name": name, "cron_expr": cron, "tz": tz,
+                "every_seconds": seconds.map(|period| period.as_secs()), "at": at,
+            });
+            if let Some(members) = all.as_object_mut() {
+                members.retain(|_, value| !value.is_null());
+            }
+            all
+        }
+        CronCommand::Remove { jobs } => json!({ "action": "remove", "job_id": jobs.first() }),
+        _ => json!({ "action": "list" }),
+    }
+}
 
 /// Prints a file of a built-in skill, if that is the command.
 ///
@@ -15,6 +50,13 @@ pub(crate) fn run(command: &CliCommand, terminal: Terminal) -> Result<Exit> {
         && let Some(done) = skill::run_in_sandbox(command, terminal)
     {
         return done;
+    }
+    if let CliCommand::Cron { command } = command {
+        return Err(fail_with_hint(
+            Exit::Refused,
+            "`nanobot cron` cannot run in the agent's sandbox: the tool `cron` does it",
+            format!("call the tool `cron` with {}", cron_tool_arguments(command)),
+        ));
     }
     Err(fail_with_hint(
         Exit::Refused,

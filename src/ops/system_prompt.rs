@@ -1,5 +1,6 @@
 //! The parts of the system prompt about the platform and the policy.
 
+use crate::format::on_one_line;
 use crate::policy::Policy;
 use crate::policy::file_scope::FileScope;
 use crate::tool::Toolbox;
@@ -24,7 +25,7 @@ pub(crate) fn describe_extra_grants(policy: &Policy) -> Vec<String> {
         .map(|root| {
             format!(
                 "{} ({})",
-                root.path.display(),
+                on_one_line(&root.path),
                 if root.may_write && !policy.reads_only {
                     "read and change"
                 } else {

@@ -6,6 +6,7 @@ use super::provenance::{Grant, GuardedChange};
 use super::rule::{Pattern, RuleEffect};
 use super::tool_names::MESSAGE;
 use super::{Permission, Policy, Sandbox};
+use crate::format::on_one_line;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -153,7 +154,7 @@ impl Policy {
         let written = self.file_scope.command_writable_roots();
         let places: Vec<String> = match self.reads_only {
             true => Vec::new(),
-            false => written.map(|path| path.display().to_string()).collect(),
+            false => written.map(on_one_line).collect(),
         };
         let text = match places.is_empty() {
             true => "only a private $TMPDIR".to_owned(),

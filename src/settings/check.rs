@@ -232,6 +232,14 @@ impl ConfigChecker<'_> {
         let Ok(metadata) = self.config.path().metadata() else {
             return;
         };
+        if let Some(exposure) = self.config.exposure() {
+            let path = self.config.path().display();
+            self.findings.push(ConfigFinding {
+                severity: ConfigSeverity::Warning,
+                text: format!("{path}: {exposure}, and with it what nanobot runs"),
+                offset: usize::MAX,
+            });
+        }
         let mode = metadata.mode() & 0o777;
         if mode & 0o077 != 0 && contains_literal_secret(&mut KeyPath::new(), self.config.value()) {
             let path = self.config.path().display();

@@ -8,6 +8,7 @@ use super::keys::KeyNode;
 use super::other_releases::RENAMED_KEYS;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::durable_file;
+use crate::sys::owner::user_id;
 use anyhow::{Context, Result};
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
@@ -15,9 +16,9 @@ use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp, CstRootNode};
 use jsonc_parser::{CollectOptions, ParseOptions};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a config file in bytes. The largest that the Python program writes is about 10 KB.
@@ -36,6 +37,8 @@ pub struct Config {
     /// The byte offset at which each value starts.
     offsets: BTreeMap<KeyPath, usize>,
     remarks: Vec<Remark>,
+    /// A phrase about the file that says which other users can change it, if any.
+    exposure: Option<String>,
 }
 
 /// A remark about how a key is written, to be reported to the user.
@@ -97,7 +100,10 @@ impl Config {
             let hint = "restore the file, or write `{}` for an empty config";
             return Err(fail_with_hint(Exit::Config, cause, hint));
         }
-        Self::parse(path, &text)
+        Ok(Self {
+            exposure: about.is_file().then(|| describe_exposure(&about)).flatten(),
+            ..Self::parse(path, &text)?
+        })
     }
 
     /// Returns the empty config of a missing file.
@@ -108,7 +114,13 @@ impl Config {
             value: Value::Object(Map::new()),
             offsets: BTreeMap::new(),
             remarks: Vec::new(),
+            exposure: None,
         }
+    }
+
+    /// A phrase about the file that says which other users can change it, if any. The config decides what runs.
+    pub fn exposure(&self) -> Option<&str> {
+        self.exposure.as_deref()
     }
 
     /// Parses `text`; `path` is used in messages. An empty text, such as that of `/dev/null`, is an empty config.
@@ -507,6 +519,18 @@ fn read_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
         _ => Exit::Io,
     };
     fail(exit, format!("read config `{}`: {error}", path.display()))
+}
+
+/// Tells who else can change the config that `about` is about.
+fn describe_exposure(about: &Metadata) -> Option<String> {
+    let mode = about.mode() & 0o777;
+    let owner = about.uid();
+    if ![0, user_id()].contains(&owner) {
+        return Some(format!(
+            "it belongs to another user ({owner}), who can change it"
+        ));
+    }
+    (mode & 0o002 != 0).then(|| format!("every user can change it (mode {mode:04o})"))
 }
 
 #[cfg(test)]

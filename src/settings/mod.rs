@@ -46,6 +46,8 @@ pub struct Settings {
     pub budget: BudgetSettings,
     /// Keys of the config that no release knows.
     pub unknown_keys: Vec<String>,
+    /// A phrase about the config that says which other users can change it, if any.
+    pub config_exposure: Option<String>,
     /// Provider settings by name in snake_case.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// The absolute path of the agent's own directory.

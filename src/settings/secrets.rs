@@ -77,11 +77,39 @@ fn collect_into<'v>(value: &'v Value, path: &mut Vec<&'v str>, env: &Env, found:
                 path.pop();
             }
         }
-        Value::Array(items) => items
-            .iter()
-            .for_each(|item| collect_into(item, path, env, found)),
+        Value::Array(items) => {
+            items
+                .iter()
+                .for_each(|item| collect_into(item, path, env, found));
+            found.extend(secret_arguments(items).map(|(_, secret)| Secret::new(secret)));
+        }
         _ => {}
     }
+}
+
+/// The secrets among `items`, the arguments of a program, each with its index: what follows a flag whose name tells of a
+/// secret, as in `--api-key KEY` and `--api-key=KEY`. References to variables are no secrets themselves.
+pub fn secret_arguments(items: &[Value]) -> impl Iterator<Item = (usize, &str)> {
+    let names_secret = |flag: &str| {
+        let name = flag.to_lowercase();
+        flag.starts_with('-') && SECRET_WORDS.iter().any(|word| name.contains(word))
+    };
+    items.iter().enumerate().filter_map(move |(index, item)| {
+        let text = item.as_str()?;
+        let before = index
+            .checked_sub(1)
+            .and_then(|before| items[before].as_str());
+        let secret = match text.split_once('=') {
+            Some((name, value)) if names_secret(name) => value,
+            _ if before.is_some_and(|flag| names_secret(flag) && !flag.contains('='))
+                && !text.starts_with('-') =>
+            {
+                text
+            }
+            _ => return None,
+        };
+        (!secret.is_empty() && !has_reference(secret)).then_some((index, secret))
+    })
 }
 
 /// Returns the password in an address, such as a proxy's.

@@ -87,6 +87,12 @@ impl OutputKeeper {
 
     /// Adds a piece of the output.
     pub fn feed(&mut self, text: &str) {
+        // What is not kept need not be searched for keys.
+        match &self.state {
+            KeeperState::Short => {}
+            KeeperState::Long(_, kept) if kept.is_whole => {}
+            KeeperState::Long(..) | KeeperState::Failed => return,
+        }
         let clean = self.redactor.feed(text).into_owned();
         self.add(&clean);
     }

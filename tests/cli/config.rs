@@ -1,6 +1,6 @@
 //! The config file: its sources and precedence, error messages, and `onboard`.
 
-use crate::server::says;
+use crate::server::{calls, says};
 use crate::story::Story;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
@@ -531,4 +531,84 @@ fn an_empty_config_file_is_refused_and_an_empty_device_is_not() {
     Story::bare()
         .run(["config", "check", "-c", "/dev/null"])
         .stdout("/dev/null: no problems found\n");
+}
+
+/// The config decides what runs, so a run says who else can change it.
+#[test]
+fn a_config_that_others_can_change_is_told() {
+    let story = Story::new().script((0..3).map(|_| says("ok")));
+    let path = story.home().join(".nanobot/config.json");
+    let set_mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+    for mode in [0o600, 0o664] {
+        set_mode(mode);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+    }
+    set_mode(0o666);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("ok\n")
+        .stderr_has("every user can change it (mode 0666): `chmod go-w ");
+    story
+        .run(["config", "check"])
+        .stdout_has("every user can change it (mode 0666)");
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    set_mode(0o600);
+    std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+    story.server().script([says("ok")]);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("ok\n")
+        .stderr_has("it belongs to another user (65534)");
+}
+
+/// The argument after a flag that names a secret is one.
+#[test]
+fn secrets_in_the_arguments_of_a_server_are_masked() {
+    let args = json!([
+        "--verbose",
+        "--api-key",
+        "abcdefgh-1234",
+        "--auth-token=ijklmnop-5678",
+        "notes",
+    ]);
+    let story = Story::new()
+        .set(
+            "tools",
+            json!({ "mcpServers": { "one": { "command": "server", "args": args } } }),
+        )
+        .file(
+            "cmdline",
+            "server --api-key abcdefgh-1234 --auth-token=ijklmnop-5678 notes",
+        )
+        .script([calls("read_file", json!({ "path": "cmdline" })), says("ok")]);
+    for words in [
+        &["config", "get", "tools.mcpServers.one.args"][..],
+        &["config", "list"],
+    ] {
+        let text = story.run(words).text();
+        assert!(
+            !text.contains("abcdefgh") && !text.contains("ijklmnop"),
+            "{text}"
+        );
+        assert!(
+            text.contains("--auth-token=***") && text.contains("notes"),
+            "{text}"
+        );
+    }
+    // A process list that a command prints shows them to the model.
+    // The server does not exist, which is reported.
+    let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
+    drop(ran.stderr_has("one"));
+    let requests = story.requests();
+    let seen = &requests.last().unwrap().raw;
+    assert!(
+        seen.contains("--verbose") || seen.contains("--auth-token=***"),
+        "{seen}"
+    );
+    assert!(
+        !seen.contains("abcdefgh-1234") && !seen.contains("ijklmnop-5678"),
+        "{seen}"
+    );
 }

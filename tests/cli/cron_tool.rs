@@ -387,3 +387,49 @@ fn no_tool_reads_the_output_of_other_jobs() {
         call_result(&story, 2)
     );
 }
+
+/// The Python program's instructions tell the model to add jobs by a command. Here that names the tool that does it.
+#[test]
+fn a_cron_command_of_the_agent_names_the_call_of_the_tool() {
+    let check = |words: &[&str], call: &str| {
+        let story = Story::new().env("NANOBOT_INSIDE", "1");
+        let hint = format!("call the tool `cron` with {call}");
+        let ran = story.run([&["cron"], words].concat()).status(77).stdout("");
+        drop(ran.stderr_has(&hint).stderr_has("the tool `cron` does it"));
+    };
+    check(
+        &[
+            "add",
+            "--name",
+            "tea",
+            "-m",
+            "make tea",
+            "--at",
+            "2026-01-03T09:00",
+        ],
+        r#"{"action":"add","message":"make tea","name":"tea","at":"2026-01-03T09:00"}"#,
+    );
+    check(
+        &[
+            "add",
+            "-n",
+            "mail",
+            "-m",
+            "look",
+            "--cron",
+            "0 9 * * *",
+            "--tz",
+            "Europe/Vienna",
+        ],
+        r#"{"action":"add","message":"look","name":"mail","cron_expr":"0 9 * * *","tz":"Europe/Vienna"}"#,
+    );
+    check(
+        &["add", "-n", "x", "-m", "look", "--every", "2h"],
+        r#"{"action":"add","message":"look","name":"x","every_seconds":7200}"#,
+    );
+    check(
+        &["remove", "ab12cd34"],
+        r#"{"action":"remove","job_id":"ab12cd34"}"#,
+    );
+    check(&["list"], r#"{"action":"list"}"#);
+}

@@ -335,3 +335,27 @@ fn streamed_command_output_does_not_split_keys() {
         .collect();
     assert_eq!(said, "***, and more");
 }
+
+/// A program can print a key in another spelling.
+#[test]
+fn known_keys_are_masked_in_tool_results_however_they_are_spelled() {
+    let key = "pk-Quince7Medlar3Sloe";
+    let spaced: String = key.chars().flat_map(|letter| [letter, ' ']).collect();
+    let story = Story::new()
+        .env("FRUIT_TOKEN", key)
+        .file("upper", key.to_uppercase())
+        .file("spaced", format!("see {spaced}!"))
+        .script([
+            calls("read_file", json!({ "path": "upper" })),
+            calls("read_file", json!({ "path": "spaced" })),
+            says("done"),
+        ]);
+    drop(story.run(["agent", "-m", "x"]).stdout("done\n"));
+    let requests = story.requests();
+    let seen = &requests.last().unwrap().raw;
+    assert!(
+        !seen.contains("QUINCE7") && !seen.contains("Q u i n c e"),
+        "{seen}"
+    );
+    assert!(seen.matches("***").count() >= 2, "{seen}");
+}

@@ -1040,3 +1040,46 @@ fn prune_lists_and_syncs_the_directory_once() {
     };
     assert_eq!(calls_of_prune(2), calls_of_prune(40));
 }
+
+/// A pager may pass the text on to a terminal.
+#[test]
+fn what_people_read_has_no_escape_sequences_in_a_pipe_either() {
+    let evil = "\u{1b}]0;title\u{7}\u{1b}[2Jplum";
+    let story = Story::new().script([says(evil)]);
+    assert!(
+        story
+            .run(["agent", "-s", "work", "-m", evil])
+            .text()
+            .contains("plum")
+    );
+    std::fs::create_dir_all(story.workspace().join("memory")).unwrap();
+    std::fs::write(story.workspace().join("memory/MEMORY.md"), evil).unwrap();
+    let commands = [
+        &["session", "show", "work"][..],
+        &["session", "search", "plum"],
+        &["memory", "show"],
+        &["memory", "search", "plum"],
+    ];
+    for command in commands {
+        let ran = story.run(command);
+        let text = ran.text();
+        assert!(
+            text.contains("plum") && !text.contains('\u{1b}'),
+            "{command:?}: {text:?}"
+        );
+        assert!(!text.contains('\u{7}'), "{command:?}: {text:?}");
+    }
+    // Programs get all of it.
+    assert!(
+        story
+            .run(["session", "show", "work", "--json"])
+            .text()
+            .contains("\\u001b]0;title")
+    );
+    assert!(
+        story
+            .run(["memory", "show", "--json"])
+            .text()
+            .contains("\\u001b]0;title")
+    );
+}

@@ -55,7 +55,7 @@ pub(super) fn run(
         _ => SearchFormat::Lines,
     };
     let mut out = SearchOutput {
-        page: StdoutWriter::new(ctx.terminal),
+        page: StdoutWriter::for_pager(ctx.terminal),
         width: ctx.terminal.stdout_width(),
         format: form,
         is_empty: true,

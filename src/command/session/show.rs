@@ -23,7 +23,7 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
     if *raw {
         return print_raw(ctx, place, key);
     }
-    let mut page = StdoutWriter::new(ctx.terminal);
+    let mut page = StdoutWriter::for_pager(ctx.terminal);
     let mut transcript = Transcript::new(*full);
     if !json {
         let summary = session::summarize(place, key)?;

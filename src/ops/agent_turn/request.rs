@@ -95,6 +95,12 @@ pub(crate) fn read(
             "the config has unknown keys: `{keys}`, misspelt or of a newer nanobot; `nanobot config check` shows their positions"
         ));
     }
+    if let (TurnOrigin::CommandLine, Some(exposure)) = (&origin, &settings.config_exposure) {
+        let path = ctx.paths.config.display();
+        report.notice(&format!(
+            "the config decides what runs, and {exposure}: `chmod go-w {path}`"
+        ));
+    }
     // Piped text without a message becomes the message, but its author is still unknown, so it is untrusted.
     let is_bare = options.message.as_deref().is_none_or(|text| text == "-");
     let is_programs = origin.chat().is_some_and(|chat| !chat.is_typed);

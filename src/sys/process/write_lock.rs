@@ -87,6 +87,8 @@ impl WriteLock {
             };
             loop {
                 match rustix::fs::flock(&file, kind) {
+                    // That user could keep it forever. Our own runs are not that user's.
+                    Err(Errno::WOULDBLOCK) if is_held_only_by_others(id.1) => break,
                     Err(Errno::WOULDBLOCK) => wait()?,
                     Err(Errno::INTR) => {}
                     // Not every file system can lock directories; then other processes are not excluded.
@@ -180,6 +182,31 @@ fn restore_all(background: &mut Vec<BackgroundWriter>) -> Vec<UndoneChange> {
 pub(super) enum LockError {
     Busy,
     Stopped(Stop),
+}
+
+/// True if the locks of the directory with this inode number belong to other users, as far as `/proc/locks` tells. What it
+/// does not list may be our own, of another process namespace.
+fn is_held_only_by_others(inode: u64) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let mut holders = locks.lines().filter_map(|line| {
+        // Such as `1: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF`; a waiting process has `->` after the number.
+        let mut fields = line
+            .split_ascii_whitespace()
+            .skip(1)
+            .filter(|field| *field != "->");
+        let kind = fields.next()?;
+        let holder = fields.nth(2)?;
+        let (_, number) = fields.next()?.rsplit_once(':')?;
+        (kind == "FLOCK" && number.parse() == Ok(inode)).then_some(holder)
+    });
+    let is_of_other = |holder: &str| {
+        let process = std::fs::metadata(format!("/proc/{holder}"));
+        // A holder that has ended passed the lock on to another process. Ours does not.
+        process.map_or(true, |process| process.uid() != ours)
+    };
+    let first = holders.next();
+    first.is_some_and(is_of_other) && holders.all(is_of_other)
 }
 
 /// The directories to lock: writable ones exclusively and their ancestors shared, so that a command that may write an

@@ -96,6 +96,41 @@ pub(super) fn find_encodings(text: &str, encodings: &[String]) -> Vec<KeyMatch> 
     found
 }
 
+/// The fewest letters and digits of a form that is found however it is spelled.
+const MIN_RESPELLED_BYTES: usize = 12;
+
+/// Finds all occurrences of `encodings` in `text` in any case, and with other characters between their letters and digits.
+/// Forms without a letter or without a digit are left out: they could be words of a sentence.
+pub(super) fn find_respelled(text: &str, encodings: &[String]) -> Vec<KeyMatch> {
+    let is_sought = |form: &Vec<u8>| {
+        form.len() >= MIN_RESPELLED_BYTES
+            && form.is_ascii()
+            && form.iter().any(u8::is_ascii_digit)
+            && form.iter().any(u8::is_ascii_alphabetic)
+    };
+    if encodings.is_empty() || text.len() < MIN_RESPELLED_BYTES {
+        return Vec::new();
+    }
+    let bytes = text.as_bytes();
+    let whole = alphanumerics(bytes);
+    let mut positions = Vec::new();
+    let mut found = Vec::new();
+    let forms = encodings.iter().map(|form| alphanumerics(form.as_bytes()));
+    for form in forms.filter(is_sought) {
+        for start in memmem::find_iter(&whole, &form) {
+            if positions.is_empty() {
+                let kept = |at: &usize| is_kept(bytes[*at]);
+                positions = (0..bytes.len()).filter(kept).collect();
+            }
+            found.push(KeyMatch {
+                range: positions[start]..positions[start + form.len() - 1] + 1,
+                replacement: REDACTED.into(),
+            });
+        }
+    }
+    found
+}
+
 /// The start of the longest end of `text` that may be the beginning of a form; the length of `text` if there is none.
 pub(super) fn pending_start(text: &str, encodings: &[String]) -> usize {
     let (whole, breaks) = strip_line_breaks(text);
@@ -139,10 +174,13 @@ pub(super) fn contains_any(text: &str, secrets: &[Secret]) -> bool {
 
 /// The letters and digits of `text`, in lower case.
 fn alphanumerics(text: &[u8]) -> Vec<u8> {
-    let kept = text
-        .iter()
-        .filter(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii());
+    let kept = text.iter().filter(|byte| is_kept(**byte));
     kept.map(u8::to_ascii_lowercase).collect()
+}
+
+/// True for letters and digits, and for the bytes of what is not ASCII.
+fn is_kept(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || !byte.is_ascii()
 }
 
 /// `text`, percent-decoded once.
@@ -192,7 +230,7 @@ fn original_position(position: usize, breaks: &[usize]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{all_encodings, contains_any, find_encodings, key_encodings};
+    use super::{all_encodings, contains_any, find_encodings, find_respelled, key_encodings};
     use crate::sys::secret::Secret;
     use crate::sys::secret::replacement::replace_matches;
     use base64::Engine;
@@ -217,6 +255,28 @@ mod tests {
         check("k?y/wi+h\n \"si~\r\nns>>>\n", "***\n");
         check("k?y/wi+h \"si~ns>>", "k?y/wi+h \"si~ns>>");
         check("", "");
+    }
+
+    #[test]
+    fn a_key_is_found_however_it_is_spelled() {
+        let forms = all_encodings(&[
+            Secret::new("sk-AbCdEfGh01234567"),
+            Secret::new("correct horse battery"),
+        ]);
+        let check = |text: &str, expect: &str| {
+            let found = replace_matches(text, find_respelled(text, &forms)).into_owned();
+            assert_eq!(found, expect, "{text}");
+        };
+        check("a SK-ABCDEFGH01234567 b", "a *** b");
+        check("é s k - A b C d E f G h 0 1 2 3 4 5 6 7.", "é ***.");
+        check("S_K/A\nB:C d e\tf g…h", "S_K/A\nB:C d e\tf g…h");
+        check(
+            "s.k.a.b.c.d.e.f.g.h\n01234567, sk-abcdefgh01234567",
+            "***, ***",
+        );
+        check("7-6-5-4-3-2-1-0-h-g-f-e-d-c-b-a-k-s", "***");
+        check("sk-AbCdEfGh0123456", "sk-AbCdEfGh0123456");
+        check("Correct! Horse, battery.", "Correct! Horse, battery.");
     }
 
     #[test]

@@ -66,9 +66,12 @@ pub fn redact_known(text: &str) -> Cow<'_, str> {
 }
 
 /// Redacts as [`redact_known`] does, and also what has the format of any key. The prefix of such a key stays:
-/// `sk-ant-***`.
+/// `sk-ant-***`. Known keys are found however they are spelled.
 pub fn redact_all(text: &str) -> Cow<'_, str> {
-    replace_matches(text, find_all(text, &known_encodings(), None))
+    let encodings = known_encodings();
+    let mut found = find_all(text, &encodings, None);
+    found.extend(encodings::find_respelled(text, &encodings));
+    replace_matches(text, found)
 }
 
 /// The keys that [`redact_all`] redacts in a text that follows the byte `previous`.

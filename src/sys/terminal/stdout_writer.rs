@@ -20,6 +20,8 @@ pub struct StdoutWriter {
     terminal: Terminal,
     buffer: String,
     sanitizer: Sanitizer,
+    /// True if text is escaped in a pipe too.
+    sanitizes: bool,
 }
 
 impl StdoutWriter {
@@ -29,6 +31,15 @@ impl StdoutWriter {
             terminal,
             buffer: String::new(),
             sanitizer: Sanitizer::default(),
+            sanitizes: terminal.stdout_is_tty,
+        }
+    }
+
+    /// Creates a writer that also escapes text for a pipe: a pager may pass it on to a terminal.
+    pub fn for_pager(terminal: Terminal) -> Self {
+        Self {
+            sanitizes: true,
+            ..Self::new(terminal)
         }
     }
 
@@ -38,7 +49,7 @@ impl StdoutWriter {
     /// Those of [`Terminal::print`].
     pub fn write(&mut self, text: &str) -> Result<()> {
         let text = secret::redact_known(text);
-        match self.terminal.stdout_is_tty {
+        match self.sanitizes {
             true => self.buffer.push_str(&self.sanitizer.feed(&text)),
             false => self.buffer.push_str(&text),
         }
@@ -51,7 +62,7 @@ impl StdoutWriter {
     /// Those of [`Terminal::print`].
     pub fn write_styled(&mut self, text: &str, style: &Style) -> Result<()> {
         self.end_text();
-        let text = match self.terminal.stdout_is_tty {
+        let text = match self.sanitizes {
             true => sanitize(&secret::redact_known(text)),
             false => secret::redact_known(text).into_owned(),
         };
@@ -103,7 +114,7 @@ impl StdoutWriter {
 
     /// Ends the current text: what follows does not belong to it.
     pub fn end_text(&mut self) {
-        if self.terminal.stdout_is_tty {
+        if self.sanitizes {
             self.buffer.push_str(&self.sanitizer.finish());
         }
     }

@@ -1,9 +1,11 @@
 //! Commands that may change the same files run one at a time, so that each sees only its own changes.
 
 use super::fixture::{SandboxFixture, User};
+use crate::requirements::require;
 use crate::story::Story;
 use crate::wait::until_exists;
 use serde_json::json;
+use std::io::BufRead;
 use std::process::Child;
 
 /// Starts a run that only executes `command`.
@@ -50,4 +52,33 @@ fn runs_with_shared_writable_files_take_turns() {
     assert!(!(ran.text() + &ran.error_text()).contains("evil"));
     ran.stdout_has("No such file");
     assert!(dir.join("ran").exists() && !dir.join(".bashrc").exists());
+}
+
+/// A user who can read a directory can lock it, and must not stop its owner's work by that.
+#[test]
+fn a_lock_of_another_user_is_not_waited_for() {
+    if !rustix::process::getuid().is_root() || !require("setpriv") || !require("flock") {
+        return;
+    }
+    let yard = SandboxFixture::new(User::Current);
+    let story = &yard.story;
+    let directory = std::fs::File::open(story.dir()).unwrap();
+    let mut holder = std::process::Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .args(["sh", "-c", "flock -s 0; echo held; exec sleep 600"])
+        .stdin(directory)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    let holder = holder.as_mut().unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(holder.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "held\n");
+    let ran = story.wait(start_command(story, "touch ran", 60, &["--write"]));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    ran.stdout("(no output)\n");
+    assert!(story.dir().join("ran").exists());
 }
