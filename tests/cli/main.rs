@@ -85,6 +85,7 @@ mod sandbox;
 mod schema;
 mod screen;
 mod secrets;
+mod security_promises;
 mod server;
 mod session_commands;
 mod session_robustness;

@@ -1,0 +1,474 @@
+//! The promises of SECURITY.md: each of its sentences names the stories that fail if it does not hold, or the reason that
+//! it has none.
+
+use crate::sandbox::print_count;
+use std::path::Path;
+
+/// A sentence, by a part of it, and its stories: functions of these tests or of the sources.
+type TestedPromise = (&'static str, &'static [&'static str]);
+
+const GUARANTEES: &[TestedPromise] = &[
+    (
+        "runs a command in a kernel sandbox of three layers",
+        &["destructive_commands_destroy_only_writable_files"],
+    ),
+    (
+        "Its own mount, process, IPC and network namespaces",
+        &["a_command_sees_nothing_but_what_is_granted"],
+    ),
+    (
+        "Landlock and seccomp filters inside them",
+        &["escape_attempts_fail"],
+    ),
+    (
+        "It writes to private temporary directories",
+        &[
+            "no_process_outlives_a_command",
+            "a_swarm_of_processes_ends_with_its_command",
+            "a_command_ends_when_nanobot_is_killed",
+            "commands_can_detect_the_sandbox_and_leave_no_files",
+        ],
+    ),
+    (
+        "It opens no socket but local ones",
+        &["sockets_cannot_be_opened"],
+    ),
+    (
+        "With `--write` it can also change the working directory",
+        &[
+            "startup_files_are_never_changed",
+            "changed_protected_files_are_restored_and_reported",
+            "git_runs_nothing_that_a_command_left_behind",
+            "no_instruction_file_or_job_can_be_created_by_a_command",
+        ],
+    ),
+    (
+        "What editors and agents read in a directory",
+        &[
+            "changed_startup_files_are_told_in_one_line_and_undone",
+            "startup_files_written_by_the_file_tools_are_told_in_one_line",
+            "after_content_from_outside_commands_change_no_startup_file_at_any_depth",
+        ],
+    ),
+    (
+        "Exceptions are what git checks out",
+        &[
+            "after_content_from_outside_git_and_package_managers_bring_what_they_have",
+            "what_an_earlier_turn_prepared_in_git_is_not_what_git_had",
+        ],
+    ),
+    (
+        "A command in the background has this sandbox",
+        &[
+            "protected_files_are_restored",
+            "a_later_command_reports_what_was_planted_before_it",
+            "at_most_eight_run_and_all_end_with_the_turn",
+        ],
+    ),
+    (
+        "**Commands cannot read secrets**",
+        &[
+            "secrets_are_never_read",
+            "other_processes_keep_their_secrets",
+            "secrets_of_other_homes_are_never_read",
+            "our_own_files_are_denied_within_a_granted_directory",
+        ],
+    ),
+    (
+        "Hidden entries of a home stay closed",
+        &["hidden_entries_of_a_home_stay_closed_unless_they_are_named"],
+    ),
+    (
+        "Their environment is an allow-list",
+        &["only_named_variables_are_passed"],
+    ),
+    (
+        "The only way to other conversations",
+        &[
+            "only_the_user_hands_out_other_conversations",
+            "a_conversation_takes_on_the_origin_of_one_that_it_reads",
+        ],
+    ),
+    (
+        "What the system cannot enforce is refused",
+        &[
+            "without_a_sandbox_commands_are_denied",
+            "without_namespaces_commands_change_no_files",
+            "a_missing_required_sandbox_fails_before_any_request",
+        ],
+    ),
+    (
+        "Every path is opened by file descriptor",
+        &[
+            "swapped_links_never_escape",
+            "link_targets_are_checked_again",
+            "a_hard_link_to_an_outside_file_is_not_written",
+            "special_files_neither_hang_nor_fail",
+        ],
+    ),
+    (
+        "Changes can be undone",
+        &[
+            "a_turn_of_fifty_changes_is_undone_and_redone",
+            "changes_of_commands_are_undone_and_redone",
+        ],
+    ),
+    (
+        "Addresses are resolved once",
+        &[
+            "a_dns_rebinding_name_is_resolved_once_per_connection",
+            "an_allowed_host_does_not_allow_another_by_redirect",
+            "a_configured_proxy_is_used_only_for_public_hosts",
+        ],
+    ),
+    (
+        "Once untrusted content is in the request",
+        &[
+            "a_url_composed_from_read_content_is_denied",
+            "an_address_at_a_cut_cannot_be_requested",
+            "repetition_and_redirects_count_as_requests_and_repeated_pages_come_from_the_cache",
+        ],
+    ),
+    (
+        "Untrusted content is of one of two origins",
+        &["explain_shows_the_origin_of_a_session"],
+    ),
+    ("*Project*: files", &["which_addresses_may_be_requested"]),
+    (
+        "*External*: pages",
+        &[
+            "the_results_of_a_trusted_server_are_not_content_from_outside",
+            "tool_descriptions_are_untrusted_until_accepted",
+            "the_memory_of_a_conversation_with_a_networked_command_is_labelled",
+        ],
+    ),
+    (
+        "A session keeps the highest origin",
+        &[
+            "a_killed_turn_does_not_lose_the_origin_of_what_it_has_read",
+            "attack_scripts_cause_no_violations",
+        ],
+    ),
+    (
+        "The arguments of an MCP tool that is declared read-only",
+        &[
+            "a_url_composed_by_the_model_is_not_sent_to_a_server",
+            "resources_of_servers_are_read_with_one_tool",
+        ],
+    ),
+    (
+        "**A run cannot change what instructs the next one**",
+        &[
+            "instruction_files_are_changed_after_content_from_outside_only_with_permission",
+            "the_user_grants_and_denies_changes_of_startup_files",
+            "attack_scripts_cause_no_violations",
+        ],
+    ),
+    (
+        "`nanobot trust` records digests",
+        &["instruction_files_that_change_or_come_later_are_not_read_until_they_are_trusted_too"],
+    ),
+    (
+        "Changes of MEMORY.md made then",
+        &["memory_from_outside_stays_labelled_until_it_is_accepted"],
+    ),
+    (
+        "`nanobot memory undo` reverts it",
+        &["a_memory_written_by_a_tool_can_be_undone"],
+    ),
+    (
+        "Content of a project is not held back",
+        &[
+            "the_agents_own_notes_are_changed_after_daily_work",
+            "a_job_may_be_added_after_daily_work",
+        ],
+    ),
+    (
+        "The permissions of a run are stored with the job",
+        &[
+            "a_job_added_by_the_model_has_at_most_the_permissions_of_its_run",
+            "a_job_without_limits_is_not_run",
+        ],
+    ),
+    (
+        "The tool `cron` creates jobs",
+        &["a_reminder_becomes_a_job_that_runs_and_is_removed"],
+    ),
+    (
+        "It is available in turns that a person starts",
+        &["a_job_run_cannot_add_jobs"],
+    ),
+    (
+        "It adds and removes nothing once external content",
+        &["content_from_outside_adds_a_job_only_with_permission"],
+    ),
+    (
+        "A job that the model adds is reported",
+        &["a_reminder_becomes_a_job_that_runs_and_is_removed"],
+    ),
+    (
+        "The tool removes only jobs",
+        &[
+            "the_model_cannot_remove_jobs_of_the_user",
+            "the_model_can_add_at_most_twenty_jobs",
+        ],
+    ),
+    (
+        "If a person edits such a job",
+        &["an_edit_by_the_user_does_not_change_the_limits_of_the_job"],
+    ),
+    (
+        "The job file is not accessible to tools",
+        &[
+            "no_tool_reads_the_output_of_other_jobs",
+            "no_instruction_file_or_job_can_be_created_by_a_command",
+        ],
+    ),
+    (
+        "Commands of a job",
+        &["a_grant_applies_only_to_the_unmodified_message"],
+    ),
+    (
+        "A heartbeat reads HEARTBEAT.md",
+        &[
+            "untrusted_content_of_a_task_stays_out_of_the_next_check",
+            "the_heartbeat_is_in_no_job_file",
+        ],
+    ),
+    (
+        "**A directory configures nothing**",
+        &["instruction_files_of_a_directory_are_read_after_it_is_trusted"],
+    ),
+    (
+        "`agent` never prompts",
+        &["a_denial_is_final_reported_once_and_names_its_flag"],
+    ),
+    (
+        "Text from models, tools, files and servers is sanitized",
+        &[
+            "escape_sequences_in_an_answer_are_not_executed",
+            "escape_sequences_in_calls_and_failures_are_not_executed",
+            "only_our_own_colours_are_executed",
+            "what_people_read_has_no_escape_sequences_in_a_pipe_either",
+        ],
+    ),
+    (
+        "A local server runs in the kernel sandbox",
+        &[
+            "a_server_can_neither_read_secrets_nor_write_files",
+            "a_server_sees_its_configured_variables_and_no_key",
+        ],
+    ),
+    (
+        "Even if these directories contain them",
+        &[
+            "a_server_with_home_access_cannot_change_startup_files_or_our_files",
+            "files_replaced_or_created_while_a_server_runs_are_denied_to_it",
+            "our_own_directories_cannot_be_granted_to_a_server",
+        ],
+    ),
+    (
+        "Existing start-up files are protected by mounts",
+        &["a_server_with_home_access_cannot_change_startup_files_or_our_files"],
+    ),
+    (
+        "It has namespaces of its own too",
+        &[
+            "a_kill_of_the_program_ends_all_server_processes",
+            "a_server_with_a_hundred_children_leaves_no_process",
+        ],
+    ),
+    ("Without a sandbox it is not started", &[]),
+    (
+        "Server output is truncated, sanitized and untrusted",
+        &[
+            "an_oversized_result_is_truncated_for_the_model",
+            "escape_sequences_and_invisible_characters_are_removed",
+            "a_changed_tool_is_denied",
+            "a_tool_added_later_needs_approval_despite_its_hints",
+            "a_sampling_request_is_rejected",
+        ],
+    ),
+    (
+        "**Keys do not leak**",
+        &[
+            "command_output_contains_no_keys",
+            "model_and_server_output_contains_no_keys",
+            "known_keys_are_masked_in_tool_results_however_they_are_spelled",
+            "secrets_in_the_arguments_of_a_server_are_masked",
+        ],
+    ),
+    (
+        "Only senders in `channels.NAME.allowFrom`",
+        &[
+            "unknown_senders_get_one_code_and_cost_nothing",
+            "nothing_is_asked_when_no_sender_is_allowed",
+        ],
+    ),
+    (
+        "Others cost nothing",
+        &[
+            "unknown_senders_get_one_code_and_cost_nothing",
+            "senders_who_are_not_listed_are_refused_and_shown",
+        ],
+    ),
+    (
+        "Only what an allowed sender typed",
+        &[
+            "text_of_others_is_not_obeyed_in_any_form",
+            "the_words_of_an_allowed_sender_are_the_users",
+        ],
+    ),
+    (
+        "A sender starts at most",
+        &[
+            "old_messages_and_floods_start_no_turn",
+            "the_budgets_of_senders_and_channels_end_with_the_day",
+        ],
+    ),
+    // Advice.
+    ("A user name in `allowFrom` works", &[]),
+    (
+        "The agent writes only to chats",
+        &[
+            "the_message_tool_writes_to_the_chats_of_the_user",
+            "after_content_from_outside_only_the_own_chat_is_written_to",
+        ],
+    ),
+    ("Known keys are masked in what is sent", &[]),
+    (
+        "`nanobot pipe` checks no sender",
+        &["a_message_is_answered_and_acknowledged"],
+    ),
+    ("With `--name`, messages and answers are kept", &[]),
+];
+
+/// The rows of the table of situations.
+const SITUATIONS: &[TestedPromise] = &[
+    (
+        "| commands without `--write` |",
+        &[
+            "without_namespaces_commands_change_no_files",
+            "without_a_sandbox_commands_are_denied",
+        ],
+    ),
+    (
+        "| commands that may change files |",
+        &["without_namespaces_commands_change_no_files"],
+    ),
+    (
+        "| the rest of the file system |",
+        &[
+            "a_command_sees_nothing_but_what_is_granted",
+            "escape_attempts_fail",
+        ],
+    ),
+    ("| processes of others |", &["escape_attempts_fail"]),
+    (
+        "| processes left behind |",
+        &["no_process_outlives_a_command"],
+    ),
+    ("| local sockets |", &["sockets_cannot_be_opened"]),
+    (
+        "| MCP servers |",
+        &["a_server_with_home_access_cannot_change_startup_files_or_our_files"],
+    ),
+];
+
+/// The part of `text` from `start` to `end`.
+fn section<'t>(text: &'t str, start: &str, end: &str) -> &'t str {
+    let (_, rest) = text.split_once(start).expect("the section begins");
+    rest.split_once(end).expect("and ends").0
+}
+
+/// The sentences of `text`, without the numbers and titles of its items.
+fn sentences(text: &str) -> Vec<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_number = |word: &str| {
+        word.strip_suffix('.')
+            .is_some_and(|digits| digits.parse::<u8>().is_ok())
+    };
+    let mut found = vec![String::new()];
+    for (index, word) in words.iter().enumerate() {
+        if is_number(word) {
+            continue;
+        }
+        let sentence = found.last_mut().expect("there is always one");
+        if !sentence.is_empty() {
+            sentence.push(' ');
+        }
+        sentence.push_str(word);
+        let next = words[index + 1..].iter().find(|word| !is_number(word));
+        let begins = |word: &&&str| {
+            word.starts_with(|letter: char| letter.is_uppercase() || "*`".contains(letter))
+        };
+        if word.ends_with('.') && next.as_ref().is_some_and(begins) {
+            found.push(String::new());
+        }
+    }
+    // A title in bold is a sentence with the next one.
+    let is_title = |sentence: &String| sentence.starts_with("**") && sentence.ends_with(".**");
+    found.retain(|sentence| !sentence.is_empty() && !is_title(sentence));
+    found
+}
+
+/// Checks that each of `statements` has an entry, and each entry a statement.
+fn check_statements(statements: &[String], promises: &[TestedPromise]) {
+    for statement in statements {
+        let matching = promises.iter().filter(|(part, _)| statement.contains(part));
+        assert_eq!(matching.count(), 1, "entries for: {statement}");
+    }
+    for (part, _) in promises {
+        assert!(
+            statements.iter().any(|statement| statement.contains(part)),
+            "no sentence has: {part}"
+        );
+    }
+}
+
+fn collect_sources(directory: &Path, into: &mut String) {
+    for entry in std::fs::read_dir(directory).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect_sources(&path, into);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            into.push_str(&std::fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_promise_names_its_stories() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("SECURITY.md")).unwrap();
+    let guarantees = section(
+        &text,
+        "on your machine):",
+        "## What the system has to allow",
+    );
+    check_statements(&sentences(guarantees), GUARANTEES);
+    let situations = section(&text, "## What the system has to allow", "## Limits");
+    let rows = situations
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
+    check_statements(&rows.map(str::to_owned).collect::<Vec<_>>(), SITUATIONS);
+    let mut sources = String::new();
+    collect_sources(&root.join("tests/cli"), &mut sources);
+    collect_sources(&root.join("src"), &mut sources);
+    let all = || GUARANTEES.iter().chain(SITUATIONS);
+    for (part, stories) in all() {
+        for story in *stories {
+            let defined = format!("fn {story}()");
+            assert!(
+                sources.contains(&defined),
+                "{part}: there is no story `{story}`"
+            );
+        }
+    }
+    let untested = all().filter(|(_, stories)| stories.is_empty()).count();
+    print_count(&format!(
+        "{} promises, {untested} without a story",
+        all().count()
+    ));
+    assert_eq!(untested, 4);
+}
