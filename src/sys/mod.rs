@@ -21,6 +21,7 @@ pub mod owner;
 pub mod panic_report;
 pub mod paths;
 pub mod process;
+pub mod process_group;
 pub mod rooted_fs;
 pub mod sandbox;
 pub mod secret;

@@ -482,7 +482,10 @@ fn start_error(error: &std::io::Error, timeout: Duration) -> ToolError {
             "not run: timed out after {} s waiting for another command that may change the same files; try again",
             timeout.as_secs()
         ),
-        _ => format!("cannot start the shell: {error}"),
+        _ => format!(
+            "cannot start the shell: {}",
+            process::describe_start_error(error)
+        ),
     }
     .into()
 }

@@ -1,12 +1,16 @@
 //! Every exit status, produced by its cause, with the cause's name in the result.
 
+use crate::requirements::skip;
 use crate::server::{Responder, calls, fails, says};
-use crate::story::Story;
+use crate::story::{NANOBOT, Story};
 use crate::wait::until_exists;
 use nanobot::error::Exit;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+
+/// A user that the machine does not know.
+const OTHER_USER: u32 = 54_321;
 
 /// Runs with `--json`; returns the exit status and the result.
 fn run_json(story: &Story, arguments: &[&str]) -> (i32, Value) {
@@ -180,4 +184,27 @@ fn the_limit_of_file_sizes_is_an_error_with_a_message() {
         .wait(shell.args(["-c", &line]).spawn().unwrap())
         .status(74)
         .stderr_has("File too large");
+}
+
+/// Other users' processes do not count, so the run needs a user of its own.
+#[test]
+fn a_limit_of_processes_is_named() {
+    if !rustix::process::geteuid().is_root() {
+        skip("only root can run a program as another user");
+        return;
+    }
+    let story = Story::new();
+    story.give_to_user(OTHER_USER);
+    for limit in ["1", "2"] {
+        let mut command = story.program("setpriv");
+        let user = OTHER_USER.to_string();
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+        command.args(["prlimit", &format!("--nproc={limit}"), NANOBOT]);
+        command.args(["tool", "run", "exec", "{\"command\": \"echo hi\"}"]);
+        let ran = story.wait(command.spawn().unwrap());
+        assert_ne!(ran.code(), 0);
+        let error = ran.error_text();
+        assert!(error.contains("`ulimit -u`"), "{limit}: {error}");
+        assert!(!error.contains("seccomp"), "{limit}: {error}");
+    }
 }

@@ -153,6 +153,16 @@ impl Story {
         self
     }
 
+    /// Gives all files of the story to another user, who can then run programs in it. Only root can do that.
+    pub(crate) fn give_to_user(&self, user: u32) {
+        let home = self.home();
+        let root = home.parent().unwrap();
+        let mut chown = Command::new("chown");
+        let output = chown.args(["-R", &user.to_string()]).arg(root).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
     /// The command, to be modified or started.
     pub(crate) fn command<S: AsRef<OsStr>>(
         &self,

@@ -1,5 +1,6 @@
 //! Terminal modes: as found, for line editing, and while no line is being read.
 
+use crate::sys::process_group::process_group;
 use nix::sys::termios::{
     ControlFlags, FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios,
     tcflush, tcgetattr, tcsetattr,
@@ -46,7 +47,10 @@ impl TerminalModes {
     /// True if this process is in the foreground. In the background, the settings belong to the shell.
     pub(super) fn is_foreground(&self) -> bool {
         let front = rustix::termios::tcgetpgrp(&self.tty);
-        front.map_or(true, |front| front == rustix::process::getpgrp())
+        let (Ok(front), Some(own)) = (front, process_group(None)) else {
+            return true;
+        };
+        front == own
     }
 
     fn apply(&self, modes: &Termios) -> io::Result<()> {

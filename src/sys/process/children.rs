@@ -3,6 +3,7 @@
 //! This process is a subreaper: any process that a child leaves behind, in whatever group or session, becomes its child
 //! and is ended.
 
+use crate::sys::process_group::process_group;
 use crate::sys::sync::IgnorePoison;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::sync::atomic::AtomicBool;
@@ -93,7 +94,7 @@ pub(super) fn is_group_alive(group: Pid, limit: Duration) -> bool {
         }
         let mut left = children()
             .into_iter()
-            .filter(|pid| rustix::process::getpgid(Some(*pid)) == Ok(group));
+            .filter(|pid| process_group(Some(*pid)) == Some(group));
         if left.any(|pid| !is_ending(pid)) || started.elapsed() >= limit {
             return true;
         }
@@ -140,10 +141,10 @@ fn try_reap(pid: Pid) -> bool {
 
 /// True if `pid` is a child that this run started, or is in the group of one.
 fn is_ours_or_in_group(pid: Pid, groups: &[Pid]) -> bool {
-    let group = rustix::process::getpgid(Some(pid));
+    let group = process_group(Some(pid));
     detached().contains(&pid)
         || groups.contains(&pid)
-        || group.is_ok_and(|group| groups.contains(&group))
+        || group.is_some_and(|group| groups.contains(&group))
 }
 
 /// The children of all threads of this process.

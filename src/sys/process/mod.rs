@@ -22,6 +22,7 @@ pub use namespaced_supervisor::{
     become_namespace_parent, check_namespaces, require_namespaces, test_sandbox,
 };
 pub use own_program::{program_path, spawn_detached, spawn_self};
+pub use resource_limits::describe_start_error;
 pub use run::{CommandResult, CommandSpec, run, run_split_stderr};
 pub use shell::{become_shell, run_editor};
 pub use supervisor::become_supervisor;

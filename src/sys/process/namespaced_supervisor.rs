@@ -2,6 +2,7 @@
 //! their first process.
 
 use super::children::groups;
+use super::resource_limits::describe_start_error;
 use super::supervisor::{LaunchKind, LaunchSpec, SUPERVISOR_ARG0, SupervisorReport, send_report};
 use super::supervisor_connection::SupervisorConnection;
 use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
@@ -49,7 +50,7 @@ pub fn become_namespace_parent() -> Option<bool> {
         if let Ok(control) = rustix::stdio::stdin().try_clone_to_owned() {
             send_report(
                 &mut control.into(),
-                &SupervisorReport::NoNamespaces(error.to_string()),
+                &SupervisorReport::NoNamespaces(describe_start_error(error)),
             );
         }
     });
@@ -84,7 +85,7 @@ pub(super) fn remember_namespaces(result: Result<(), String>) -> Result<(), Stri
 /// The reason that they get none.
 pub fn require_namespaces(sandbox: &SandboxSpec) -> Result<(), String> {
     NAMESPACES.get().cloned().unwrap_or_else(|| {
-        remember_namespaces(check_namespaces(sandbox).map_err(|error| error.to_string()))
+        remember_namespaces(check_namespaces(sandbox).map_err(|error| describe_start_error(&error)))
     })
 }
 

@@ -9,7 +9,8 @@
 //! sessions become children of the supervisor, and are ended one by one.
 
 use super::children::{KILL_TIMEOUT, TERM_GRACE, children, is_ending};
-use super::resource_limits::set_resource_limits;
+use super::resource_limits::{describe_start_error, set_resource_limits};
+use crate::sys::process_group::process_group;
 use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
 use crate::sys::sandbox::{ProtectedPids, SandboxSpec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -243,7 +244,7 @@ fn in_namespaces(
     });
     match (entered, result) {
         (_, Some(result)) => result,
-        (Err(error), None) => Ok(SupervisorReport::NoNamespaces(error.to_string())),
+        (Err(error), None) => Ok(SupervisorReport::NoNamespaces(describe_start_error(&error))),
         (Ok(()), None) => Err(io::ErrorKind::InvalidData.into()),
     }
 }
@@ -375,7 +376,7 @@ impl Supervisor {
             let _: Result<_, _> = rustix::process::kill_process_group(group, signal);
         }
         for child in children() {
-            if group.is_none() || rustix::process::getpgid(Some(child)).ok() != group {
+            if group.is_none() || process_group(Some(child)) != group {
                 let _: Result<_, _> = rustix::process::kill_process(child, signal);
             }
         }

@@ -2,6 +2,7 @@
 //! memory, signals to this program, namespaces and mounts, file modes, terminal injection and kernel administration.
 //! All other calls pass; Landlock decides about file access.
 
+use crate::sys::process_group::process_group;
 use crate::sys::sync::IgnorePoison;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -198,7 +199,10 @@ impl ProtectedPids {
         threads.truncate(MAX_THREADS);
         Self {
             threads,
-            groups: vec![rustix::process::getpgrp().as_raw_nonzero().get()],
+            groups: process_group(None)
+                .map(|group| group.as_raw_nonzero().get())
+                .into_iter()
+                .collect(),
         }
     }
 
