@@ -4,6 +4,7 @@
 //! process was. A line that cannot be parsed, such as a torn last one, is skipped. An answer without an inbound
 //! message is a message that a job, a tool or the user sends: the inbox is the outbox too.
 
+use super::settlement::Settlement;
 use super::{Destination, InboundMessage, Part, Sender};
 use crate::sys::durable_file;
 use crate::sys::file_lock::with_lock;
@@ -33,11 +34,13 @@ pub enum InboxRecord {
         session: String,
         at: i64,
     },
-    /// A turn begins that answers these messages.
+    /// A turn begins that answers these messages. With `ended`, it has ended without an answer, and they come again.
     Turn {
         ids: Vec<String>,
         turn: String,
         at: i64,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        ended: bool,
     },
     /// An outbound message is complete; `answers` are the ids of the messages that it answers.
     Out {
@@ -72,38 +75,6 @@ pub enum InboxRecord {
     Settled { ids: Vec<String>, at: i64 },
 }
 
-/// The end of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Settlement {
-    /// All parts were sent.
-    Delivered,
-    /// The recipient does not accept messages.
-    Refused,
-    /// The parts cannot be delivered, or could not be for a day.
-    GivenUp,
-    /// The message was too old to be answered.
-    Stale,
-    /// The sender had started too many turns.
-    RateLimited,
-    /// The sender stopped its turn.
-    Stopped,
-}
-
-impl Settlement {
-    /// The name in lists and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Delivered => "delivered",
-            Self::Refused => "refused",
-            Self::GivenUp => "given_up",
-            Self::Stale => "stale",
-            Self::RateLimited => "rate_limited",
-            Self::Stopped => "stopped",
-        }
-    }
-}
-
 /// An inbound message and what was done about it.
 #[derive(Clone, Debug)]
 pub struct InboundEntry {
@@ -117,12 +88,21 @@ pub struct InboundEntry {
     pub settlement: Option<Settlement>,
 }
 
+impl InboundEntry {
+    /// Number of turns that were begun for it and whose end is not known: those that were killed.
+    pub fn killed_turns(&self) -> usize {
+        self.turns.iter().filter(|turn| !turn.ended).count()
+    }
+}
+
 /// A turn that was begun for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BegunTurn {
     pub turn: String,
     pub ids: Vec<String>,
     pub at: i64,
+    /// True if it has ended without an answer: it was not killed.
+    pub ended: bool,
 }
 
 /// An outbound message and what was done about it.
@@ -192,11 +172,24 @@ impl InboxState {
                 session,
                 at,
             } => self.add_inbound(message, session, at),
-            InboxRecord::Turn { ids, turn, at } => {
+            InboxRecord::Turn {
+                ids,
+                turn,
+                at,
+                ended,
+            } => {
                 for id in &ids {
-                    let (turn, ids) = (turn.clone(), ids.clone());
-                    if let Some(entry) = self.inbound_mut(id) {
-                        entry.turns.push(BegunTurn { turn, ids, at });
+                    let Some(entry) = self.inbound_mut(id) else {
+                        continue;
+                    };
+                    match entry.turns.iter_mut().find(|begun| begun.turn == turn) {
+                        Some(begun) => begun.ended |= ended,
+                        None => entry.turns.push(BegunTurn {
+                            turn: turn.clone(),
+                            ids: ids.clone(),
+                            at,
+                            ended,
+                        }),
                     }
                 }
             }
@@ -436,10 +429,11 @@ impl InboxState {
             }
         }
         let turns = turns.into_iter();
-        records.extend(turns.map(|BegunTurn { turn, ids, at }| InboxRecord::Turn {
-            ids,
-            turn,
-            at,
+        records.extend(turns.map(|begun| InboxRecord::Turn {
+            ids: begun.ids,
+            turn: begun.turn,
+            at: begun.at,
+            ended: begun.ended,
         }));
         records
     }
@@ -641,6 +635,7 @@ mod tests {
             ids: vec!["1".into(), "2".into()],
             turn: "abc".into(),
             at: 1500,
+            ended: false,
         };
         let sent = InboxRecord::Sent {
             key: "a".into(),
@@ -748,6 +743,7 @@ mod tests {
             ids: vec!["2".into(), "3".into()],
             turn: "abc".into(),
             at: 1500,
+            ended: false,
         };
         let begun = [inbound("1"), answer("1", &["1"]), done("1"), inbound("2")];
         inbox.append_all(begun.to_vec()).unwrap();

@@ -11,6 +11,7 @@ mod matrix;
 mod ntfy;
 pub mod pairing;
 mod service_client;
+pub mod settlement;
 pub mod setup;
 pub mod table;
 mod telegram;

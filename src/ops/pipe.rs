@@ -7,7 +7,7 @@
 mod journal;
 mod message;
 
-use crate::error::{Exit, Stop, exit_for};
+use crate::error::{Exit, Stop, exit_for, fail};
 use crate::ops::agent_turn;
 use crate::ops::agent_turn::origin::ChatTurn;
 use crate::ops::channel::turn_recovery::EarlierTurn;
@@ -232,6 +232,15 @@ impl MessageBus<'_> {
                 }
                 EarlierAnswer::Turn(EarlierTurn::Interrupted) => resume = true,
                 EarlierAnswer::Turn(EarlierTurn::NotStored) => {}
+                EarlierAnswer::GivenUp => {
+                    let cause = "the program was killed each time it answered this message";
+                    let ending = Ending {
+                        error: Some(fail(Exit::Failed, cause)),
+                        ..Ending::default()
+                    };
+                    self.lock().causes.push(Exit::Failed);
+                    return self.conclude(&message, &turn, &ending, Exit::Failed);
+                }
             }
         }
         let text = match std::mem::take(&mut message.text) {
@@ -273,6 +282,9 @@ impl MessageBus<'_> {
     ) -> Result<()> {
         let line = answer_line(message, turn, ending, exit).to_string();
         if exit.is_temporary() {
+            if let Some(journal) = &self.journal {
+                journal.end_turn(message, turn)?;
+            }
             return self.write(&format!("{line}\n"));
         }
         if let Some(journal) = &self.journal {

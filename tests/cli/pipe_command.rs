@@ -456,6 +456,42 @@ fn a_failure_that_passes_is_tried_again() {
     );
 }
 
+/// A message whose turn is killed each time ends with an error, so that it does not come again for ever.
+#[test]
+fn a_message_that_kills_the_program_each_time_is_given_up() {
+    let mut story = Story::new().stdin(message("1", "s", "one"));
+    // A failure that passes is no attempt that was killed.
+    let limited = || fails(429, "slow down");
+    for _ in 0..4 {
+        story
+            .server()
+            .script([limited(), limited(), limited(), limited()]);
+        let found = lines(&story.run(NAMED).status(75).text());
+        assert_eq!(acknowledged(&found), [""; 0]);
+        story = story.stdin("");
+    }
+    let asked = story.requests().len();
+    for attempt in 1..=3 {
+        let (sender, stream) = Response::streaming();
+        story.server().script([sends(stream)]);
+        let mut pipe = RunningPipe::start(&story, &["--name", "bus"]);
+        story.server().wait_for_requests(asked + attempt);
+        pipe.child.kill().unwrap();
+        pipe.child.wait().unwrap();
+        drop(sender);
+    }
+    // The others are answered.
+    let story = story.script([says("Two.")]).stdin(message("2", "t", "two"));
+    let ran = story.run(NAMED);
+    let found = lines(&ran.status(1).text());
+    assert_eq!(answers(&found), [("1", ""), ("2", "Two.")]);
+    assert_eq!(found[0]["status"]["name"], "failed");
+    let error = "the program was killed each time it answered this message";
+    assert_eq!(found[0]["error"], error);
+    assert_eq!(acknowledged(&found), ["1", "2"]);
+    story.stdin("").run(NAMED).stdout("");
+}
+
 #[test]
 fn an_answer_that_nobody_reads_is_printed_by_the_next_run() {
     let story = Story::new().script([says("One.")]);

@@ -1,7 +1,8 @@
 //! Answers messages of one session: a command, or a turn of the agent, and the delivery of its answer.
 
 use crate::channel::InboundMessage;
-use crate::channel::inbox::{InboundEntry, InboxRecord, OutboundEntry, Settlement};
+use crate::channel::inbox::{InboundEntry, InboxRecord, OutboundEntry};
+use crate::channel::settlement::Settlement;
 use crate::error::{Exit, Stop, exit_for, fail};
 use crate::ledger::Ledger;
 use crate::message::tagged_block;
@@ -31,7 +32,7 @@ use std::time::Duration;
 /// Time limit of a turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(600);
 /// Attempts at a turn, each of which was killed or could not reach the model, before the message is given up.
-const MAX_ATTEMPTS: usize = 3;
+pub(crate) const MAX_ATTEMPTS: usize = 3;
 const HOUR_MILLIS: i64 = 3_600_000;
 
 /// Does what is queued, until nothing is left or the queue is closed.
@@ -139,6 +140,7 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
         ids,
         turn: turn.clone(),
         at,
+        ended: false,
     };
     channel.inbox.lock().ignore_poison().append(begun)?;
     let mut turn_run = ChatTurnRun {

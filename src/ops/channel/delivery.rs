@@ -1,6 +1,7 @@
 //! Sends the parts of an outbound message that were not sent yet.
 
-use crate::channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry, Settlement};
+use crate::channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry};
+use crate::channel::settlement::Settlement;
 use crate::channel::{Channel, SendError};
 use crate::error::fail;
 use crate::sys::sync::IgnorePoison;

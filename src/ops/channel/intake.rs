@@ -1,8 +1,9 @@
 //! Takes a batch of messages: decides about each sender, and writes what is to be answered into the journal.
 
 use crate::channel::access::{AccessDecision, AccessRules};
-use crate::channel::inbox::{ChannelInbox, InboxRecord, Settlement};
+use crate::channel::inbox::{ChannelInbox, InboxRecord};
 use crate::channel::pairing::PairingFile;
+use crate::channel::settlement::Settlement;
 use crate::channel::{Batch, Destination, Identity, InboundMessage};
 use crate::ops::channel::chat_command::{InChatCommand, id_text};
 use crate::ops::channel::poll_run::{PollRun, PolledChannel};

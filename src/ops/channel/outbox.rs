@@ -1,6 +1,7 @@
 //! Messages that answer none: `channel send`, jobs, and `channel retry`.
 
-use crate::channel::inbox::{ChannelInbox, InboxRecord, Settlement};
+use crate::channel::inbox::{ChannelInbox, InboxRecord};
+use crate::channel::settlement::Settlement;
 use crate::channel::{Destination, Part};
 use crate::error::{Exit, exit_for, fail, fail_with_hint};
 use crate::ops::channel::delivery;

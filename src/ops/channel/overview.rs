@@ -1,6 +1,7 @@
 //! Facts about channels for people: lists, the config without secrets, what waits.
 
-use crate::channel::inbox::{ChannelInbox, InboxState, Settlement};
+use crate::channel::inbox::{ChannelInbox, InboxState};
+use crate::channel::settlement::Settlement;
 use crate::channel::table::CHANNELS;
 use crate::channel::{Identity, InboundMessage};
 use crate::ops::channel::open_channel::ChannelFiles;

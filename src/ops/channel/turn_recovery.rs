@@ -84,6 +84,7 @@ mod tests {
             turn: turn.into(),
             ids: vec!["1".into()],
             at: 0,
+            ended: false,
         });
         let check = |messages: &[Message], expect: EarlierTurn| {
             assert_eq!(state_of(messages, &turns), expect, "{messages:?}");

@@ -4,8 +4,10 @@
 //! key of an answer is the id of its message.
 
 use super::message::PipeMessage;
-use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, Settlement};
+use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord};
+use crate::channel::settlement::Settlement;
 use crate::channel::{Destination, InboundMessage, Part};
+use crate::ops::channel::answer::MAX_ATTEMPTS;
 use crate::ops::channel::turn_recovery::{self, EarlierTurn};
 use crate::ops::context::Context;
 use crate::settings::Settings;
@@ -31,6 +33,8 @@ pub(super) enum EarlierAnswer {
     Stored(String),
     /// The state of the turns that were begun for it.
     Turn(EarlierTurn),
+    /// Several turns were killed.
+    GivenUp,
 }
 
 impl<'a> PipeJournal<'a> {
@@ -107,26 +111,45 @@ impl<'a> PipeJournal<'a> {
     /// Status 74; the session cannot be read.
     pub(super) fn begin_turn(&self, message: &PipeMessage, turn: &str) -> Result<EarlierAnswer> {
         let (id, session) = (journal_key(&message.id), &message.session);
-        let turns = {
+        let (turns, killed_turns) = {
             let inbox = self.inbox();
             if let Some(line) = stored_answer(&inbox, id) {
                 return Ok(EarlierAnswer::Stored(line));
             }
             let entry = inbox.state().inbound(id);
-            entry.map(|it| it.turns.clone()).unwrap_or_default()
+            entry
+                .map(|it| (it.turns.clone(), it.killed_turns()))
+                .unwrap_or_default()
         };
         let earlier = match turns.is_empty() {
             true => EarlierTurn::NotStored,
             false => turn_recovery::find(self.ctx, &self.settings, session, &turns)?,
         };
-        if !matches!(earlier, EarlierTurn::Answered(_)) {
-            self.inbox().append(InboxRecord::Turn {
-                ids: vec![id.to_owned()],
-                turn: turn.to_owned(),
-                at: self.now(),
-            })?;
+        if matches!(earlier, EarlierTurn::Answered(_)) {
+            return Ok(EarlierAnswer::Turn(earlier));
         }
+        if killed_turns >= MAX_ATTEMPTS {
+            return Ok(EarlierAnswer::GivenUp);
+        }
+        self.append_turn(id, turn, false)?;
         Ok(EarlierAnswer::Turn(earlier))
+    }
+
+    /// Notes that `turn` has ended without an answer: the message comes again.
+    ///
+    /// # Errors
+    /// Status 74.
+    pub(super) fn end_turn(&self, message: &PipeMessage, turn: &str) -> Result<()> {
+        self.append_turn(journal_key(&message.id), turn, true)
+    }
+
+    fn append_turn(&self, id: &str, turn: &str, ended: bool) -> Result<()> {
+        self.inbox().append(InboxRecord::Turn {
+            ids: vec![id.to_owned()],
+            turn: turn.to_owned(),
+            at: self.now(),
+            ended,
+        })
     }
 
     /// Stores the line of an answer, which may then be printed.
