@@ -97,6 +97,7 @@ fn run_interactive(ctx: &Context) -> Result<Exit> {
     }
     next_steps::warn_on_error(ctx, next_steps::offer_completions(ctx))?;
     next_steps::warn_on_error(ctx, next_steps::offer_heartbeat(ctx, &settings))?;
+    next_steps::warn_on_error(ctx, next_steps::offer_session(ctx))?;
     next_steps::warn_on_error(ctx, next_steps::offer_channel(ctx, &settings))?;
     let next = next_steps::suggest_command(ctx);
     print_wrapped(ctx, &format!("ready; try: nanobot repl, or {next}"));

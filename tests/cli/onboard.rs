@@ -66,6 +66,7 @@ fn a_first_run_completes() {
     );
     answer_prompt(&mut screen, "or name [small]:", "lar");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     let shown = screen
@@ -103,6 +104,7 @@ fn answer_provider(screen: &mut Screen<'_>, base: &str) {
 fn accept_defaults(screen: &mut Screen<'_>) -> i32 {
     answer_prompt(screen, "or name [small]:", "");
     answer_prompt(screen, "request is sent. [y/N]", "");
+    answer_prompt(screen, "Conversation [one]:", "");
     answer_prompt(screen, "Channel [none]:", "");
     screen.code()
 }
@@ -179,13 +181,14 @@ fn a_failed_test_can_be_retried_or_saved_anyway() {
 }
 
 /// The prompts of a successful run, and their answers.
-fn prompts_and_answers(story: &Story) -> [(&'static str, String); 6] {
+fn prompts_and_answers(story: &Story) -> [(&'static str, String); 7] {
     [
         ("or name [openrouter]:", "custom".into()),
         ("Address [http://localhost:8000/v1]:", base_url(story)),
         ("API key, not shown [none]:", "sk-of-the-story".into()),
         ("or name [small]:", String::new()),
         ("request is sent. [y/N]", String::new()),
+        ("Conversation [one]:", String::new()),
         ("Channel [none]:", String::new()),
     ]
 }
@@ -250,6 +253,7 @@ fn an_aborted_run_leaves_no_files() {
         screen.until("do its tasks?");
         screen.press(Key::Ctrl(key));
         if key == 'd' {
+            answer_prompt(&mut screen, "Conversation [one]:", "");
             answer_prompt(&mut screen, "Channel [none]:", "");
         }
         assert_eq!(screen.code(), code);
@@ -284,6 +288,7 @@ fn a_second_run_preserves_existing_settings() {
     );
     answer_prompt(&mut screen, "or name [large]:", "");
     screen.until("do its tasks?").type_("y").press(Key::Enter);
+    answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     let shown = screen.text_with_scrollback();
@@ -307,6 +312,7 @@ fn a_second_run_preserves_existing_settings() {
         "",
     );
     answer_prompt(&mut screen, "or name [large]:", "small");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     let after = std::fs::read_to_string(&path).unwrap();
@@ -330,6 +336,7 @@ fn a_key_in_the_environment_is_named_and_not_copied() {
     screen.until("  default");
     answer_prompt(&mut screen, "or name [gpt-6-luna]:", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(
@@ -351,6 +358,7 @@ fn a_small_and_dumb_terminal_is_enough() {
         answer_prompt(&mut screen, words, text);
     }
     answer_prompt(&mut screen, "[y/N]", "n");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     // The URL is wrapped at the end of the row.
@@ -382,6 +390,7 @@ fn over_a_python_install_it_asks_for_the_workspace() {
     answer_prompt(&mut screen, "Working directory? [c]:", "both");
     answer_prompt(&mut screen, "Working directory? [c]:", "w");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(
@@ -407,6 +416,7 @@ fn over_a_python_install_the_tools_of_its_servers_stay_allowed() {
     answer_prompt(&mut screen, "Working directory? [c]:", "");
     answer_prompt(&mut screen, "here too? [Y/n]", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     let rules = |story: &Story| read_config(story)["tools"]["allow"].clone();
@@ -491,6 +501,7 @@ fn completions_are_written_where_the_shell_loads_them() {
         "",
     );
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(std::fs::read(&place).unwrap(), script);
@@ -509,6 +520,7 @@ fn completions_are_written_where_the_shell_loads_them() {
     );
     answer_prompt(&mut screen, "or name [small]:", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     assert!(!screen.text_with_scrollback().contains("fish"));
@@ -567,11 +579,16 @@ fn a_chat_channel_is_offered() {
     // The section could be of the Python program.
     answer_prompt(&mut screen, "Working directory? [c]:", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Conversation [one]:", "each");
+    answer_prompt(&mut screen, "Conversation [one]:", "none");
     answer_prompt(&mut screen, "Channel [none]:", "telegram");
     answer_prompt(&mut screen, "Telegram, not shown:", TOKEN);
     assert_eq!(screen.code(), 0);
     screen.assert_restored();
-    let telegram = &read_config(&story)["channels"]["telegram"];
+    // Each message on its own, which is not asked again.
+    let config = read_config(&story);
+    assert_eq!(config["agents"]["defaults"]["session"], "none");
+    let telegram = &config["channels"]["telegram"];
     assert_eq!(telegram["token"], TOKEN);
     assert_eq!(telegram["enabled"], true);
     story

@@ -13,9 +13,10 @@ use crate::ops::jobs::heartbeat_job;
 use crate::ops::jobs::job_options::JobFlags;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::permissions::Grants;
-use crate::settings::Settings;
+use crate::settings::{Config, Settings};
 use crate::skill;
 use crate::sys::durable_file;
+use crate::sys::env;
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::shell::UserShell;
 use crate::sys::terminal::wrap_words;
@@ -30,6 +31,8 @@ const SCRIPT_TIMEOUT: Duration = Duration::from_secs(10);
 const SCRIPT_MARK: &str = "Completion of nanobot for ";
 /// Number of first lines that are searched for it.
 const MARK_LINES: usize = 3;
+/// The key of the conversation that a message continues.
+const SESSION_KEY: [&str; 3] = ["agents", "defaults", "session"];
 /// Maximum bytes of a script.
 const MAX_SCRIPT_BYTES: usize = 4 << 20;
 
@@ -176,6 +179,32 @@ pub(super) fn offer_heartbeat(ctx: &Context, settings: &Settings) -> Result<()> 
 pub(super) fn enable_heartbeat(ctx: &Context) -> Result<()> {
     let saved = heartbeat_job::enable(ctx, None, &JobFlags::default(), &Grants::default())?;
     print_saved(ctx, saved, "✓ Heartbeat enabled", false).map(drop)
+}
+
+/// Asks which conversation a message without `-s` continues, unless the config or the environment says so. The default
+/// writes nothing.
+pub(super) fn offer_session(ctx: &Context) -> Result<()> {
+    let is_configured = Config::load(&ctx.paths.config)?
+        .get_path(SESSION_KEY.join(".").as_str())
+        .is_some();
+    if is_configured || ctx.env.get(env::SESSION).is_some() {
+        return Ok(());
+    }
+    ctx.terminal.eprint(
+        "Without `-s`, `agent -m` continues:\n  one        one conversation, in scripts too\n  directory  one for each directory\n  none       none: each message is on its own",
+    );
+    loop {
+        let answer = ask_text(ctx.terminal, "Conversation", "one")?;
+        match answer.as_str() {
+            "one" => return Ok(()),
+            rule @ ("directory" | "none") => {
+                return Config::change(&ctx.paths.config, |config| {
+                    config.set(&SESSION_KEY, &rule.into())
+                });
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Offers to log in at a chat channel, unless one is enabled.
