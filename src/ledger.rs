@@ -13,20 +13,23 @@ use crate::sys::file_lock::{self, with_lock};
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use anyhow::{Context, Result};
+use jiff::ToSpan;
 use jiff::civil::Date;
 use serde_json::json;
 use std::fs::{File, TryLockError};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod cost_sum;
 mod entry;
+mod rotation;
 pub mod tool_usage;
 
 pub use cost_sum::{CostSum, PeriodCosts, round_usd};
-pub use entry::{CostTotals, LedgerEntry};
+pub use entry::{CallSums, CostTotals, LedgerEntry};
+pub use rotation::Rotation;
 
 /// Longest line that is parsed, in bytes. Our lines have a few hundred bytes plus names.
 const MAX_LINE_BYTES: usize = 64 << 10;
@@ -143,7 +146,9 @@ impl Ledger {
         loop {
             let mut later_day = None;
             let found = self.with_ledger_lock(|log| {
-                let end = self.read_end(log)?;
+                let Some(end) = self.read_end(log)? else {
+                    return Ok(None);
+                };
                 later_day = end.later_day;
                 let totals = end.totals;
                 let spent = [
@@ -191,21 +196,25 @@ impl Ledger {
 
     /// Records a call. `reservation` is the one made for it, and counts until the line is written.
     pub fn record(&self, call: &ModelCall<'_>, reservation: Option<Reservation>) -> Result<()> {
-        let log = self.open_or_create(durable_file::open_append)?;
-        file_lock::with_lock_ignoring_signals(&log, &self.path, LOCK_TIMEOUT, || {
-            let LedgerEnd {
-                totals,
-                size,
-                is_torn,
-                later_day: _,
-            } = self.read_end(&log)?;
+        let append = |log: &File| {
+            let Some(end) = self.read_end(log)? else {
+                return Ok(false);
+            };
             let usd = call.usd.unwrap_or(0.0);
-            let mut line = self.format_line(call, &totals, usd);
-            if is_torn {
+            let mut line = self.format_line(call, &end.totals, usd);
+            if end.is_torn {
                 line.insert(0, '\n');
             }
-            durable_file::append_to(&log, &self.path, size, line.as_bytes())
-        })?;
+            durable_file::append_to(log, &self.path, end.size, line.as_bytes())?;
+            Ok(true)
+        };
+        loop {
+            let log = self.open_or_create(durable_file::open_append)?;
+            let path = &self.path;
+            if file_lock::with_lock_ignoring_signals(&log, path, LOCK_TIMEOUT, || append(&log))? {
+                break;
+            }
+        }
         drop(reservation);
         Ok(())
     }
@@ -289,17 +298,51 @@ impl Ledger {
                 return;
             };
             if entry.day == today {
-                costs.today.add(entry.usd);
+                costs.today.add_entry(&entry);
             }
             if entry.day > latest_day(today) {
                 costs.later_day = costs.later_day.max(Some(entry.day));
                 return;
             }
             if entry.day.first_of_month() == today.first_of_month() {
-                costs.month.add(entry.usd);
+                costs.month.add_entry(&entry);
             }
         })?;
         Ok(costs)
+    }
+
+    /// The first day whose calls stay as they are: that of the last month.
+    pub fn rotation_limit(&self) -> Date {
+        let month = self.clock.now().date().first_of_month();
+        month.saturating_sub(1.month())
+    }
+
+    /// Replaces the calls before the last month by their sums. The file is replaced while it is locked: a process that
+    /// waited for the lock sees that its file has no name any more, and opens the new one.
+    ///
+    /// # Errors
+    /// The ledger cannot be read or written, or has several names.
+    pub fn rotate(&self) -> Result<Rotation> {
+        loop {
+            let rotation = self.with_ledger_lock(|log| match self.read_end(log)? {
+                Some(_) if log.metadata()?.nlink() > 1 => {
+                    let cause = format!("`{}` has several hard links", self.path.display());
+                    Err(fail(Exit::Io, cause))
+                }
+                Some(_) => {
+                    let bytes = durable_file::read(&self.path)?.unwrap_or_default();
+                    let (rotation, rotated) = rotation::rotate(&bytes, self.rotation_limit());
+                    if let Some(rotated) = rotated {
+                        durable_file::replace(&self.path, &rotated)?;
+                    }
+                    Ok(Some(rotation))
+                }
+                None => Ok(None),
+            })?;
+            if let Some(rotation) = rotation {
+                return Ok(rotation);
+            }
+        }
     }
 
     /// Runs `work` with the open and exclusively locked ledger.
@@ -361,11 +404,18 @@ impl Ledger {
     }
 
     /// Reads the end of the ledger, with the costs of this day and month from the last valid line. Lines that were
-    /// written while the clock was ahead count for their own day only, and are skipped.
-    fn read_end(&self, log: &File) -> Result<LedgerEnd> {
+    /// written while the clock was ahead count for their own day only, and are skipped. Returns `None` if another file
+    /// has taken the place of this one.
+    fn read_end(&self, log: &File) -> Result<Option<LedgerEnd>> {
         let date = self.clock.now().date();
         let (today, last_day) = (date.to_string(), latest_day(date).to_string());
-        let size = durable_file::size(log, &self.path)?;
+        let metadata = log
+            .metadata()
+            .with_context(|| format!("stat `{}`", self.path.display()))?;
+        if metadata.nlink() == 0 {
+            return Ok(None);
+        }
+        let size = metadata.len();
         let mut length = TAIL_BYTES.min(size);
         loop {
             let mut tail = vec![0; usize::try_from(length).context("read the ledger")?];
@@ -388,7 +438,7 @@ impl Ledger {
                 length = size.min(length * 8);
                 continue;
             }
-            return Ok(LedgerEnd {
+            return Ok(Some(LedgerEnd {
                 totals: match last {
                     Some(totals) => totals.roll_over(&today),
                     None => CostTotals {
@@ -399,7 +449,7 @@ impl Ledger {
                 later_day,
                 size,
                 is_torn: tail.last().is_some_and(|byte| *byte != b'\n'),
-            });
+            }));
         }
     }
 

@@ -73,7 +73,7 @@ pub const STATE_FILES: &[StateFile] = &[
         torn: "The rest counts; `usage` tells the number of lines that it skipped. The next line begins on a line of its own.",
         unreadable: "`usage` is status 74; with a budget, no request is sent.",
         newer: "Lines of another version are skipped, and told.",
-        concurrent: "Each line is appended under a lock, with the sums of its day and month.",
+        concurrent: "Each line is appended under a lock, with the sums of its day and month. `usage --rotate` replaces the file under that lock, and a process that waits for it goes on with the new file.",
     },
     StateFile {
         path: "~/.nanobot/pipes/NAME/inbox.jsonl",

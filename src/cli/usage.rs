@@ -18,6 +18,12 @@ pub struct UsageArgs {
     /// Start: a date such as `2026-11-01`, `7d` for the last seven days, `12h`, `today`, or `month` for this month
     #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = since)]
     pub since: Since,
+    /// Add up the calls before the last month: one line remains for each month, session, job and model
+    ///
+    /// All sums of the table stay the same, but the days of these months are one row, and a run that used several models
+    /// counts for each. The use of tools is forgotten with them. The files stay small if a job does this each month.
+    #[arg(long, conflicts_with_all = ["by", "since", "json"])]
+    pub rotate: bool,
     /// One JSON object per row and line
     #[arg(long)]
     pub json: bool,

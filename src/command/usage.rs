@@ -3,7 +3,8 @@
 use crate::cli::usage::{UsageArgs as Arguments, UsageGroup};
 use crate::command::arguments::since_filter;
 use crate::error::Exit;
-use crate::ledger::{CostSum, Ledger, LedgerEntry, PeriodCosts};
+use crate::ledger::tool_usage::ToolUsageLog;
+use crate::ledger::{CallSums, CostSum, Ledger, LedgerEntry, PeriodCosts, Rotation};
 use crate::ops::context::Context;
 use crate::report::columns::{Side, align_columns, truncate};
 use crate::settings::BudgetSettings;
@@ -26,7 +27,15 @@ const MIN_BAR_COLUMNS: usize = 8;
 
 /// Runs `nanobot usage`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let Arguments { by, since, json } = *arguments;
+    let Arguments {
+        by,
+        since,
+        rotate,
+        json,
+    } = *arguments;
+    if rotate {
+        return rotate_files(ctx);
+    }
     let settings = ctx.settings()?;
     let start = since_filter(since, &ctx.clock.now());
     if let UsageGroup::Tool | UsageGroup::Server | UsageGroup::Skill = by {
@@ -78,6 +87,27 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
+/// Adds up the calls of past months, and forgets which tools were used then.
+fn rotate_files(ctx: &Context) -> Result<Exit> {
+    let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
+    let limit = ledger.rotation_limit();
+    let Rotation {
+        lines_before,
+        lines,
+    } = ledger.rotate()?;
+    let removed = ToolUsageLog::new(&ctx.paths.root, &ctx.clock).remove_before(limit)?;
+    if !ctx.quiet {
+        let past = lines_before - lines;
+        ctx.terminal.print(&match (past, removed) {
+            (0, 0) => format!("Nothing to add up before {limit}.\n"),
+            _ => format!(
+                "Added up the calls before {limit}: {past} fewer lines in usage.jsonl, {removed} in tools.jsonl.\n"
+            ),
+        })?;
+    }
+    Ok(Exit::Answered)
+}
+
 /// The key that a row is grouped by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct UsageKey {
@@ -90,6 +120,9 @@ struct UsageKey {
 impl UsageKey {
     fn from_entry(by: UsageGroup, entry: &LedgerEntry<'_>) -> Self {
         let text = match by {
+            UsageGroup::Day if entry.sums.is_some() => {
+                Some(entry.day.strftime("%Y-%m").to_string())
+            }
             UsageGroup::Day => Some(entry.day.to_string()),
             UsageGroup::Model => Some(entry.model.to_string()),
             UsageGroup::Session => Some(entry.session.to_string()),
@@ -118,6 +151,8 @@ impl UsageKey {
 struct UsageTotals {
     /// The turns, as hashes: eight bytes for each turn are all that grows with the ledger.
     turns: HashSet<u64>,
+    /// Runs of months whose calls were added up.
+    past_runs: u64,
     failed: u64,
     /// Calls whose tokens are estimated.
     estimated: u64,
@@ -131,18 +166,33 @@ struct UsageTotals {
 
 impl UsageTotals {
     fn add(&mut self, entry: &LedgerEntry<'_>) {
-        let mut hash = DefaultHasher::new();
-        (&entry.session, &entry.turn).hash(&mut hash);
-        self.turns.insert(hash.finish());
-        self.failed += u64::from(entry.failed);
-        self.estimated += u64::from(entry.estimated);
+        let CallSums {
+            runs,
+            failed,
+            estimated,
+            ..
+        } = entry.call_sums();
+        match entry.sums {
+            Some(_) => self.past_runs += runs,
+            None => {
+                let mut hash = DefaultHasher::new();
+                (&entry.session, &entry.turn).hash(&mut hash);
+                self.turns.insert(hash.finish());
+            }
+        }
+        self.failed += failed;
+        self.estimated += estimated;
         let add = |sum: &mut u64, tokens| *sum = sum.saturating_add(tokens);
         add(&mut self.input, entry.input);
         add(&mut self.cached, entry.cached);
         add(&mut self.cache_write, entry.cache_write);
         add(&mut self.output, entry.output);
         add(&mut self.reasoning, entry.reasoning);
-        self.cost.add(entry.usd);
+        self.cost.add_entry(entry);
+    }
+
+    fn runs(&self) -> u64 {
+        self.past_runs + self.turns.len() as u64
     }
 
     fn tokens(&self) -> u64 {
@@ -183,8 +233,10 @@ fn sort_groups(
 
 fn group_json(by: UsageGroup, name: &UsageKey, sum: &UsageTotals) -> String {
     let UsageKey { text, provider } = name;
+    let runs = sum.runs();
     let UsageTotals {
-        turns,
+        turns: _,
+        past_runs: _,
         failed,
         estimated,
         input,
@@ -203,7 +255,7 @@ fn group_json(by: UsageGroup, name: &UsageKey, sum: &UsageTotals) -> String {
         }
     };
     let sums = json!({
-        "runs": turns.len(), "calls": cost.calls, "failed_calls": failed, "unpriced_calls": cost.unpriced,
+        "runs": runs, "calls": cost.calls, "failed_calls": failed, "unpriced_calls": cost.unpriced,
         "estimated_calls": estimated, "input": input, "cached": cached, "cache_write": cache_write, "output": output,
         "reasoning": reasoning, "usd": cost.known_usd(),
     });
@@ -269,7 +321,7 @@ fn format_rows(
     let row = |name: &str, sum: &UsageTotals, limit: Option<usize>| {
         let (cost, mark) = sum.cost();
         let counts = [
-            sum.turns.len() as u64,
+            sum.runs(),
             sum.cost.calls,
             sum.input,
             sum.cached,

@@ -1,5 +1,6 @@
 //! The cost of several calls, some of which may have no known price. An unknown cost is never shown as none.
 
+use super::entry::LedgerEntry;
 use crate::format::format_dollars;
 use jiff::civil::Date;
 use std::fmt;
@@ -29,6 +30,14 @@ impl CostSum {
         self.usd += usd.unwrap_or(0.0);
         self.calls += 1;
         self.unpriced += u64::from(usd.is_none());
+    }
+
+    /// Adds the calls of a line of the ledger.
+    pub fn add_entry(&mut self, entry: &LedgerEntry<'_>) {
+        let sums = entry.call_sums();
+        self.usd += entry.usd.unwrap_or(0.0);
+        self.calls += sums.calls;
+        self.unpriced += sums.unpriced;
     }
 
     /// The cost in US dollars as far as it is known; `None` if no call has a known price.

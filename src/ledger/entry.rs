@@ -1,12 +1,24 @@
-//! One parsed line of the ledger: a model call, and the totals including it.
+//! One parsed line of the ledger: a model call, or the sum of those of a month, and the totals including it.
 
 use jiff::{Timestamp, civil::Date};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// A recorded model call.
+/// The numbers of a line that stands for several calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallSums {
+    pub calls: u64,
+    pub runs: u64,
+    pub failed: u64,
+    pub estimated: u64,
+    pub unpriced: u64,
+}
+
+/// A recorded model call, or several calls of a month.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerEntry<'a> {
+    /// Of several calls, the numbers; the other fields are their sums, and those of the last one.
+    pub sums: Option<CallSums>,
     pub time: Timestamp,
     /// Local date.
     pub day: Date,
@@ -28,6 +40,19 @@ pub struct LedgerEntry<'a> {
     /// Cost in US dollars; `None` if the price was unknown.
     pub usd: Option<f64>,
     pub failed: bool,
+}
+
+impl LedgerEntry<'_> {
+    /// The numbers of calls that the line stands for.
+    pub fn call_sums(&self) -> CallSums {
+        self.sums.unwrap_or(CallSums {
+            calls: 1,
+            runs: 1,
+            failed: u64::from(self.failed),
+            estimated: u64::from(self.estimated),
+            unpriced: u64::from(self.usd.is_none()),
+        })
+    }
 }
 
 /// The fields of a line that are read.
@@ -59,6 +84,7 @@ struct LedgerLine<'a> {
     outcome: Cow<'a, str>,
     day_usd: f64,
     month_usd: f64,
+    sums: Option<CallSums>,
 }
 
 /// Total costs in US dollars, as budgets count them.
@@ -89,6 +115,7 @@ impl CostTotals {
 pub(super) fn parse_line(line: &[u8]) -> Option<(LedgerEntry<'_>, CostTotals)> {
     let written: LedgerLine<'_> = serde_json::from_slice(line).ok()?;
     let entry = LedgerEntry {
+        sums: written.sums,
         time: written.time.parse().ok()?,
         day: written.day.parse().ok()?,
         session: written.session,

@@ -122,6 +122,27 @@ impl ToolUsageLog {
         durable_file::append(&self.path, text.as_bytes())
     }
 
+    /// Removes the lines of days before `limit`, and returns their number. A line that another process appends meanwhile
+    /// may be lost.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or written.
+    pub fn remove_before(&self, limit: Date) -> Result<usize> {
+        let bytes = durable_file::read(&self.path)?.unwrap_or_default();
+        let is_kept = |line: &&[u8]| {
+            let written = serde_json::from_slice::<ToolUsageLine>(line).ok();
+            let entry = written.and_then(ToolUsageLine::into_entry);
+            entry.is_none_or(|entry| entry.day >= limit)
+        };
+        let lines = || bytes.split_inclusive(|byte| *byte == b'\n');
+        let kept: Vec<&[u8]> = lines().filter(is_kept).collect();
+        let removed = lines().count() - kept.len();
+        if removed > 0 {
+            durable_file::replace(&self.path, &kept.concat())?;
+        }
+        Ok(removed)
+    }
+
     /// Passes every line to `each`, oldest first; invalid lines are skipped. Returns false if nothing was ever
     /// recorded.
     ///

@@ -109,6 +109,7 @@ mod turn;
 mod undo;
 mod uninstall;
 mod usage;
+mod usage_rotation;
 mod wait;
 mod web;
 mod worktree;
