@@ -9,10 +9,13 @@ pub struct StatusArgs {
     ///
     /// Checks the config, file permissions, sessions, memory, the sandbox, jobs and their crontab lines; sends the
     /// model a short request (about 60 tokens) and runs a probe job as cron would. Each line is `ok`, `warn` or `no`,
-    /// with a hint below. The exit status is that of the first `no`. Changes nothing but the ledger, which records the
-    /// request.
+    /// with a hint below. The exit status is that of the first `no`. Without `--fix` it changes nothing but the
+    /// ledger, which records the request.
     #[arg(long)]
     pub check: bool,
+    /// Correct the paths of jobs and of the crontab after the home was moved, then check
+    #[arg(long, requires = "check")]
+    pub fix: bool,
     /// Do not contact the provider
     #[arg(long, requires = "check")]
     pub offline: bool,

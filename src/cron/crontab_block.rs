@@ -73,6 +73,16 @@ pub fn without_block(table: &[u8], name: &str) -> Vec<u8> {
     out
 }
 
+/// Returns the names of all blocks, as far as they are plain.
+pub fn block_names(table: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(table);
+    let heads = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(BEGIN_PREFIX));
+    let names = heads.filter_map(|head| Some(head.split_once(" (made by ")?.0.to_owned()));
+    names.collect()
+}
+
 /// Returns the lines of the block of `name`; `None` if there is no block.
 pub fn block_lines(table: &[u8], name: &str) -> Option<Vec<String>> {
     let lines = TableParts::parse(table, &encode_name(name)).block?.lines;

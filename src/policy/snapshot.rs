@@ -27,6 +27,24 @@ impl Policy {
         json!({ "v": VERSION, "policy": policy, "mark": mark })
     }
 
+    /// Changes the fields of a snapshot, such as its paths, and returns it with its new checksum.
+    ///
+    /// # Errors
+    /// As [`Policy::from_snapshot`], of the snapshot before and after the change.
+    pub fn edit_snapshot(
+        snapshot: &Value,
+        edit: &mut dyn FnMut(&mut Value),
+    ) -> Result<Value, String> {
+        Self::from_snapshot(snapshot)?;
+        let mut edited = snapshot.clone();
+        edit(&mut edited["policy"]);
+        let edited =
+            PolicySnapshot::deserialize(&edited).map_err(|error| format!("is invalid: {error}"))?;
+        let policy = edited.policy.into_policy();
+        let policy = policy.map_err(|error| format!("is invalid: {error}"))?;
+        Ok(policy.snapshot())
+    }
+
     /// Restores the policy from a snapshot.
     ///
     /// # Errors

@@ -17,6 +17,8 @@ use std::process::Command;
 use std::time::Duration;
 
 const SYSTEMD_ANALYZE: &str = "/usr/bin/systemd-analyze";
+/// The highest rating of `systemd-analyze security`, in tenths.
+const MAX_EXPOSURE: &str = "60";
 /// The first line of each exported file.
 const FILE_HEADER: &str = "# Made by `nanobot cron export`";
 
@@ -171,6 +173,34 @@ fn units_are_accepted_by_systemd() {
     verify_units(&directory);
 }
 
+/// The exposure is systemd's rating of what a service could do to the machine, up to 10. Without these settings it is 9.6.
+#[test]
+fn a_hardened_unit_has_a_low_exposure() {
+    if !require("systemd-analyze") {
+        return;
+    }
+    let story = story();
+    drop(
+        story
+            .run(export_arguments("systemd", &["-o", "units"]))
+            .text(),
+    );
+    let unit = story.dir().join("units/nanobot-a1b2c3d4.service");
+    let rate = |threshold: &str| {
+        let mut command = Command::new(SYSTEMD_ANALYZE);
+        command.args(["security", "--offline=true", "--no-pager"]);
+        let output = command.args(["--threshold", threshold]).arg(&unit).output();
+        let output = output.unwrap();
+        (
+            output.status.success(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let (is_low, table) = rate(MAX_EXPOSURE);
+    assert!(is_low, "{table}");
+    assert!(!rate("1").0, "the tool can say no: {table}");
+}
+
 /// Checks that `systemd-analyze verify` reports nothing about the units.
 fn verify_units(directory: &Path) {
     if !require("systemd-analyze") {
@@ -306,7 +336,7 @@ fn manifests_match_the_kubernetes_schema() {
 }
 
 /// The documents of a YAML text, without those that only have comments.
-fn parse_yaml_documents(text: &str) -> Vec<Value> {
+pub(crate) fn parse_yaml_documents(text: &str) -> Vec<Value> {
     let parts = text
         .split("---\n")
         .map(|part| serde_saphyr::from_str(part).unwrap());

@@ -4,7 +4,7 @@ use crate::cli::status::StatusArgs as Arguments;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::doctor::check::{CheckResult, Severity};
-use crate::ops::doctor::checks;
+use crate::ops::doctor::{checks, moved_home};
 use crate::report::columns::hanging_indent;
 use crate::sys::terminal::{StdoutWriter, sanitize};
 use anyhow::Result;
@@ -18,6 +18,7 @@ const RESULT_INDENT: usize = 19;
 pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         check: _,
+        fix,
         offline,
         no_crontab,
         json,
@@ -28,6 +29,9 @@ pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         exit: Exit::Answered,
         rows: Vec::new(),
     };
+    if fix {
+        printer.add("moved", moved_home::correct_paths(ctx, no_crontab)?)?;
+    }
     checks::run_all(ctx, offline, no_crontab, &mut |name, results| {
         printer.add(name, results)
     })?;

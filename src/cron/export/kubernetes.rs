@@ -102,7 +102,8 @@ pub fn shared_file(settings: &ExportSettings) -> ExportFile {
         "# The image needs nanobot on its PATH, /bin/sh, CA certificates, and time zone data (tzdata).\n\
          #\n\
          # The volume replaces ~/.nanobot: copy config.json, workspace/ and cron/ to it, writable by user {USER_ID}. If nodes\n\
-         # share it (ReadWriteMany), its file locks must work across nodes.\n\
+         # share it (ReadWriteMany), its file locks must work across nodes. Jobs have absolute paths: run this in a pod once.\n\
+         #   nanobot status --check --fix --no-crontab\n\
          #\n\
          # API keys that are not in the config come from a secret, under the names of their environment variables:\n\
          #   kubectl create secret generic {SECRET_NAME} --from-file={first}=/dev/stdin\n"
