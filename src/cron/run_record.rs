@@ -163,6 +163,11 @@ pub struct RunRecord {
     pub job: String,
     /// The job's name at the time of the run.
     pub name: String,
+    /// The machine and the release of the program, for records of many machines in one place.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub release: String,
     pub trigger: Trigger,
     /// The slot for which the job ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -376,7 +376,7 @@ impl HttpProvider {
                 let status = error_response::embedded_status(&error).unwrap_or(500);
                 let body = error.to_string();
                 let message = error_response::error_message(&body);
-                self.classify_error(status, &body, &message, None)
+                self.classify_error(&status.to_string(), status, &body, &message, None)
             }
         }
     }
@@ -386,6 +386,13 @@ impl HttpProvider {
         let named = error_response::retry_after(&answer, self.clock.timestamp());
         let place = answer.header("location").map(str::to_owned);
         let status = answer.status;
+        // The name under which the provider's support finds the request.
+        let request = answer
+            .header("x-request-id")
+            .or(answer.header("request-id"));
+        let shown = request.map_or(status.to_string(), |id| {
+            format!("{status}, request {}", self.sanitize(id))
+        });
         let mut text = Vec::new();
         // The part of the body that arrived is used even if the rest is missing.
         drop(answer.body.take(64 << 10).read_to_end(&mut text));
@@ -397,12 +404,13 @@ impl HttpProvider {
                 "redirected to {place}; the key is not sent there without your consent: set that base URL"
             );
         }
-        self.classify_error(status, &text, &message, wait)
+        self.classify_error(&shown, status, &text, &message, wait)
     }
 
-    /// Converts an error with this body, and the message from it.
+    /// Converts an error with this body, and the message from it. `shown_status` is the status as users see it.
     fn classify_error(
         &self,
+        shown_status: &str,
         status: u16,
         body: &str,
         message: &str,
@@ -410,9 +418,9 @@ impl HttpProvider {
     ) -> ProviderError {
         let message = self.sanitize(message);
         let detail = if message.is_empty() {
-            format!("status {status}")
+            format!("status {shown_status}")
         } else {
-            format!("{message} (status {status})")
+            format!("{message} (status {shown_status})")
         };
         let description = format!("{}: {detail}", self.display_url());
         if error_response::is_context_overflow(status, body, &message) {

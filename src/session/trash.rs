@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+/// Days for which the trash keeps a session.
+pub const TRASH_DAYS: i64 = 30;
 /// The trash directory beside the sessions; below, the suffix of its files.
 const TRASH_DIR: &str = ".trash";
 const TRASH_SUFFIX: &str = ".gone";
@@ -43,6 +45,16 @@ pub fn move_to_trash(
     let is_moved = batch.add(key, confirm)?;
     batch.sync()?;
     Ok(is_moved)
+}
+
+/// Moves a session whose file has more than `max_bytes` bytes to the trash. Returns true if it was moved.
+///
+/// # Errors
+/// As [`move_to_trash`].
+pub fn move_to_trash_if_larger(store: &SessionStore, key: &str, max_bytes: u64) -> Result<bool> {
+    let path = store.find_path(key)?;
+    let size = path.symlink_metadata().map_or(0, |about| about.len());
+    Ok(size > max_bytes && move_to_trash(store, key, &|_| true)?)
 }
 
 /// Moves many sessions to the trash: each directory is listed once, and synced once at the end.
@@ -219,9 +231,9 @@ pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes files that have been in the trash for more than `days` days. Returns their number.
-pub fn empty_trash(store: &SessionStore, days: i64) -> Result<usize> {
-    let limit = store.clock.now().saturating_sub(days.days());
+/// Removes files that have been in the trash for more than [`TRASH_DAYS`]. Returns their number.
+pub fn empty_trash(store: &SessionStore) -> Result<usize> {
+    let limit = store.clock.now().saturating_sub(TRASH_DAYS.days());
     let limit = limit.strftime("%Y%m%d%H%M%S%6f").to_string();
     let mut count = 0;
     for dir in store.directories() {

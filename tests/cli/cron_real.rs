@@ -304,8 +304,10 @@ fn jobs_are_started_by_the_real_cron() {
     for id in [&filed, &piped, &quiet, &silent, &refused] {
         place.wait_until("second run", || ended(id, 2));
     }
+    // The job is removed from the file first, and from the crontab afterwards.
     place.wait_until("run that is the only one", || {
         jobs(&story).iter().all(|job| job["id"] != once.as_str())
+            && !place.table(&story).contains(&once)
     });
     place.wait_until("command of theirs", || {
         read_or_empty(&path("theirs")).lines().count() >= 2
@@ -371,7 +373,7 @@ fn jobs_are_started_by_the_real_cron() {
     // Cron mails failures and answers without another delivery.
     assert_eq!(place.mail_bodies(&printed), ["Printed % 🐈.\n"]);
     for mail in place.mail_bodies(&refused) {
-        let start = format!("nanobot: the job `refused` ({refused}): ");
+        let start = format!("nanobot: job `refused` ({refused})");
         assert!(
             mail.starts_with(&start) && mail.contains("no such key"),
             "{mail}"

@@ -797,6 +797,17 @@ fn failures_are_reported_in_every_format() {
                 .status(status)
                 .stderr_has("No, thanks.");
         }
+        // The provider's support finds a request by this name.
+        let header = match format {
+            Format::Anthropic => "request-id",
+            Format::Chat | Format::Responses => "x-request-id",
+        };
+        let named = error_response(format, 400, "invalid_request_error").header(header, "req_7");
+        Story::in_format(format, "scripted")
+            .script([sends(named)])
+            .run(agent_arguments(&[], words))
+            .status(1)
+            .stderr_has("No, thanks. (status 400, request req_7)");
         let busy = error_response(format, 429, "rate_limit_error").header("retry-after", "1");
         let overloaded =
             error_response(format, 529, "overloaded_error").header("retry-after-ms", "1");

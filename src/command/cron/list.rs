@@ -212,6 +212,8 @@ pub(super) fn run_json(record: &RunRecord) -> Value {
         version: _,
         job,
         name,
+        host,
+        release,
         trigger,
         slot,
         retry,
@@ -236,7 +238,7 @@ pub(super) fn run_json(record: &RunRecord) -> Value {
         denied,
     } = spent;
     json!({
-        "job": job, "name": name, "trigger": trigger, "slot": slot.as_deref().map(truncate_to_seconds), "retry": retry,
+        "job": job, "name": name, "host": host, "release": release, "trigger": trigger, "slot": slot.as_deref().map(truncate_to_seconds), "retry": retry,
         "start": truncate_to_seconds(start), "end": truncate_to_seconds(end), "outcome": outcome, "status": status, "cause": cause,
         "error": error, "session": session, "turn": turn, "model": model, "iterations": iterations,
         "input_tokens": input_tokens, "output_tokens": output_tokens, "cost_usd": cost_usd, "denied": denied,

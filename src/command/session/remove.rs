@@ -7,14 +7,11 @@ use crate::command::question::confirm_at_terminal;
 use crate::error::{Exit, exit_for};
 use crate::ops::context::Context;
 use crate::report::Bar;
-use crate::session::{self, SessionListing, SessionStore, SessionSummary, TrashBatch};
+use crate::session::{self, SessionListing, SessionStore, SessionSummary, TRASH_DAYS, TrashBatch};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-
-/// Days for which the trash keeps a session.
-const TRASH_DAYS: i64 = 30;
 
 /// Moves `keys` to the trash, or removes them permanently.
 pub(super) fn remove_sessions(
@@ -140,7 +137,7 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
             "moved to the trash: {count}; `nanobot session restore KEY` restores one"
         ));
     }
-    let gone = session::empty_trash(place, TRASH_DAYS)?;
+    let gone = session::empty_trash(place)?;
     if gone > 0 {
         ctx.notice(&format!(
             "removed from the trash after {TRASH_DAYS} days: {gone}"

@@ -20,6 +20,7 @@ use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
+use crate::session as sessions;
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -30,6 +31,8 @@ use std::time::Duration;
 pub(crate) const NOTHING_TO_REPORT: &str = "NOTHING_TO_REPORT";
 /// The reason why a job does not run after another program changed its message.
 pub(crate) const JOB_TAMPERED: &str = "another program changed the job's message";
+/// Size of a job's own session above which its next run begins a new one: some thousand short runs.
+const MAX_SESSION_BYTES: u64 = 2 << 20;
 /// Maximum length of a job's name in the prompt, in characters.
 const MAX_NAME_CHARS: usize = 80;
 
@@ -277,6 +280,10 @@ impl JobRunner<'_> {
         }
         let policy_limit = policy_limit(job, terms)?;
         let (session, is_own) = job.session_key();
+        if is_own && let Err(error) = self.begin_session_anew_if_large(&session) {
+            // What is left of it does not concern this run.
+            ctx.notice(&format!("the session `{session}` stays large: {error:#}"));
+        }
         options.session = Some(session.clone());
         let turn = agent_turn::run_job_turn(
             &ctx,
@@ -295,6 +302,15 @@ impl JobRunner<'_> {
             result.spent.add(&spent);
         }
         Ok(result)
+    }
+
+    /// Moves a large session of the job to the trash, which keeps it for a while: only the last run is sent again.
+    fn begin_session_anew_if_large(&self, key: &str) -> Result<()> {
+        let store = self.ctx.session_store(self.settings)?;
+        if sessions::move_to_trash_if_larger(&store, key, MAX_SESSION_BYTES)? {
+            sessions::empty_trash(&store)?;
+        }
+        Ok(())
     }
 
     /// The options of the turn.

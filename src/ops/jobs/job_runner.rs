@@ -8,8 +8,11 @@ use crate::error::{Exit, exit_for, fail, fail_with_hint, hint_for};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::lifecycle;
+use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::settings::Settings;
+use crate::sys::host;
 use crate::sys::secret;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -47,6 +50,8 @@ impl JobRunner<'_> {
             version: RunRecord::FORMAT_VERSION,
             job: job.id.clone(),
             name: job.name.clone(),
+            host: host::name(),
+            release: env!("CARGO_PKG_VERSION").into(),
             trigger,
             slot: slot.map(|slot| slot.to_string()),
             retry: 0,
@@ -143,7 +148,8 @@ impl JobRunner<'_> {
 
     /// Prints an error on standard error, which cron mails.
     pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
-        let cause = format!("job `{}` ({}): {error:#}", job.name, job.id);
+        let repeated = self.describe_repetition();
+        let cause = format!("job `{}` ({}){repeated}: {error:#}", job.name, job.id);
         // Cron mails this text, and the output of a command may contain keys.
         let cause = secret::redact_all(&cause).into_owned();
         let exit = exit_for(error);
@@ -152,6 +158,19 @@ impl JobRunner<'_> {
             None => fail(exit, cause),
         };
         report_error(&job_error, self.ctx.terminal);
+    }
+
+    /// Says how often the job has failed and since when, from the second failure on.
+    fn describe_repetition(&self) -> String {
+        // Unreadable records do not hide the error.
+        let history = self.job_dir.history().unwrap_or_default();
+        match (history.failures, history.failing_since) {
+            (failures @ 2.., Some(since)) => {
+                let since = time_format::format_time(since, &time_zone::now(self.ctx));
+                format!(", failed {failures} times since {since}")
+            }
+            _ => String::new(),
+        }
     }
 }
 
