@@ -13,6 +13,11 @@ use std::collections::BTreeMap;
 const TRACED_CALLS: [&str; 7] = [
     "write", "fsync", "rename", "connect", "sendto", "flock", "mkdir",
 ];
+/// Calls of a kind that begin a poll and answer its first messages. All of them are tried; the later messages make the same
+/// calls again.
+const FIRST_CALLS: usize = 40;
+/// The step between the later calls that are tried: no divisor of the calls that a message makes.
+const LATER_STEP: usize = 7;
 /// The id of the first sender.
 const FIRST_SENDER: i64 = 100;
 
@@ -177,12 +182,25 @@ fn a_killed_pipe_with_a_name_loses_no_message() {
     }
 }
 
-/// Kills at each call of 20 messages.
+/// Kills at the calls of 20 messages: at each of the first, at each of the last, and at some of those between.
 fn kill_everywhere(kill: &dyn Fn(&str, usize) -> bool) {
-    if can_inject() {
-        let kills = kill_at_each(1, kill);
-        assert!(kills > 100, "only {kills} kills");
+    if !can_inject() {
+        return;
     }
+    let mut kills = 0;
+    for kind in TRACED_CALLS {
+        let is_killed = |n: &usize| kill(kind, *n);
+        let first = (1..=FIRST_CALLS).take_while(is_killed).count();
+        kills += first;
+        if first < FIRST_CALLS {
+            continue;
+        }
+        let later = (FIRST_CALLS + LATER_STEP..).step_by(LATER_STEP);
+        let later = later.take_while(is_killed).count();
+        let reached = FIRST_CALLS + later * LATER_STEP;
+        kills += later + (reached + 1..).take_while(is_killed).count();
+    }
+    assert!(kills > 100, "only {kills} kills");
 }
 
 #[test]

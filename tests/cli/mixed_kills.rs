@@ -9,8 +9,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Maximum time after which a process is killed: most of them have ended by then.
-const MAX_DELAY: Duration = Duration::from_millis(60);
+/// The maximum time after which a process is killed, as a share of what a turn takes: most have ended by then.
+const MAX_DELAY_PERCENT: u32 = 150;
 /// Number of processes between two examinations.
 const PROCESSES_PER_CHECK: usize = 50;
 const SESSIONS: usize = 5;
@@ -40,6 +40,8 @@ struct Acknowledged {
     /// The last change of each job: true if it was added.
     jobs: [Option<bool>; JOBS],
     processes: usize,
+    /// The duration of a turn, which depends on the machine and its load.
+    turn_time: Duration,
     /// Processes that were killed before their end.
     kills: usize,
 }
@@ -52,7 +54,8 @@ fn run_and_kill(
     arguments: &[&str],
 ) -> Option<String> {
     let mut child = story.command(arguments).spawn().unwrap();
-    let delay = MAX_DELAY / 1000 * u32::try_from(random.next_below(1000)).unwrap();
+    let max_delay = done.turn_time * MAX_DELAY_PERCENT / 100;
+    let delay = max_delay / 1000 * u32::try_from(random.next_below(1000)).unwrap();
     let start = Instant::now();
     while start.elapsed() < delay && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
@@ -177,18 +180,26 @@ fn check(story: &Story, done: &mut Acknowledged) {
         .filter(|line| line.contains("cron run"))
         .count();
     assert_eq!(lines, jobs.lines().count(), "{table}\n{jobs}");
+    done.turn_time = run_turns(story);
+}
+
+/// Runs a turn in each session. Returns the duration of one.
+fn run_turns(story: &Story) -> Duration {
+    let start = Instant::now();
     for session in 0..SESSIONS {
         let arguments = ["agent", "-s", &format!("s{session}"), "-m", "say alive."];
         let ran = story.run(arguments);
         ran.error_text();
         ran.stdout("You said alive.\n");
     }
+    start.elapsed() / u32::try_from(SESSIONS).unwrap()
 }
 
 fn kill(count: usize, seed: u64) {
     let story = Story::new();
     story.server().always(model());
     let (mut random, mut done) = (Random(seed), Acknowledged::default());
+    done.turn_time = run_turns(&story);
     for number in 0.. {
         kill_one(&story, &mut random, &mut done, number);
         if done.processes % PROCESSES_PER_CHECK == 0 {
