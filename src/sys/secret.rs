@@ -14,8 +14,8 @@ mod stream;
 
 pub use key::Secret;
 pub use redact::{
-    contains_key, is_redacted_copy, redact_all, redact_all_json, redact_known, redact_known_json,
-    register,
+    contains_key, is_redacted_copy, redact_all, redact_all_json, redact_all_spellings,
+    redact_known, redact_known_json, register,
 };
 pub use stream::StreamRedactor;
 

@@ -12,7 +12,7 @@ use crate::policy::file_scope::FileScope;
 use crate::policy::provenance::{MessageCursor, ProvenanceTracker};
 use crate::policy::refusal::DENIED;
 use crate::policy::{Policy, PolicyDecision, Refusal};
-use crate::sys::secret::{self, redact_all};
+use crate::sys::secret::{self, redact_all, redact_all_spellings};
 use crate::sys::sync::IgnorePoison;
 use crate::sys::{cancel, panic_report};
 use serde_json::Value;
@@ -543,7 +543,7 @@ const MASK_ERROR: &str = "nothing was written: `***` replaces a hidden key and w
 fn redact_parts(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
     for part in &mut parts {
         if let MessagePart::Text(text) = part
-            && let Cow::Owned(clean) = redact_all(text)
+            && let Cow::Owned(clean) = redact_all_spellings(text)
         {
             *text = format!("{clean}\n{REDACTION_NOTE}");
         }

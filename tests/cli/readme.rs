@@ -10,11 +10,17 @@ use serde_json::json;
 const RUN_ELSEWHERE: &[(&str, &str)] = &[
     ("cargo run ", ".ci/release"),
     ("cargo test ", ".ci/run"),
-    ("cargo install ", ".ci/package/try, with a program that is built already"),
+    (
+        "cargo install ",
+        ".ci/package/try, with a program that is built already",
+    ),
     ("sudo apt install ", ".ci/package/try"),
     ("sudo dnf install ", ".ci/package/build rpm"),
     ("tar xzf ", ".ci/package/try"),
-    ("nanobot onboard --provider", "commands_of_the_readme_that_configure"),
+    (
+        "nanobot onboard --provider",
+        "commands_of_the_readme_that_configure",
+    ),
     ("printenv ", "commands_of_the_readme_that_configure"),
     // They need a terminal.
     ("nanobot onboard", "onboard::a_first_run_completes"),
@@ -43,7 +49,13 @@ fn run_line(story: &Story, line: &str, variables: &[(&str, &str)]) -> String {
     shell.args(["-c", line]).env("PATH", path);
     shell.envs(variables.iter().copied());
     let ran = story.wait(shell.spawn().unwrap());
-    assert_eq!(ran.code(), 0, "{line}\n{}\n{}", ran.text(), ran.error_text());
+    assert_eq!(
+        ran.code(),
+        0,
+        "{line}\n{}\n{}",
+        ran.text(),
+        ran.error_text()
+    );
     ran.text() + &ran.error_text()
 }
 
@@ -141,7 +153,10 @@ fn commands_of_the_readme_do_what_it_says() {
     telegram.message(7, "hi");
     let mut recipes = RECIPES.iter().collect::<Vec<_>>();
     for line in readme_commands() {
-        if RUN_ELSEWHERE.iter().any(|(start, _)| line.starts_with(start)) {
+        if RUN_ELSEWHERE
+            .iter()
+            .any(|(start, _)| line.starts_with(start))
+        {
             continue;
         }
         let recipe = RECIPES.iter().find(|recipe| line.contains(recipe.text));
@@ -212,7 +227,9 @@ fn contributing_names_files_that_exist() {
     let links = links.map(|rest| rest.split(')').next().unwrap());
     let mut count = 0;
     for path in words.chain(links) {
-        let is_path = ["src/", "tests/", ".ci/"].iter().any(|at| path.starts_with(at));
+        let is_path = ["src/", "tests/", ".ci/"]
+            .iter()
+            .any(|at| path.starts_with(at));
         let is_page = path.ends_with(".md") && !path.contains(' ');
         if (is_path || is_page) && !path.contains("NAME") {
             assert!(root.join(path).exists(), "{path}");

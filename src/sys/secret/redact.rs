@@ -66,8 +66,14 @@ pub fn redact_known(text: &str) -> Cow<'_, str> {
 }
 
 /// Redacts as [`redact_known`] does, and also what has the format of any key. The prefix of such a key stays:
-/// `sk-ant-***`. Known keys are found however they are spelled.
+/// `sk-ant-***`.
 pub fn redact_all(text: &str) -> Cow<'_, str> {
+    replace_matches(text, find_all(text, &known_encodings(), None))
+}
+
+/// Redacts as [`redact_all`] does, and known keys however they are spelled. For whole texts: a stream cannot know if the
+/// letters at its end begin such a key.
+pub fn redact_all_spellings(text: &str) -> Cow<'_, str> {
     let encodings = known_encodings();
     let mut found = find_all(text, &encodings, None);
     found.extend(encodings::find_respelled(text, &encodings));
