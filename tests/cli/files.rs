@@ -1028,7 +1028,8 @@ fn project_files_that_tools_read_are_written_on_request_but_not_after_content_fr
     story.server().script([says("done")]);
     story
         .run(["agent", "-m", "x", "--write", "--strict"])
-        .stdout("done\n");
+        .stdout("done\n")
+        .stderr_has("read on their own: `.vscode/tasks.json`");
     for name in names {
         assert_eq!(std::fs::read(story.dir().join(name)).unwrap(), b"new");
     }

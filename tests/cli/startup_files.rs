@@ -206,6 +206,7 @@ fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
     ]);
     check(&["mkdir src/skills; ln -s ../../f src/skills/x"]);
     // A file of the user's under another name is new there.
+    check(&["mkdir -p p/q; echo evil > p/q/AGENTS.md; chmod 0311 p"]);
     check(&["cp CLAUDE.md AGENTS.md"]);
     // What the run itself gives to git is not what git had.
     check(&["echo evil > AGENTS.md; git add AGENTS.md; git commit -qm x"]);

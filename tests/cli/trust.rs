@@ -108,9 +108,12 @@ fn instructions_that_an_attack_writes_into_a_subdirectory_have_no_effect() {
     ]);
     let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     let told = ran.error_text();
-    assert_eq!(told.matches("--allow startup").count(), 3, "{told}");
+    assert_eq!(told.matches("--allow startup").count(), 4, "{told}");
     drop(ran);
     assert!(!story.dir().join("docs").exists());
+    // The command's files were renamed. One that comes by other means is not read either.
+    assert!(!story.dir().join("src/AGENTS.md").exists());
+    write(&story.dir().join("src/AGENTS.md"), b"EVIL");
     let (_, notice) = run_in(&story, "src", &["--new"]);
     assert!(notice.contains("src/AGENTS.md"), "{notice}");
     assert!(!system_prompt(&story).contains("EVIL"));
@@ -132,7 +135,8 @@ fn instruction_files_are_written_on_request_after_files_of_the_project_were_read
     ]);
     story
         .run(["agent", "-m", "x", "--write", "--strict"])
-        .stdout("done\n");
+        .stdout("done\n")
+        .stderr_has("read on their own: `skills/x/SKILL.md`, `src/AGENTS.md`;");
     assert!(story.dir().join("src/AGENTS.md").exists());
     assert!(story.dir().join("skills/x/SKILL.md").exists());
 }

@@ -12,12 +12,13 @@ use super::undone_change::{Remedy, UndoneChange};
 use crate::sys::clock::{FileTime, current_file_time, file_time};
 use crate::sys::paths::is_generated_dir;
 use crate::sys::sync::IgnorePoison;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -80,10 +81,7 @@ pub(super) struct WritableRoots<'a> {
 impl ProjectFileSnapshot {
     /// Searches the `roots`. A place within another one is searched with that, and one that has such a name itself was
     /// granted by name.
-    ///
-    /// # Errors
-    /// A file exists and cannot be read, so it could not be restored.
-    pub(super) fn take(rules: &ProjectFiles, roots: &WritableRoots<'_>) -> io::Result<Self> {
+    pub(super) fn take(rules: &ProjectFiles, roots: &WritableRoots<'_>) -> Self {
         let is_inner = |path: &Path| {
             let mut others = roots.paths.iter();
             others.any(|other| other != path && path.starts_with(other))
@@ -99,17 +97,15 @@ impl ProjectFileSnapshot {
             before: BTreeMap::new(),
         };
         if matches!(rules.access, ProjectFileAccess::Free) || rules.names.is_empty() {
-            return Ok(snapshot);
+            return snapshot;
         }
         let mut left = SNAPSHOT_LIMIT_BYTES;
         for place in snapshot.find(roots) {
-            let state = read_place(roots, &place, &mut left).map_err(|error| {
-                let path = roots.paths[place.0].join(&place.1);
-                io::Error::other(format!("record the state of `{}`: {error}", path.display()))
-            })?;
+            // What this user cannot read, no program of this user reads.
+            let state = read_place(roots, &place, &mut left).unwrap_or(SnapshotState::Other);
             snapshot.before.insert(place, state);
         }
-        Ok(snapshot)
+        snapshot
     }
 
     /// Undoes the changes that are not permitted, and records the others.
@@ -132,6 +128,7 @@ impl ProjectFileSnapshot {
             let is = read_place(roots, &place, &mut SNAPSHOT_LIMIT_BYTES.clone());
             match &is {
                 Ok(is) if is == was => {}
+                Err(_) if *was == SnapshotState::Other => {}
                 Ok(is) if self.is_permitted(roots, &place, was, is) => {
                     permitted.insert(place);
                 }
@@ -293,7 +290,7 @@ fn undo(
     (root, relative): &FilePlace,
     was: &SnapshotState,
 ) -> UndoneChange {
-    let is_new = *was == SnapshotState::Missing;
+    let is_new = matches!(was, SnapshotState::Missing | SnapshotState::Other);
     let path = roots.paths[*root].join(relative);
     let opened = open_parent(&roots.fds[*root], relative, !is_new).map_err(io::Error::from);
     let remedy = opened.and_then(|(dir, name)| match is_new {
@@ -325,10 +322,16 @@ struct SearchedDirectory {
 }
 
 impl Search<'_> {
-    /// Searches the directory `name` in `parent`. What cannot be opened cannot be changed by a command either.
+    /// Searches the directory `name` in `parent`. What cannot be opened cannot be changed by a command either, unless the
+    /// command itself made it so.
     fn walk(&mut self, parent: BorrowedFd<'_>, name: &OsStr, directory: &SearchedDirectory) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(fd) = rustix::fs::openat(parent, name, flags, Mode::empty()) else {
+        let open = || rustix::fs::openat(parent, name, flags, Mode::empty());
+        let opened = match open() {
+            Err(Errno::ACCESS) if self.make_readable(parent, name) => open(),
+            opened => opened,
+        };
+        let Ok(fd) = opened else {
             return;
         };
         if directory.is_generated
@@ -380,6 +383,21 @@ impl Search<'_> {
                 self.walk(fd.as_fd(), &name, &found);
             }
         }
+    }
+
+    /// Lets the user read a directory that the command has changed: a name in it can be opened without that. Returns false
+    /// if it is unchanged, or all changes are permitted.
+    fn make_readable(&self, parent: BorrowedFd<'_>, name: &OsStr) -> bool {
+        let is_checked = !matches!(self.rules.access, ProjectFileAccess::Free);
+        let mode = Mode::from_raw_mode(0o700);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        is_checked
+            && self.is_new(parent, name)
+            && rustix::fs::openat(parent, name, flags, Mode::empty()).is_ok_and(|fd| {
+                // Through the descriptor: a background command could put a link in its place.
+                let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+                rustix::fs::chmodat(CWD, path, mode, AtFlags::empty()).is_ok()
+            })
     }
 
     fn is_new(&self, dir: BorrowedFd<'_>, name: &OsStr) -> bool {

@@ -132,7 +132,7 @@ impl PathSnapshot {
             paths: &root_paths,
         };
         Ok(Self {
-            project_files: ProjectFileSnapshot::take(project_files, &writable)?,
+            project_files: ProjectFileSnapshot::take(project_files, &writable),
             roots: root_fds,
             root_paths,
             entries: places,
