@@ -2,6 +2,7 @@
 
 use crate::cli::model::ModelCommand as Arguments;
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
 use crate::provider::ProviderError;
@@ -16,6 +17,10 @@ use crate::sys::web_url;
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Timeout for a provider's list of models.
+pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Runs `nanobot model`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
@@ -176,7 +181,13 @@ fn list_remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<(
     let Endpoint {
         choice,
         http_provider: wire,
-    } = model::resolve_endpoint(ctx, &settings, &asked, false, true)?;
+    } = model::resolve_endpoint(
+        ctx,
+        &connection_test::with_short_timeouts(&settings, LIST_TIMEOUT),
+        &asked,
+        false,
+        true,
+    )?;
     if wire.key.is_configured() && web_url::is_remote_cleartext(&wire.base_url) && !ctx.quiet {
         let base = web_url::redact_url(&wire.base_url);
         ctx.terminal.eprint(&format!(

@@ -10,10 +10,10 @@ use anyhow::Result;
 #[error("cancelled by the user")]
 pub(crate) struct Cancelled;
 
-/// Converts [`Cancelled`] to the error of the command, with a hint.
-pub(crate) fn to_error(error: anyhow::Error, hint: &str) -> anyhow::Error {
+/// Converts [`Cancelled`] to the error of the command, which names the `consequence`, with a hint.
+pub(crate) fn to_error(error: anyhow::Error, consequence: &str, hint: &str) -> anyhow::Error {
     match error.is::<Cancelled>() {
-        true => fail_with_hint(Exit::NoInput, "nothing was written", hint),
+        true => fail_with_hint(Exit::NoInput, consequence.to_owned(), hint),
         false => error,
     }
 }
@@ -36,6 +36,33 @@ pub(crate) fn ask_text(terminal: Terminal, prompt: &str, default: &str) -> Resul
     }
 }
 
+/// Asks until the answer is the beginning of exactly one of the `choices`, and says what they are if it is not. An empty
+/// answer is `default`.
+///
+/// # Errors
+/// [`Cancelled`], or a signal.
+pub(crate) fn ask_choice<'a>(
+    terminal: Terminal,
+    prompt: &str,
+    default: &'a str,
+    choices: &[&'a str],
+) -> Result<&'a str> {
+    loop {
+        let answer = terminal.prompt(prompt)?.ok_or(Cancelled)?;
+        let answer = answer.trim().to_lowercase();
+        if answer.is_empty() {
+            return Ok(default);
+        }
+        let mut meant = choices.iter().filter(|choice| choice.starts_with(&answer));
+        if let (Some(choice), None) = (meant.next(), meant.next()) {
+            return Ok(choice);
+        }
+        if let [others @ .., last] = choices {
+            terminal.eprint(&format!("Please answer {} or {last}.", others.join(", ")));
+        }
+    }
+}
+
 /// Asks for yes or no, until the answer is one of them.
 ///
 /// # Errors
@@ -47,15 +74,8 @@ pub(crate) fn confirm(ctx: &Context, prompt: &str, default: bool) -> Result<bool
         ctx.terminal.stderr_width(),
         0,
     );
-    loop {
-        let answer = ctx.terminal.prompt(&prompt)?.ok_or(Cancelled)?;
-        match answer.trim().to_lowercase().as_str() {
-            "" => return Ok(default),
-            "y" | "yes" => return Ok(true),
-            "n" | "no" => return Ok(false),
-            _ => {}
-        }
-    }
+    let default = if default { "yes" } else { "no" };
+    Ok(ask_choice(ctx.terminal, &prompt, default, &["yes", "no"])? == "yes")
 }
 
 /// Asks for yes, before something that only `--yes` does without asking. Anything else is no.

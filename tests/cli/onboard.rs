@@ -160,6 +160,7 @@ fn a_failed_test_can_be_retried_or_saved_anyway() {
     answer_prompt(&mut screen, "API key, not shown [none]:", "no key at all");
     answer_prompt(&mut screen, "API key, not shown [none]:", "");
     answer_prompt(&mut screen, "or name [small]:", "other");
+    answer_prompt(&mut screen, "Use it anyway? [y/N]", "what");
     answer_prompt(&mut screen, "Use it anyway? [y/N]", "");
     answer_prompt(&mut screen, "or name [small]:", "2");
     answer_prompt(&mut screen, "What now? [m]:", "");
@@ -170,6 +171,14 @@ fn a_failed_test_can_be_retried_or_saved_anyway() {
     let shown = screen.text_with_scrollback();
     assert!(shown.ends_with("or `nanobot status --check`"), "{shown}");
     assert!(shown.contains("An address begins with https://"), "{shown}");
+    assert!(shown.contains("Please answer yes or no."), "{shown}");
+    let reason = "Please answer k, m, p, a or s.";
+    assert!(shown.contains(reason), "{shown}");
+    // The list is the same the second time, although `custom` has an address by then.
+    let numbered = |line: &&str| line.contains("  custom  ") && !line.contains('[');
+    let lines: Vec<&str> = shown.lines().filter(numbered).collect();
+    assert_eq!(lines.len(), 2, "{shown}");
+    assert_eq!(lines[0], lines[1]);
     assert!(
         shown.contains("An API key cannot contain blanks"),
         "{shown}"
@@ -563,6 +572,29 @@ fn completions_of_other_programs_are_not_overwritten() {
         .run(["onboard", "--yes", "--completions"])
         .stderr_has("wrote ~/.config/fish");
     assert_eq!(std::fs::read(&place).unwrap(), script);
+}
+
+#[test]
+fn a_chat_channel_can_be_skipped_after_all() {
+    let story = Story::bare().script([lists_models(&["small"]), says("Hi.")]);
+    let mut screen = story.screen(60, 80).args(["onboard"]);
+    for (words, text) in &prompts_and_answers(&story)[..4] {
+        answer_prompt(&mut screen, words, text);
+    }
+    answer_prompt(&mut screen, "request is sent. [y/N]", "maybe");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "n");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
+    answer_prompt(&mut screen, "Channel [none]:", "slack");
+    answer_prompt(&mut screen, "Channel [none]:", "tele");
+    answer_prompt(&mut screen, "Telegram, not shown:", "");
+    assert_eq!(screen.code(), 0);
+    let shown = screen.text_with_scrollback();
+    assert!(shown.contains("Please answer yes or no."), "{shown}");
+    let reason = "Please answer telegram, matrix, ntfy or none.";
+    assert!(shown.contains(reason), "{shown}");
+    assert!(shown.contains("telegram is not set up"), "{shown}");
+    assert!(shown.contains("ready; try:"), "{shown}");
+    assert_eq!(read_config(&story)["channels"], Value::Null);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(crate) fn log_in(ctx: &Context, name: &str) -> Result<()> {
         for asked in login.questions() {
             let answer = ask(ctx, &asked).map_err(|error| {
                 let hint = format!("`nanobot channel login {name}` again");
-                question::to_error(error, &hint)
+                question::to_error(error, &format!("{name} is not set up"), &hint)
             })?;
             if answer != asked.default {
                 answers.push((asked.question.key, answer));
@@ -36,21 +36,21 @@ pub(crate) fn log_in(ctx: &Context, name: &str) -> Result<()> {
     }
 }
 
+/// Asks one question. An empty answer where one is needed leaves, as Ctrl-D does.
 fn ask(ctx: &Context, asked: &LoginPrompt) -> Result<String> {
     let text = asked.question.text;
-    loop {
-        let answer = match asked.is_secret {
-            true => {
-                let typed = ctx
-                    .terminal
-                    .prompt_hidden(&format!("{text}, not shown: "))?;
-                typed.ok_or(Cancelled)?.trim().to_owned()
-            }
-            false => ask_text(ctx.terminal, text, &asked.default)?,
-        };
-        if !answer.is_empty() || asked.question.is_optional {
-            return Ok(answer);
+    let answer = match asked.is_secret {
+        true => {
+            let typed = ctx
+                .terminal
+                .prompt_hidden(&format!("{text}, not shown: "))?;
+            typed.ok_or(Cancelled)?.trim().to_owned()
         }
+        false => ask_text(ctx.terminal, text, &asked.default)?,
+    };
+    match answer.is_empty() && !asked.question.is_optional {
+        true => Err(Cancelled.into()),
+        false => Ok(answer),
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::channel::table::CHANNELS;
 use crate::command::channel::login;
 use crate::command::cron::saved_job::print_saved;
-use crate::command::question::{Cancelled, ask_text, confirm};
+use crate::command::question::{Cancelled, ask_choice, confirm};
 use crate::cron::job::HEARTBEAT_ID;
 use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::ops::context::Context;
@@ -168,7 +168,7 @@ pub(super) fn offer_heartbeat(ctx: &Context, settings: &Settings) -> Result<()> 
     if has_one || crontab_sync::read_lines(ctx, settings).is_err() {
         return Ok(());
     }
-    let words = "Check HEARTBEAT.md every 30 minutes with cron, and do its tasks? While it has none, no request is sent.";
+    let words = "HEARTBEAT.md is your list of tasks for the agent. Check it every 30 minutes with cron, and do its tasks? While it has none, no request is sent.";
     if confirm(ctx, words, false)? {
         enable_heartbeat(ctx)?;
     }
@@ -193,17 +193,12 @@ pub(super) fn offer_session(ctx: &Context) -> Result<()> {
     ctx.terminal.eprint(
         "Without `-s`, `agent -m` continues:\n  one        one conversation, in scripts too\n  directory  one for each directory\n  none       none: each message is on its own",
     );
-    loop {
-        let answer = ask_text(ctx.terminal, "Conversation", "one")?;
-        match answer.as_str() {
-            "one" => return Ok(()),
-            rule @ ("directory" | "none") => {
-                return Config::change(&ctx.paths.config, |config| {
-                    config.set(&SESSION_KEY, &rule.into())
-                });
-            }
-            _ => {}
-        }
+    let choices = ["one", "directory", "none"];
+    match ask_choice(ctx.terminal, "Conversation [one]: ", "one", &choices)? {
+        "one" => Ok(()),
+        rule => Config::change(&ctx.paths.config, |config| {
+            config.set(&SESSION_KEY, &rule.into())
+        }),
     }
 }
 
@@ -217,13 +212,10 @@ pub(super) fn offer_channel(ctx: &Context, settings: &Settings) -> Result<()> {
     let words = format!("Chats can be answered too: {}.", names.join(", "));
     let width = ctx.terminal.stderr_width();
     ctx.terminal.eprint(&wrap_words(&words, width, 0));
-    loop {
-        let answer = ask_text(ctx.terminal, "Channel", "none")?;
-        match answer.as_str() {
-            "none" => return Ok(()),
-            name if names.contains(&name) => return login::log_in(ctx, name),
-            _ => {}
-        }
+    let choices = [&names[..], &["none"]].concat();
+    match ask_choice(ctx.terminal, "Channel [none]: ", "none", &choices)? {
+        "none" => Ok(()),
+        name => login::log_in(ctx, name),
     }
 }
 

@@ -7,8 +7,9 @@ use super::edits::{
 use super::known_providers::{self, EXAMPLE_ADDRESSES};
 use super::menu::{self, MenuItem, MenuMatch};
 use crate::cli::onboard::DirectoryArg;
+use crate::command::model::LIST_TIMEOUT;
 use crate::command::provider;
-use crate::command::question::{self, Cancelled, ask_text, confirm};
+use crate::command::question::{self, Cancelled, ask_choice, ask_text, confirm};
 use crate::error::{Exit, Stop, exit_for, hint_for};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
@@ -24,8 +25,7 @@ use anyhow::Result;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Timeouts for listing a provider's models, and for the test request; a local server may have to load its model first.
-const LIST_TIMEOUT: Duration = Duration::from_secs(15);
+/// Timeout for the test request; a local server may have to load its model first.
 const TEST_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum number of models shown at once.
 const MAX_SHOWN_MODELS: usize = 16;
@@ -33,7 +33,7 @@ const MAX_SHOWN_MODELS: usize = 16;
 /// The error of the command, if the user left.
 fn to_error(error: anyhow::Error) -> anyhow::Error {
     let hint = "`nanobot onboard` again, or with flags, which ask nothing";
-    question::to_error(error, hint)
+    question::to_error(error, "nothing was written", hint)
 }
 
 /// The result of the questions.
@@ -63,11 +63,23 @@ enum ApiKeyChoice {
     Typed(String),
 }
 
+/// The list of providers.
+#[derive(Debug, Default)]
+struct ProviderMenu {
+    entries: Vec<&'static ProviderInfo>,
+    /// An item for each entry.
+    rows: Vec<MenuItem>,
+    /// The number of entries at the beginning that need no further setup.
+    ready: usize,
+}
+
 /// The answers so far.
 struct Wizard<'a> {
     ctx: &'a Context,
     /// The config as it is on disk.
     config: &'a Config,
+    /// The providers to choose from, in an order that no answer changes.
+    providers: ProviderMenu,
     entry: &'static ProviderInfo,
     /// True if the user chose the provider; false for our initial guess.
     is_chosen: bool,
@@ -84,6 +96,7 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
     let mut wizard = Wizard {
         ctx,
         config,
+        providers: ProviderMenu::default(),
         entry: registry::find_provider("openrouter").expect("the table has it"),
         is_chosen: false,
         base: None,
@@ -91,9 +104,9 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
         model: None,
     };
     // Fail on an invalid config before the first question.
-    wizard.settings()?;
+    wizard.providers = provider_menu(ctx, &wizard.settings()?);
     wizard.print(
-        "Press Enter to accept the default in [brackets]. Ctrl-C cancels; nothing is written until the end.\n",
+        "Press Enter to accept the default in [brackets]. Ctrl-C cancels; nothing is written until a model has answered, or you save without that.\n",
     );
     let mut step = WizardStep::Provider;
     let trouble = loop {
@@ -187,13 +200,17 @@ impl Wizard<'_> {
     }
 
     fn choose_provider(&mut self) -> Result<WizardStep> {
-        let (entries, rows, ready) = provider_items(self.ctx, &self.settings()?);
+        let ProviderMenu {
+            entries,
+            rows,
+            ready,
+        } = &self.providers;
         self.print("Which provider? Part of the name is enough.");
         let known = self
             .configured("agents.defaults.provider")
             .and_then(registry::find_provider);
         // Many users have set the Hugging Face variable only for downloads, so it is no reason to choose that provider.
-        let first = entries[..ready]
+        let first = entries[..*ready]
             .iter()
             .find(|entry| entry.name != "huggingface");
         let default = match self.is_chosen {
@@ -201,13 +218,15 @@ impl Wizard<'_> {
             false => known.or(first.copied()).unwrap_or(self.entry),
         };
         let places: Vec<usize> = (0..rows.len()).collect();
-        self.print_items(&rows, &places);
+        self.print_items(rows, &places);
         let place = loop {
             let answer = ask_text(self.ctx.terminal, "Number or name", default.name)?;
-            match menu::find(&rows, &answer) {
+            match menu::find(rows, &answer) {
                 MenuMatch::One(place) => break place,
-                MenuMatch::Several(places) => self.print_items(&rows, &places),
-                MenuMatch::Nothing => self.print("No match."),
+                MenuMatch::Several(places) => self.print_items(rows, &places),
+                MenuMatch::Nothing => {
+                    self.print("No match; please answer with a number or a part of a name.")
+                }
             }
         };
         let entry = entries[place];
@@ -432,19 +451,18 @@ impl Wizard<'_> {
         self.print(
             "  k  another key\n  m  another model\n  p  another provider or address\n  a  try again\n  s  save anyway",
         );
-        loop {
-            let answer = ask_text(self.ctx.terminal, "What now?", default)?;
-            let step = match answer.to_lowercase().as_str() {
-                "k" => WizardStep::Key,
-                "m" => WizardStep::Model,
-                "p" => WizardStep::Provider,
-                "a" if self.model.is_some() => WizardStep::Test,
-                "a" => WizardStep::Model,
-                "s" => return Ok(None),
-                _ => continue,
-            };
-            return Ok(Some(step));
-        }
+        let prompt = format!("What now? [{default}]: ");
+        let choices = ["k", "m", "p", "a", "s"];
+        Ok(
+            match ask_choice(self.ctx.terminal, &prompt, default, &choices)? {
+                "k" => Some(WizardStep::Key),
+                "m" => Some(WizardStep::Model),
+                "p" => Some(WizardStep::Provider),
+                "s" => None,
+                _ if self.model.is_some() => Some(WizardStep::Test),
+                _ => Some(WizardStep::Model),
+            },
+        )
     }
 
     /// True if the config is from the Python program, which writes these sections into every config.
@@ -474,14 +492,12 @@ impl Wizard<'_> {
         self.print(
             "This config is from the Python program, which always works in its workspace.\n  c  work in the current directory, like other command-line tools\n  w  work in the workspace, as before",
         );
-        loop {
-            let answer = ask_text(self.ctx.terminal, "Working directory?", "c")?;
-            match answer.to_lowercase().as_str() {
-                "c" => return Ok(Some(directory_edit(DirectoryArg::Cwd))),
-                "w" => return Ok(Some(directory_edit(DirectoryArg::Workspace))),
-                _ => {}
-            }
-        }
+        let prompt = "Working directory? [c]: ";
+        let directory = match ask_choice(self.ctx.terminal, prompt, "c", &["c", "w"])? {
+            "w" => DirectoryArg::Workspace,
+            _ => DirectoryArg::Cwd,
+        };
+        Ok(Some(directory_edit(directory)))
     }
 }
 
@@ -492,11 +508,8 @@ fn local_port(base: &str) -> Option<u16> {
 }
 
 /// The providers: those that are ready (by a key, a login, or a running local server), then well-known ones, then the
-/// rest by name. Returns the number of ready ones too.
-fn provider_items(
-    ctx: &Context,
-    settings: &Settings,
-) -> (Vec<&'static ProviderInfo>, Vec<MenuItem>, usize) {
+/// rest by name.
+fn provider_menu(ctx: &Context, settings: &Settings) -> ProviderMenu {
     let blocks = model::provider_configs(ctx, settings);
     let ready = |entry: &ProviderInfo| -> Option<String> {
         if let Ok(vendor) = Vendor::from_name(entry.name) {
@@ -524,7 +537,7 @@ fn provider_items(
             None => (2, 0, entry.name.to_lowercase()),
         },
     });
-    let count = all.iter().take_while(|(about, _)| about.is_some()).count();
+    let ready = all.iter().take_while(|(about, _)| about.is_some()).count();
     let rows = all.iter().map(|(about, entry)| MenuItem {
         name: entry.name.into(),
         label: entry.label.into(),
@@ -532,9 +545,11 @@ fn provider_items(
             .clone()
             .unwrap_or_else(|| known_providers::describe(entry.name)),
     });
-    let rows = rows.collect();
-    let entries = all.into_iter().map(|(_, entry)| entry).collect();
-    (entries, rows, count)
+    ProviderMenu {
+        rows: rows.collect(),
+        entries: all.iter().map(|(_, entry)| *entry).collect(),
+        ready,
+    }
 }
 
 /// The models to choose from: the default first, then those with known prices, then the others by name. If the provider
