@@ -912,6 +912,26 @@ fn an_edit_changes_only_the_given_options() {
 }
 
 #[test]
+fn a_name_is_that_of_one_job() {
+    let story = Story::new();
+    let first = add_job(&story, &["-n", "digest", "-c", "0 8 * * *"]);
+    let second = ["add", "-n", "digest", "-m", "other", "-c", "0 9 * * *"];
+    run_cron(&story, &second)
+        .status(2)
+        .stderr_has(&format!("there is a job `digest` already: {first}"))
+        .stderr_has("`--replace`");
+    assert_eq!(jobs(&story).len(), 1);
+    run_cron(&story, &[&second[..], &["--replace"]].concat()).stdout_has("digest");
+    assert_eq!(jobs(&story).len(), 1);
+    // Names that follow from equal messages are no reason to refuse a job.
+    let unnamed = ["add", "-m", "water the plants", "-c", "0 9 * * *"];
+    for _ in 0..2 {
+        run_cron(&story, &unnamed).stdout_has("water the plants");
+    }
+    assert_eq!(jobs(&story).len(), 3);
+}
+
+#[test]
 fn jobs_can_be_disabled_and_enabled() {
     let story = Story::new();
     let one = add_job(&story, &["-n", "one", "-c", "0 8 * * *"]);

@@ -77,6 +77,9 @@ impl SavedJob {
 
 /// Creates a job. The message `-` is read from standard input. With `replace`, a job of that name is changed instead, to
 /// what a new one would be; its id, its records and its being enabled stay.
+///
+/// # Errors
+/// Status 2 if a job has the given name, without `replace`: commands could not tell the two apart by it.
 pub(crate) fn add(
     ctx: &Context,
     name: Option<&str>,
@@ -98,9 +101,13 @@ pub(crate) fn add(
     let when = schedule.resolve(ctx, None, now, &mut notices)?;
     let when = when.ok_or_else(missing_schedule_error)?;
     let message = read_message(message)?;
-    let name = match name.map(time_format::to_one_line) {
-        Some(name) if !name.is_empty() => name,
-        _ => time_format::to_one_line(&message)
+    let name = name
+        .map(time_format::to_one_line)
+        .filter(|name| !name.is_empty());
+    let is_named = name.is_some();
+    let name = match name {
+        Some(name) => name,
+        None => time_format::to_one_line(&message)
             .chars()
             .take(MAX_DEFAULT_NAME_CHARS)
             .collect(),
@@ -132,11 +139,13 @@ pub(crate) fn add(
     ) {
         crontab_sync::require_job_file(&store, &lines)?;
     }
-    let replaced = match replace {
+    // A name that follows from the message may be that of another job.
+    let old = match replace || is_named {
         true => workspace_jobs::find_named(&store, &job.name)?,
         false => None,
     };
-    let change = match replaced {
+    let change = match old {
+        Some(old) if !replace => return Err(duplicate_name_error(&old)),
         Some(old) => replace_job(&store, &old, &mut job, now)?,
         None => {
             store.add(&job, now, None)?;
@@ -147,6 +156,15 @@ pub(crate) fn add(
         notices.extend(consequence_notices(ctx, &job, grants, &resolved));
     }
     Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
+}
+
+fn duplicate_name_error(old: &Job) -> anyhow::Error {
+    let (name, id) = (&old.name, &old.id);
+    fail_with_hint(
+        Exit::Usage,
+        format!("there is a job `{name}` already: {id}"),
+        "`--replace` to change that job, or another `--name`",
+    )
 }
 
 /// Stores `job` in place of `old`, unless it is the same.
