@@ -28,10 +28,13 @@ pub(super) fn run_in_session(
         _ => Err(fail_with_hint(
             Exit::NoInput,
             format!(
-                "nothing was done, because the turn belongs to another session: {}",
+                "this session changed no files that can be restored; the last change here is of another session: {}",
                 describe_turn(turn)
             ),
-            format!("`/undo {}` to choose that turn", turn.id),
+            format!(
+                "`/undo {}` to undo that turn, `/undo --list` for all",
+                turn.id
+            ),
         )),
     };
     undo_or_redo(ctx, arguments, Some(&owns))
@@ -162,7 +165,11 @@ fn choose_turn<'a>(
         return match (way, turn.undone_at.is_some()) {
             (RestoreDirection::Redo, false) => {
                 let cause = format!("turn {id} is not undone");
-                Err(fail_with_hint(Exit::NoInput, cause, "nanobot undo --list"))
+                Err(fail_with_hint(
+                    Exit::NoInput,
+                    cause,
+                    "`nanobot undo --list`",
+                ))
             }
             _ => Ok(turn),
         };

@@ -266,6 +266,14 @@ impl ChangeRecorder {
         new: Option<&[u8]>,
         temp: &str,
     ) -> Result<()> {
+        let is_unknown = |open: &OpenJournal| !open.entry_numbers.contains_key(path);
+        if let (PreviousState::File { bytes, .. }, Some(new)) = (before, new)
+            && *bytes == new
+            && self.journal.as_ref().is_none_or(is_unknown)
+        {
+            // The file stays as it is, so there is nothing to take back.
+            return Ok(());
+        }
         let is_first = self.append_change(path, before, new.map(digest), temp)?;
         match is_first {
             true => self.open_journal()?.sync(),

@@ -227,6 +227,27 @@ fn turns_are_undone_one_after_the_other() {
 }
 
 #[test]
+fn a_file_that_is_written_as_it_was_is_no_change() {
+    let put = |text: &str| calls("write_file", json!({ "path": "a", "content": text }));
+    let story = Story::new().file("a", "one").script([
+        put("one"),
+        says("ok"),
+        put("two"),
+        put("two"),
+        says("ok"),
+    ]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    story.run(["undo", "--list", "--json"]).stdout("");
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    story
+        .run(["undo"])
+        .stderr_has("nanobot: turn ")
+        .stdout("restored a\n");
+    let text = std::fs::read_to_string(story.dir().join("a")).unwrap();
+    assert_eq!(text, "one");
+}
+
+#[test]
 fn undo_selects_the_last_turn_of_the_directory() {
     let put = |text: &str| calls("write_file", json!({ "path": "a", "content": text }));
     let story = Story::new().file("a", "one").file("sub/x", "").script([
