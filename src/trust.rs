@@ -143,6 +143,16 @@ fn stale_notice(paths: &[PathBuf], reason: &str, directory: &Path) -> String {
 }
 
 impl TrustList {
+    /// The instruction files of the trusted directory `path` and of the directories beneath it, as they were trusted.
+    pub fn instruction_files(&self, path: &Path) -> Vec<PathBuf> {
+        let trusted = self.directories.iter().find(|trusted| trusted.path == path);
+        let names = trusted.and_then(|trusted| trusted.files.as_ref());
+        names
+            .into_iter()
+            .flat_map(|files| files.keys().map(|name| path.join(name)))
+            .collect()
+    }
+
     /// Loads the list at `path`; it is empty if the file does not exist.
     ///
     /// A damaged list is set aside: nothing is trusted then.

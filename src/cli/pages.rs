@@ -90,7 +90,7 @@ fn to_short_help(command: Command, path: &str) -> Command {
             })
             .help_template(
                 "{about}\n{usage-heading} {usage}\n{subcommands}\n\
-             Flags, examples and exit statuses: nanobot --help, nanobot COMMAND --help",
+             All flags and examples: nanobot COMMAND --help; topics: nanobot help TOPIC",
             ),
         path => command.after_help(format!(
             "All flags, examples and exit statuses: nanobot {path} --help"

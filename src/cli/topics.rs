@@ -36,5 +36,10 @@ const fn topic(name: &'static str, about: &'static str, text: &'static str) -> H
 pub fn find_topic(name: &str) -> Result<&'static HelpTopic, String> {
     let names = TOPICS.iter().map(|topic| topic.name);
     let found = TOPICS.iter().find(|topic| topic.name == name);
-    found.ok_or_else(|| format!("the topics are {}", names.collect::<Vec<_>>().join(", ")))
+    found.ok_or_else(|| {
+        format!(
+            "there is no such command or topic; the topics are {}",
+            names.collect::<Vec<_>>().join(", ")
+        )
+    })
 }

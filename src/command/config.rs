@@ -61,7 +61,7 @@ fn canonical_path(key: &str) -> Result<Vec<String>> {
 }
 
 fn get(ctx: &Context, key: &str, origin: bool, as_json: bool) -> Result<()> {
-    let config = Config::load(&ctx.paths.config)?;
+    let config = ctx.load_config()?;
     let layers = LayeredConfig::new(&config, &ctx.env);
     let path = canonical_path(key)?;
     let value = match KeyNode::at(&path).and_then(KeyNode::key) {
@@ -93,7 +93,7 @@ fn key_json(layers: &LayeredConfig<'_>, path: &[String], value: &Value) -> Value
 
 /// Prints every key in use and its value.
 fn list(ctx: &Context, origin: bool, as_json: bool) -> Result<()> {
-    let config = Config::load(&ctx.paths.config)?;
+    let config = ctx.load_config()?;
     let layers = LayeredConfig::new(&config, &ctx.env);
     let mut text = String::new();
     for (path, value) in effective_values(&layers, KEYS) {
@@ -299,7 +299,7 @@ fn edit(ctx: &Context) -> Result<Exit> {
 }
 
 fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {
-    let config = Config::load(&ctx.paths.config)?;
+    let config = ctx.load_config()?;
     let found = check_config(&config, &ctx.env, &ctx.paths);
     let mut text = String::new();
     for ConfigFinding {

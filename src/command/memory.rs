@@ -182,6 +182,11 @@ fn describe_cost(spent: &ConsolidationCost) -> String {
 
 fn show(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
     let bytes = memory.read()?.unwrap_or_default();
+    if bytes.is_empty() && !as_json {
+        ctx.explain_empty(
+            "the memory is empty; `nanobot memory consolidate` fills it from sessions",
+        );
+    }
     match as_json {
         true => ctx.terminal.print_json(&json!({
             "path": memory.path(), "bytes": bytes.len(), "text": String::from_utf8_lossy(&bytes),
@@ -220,6 +225,9 @@ fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Resul
     match as_json {
         true => ctx.terminal.print_json_text(&text)?,
         false => ctx.terminal.print(&text)?,
+    }
+    if found.is_empty() && !as_json {
+        ctx.explain_empty("nothing in the memory matches");
     }
     Ok(if found.is_empty() {
         Exit::Failed

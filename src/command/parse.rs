@@ -54,7 +54,7 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
         return arguments;
     };
     let (whole, replaced): (&[&str], usize) = match &*first {
-        "help" if is_topic(arguments.get(2)) => (&["topic"], 1),
+        "help" if is_topic(arguments.get(2)) || is_unknown(arguments.get(2)) => (&["topic"], 1),
         "help" => {
             arguments.remove(1);
             arguments.push("--help".into());
@@ -77,6 +77,16 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
 fn is_topic(word: Option<&OsString>) -> bool {
     word.and_then(|word| word.to_str())
         .is_some_and(|word| find_topic(word).is_ok())
+}
+
+/// True for a word that is neither a command nor a flag: what follows `help` is a topic then, and the error lists them.
+fn is_unknown(word: Option<&OsString>) -> bool {
+    let word = word.and_then(|word| word.to_str());
+    word.is_some_and(|word| {
+        let is_short = SHORTCUTS.iter().any(|(short, _)| *short == word);
+        let tree = tree::command_tree();
+        !word.starts_with('-') && !is_short && tree.find_subcommand(word).is_none()
+    })
 }
 
 fn parse_with_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {
@@ -297,6 +307,9 @@ mod tests {
             );
         };
         check(&["help", "cron", "add"], &["cron", "add", "--help"]);
+        check(&["help", "scripting"], &["topic", "scripting"]);
+        check(&["help", "nosuch"], &["topic", "nosuch"]);
+        check(&["help"], &["--help"]);
         check(
             &["doctor", "--offline"],
             &["status", "--check", "--offline"],

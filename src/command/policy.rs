@@ -12,7 +12,7 @@ use crate::policy::call_files::{file_access, files_of_call};
 use crate::policy::tool_names::APPLY_PATCH;
 use crate::policy::{Policy, PolicyDecision, Refusal, Sandbox, tool_names};
 use crate::session::{self, RecordedOrigin, Session};
-use crate::settings::{Config, LayeredConfig};
+use crate::settings::LayeredConfig;
 use crate::sys::process;
 use crate::sys::sandbox::{self, SandboxSpec, namespaces, self_test::SelfTestResult};
 use crate::tool::arguments::cast_and_check;
@@ -216,7 +216,7 @@ fn explain_all(
     if let Some(key) = session {
         lines.push(("origin", describe_origin(ctx, key)?));
     }
-    let config = Config::load(&ctx.paths.config)?;
+    let config = ctx.load_config()?;
     let spared = LayeredConfig::new(&config, &ctx.env).read(&["tools", "ssrfWhitelist"])?;
     for range in spared.iter().filter_map(Value::as_array).flatten() {
         let range = range.as_str().unwrap_or_default();

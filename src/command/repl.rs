@@ -1,6 +1,6 @@
 //! `nanobot repl`, and the program commands that its slash commands run.
 
-use super::{arguments, mcp, memory, onboard, session, skill, status, tool, undo, usage};
+use super::{arguments, mcp, memory, model, onboard, session, skill, status, tool, undo, usage};
 use crate::cli::{self, Cli};
 use crate::error::Exit;
 use crate::ops::agent_turn;
@@ -26,6 +26,7 @@ pub fn run_as_agent(ctx: &Context, arguments: &cli::agent::AgentArgs) -> Result<
 fn start(ctx: &Context, options: TurnOptions) -> Result<Exit> {
     let is_first_run = Terminal::is_interactive()
         && options.replay.is_none()
+        && ctx.config.is_none()
         && !ctx.paths.config.exists()
         && agent_turn::select_provider(ctx, &options).is_err();
     if is_first_run {
@@ -58,6 +59,7 @@ impl ProgramCommands for ReplProgramCommands {
             }
             cli::CliCommand::Usage(arguments) => usage::run(ctx, &arguments),
             cli::CliCommand::Status(arguments) => status::run(ctx, &arguments),
+            cli::CliCommand::Model { command } => model::run(ctx, &command),
             other => unreachable!("no slash command stands for {other:?}"),
         }
         .map(drop)

@@ -58,11 +58,19 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         TrustChange::Unchanged => "was already trusted",
     };
     print_line(ctx, &format!("`{}` {words}", show(&path)))?;
-    let notes = load(ctx)?.read_instructions(&path)?;
-    let agents = notes.texts.iter().map(|(path, _)| path);
-    for path in agents.chain(&notes.skills) {
-        print_line(ctx, &format!("  read from now on: {}", show(path)))?;
+    let trust = load(ctx)?;
+    let files = trust.instruction_files(&path);
+    for file in &files {
+        print_line(ctx, &format!("  read from now on: {}", show(file)))?;
     }
+    if ctx.terminal.stderr_is_tty {
+        if files.is_empty() {
+            ctx.notice("it has no instruction files; one that comes later is read once it is trusted again");
+        }
+        let root = show(&path);
+        ctx.notice(&format!("`nanobot trust --revoke {root}` takes this back"));
+    }
+    let notes = trust.read_instructions(&path)?;
     if let Some(repository) = trust::repository_root(&path)
         && !notes.ignored.is_empty()
     {

@@ -14,16 +14,16 @@ pub(crate) fn report(error: clap::Error, arguments: &[OsString], terminal: Termi
     let help = help(&error, arguments);
     let mut error = help.unwrap_or(error);
     let replacement = suggest_replacement(&error, arguments);
-    let is_one_letter = |value: &ContextValue| match value {
-        ContextValue::Strings(names) => names.iter().all(|name| name.len() == 1),
-        _ => false,
-    };
     // The parser finds one-letter aliases similar to most words.
-    if error
-        .get(ContextKind::SuggestedSubcommand)
-        .is_some_and(is_one_letter)
-    {
-        error.remove(ContextKind::SuggestedSubcommand);
+    let suggested = match error.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(mut names)) => {
+            names.retain(|name| name.len() > 1);
+            (!names.is_empty()).then_some(ContextValue::Strings(names))
+        }
+        other => other,
+    };
+    if let Some(names) = suggested {
+        error.insert(ContextKind::SuggestedSubcommand, names);
     }
     if replacement.is_some() {
         error.remove(ContextKind::SuggestedArg);

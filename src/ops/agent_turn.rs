@@ -13,13 +13,14 @@ use crate::ops::{dry_run, model};
 use crate::provider::registry::SelectedProvider;
 use crate::report::{EventObserver, ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
 use crate::sys;
+use crate::sys::durable_file;
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use crate::turn::ending::{DECLINED, Ending, exit_status};
 use anyhow::{Context as _, Result};
 use execute::MemorySnapshot;
 use origin::{ChatTurn, JobTurn, ReplContext, TurnOrigin};
-use request::ChatCommand;
+use request::{ChatCommand, TurnRequest};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -305,6 +306,9 @@ fn run_turn(
         }
         _ => {}
     }
+    if !options.is_dry_run_or_replay() {
+        create_workspace(ctx, options, &request)?;
+    }
     let mut session = conversation::open(ctx, options, &request, &place, report)?;
     report.envelope.session = session.key().to_owned();
     log_session(&session);
@@ -356,6 +360,29 @@ fn run_turn(
         std::mem::forget(prepared.setup);
     }
     Ok(ending)
+}
+
+/// Creates the workspace of a first run. A run that cannot send its request creates nothing.
+fn create_workspace(ctx: &Context, options: &TurnOptions, request: &TurnRequest) -> Result<()> {
+    let place = &request.settings.workspace;
+    if place.is_dir() {
+        return Ok(());
+    }
+    if request.command.is_none() {
+        let first = &request.settings.models[0];
+        model::resolve_endpoint(
+            ctx,
+            &request.settings,
+            first,
+            options.offline,
+            !options.no_stream,
+        )?;
+    }
+    match durable_file::create_dir(place) {
+        Err(error) if options.ephemeral => log::info!(target: "config", "{error:#}"),
+        created => created?,
+    }
+    Ok(())
 }
 
 /// Panics if a test requests it.

@@ -1,7 +1,7 @@
 //! State that exists once per process: environment, paths, clock, terminal, the global options, and connections that
 //! outlive a turn.
 
-use crate::error::{Exit, Stop, exit_for, hint_for};
+use crate::error::{Exit, Stop, exit_for, fail_with_hint, hint_for};
 use crate::mcp::shared_catalog::SharedCatalog;
 use crate::session::{self, MessageWindow, SessionStore};
 use crate::settings::{Config, ConsolidationMode, FlagOverrides, SessionSync, Settings};
@@ -84,10 +84,27 @@ impl Context {
         })
     }
 
+    /// Reads the config file. A missing one is an empty config, unless `--config` names it.
+    ///
+    /// # Errors
+    /// The named file does not exist: status 66. It cannot be read or is not a valid config: status 74 or 78.
+    pub(crate) fn load_config(&self) -> Result<Config> {
+        let config = Config::load(&self.paths.config)?;
+        if self.config.is_some() && !config.exists() {
+            let path = config.path().display();
+            return Err(fail_with_hint(
+                Exit::NoInput,
+                format!("there is no config file `{path}`"),
+                "`nanobot onboard` or `nanobot config set` with the same `--config`, which create it",
+            ));
+        }
+        Ok(config)
+    }
+
     /// Resolves the settings from global flags, environment variables and the config file.
     ///
     /// # Errors
-    /// The config file cannot be read, or a value in it is invalid: status 78.
+    /// As [`Context::load_config`]; a value in the file is invalid: status 78.
     pub fn settings(&self) -> Result<Settings> {
         self.settings_with(FlagOverrides::default())
     }
@@ -97,7 +114,7 @@ impl Context {
     /// # Errors
     /// As [`Context::settings`].
     pub fn settings_with(&self, overrides: FlagOverrides) -> Result<Settings> {
-        let config = Config::load(&self.paths.config)?;
+        let config = self.load_config()?;
         let overrides = FlagOverrides {
             workspace: overrides.workspace.or_else(|| self.workspace.clone()),
             ..overrides
@@ -127,6 +144,13 @@ impl Context {
             settings.max_tool_result_chars,
             &self.clock,
         )
+    }
+
+    /// Says on a terminal why nothing was printed; a script sees the empty output.
+    pub fn explain_empty(&self, text: &str) {
+        if self.terminal.stderr_is_tty {
+            self.notice(text);
+        }
     }
 
     /// Prints one line on standard error, unless `--quiet` was given.

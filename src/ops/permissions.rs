@@ -524,28 +524,33 @@ fn working_directory(
     })
 }
 
-/// A notice if `--write` was given in the home directory or above it, where it does not grant that directory.
+/// A notice that the workspace takes the place of the home directory or one above it: where `--write` does not grant that
+/// directory, and on request.
 pub(crate) fn home_directory_notice(
     ctx: &Context,
     grants: &Grants,
     settings: &Settings,
     policy: &Policy,
+    is_requested: bool,
 ) -> Option<String> {
     let directory = &policy.file_scope.directory;
     let means_directory = grants.write.iter().any(|path| path == Path::new("."));
     let is_chosen = grants.directory.is_some()
         || settings.restrict_to_workspace
         || settings.directory == DefaultDirectory::Workspace;
-    if !means_directory || is_chosen {
+    if !(means_directory || is_requested) || is_chosen {
         return None;
     }
     let current = std::env::current_dir().ok()?;
-    (*directory != current).then(|| {
-        format!(
-            "`--write` applies to `{}`: the home directory is used as working directory only with `-C`",
-            ctx.paths.display(directory)
-        )
-    })
+    let what = match means_directory {
+        true => "`--write` applies to",
+        false => "working in",
+    };
+    let directory_name = ctx.paths.display(directory);
+    let text = format!(
+        "{what} `{directory_name}`: the home directory is used as working directory only with `-C .`"
+    );
+    (*directory != current && ctx.single_notices.is_new(&text)).then_some(text)
 }
 
 fn resolve_existing(path: &Path, hint: Option<&str>) -> Result<PathBuf> {

@@ -25,10 +25,10 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) max_parallel: usize,
     /// Connect to loopback addresses only.
     pub(crate) offline: bool,
-    /// Create nothing, and start no MCP server whose tools are cached.
+    /// Start no MCP server whose tools are cached.
     pub(crate) is_dry_run_or_replay: bool,
-    /// Store nothing: the run works even where the workspace cannot be created.
-    pub(crate) is_ephemeral: bool,
+    /// Say so if the workspace takes the place of the current directory.
+    pub(crate) announces_directory: bool,
     /// Upper bound on the run's permissions.
     pub(crate) policy_limit: Option<&'a Policy>,
     /// Approves tool calls; `None` in unattended runs.

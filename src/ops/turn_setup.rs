@@ -26,8 +26,8 @@ use crate::policy::rule::Pattern;
 use crate::policy::tool_names::SESSIONS;
 use crate::policy::{Permission, Policy, Sandbox};
 use crate::prompt::{self, PromptInput, PromptSection};
+use crate::settings::Settings;
 use crate::settings::keys::nearest;
-use crate::settings::{Config, Settings};
 use crate::skill::{self, SearchPaths, Skill, SkillSource};
 
 use crate::sys::durable_file::format_size;
@@ -75,12 +75,6 @@ pub(crate) fn prepare(
     notice: &mut dyn FnMut(&str),
 ) -> Result<TurnSetup> {
     let (settings, profile) = (input.settings, input.profile);
-    if !input.is_dry_run_or_replay {
-        match durable_file::create_dir(&input.workspace.root) {
-            Err(error) if input.is_ephemeral => log::info!(target: "config", "{error:#}"),
-            created => created?,
-        }
-    }
     let home = PathResolver::default().resolve(&permissions::absolute(&input.workspace.root));
     let mut policy = permissions::build_policy(ctx, input.grants, settings, profile, &home)?;
     let project = project_instructions(ctx, &home, &mut policy)?;
@@ -90,7 +84,13 @@ pub(crate) fn prepare(
         policy = policy.intersection(limit);
     }
     let policy = Arc::new(policy);
-    let about_home = permissions::home_directory_notice(ctx, input.grants, settings, &policy);
+    let about_home = permissions::home_directory_notice(
+        ctx,
+        input.grants,
+        settings,
+        &policy,
+        input.announces_directory,
+    );
     about_home.iter().for_each(|text| notice(text));
     let seen = web_tools::new_provenance_tracker(settings, &policy, &mcp_tools);
     if let Some(reason) = mcp_tools.untrusted_descriptions() {
@@ -311,8 +311,11 @@ pub(crate) fn prepare_without_turn(
     own_tools: Vec<Box<dyn Tool>>,
     scheduler: Option<Arc<dyn JobScheduler>>,
 ) -> Result<TurnSetup> {
-    let config = Config::load(&ctx.paths.config)?;
+    let config = ctx.load_config()?;
     let settings = ctx.settings()?;
+    if !is_dry_run {
+        durable_file::create_dir(&settings.workspace)?;
+    }
     let secrets = crate::settings::secrets::collect_secrets(&config, &ctx.env);
     secrets.iter().for_each(secret::register);
     let profile = permissions::resolve_profile(ctx, grants, &settings)?;
@@ -326,7 +329,7 @@ pub(crate) fn prepare_without_turn(
         max_parallel: 1,
         offline,
         is_dry_run_or_replay: is_dry_run,
-        is_ephemeral: false,
+        announces_directory: false,
         policy_limit: None,
         user_prompt: None,
         elicitation: None,

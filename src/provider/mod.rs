@@ -229,7 +229,7 @@ impl ProviderError {
             Self::NotFound(_) => fail_with_hint(
                 Exit::Config,
                 cause,
-                "`nanobot config get agents.defaults.model`",
+                "`nanobot model list --remote` for the models of the provider",
             ),
             Self::Refused(_) => fail(Exit::Failed, cause),
         }

@@ -94,7 +94,6 @@ pub const COMMANDS: &[SlashCommand] = &[
         ),
         &["clear"],
     ),
-    command("stop", ArgKind::None, "stop the running turn, like Ctrl-C"),
     with_aliases(
         command(
             "session",
@@ -127,7 +126,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     command(
         "model",
         ArgKind::Model,
-        "show the model; with NAME, switch to that one",
+        "list the models; with NAME, switch to that one",
     ),
     command(
         "profile",

@@ -134,7 +134,8 @@ impl CompletionSource for Completer {
             CursorContext::Command => {
                 let mut all = matching_commands(head);
                 let own = (self.commands)().into_iter().chain((self.skills)());
-                let own = own.filter(|one| one.text.starts_with(&head[1..]));
+                let is_ours = |name: &str| COMMANDS.iter().any(|command| command.is_called(name));
+                let own = own.filter(|one| one.text.starts_with(&head[1..]) && !is_ours(&one.text));
                 all.extend(own.map(|one| Candidate {
                     text: format!("/{} ", one.text),
                     ..one

@@ -9,6 +9,8 @@ const HINT_REPLACEMENTS: &[(&str, &str)] = &[
     ("`nanobot agent --resume`", "`/retry`"),
     ("`--resume`", "`/retry`"),
     ("`--new`", "`/new`"),
+    ("`nanobot undo", "`/undo"),
+    ("`nanobot model list --remote`", "`/model`"),
     (": --replay demo", ": `nanobot repl --replay demo`"),
     ("or --replay demo", "or `nanobot repl --replay demo`"),
 ];
@@ -51,6 +53,7 @@ mod tests {
             "`nanobot onboard`, or try the demo: --replay demo",
             "`nanobot onboard`, or try the demo: `nanobot repl --replay demo`",
         );
+        check("`nanobot undo --list`", "`/undo --list`");
         check("`--write`", "`--write`");
     }
 }

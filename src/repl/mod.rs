@@ -131,6 +131,10 @@ fn parse(line: &str) -> ReplInput {
     if EXITS.contains(&text.to_lowercase().as_str()) {
         return ReplInput::Exit;
     }
+    // As with `exit`: the word alone is no question to a model.
+    if text.eq_ignore_ascii_case("help") {
+        return ReplInput::Command("help".to_owned(), String::new());
+    }
     if let Some(command) = text.strip_prefix('!') {
         return ReplInput::Shell(command.trim().to_owned());
     }

@@ -35,7 +35,7 @@ impl ReplSession<'_> {
                 Ok(())
             }
             "stop" => {
-                self.print_line("no turn is running; Ctrl-C stops a turn");
+                self.print_line("Ctrl-C stops a turn; a typed line waits for its end");
                 Ok(())
             }
             "session" if rest.is_empty() => {
@@ -126,7 +126,9 @@ impl ReplSession<'_> {
     fn show_model(&self) -> Result<()> {
         let model = self.settings()?.models[0].model.clone();
         let model = model.unwrap_or_else(|| "the provider's default".into());
-        self.print(&format!("{model}\n"))
+        self.print(&format!("{model}\n"))?;
+        self.print_line("the provider has these; `/model NAME` switches:");
+        self.run_program(&["model", "list", "--remote"], "")
     }
 
     fn change_model(&mut self, model: &str) -> Result<()> {
@@ -199,7 +201,7 @@ impl ReplSession<'_> {
         // already.
         let lines = COMMANDS
             .iter()
-            .filter(|it| !["help", "exit", "stop", "shell"].contains(&it.name))
+            .filter(|it| !["help", "exit", "shell"].contains(&it.name))
             .map(|it| format!("{:width$}  {}\n", name(it), it.description));
         let text: String = lines.collect();
         self.print(&format!(

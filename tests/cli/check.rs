@@ -778,7 +778,7 @@ fn completions_are_checked_where_the_shell_loads_them() {
     assert_eq!(findings(&story, &[], "completions"), [""; 0]);
     assert_eq!(
         findings(&story, &shell, "completions"),
-        ["ok: not installed for fish"]
+        ["ok: optional; none for fish"]
     );
     let place = ".config/fish/completions/nanobot.fish";
     write(&story.home().join(place), b"x");

@@ -30,6 +30,43 @@ fn flag_beats_variable_beats_file_beats_default() {
 }
 
 #[test]
+fn a_named_config_must_exist() {
+    let story = Story::new();
+    for command in [
+        &["agent", "-m", "x"][..],
+        &["status"],
+        &["session", "list"],
+        &["config", "get", "agents.defaults.model"],
+        &["config", "check"],
+    ] {
+        story
+            .run([&["-c", "nowhere.json"], command].concat())
+            .status(66)
+            .stderr_has("there is no config file `")
+            .stderr_has("nowhere.json`");
+    }
+    // Commands that create it.
+    story
+        .run([
+            "-c",
+            "a.json",
+            "config",
+            "set",
+            "agents.defaults.model",
+            "m",
+        ])
+        .stdout("")
+        .status(0);
+    story
+        .run(["-c", "a.json", "config", "get", "agents.defaults.model"])
+        .stdout("m\n");
+    story
+        .run(["-c", "b.json", "onboard", "--yes"])
+        .stderr_has("created");
+    assert!(story.dir().join("b.json").is_file());
+}
+
+#[test]
 fn an_invalid_config_names_the_location() {
     let check = |text: &str, words: &[&str]| {
         let story = Story::bare().config_text(text);

@@ -258,7 +258,7 @@ fn an_abandoned_question_is_not_merged_into_the_next_one() {
     story
         .run(["agent", "-m", "Who?"])
         .stdout("Mia.\n")
-        .stderr("nanobot: the last message has no answer; it is sent marked as interrupted\n");
+        .stderr("nanobot: the previous message `Delete everything.` got no answer; it is sent too, marked as interrupted; `--new` leaves it out\n");
     let expect = [
         "Delete everything.",
         "[interrupted before an answer]",

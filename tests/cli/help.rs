@@ -224,6 +224,11 @@ fn a_typo_is_reported_with_a_suggestion() {
     };
     check(&["agnet", "-m", "x"], "'agent'");
     check(&["sesion", "list"], "'session'");
+    let topics = "there is no such command or topic; the topics are scripting, permissions,";
+    check(&["help", "nosuch"], topics);
+    check(&["help", "formats"], topics);
+    let told = story.run(["agnet", "-m", "x"]).status(2).error_text();
+    assert!(!told.contains("'a'"), "{told}");
     check(&["session", "lsit"], "'list'");
     check(&["agent", "--mesage", "x"], "'--message'");
     check(&["cron", "add", "--evry", "1h"], "'--every'");
@@ -268,7 +273,7 @@ fn commands_of_the_python_program_get_a_suggestion() {
     check(&["--install-completion"], "nanobot completions bash");
     check(&["--show-completion"], "nanobot completions bash");
     check(&["channels", "status"], "`nanobot channel list`");
-    check(&["help", "topics"], "`nanobot --help` for the topics");
+    check(&["topics"], "`nanobot --help` for the topics");
     check(
         &["gateway", "--port", "1"],
         "`nanobot channel poll --wait 60`",
@@ -350,6 +355,12 @@ fn short_ways_in_work() {
         .stderr_has("nosuch");
     story.run(["chat"]).status(2).stderr_has("needs a terminal");
     story.run([] as [&str; 0]).status(2).stderr_has("Usage");
+}
+
+#[test]
+fn the_short_help_names_the_topics() {
+    let story = Story::bare();
+    story.run(["-h"]).stdout_has("nanobot help TOPIC");
 }
 
 #[test]

@@ -761,7 +761,7 @@ fn write_in_the_home_directory_explains_itself() {
             &["--write"][..],
             "`--write` applies to `~/.nanobot/workspace`:",
         ),
-        (&["--write=."], "only with `-C`"),
+        (&["--write=."], "only with `-C .`"),
     ] {
         let child = story
             .command(["agent", "-m", "x"].iter().chain(flags).copied())
@@ -769,6 +769,44 @@ fn write_in_the_home_directory_explains_itself() {
             .spawn()
             .unwrap();
         story.wait(child).stdout("ok\n").stderr_has(words);
+    }
+}
+
+#[test]
+fn the_workspace_takes_the_place_of_the_home_directory_and_says_so() {
+    let story = Story::new().script([says("one"), says("two"), says("three"), says("four")]);
+    let words = "working in `~/.nanobot/workspace`: the home directory is used as working directory only with `-C .`";
+    let start = |more: &[&str]| {
+        let arguments = [&["agent", "-m", "x"], more].concat();
+        let child = story
+            .command(arguments)
+            .current_dir(story.home())
+            .spawn()
+            .unwrap();
+        story.wait(child)
+    };
+    start(&["--json", "-s", "work"])
+        .stdout_has("\"one\"")
+        .stderr_has(words);
+    // Once for each conversation; not in a script that prints text, and not where `-C` says what is meant.
+    start(&["--json", "-s", "work"]).stdout_has("\"two\"");
+    start(&["-s", "other"]).stdout("three\n");
+    start(&["--json", "-s", "third", "-C", "."]).stdout_has("\"four\"");
+}
+
+#[test]
+fn a_run_without_a_provider_leaves_nothing_behind() {
+    let story = Story::bare();
+    for more in [&[][..], &["--new"], &["-s", "work"], &["--json"]] {
+        let ran = story
+            .run([&["agent", "-m", "hi"], more].concat())
+            .status(78);
+        let ran = match more {
+            ["--json"] => ran.stdout_has("\"config\""),
+            _ => ran,
+        };
+        ran.stderr_has("no provider is configured");
+        assert!(!story.home().join(".nanobot").exists(), "{more:?}");
     }
 }
 

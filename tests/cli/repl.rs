@@ -578,14 +578,25 @@ fn a_key_of_the_config_is_redacted_in_the_history() {
 
 #[test]
 fn repl_commands() {
-    let story = Story::new().script([says("# One\n\ntwo"), says("Forked."), says("Again.")]);
+    let models = json!({ "data": [{ "id": "small" }, { "id": "large" }] });
+    let story = Story::new().script([
+        says("# One\n\ntwo"),
+        says("Forked."),
+        says("Again."),
+        sends(Response::json(200, &models)),
+    ]);
     let mut screen = wait_until_started(story.screen(36, 80).args(["repl"]));
     send_line(&mut screen, "/help")
         .until("/exit")
         .until("Ctrl-C stops a turn;")
         .until_prompt("> ");
     screen.until_snapshot("repl_help", Screen::conversation);
+    send_line(&mut screen, "help")
+        .until("Ctrl-C stops a turn;")
+        .until_prompt("> ");
     send_line(&mut screen, "/hlep").until("try: `/help`");
+    send_line(&mut screen, "/stop").until("Ctrl-C stops a turn; a typed line waits");
+    send_line(&mut screen, "/undo --list").until_prompt("> ");
     send_line(&mut screen, "first")
         .until("two")
         .until_prompt("> ");
@@ -617,6 +628,10 @@ fn repl_commands() {
     send_line(&mut screen, "/profile plan").until("switched to profile `plan`");
     send_line(&mut screen, "/profile nobody").until("there is no profile `nobody`");
     send_line(&mut screen, "/model other-model").until("switched to model `other-model` of custom");
+    send_line(&mut screen, "/model")
+        .until("the provider has these")
+        .until("small")
+        .until("large");
     send_line(&mut screen, "/context").until("identity");
     send_line(&mut screen, "/tools").until("Read a text file");
     send_line(&mut screen, "/usage").until("DAY");

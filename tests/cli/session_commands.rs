@@ -6,6 +6,23 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+#[test]
+fn an_empty_output_is_explained_on_a_terminal_only() {
+    let story = Story::new();
+    for (command, words, status) in [
+        (&["session", "list"][..], "no session is stored", 0),
+        (&["memory", "show"], "the memory is empty", 0),
+        (&["memory", "search", "x"], "nothing in the memory", 1),
+        (&["heartbeat"], "has no tasks", 0),
+    ] {
+        story.run(command).status(status).stdout("");
+        let mut screen = story.screen(24, 100).args(command);
+        assert_eq!(screen.code(), status, "{command:?}");
+        let shown = screen.text_with_scrollback();
+        assert!(shown.contains(words), "{command:?}: {shown}");
+    }
+}
+
 /// A session file in the format of the Python program: a metadata line and messages.
 fn session_text(key: &str, messages: &[(&str, &str)]) -> String {
     let first = json!({

@@ -128,9 +128,10 @@ fn sent_messages(text: impl AsRef<[u8]>) -> (Vec<String>, String) {
 fn assert_sent(text: impl AsRef<[u8]>, expect: &[&str]) {
     let (told, said) = sent_messages(text);
     assert_eq!(told, expect);
-    let notice = "nanobot: the last message has no answer; it is sent marked as interrupted\n";
+    let notice = "got no answer; it is sent too, marked as interrupted; `--new` leaves it out\n";
     let is_marked = expect.iter().rev().nth(1) == Some(&NO_ANSWER);
-    assert_eq!(said, if is_marked { notice } else { "" });
+    assert_eq!(said.ends_with(notice), is_marked, "{said}");
+    assert_eq!(said.lines().count(), usize::from(is_marked), "{said}");
 }
 
 /// The reply that is sent for a turn without one.

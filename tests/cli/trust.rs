@@ -26,6 +26,19 @@ fn run_in(story: &Story, name: &str, flags: &[&str]) -> (Vec<String>, String) {
 }
 
 #[test]
+fn trusting_at_a_terminal_says_what_is_read_and_how_to_take_it_back() {
+    let story = Story::new()
+        .file("p/AGENTS.md", "a")
+        .file("p/sub/AGENTS.md", "b");
+    let mut screen = story.screen(24, 200).args(["trust", "p"]);
+    assert_eq!(screen.code(), 0);
+    let shown = screen.text_with_scrollback();
+    for words in ["p/AGENTS.md", "p/sub/AGENTS.md", "`nanobot trust --revoke "] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+}
+
+#[test]
 fn instruction_files_that_change_or_come_later_are_not_read_until_they_are_trusted_too() {
     let story = Story::new()
         .file(".git/HEAD", "ref: refs/heads/main\n")
@@ -34,7 +47,7 @@ fn instruction_files_that_change_or_come_later_are_not_read_until_they_are_trust
         .file("skills/cow/SKILL.md", SKILL);
     story
         .run(["trust"])
-        .stdout("`$DIR` is now trusted\n  read from now on: $DIR/AGENTS.md\n  read from now on: $DIR/skills\n");
+        .stdout("`$DIR` is now trusted\n  read from now on: $DIR/AGENTS.md\n  read from now on: $DIR/skills/cow/SKILL.md\n");
     story.run(["trust"]).stdout_has("was already trusted");
     assert_eq!(run_in(&story, "src", &[]), (vec![], String::new()));
     let before = system_prompt(&story);

@@ -55,6 +55,9 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
             .terminal
             .print(&table(&sessions, now.timestamp(), width))?,
     }
+    if sessions.is_empty() && !*json {
+        ctx.explain_empty("no session is stored that matches");
+    }
     Ok(report_failures(ctx, &failures))
 }
 

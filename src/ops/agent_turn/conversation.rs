@@ -4,16 +4,20 @@ use super::origin::TurnOrigin;
 use super::request::{ChatCommand, TurnRequest};
 use crate::attach::{self, AttachOptions};
 use crate::error::{Exit, fail_with_hint};
+use crate::message::{Message, plain_text};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
 use crate::report::Reporter;
+use crate::report::short_text::truncate_line;
 use crate::session::{self, Session, SessionStore};
 use crate::settings::Settings;
 use anyhow::Result;
 
 /// Upper limit of the images of earlier turns in a request: providers limit its size to some 20 MB, in base64.
 const MAX_RESTORED_BYTES: usize = 10 << 20;
+/// Characters of a message that a notice quotes.
+const MAX_QUOTED_CHARS: usize = 40;
 
 /// Opens the session for the turn. Waits for its lock.
 pub(crate) fn open(
@@ -66,7 +70,18 @@ pub(crate) fn announce(
         report.show_continued(session.key(), session.history_window().count);
     }
     if !request.parts.is_empty() && session.is_unanswered() {
-        report.notice("the last message has no answer; it is sent marked as interrupted");
+        let text = session.messages().iter().rev().find_map(typed_text);
+        let text = truncate_line(&text.unwrap_or_default(), MAX_QUOTED_CHARS);
+        report.notice(&format!(
+            "the previous message `{text}` got no answer; it is sent too, marked as interrupted; `--new` leaves it out"
+        ));
+    }
+}
+
+fn typed_text(message: &Message) -> Option<String> {
+    match message {
+        Message::User(user) if !user.injected => Some(plain_text(&user.parts)),
+        _ => None,
     }
 }
 

@@ -14,7 +14,7 @@ use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::policy::Policy;
 use crate::prompt;
-use crate::report::{Reporter, json};
+use crate::report::{ReportFormat, Reporter, json};
 use crate::session::{RecordedOrigin, Session};
 use crate::settings::Settings;
 use crate::tool::cron::JobScheduler;
@@ -79,7 +79,7 @@ pub(crate) fn prepare(
             max_parallel: options.max_parallel,
             offline: options.offline,
             is_dry_run_or_replay: options.is_dry_run_or_replay(),
-            is_ephemeral: options.ephemeral,
+            announces_directory: announces_directory(ctx, origin, &session, report.format()),
             policy_limit: job.and_then(|job| job.policy_limit),
             user_prompt: origin.repl().map(|repl| Arc::clone(&repl.user_prompt)),
             elicitation: origin.repl().map(|repl| Arc::clone(&repl.elicitation)),
@@ -123,6 +123,21 @@ pub(crate) fn prepare(
         },
         reads_only: profile.reads_only,
     })
+}
+
+/// True if the first turn of a conversation tells which directory took the place of the current one.
+fn announces_directory(
+    ctx: &Context,
+    origin: &TurnOrigin<'_>,
+    session: &Session,
+    format: ReportFormat,
+) -> bool {
+    let is_shown = match format {
+        ReportFormat::Text => ctx.terminal.stderr_is_tty,
+        ReportFormat::Json | ReportFormat::StreamJson => true,
+        ReportFormat::Deferred => false,
+    };
+    is_shown && origin.job().is_none() && session.messages().is_empty()
 }
 
 /// Starts with the origin of the earlier turns, and of the job or the chat message.

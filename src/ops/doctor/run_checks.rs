@@ -483,7 +483,7 @@ pub(crate) fn check_completions(input: &CheckContext) -> Vec<CheckResult> {
                 .with_hint("the package `bash-completion`")
         }
         true => CheckResult::ok(format!("installed for {name}")),
-        false => CheckResult::ok(format!("not installed for {name}"))
+        false => CheckResult::ok(format!("optional; none for {name}"))
             .with_hint("`nanobot onboard --completions`"),
     });
     found.into_iter().collect()

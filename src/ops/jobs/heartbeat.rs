@@ -111,7 +111,7 @@ fn budget_exceeded_error(max_cost: f64, cost: f64) -> anyhow::Error {
 }
 
 /// The text of HEARTBEAT.md, if it has tasks.
-fn read_tasks(settings: &Settings) -> Result<Option<String>> {
+pub(crate) fn read_tasks(settings: &Settings) -> Result<Option<String>> {
     let path = settings.workspace.join(FILE_NAME);
     let bytes = durable_file::read(&path)?.unwrap_or_default();
     let mut text = String::from_utf8_lossy(&bytes).into_owned();

@@ -7,6 +7,7 @@ use crate::cron::schedule::DueState;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
+use crate::ops::jobs::heartbeat;
 use crate::ops::jobs::job_runner::JobRunner;
 use crate::ops::jobs::resolved_job::job_context;
 use crate::ops::jobs::retry;
@@ -97,6 +98,9 @@ fn unknown_scheduled_job(
 /// Checks HEARTBEAT.md now, even if the heartbeat is not enabled.
 pub(crate) fn run_heartbeat(ctx: &Context, prints_answer: bool) -> Result<Exit> {
     let settings = ctx.settings()?;
+    if prints_answer && heartbeat::read_tasks(&settings)?.is_none() {
+        ctx.explain_empty("HEARTBEAT.md in the workspace has no tasks, so no request is sent");
+    }
     let store = workspace_jobs::open(ctx, &settings);
     let stored = store.job(HEARTBEAT_ID)?;
     let is_stored = stored.is_some();
