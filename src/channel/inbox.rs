@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 const COMPACTION_BYTES: u64 = 1 << 20;
 /// Age of settled entries that are forgotten, in milliseconds: a week. Services repeat messages for a day at most.
 const DEDUPLICATION_MILLIS: i64 = 7 * 24 * 3_600_000;
+/// Time for which the turns of a sender are counted, in milliseconds.
+pub const HOUR_MILLIS: i64 = 3_600_000;
 /// Maximum number of settled messages, and of settled answers, that are remembered.
 const MAX_SETTLED_MESSAGES: usize = 10_000;
 /// Maximum number of refused senders that are remembered.
@@ -103,6 +105,17 @@ pub struct BegunTurn {
     pub at: i64,
     /// True if it has ended without an answer: it was not killed.
     pub ended: bool,
+}
+
+impl BegunTurn {
+    fn to_record(&self) -> InboxRecord {
+        InboxRecord::Turn {
+            ids: self.ids.clone(),
+            turn: self.turn.clone(),
+            at: self.at,
+            ended: self.ended,
+        }
+    }
 }
 
 /// An outbound message and what was done about it.
@@ -347,10 +360,12 @@ impl InboxState {
     /// service's ids. With `keeps_answers`, the text of answers too; their `answers` are then the ids against duplicates.
     fn compacted(&self, now: i64, keeps_answers: bool) -> Vec<InboxRecord> {
         let since = now - DEDUPLICATION_MILLIS;
-        let mut records = match keeps_answers {
-            true => Vec::new(),
-            false => self.settled_ids_since(since),
-        };
+        let mut records = Vec::new();
+        if !keeps_answers {
+            // First, since a message is not taken once its id is settled.
+            records.extend(self.recent_turns(now - HOUR_MILLIS));
+            records.extend(self.settled_ids_since(since));
+        }
         records.extend(self.refused.iter().map(|refused| InboxRecord::Refused {
             sender: refused.sender.clone(),
             chat: refused.chat.clone(),
@@ -372,7 +387,8 @@ impl InboxState {
                 answers: entry.answers.clone(),
                 session: entry.session.clone(),
                 destination: entry.destination.clone(),
-                parts: match keeps_answers || entry.settlement.is_none() {
+                // What was not delivered can be sent again by hand.
+                parts: match keeps_answers || entry.settlement != Some(Settlement::Delivered) {
                     true => entry.parts.clone(),
                     false => Vec::new(),
                 },
@@ -413,6 +429,34 @@ impl InboxState {
         days.collect()
     }
 
+    /// The senders of settled messages and the turns that were begun for them since `since`, which their limit counts.
+    fn recent_turns(&self, since: i64) -> Vec<InboxRecord> {
+        let mut records = Vec::new();
+        for entry in &self.inbound {
+            let Some(result) = entry.settlement else {
+                continue;
+            };
+            let recent = entry.turns.iter().filter(|turn| turn.at >= since);
+            let mut turns = recent.map(BegunTurn::to_record).peekable();
+            if turns.peek().is_some() {
+                let InboundMessage { id, from, .. } = &entry.message;
+                records.push(InboxRecord::In {
+                    message: InboundMessage {
+                        id: id.clone(),
+                        from: from.clone(),
+                        ..InboundMessage::default()
+                    },
+                    session: entry.session.clone(),
+                    at: entry.received_at,
+                });
+                records.extend(turns);
+                let ids = vec![id.clone()];
+                records.push(InboxRecord::Dropped { ids, result });
+            }
+        }
+        records
+    }
+
     /// The records of messages that wait, with the turns that were begun for them.
     fn unsettled_inbound(&self) -> Vec<InboxRecord> {
         let (mut records, mut turns) = (Vec::new(), Vec::new());
@@ -428,13 +472,7 @@ impl InboxState {
                 }
             }
         }
-        let turns = turns.into_iter();
-        records.extend(turns.map(|begun| InboxRecord::Turn {
-            ids: begun.ids,
-            turn: begun.turn,
-            at: begun.at,
-            ended: begun.ended,
-        }));
+        records.extend(turns.iter().map(BegunTurn::to_record));
         records
     }
 }
@@ -729,6 +767,53 @@ mod tests {
         assert_eq!(sent.values().collect::<Vec<_>>(), ["remote-0", "remote-1"]);
         let size = std::fs::metadata(folder.path().join(ChannelInbox::FILE_NAME)).unwrap();
         assert!(size.len() < 2000, "{size:?}");
+    }
+
+    #[test]
+    fn a_compacted_journal_keeps_what_can_be_retried_and_the_turns_of_an_hour() {
+        let turn = |id: &str, at| InboxRecord::Turn {
+            ids: vec![id.into()],
+            turn: format!("t{id}"),
+            at,
+            ended: false,
+        };
+        let from = |id: &str| {
+            let mut record = inbound(id);
+            if let InboxRecord::In { message, .. } = &mut record {
+                message.from.id = "ann".into();
+            }
+            record
+        };
+        let done = |key: &str, result| InboxRecord::Done {
+            key: key.into(),
+            result,
+        };
+        let mut state = InboxState::default();
+        for record in [
+            from("1"),
+            turn("1", 1000),
+            answer("a", &["1"]),
+            done("a", Settlement::GivenUp),
+            from("2"),
+            turn("2", HOUR_MILLIS),
+            answer("b", &["2"]),
+            done("b", Settlement::Delivered),
+        ] {
+            state.apply(record);
+        }
+        // Twice, since the next compaction reads what the first one left.
+        for _ in 0..2 {
+            let mut compacted = InboxState::default();
+            for record in state.compacted(HOUR_MILLIS + 2000, false) {
+                compacted.apply(record);
+            }
+            state = compacted;
+            assert_eq!(state.turns_since("ann", 2000), 1);
+            assert_eq!(state.waiting(), 0);
+            assert!(state.has_seen("1") && state.has_seen("2"));
+            assert!(!state.outbound("a").unwrap().parts.is_empty());
+            assert!(state.outbound("b").unwrap().parts.is_empty());
+        }
     }
 
     #[test]

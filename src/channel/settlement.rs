@@ -16,8 +16,12 @@ pub enum Settlement {
     Stale,
     /// The sender had started too many turns.
     RateLimited,
+    /// A daily budget of the sender or of the channel was used up.
+    OverBudget,
     /// The sender stopped its turn.
     Stopped,
+    /// It was given up, and its other parts were sent as a new message.
+    Retried,
 }
 
 impl Settlement {
@@ -29,7 +33,9 @@ impl Settlement {
             Self::GivenUp => "given_up",
             Self::Stale => "stale",
             Self::RateLimited => "rate_limited",
+            Self::OverBudget => "over_budget",
             Self::Stopped => "stopped",
+            Self::Retried => "retried",
         }
     }
 }

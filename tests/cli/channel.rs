@@ -612,6 +612,54 @@ fn a_message_that_waits_is_listed_and_retried() {
 }
 
 #[test]
+fn a_retry_sends_only_what_was_not_taken() {
+    let (story, telegram) = telegram_story();
+    let story = story.file("report.txt", "numbers");
+    let body =
+        json!({ "ok": false, "error_code": 400, "description": "Bad Request: file is too big" });
+    telegram.fail("sendDocument", 400, body);
+    let send = [
+        "channel",
+        "send",
+        "telegram",
+        "9",
+        "Here.",
+        "-a",
+        "report.txt",
+        "--key",
+        "k",
+    ];
+    story.run(send).status(65).stderr_has("was given up");
+    story.run(["channel", "retry", "send.k"]).text();
+    assert_eq!(telegram.sent(), ["Here."]);
+    assert_eq!(telegram.calls("sendDocument").len(), 2);
+    let again = story.run(["channel", "retry", "send.k"]);
+    again.status(66).error_text();
+    assert_eq!(telegram.calls("sendDocument").len(), 2);
+}
+
+#[test]
+fn an_answer_that_a_poll_sends_is_not_sent_by_a_retry_too() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("Yes.")]);
+    telegram.message(ANN, "hi");
+    telegram.stall("sendMessage");
+    let mut poll = story.command(["channel", "poll"]).spawn().unwrap();
+    telegram.wait_for_calls("sendMessage", 1);
+    let inbox = story.run(["channel", "inbox", "--json"]).text();
+    let waiting: Value = serde_json::from_str(inbox.lines().next().unwrap()).unwrap();
+    let retry = ["channel", "retry", waiting["id"].as_str().unwrap()];
+    story
+        .run(retry)
+        .status(75)
+        .stderr_has("the channel is in use");
+    poll.kill().unwrap();
+    poll.wait().unwrap();
+    story.run(retry).text();
+    assert_eq!(telegram.sent(), ["Yes.", "Yes."]);
+}
+
+#[test]
 fn a_poll_leaves_a_message_to_the_process_that_sends_it() {
     let (story, telegram) = telegram_story();
     telegram.stall("sendMessage");
@@ -694,9 +742,11 @@ fn the_budgets_of_senders_and_channels_end_with_the_day() {
         story.run(["channel", "poll"])
     };
     poll(ANN);
-    poll(ANN).stderr_has("`channels.senderDailyBudget`");
+    poll(ANN)
+        .status(4)
+        .stderr_has("`channels.senderDailyBudget`");
     poll(8);
-    poll(9).stderr_has("`channels.dailyBudget`");
+    poll(9).status(4).stderr_has("`channels.dailyBudget`");
     let answered = |telegram: &TelegramServer| -> Vec<Value> {
         let calls = telegram.calls("sendMessage").into_iter();
         calls.map(|call| call.body["chat_id"].clone()).collect()
@@ -999,7 +1049,7 @@ fn since_leaves_older_messages() {
 #[test]
 fn after_the_grace_period_the_next_poll_does_the_rest() {
     let (story, telegram) = telegram_story();
-    let (_sender, stream) = Response::streaming();
+    let (sender, stream) = Response::streaming();
     story.server().script([sends(stream), says("Answer.")]);
     telegram.message(ANN, "hi");
     let mut child = story
@@ -1007,6 +1057,8 @@ fn after_the_grace_period_the_next_poll_does_the_rest() {
         .spawn()
         .unwrap();
     story.server().wait_for_requests(1);
+    // What has arrived by then is not an answer.
+    sender.send(delta("Half of").into_bytes()).unwrap();
     send_signal(&child, Signal::TERM);
     child.wait().unwrap();
     assert!(telegram.sent().is_empty());

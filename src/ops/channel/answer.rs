@@ -1,7 +1,7 @@
 //! Answers messages of one session: a command, or a turn of the agent, and the delivery of its answer.
 
 use crate::channel::InboundMessage;
-use crate::channel::inbox::{InboundEntry, InboxRecord, OutboundEntry};
+use crate::channel::inbox::{HOUR_MILLIS, InboundEntry, InboxRecord, OutboundEntry};
 use crate::channel::settlement::Settlement;
 use crate::error::{Exit, Stop, exit_for, fail};
 use crate::ledger::Ledger;
@@ -33,7 +33,6 @@ use std::time::Duration;
 const TURN_TIMEOUT: Duration = Duration::from_secs(600);
 /// Attempts at a turn, each of which was killed or could not reach the model, before the message is given up.
 pub(crate) const MAX_ATTEMPTS: usize = 3;
-const HOUR_MILLIS: i64 = 3_600_000;
 
 /// Does what is queued, until nothing is left or the queue is closed.
 pub(crate) fn answer_all(run: &PollRun<'_>) {
@@ -80,7 +79,7 @@ fn deliver(run: &PollRun<'_>, channel: &PolledChannel, key: &str) -> Result<()> 
         // The recipient's refusal settles the message; that of the token does not.
         let waits = |entry: &OutboundEntry| entry.settlement.is_none();
         if inbox.state().outbound(key).is_some_and(waits) {
-            channel.is_rejected.store(true, Ordering::SeqCst);
+            channel.reject();
         }
     }
     sent.map(drop)
@@ -97,7 +96,7 @@ pub(crate) fn try_lock_outbox(channel: &PolledChannel) -> Result<Option<FileLock
 
 fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWork) -> Result<()> {
     let entries = unanswered_entries(channel, &work.items);
-    let Some(first) = entries.first() else {
+    let Some(first) = entries.first().filter(|_| !channel.is_rejected()) else {
         return Ok(());
     };
     let ids: Vec<String> = entries.iter().map(|it| it.message.id.clone()).collect();
@@ -109,13 +108,16 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
         return deliver(run, channel, &key);
     }
     if first.turns.is_empty()
-        && let Some(limit) = reached_limit(run, channel, message)?
+        && let Some((limit, result)) = reached_limit(run, channel, message)?
     {
         let (name, sender) = (channel.open.name(), &message.from.id);
         run.ctx.notice(&format!(
             "channel {name}: a message of {sender} was not answered: {limit}"
         ));
-        return settle_without_answer(channel, ids, Settlement::RateLimited);
+        if result == Settlement::OverBudget {
+            run.add_status(Exit::Budget);
+        }
+        return settle_without_answer(channel, ids, result);
     }
     let turn = random_hex(5);
     let mut resumes = false;
@@ -178,12 +180,12 @@ fn unanswered_entries(channel: &PolledChannel, items: &[WorkItem]) -> Vec<Inboun
     entries.filter(waits).cloned().collect()
 }
 
-/// The limit of the sender or the channel that does not allow another turn now.
+/// The limit of the sender or the channel that does not allow another turn now, and the end that it gives a message.
 fn reached_limit(
     run: &PollRun<'_>,
     channel: &PolledChannel,
     message: &InboundMessage,
-) -> Result<Option<&'static str>> {
+) -> Result<Option<(&'static str, Settlement)>> {
     let settings = &channel.open.files.settings;
     let sender = &message.from.id;
     let since = run.ctx.clock.timestamp().as_millisecond() - HOUR_MILLIS;
@@ -191,9 +193,10 @@ fn reached_limit(
     let turns = inbox.state().turns_since(sender, since);
     drop(inbox);
     if turns >= settings.per_sender_per_hour {
-        return Ok(Some(
+        return Ok(Some((
             "too many turns in an hour (`channels.perSenderPerHour`)",
-        ));
+            Settlement::RateLimited,
+        )));
     }
     let (budget, sender_budget) = (settings.daily_budget, settings.sender_daily_budget);
     if budget.is_none() && sender_budget.is_none() {
@@ -202,7 +205,7 @@ fn reached_limit(
     let ledger = Ledger::new(&run.ctx.paths.root, &run.ctx.clock);
     let costs = ledger.chat_costs(channel.open.name(), sender)?;
     let is_reached = |spent: f64, limit: Option<f64>| limit.is_some_and(|limit| spent >= limit);
-    Ok(match () {
+    let limit = match () {
         () if is_reached(costs.channel, budget) => {
             Some("the channel's budget of today is used up (`channels.dailyBudget`)")
         }
@@ -210,7 +213,8 @@ fn reached_limit(
             Some("the sender's budget of today is used up (`channels.senderDailyBudget`)")
         }
         () => None,
-    })
+    };
+    Ok(limit.map(|limit| (limit, Settlement::OverBudget)))
 }
 
 fn settle_without_answer(

@@ -3,7 +3,7 @@
 use crate::channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry};
 use crate::channel::settlement::Settlement;
 use crate::channel::{Channel, SendError};
-use crate::error::fail;
+use crate::error::{Stop, fail};
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use std::sync::Mutex;
@@ -42,7 +42,9 @@ pub(crate) fn deliver(
             Ok(remote_ids)
         }
         Err(error) => {
-            let is_too_old = now - entry.created_at > MAX_OUTBOUND_AGE_MILLIS;
+            // The end of this run says nothing about the service.
+            let is_stop = matches!(&error, SendError::Other(error) if error.is::<Stop>());
+            let is_too_old = now - entry.created_at > MAX_OUTBOUND_AGE_MILLIS && !is_stop;
             let result = match &error {
                 SendError::RecipientRefused(_) => Some(Settlement::Refused),
                 SendError::Undeliverable(_) => Some(Settlement::GivenUp),

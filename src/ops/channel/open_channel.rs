@@ -14,10 +14,12 @@ use crate::settings::keys::nearest;
 use crate::settings::{Config, LayeredConfig};
 use crate::sys::digest::digest;
 use crate::sys::durable_file;
+use crate::sys::file_lock::FileLock;
 use crate::sys::secret::redact_known;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Time for which our account at a service is not asked for again, in milliseconds.
 const IDENTITY_LIFETIME_MILLIS: i64 = 24 * 3_600_000;
@@ -111,6 +113,16 @@ impl ChannelFiles {
             group_policy: GroupPolicy::parse(&policy),
             group_allow_from: self.config.list("groupAllowFrom"),
         })
+    }
+
+    /// Takes the lock under which a poll answers, waiting up to `wait`. The directory must exist.
+    ///
+    /// # Errors
+    /// Status 75 if a poll holds it.
+    pub(crate) fn lock(&self, ctx: &Context, wait: Duration) -> Result<FileLock> {
+        let now = ctx.clock.local_timestamp();
+        let path = self.directory.join("lock");
+        FileLock::acquire(&path, "the channel", &now, wait, &mut |_| {})
     }
 
     /// The position after the last message that was taken for this account.

@@ -71,6 +71,9 @@ pub(crate) fn send(ctx: &Context, message: &OutboxMessage) -> Result<SendOutcome
             file: Some(std::path::absolute(file).unwrap_or_else(|_| file.clone())),
             ..Part::default()
         }));
+        if parts.is_empty() {
+            return Err(fail(Exit::NoInput, "nothing to send"));
+        }
         inbox.append(InboxRecord::Out {
             key: key.clone(),
             answers: Vec::new(),
@@ -86,12 +89,18 @@ pub(crate) fn send(ctx: &Context, message: &OutboxMessage) -> Result<SendOutcome
     deliver(ctx, &open, inbox, &key)
 }
 
-/// Sends a message of the journal that waits, was given up or failed. Messages without an answer wait for the next poll.
+/// Sends a message of the journal that waits, was given up or failed: the parts that the service has not taken. Messages
+/// without an answer wait for the next poll.
 ///
 /// # Errors
-/// Status 66 for an unknown key; as [`send`].
+/// Status 66 for an unknown key, and if no part is left to send; 75 for an answer while a poll runs, which sends it; as
+/// [`send`].
 pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome> {
     let open = ChannelFiles::load(ctx, name)?.open(ctx)?;
+    let _poll_lock = match is_in_outbox(key) {
+        true => None,
+        false => Some(open.files.lock(ctx, Duration::ZERO)?),
+    };
     let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
     let mut inbox = open.files.open_inbox()?;
     let Some(entry) = inbox.state().outbound(key).cloned() else {
@@ -105,17 +114,29 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
         .settlement
         .is_some_and(|it| it != Settlement::Delivered)
     {
+        let is_left = |(number, _): &(usize, Part)| !entry.sent.contains_key(number);
+        let parts = entry.parts.into_iter().enumerate().filter(is_left);
+        let parts: Vec<Part> = parts.map(|(_, part)| part).collect();
+        if parts.is_empty() || entry.settlement == Some(Settlement::Retried) {
+            let cause = format!("the message `{key}` has nothing left to send");
+            return Err(fail(Exit::NoInput, cause));
+        }
         // A new entry, since a settled one stays settled.
-        let key = new_key();
-        inbox.append(InboxRecord::Out {
-            key: key.clone(),
+        let new_key = new_key();
+        let renewed = InboxRecord::Out {
+            key: new_key.clone(),
             answers: Vec::new(),
             session: entry.session,
             destination: entry.destination,
-            parts: entry.parts,
+            parts,
             at: ctx.clock.timestamp().as_millisecond(),
-        })?;
-        return deliver(ctx, &open, inbox, &key);
+        };
+        let retried = InboxRecord::Done {
+            key: key.to_owned(),
+            result: Settlement::Retried,
+        };
+        inbox.append_all(vec![renewed, retried])?;
+        return deliver(ctx, &open, inbox, &new_key);
     }
     deliver(ctx, &open, inbox, key)
 }

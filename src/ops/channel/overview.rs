@@ -98,7 +98,7 @@ fn waiting_in(channel: &'static str, state: &InboxState) -> Vec<WaitingMessage> 
         let InboundMessage { id, text, .. } = &entry.message;
         let name = match (entry.settlement, &entry.answer) {
             (None, None) => "unanswered",
-            (Some(Settlement::Stale | Settlement::RateLimited), None) => {
+            (Some(Settlement::Stale | Settlement::RateLimited | Settlement::OverBudget), None) => {
                 entry.settlement.map_or("", Settlement::name)
             }
             _ => continue,

@@ -154,10 +154,9 @@ impl<'scope> Listener<'scope, '_> {
                 format!("your id in `channels.{}.allowFrom`", self.name),
             ));
         }
-        let directory = files.directory.clone();
-        let created = durable_file::create_dir(&directory);
+        let created = durable_file::create_dir(&files.directory);
         created.map_err(|error| fail(Exit::Io, format!("{error:#}")))?;
-        let Some(_lock) = self.lock(&directory.join("lock"))? else {
+        let Some(_lock) = self.lock(&files)? else {
             // A crontab line that starts a poll each minute stays quiet.
             self.run.add_status(Exit::TryAgain);
             return Ok(());
@@ -177,10 +176,9 @@ impl<'scope> Listener<'scope, '_> {
     }
 
     /// Takes the lock of the channel. `None` if another poll holds it for longer than this one may wait.
-    fn lock(&self, path: &std::path::Path) -> Result<Option<FileLock>> {
+    fn lock(&self, files: &ChannelFiles) -> Result<Option<FileLock>> {
         let wait = self.time_left().unwrap_or(Duration::ZERO);
-        let now = self.run.ctx.clock.local_timestamp();
-        match FileLock::acquire(path, "the channel", &now, wait, &mut |_| {}) {
+        match files.lock(self.run.ctx, wait) {
             Ok(lock) => Ok(Some(lock)),
             Err(error) if exit_for(&error) == Exit::TryAgain => Ok(None),
             Err(error) => Err(error),
@@ -241,7 +239,12 @@ impl<'scope> Listener<'scope, '_> {
                     }
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    if exit_for(&error) == Exit::Refused {
+                        channel.reject();
+                    }
+                    return Err(error);
+                }
             }
             if self.is_over() || channel.is_rejected() {
                 return Ok(());

@@ -29,7 +29,7 @@ pub(crate) struct PolledChannel {
     pub(crate) open: OpenChannel,
     pub(crate) inbox: Mutex<ChannelInbox>,
     /// True once the service has rejected the token: it is not asked again.
-    pub(crate) is_rejected: AtomicBool,
+    is_rejected: AtomicBool,
 }
 
 impl<'a> PollRun<'a> {
@@ -82,6 +82,11 @@ impl PolledChannel {
             inbox: Mutex::new(inbox),
             is_rejected: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that the service has rejected the token.
+    pub(crate) fn reject(&self) {
+        self.is_rejected.store(true, Ordering::SeqCst);
     }
 
     /// True if the service has rejected the token.

@@ -2,7 +2,7 @@
 
 use crate::channel::inbox::BegunTurn;
 use crate::history;
-use crate::message::{Message, Reply};
+use crate::message::{FinishReason, Message, Reply};
 use crate::ops::context::Context;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -45,7 +45,12 @@ fn state_of(messages: &[Message], turns: &[BegunTurn]) -> EarlierTurn {
     let next = rest.iter().position(Message::begins_turn);
     let own = &rest[..next.unwrap_or(rest.len())];
     let answer = own.iter().rev().find_map(|message| match message {
-        Message::Assistant(reply) if reply.tool_calls.is_empty() => Some(reply),
+        // A partial text is stored too when a turn is interrupted.
+        Message::Assistant(reply)
+            if reply.tool_calls.is_empty() && reply.finish_reason != FinishReason::Interrupted =>
+        {
+            Some(reply)
+        }
         _ => None,
     });
     match (answer, next) {
@@ -61,7 +66,7 @@ fn state_of(messages: &[Message], turns: &[BegunTurn]) -> EarlierTurn {
 mod tests {
     use super::{EarlierTurn, state_of};
     use crate::channel::inbox::BegunTurn;
-    use crate::message::{Message, MessagePart, Reply, UserMessage};
+    use crate::message::{FinishReason, Message, MessagePart, Reply, UserMessage};
 
     fn user(id: &str) -> Message {
         Message::User(UserMessage {
@@ -100,6 +105,12 @@ mod tests {
             &[user("bbb-0"), reply("x"), user("later-0"), reply("y")],
             EarlierTurn::Answered("x".into()),
         );
+        let partial = Message::Assistant(Reply {
+            text: "half of it".into(),
+            finish_reason: FinishReason::Interrupted,
+            ..Reply::default()
+        });
+        check(&[user("aaa-0"), partial], EarlierTurn::Interrupted);
         // Another turn followed, so resuming would answer that one.
         check(&[user("aaa-0"), user("later-0")], EarlierTurn::NotStored);
     }

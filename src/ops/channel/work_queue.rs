@@ -93,12 +93,12 @@ impl WorkQueue {
             }
         }
         self.changed.notify_all();
-        let next = match state.is_closed {
+        // Without a descriptor for the token nothing more can be started; what is ready stays so.
+        let token = match state.is_closed {
             true => None,
-            false => state.ready.pop_front(),
+            false => CancelToken::new().ok(),
         };
-        // Without a descriptor for the token nothing more can be started; the journal has the messages.
-        let next = next.and_then(|key| Some((key, CancelToken::new().ok()?)));
+        let next = token.and_then(|token| Some((state.ready.pop_front()?, token)));
         let Some((key, token)) = next else {
             state.workers -= 1;
             return None;
