@@ -156,7 +156,7 @@ impl<'scope> Listener<'scope, '_> {
         }
         let created = durable_file::create_dir(&files.directory);
         created.map_err(|error| fail(Exit::Io, format!("{error:#}")))?;
-        let Some(_lock) = self.lock(&files)? else {
+        let Some(lock) = self.lock(&files)? else {
             // A crontab line that starts a poll each minute stays quiet.
             self.run.add_status(Exit::TryAgain);
             return Ok(());
@@ -164,7 +164,7 @@ impl<'scope> Listener<'scope, '_> {
         let inbox = files.open_inbox()?;
         let open = files.open(ctx)?;
         let slot = &self.run.channels[self.index];
-        let channel = slot.get_or_init(|| PolledChannel::new(open, inbox));
+        let channel = slot.get_or_init(|| PolledChannel::new(lock, open, inbox));
         self.compact(channel)?;
         if !channel.open.files.kind.receives {
             self.enqueue(unfinished_work(channel));

@@ -6,6 +6,7 @@ use crate::ops::channel::open_channel::OpenChannel;
 use crate::ops::channel::work_queue::WorkQueue;
 use crate::ops::context::{Context, report_error};
 use crate::settings::Settings;
+use crate::sys::file_lock::FileLock;
 use crate::sys::sync::IgnorePoison;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -26,6 +27,8 @@ pub(crate) struct PollRun<'a> {
 
 /// A channel whose lock this process holds.
 pub(crate) struct PolledChannel {
+    /// Held until the run ends: workers send after the listener has ended.
+    _lock: FileLock,
     pub(crate) open: OpenChannel,
     pub(crate) inbox: Mutex<ChannelInbox>,
     /// True once the service has rejected the token: it is not asked again.
@@ -76,8 +79,9 @@ impl<'a> PollRun<'a> {
 
 impl PolledChannel {
     /// Wraps an open channel with its journal.
-    pub(crate) fn new(open: OpenChannel, inbox: ChannelInbox) -> Self {
+    pub(crate) fn new(lock: FileLock, open: OpenChannel, inbox: ChannelInbox) -> Self {
         Self {
+            _lock: lock,
             open,
             inbox: Mutex::new(inbox),
             is_rejected: AtomicBool::new(false),
