@@ -75,15 +75,20 @@ pub(super) fn invitations(rooms: &Value, user: &str) -> Vec<InboundMessage> {
 
 /// Returns the events since we were invited, if that is among them. What others wrote before was not for us.
 pub(super) fn since_invitation<'e>(events: &'e [Value], user: &str) -> &'e [Value] {
-    let place = |wanted| {
-        events
-            .iter()
-            .rposition(|event| membership(event, user) == Some(wanted))
-    };
-    match (place("join"), place("invite")) {
+    let is_invitation = |event: &Value| membership(event, user) == Some("invite");
+    let is_entry = |event: &Value| membership(event, user) == Some("join") && !was_joined(event);
+    let invited = events.iter().rposition(is_invitation);
+    match (events.iter().rposition(is_entry), invited) {
         (Some(joined), invited) => &events[invited.unwrap_or(joined)..],
         (None, _) => events,
     }
+}
+
+/// True if a membership was `join` before this event, which then only changes a name or a picture.
+fn was_joined(event: &Value) -> bool {
+    // Older servers have the member outside of `unsigned`.
+    let before = [&event["unsigned"]["prev_content"], &event["prev_content"]];
+    before.iter().any(|before| before["membership"] == "join")
 }
 
 /// The membership that an event gives to a user.
@@ -324,6 +329,9 @@ mod tests {
         assert_eq!(since_invitation(&events, "@bot:h"), &events[1..]);
         assert_eq!(since_invitation(&events[2..], "@bot:h"), &events[3..]);
         assert_eq!(since_invitation(&events[..3], "@bot:h"), &events[..3]);
+        let mut renamed = events.clone();
+        renamed[3]["unsigned"] = json!({ "prev_content": { "membership": "join" } });
+        assert_eq!(since_invitation(&renamed, "@bot:h"), &renamed);
         let rooms =
             json!({ "!r:h": { "invite_state": { "events": [member("invite")] } }, "!s:h": {} });
         let found = invitations(&rooms, "@bot:h");
