@@ -146,10 +146,11 @@ impl Channel for Ntfy {
         };
         let response = self.client.request(&request)?;
         match response.status {
-            200 => Ok(response.json()["id"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned()),
+            200 => {
+                let sent = response.json();
+                let id = sent["id"].as_str().map(str::to_owned);
+                id.ok_or_else(|| self.client.unexpected_response())
+            }
             403 => Err(SendError::TokenRejected(response.describe())),
             _ => Err(SendError::Undeliverable(response.describe())),
         }
@@ -187,7 +188,13 @@ impl Ntfy {
         let response = response.map_err(SendError::into_error)?;
         check_status(&response)?;
         let lines = response.body.split(|byte| *byte == b'\n');
-        Ok(lines.filter_map(parse_message).collect())
+        let mut messages = Vec::new();
+        for line in lines.filter(|line| !line.trim_ascii().is_empty()) {
+            let event =
+                parse_event(line).ok_or_else(|| self.client.unexpected_response().into_error())?;
+            messages.extend(into_message(event));
+        }
+        Ok(messages)
     }
 
     /// Waits for messages after `since` until `end`. Empty if none came, or if the stream broke off.
@@ -221,7 +228,10 @@ impl Ntfy {
             let complete = pending.iter().rposition(|byte| *byte == b'\n');
             let rest = pending.split_off(complete.map_or(0, |last| last + 1));
             let lines = pending.split(|byte| *byte == b'\n');
-            let messages: Vec<Value> = lines.filter_map(parse_message).collect();
+            let messages: Vec<Value> = lines
+                .filter_map(parse_event)
+                .filter_map(into_message)
+                .collect();
             if !messages.is_empty() {
                 return Ok(messages);
             }
@@ -287,10 +297,15 @@ fn check_status(response: &ServiceResponse) -> Result<()> {
     }
 }
 
-/// Returns the message of a line; other events, such as keepalives, have none.
-fn parse_message(line: &[u8]) -> Option<Value> {
+/// Returns the event of a line.
+fn parse_event(line: &[u8]) -> Option<Value> {
     let line: Value = serde_json::from_slice(line).ok()?;
-    (line["event"] == "message" && line["id"].is_string()).then_some(line)
+    line["event"].is_string().then_some(line)
+}
+
+/// Returns an event that is a message; others, such as keepalives, are none.
+fn into_message(event: Value) -> Option<Value> {
+    (event["event"] == "message" && event["id"].is_string()).then_some(event)
 }
 
 fn attachment_kind(media_type: &str) -> AttachmentKind {

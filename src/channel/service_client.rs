@@ -8,6 +8,7 @@ use crate::sys::http::{
     ConnectError, Http, HttpMethod, HttpTimeouts, Response, body_error_message,
 };
 use crate::sys::secret::{Secret, redact_known};
+use crate::sys::web_url::redact_url;
 use crate::sys::{signal, web_url};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -210,6 +211,12 @@ impl ServiceClient {
         rest.is_some_and(|rest| rest.starts_with('/'))
     }
 
+    /// The error of a response that has not what the protocol requires, such as a page of a proxy.
+    pub(super) fn unexpected_response(&self) -> SendError {
+        let (name, base) = (self.name, redact_url(&self.base));
+        SendError::Unavailable(format!("`{base}` does not respond as {name} does"))
+    }
+
     /// Waits, as between two attempts.
     pub(super) fn pause(&self, duration: Duration) -> Result<(), SendError> {
         self.clock.sleep(duration).map_err(anyhow::Error::from)?;
@@ -246,6 +253,10 @@ impl ServiceClient {
                     rate_limit_left -= wait;
                     self.pause(wait)?;
                     continue;
+                }
+                // Redirects are not followed, since the token would go with them. No service needs one.
+                Ok(response) if (300..400).contains(&response.status) => {
+                    return Err(self.unexpected_response());
                 }
                 Ok(response) if response.status >= 500 => (response.describe(), true),
                 Ok(response) => return Ok(response),

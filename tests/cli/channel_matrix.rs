@@ -202,6 +202,34 @@ fn failures_have_their_causes() {
 }
 
 #[test]
+fn a_page_of_a_proxy_is_neither_a_sent_message_nor_nothing_new() {
+    let server = MatrixServer::start();
+    server.add_room("!r:h", 2);
+    let channel = connect(&server);
+    let base = server.keys()["homeserver"].clone();
+    let base = base.as_str().unwrap();
+    let send = || channel.send(&to_chat("!r:h"), &text_part("hi"), "k");
+    for body in [json!("<html>Please log in</html>"), json!({})] {
+        server.fail_next([(200, body)]);
+        let failed = send();
+        assert!(
+            matches!(&failed, Err(SendError::Unavailable(cause)) if cause.contains(base)),
+            "{failed:?}"
+        );
+    }
+    send().unwrap();
+    assert_eq!(server.answers("!r:h").len(), 1);
+    let mut reader = Reader::after_first_look(&*channel);
+    for text in 0..60 {
+        server.write("!r:h", "@ann:h", &text.to_string());
+    }
+    // The list of messages before those of the synchronisation.
+    server.fail_history_next([(200, json!("<html>Please log in</html>"))]);
+    assert_eq!(reader.failure(), 69);
+    assert_eq!(reader.texts().len(), 60);
+}
+
+#[test]
 fn a_rejected_token_is_not_tried_again() {
     let server = MatrixServer::start();
     let mut keys = server.keys();

@@ -165,6 +165,38 @@ fn failures_have_their_causes() {
 }
 
 #[test]
+fn a_page_of_a_proxy_is_neither_a_sent_message_nor_nothing_new() {
+    let server = NtfyServer::start();
+    let channel = open("ntfy", &server.keys()).unwrap();
+    let page = || {
+        sends(Response::text(
+            200,
+            "text/html",
+            "<html>Please log in</html>",
+        ))
+    };
+    server.http.script([page()]);
+    let failed = channel.send(&to_chat("in"), &text_part("x"), "k");
+    let base = server.keys()["server"].clone();
+    assert!(
+        matches!(&failed, Err(SendError::Unavailable(cause)) if cause.contains(base.as_str().unwrap())),
+        "{failed:?}"
+    );
+    server.publish("in", "before");
+    let mut reader = Reader {
+        channel: &*channel,
+        cursor: None,
+    };
+    server.http.script([page()]);
+    assert_eq!(reader.failure(), 69);
+    assert_eq!(reader.texts(), [""; 0]);
+    server.publish("in", "new");
+    server.http.script([page()]);
+    assert_eq!(reader.failure(), 69);
+    assert_eq!(reader.texts(), ["new"]);
+}
+
+#[test]
 fn a_wait_reads_the_stream() {
     let server = NtfyServer::start();
     let channel = open("ntfy", &server.keys()).unwrap();

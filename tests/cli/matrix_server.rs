@@ -28,6 +28,10 @@ struct Homeserver {
     transactions: BTreeMap<(String, String), String>,
     /// Responses to the next requests that send an event.
     failures: VecDeque<(u16, Value)>,
+    /// Responses to the next requests for the history of a room.
+    history_failures: VecDeque<(u16, Value)>,
+    /// Responses to the next requests to join a room.
+    join_failures: VecDeque<(u16, Value)>,
     media: Vec<String>,
 }
 
@@ -81,6 +85,25 @@ impl MatrixServer {
     /// Makes the next requests that send an event fail.
     pub(crate) fn fail_next(&self, failures: impl IntoIterator<Item = (u16, Value)>) {
         self.shared.0.lock().unwrap().failures.extend(failures);
+    }
+
+    /// Makes the next requests for the history of a room fail.
+    pub(crate) fn fail_history_next(&self, failures: impl IntoIterator<Item = (u16, Value)>) {
+        let mut server = self.shared.0.lock().unwrap();
+        server.history_failures.extend(failures);
+    }
+
+    /// Makes the next requests to join a room fail.
+    pub(crate) fn fail_join_next(&self, failures: impl IntoIterator<Item = (u16, Value)>) {
+        self.shared.0.lock().unwrap().join_failures.extend(failures);
+    }
+
+    /// Adds a change of a membership, with the membership before it.
+    pub(crate) fn push_member(&self, room: &str, user: &str, content: Value, before: &Value) {
+        let mut server = self.shared.0.lock().unwrap();
+        server.push(room, "m.room.member", user, Some(user), content);
+        let (_, event) = server.events.last_mut().unwrap();
+        event["unsigned"] = json!({ "prev_content": before });
     }
 
     /// The contents of our events in a room.
@@ -227,6 +250,9 @@ fn respond((server, arrived): &(Mutex<Homeserver>, Condvar), request: &Request) 
             server.sync(since.unwrap_or(0))
         }
         [_, _, "join", room] => {
+            if let Some((status, body)) = server.join_failures.pop_front() {
+                return Response::json(status, &body);
+            }
             server.invitations.remove(*room);
             server.members.insert((*room).to_owned(), 2);
             server.push(
@@ -245,6 +271,9 @@ fn respond((server, arrived): &(Mutex<Homeserver>, Condvar), request: &Request) 
             );
         }
         [_, _, "rooms", room, "messages"] => {
+            if let Some((status, body)) = server.history_failures.pop_front() {
+                return Response::json(status, &body);
+            }
             let limit = query("limit")
                 .and_then(|text| text.parse().ok())
                 .unwrap_or(10);

@@ -144,8 +144,8 @@ impl Channel for Matrix {
             Some(response) => response,
             None => self.put_event(room, key, &content)?,
         };
-        let sent = read_success(&response)?;
-        Ok(sent["event_id"].as_str().unwrap_or_default().to_owned())
+        let sent = self.read_success(&response)?;
+        self.text_member(&sent, "event_id")
     }
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
@@ -210,14 +210,30 @@ impl Matrix {
             return Ok(user);
         }
         let whoami = self.get("/_matrix/client/v3/account/whoami")?;
-        let Some(user) = whoami["user_id"].as_str() else {
-            return Err(no_matrix_server());
-        };
-        Ok(self.user_id.get_or_init(|| user.to_owned()))
+        let user = self.text_member(&whoami, "user_id")?;
+        Ok(self.user_id.get_or_init(|| user))
     }
 
     fn get(&self, path: &str) -> std::result::Result<Value, SendError> {
-        read_success(&self.client.request(&ServiceRequest::get(path))?)
+        self.read_success(&self.client.request(&ServiceRequest::get(path))?)
+    }
+
+    /// Returns the JSON of a response, or the reason why the server has not done what was asked.
+    fn read_success(&self, response: &ServiceResponse) -> std::result::Result<Value, SendError> {
+        match response.status {
+            200..300 => match response.json() {
+                Value::Object(members) => Ok(members.into()),
+                _ => Err(self.client.unexpected_response()),
+            },
+            403 => Err(SendError::RecipientRefused(response.describe())),
+            _ => Err(SendError::Undeliverable(response.describe())),
+        }
+    }
+
+    /// Returns a text that the specification requires in a response.
+    fn text_member(&self, body: &Value, name: &str) -> std::result::Result<String, SendError> {
+        let text = body[name].as_str().map(str::to_owned);
+        text.ok_or_else(|| self.client.unexpected_response())
     }
 
     fn sync(&self, since: Option<&str>, wait: Duration) -> Result<Value> {
@@ -240,11 +256,14 @@ impl Matrix {
         if response.status == 403 {
             return Err(fail(Exit::Refused, response.describe()));
         }
-        let synced = response.json();
-        match response.is_success() && synced["next_batch"].is_string() {
-            true => Ok(synced),
-            false => Err(no_matrix_server().into_error()),
+        if !response.is_success() {
+            let cause = format!("`channels.matrix.homeserver`: {}", response.describe());
+            return Err(fail(Exit::Config, cause));
         }
+        let synced = response.json();
+        let position = self.text_member(&synced, "next_batch");
+        position.map_err(SendError::into_error)?;
+        Ok(synced)
     }
 
     /// Joins the rooms that allowed users have invited us to.
@@ -323,7 +342,9 @@ impl Matrix {
                 percent_encode(since)
             );
             let page = self.get(&path).map_err(SendError::into_error)?;
-            let older = page["chunk"].as_array().cloned().unwrap_or_default();
+            let Some(older) = page["chunk"].as_array().cloned() else {
+                return Err(self.client.unexpected_response().into_error());
+            };
             if older.is_empty() {
                 return Ok(());
             }
@@ -342,10 +363,10 @@ impl Matrix {
         let room = percent_encode(&update.room_id);
         let path = format!("/_matrix/client/v3/rooms/{room}/joined_members");
         let members = self.get(&path).map_err(SendError::into_error)?;
-        let count = members["joined"]
-            .as_object()
-            .map_or(0, serde_json::Map::len);
-        Ok(count as u64 <= MAX_DIRECT_MEMBERS)
+        match members["joined"].as_object() {
+            Some(joined) => Ok(joined.len() as u64 <= MAX_DIRECT_MEMBERS),
+            None => Err(self.client.unexpected_response().into_error()),
+        }
     }
 
     /// Says once in an encrypted room that we cannot read it, if an allowed user writes there.
@@ -404,26 +425,12 @@ impl Matrix {
             is_idempotent: true,
             ..ServiceRequest::post(&path, media_type, &file.bytes)
         };
-        let uploaded = read_success(&self.client.request(&request)?)?;
+        let uploaded = self.read_success(&self.client.request(&request)?)?;
+        let uri = self.text_member(&uploaded, "content_uri")?;
         Ok(json!({
             "msgtype": sync::message_type(kind), "body": file.name, "filename": file.name,
-            "url": uploaded["content_uri"],
+            "url": uri,
             "info": { "mimetype": media_type, "size": file.bytes.len() },
         }))
     }
-}
-
-/// Returns the JSON of a response, or the reason why the server has not done what was asked.
-fn read_success(response: &ServiceResponse) -> std::result::Result<Value, SendError> {
-    match response.status {
-        200..300 => Ok(response.json()),
-        403 => Err(SendError::RecipientRefused(response.describe())),
-        _ => Err(SendError::Undeliverable(response.describe())),
-    }
-}
-
-fn no_matrix_server() -> SendError {
-    SendError::Misconfigured(
-        "`channels.matrix.homeserver` does not answer as a Matrix server".into(),
-    )
 }

@@ -126,7 +126,7 @@ impl Api {
         };
         match self.exchange(&request).map_err(ApiError::into_error)? {
             Value::Array(updates) => Ok(updates),
-            _ => Ok(Vec::new()),
+            _ => Err(self.unexpected_response().into_error()),
         }
     }
 
@@ -200,15 +200,22 @@ impl Api {
         }
     }
 
+    /// The error of a success whose result is not that of the method.
+    pub(super) fn unexpected_response(&self) -> SendError {
+        self.client.unexpected_response()
+    }
+
     fn path(&self, method: &str) -> String {
         format!("/bot{}/{method}", self.token.expose())
     }
 
     fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, ApiError> {
         let response = self.client.request(request)?;
-        match response.is_success() {
-            true => Ok(response.json()["result"].take()),
-            false => Err(ApiError::Refused(ApiRefusal::new(&response))),
+        let mut body = response.json();
+        match (response.is_success(), body["ok"].as_bool()) {
+            (true, Some(true)) => Ok(body["result"].take()),
+            (false, Some(false)) => Err(ApiError::Refused(ApiRefusal::new(&response))),
+            _ => Err(self.unexpected_response().into()),
         }
     }
 }

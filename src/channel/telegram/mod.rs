@@ -101,7 +101,9 @@ impl Channel for Telegram {
             None => self.send_text(destination, part),
         };
         let message = sent.map_err(ApiError::into_send_error)?;
-        Ok(message["message_id"].to_string())
+        let id = message["message_id"].as_i64();
+        id.map(|id| id.to_string())
+            .ok_or_else(|| self.api.unexpected_response())
     }
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
@@ -137,8 +139,10 @@ impl Channel for Telegram {
     fn identity(&self) -> Result<Identity> {
         let account = self.api.call("getMe", &json!({}));
         let account = account.map_err(ApiError::into_error)?;
+        let id = account["id"].as_i64();
+        let id = id.ok_or_else(|| self.api.unexpected_response().into_error())?;
         Ok(Identity {
-            id: account["id"].to_string(),
+            id: id.to_string(),
             name: account["username"].as_str().unwrap_or_default().to_owned(),
         })
     }
