@@ -12,7 +12,7 @@ use std::path::Path;
 /// Seconds for which a code is valid.
 pub const CODE_LIFETIME_SECS: i64 = 600;
 /// Maximum number of valid codes of one channel: more would let unknown senders fill the file.
-const MAX_OPEN_CODES: usize = 3;
+pub const MAX_OPEN_CODES: usize = 3;
 /// Length of a code without its hyphen.
 const CODE_CHARS: usize = 8;
 

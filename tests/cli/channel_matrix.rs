@@ -338,6 +338,54 @@ fn unknown_senders_are_paired_in_direct_chats() {
     assert!(story.server().requests().is_empty());
 }
 
+/// Unknown users cannot make us join more rooms than there can be codes, and their servers cannot end a poll.
+#[test]
+fn strangers_are_joined_as_often_as_there_are_codes() {
+    let server = MatrixServer::start();
+    let story = Story::new()
+        .set("channels", json!({ "matrix": server.keys() }))
+        .set("channels.matrix.allowFrom", json!([]));
+    story.run(["channel", "poll"]);
+    server.invite("!a:h", "@eve:h");
+    server.invite("!b:h", "@eve:h");
+    story.run(["channel", "poll"]);
+    assert_eq!(server.requests_with("/join/").len(), 1, "one for each user");
+    let down = || (502, json!({ "errcode": "M_UNKNOWN" }));
+    server.fail_join_next([down(), down(), down()]);
+    server.invite("!c:h", "@mal:h");
+    story.run(["channel", "poll"]);
+    assert_eq!(server.requests_with("/join/%21c").len(), 3);
+    for number in 0..5 {
+        let (room, user) = (format!("!d{number}:h"), format!("@u{number}:h"));
+        server.invite(&room, &user);
+        story.run(["channel", "poll"]);
+    }
+    assert_eq!(server.requests_with("/join/%21d").len(), 1);
+    // Later there is room for others.
+    let story = story.env("NANOBOT_TEST_TIME", "2026-01-02T03:15:00Z");
+    let before = server.requests_with("/join/").len();
+    story.run(["channel", "poll"]);
+    assert_eq!(server.requests_with("/join/").len(), before + 3);
+}
+
+#[test]
+fn a_new_name_of_the_bot_hides_no_message() {
+    let server = MatrixServer::start();
+    server.add_room("!r:h", 2);
+    let channel = connect(&server);
+    let mut reader = Reader::after_first_look(&*channel);
+    server.write("!r:h", "@ann:h", "before");
+    let member = json!({ "membership": "join", "displayname": "Bot" });
+    server.push_member(
+        "!r:h",
+        crate::matrix_server::BOT,
+        member,
+        &json!({ "membership": "join" }),
+    );
+    server.write("!r:h", "@ann:h", "after");
+    assert_eq!(reader.texts(), ["before", "after"]);
+}
+
 /// A user at a real homeserver.
 struct RealUser {
     http: Http,

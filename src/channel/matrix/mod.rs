@@ -5,11 +5,13 @@
 //! so. An encrypting proxy as `homeserver` can read them.
 
 use super::access::{AccessDecision, AccessRules};
+use super::pairing::{CODE_LIFETIME_SECS, MAX_OPEN_CODES};
 use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{Batch, Channel, Chat, Destination, Identity, Part, RemoteFile, SendError};
 use crate::error::{Exit, fail};
+use crate::sys::clock::Clock;
 use crate::sys::signal;
 use crate::sys::web_url::percent_encode;
 use anyhow::Result;
@@ -45,6 +47,7 @@ struct Matrix {
     /// Our user id. Asked for once.
     user_id: OnceLock<String>,
     access: AccessRules,
+    clock: Clock,
     allows_room_mentions: bool,
     max_media_bytes: u64,
 }
@@ -61,6 +64,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         client: client.with_bearer(token),
         user_id: OnceLock::new(),
         access: setup.access.clone(),
+        clock: setup.clock.clone(),
         allows_room_mentions: config.flag("allowRoomMentions"),
         max_media_bytes: config.count("maxMediaBytes").unwrap_or(u64::MAX),
     }))
@@ -82,7 +86,7 @@ impl Channel for Matrix {
             let left = end.saturating_sub(started).min(MAX_SERVICE_TIMEOUT);
             let since = cursor["since"].as_str().map(str::to_owned);
             let synced = self.sync(since.as_deref(), left)?;
-            self.join_invited(&synced)?;
+            self.join_invited(&synced, &mut cursor)?;
             // The first answer only gives the position: what it holds was written before we listened.
             let messages = match &since {
                 Some(since) => self.read_rooms(&synced, since, &mut cursor)?,
@@ -266,8 +270,8 @@ impl Matrix {
         Ok(synced)
     }
 
-    /// Joins the rooms that allowed users have invited us to.
-    fn join_invited(&self, synced: &Value) -> Result<()> {
+    /// Joins the rooms that allowed users have invited us to, and some of users who can be paired there.
+    fn join_invited(&self, synced: &Value, cursor: &mut Value) -> Result<()> {
         let rooms = &synced["rooms"]["invite"];
         if rooms.as_object().is_none_or(serde_json::Map::is_empty) {
             return Ok(());
@@ -275,9 +279,14 @@ impl Matrix {
         let user = self.user_id().map_err(SendError::into_error)?;
         for invitation in sync::invitations(rooms, user) {
             let room = invitation.chat.id.clone();
+            let inviter = &invitation.from.id;
             let decision = self.access.decide(&invitation);
-            if !matches!(decision, AccessDecision::Answer | AccessDecision::Pair) {
-                let inviter = &invitation.from.id;
+            let is_accepted = match decision {
+                AccessDecision::Answer => true,
+                AccessDecision::Pair => self.may_join_stranger(inviter, cursor),
+                AccessDecision::Refuse | AccessDecision::Ignore => false,
+            };
+            if !is_accepted {
                 log::info!(target: "channel", "matrix: an invitation of {inviter} to {room} is not accepted");
                 continue;
             }
@@ -286,15 +295,32 @@ impl Matrix {
                 is_idempotent: true,
                 ..ServiceRequest::post(&path, "application/json", b"{}")
             };
-            let response = self
-                .client
-                .request(&request)
-                .map_err(SendError::into_error)?;
-            if !response.is_success() {
-                log::warn!(target: "channel", "matrix: cannot join {room}: {}", response.describe());
-            }
+            let cause = match self.client.request(&request) {
+                Ok(response) if response.is_success() => continue,
+                Ok(response) => response.describe(),
+                // A stranger's room on a server that is down must not end the poll.
+                Err(SendError::Unavailable(cause)) if decision == AccessDecision::Pair => cause,
+                Err(error) => return Err(error.into_error()),
+            };
+            log::warn!(target: "channel", "matrix: cannot join {room}: {cause}");
         }
         Ok(())
+    }
+
+    /// True if a room may be joined for an unknown user, who can be paired there: as many in the lifetime of a pairing
+    /// code as there can be codes, and one for each user. Notes it in the cursor.
+    fn may_join_stranger(&self, user: &str, cursor: &mut Value) -> bool {
+        let now = self.clock.timestamp().as_second();
+        let recent = (now - CODE_LIFETIME_SECS + 1)..=now;
+        let mut strangers = cursor["strangers"].as_array().cloned().unwrap_or_default();
+        strangers.retain(|joined| joined["at"].as_i64().is_some_and(|at| recent.contains(&at)));
+        let is_new = strangers.iter().all(|joined| joined["user"] != user);
+        let may_join = is_new && strangers.len() < MAX_OPEN_CODES;
+        if may_join {
+            strangers.push(json!({ "user": user, "at": now }));
+        }
+        cursor["strangers"] = json!(strangers);
+        may_join
     }
 
     /// Reads the new messages of all rooms. Notes in the cursor which encrypted rooms know that we cannot read them.
