@@ -2,7 +2,7 @@
 
 use crate::channel::telegram_story;
 use crate::server::says;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A page of a proxy, or of a wrong address.
 const PAGE: &str = "<html>Please log in</html>";
@@ -52,4 +52,92 @@ fn a_page_instead_of_updates_is_not_nothing_new() {
     }
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["Answer."]);
+}
+
+/// A message of Ann in a group.
+fn in_group(members: &Value) -> Value {
+    let mut message = json!({
+        "from": { "id": 7, "is_bot": false }, "chat": { "id": -100, "type": "supergroup" },
+    });
+    for (name, value) in members.as_object().unwrap() {
+        message[name] = value.clone();
+    }
+    message
+}
+
+/// A picture of an album; the caption, if any, mentions us.
+fn picture(album: &str, caption: Option<&str>) -> Value {
+    let mut message = in_group(&json!({
+        "media_group_id": album, "document": { "file_id": "f1", "file_name": "a.txt", "file_size": 23 },
+    }));
+    if let Some(caption) = caption {
+        message["caption"] = caption.into();
+        message["caption_entities"] = json!([{ "type": "mention", "offset": 0, "length": 10 }]);
+    }
+    message
+}
+
+#[test]
+fn an_album_in_a_group_is_one_message_with_all_pictures() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("Two cats.")]);
+    telegram.add(picture("a1", None));
+    telegram.add(picture("a1", Some("@story_bot what are these?")));
+    telegram.add(picture("a1", None));
+    // No one asks about this album.
+    telegram.add(picture("a2", None));
+    telegram.add(picture("a2", None));
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), ["Two cats."]);
+    assert_eq!(telegram.calls("getFile").len(), 3);
+    let request = &story.server().requests()[0];
+    assert!(request.raw.contains("what are these?"), "{}", request.raw);
+}
+
+#[test]
+fn an_album_across_two_answers_of_the_service_is_joined() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("Two cats.")]);
+    let other = json!({ "text": "to others" });
+    for _ in 0..99 {
+        telegram.add(in_group(&other));
+    }
+    telegram.add(picture("a1", None));
+    telegram.add(picture("a1", Some("@story_bot what are these?")));
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), ["Two cats."]);
+    assert_eq!(telegram.calls("getFile").len(), 2);
+}
+
+#[test]
+fn messages_that_say_nothing_start_no_turn() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("Hello."), says("Seen.")]);
+    let direct = json!({ "id": 7, "type": "private" });
+    for members in [
+        json!({ "pinned_message": { "text": "old" } }),
+        json!({ "new_chat_members": [{ "id": 9 }] }),
+        json!({ "left_chat_member": { "id": 9 } }),
+        json!({ "location": { "latitude": 1.0, "longitude": 2.0 } }),
+        json!({ "sticker": { "file_id": "s" } }),
+    ] {
+        let mut message = in_group(&members);
+        message["chat"] = direct.clone();
+        telegram.add(message);
+    }
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), [""; 0]);
+    assert!(story.server().requests().is_empty());
+    // A sticker stands for its emoji, and a round video is a file.
+    for members in [
+        json!({ "sticker": { "file_id": "s", "emoji": "👋" } }),
+        json!({ "video_note": { "file_id": "f1", "file_size": 23 } }),
+    ] {
+        let mut message = in_group(&members);
+        message["chat"] = direct.clone();
+        telegram.add(message);
+        story.run(["channel", "poll"]);
+    }
+    assert_eq!(telegram.sent(), ["Hello.", "Seen."]);
+    assert!(story.server().requests()[0].raw.contains('👋'));
 }

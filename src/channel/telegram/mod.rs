@@ -65,25 +65,34 @@ impl Channel for Telegram {
         let mut wait = wait.min(MAX_SERVICE_TIMEOUT);
         loop {
             let mut updates = self.api.updates(offset, wait, MAX_UPDATES)?;
-            let is_of_album = |update: &Value| update["message"]["media_group_id"].is_string();
-            if updates.iter().any(is_of_album) {
+            if updates
+                .iter()
+                .any(|update| update::album_of(update).is_some())
+            {
                 // The rest of the album follows within a second. The same offset confirms nothing.
                 self.api.pause(ALBUM_DELAY)?;
                 updates = self.api.updates(offset, Duration::ZERO, MAX_UPDATES)?;
+            }
+            // A full answer has a successor, which is there without waiting.
+            let is_full = updates.len() >= MAX_UPDATES;
+            if is_full && let Some(album) = updates.last().and_then(update::album_of) {
+                // The successor may have the rest of the last album.
+                let is_of_last = |it: &Value| update::album_of(it) == Some(album);
+                match updates.iter().position(is_of_last) {
+                    None | Some(0) => {}
+                    Some(start) => updates.truncate(start),
+                }
             }
             let ids = updates.iter().filter_map(|it| it["update_id"].as_i64());
             let Some(last) = ids.max() else {
                 return Ok(());
             };
             offset = last + 1;
-            let messages = updates.iter();
-            let messages = messages.filter_map(|it| update::to_inbound(&it["message"], account));
             deliver(Batch {
-                messages: messages.collect(),
+                messages: update::to_messages(&updates, account),
                 cursor: offset.into(),
             })?;
-            // A full answer has a successor, which is there without waiting.
-            if updates.len() < MAX_UPDATES {
+            if !is_full {
                 return Ok(());
             }
             wait = Duration::ZERO;

@@ -8,14 +8,64 @@ use serde_json::{Value, json};
 /// Characters of a quoted text that the model receives.
 const MAX_QUOTE_CHARS: usize = 4000;
 
-/// Converts a message; `None` for an update without one, and for messages without a sender, such as those of channels.
-pub(super) fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
+/// Converts the messages of updates. Those of an album are one message, since only one of them has the caption, and
+/// with it the mention.
+pub(super) fn to_messages(updates: &[Value], account: &Identity) -> Vec<InboundMessage> {
+    let mut messages: Vec<InboundMessage> = Vec::new();
+    // The places of albums in `messages`.
+    let mut albums: Vec<(&str, usize)> = Vec::new();
+    for update in updates {
+        let Some(message) = to_inbound(&update["message"], account) else {
+            continue;
+        };
+        let album = album_of(update);
+        let first = albums.iter().find(|(id, at)| {
+            Some(*id) == album
+                && messages[*at].chat == message.chat
+                && messages[*at].from == message.from
+        });
+        match (first, album) {
+            (Some(&(_, at)), _) => merge(&mut messages[at], message),
+            (None, album) => {
+                albums.extend(album.map(|id| (id, messages.len())));
+                messages.push(message);
+            }
+        }
+    }
+    messages
+}
+
+/// The id of the album that the message of an update belongs to.
+pub(super) fn album_of(update: &Value) -> Option<&str> {
+    update["message"]["media_group_id"].as_str()
+}
+
+/// Adds a message of the same album.
+fn merge(album: &mut InboundMessage, message: InboundMessage) {
+    if !album.text.is_empty() && !message.text.is_empty() {
+        album.text.push('\n');
+    }
+    album.text += &message.text;
+    for quote in message.quotes {
+        if !album.quotes.contains(&quote) {
+            album.quotes.push(quote);
+        }
+    }
+    album.mentions_us |= message.mentions_us;
+    album.files.extend(message.files);
+}
+
+/// Converts a message. `None` for an update without one, for messages without a sender, such as those of channels, and
+/// for those that say nothing: pins, joins, places.
+fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
     let from = &message["from"];
     let id = from["id"].as_i64()?;
     let chat = to_chat(message)?;
     let message_id = message["message_id"].as_i64()?;
     let is_forward = message.get("forward_origin").is_some();
+    // A sticker stands for its emoji.
     let typed = message["text"].as_str().or(message["caption"].as_str());
+    let typed = typed.or(message["sticker"]["emoji"].as_str());
     let typed = typed.unwrap_or_default();
     let mut quotes = quotes(message, account);
     let text = if is_forward && !typed.is_empty() {
@@ -24,6 +74,10 @@ pub(super) fn to_inbound(message: &Value, account: &Identity) -> Option<InboundM
     } else {
         without_own_name(typed, &account.name)
     };
+    let files = files(message);
+    if text.is_empty() && quotes.is_empty() && files.is_empty() {
+        return None;
+    }
     Some(InboundMessage {
         id: format!("{}:{message_id}", chat.id),
         mentions_us: mentions(message, account),
@@ -35,7 +89,7 @@ pub(super) fn to_inbound(message: &Value, account: &Identity) -> Option<InboundM
         },
         text,
         quotes,
-        files: files(message),
+        files,
         sent_at: message["date"].as_i64().unwrap_or(0),
         reply_facts: json!({ "message_id": message_id }),
     })
@@ -152,6 +206,7 @@ fn files(message: &Value) -> Vec<RemoteFile> {
     add(&message["voice"], AttachmentKind::Voice, "voice.ogg");
     add(&message["audio"], AttachmentKind::Audio, "audio.mp3");
     add(&message["video"], AttachmentKind::Video, "video.mp4");
+    add(&message["video_note"], AttachmentKind::Video, "video.mp4");
     add(&message["document"], AttachmentKind::File, "document");
     files
 }
