@@ -28,6 +28,7 @@ pub(super) const MAX_SERVICE_TIMEOUT: Duration = Duration::from_secs(50);
 const MAX_RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
 /// The wait where a service names none: ntfy refills one message in 5 s.
 const DEFAULT_RATE_LIMIT_DELAY: Duration = Duration::from_secs(5);
+const MIN_RATE_LIMIT_DELAY: Duration = Duration::from_secs(1);
 /// Maximum bytes read of a response that is held in memory.
 const MAX_RESPONSE_BYTES: u64 = 32 << 20;
 /// Maximum characters of a service's error message that are shown.
@@ -143,9 +144,10 @@ impl ServiceResponse {
         let millis = body["retry_after_ms"].as_f64();
         let in_body = seconds.or(millis.map(|millis| millis / 1000.0));
         let in_body = in_body.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        in_body
-            .or(self.retry_after)
-            .unwrap_or(DEFAULT_RATE_LIMIT_DELAY)
+        let wait = in_body.or(self.retry_after);
+        // A wait of zero would be asked for without an end.
+        wait.unwrap_or(DEFAULT_RATE_LIMIT_DELAY)
+            .max(MIN_RATE_LIMIT_DELAY)
     }
 }
 

@@ -283,7 +283,7 @@ impl Matrix {
             let decision = self.access.decide(&invitation);
             let is_accepted = match decision {
                 AccessDecision::Answer => true,
-                AccessDecision::Pair => self.may_join_stranger(inviter, cursor),
+                AccessDecision::Pair => self.may_join_unknown_user(inviter, cursor),
                 AccessDecision::Refuse | AccessDecision::Ignore => false,
             };
             if !is_accepted {
@@ -309,17 +309,20 @@ impl Matrix {
 
     /// True if a room may be joined for an unknown user, who can be paired there: as many in the lifetime of a pairing
     /// code as there can be codes, and one for each user. Notes it in the cursor.
-    fn may_join_stranger(&self, user: &str, cursor: &mut Value) -> bool {
+    fn may_join_unknown_user(&self, user: &str, cursor: &mut Value) -> bool {
         let now = self.clock.timestamp().as_second();
         let recent = (now - CODE_LIFETIME_SECS + 1)..=now;
-        let mut strangers = cursor["strangers"].as_array().cloned().unwrap_or_default();
-        strangers.retain(|joined| joined["at"].as_i64().is_some_and(|at| recent.contains(&at)));
-        let is_new = strangers.iter().all(|joined| joined["user"] != user);
-        let may_join = is_new && strangers.len() < MAX_OPEN_CODES;
+        let mut unknown_users = cursor["unknown_users"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        unknown_users.retain(|joined| joined["at"].as_i64().is_some_and(|at| recent.contains(&at)));
+        let is_new = unknown_users.iter().all(|joined| joined["user"] != user);
+        let may_join = is_new && unknown_users.len() < MAX_OPEN_CODES;
         if may_join {
-            strangers.push(json!({ "user": user, "at": now }));
+            unknown_users.push(json!({ "user": user, "at": now }));
         }
-        cursor["strangers"] = json!(strangers);
+        cursor["unknown_users"] = json!(unknown_users);
         may_join
     }
 
