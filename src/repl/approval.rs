@@ -165,16 +165,19 @@ impl TerminalPrompter {
         let mut choices = vec![
             format!("[y]es, once · [n]o · no, with a [r]eason{view}"),
             format!(
-                "for this [s]ession: each `{}` that needs `{flag}`",
+                "for this [s]ession, with Enter: each `{}` that needs `{flag}`",
                 case.tool
             ),
         ];
-        choices.extend(rule.map(|rule| format!("[a]lways, as a rule: {}", rule.description)));
+        choices.extend(
+            rule.map(|rule| format!("[a]lways, with Enter, as a rule: {}", rule.description)),
+        );
         for row in wrap_words(&choices.join("\n"), self.width(), 2).lines() {
             self.print_styled(&format!("  {row}"), &Style::new().dim());
         }
         loop {
-            let text = self.read_answer("  allow? ", &['y', 'n', 'r', 's', 'a', 'v'])?;
+            // What grants more than this call is no single key: it could begin a sentence.
+            let text = self.read_answer("  allow? ", &['y', 'n', 'r', 'v'])?;
             let lower = text.to_lowercase();
             return Ok(match lower.as_str() {
                 "y" | "yes" => ApprovalAnswer::Yes,

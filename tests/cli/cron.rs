@@ -778,7 +778,9 @@ fn the_list_shows_the_next_run_and_last_result() {
 fn a_missing_job_and_an_ambiguous_name_are_reported() {
     let story = Story::new();
     let one = add_job(&story, &["-n", "twin", "-e", "1h"]);
-    let other = add_job(&story, &["-n", "twin", "-e", "2h"]);
+    // The job file of another program may repeat a name.
+    let other = add_job(&story, &["-n", "other", "-e", "2h"]);
+    run_cron(&story, &["edit", "other", "-n", "twin"]).text();
     for arguments in [
         ["show", "nobody"],
         ["enable", "nobody"],

@@ -326,12 +326,16 @@ impl<'a> Screen<'a> {
     ) -> &mut Self {
         let path = format!("{}/tests/screens/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         let expect = std::fs::read_to_string(path).unwrap_or_default();
-        let is_renewed = std::env::var_os("UPDATE_EXPECT").is_some();
-        let deadline = Instant::now() + DEADLINE;
+        // A new view is taken once it had time to appear.
+        let patience = match std::env::var_os("UPDATE_EXPECT") {
+            Some(_) => Duration::from_secs(3),
+            None => DEADLINE,
+        };
+        let deadline = Instant::now() + patience;
         loop {
             let text = view(self);
             let is_there = format!("{}\n", mask_times(&text)) == expect;
-            if is_there || is_renewed || Instant::now() > deadline {
+            if is_there || Instant::now() > deadline {
                 self.snapshot(name, &text);
                 return self;
             }

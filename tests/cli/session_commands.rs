@@ -579,7 +579,7 @@ fn a_title_does_not_end_an_interrupted_turn() {
     story
         .run(["agent", "-s", "work:1", "-m", "x"])
         .stdout("ok\n")
-        .stderr_has("has no answer");
+        .stderr_has("got no answer");
     story
         .run(["policy", "explain", "--session", "work:1"])
         .stdout_has("origin      external");
