@@ -66,7 +66,7 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
-        "**Commands cannot read secrets**",
+        "**Commands cannot read the listed places of secrets**",
         &[
             "secrets_are_never_read",
             "other_processes_keep_their_secrets",
@@ -157,7 +157,7 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
-        "**A run cannot change what instructs the next one**",
+        "**External content cannot change what instructs the next run**",
         &[
             "instruction_files_are_changed_after_content_from_outside_only_with_permission",
             "the_user_grants_and_denies_changes_of_startup_files",
@@ -290,7 +290,7 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
-        "**Keys do not leak**",
+        "**Keys that nanobot knows do not leak**",
         &[
             "command_output_contains_no_keys",
             "model_and_server_output_contains_no_keys",
@@ -443,7 +443,7 @@ fn every_promise_names_its_stories() {
     let text = std::fs::read_to_string(root.join("SECURITY.md")).unwrap();
     let guarantees = section(
         &text,
-        "on your machine):",
+        "which case is yours:",
         "## What the system has to allow",
     );
     check_statements(&sentences(guarantees), GUARANTEES);
