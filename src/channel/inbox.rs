@@ -486,7 +486,7 @@ impl ChannelInbox {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChannelInbox, InboxRecord, InboxState, Settlement};
+    use super::{ChannelInbox, HOUR_MILLIS, InboxRecord, InboxState, Settlement};
     use crate::channel::{Destination, InboundMessage, Part};
 
     fn inbound(id: &str) -> InboxRecord {

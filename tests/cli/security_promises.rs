@@ -341,6 +341,10 @@ const GUARANTEES: &[TestedPromise] = &[
         &["a_message_is_answered_and_acknowledged"],
     ),
     ("With `--name`, messages and answers are kept", &[]),
+    (
+        "an unknown user's invitation to a direct chat is accepted",
+        &["strangers_are_joined_as_often_as_there_are_codes"],
+    ),
 ];
 
 /// The rows of the table of situations.

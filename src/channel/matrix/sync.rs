@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(since_invitation(&events, "@bot:h"), &events[1..]);
         assert_eq!(since_invitation(&events[2..], "@bot:h"), &events[3..]);
         assert_eq!(since_invitation(&events[..3], "@bot:h"), &events[..3]);
-        let mut renamed = events.clone();
+        let mut renamed = events;
         renamed[3]["unsigned"] = json!({ "prev_content": { "membership": "join" } });
         assert_eq!(since_invitation(&renamed, "@bot:h"), &renamed);
         let rooms =

@@ -225,7 +225,7 @@ impl Wizard<'_> {
                 MenuMatch::One(place) => break place,
                 MenuMatch::Several(places) => self.print_items(rows, &places),
                 MenuMatch::Nothing => {
-                    self.print("No match; please answer with a number or a part of a name.")
+                    self.print("No match; please answer with a number or a part of a name.");
                 }
             }
         };
