@@ -27,6 +27,8 @@ use vt100::Color;
 
 /// Poll interval for a process without output.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time that a changed screen has to appear, when snapshots are renewed.
+const RENEWAL_DELAY: Duration = Duration::from_secs(3);
 /// Rows of scrollback above the screen.
 const SCROLLBACK_ROWS: usize = 10_000;
 /// A mark that we write after the end of a process, to know that all its output has arrived.
@@ -328,7 +330,7 @@ impl<'a> Screen<'a> {
         let expect = std::fs::read_to_string(path).unwrap_or_default();
         // A new view is taken once it had time to appear.
         let patience = match std::env::var_os("UPDATE_EXPECT") {
-            Some(_) => Duration::from_secs(3),
+            Some(_) => RENEWAL_DELAY,
             None => DEADLINE,
         };
         let deadline = Instant::now() + patience;
