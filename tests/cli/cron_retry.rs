@@ -140,6 +140,9 @@ fn a_retry_gives_way_to_the_next_slot_and_to_changes_of_the_job() {
     at(&story, "08:02:00", &["enable", &id]).stdout_has("enabled");
     assert_eq!(fields(&story), ["0 8 * * *"]);
     start(&story, "08:10:00", &id).stdout("");
+    run_cron(&story, &["remove", &id])
+        .stdout_has("Removed")
+        .stderr_has("trash");
     // A success by hand ends it too.
     let id = add_daily(&story, &["--retry", "3"]);
     start(&story, "08:10:00", &id).status(75).stderr("");
