@@ -37,6 +37,14 @@ pub fn current_file_time() -> FileTime {
     (now.tv_sec(), now.tv_nsec())
 }
 
+/// Waits until files that change from now on get a later time than those before: some milliseconds.
+pub fn wait_for_later_file_time() {
+    let now = current_file_time();
+    while current_file_time() == now {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// The time at which the content or the metadata was last changed. No program can set it.
 pub fn file_time(stat: &rustix::fs::Stat) -> FileTime {
     let nanoseconds = i64::try_from(stat.st_ctime_nsec).unwrap_or_default();

@@ -11,6 +11,7 @@ use super::sandbox_spec::{self, InstalledTools};
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{ToolSpec, without_blanks};
 use crate::policy::{Refusal, startup_files};
+use crate::sys::clock;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
 use crate::sys::kept_output::{KeptOutput, OutputKeeper};
 use crate::sys::process::{self, CommandSpec};
@@ -192,6 +193,8 @@ impl ExecTool {
             && process::require_namespaces(&fence).is_ok()
         {
             make().map_err(std::io::Error::other)?;
+            // What was made is not a change of the command.
+            clock::wait_for_later_file_time();
         }
         Ok(self.sandbox_spec.get_or_init(|| fence).clone())
     }
