@@ -38,11 +38,15 @@ pub fn current_file_time() -> FileTime {
 }
 
 /// Waits until files that change from now on get a later time than those before: some milliseconds.
-pub fn wait_for_later_file_time() {
+///
+/// # Errors
+/// The run is to end.
+pub fn wait_for_later_file_time() -> Result<(), Stop> {
     let now = current_file_time();
     while current_file_time() == now {
-        std::thread::sleep(Duration::from_millis(1));
+        signal::sleep(Duration::from_millis(1))?;
     }
+    Ok(())
 }
 
 /// The time at which the content or the metadata was last changed. No program can set it.

@@ -194,7 +194,7 @@ impl ExecTool {
         {
             make().map_err(std::io::Error::other)?;
             // What was made is not a change of the command.
-            clock::wait_for_later_file_time();
+            clock::wait_for_later_file_time().map_err(std::io::Error::other)?;
         }
         Ok(self.sandbox_spec.get_or_init(|| fence).clone())
     }
