@@ -1,7 +1,7 @@
 //! Channels of the library against servers on loopback, without the inbox.
 
 use crate::matrix_server::BOT;
-use crate::server::{Response, Server, sends};
+use crate::server::{Response, Server, calls, says, sends};
 use crate::story::Story;
 use nanobot::channel::access::AccessRules;
 use nanobot::channel::setup::ChannelSetup;
@@ -187,4 +187,46 @@ fn a_webhook_only_sends() {
     let requests = server.requests();
     assert_eq!(requests.len(), 4);
     assert_eq!(requests[3].body["text"], "**Done**");
+}
+
+/// The refusal names the key that allows the chat, for each channel.
+#[test]
+fn a_chat_becomes_known_by_the_key_that_the_refusal_names() {
+    let server = Server::start();
+    let address = format!("http://127.0.0.1:{}", server.port);
+    for (channel, keys) in [
+        ("telegram", json!({ "token": "1:x", "apiBase": address })),
+        (
+            "matrix",
+            json!({ "accessToken": "x", "homeserver": address }),
+        ),
+        ("ntfy", json!({ "topic": "in", "server": address })),
+        ("webhook", json!({ "url": address })),
+    ] {
+        let message = json!({ "content": "Done", "channel": channel, "chat_id": "ops" });
+        let story = Story::new()
+            .set("channels", json!({ channel: keys }))
+            .set(&format!("channels.{channel}.enabled"), json!(true))
+            .script([calls("message", message), says("No.")]);
+        let key = format!("channels.{channel}.recipients");
+        let ran = story.run(["agent", "-m", "tell them"]).stdout("No.\n");
+        ran.stderr_has(&format!("can add it to `{key}`"));
+        story.run(["config", "set", &key, "[\"ops\"]"]);
+        story.run(["config", "get", &key]).stdout("[\"ops\"]\n");
+    }
+    let story = Story::new()
+        .set(
+            "channels",
+            json!({ "webhook": { "enabled": true, "url": address, "recipients": ["ops"] } }),
+        )
+        .script([
+            calls(
+                "message",
+                json!({ "content": "Done", "channel": "webhook", "chat_id": "ops" }),
+            ),
+            says("Sent."),
+        ]);
+    server.script([sends(Response::text(200, "text/plain", "ok"))]);
+    story.run(["agent", "-m", "tell them"]).stdout("Sent.\n");
+    assert_eq!(server.requests()[0].body["text"], "Done");
 }
