@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-struct NtfyServer {
+pub(crate) struct NtfyServer {
     http: Server,
     /// The messages of all topics.
     messages: Arc<Mutex<Vec<Value>>>,
 }
 
 impl NtfyServer {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let http = Server::start();
         let messages: Arc<Mutex<Vec<Value>>> = Arc::default();
         let ours = Arc::clone(&messages);
@@ -48,7 +48,7 @@ impl NtfyServer {
         Self { http, messages }
     }
 
-    fn keys(&self) -> Value {
+    pub(crate) fn keys(&self) -> Value {
         json!({ "server": format!("http://127.0.0.1:{}", self.http.port), "topic": "in", "token": "tok",
             "allowFrom": ["*"], "enabled": true })
     }

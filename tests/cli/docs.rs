@@ -1,6 +1,7 @@
-//! Documentation that is generated from the code: help, man pages, and the examples of the topics. `UPDATE_EXPECT=1 cargo
-//! test` updates it.
+//! Documentation that is generated from the code: help and man pages. `UPDATE_EXPECT=1 cargo test` updates it.
 
+use crate::man::EVENT_EXAMPLES;
+use crate::page_commands::run_line;
 use crate::requirements::require;
 use crate::screen::Key;
 use crate::server::{Response, calls, says, sends};
@@ -67,23 +68,6 @@ fn topics_are_printed_and_complete() {
     story
         .run(["help", "cron", "add"])
         .stdout_has("Usage: nanobot cron add");
-}
-
-#[test]
-fn the_readme_is_short_and_its_links_lead_somewhere() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(root.join("README.md")).unwrap();
-    assert!(text.lines().count() <= 200, "{}", text.lines().count());
-    let links = text
-        .split("](")
-        .skip(1)
-        .map(|rest| rest.split(')').next().unwrap());
-    let local: Vec<&str> = links.filter(|link| !link.contains("://")).collect();
-    assert!(local.len() > 12, "{local:?}");
-    for link in local {
-        // A link to a man page ends in a section number, such as `(5)`.
-        assert!(root.join(link).exists(), "{link}");
-    }
 }
 
 #[test]
@@ -231,74 +215,14 @@ fn files_are_at_the_documented_paths() {
 }
 
 #[test]
-fn examples_of_models_and_costs_match_the_program() {
-    let section = find_topic("models").unwrap().text;
-    let examples: Vec<&str> = section
-        .lines()
-        .filter_map(|line| line.strip_prefix("    nanobot "))
-        .collect();
-    assert!(examples.len() > 10, "{examples:?}");
-    let story = Story::bare()
-        .env("OPENAI_API_KEY", "key-of-the-story")
-        .env("MY_KEY", "key-of-the-story")
-        .file("bill.txt", "Tea, 3 euros");
-    for example in examples {
-        // Nothing is sent; the request is only printed.
-        let example = example.replace("agent ", "agent --dry-run ");
-        let mut shell = story.program("/bin/sh");
-        shell.args(["-c", &format!("{NANOBOT} {example}")]);
-        let ran = story.wait(shell.spawn().unwrap());
-        assert_eq!(ran.code(), 0, "{example}: {}", ran.error_text());
-        let (said, told) = (ran.text(), ran.error_text());
-        assert!(!said.contains("key-of-the-story"), "{example}: {said}");
-        let is_fine = told.is_empty() || told.contains("the ledger is empty");
-        assert!(is_fine, "{example}: {told}");
+fn examples_of_events_match_the_program() {
+    if !require("jq") {
+        return;
     }
-    let check = story.run(["config", "check"]).text();
-    let is_note = |line: &str| line.starts_with("note: ") && line.contains("nanobot 0.1.4");
-    assert!(check.lines().all(is_note), "{check}");
-}
-
-#[test]
-fn examples_of_jobs_match_the_program() {
-    let section = find_topic("jobs").unwrap().text;
-    let shown = section.lines().filter_map(|line| line.strip_prefix("    "));
-    let shown: Vec<&str> = shown.collect();
-    // The text below a command is its actual output, except for ids.
-    let story = Story::new().env("NANOBOT_TEST_TIME", "2026-11-21T20:00:00Z");
-    std::fs::create_dir_all(story.home().join("inbox")).unwrap();
-    let mut id = String::new();
-    let mut lines = shown.iter().peekable();
-    let mut count = 0;
-    while let Some(line) = lines.next() {
-        let command = line.strip_prefix("$ ").unwrap_or(line);
-        let mut expect = String::new();
-        while let Some(line) = lines.next_if(|line| !line.starts_with("$ ") && count < 2) {
-            expect += &format!("{line}\n");
-        }
-        let mut shell = story.program("/bin/sh");
-        shell.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
-        shell.args([
-            "-c",
-            &command
-                .replacen("nanobot", NANOBOT, 1)
-                .replace("3f2a9c1d", &id),
-        ]);
-        let ran = story.wait(shell.spawn().unwrap());
-        assert_eq!(ran.code(), 0, "{command}: {}", ran.error_text());
-        let said = ran.text();
-        ran.error_text();
-        if let Some((_, found)) = said.lines().next().unwrap_or_default().rsplit_once('(')
-            && id.is_empty()
-        {
-            id = found.trim_end_matches(')').to_owned();
-        }
-        if !expect.is_empty() {
-            assert_eq!(said.replace(&id, "3f2a9c1d"), expect, "{command}");
-        }
-        count += 1;
+    for ((_, line), output) in EVENT_EXAMPLES.iter().zip(["Hi.", "0\n"]) {
+        let story = Story::new().script([says("Hi.")]);
+        assert_eq!(run_line(&story, line, &[]).0, output, "{line}");
     }
-    assert!(count > 8, "{count}");
 }
 
 #[test]

@@ -99,6 +99,39 @@ fn every_example_is_a_command_line() {
     assert!(count > own, "{count}");
 }
 
+/// Commands within the text of a topic have words that stand for others, such as `ID`: their verbs and flags exist.
+#[test]
+fn commands_within_the_text_of_topics_exist() {
+    let is_unknown = [
+        ErrorKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument,
+        ErrorKind::ArgumentConflict,
+    ];
+    let mut count = 0;
+    for topic in TOPICS {
+        let lines = topic.text.lines().filter(|line| !line.starts_with("    "));
+        let text = lines.collect::<Vec<&str>>().join(" ");
+        let spans = text.split('`').skip(1).step_by(2);
+        for span in spans.filter(|span| !span.contains('…') && !span.contains("help TOPIC")) {
+            let span = span.split_whitespace().collect::<Vec<&str>>().join(" ");
+            for words in invocations(&span) {
+                count += 1;
+                let parsed = nanobot::command::tree::command_tree().try_get_matches_from(&words);
+                let error = parsed
+                    .err()
+                    .filter(|error| is_unknown.contains(&error.kind()));
+                assert!(
+                    error.is_none(),
+                    "{}: {span}\n{}",
+                    topic.name,
+                    error.unwrap()
+                );
+            }
+        }
+    }
+    assert!(count > 30, "{count}");
+}
+
 /// The arguments of each `nanobot` invocation in a shell command line.
 pub(crate) fn invocations(line: &str) -> Vec<Vec<String>> {
     let (mut found, mut words) = (Vec::new(), Vec::<String>::new());

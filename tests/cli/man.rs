@@ -649,6 +649,18 @@ fn files_page() -> String {
     roff.0
 }
 
+/// Command lines of the page about events, with what they print.
+pub(crate) const EVENT_EXAMPLES: [(&str, &str); 2] = [
+    (
+        "The answer, as it comes:",
+        "nanobot agent --output-format stream-json -m hello | jq -rj 'select(.type == \"text\") | .text'",
+    ),
+    (
+        "What a turn cost:",
+        "nanobot agent --json -m hello | jq .cost_usd",
+    ),
+];
+
 fn events_page() -> String {
     let schema: Value = serde_json::from_str(nanobot::report::json::SCHEMA).unwrap();
     let mut roff = Roff::begin("nanobot-events", 5, "the events and the result of a turn");
@@ -679,16 +691,7 @@ fn events_page() -> String {
     roff.paragraphs(result["description"].as_str().unwrap());
     fields(&mut roff, &schema, "", result);
     roff.section("EXAMPLES");
-    for (does, line) in [
-        (
-            "The answer, as it comes:",
-            "nanobot agent --output-format stream-json -m hello | jq -rj 'select(.type == \"text\") | .text'",
-        ),
-        (
-            "What a turn cost:",
-            "nanobot agent --json -m hello | jq .cost_usd",
-        ),
-    ] {
+    for (does, line) in EVENT_EXAMPLES {
         roff.paragraphs(does);
         roff.verbatim(&break_command_line(line));
     }

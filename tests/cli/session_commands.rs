@@ -24,7 +24,7 @@ fn an_empty_output_is_explained_on_a_terminal_only() {
 }
 
 /// A session file in the format of the Python program: a metadata line and messages.
-fn session_text(key: &str, messages: &[(&str, &str)]) -> String {
+pub(crate) fn session_text(key: &str, messages: &[(&str, &str)]) -> String {
     let first = json!({
         "_type": "metadata", "key": key, "created_at": "2025-11-01T10:00:00.000000",
         "updated_at": "2025-11-01T10:00:00.000000", "metadata": {}, "last_consolidated": 0,
@@ -40,7 +40,7 @@ fn days_ago(days: u64) -> SystemTime {
 }
 
 /// Sets the modification time of a file.
-fn set_age(path: &Path, days: u64) {
+pub(crate) fn set_age(path: &Path, days: u64) {
     let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_modified(days_ago(days)).unwrap();
 }

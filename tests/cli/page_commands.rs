@@ -1,0 +1,210 @@
+//! The commands that pages show. Each indented line of a page is run as it stands there, in a shell of a story, in the order of
+//! the page. A line without a row in the story fails it, and so does a row without a line.
+
+use crate::screen::{Key, Screen};
+use crate::server::Responder;
+use crate::story::{NANOBOT, Story};
+
+/// An indented line of a page.
+#[derive(Debug)]
+struct ShownCommand {
+    line: String,
+    /// The output that the page shows below it, if any.
+    output: String,
+}
+
+/// The commands of `text`. In a block in which `$ ` begins the commands, the other lines are output.
+fn shown_commands(text: &str) -> Vec<ShownCommand> {
+    let mut commands: Vec<ShownCommand> = Vec::new();
+    let mut has_prompts = false;
+    for line in text.lines() {
+        let Some(line) = line.strip_prefix("    ") else {
+            has_prompts = false;
+            continue;
+        };
+        let command = line.strip_prefix("$ ");
+        has_prompts |= command.is_some();
+        match (command, commands.last_mut()) {
+            (None, Some(last)) if has_prompts => last.output += &format!("{line}\n"),
+            _ => commands.push(ShownCommand {
+                line: command.unwrap_or(line).to_owned(),
+                output: String::new(),
+            }),
+        }
+    }
+    commands
+}
+
+/// True if a page shows commands.
+pub(crate) fn shows_commands(text: &str) -> bool {
+    !shown_commands(text).is_empty()
+}
+
+/// The way a line is run, and what is expected of it.
+pub(crate) struct CommandRow {
+    /// A part of the line. A line belongs to the first row whose text it contains.
+    text: &'static str,
+    replies: Vec<Responder>,
+    run: CommandRun,
+}
+
+enum CommandRun {
+    /// In a shell; this is a part of its output. If it is empty, so is standard output.
+    Prints(&'static str),
+    /// In a shell on a terminal, with this user.
+    Types(fn(&mut Screen<'_>)),
+    /// Not by this story, but by that test or file.
+    Elsewhere(&'static str),
+}
+
+/// A command that asks no model.
+pub(crate) fn prints(text: &'static str, output: &'static str) -> CommandRow {
+    answers(text, [], output)
+}
+
+/// A command that the model answers with `replies`.
+pub(crate) fn answers(
+    text: &'static str,
+    replies: impl IntoIterator<Item = Responder>,
+    output: &'static str,
+) -> CommandRow {
+    CommandRow {
+        text,
+        replies: replies.into_iter().collect(),
+        run: CommandRun::Prints(output),
+    }
+}
+
+/// A command that needs a terminal.
+pub(crate) fn types(text: &'static str, user: fn(&mut Screen<'_>)) -> CommandRow {
+    CommandRow {
+        text,
+        replies: Vec::new(),
+        run: CommandRun::Types(user),
+    }
+}
+
+/// A command that the test `MODULE::NAME`, or the file at this path, runs instead.
+pub(crate) fn elsewhere(text: &'static str, place: &'static str) -> CommandRow {
+    CommandRow {
+        text,
+        replies: Vec::new(),
+        run: CommandRun::Elsewhere(place),
+    }
+}
+
+/// A user who leaves a conversation at its first prompt.
+pub(crate) fn leave(screen: &mut Screen<'_>) {
+    screen.until_prompt("> ").press(Key::Ctrl('d'));
+}
+
+/// Runs all commands of the page `text`. `replaced` are parts of lines that a story may not touch or wait for, with what takes
+/// their place. Returns what was printed.
+#[track_caller]
+pub(crate) fn run_page(
+    story: &Story,
+    text: &str,
+    replaced: &[(&str, &str)],
+    mut rows: Vec<CommandRow>,
+) -> String {
+    let mut unused: Vec<&str> = rows.iter().map(|row| row.text).collect();
+    let mut printed = String::new();
+    for ShownCommand { line, output } in shown_commands(text) {
+        let row = rows.iter_mut().find(|row| line.contains(row.text));
+        let row = row.unwrap_or_else(|| panic!("no story runs this line: {line}"));
+        unused.retain(|text| *text != row.text);
+        story.server().script(std::mem::take(&mut row.replies));
+        let line = replaced
+            .iter()
+            .fold(line, |line, (from, to)| line.replace(from, to));
+        match row.run {
+            CommandRun::Prints(expect) => {
+                let (stdout, stderr) = run_line(story, &line, &[]);
+                let all = format!("{stdout}{stderr}");
+                assert!(all.contains(expect), "{line}\n{all}");
+                assert!(!expect.is_empty() || stdout.is_empty(), "{line}\n{all}");
+                if !output.is_empty() {
+                    assert_eq!(with_shown_ids(&stdout, &output), output, "{line}");
+                }
+                printed += &all;
+            }
+            CommandRun::Types(user) => run_on_terminal(story, &line, user),
+            CommandRun::Elsewhere(place) => assert_exists(place),
+        }
+        assert_eq!(story.server().unused_replies(), 0, "{line}");
+    }
+    assert_eq!(unused, [""; 0], "rows for no line of the page");
+    printed
+}
+
+/// `text` with its ids replaced by the id that the page shows.
+fn with_shown_ids(text: &str, shown: &str) -> String {
+    let id = regex::Regex::new(r"\b[0-9a-f]{8}\b").unwrap();
+    let shown = id.find(shown).map_or("", |found| found.as_str());
+    id.replace_all(text, shown).into_owned()
+}
+
+/// The story's PATH, with a directory that has our program, and may have others.
+fn path_with_nanobot(story: &Story) -> String {
+    let programs = story.home().join("bin");
+    std::fs::create_dir_all(&programs).unwrap();
+    if !programs.join("nanobot").exists() {
+        std::os::unix::fs::symlink(NANOBOT, programs.join("nanobot")).unwrap();
+    }
+    format!("{}:{}", programs.display(), story.path())
+}
+
+/// Runs `line` in a shell, with our program in its PATH. Returns its standard output and standard error.
+#[track_caller]
+pub(crate) fn run_line(story: &Story, line: &str, variables: &[(&str, &str)]) -> (String, String) {
+    let mut shell = story.program("/bin/sh");
+    shell
+        .args(["-c", line])
+        .env("PATH", path_with_nanobot(story));
+    shell.envs(variables.iter().copied());
+    let ran = story.wait(shell.spawn().unwrap());
+    let (stdout, stderr) = (ran.text(), ran.error_text());
+    assert_eq!(ran.code(), 0, "{line}\n{stdout}\n{stderr}");
+    (stdout, stderr)
+}
+
+#[track_caller]
+fn run_on_terminal(story: &Story, line: &str, user: fn(&mut Screen<'_>)) {
+    let mut screen = story
+        .screen(24, 80)
+        .env("PATH", &path_with_nanobot(story))
+        .program("/bin/sh", ["-c", line]);
+    user(&mut screen);
+    let shown = screen.text_with_scrollback();
+    assert_eq!(screen.code(), 0, "{line}\n{shown}");
+    screen.assert_restored();
+}
+
+/// Asserts that the test or the file is there.
+#[track_caller]
+fn assert_exists(place: &str) {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let Some((module, name)) = place.split_once("::") else {
+        return assert!(root.join(place).exists(), "{place}");
+    };
+    let source = std::fs::read_to_string(root.join(format!("tests/cli/{module}.rs"))).unwrap();
+    assert!(source.contains(&format!("fn {name}(")), "{place}");
+}
+
+#[test]
+fn commands_and_their_output_are_told_apart() {
+    let text = "Words.\n\n    one\n    two\n\nMore.\n\n    $ three\n    its output\n    $ four\n\n    five\n";
+    let found: Vec<(String, String)> = shown_commands(text)
+        .into_iter()
+        .map(|command| (command.line, command.output))
+        .collect();
+    let expect = [
+        ("one", ""),
+        ("two", ""),
+        ("three", "its output\n"),
+        ("four", ""),
+        ("five", ""),
+    ];
+    let expect = expect.map(|(line, output)| (line.to_owned(), output.to_owned()));
+    assert_eq!(found, expect);
+}

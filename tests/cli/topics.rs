@@ -1,0 +1,288 @@
+//! The commands of the topics, `nanobot help TOPIC`: each is run as it stands there, against a scripted provider.
+
+use crate::channel_ntfy::NtfyServer;
+use crate::page_commands::{answers, leave, prints, run_page, shows_commands, types};
+use crate::requirements::require;
+use crate::screen::Key;
+use crate::server::{Request, Response, Server, calls, says};
+use crate::session_commands::{session_text, set_age};
+use crate::story::{Story, write, write_program};
+use crate::telegram_server::{TOKEN, TelegramServer};
+use nanobot::cli::topics::{TOPICS, find_topic};
+use serde_json::{Value, json};
+
+fn topic(name: &str) -> &'static str {
+    find_topic(name).unwrap().text
+}
+
+#[test]
+fn every_topic_with_commands_has_a_story() {
+    let stories = include_str!("topics.rs");
+    for page in TOPICS.iter().filter(|page| shows_commands(page.text)) {
+        let call = format!("topic(\"{}\")", page.name);
+        assert!(stories.contains(&call), "{}", page.name);
+    }
+}
+
+#[test]
+fn commands_of_the_topic_scripting() {
+    let story = Story::new().file("bill.txt", "Tea, 3 euros\n");
+    let bill = r#"{"name": "Tea", "amount": 3, "tags": []}"#;
+    let rows = vec![answers("--schema", [says(bill)], "\"amount\": 3")];
+    run_page(&story, topic("scripting"), &[], rows);
+}
+
+#[test]
+fn commands_of_the_topic_permissions() {
+    let story = Story::new()
+        .file("notes.md", "TODO: tea\n")
+        .file("key.env", "KEY=1\n");
+    std::fs::create_dir(story.home().join("inbox")).unwrap();
+    std::fs::create_dir(story.dir().join("out")).unwrap();
+    let write = |path: &str| calls("write_file", json!({ "path": path, "content": "x" }));
+    let read = calls("read_file", json!({ "path": "key.env" }));
+    let rows = vec![
+        answers(
+            "agent --write -m",
+            [write("a.txt"), says("Fixed.")],
+            "Fixed.\n",
+        ),
+        answers(
+            "--write=out",
+            [write("out/b.txt"), says("Noted.")],
+            "Noted.\n",
+        ),
+        answers("--net=api.github.com", [says("Yes.")], "Yes.\n"),
+        answers("--deny", [read, says("I may not.")], "I may not.\n"),
+        answers("--profile plan", [says("So.")], "So.\n"),
+        prints("policy explain", "allowed: "),
+        prints("policy test", "ok  "),
+        prints("tool run grep", "TODO: tea"),
+        prints("nanobot undo", "removed out/b.txt\n"),
+    ];
+    let printed = run_page(&story, topic("permissions"), &[], rows);
+    assert!(!printed.contains("FAILED"), "{printed}");
+    assert!(!printed.contains("KEY=1"), "{printed}");
+    assert!(story.dir().join("a.txt").exists());
+}
+
+#[test]
+fn commands_of_the_topic_models() {
+    let key = "key-of-the-story";
+    let story = Story::bare().env("MY_KEY", key);
+    let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+    let openai = json!({ "apiKey": key, "apiBase": base });
+    let story = story.config(&json!({ "providers": { "openai": openai } }));
+    let rows = vec![
+        prints("config set", ""),
+        answers("--model gpt-6.1-sol", [says("The first.")], "The first.\n"),
+        prints("model show gpt-6-luna", "openai"),
+        answers("--model big", [says("Proven.")], "Proven.\n"),
+        prints("nanobot usage", "openai/"),
+        answers("--max-cost 0.50", [says("Tidy.")], "Tidy.\n"),
+    ];
+    let printed = run_page(&story, topic("models"), &[], rows);
+    assert!(!printed.contains(key), "{printed}");
+    let models: Vec<Value> = story
+        .requests()
+        .iter()
+        .map(|request| request.body["model"].clone())
+        .collect();
+    assert_eq!(models, ["gpt-6.1-sol", "gpt-6.1-sol", "gpt-6-luna"]);
+    let check = story.run(["config", "check"]).text();
+    let is_note = |line: &str| line.starts_with("note: ") && line.contains("nanobot 0.1.4");
+    assert!(check.lines().all(is_note), "{check}");
+}
+
+#[test]
+fn commands_of_the_topic_sessions() {
+    let long = format!("Here. {}", "It is the one about tea. ".repeat(100));
+    let talk: Vec<(&str, &str)> = (0..8)
+        .flat_map(|_| [("user", "Where is Invoice 42?"), ("assistant", &*long)])
+        .collect();
+    let story = Story::new()
+        .workspace_file(
+            "sessions/cli_direct.jsonl",
+            session_text("cli:direct", &talk),
+        )
+        .workspace_file("sessions/work.jsonl", session_text("work", &talk))
+        .workspace_file("sessions/pipe_1.jsonl", session_text("pipe:1", &talk[..2]));
+    let sessions = story.workspace().join("sessions");
+    set_age(&sessions.join("cli_direct.jsonl"), 3);
+    set_age(&sessions.join("pipe_1.jsonl"), 100);
+    let rows = vec![
+        prints("session list", "cli:direct"),
+        prints("session search", "Where is Invoice 42?"),
+        prints("session fork", "idea"),
+        types("session prune", |screen| {
+            screen.until("[y/N]").type_("y").press(Key::Enter);
+            screen.until("moved to the trash: 1");
+        }),
+        answers("session compact", [says("Numbers: 42.")], "Compacted: "),
+    ];
+    run_page(&story, topic("sessions"), &[], rows);
+    let copied = story.session("idea.jsonl");
+    let messages = copied.iter().filter(|line| line["role"].is_string());
+    assert_eq!(messages.count(), 12);
+    let request = &story.requests()[0];
+    assert!(request.last_content().contains("keep the numbers"));
+}
+
+#[test]
+fn commands_of_the_topic_jobs() {
+    let story = Story::new().env("NANOBOT_TEST_TIME", "2026-11-21T20:00:00Z");
+    std::fs::create_dir(story.home().join("inbox")).unwrap();
+    let rows = vec![
+        prints("cron add", "✓ Added job"),
+        prints("cron list", "digest"),
+        prints("cron logs", "No runs yet."),
+        prints("cron edit", "at 07:30"),
+        prints("cron sync", "crontab"),
+        prints("cron remove", "✓"),
+        prints("heartbeat enable", "✓"),
+    ];
+    run_page(&story, topic("jobs"), &[], rows);
+}
+
+#[test]
+fn commands_of_the_topic_channels() {
+    let (telegram, ntfy) = (TelegramServer::start(), NtfyServer::start());
+    let story = Story::new().env("TOKEN", TOKEN).set(
+        "channels",
+        json!({ "telegram": { "apiBase": telegram.base(), "allowFrom": ["7"] }, "ntfy": ntfy.keys() }),
+    );
+    telegram.message(7, "hi");
+    let rows = vec![
+        types("channel login", |screen| {
+            screen.until("Telegram, not shown:");
+            screen.type_(TOKEN).press(Key::Enter);
+            screen.until("the command menu is set");
+        }),
+        answers("nanobot channel poll", [says("Hello, Ann.")], ""),
+        prints("config set", ""),
+        prints("channel send telegram", "\n"),
+        prints("channel send ntfy", "\n"),
+        prints("cron add", "✓"),
+        prints("channel inbox", ""),
+        prints("channel list", "\"telegram\""),
+    ];
+    let replaced = [("* * * * * ", ""), ("--wait 60", "")];
+    run_page(&story, topic("channels"), &replaced, rows);
+    assert_eq!(telegram.sent(), ["Hello, Ann.", "Backup done"]);
+    let table = story.crontab().table().unwrap();
+    assert_eq!(table.matches(" --scheduled\n").count(), 1, "{table}");
+}
+
+/// A stand-in for `uvx` that serves one tool, which returns its arguments.
+fn install_uvx(story: &Story) {
+    let tool = json!({ "name": "get_current_time", "inputSchema": { "type": "object" } });
+    let plan = json!({ "tools": [tool] }).to_string();
+    let server = include_str!("../servers/plain.py");
+    let text = format!(
+        "#!/usr/bin/env python3\n\
+         import sys, tempfile\n\
+         with tempfile.NamedTemporaryFile('w', delete=False) as file:\n    file.write({plan:?})\n\
+         sys.argv[1:] = [file.name, '/dev/null']\n{server}"
+    );
+    write_program(&story.home().join("bin/uvx"), &text);
+}
+
+/// A remote server with one tool, for those who send the token `tok`.
+fn start_hub() -> Server {
+    let hub = Server::start();
+    hub.always(Box::new(|request: &Request| {
+        if request.header("authorization") != Some("Bearer tok") {
+            return Response::text(401, "text/plain", "no token");
+        }
+        let message: Value = serde_json::from_str(&request.raw).unwrap_or_default();
+        let result = match message["method"].as_str() {
+            Some("initialize") => json!({ "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": { "tools": {} }, "serverInfo": { "name": "hub", "version": "1" } }),
+            Some("tools/list") => {
+                json!({ "tools": [{ "name": "find", "inputSchema": { "type": "object" } }] })
+            }
+            Some("ping") => json!({}),
+            Some(_) => return Response::text(202, "text/plain", ""),
+            None => return Response::text(405, "text/plain", ""),
+        };
+        let reply = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+        Response::json(200, &reply)
+    }));
+    hub
+}
+
+#[test]
+fn commands_of_the_topic_servers() {
+    if !require("python3") {
+        return;
+    }
+    let hub = start_hub();
+    let story = Story::new().env("HUB_TOKEN", "tok");
+    install_uvx(&story);
+    std::fs::create_dir_all(story.home().join("src/tea")).unwrap();
+    let skill =
+        b"---\ndescription: Writes invoices; for any question about bills\n---\nBe exact.\n";
+    write(&story.home().join("Downloads/invoices/SKILL.md"), skill);
+    let rows = vec![
+        prints("mcp add", "1 tool"),
+        prints("mcp test", "ok    hub: "),
+        prints("mcp call time", "America/Lima"),
+        prints("skill list", "weather"),
+        types("skill install", |screen| {
+            screen.until("[y/N]").type_("y").press(Key::Enter);
+            screen.until("installed in");
+        }),
+        prints("skill new", "skills/deploy/SKILL.md\n"),
+    ];
+    let address = format!("http://127.0.0.1:{}/mcp", hub.port);
+    let replaced = [("https://example.org/mcp", address.as_str())];
+    let printed = run_page(&story, topic("servers"), &replaced, rows);
+    for server in ["time", "git"] {
+        assert!(printed.contains(&format!("ok    {server}: ")), "{printed}");
+    }
+    story.run(["skill", "list"]).stdout_has("invoices");
+}
+
+#[test]
+fn commands_of_the_topic_terminal() {
+    let story = Story::new();
+    let profile = story.home().join("profile.ps1");
+    let story = story.env("PROFILE", profile.to_str().unwrap());
+    let rows = vec![
+        types("nanobot repl", leave),
+        prints("mkdir -p", ""),
+        prints("nanobot completions", ""),
+        prints("uninstall --dry-run", ".nanobot/config.json"),
+        prints("uninstall --yes", "removed"),
+    ];
+    let printed = run_page(&story, topic("terminal"), &[], rows);
+    // Scripts in the places of `onboard --completions` are removed with the rest.
+    for script in [
+        "bash-completion/completions/nanobot",
+        "site-functions/_nanobot",
+        "completions/nanobot.fish",
+    ] {
+        assert!(printed.contains(script), "{script}: {printed}");
+    }
+    for script in [".config/elvish/rc.elv", "profile.ps1"] {
+        let text = std::fs::read_to_string(story.home().join(script)).unwrap();
+        assert!(text.contains("nanobot"), "{script}");
+    }
+    assert!(!story.home().join(".nanobot").exists());
+}
+
+#[test]
+fn commands_of_the_topic_privacy() {
+    let story = Story::new();
+    let rows = vec![
+        prints("--dry-run -m", "\"messages\":["),
+        prints("--dry-run=table", "tokens"),
+        answers("--record talk.jsonl", [says("One.")], "One.\n"),
+        answers("NANOBOT_LOG", [says("Two.")], "127.0.0.1"),
+        prints("policy explain", "allowed: "),
+        answers("--offline", [says("Three.")], "Three.\n"),
+    ];
+    run_page(&story, topic("privacy"), &[], rows);
+    let recorded = std::fs::read_to_string(story.dir().join("talk.jsonl")).unwrap();
+    assert!(recorded.contains("One."), "{recorded}");
+}
