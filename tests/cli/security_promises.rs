@@ -1,4 +1,4 @@
-//! The promises of SECURITY.md: each of its sentences names the stories that fail if it does not hold, or the reason that
+//! The promises and limits of SECURITY.md: each of them names the stories that fail if it does not hold, or the reason that
 //! it has none.
 
 use crate::sandbox::print_count;
@@ -379,6 +379,88 @@ const SITUATIONS: &[TestedPromise] = &[
     ),
 ];
 
+/// The entries under "Limits". Those without a story say what nothing here can try, or what is so by construction.
+const LIMITS: &[TestedPromise] = &[
+    ("The kernel is trusted", &[]),
+    (
+        "Start-up names are looked for 64 levels deep",
+        &["after_content_from_outside_commands_change_no_startup_file_at_any_depth"],
+    ),
+    (
+        "`rm -rf .git`",
+        &["git_runs_nothing_that_a_command_left_behind"],
+    ),
+    (
+        "`--sandbox off` and `--profile full`",
+        &["with_the_sandbox_off_commands_run_without_one"],
+    ),
+    (
+        "Files in the working directory are readable",
+        &[
+            "the_policy_withstands_bypass_attempts",
+            "toolchains_outside_the_system_are_readable_but_their_credentials_are_not",
+        ],
+    ),
+    (
+        "An MCP server is trusted with the data",
+        &["changes_of_startup_files_by_a_server_are_reported"],
+    ),
+    (
+        "Without namespaces, a command can change modes",
+        &["escape_attempts_fail"],
+    ),
+    (
+        "A command can reach a socket of another program",
+        &["sockets_cannot_be_opened"],
+    ),
+    ("Where a granted directory lies below `/tmp`", &[]),
+    (
+        "is covered by an empty file or directory",
+        &[
+            "a_denied_file_stays_covered_where_it_is",
+            "a_directory_with_a_denied_path_is_listed_or_the_reason_is_given",
+        ],
+    ),
+    (
+        "What git would run for you later",
+        &[
+            "git_runs_nothing_that_a_command_left_behind",
+            "a_new_repository_cannot_make_git_run_commands",
+            "ordinary_settings_of_new_repositories_stay",
+            "a_setting_that_runs_programs_is_taken_out",
+        ],
+    ),
+    (
+        "A host that was allowed can receive data",
+        &["hosts_are_allowed_by_provenance"],
+    ),
+    ("CPU, memory and disk usage", &[]),
+    (
+        "The commands of a job are the user's",
+        &["a_grant_applies_only_to_the_unmodified_message"],
+    ),
+    (
+        "The model's text can be false",
+        &["a_denial_is_final_reported_once_and_names_its_flag"],
+    ),
+    (
+        "A file that a run wrote into the workspace",
+        &["which_addresses_may_be_requested"],
+    ),
+    (
+        "`nanobot undo` reverts the changes of commands",
+        &["what_commands_change_beyond_the_limits_is_told"],
+    ),
+    (
+        "Anyone who controls your environment",
+        &["the_tested_program_contains_each_hook"],
+    ),
+    (
+        "macOS, and Linux before 6.2",
+        &["without_a_sandbox_commands_are_denied"],
+    ),
+];
+
 /// The part of `text` from `start` to `end`.
 fn section<'t>(text: &'t str, start: &str, end: &str) -> &'t str {
     let (_, rest) = text.split_once(start).expect("the section begins");
@@ -456,10 +538,14 @@ fn every_promise_names_its_stories() {
         .lines()
         .filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
     check_statements(&rows.map(str::to_owned).collect::<Vec<_>>(), SITUATIONS);
+    let limits = section(&text, "## Limits\n", "## How it was tested");
+    let limits = limits.split("\n- ").skip(1);
+    let limits: Vec<String> = limits.map(|entry| entry.replace("\n ", "")).collect();
+    check_statements(&limits, LIMITS);
     let mut sources = String::new();
     collect_sources(&root.join("tests/cli"), &mut sources);
     collect_sources(&root.join("src"), &mut sources);
-    let all = || GUARANTEES.iter().chain(SITUATIONS);
+    let all = || GUARANTEES.iter().chain(SITUATIONS).chain(LIMITS);
     for (part, stories) in all() {
         for story in *stories {
             let defined = format!("fn {story}()");
@@ -474,5 +560,5 @@ fn every_promise_names_its_stories() {
         "{} promises, {untested} without a story",
         all().count()
     ));
-    assert_eq!(untested, 4);
+    assert_eq!(untested, 7);
 }
