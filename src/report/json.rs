@@ -5,6 +5,7 @@ use crate::error::{Exit, exit_for, hint_for};
 use crate::event::{Denial, Event, ToolOutcome};
 use crate::message::{ToolCall, Usage, plain_text};
 use crate::sys::clock::Clock;
+use crate::sys::host;
 use crate::turn::ending::{Ending, ToolCallCounts};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -182,6 +183,8 @@ pub fn result_json(
                    "failed": session_stats.failed, "succeeded": session_stats.succeeded },
         "context_tokens": session_stats.context,
         "duration_ms": to_millis(run.duration),
+        "host": host::name(),
+        "release": env!("CARGO_PKG_VERSION"),
     });
     with_envelope("result", envelope, fields)
 }

@@ -318,6 +318,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("http.caFile", Text, "null", Used, "file of CA certificates in PEM format, instead of the system's, if SSL_CERT_FILE and SSL_CERT_DIR are not set"),
     key("http.firstByteTimeout", Number(0.0, 86_400.0), "300", Used, "timeout for the first byte of a response in seconds if NANOBOT_LLM_TIMEOUT_S is not set; 0 for none"),
     key("http.streamIdleTimeout", Number(0.0, 3_600.0), "90", Used, "idle timeout of a stream in seconds if NANOBOT_STREAM_IDLE_TIMEOUT_S is not set"),
+    key("http.totalTimeout", Number(0.0, 86_400.0), "1800", Used, "timeout for a whole response in seconds; 0 for none"),
 
     key("log.events", Text, "null", Used, "file to which each turn appends its events as JSON lines, if NANOBOT_LOG names none"),
 

@@ -293,7 +293,7 @@ pub struct ProviderTimeouts {
     pub first_byte: Duration,
     /// 90 s: a stream that has started and then falls silent is dead, even if the server sends comments.
     pub stream_idle: Duration,
-    /// 1800 s for one complete answer.
+    /// 1800 s for one complete response, however slowly its data arrives.
     pub total: Duration,
 }
 

@@ -170,7 +170,7 @@ impl TypedReader<'_> {
             connect: Duration::from_secs(10),
             first_byte: env.duration(env::FIRST_BYTE_TIMEOUT, first_byte, 86_400)?,
             stream_idle: env.duration(env::STREAM_IDLE_TIMEOUT, stream_idle, 3600)?,
-            total: Duration::from_secs(1800),
+            total: seconds(const { config_key("http.totalTimeout") })?,
         })
     }
 

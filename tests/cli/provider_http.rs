@@ -99,13 +99,33 @@ fn a_complete_reply_does_not_wait_for_the_end_of_the_connection() {
 
 /// Sends SSE comments on `stream` until the returned sender is dropped.
 fn start_pings(stream: Sender<Vec<u8>>) -> (Sender<()>, JoinHandle<()>) {
+    start_repeating(stream, ": ping\n\n".into())
+}
+
+/// Sends `event` on `stream` again and again until the returned sender is dropped.
+fn start_repeating(stream: Sender<Vec<u8>>, event: String) -> (Sender<()>, JoinHandle<()>) {
     let (stop, stopped) = channel();
-    let pings = std::thread::spawn(move || {
+    let sending = std::thread::spawn(move || {
         while stopped.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
-            drop(stream.send(b": ping\n\n".to_vec()));
+            drop(stream.send(event.clone().into_bytes()));
         }
     });
-    (stop, pings)
+    (stop, sending)
+}
+
+#[test]
+fn a_stream_without_an_end_has_a_total_timeout() {
+    let (sender, answer) = Response::streaming();
+    let (stop, sending) = start_repeating(sender, text_event("on and "));
+    let story = Story::new()
+        .set("http.totalTimeout", json!(1))
+        .script([sends(answer), says("whole")]);
+    story
+        .run(["agent", "-v", "-m", "x", "--timeout", "60"])
+        .stdout("whole\n")
+        .stderr_has("timed out");
+    drop(stop);
+    sending.join().unwrap();
 }
 
 #[test]

@@ -106,6 +106,8 @@ fn check_forty_iterations(extra: &[&str], stream: bool) {
     let result = story.run(arguments).json();
     assert_eq!(result["text"], "All done.");
     assert_eq!(result["iterations"], 40);
+    assert_eq!(result["release"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(result["host"], nanobot::sys::host::name());
     let tools: Vec<(String, u64, u64)> = result["tools"]
         .as_array()
         .unwrap()
