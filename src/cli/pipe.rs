@@ -14,7 +14,7 @@ use clap::Args;
 /// A message is an object with `text`, and either `session` or `channel` and `chat`. `id` comes back with the answer,
 /// `files` are attached, `facts` and unknown keys come back unchanged. An answer is an object with `text` and `status`; an
 /// `ack` line follows it once both are safe, so a broker that waits for it loses nothing. A temporary failure gets no
-/// `ack`. A line that is no message gets an `error` line, and the exit status is 65.
+/// `ack`. A line that is no message, or longer than 16 MiB, gets an `error` line, and the exit status is 65.
 ///
 /// The messages are text of a program, not of the user: they cannot do what needs the user's words. Relative paths start
 /// at the workspace unless `-C` is given.

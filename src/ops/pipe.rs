@@ -136,10 +136,12 @@ impl MessageBus<'_> {
         let mut number = 0_u64;
         while let Some(line) = reader.next_line()? {
             number += 1;
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            match self.parse(&line)? {
+            let parsed = match line {
+                Ok(line) if line.trim_ascii().is_empty() => continue,
+                Ok(line) => self.parse(&line)?,
+                Err(reason) => Err(reason),
+            };
+            match parsed {
                 Ok(message) => self.enqueue(message)?,
                 Err(error) => {
                     let line = json!({ "v": 1, "type": "error", "line": number, "error": error });

@@ -1,7 +1,6 @@
 //! Lines of standard input, as they arrive. A signal ends the wait for the next one.
 
 use super::signal::{self, Deadline};
-use crate::error::{Exit, fail};
 use anyhow::{Context, Result};
 use std::os::fd::BorrowedFd;
 
@@ -17,6 +16,8 @@ pub struct StdinLines {
     buffer: Vec<u8>,
     searched: usize,
     is_at_end: bool,
+    /// True while the rest of a line that is too long is read.
+    is_too_long: bool,
 }
 
 impl StdinLines {
@@ -27,36 +28,44 @@ impl StdinLines {
             buffer: Vec::new(),
             searched: 0,
             is_at_end: false,
+            is_too_long: false,
         }
     }
 
-    /// The next line without its line break; the last one needs none. `None` at the end of the input.
+    /// The next line without its line break; the last one needs none. `None` at the end of the input. A line that is too
+    /// long is not kept, only the reason.
     ///
     /// # Errors
-    /// Status 65 for a line beyond 16 MiB; standard input fails; a signal arrived.
-    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>> {
+    /// Standard input fails; a signal arrived.
+    pub fn next_line(&mut self) -> Result<Option<Result<Vec<u8>, String>>> {
         loop {
             let found = memchr::memchr(b'\n', &self.buffer[self.searched..]);
             if let Some(at) = found.map(|at| self.searched + at) {
                 let rest = self.buffer.split_off(at + 1);
                 let mut line = std::mem::replace(&mut self.buffer, rest);
                 line.pop();
-                self.searched = 0;
-                return Ok(Some(line));
+                return Ok(Some(self.end_line(line)));
             }
             self.searched = self.buffer.len();
             if self.is_at_end {
                 let line = std::mem::take(&mut self.buffer);
-                self.searched = 0;
-                return Ok((!line.is_empty()).then_some(line));
+                let is_line = self.is_too_long || !line.is_empty();
+                return Ok(is_line.then(|| self.end_line(line)));
             }
             if self.buffer.len() > MAX_LINE_BYTES {
-                return Err(fail(
-                    Exit::BadInput,
-                    format!("a line of standard input has more than {MAX_LINE_BYTES} bytes"),
-                ));
+                self.is_too_long = true;
+                self.buffer = Vec::new();
+                self.searched = 0;
             }
             self.fill()?;
+        }
+    }
+
+    fn end_line(&mut self, line: Vec<u8>) -> Result<Vec<u8>, String> {
+        self.searched = 0;
+        match std::mem::take(&mut self.is_too_long) {
+            true => Err(format!("the line has more than {MAX_LINE_BYTES} bytes")),
+            false => Ok(line),
         }
     }
 

@@ -147,6 +147,24 @@ fn bad_lines_are_named_and_the_rest_is_answered() {
 }
 
 #[test]
+fn a_line_that_is_too_long_is_named_and_the_rest_is_answered() {
+    let long = message("2", "s", &"x".repeat(17 << 20));
+    let lines_of = |last: &str| [&message("1", "s", "one"), &long, last].concat();
+    let story = Story::new()
+        .script([says("One."), says("Three.")])
+        .stdin(lines_of(&message("3", "s", "three")));
+    let found = lines(&story.run(["pipe"]).status(65).text());
+    assert_eq!(answers(&found), [("1", "One."), ("3", "Three.")]);
+    let error = "the line has more than 16777216 bytes";
+    let is_named = |line: &Value| line["line"] == 2 && line["error"] == error;
+    assert_eq!(found.iter().filter(|line| is_named(line)).count(), 1);
+    // It may be the last one, without a line break.
+    let story = story.script([says("One.")]).stdin(lines_of("").trim_end());
+    let found = lines(&story.run(["pipe"]).status(65).text());
+    assert!(found.iter().any(is_named), "{found:?}");
+}
+
+#[test]
 fn sessions_are_answered_side_by_side_and_each_in_order() {
     let story = Story::new();
     let gate = &*Box::leak(Box::new(Gate::default()));
