@@ -1,10 +1,10 @@
 //! The Matrix channel against a homeserver on loopback, and, with `tests/real/synapse`, against Synapse.
 
 use crate::channel_adapter::{Reader, open, open_failure, text_part, to_chat};
-use crate::matrix_server::MatrixServer;
+use crate::matrix_server::{BOT, MatrixServer};
 use crate::server::says;
 use crate::story::Story;
-use nanobot::channel::{AttachmentKind, Channel, Part, SendError};
+use nanobot::channel::{AttachmentKind, Batch, Channel, Identity, Part, SendError};
 use nanobot::sys::http::{Http, HttpMethod, HttpTimeouts, Network};
 use serde_json::Value;
 use serde_json::json;
@@ -76,8 +76,81 @@ fn messages_that_the_server_left_out_are_paged_back() {
         server.write("!r:h", "@ann:h", text);
     }
     assert_eq!(reader.texts(), written);
-    assert_eq!(server.requests_with("/messages").len(), 3);
+    // Three pages, each to find it and to read it.
+    assert_eq!(server.requests_with("/messages").len(), 6);
     assert_eq!(reader.texts(), [""; 0]);
+}
+
+/// However many there are, the oldest come first, in batches of a page, and the position moves after the last one.
+#[test]
+fn a_room_with_thousands_of_new_messages_is_read_page_by_page() {
+    let server = MatrixServer::start();
+    server.add_room("!r:h", 2);
+    let channel = connect(&server);
+    let mut reader = Reader::after_first_look(&*channel);
+    let written: Vec<String> = (0..2530).map(|number| number.to_string()).collect();
+    for text in &written {
+        server.write("!r:h", "@ann:h", text);
+    }
+    let account = Identity {
+        id: BOT.to_owned(),
+        name: BOT.to_owned(),
+    };
+    let read = |limit: usize| {
+        let mut batches: Vec<Batch> = Vec::new();
+        let mut take = |batch: Batch| {
+            batches.push(batch);
+            match batches.len() == limit {
+                true => Err(anyhow::anyhow!("the disk is full")),
+                false => Ok(()),
+            }
+        };
+        let polled = channel.poll(&account, reader.cursor.as_ref(), Duration::ZERO, &mut take);
+        assert_eq!(polled.is_err(), limit > 0);
+        batches
+    };
+    let begun = read(2);
+    assert_eq!(begun[0].messages[0].text, "0");
+    assert_eq!(Some(&begun[0].cursor), reader.cursor.as_ref());
+    let batches = read(0);
+    let texts = batches.iter().flat_map(|batch| &batch.messages);
+    let texts: Vec<&str> = texts.map(|message| message.text.as_str()).collect();
+    assert_eq!(texts, written);
+    let sizes = batches.iter().map(|batch| batch.messages.len());
+    assert!(sizes.max() <= Some(100));
+    let last = batches.last().unwrap().cursor.clone();
+    reader.cursor = Some(last);
+    assert_eq!(reader.texts(), [""; 0]);
+}
+
+#[test]
+fn a_long_history_is_read_from_the_invitation_on() {
+    for is_invited in [true, false] {
+        let server = MatrixServer::start();
+        server.add_room("!r:h", 2);
+        let channel = connect(&server);
+        let mut reader = Reader::after_first_look(&*channel);
+        let write = |text: &str, count: usize| {
+            for number in 0..count {
+                server.write("!r:h", "@ann:h", &format!("{text} {number}"));
+            }
+        };
+        let enter = |membership: &str| {
+            let content = json!({ "membership": membership });
+            server.push_member("!r:h", BOT, content, &json!({}));
+        };
+        write("to others", 220);
+        if is_invited {
+            enter("invite");
+            write("to us", 120);
+        }
+        enter("join");
+        write("to us", 120);
+        let texts = reader.texts();
+        let expect = if is_invited { 240 } else { 120 };
+        assert_eq!(texts.len(), expect, "{texts:?}");
+        assert!(texts.iter().all(|text| text.starts_with("to us")));
+    }
 }
 
 #[test]
@@ -340,7 +413,7 @@ fn unknown_senders_are_paired_in_direct_chats() {
 
 /// Unknown users cannot make us join more rooms than there can be codes, and their servers cannot end a poll.
 #[test]
-fn strangers_are_joined_as_often_as_there_are_codes() {
+fn unknown_senders_are_joined_as_often_as_there_are_codes() {
     let server = MatrixServer::start();
     let story = Story::new()
         .set("channels", json!({ "matrix": server.keys() }))
@@ -376,12 +449,7 @@ fn a_new_name_of_the_bot_hides_no_message() {
     let mut reader = Reader::after_first_look(&*channel);
     server.write("!r:h", "@ann:h", "before");
     let member = json!({ "membership": "join", "displayname": "Bot" });
-    server.push_member(
-        "!r:h",
-        crate::matrix_server::BOT,
-        member,
-        &json!({ "membership": "join" }),
-    );
+    server.push_member("!r:h", BOT, member, &json!({ "membership": "join" }));
     server.write("!r:h", "@ann:h", "after");
     assert_eq!(reader.texts(), ["before", "after"]);
 }

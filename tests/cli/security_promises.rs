@@ -343,7 +343,7 @@ const GUARANTEES: &[TestedPromise] = &[
     ("With `--name`, messages and answers are kept", &[]),
     (
         "an unknown user's invitation to a direct chat is accepted",
-        &["strangers_are_joined_as_often_as_there_are_codes"],
+        &["unknown_senders_are_joined_as_often_as_there_are_codes"],
     ),
 ];
 

@@ -9,7 +9,9 @@ use super::pairing::{CODE_LIFETIME_SECS, MAX_OPEN_CODES};
 use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
-use super::{Batch, Channel, Chat, Destination, Identity, Part, RemoteFile, SendError};
+use super::{
+    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RemoteFile, SendError,
+};
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
 use crate::sys::signal;
@@ -20,15 +22,14 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
-use sync::{RoomReader, RoomUpdate};
+use sync::{RoomEntry, RoomReader, RoomUpdate};
 
 mod sync;
 
 /// The part of `/sync` that is needed. Presence, typing and read marks of others are not.
 const SYNC_FILTER: &str = r#"{"presence":{"types":[]},"account_data":{"types":[]},"room":{"timeline":{"limit":50,"lazy_load_members":true},"state":{"types":["m.room.member"],"lazy_load_members":true},"ephemeral":{"types":[]},"account_data":{"types":[]}}}"#;
 
-/// Maximum pages of a room's messages that are fetched when the server has left some out, and messages of a page.
-const MAX_HISTORY_PAGES: usize = 20;
+/// Messages of a page of a room's history.
 const HISTORY_PAGE_MESSAGES: usize = 100;
 
 /// The pause after an empty answer that came without the wait that was asked for.
@@ -89,7 +90,7 @@ impl Channel for Matrix {
             self.join_invited(&synced, &mut cursor)?;
             // The first answer only gives the position: what it holds was written before we listened.
             let messages = match &since {
-                Some(since) => self.read_rooms(&synced, since, &mut cursor)?,
+                Some(since) => self.read_rooms(&synced, since, &mut cursor, deliver)?,
                 None => Vec::new(),
             };
             let has_messages = !messages.is_empty();
@@ -298,7 +299,7 @@ impl Matrix {
             let cause = match self.client.request(&request) {
                 Ok(response) if response.is_success() => continue,
                 Ok(response) => response.describe(),
-                // A stranger's room on a server that is down must not end the poll.
+                // The room of an unknown sender on a server that is down must not end the poll.
                 Err(SendError::Unavailable(cause)) if decision == AccessDecision::Pair => cause,
                 Err(error) => return Err(error.into_error()),
             };
@@ -326,76 +327,129 @@ impl Matrix {
         may_join
     }
 
-    /// Reads the new messages of all rooms. Notes in the cursor which encrypted rooms know that we cannot read them.
+    /// Reads the new messages of all rooms. Those that the server has left out are handed on page by page, with the
+    /// position of the last poll. Notes in the cursor which encrypted rooms know that we cannot read them.
     fn read_rooms(
         &self,
         synced: &Value,
         since: &str,
         cursor: &mut Value,
-    ) -> Result<Vec<super::InboundMessage>> {
-        let mut messages = Vec::new();
-        let rooms = sync::joined_rooms(synced);
-        if rooms.is_empty() {
-            return Ok(messages);
+        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<Vec<InboundMessage>> {
+        let mut all = Vec::new();
+        for mut update in sync::joined_rooms(synced) {
+            let gap = self.gap_pages(&update, since)?;
+            let pages = gap.iter().rev().map(Some).chain([None]);
+            for (number, start) in pages.enumerate() {
+                let page = match start {
+                    Some(start) => self.history_page(&update.room_id, start, since)?.0,
+                    None => std::mem::take(&mut update.events),
+                };
+                let is_first = number == 0;
+                let messages = self.read_events(&mut update, &page, is_first, cursor)?;
+                match start {
+                    Some(_) if messages.is_empty() => {}
+                    Some(_) => {
+                        let cursor = cursor.clone();
+                        deliver(Batch { messages, cursor })?;
+                    }
+                    None => all.extend(messages),
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the starts of the pages of the events that the server has left out, back to `since` or to our invitation:
+    /// the newest first. The pages are read again from the oldest on, so that only one is in memory.
+    fn gap_pages(&self, update: &RoomUpdate, since: &str) -> Result<Vec<String>> {
+        let mut starts = Vec::new();
+        let mut next = update.gap_end.clone();
+        if next.is_none() {
+            return Ok(starts);
         }
         let user = self.user_id().map_err(SendError::into_error)?;
-        for mut update in rooms {
-            if update.is_limited {
-                self.page_back(&mut update, since)?;
-            }
-            let events = sync::since_invitation(&update.events, user);
-            self.notice_encryption(&update.room_id, events, cursor)?;
-            if !events.iter().any(|event| sync::is_from_others(event, user)) {
-                continue;
-            }
-            let reader = RoomReader {
-                room_id: &update.room_id,
-                user,
-                is_direct: self.is_direct(&update)?,
-                allows_room_mentions: self.allows_room_mentions,
-            };
-            messages.extend(events.iter().filter_map(|event| reader.to_message(event)));
+        let mut entry = RoomEntry::find(&update.events, user);
+        let is_invitation = |entry| matches!(entry, Some(RoomEntry::Invited(_)));
+        // The number of pages back to our entry.
+        let mut joined = entry.map(|_| 0);
+        while !is_invitation(entry)
+            && let Some(start) = next
+        {
+            let (page, end) = self.history_page(&update.room_id, &start, since)?;
+            next = end.filter(|end| *end != start);
+            starts.push(start);
+            entry = RoomEntry::find(&page, user);
+            joined = joined.or(entry.map(|_| starts.len()));
         }
-        Ok(messages)
+        if !is_invitation(entry) {
+            starts.truncate(joined.unwrap_or(starts.len()));
+        }
+        Ok(starts)
     }
 
-    /// Adds the events between `since` and the ones that the server has sent.
-    fn page_back(&self, update: &mut RoomUpdate, since: &str) -> Result<()> {
-        let room = percent_encode(&update.room_id);
-        let mut from = update.previous.clone();
-        for _ in 0..MAX_HISTORY_PAGES {
-            let Some(start) = from else { return Ok(()) };
-            let path = format!(
-                "/_matrix/client/v3/rooms/{room}/messages?dir=b&limit={HISTORY_PAGE_MESSAGES}&from={}&to={}",
-                percent_encode(&start),
-                percent_encode(since)
-            );
-            let page = self.get(&path).map_err(SendError::into_error)?;
-            let Some(older) = page["chunk"].as_array().cloned() else {
-                return Err(self.client.unexpected_response().into_error());
-            };
-            if older.is_empty() {
-                return Ok(());
-            }
-            update.events.splice(0..0, older.into_iter().rev());
-            from = page["end"].as_str().map(str::to_owned);
-        }
-        let fetched = MAX_HISTORY_PAGES * HISTORY_PAGE_MESSAGES;
-        log::warn!(target: "channel", "matrix: more than {fetched} messages in {}; the oldest are not read", update.room_id);
-        Ok(())
+    /// Returns the events of a room before `start` and after `since`, in order, and the start of the page before them.
+    fn history_page(
+        &self,
+        room: &str,
+        start: &str,
+        since: &str,
+    ) -> Result<(Vec<Value>, Option<String>)> {
+        let path = format!(
+            "/_matrix/client/v3/rooms/{}/messages?dir=b&limit={HISTORY_PAGE_MESSAGES}&from={}&to={}",
+            percent_encode(room),
+            percent_encode(start),
+            percent_encode(since)
+        );
+        let page = self.get(&path).map_err(SendError::into_error)?;
+        let Some(mut events) = page["chunk"].as_array().cloned() else {
+            return Err(self.client.unexpected_response().into_error());
+        };
+        events.reverse();
+        Ok((events, page["end"].as_str().map(str::to_owned)))
     }
 
-    fn is_direct(&self, update: &RoomUpdate) -> Result<bool> {
+    /// Converts events of a room. Of the first ones, those before our entry are not for us.
+    fn read_events(
+        &self,
+        update: &mut RoomUpdate,
+        events: &[Value],
+        is_first: bool,
+        cursor: &mut Value,
+    ) -> Result<Vec<InboundMessage>> {
+        let user = self.user_id().map_err(SendError::into_error)?;
+        let events = match is_first {
+            true => RoomEntry::events_since(events, user),
+            false => events,
+        };
+        self.notice_encryption(&update.room_id, events, cursor)?;
+        if !events.iter().any(|event| sync::is_from_others(event, user)) {
+            return Ok(Vec::new());
+        }
+        let reader = RoomReader {
+            is_direct: self.is_direct(update)?,
+            room_id: &update.room_id,
+            user,
+            allows_room_mentions: self.allows_room_mentions,
+        };
+        let messages = events.iter().filter_map(|event| reader.to_message(event));
+        Ok(messages.collect())
+    }
+
+    /// True if only one other user is in the room. The number of members is asked for once.
+    fn is_direct(&self, update: &mut RoomUpdate) -> Result<bool> {
         if let Some(members) = update.members {
             return Ok(members <= MAX_DIRECT_MEMBERS);
         }
         let room = percent_encode(&update.room_id);
         let path = format!("/_matrix/client/v3/rooms/{room}/joined_members");
         let members = self.get(&path).map_err(SendError::into_error)?;
-        match members["joined"].as_object() {
-            Some(joined) => Ok(joined.len() as u64 <= MAX_DIRECT_MEMBERS),
-            None => Err(self.client.unexpected_response().into_error()),
-        }
+        let Some(joined) = members["joined"].as_object() else {
+            return Err(self.client.unexpected_response().into_error());
+        };
+        let count = joined.len() as u64;
+        update.members = Some(count);
+        Ok(count <= MAX_DIRECT_MEMBERS)
     }
 
     /// Says once in an encrypted room that we cannot read it, if an allowed user writes there.

@@ -10,10 +10,8 @@ pub(super) struct RoomUpdate {
     pub(super) room_id: String,
     /// In order.
     pub(super) events: Vec<Value>,
-    /// True if events before these are missing.
-    pub(super) is_limited: bool,
-    /// The position before the events.
-    pub(super) previous: Option<String>,
+    /// The position before the events, if the server has left out events there.
+    pub(super) gap_end: Option<String>,
     /// The number of members, if it has changed.
     pub(super) members: Option<u64>,
 }
@@ -39,8 +37,10 @@ pub(super) fn joined_rooms(synced: &Value) -> Vec<RoomUpdate> {
         RoomUpdate {
             room_id: room.clone(),
             events: timeline["events"].as_array().cloned().unwrap_or_default(),
-            is_limited: timeline["limited"] == true,
-            previous: timeline["prev_batch"].as_str().map(str::to_owned),
+            gap_end: timeline["prev_batch"]
+                .as_str()
+                .filter(|_| timeline["limited"] == true)
+                .map(str::to_owned),
             members: members("m.joined_member_count")
                 .map(|joined| joined + members("m.invited_member_count").unwrap_or(0)),
         }
@@ -73,14 +73,31 @@ pub(super) fn invitations(rooms: &Value, user: &str) -> Vec<InboundMessage> {
     invitations.collect()
 }
 
-/// Returns the events since we were invited, if that is among them. What others wrote before was not for us.
-pub(super) fn since_invitation<'e>(events: &'e [Value], user: &str) -> &'e [Value] {
-    let is_invitation = |event: &Value| membership(event, user) == Some("invite");
-    let is_entry = |event: &Value| membership(event, user) == Some("join") && !was_joined(event);
-    let invited = events.iter().rposition(is_invitation);
-    match (events.iter().rposition(is_entry), invited) {
-        (Some(joined), invited) => &events[invited.unwrap_or(joined)..],
-        (None, _) => events,
+/// The beginning of the events that are for us: messages from before our invitation are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RoomEntry {
+    /// The index of our invitation.
+    Invited(usize),
+    /// The index of our entry, whose invitation is not among the events.
+    Joined(usize),
+}
+
+impl RoomEntry {
+    /// Finds the last one.
+    pub(super) fn find(events: &[Value], user: &str) -> Option<Self> {
+        let is_invitation = |event: &Value| membership(event, user) == Some("invite");
+        let is_entry =
+            |event: &Value| membership(event, user) == Some("join") && !was_joined(event);
+        let invited = events.iter().rposition(is_invitation).map(Self::Invited);
+        invited.or_else(|| events.iter().rposition(is_entry).map(Self::Joined))
+    }
+
+    /// The events from it on.
+    pub(super) fn events_since<'e>(events: &'e [Value], user: &str) -> &'e [Value] {
+        match Self::find(events, user) {
+            Some(Self::Invited(start) | Self::Joined(start)) => &events[start..],
+            None => events,
+        }
     }
 }
 
@@ -214,7 +231,7 @@ pub(super) fn message_type(kind: AttachmentKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{RoomReader, invitations, since_invitation, split_reply};
+    use super::{RoomEntry, RoomReader, invitations, split_reply};
     use serde_json::{Value, json};
 
     /// Checks the message of an event with this content in a room: its text, its quotes, its thread, and if it
@@ -326,12 +343,15 @@ mod tests {
             member("join"),
             text("3"),
         ];
-        assert_eq!(since_invitation(&events, "@bot:h"), &events[1..]);
-        assert_eq!(since_invitation(&events[2..], "@bot:h"), &events[3..]);
-        assert_eq!(since_invitation(&events[..3], "@bot:h"), &events[..3]);
+        let check = |events: &[Value], expect: &[Value]| {
+            assert_eq!(RoomEntry::events_since(events, "@bot:h"), expect);
+        };
+        check(&events, &events[1..]);
+        check(&events[2..], &events[3..]);
+        check(&events[..1], &events[..1]);
         let mut renamed = events;
         renamed[3]["unsigned"] = json!({ "prev_content": { "membership": "join" } });
-        assert_eq!(since_invitation(&renamed, "@bot:h"), &renamed);
+        check(&renamed[2..], &renamed[2..]);
         let rooms =
             json!({ "!r:h": { "invite_state": { "events": [member("invite")] } }, "!s:h": {} });
         let found = invitations(&rooms, "@bot:h");
