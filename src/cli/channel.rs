@@ -106,7 +106,7 @@ pub struct ChannelPollArgs {
 /// Send a message to a chat
 ///
 /// Prints the service's id of each part. Without TEXT and files, the text is read from standard input. A message that
-/// the service cannot take now is sent by the next poll.
+/// the service cannot take now is sent by the next poll, with its files as they were.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ChannelSendArgs {
     /// Channel name

@@ -8,9 +8,10 @@ use crate::story::Story;
 use crate::telegram_server::{TOKEN, TelegramServer};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::Child;
 
-const ANN: i64 = 7;
+pub(crate) const ANN: i64 = 7;
 
 /// A story with Telegram, in which only Ann is allowed.
 pub(crate) fn telegram_story() -> (Story, TelegramServer) {
@@ -46,16 +47,29 @@ pub(crate) fn receive_file(story: &Story, is_allowed: bool) {
     assert_eq!(count, usize::from(!is_allowed), "{output:?}");
 }
 
-fn send_signal(child: &Child, signal: Signal) {
+pub(crate) fn send_signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-fn journal(story: &Story) -> String {
-    let path = story.home().join(".nanobot/channels/telegram/inbox.jsonl");
-    std::fs::read_to_string(path).unwrap_or_default()
+pub(crate) fn journal_path(story: &Story) -> PathBuf {
+    story.home().join(".nanobot/channels/telegram/inbox.jsonl")
 }
 
-fn count_lines(story: &Story, kind: &str) -> usize {
+pub(crate) fn journal(story: &Story) -> String {
+    std::fs::read_to_string(journal_path(story)).unwrap_or_default()
+}
+
+/// Removes the answers from the journal, and tears its last line: the sessions have the answers.
+pub(crate) fn forget_answers(story: &Story) {
+    let kept: Vec<String> = journal(story)
+        .lines()
+        .filter(|line| !line.starts_with("{\"type\":\"out\""))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    std::fs::write(journal_path(story), kept.concat() + "{\"type\":\"ou").unwrap();
+}
+
+pub(crate) fn count_lines(story: &Story, kind: &str) -> usize {
     let start = format!("{{\"type\":\"{kind}\"");
     journal(story)
         .lines()
@@ -432,13 +446,7 @@ fn a_kill_loses_and_doubles_nothing() {
 
     // After the turn: the session has the answer, the journal does not.
     let (story, telegram) = killed_in_delivery();
-    let path = story.home().join(".nanobot/channels/telegram/inbox.jsonl");
-    let kept: Vec<String> = journal(&story)
-        .lines()
-        .filter(|line| !line.starts_with("{\"type\":\"out\""))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    std::fs::write(path, kept.concat() + "{\"type\":\"ou").unwrap();
+    forget_answers(&story);
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["Answer.", "Answer."]);
     assert_eq!(story.server().requests().len(), 1);
@@ -1057,7 +1065,7 @@ fn after_the_grace_period_the_next_poll_does_the_rest() {
         .spawn()
         .unwrap();
     story.server().wait_for_requests(1);
-    // What has arrived by then is not an answer.
+    // The text that has arrived by then is not an answer.
     sender.send(delta("Half of").into_bytes()).unwrap();
     send_signal(&child, Signal::TERM);
     child.wait().unwrap();

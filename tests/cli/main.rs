@@ -16,6 +16,7 @@ mod channel_kills;
 mod channel_login;
 mod channel_matrix;
 mod channel_ntfy;
+mod channel_recovery;
 mod channel_telegram;
 mod check;
 mod compaction;

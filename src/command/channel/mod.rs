@@ -4,7 +4,7 @@ pub(crate) mod login;
 
 use crate::cli::channel::{ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand};
 use crate::error::{Exit, fail_with_hint};
-use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
+use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
 use crate::ops::channel::poll::{self, PollOptions};
 use crate::ops::channel::{overview, pairing};
 use crate::ops::context::Context;
@@ -196,10 +196,13 @@ fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<Exit> {
         channel: name.clone(),
         to: to.clone(),
         markdown,
-        files: attach.clone(),
+        files: attach
+            .iter()
+            .map(|path| OutboxFile::open(path))
+            .collect::<Result<_>>()?,
         key: key.clone(),
     };
-    print_ids(ctx, outbox::send(ctx, &message)?)
+    print_ids(ctx, outbox::send(ctx, message)?)
 }
 
 fn read_stdin(ctx: &Context) -> Result<String> {

@@ -71,7 +71,7 @@ fn deliver(run: &PollRun<'_>, channel: &PolledChannel, key: &str) -> Result<()> 
         _outbox_lock = Some(lock);
     }
     let now = run.ctx.clock.timestamp().as_millisecond();
-    let sent = delivery::deliver(&*channel.open.service, &channel.inbox, key, now);
+    let sent = delivery::deliver(&channel.open, &channel.inbox, key, now);
     if let Err(error) = &sent
         && exit_for(error) == Exit::Refused
     {
@@ -276,7 +276,7 @@ impl ChatTurnRun<'_> {
         };
         let mut files = Attachments::default();
         for entry in self.entries.iter().filter(|_| !resumes) {
-            let found = attachments::download(&ctx, &self.channel.open, &entry.message)?;
+            let found = attachments::download(&self.channel.open, &entry.message)?;
             files.paths.extend(found.paths);
             files.notes.extend(found.notes);
         }

@@ -2,10 +2,11 @@
 
 use crate::channel::{AttachmentKind, InboundMessage, RemoteFile};
 use crate::ops::channel::open_channel::OpenChannel;
-use crate::ops::context::Context;
 use crate::sys::digest::digest;
 use crate::sys::durable_file;
+use crate::sys::secret::random_hex;
 use anyhow::Result;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -28,17 +29,13 @@ pub(crate) struct Attachments {
 }
 
 /// Downloads the attachments of a message. One that cannot be had becomes a note.
-pub(crate) fn download(
-    ctx: &Context,
-    channel: &OpenChannel,
-    message: &InboundMessage,
-) -> Result<Attachments> {
+pub(crate) fn download(channel: &OpenChannel, message: &InboundMessage) -> Result<Attachments> {
     let mut all = Attachments::default();
     if message.files.is_empty() {
         return Ok(all);
     }
-    let directory = ctx.paths.media().join(channel.name());
-    durable_file::create_dir(&directory)?;
+    let directory = &channel.files.media;
+    durable_file::create_dir(directory)?;
     for file in message.files.iter().take(MAX_ATTACHMENTS) {
         let name = safe_name(&file.name);
         let path = directory.join(format!("{}-{name}", &digest(file.id.as_bytes())[..16]));
@@ -61,7 +58,29 @@ pub(crate) fn download(
     Ok(all)
 }
 
-/// Removes attachments of a channel that are older than [`MAX_FILE_AGE`], and the directories of messages that were sent.
+/// Stores a copy of a file to be sent: a later poll may send it, when the file has changed. Each has its own directory in
+/// `media`, since the service shows the file's name.
+///
+/// # Errors
+/// The file cannot be read, or the copy cannot be written.
+pub(crate) fn store_copy(media: &Path, name: &str, content: &mut dyn Read) -> Result<PathBuf> {
+    let directory = media.join(random_hex(8));
+    durable_file::create_dir(&directory)?;
+    let path = directory.join(name);
+    durable_file::replace_with(&path, |out| Ok(std::io::copy(content, out).map(drop)?))?;
+    Ok(path)
+}
+
+/// Removes a copy with its directory. Other files stay.
+pub(crate) fn remove_copy(media: &Path, path: &Path) {
+    let directory = path.parent();
+    let directory = directory.filter(|it| it.parent() == Some(media));
+    if let Some(Err(error)) = directory.map(std::fs::remove_dir_all) {
+        log::warn!(target: "channel", "`{}` was not removed: {error}", path.display());
+    }
+}
+
+/// Removes attachments of a channel that are older than [`MAX_FILE_AGE`], and copies of files that could not be sent.
 pub(crate) fn remove_old(directory: &Path, now: SystemTime) {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     for entry in entries.flatten() {

@@ -4,6 +4,8 @@ use crate::channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry};
 use crate::channel::settlement::Settlement;
 use crate::channel::{Channel, SendError};
 use crate::error::{Stop, fail};
+use crate::ops::channel::attachments;
+use crate::ops::channel::open_channel::OpenChannel;
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use std::sync::Mutex;
@@ -11,14 +13,14 @@ use std::sync::Mutex;
 /// Age at which an outbound message is given up, in milliseconds: a day.
 const MAX_OUTBOUND_AGE_MILLIS: i64 = 24 * 3_600_000;
 
-/// Sends the outbound message `key`, part by part, and settles it. Each step is on disk before the next. Returns the
-/// service's ids of all parts.
+/// Sends the outbound message `key`, part by part, and settles it. Each step is on disk before the next. Copies of files
+/// are removed once it is delivered. Returns the service's ids of all parts.
 ///
 /// # Errors
 /// A part was not sent. The status is that of the failure: 65 and 77 for a recipient that cannot be reached, which
 /// settles the message; with 69, 75, 77 for a rejected token and 78 it waits for the next poll.
 pub(crate) fn deliver(
-    service: &dyn Channel,
+    open: &OpenChannel,
     inbox: &Mutex<ChannelInbox>,
     key: &str,
     now: i64,
@@ -30,9 +32,12 @@ pub(crate) fn deliver(
     if entry.settlement.is_some() {
         return Ok(entry.sent.into_values().collect());
     }
+    let service = &*open.service;
     match send_parts(service, inbox, &entry) {
         Ok(remote_ids) => {
             settle(inbox, &entry, Settlement::Delivered)?;
+            let files = entry.parts.iter().filter_map(|part| part.file.as_deref());
+            files.for_each(|file| attachments::remove_copy(&open.files.media, file));
             for id in &entry.answers {
                 let answered = inbox.lock().ignore_poison().state().inbound(id).cloned();
                 if let Some(answered) = answered {

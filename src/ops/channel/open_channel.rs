@@ -31,6 +31,8 @@ pub(crate) struct ChannelFiles {
     pub(crate) settings: ChannelSettings,
     /// `~/.nanobot/channels/NAME`.
     pub(crate) directory: PathBuf,
+    /// `~/.nanobot/media/NAME`: attachments that were received, and copies of files that are to be sent.
+    pub(crate) media: PathBuf,
 }
 
 /// A channel that is ready to be polled and sent to.
@@ -72,6 +74,7 @@ impl ChannelFiles {
             config: ChannelConfig::read(&layers, kind.name)?,
             settings: ChannelSettings::read(&layers)?,
             directory: ctx.paths.channels().join(kind.name),
+            media: ctx.paths.media().join(kind.name),
         })
     }
 

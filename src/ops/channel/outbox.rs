@@ -4,14 +4,17 @@ use crate::channel::inbox::{ChannelInbox, InboxRecord};
 use crate::channel::settlement::Settlement;
 use crate::channel::{Destination, Part};
 use crate::error::{Exit, exit_for, fail, fail_with_hint};
+use crate::ops::channel::attachments;
 use crate::ops::channel::delivery;
 use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
 use crate::ops::context::Context;
 use crate::sys::durable_file;
 use crate::sys::file_lock::FileLock;
 use crate::sys::secret::random_hex;
+use crate::tool::message::NamedContent;
 use anyhow::{Context as _, Result};
-use std::path::PathBuf;
+use std::io::{Cursor, Read};
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -21,16 +24,49 @@ const KEY_PREFIX: &str = "send.";
 const OUTBOX_LOCK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A message to be sent by the user or a job.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub(crate) struct OutboxMessage {
     /// The channel's name.
     pub(crate) channel: String,
     /// The chat, as the service's adapter reads it.
     pub(crate) to: String,
     pub(crate) markdown: String,
-    pub(crate) files: Vec<PathBuf>,
+    pub(crate) files: Vec<OutboxFile>,
     /// A key under which the message is sent once.
     pub(crate) key: Option<String>,
+}
+
+/// A file of a message.
+pub(crate) struct OutboxFile {
+    name: String,
+    content: Box<dyn Read>,
+}
+
+impl OutboxFile {
+    /// Opens a file of the user.
+    ///
+    /// # Errors
+    /// Status 66 if there is no such file, 74 if it cannot be read.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let name = path.file_name().filter(|_| path.is_file());
+        let file = durable_file::open_existing(path)?;
+        let (Some(name), Some(file)) = (name, file) else {
+            let cause = format!("`{}` is not a file", path.display());
+            return Err(fail(Exit::NoInput, cause));
+        };
+        Ok(Self {
+            name: name.to_string_lossy().into_owned(),
+            content: Box::new(file),
+        })
+    }
+
+    /// A file with this content.
+    pub(crate) fn new((name, content): NamedContent) -> Self {
+        Self {
+            name,
+            content: Box::new(Cursor::new(content)),
+        }
+    }
 }
 
 /// The state of a message after an attempt to send it.
@@ -41,20 +77,14 @@ pub(crate) enum SendOutcome {
     Waits(anyhow::Error),
 }
 
-/// Sends a message, which is on disk before it is sent.
+/// Sends a message, which is on disk before it is sent, with copies of its files.
 ///
 /// # Errors
-/// As `delivery::deliver`; status 66 if there is nothing to send or a file is missing.
-pub(crate) fn send(ctx: &Context, message: &OutboxMessage) -> Result<SendOutcome> {
+/// As `delivery::deliver`; status 66 if there is nothing to send.
+pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome> {
     let files = ChannelFiles::load(ctx, &message.channel)?;
     if message.markdown.trim().is_empty() && message.files.is_empty() {
         return Err(fail(Exit::NoInput, "nothing to send"));
-    }
-    for file in &message.files {
-        if !file.is_file() {
-            let cause = format!("`{}` is not a file", file.display());
-            return Err(fail(Exit::NoInput, cause));
-        }
     }
     let open = files.open(ctx)?;
     let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
@@ -67,10 +97,13 @@ pub(crate) fn send(ctx: &Context, message: &OutboxMessage) -> Result<SendOutcome
         let chat = open.service.parse_chat(&message.to);
         let mut parts = open.files.render(&message.markdown);
         parts.retain(|part| !part.plain.trim().is_empty());
-        parts.extend(message.files.iter().map(|file| Part {
-            file: Some(std::path::absolute(file).unwrap_or_else(|_| file.clone())),
-            ..Part::default()
-        }));
+        for OutboxFile { name, mut content } in message.files {
+            let copy = attachments::store_copy(&open.files.media, &name, &mut content)?;
+            parts.push(Part {
+                file: Some(copy),
+                ..Part::default()
+            });
+        }
         if parts.is_empty() {
             return Err(fail(Exit::NoInput, "nothing to send"));
         }
@@ -148,7 +181,7 @@ fn deliver(
     key: &str,
 ) -> Result<SendOutcome> {
     let now = ctx.clock.timestamp().as_millisecond();
-    let sent = delivery::deliver(&*open.service, &Mutex::new(inbox), key, now);
+    let sent = delivery::deliver(open, &Mutex::new(inbox), key, now);
     match sent.with_context(|| format!("channel {}", open.name())) {
         Ok(ids) => Ok(SendOutcome::Sent(ids)),
         Err(error) if exit_for(&error).is_temporary() => Ok(SendOutcome::Waits(error)),

@@ -168,7 +168,7 @@ impl<'scope> Listener<'scope, '_> {
         self.compact(channel)?;
         if !channel.open.files.kind.receives {
             self.enqueue(unfinished_work(channel));
-            return Ok(());
+            return self.note_poll(&channel.open.files);
         }
         let account = channel.open.account(ctx)?;
         self.enqueue(unfinished_work(channel));
@@ -252,7 +252,7 @@ impl<'scope> Listener<'scope, '_> {
         }
     }
 
-    /// Stores the time of a successful look. The first one of a day removes old attachments.
+    /// Stores the time of a successful look. The first one of a day removes old files.
     fn note_poll(&self, files: &ChannelFiles) -> Result<()> {
         const DAY_MILLIS: i64 = 24 * 3_600_000;
         let ctx = self.run.ctx;
@@ -260,7 +260,7 @@ impl<'scope> Listener<'scope, '_> {
         let day_of = |millis: i64| millis.div_euclid(DAY_MILLIS);
         let last = files.last_poll()?.unwrap_or_default();
         if day_of(last) != day_of(now.as_millisecond()) {
-            attachments::remove_old(&ctx.paths.media().join(self.name), now.into());
+            attachments::remove_old(&files.media, now.into());
         }
         files.write_last_poll(now.as_millisecond())
     }

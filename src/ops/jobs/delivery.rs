@@ -118,7 +118,7 @@ fn send_to_chat(ctx: &Context, channel: &str, to: &str, text: &str) -> Result<bo
         markdown: text.to_owned(),
         ..OutboxMessage::default()
     };
-    match outbox::send(ctx, &message)? {
+    match outbox::send(ctx, message)? {
         SendOutcome::Sent(_) => Ok(true),
         SendOutcome::Waits(error) => {
             log::warn!(target: "cron", "{error:#}");
