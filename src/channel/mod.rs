@@ -118,7 +118,7 @@ pub struct Batch {
 }
 
 /// A chat, room, topic or address.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Chat {
     pub id: String,
     /// The topic or thread in it.
@@ -233,16 +233,17 @@ pub struct OutboundMessage {
     pub files: Vec<PathBuf>,
 }
 
+/// The time after which a service takes requests again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rate limit of {} s", .0.as_secs())]
+pub struct RateLimit(pub Duration);
+
 /// The reason why a part was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// A rate limit that is longer than the adapter waits: status 75. The part stays in the outbox.
-    #[error("{cause}")]
-    RateLimited {
-        cause: String,
-        /// Time after which the service takes messages again.
-        wait: Option<Duration>,
-    },
+    #[error("{0}: {1}")]
+    RateLimited(RateLimit, String),
     /// The service is down after all tries, or the connection broke: status 69. The part may have been sent.
     #[error("{0}")]
     Unavailable(String),
@@ -267,7 +268,7 @@ impl SendError {
     /// The exit status of a run that it ends.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::RateLimited { .. } => Exit::TryAgain,
+            Self::RateLimited(..) => Exit::TryAgain,
             Self::Unavailable(_) => Exit::Unavailable,
             Self::TokenRejected(_) | Self::RecipientRefused(_) => Exit::Refused,
             Self::Undeliverable(_) => Exit::BadInput,
@@ -276,11 +277,12 @@ impl SendError {
         }
     }
 
-    /// The error of a run, with its status.
+    /// The error of a run, with its status, and with the [`RateLimit`] if it is one.
     pub fn into_error(self) -> anyhow::Error {
         let exit = self.exit();
         match self {
             Self::Other(error) => error,
+            Self::RateLimited(limit, cause) => fail(exit, cause).context(limit),
             other => fail(exit, other.to_string()),
         }
     }

@@ -80,17 +80,21 @@ impl Channel for Ntfy {
         wait: Duration,
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
-        let end = signal::now() + wait.min(MAX_SERVICE_TIMEOUT);
+        let wait = wait.min(MAX_SERVICE_TIMEOUT);
+        let end = signal::now() + wait;
         let Some(since) = cursor.and_then(|cursor| cursor["since"].as_str()) else {
             // Everything that the server still has is from before the first contact.
-            let last = self.cached("all")?.last().map(|line| line["id"].clone());
+            let last = self
+                .cached("all", wait)?
+                .last()
+                .map(|line| line["id"].clone());
             let cursor = json!({ "since": last.unwrap_or_else(|| json!("all")) });
             return deliver(Batch {
                 messages: Vec::new(),
                 cursor,
             });
         };
-        let lines = self.cached(since)?;
+        let lines = self.cached(since, wait)?;
         if !lines.is_empty() {
             return self.deliver(&lines, deliver);
         }
@@ -168,7 +172,7 @@ impl Channel for Ntfy {
     }
 
     fn identity(&self) -> Result<Identity> {
-        self.cached("none")?;
+        self.cached("none", Duration::ZERO)?;
         Ok(Identity {
             id: self.topic.clone(),
             name: self.topic.clone(),
@@ -181,10 +185,13 @@ impl Channel for Ntfy {
 }
 
 impl Ntfy {
-    /// The messages that the server has after `since`, in order.
-    fn cached(&self, since: &str) -> Result<Vec<Value>> {
+    /// The messages that the server has after `since`, in order, for a poll with this time left.
+    fn cached(&self, since: &str, wait: Duration) -> Result<Vec<Value>> {
         let path = self.path(since, "poll=1&");
-        let response = self.client.request(&ServiceRequest::get(&path));
+        let response = self.client.request(&ServiceRequest {
+            wait,
+            ..ServiceRequest::get(&path)
+        });
         let response = response.map_err(SendError::into_error)?;
         check_status(&response)?;
         let lines = response.body.split(|byte| *byte == b'\n');
@@ -200,15 +207,16 @@ impl Ntfy {
     /// Waits for messages after `since` until `end`. Empty if none came, or if the stream broke off.
     fn stream(&self, since: &str, end: Duration) -> Result<Vec<Value>> {
         let path = self.path(since, "");
+        let wait = end.saturating_sub(signal::now());
         let request = ServiceRequest {
-            waits: true,
+            wait,
             ..ServiceRequest::get(&path)
         };
         let mut response = match self.client.open(&request) {
             Err(error) if error.is::<Stop>() => return Err(error),
             Ok(response) if response.status == 200 => response,
             // The cached messages are asked for again, with all tries.
-            Ok(_) | Err(_) => return self.cached(since),
+            Ok(_) | Err(_) => return self.cached(since, wait),
         };
         let (mut pending, mut buffer) = (Vec::new(), [0; 4096]);
         loop {

@@ -1,7 +1,7 @@
 //! Requests to a chat service: retries, rate limits, and the errors that all services share.
 
-use super::SendError;
 use super::setup::ChannelSetup;
+use super::{RateLimit, SendError};
 use crate::error::{Exit, HintedError, Stop, fail};
 use crate::sys::clock::Clock;
 use crate::sys::http::{
@@ -60,8 +60,9 @@ pub(super) struct ServiceRequest<'r> {
     pub(super) headers: &'r [(String, String)],
     /// True if the request may be sent again when its outcome is unknown.
     pub(super) is_idempotent: bool,
-    /// True if the service waits for messages before it responds, up to [`MAX_SERVICE_TIMEOUT`].
-    pub(super) waits: bool,
+    /// The time that a poll has for the request. The service may wait so long for messages before it responds, up to
+    /// [`MAX_SERVICE_TIMEOUT`], and a longer rate limit is not waited for. Zero for a request that does not wait.
+    pub(super) wait: Duration,
 }
 
 /// A response that needs no retry.
@@ -81,7 +82,7 @@ impl<'r> ServiceRequest<'r> {
             path,
             headers: &[],
             is_idempotent: true,
-            waits: false,
+            wait: Duration::ZERO,
         }
     }
 
@@ -233,7 +234,10 @@ impl ServiceClient {
         &self,
         request: &ServiceRequest<'_>,
     ) -> Result<ServiceResponse, SendError> {
-        let mut rate_limit_left = MAX_RATE_LIMIT_DELAY;
+        let mut rate_limit_left = match request.wait {
+            Duration::ZERO => MAX_RATE_LIMIT_DELAY,
+            wait => wait,
+        };
         let mut attempts = 0;
         loop {
             let (cause, is_retried) = match self.request_once(request) {
@@ -247,10 +251,8 @@ impl ServiceClient {
                 Ok(response) if response.status == 429 => {
                     let wait = response.rate_limit_wait();
                     if wait > rate_limit_left {
-                        return Err(SendError::RateLimited {
-                            cause: response.describe(),
-                            wait: Some(wait),
-                        });
+                        let cause = response.describe();
+                        return Err(SendError::RateLimited(RateLimit(wait), cause));
                     }
                     rate_limit_left -= wait;
                     self.pause(wait)?;
@@ -311,9 +313,9 @@ impl ServiceClient {
             true => request.path.to_owned(),
             false => format!("{}{}", self.base, request.path),
         };
-        let http = match request.waits {
-            true => &self.waiting_http,
-            false => &self.http,
+        let http = match request.wait.is_zero() {
+            true => &self.http,
+            false => &self.waiting_http,
         };
         http.request(&url, &headers, request.method)
     }

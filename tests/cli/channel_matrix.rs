@@ -250,7 +250,7 @@ fn failures_have_their_causes() {
     send("!r:h", "k1").unwrap();
     server.fail_next([limit(120_000)]);
     assert!(
-        matches!(send("!r:h", "k2"), Err(SendError::RateLimited { wait: Some(wait), .. }) if wait.as_secs() == 120)
+        matches!(send("!r:h", "k2"), Err(SendError::RateLimited(limit, _)) if limit.0.as_secs() == 120)
     );
     server.fail_next([(500, json!({})), (500, json!({})), (500, json!({}))]);
     assert!(matches!(send("!r:h", "k3"), Err(SendError::Unavailable(_))));

@@ -71,3 +71,90 @@ fn a_file_that_waits_is_sent_as_it_was() {
     let copies = story.home().join(".nanobot/media/telegram");
     assert_eq!(std::fs::read_dir(copies).unwrap().count(), 0);
 }
+
+#[test]
+fn a_rate_limit_of_one_chat_holds_no_other_up() {
+    let (story, telegram) = telegram_story();
+    let story = story
+        .set("channels.telegram.allowFrom", json!(["7", "8"]))
+        .script([says("For Ann."), says("For Bob.")]);
+    telegram.fail("sendMessage", 429, rate_limit(600));
+    telegram.message(ANN, "hi");
+    let poll = start_poll(&story, &["--follow"]);
+    telegram.wait_for_calls("sendMessage", 1);
+    // Each message of an unknown sender ends a look with nothing to do, after which waiting work is taken up.
+    for _ in 0..5 {
+        let looks = telegram.calls("getUpdates").len();
+        telegram.message(9, "let me in");
+        telegram.wait_for_calls("getUpdates", looks + 1);
+    }
+    telegram.message(8, "hi");
+    telegram.wait_for_calls("sendMessage", 2);
+    send_signal(&poll, Signal::TERM);
+    let output = poll.wait_with_output().unwrap();
+    assert_eq!(chats(&telegram), [7, 8]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors.matches("rate limit of 600 s").count(), 1, "{errors}");
+    // Another poll does not know of it.
+    story.run(["channel", "poll"]);
+    assert_eq!(chats(&telegram), [7, 8, 7]);
+}
+
+#[test]
+fn a_rate_limit_beyond_the_end_of_a_poll_is_not_waited_for() {
+    let (story, telegram) = telegram_story();
+    telegram.fail("getUpdates", 429, rate_limit(30));
+    let poll = story.run(["channel", "poll", "--wait", "10"]);
+    poll.status(75).stderr_has("rate limit of 30 s");
+    assert_eq!(telegram.calls("getUpdates").len(), 1);
+    // One look has no end before it is done.
+    telegram.fail("getUpdates", 429, rate_limit(30));
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.calls("getUpdates").len(), 3);
+}
+
+#[test]
+fn a_rate_limit_of_zero_is_waited_for_a_second() {
+    let (story, telegram) = telegram_story();
+    for _ in 0..70 {
+        telegram.fail("sendMessage", 429, rate_limit(0));
+    }
+    let send = story.run(["channel", "send", "telegram", "9", "hi"]);
+    send.status(75).stderr_has("waits to be sent");
+    assert_eq!(telegram.calls("sendMessage").len(), 61, "a minute in all");
+}
+
+/// With both flags, `--wait` is the time to wait for another poll.
+#[test]
+fn a_poll_that_follows_listens_without_an_end() {
+    let (story, telegram) = telegram_story();
+    let mut poll = start_poll(&story, &["--follow", "--wait", "1"]);
+    telegram.wait_for_calls("getUpdates", 1);
+    assert_eq!(telegram.calls("getUpdates")[0].body["timeout"], 50);
+    send_signal(&poll, Signal::TERM);
+    poll.wait().unwrap();
+}
+
+#[test]
+fn a_rejected_token_ends_a_poll_that_follows() {
+    let (story, telegram) = telegram_story();
+    story.run(["channel", "poll"]);
+    let body = json!({ "ok": false, "error_code": 401, "description": "Unauthorized" });
+    telegram.fail("getUpdates", 401, body);
+    let poll = story.run(["channel", "poll", "--follow"]);
+    poll.status(77)
+        .stderr_has("`channels.telegram.token` is not accepted");
+    assert_eq!(telegram.calls("getUpdates").len(), 2);
+    assert_eq!(telegram.calls("getMe").len(), 1);
+}
+
+#[test]
+fn a_text_that_shows_nothing_is_not_sent() {
+    let (story, telegram) = telegram_story();
+    for text in ["```\n```", " \n "] {
+        let send = story.run(["channel", "send", "telegram", "9", text]);
+        send.status(66).stderr_has("nothing to send");
+    }
+    assert!(telegram.sent().is_empty());
+    assert_eq!(journal(&story), "");
+}

@@ -251,7 +251,7 @@ impl Matrix {
             path += &format!("&since={}", percent_encode(since));
         }
         let request = ServiceRequest {
-            waits: true,
+            wait,
             ..ServiceRequest::get(&path)
         };
         let response = self

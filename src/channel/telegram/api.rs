@@ -121,7 +121,7 @@ impl Api {
         let (path, body) = (self.path("getUpdates"), body.to_string());
         let request = ServiceRequest {
             is_idempotent: true,
-            waits: true,
+            wait,
             ..ServiceRequest::post(&path, "application/json", body.as_bytes())
         };
         match self.exchange(&request).map_err(ApiError::into_error)? {

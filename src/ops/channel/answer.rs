@@ -1,8 +1,8 @@
 //! Answers messages of one session: a command, or a turn of the agent, and the delivery of its answer.
 
-use crate::channel::InboundMessage;
 use crate::channel::inbox::{HOUR_MILLIS, InboundEntry, InboxRecord, OutboundEntry};
 use crate::channel::settlement::Settlement;
+use crate::channel::{InboundMessage, RateLimit};
 use crate::error::{Exit, Stop, exit_for, fail};
 use crate::ledger::Ledger;
 use crate::message::tagged_block;
@@ -58,7 +58,13 @@ fn handle(run: &PollRun<'_>, work: &SessionWork) {
 }
 
 fn deliver(run: &PollRun<'_>, channel: &PolledChannel, key: &str) -> Result<()> {
-    if channel.is_rejected() {
+    let inbox = channel.inbox.lock().ignore_poison();
+    let Some(entry) = inbox.state().outbound(key) else {
+        return Ok(());
+    };
+    let chat = entry.destination.chat.clone();
+    drop(inbox);
+    if channel.is_closed_for(&chat) {
         return Ok(());
     }
     let mut _outbox_lock = None;
@@ -72,6 +78,11 @@ fn deliver(run: &PollRun<'_>, channel: &PolledChannel, key: &str) -> Result<()> 
     }
     let now = run.ctx.clock.timestamp().as_millisecond();
     let sent = delivery::deliver(&channel.open, &channel.inbox, key, now);
+    if let Err(error) = &sent
+        && let Some(limit) = error.downcast_ref::<RateLimit>()
+    {
+        channel.limit(&chat, *limit);
+    }
     if let Err(error) = &sent
         && exit_for(error) == Exit::Refused
     {

@@ -2,7 +2,7 @@
 //!
 //! These messages are not in the journal: one that cannot be sent is dropped, and none is repeated.
 
-use crate::channel::Destination;
+use crate::channel::{Destination, SendError};
 use crate::event::Event;
 use crate::message::{Reply, ToolCall};
 use crate::ops::channel::poll_run::PolledChannel;
@@ -67,7 +67,8 @@ pub(super) fn show(
     let end = crate::sys::signal::now() + limit;
     let mut count = 0;
     loop {
-        if !channel.is_rejected() {
+        let is_open = !channel.is_closed_for(&place.chat);
+        if is_open {
             channel.open.service.show_typing(place);
         }
         let left = end.saturating_sub(crate::sys::signal::now());
@@ -77,12 +78,17 @@ pub(super) fn show(
         match texts.recv_timeout(TYPING_INTERVAL.min(left)) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return true,
+            Ok(_) if !is_open => {}
             Ok(text) => {
                 for part in channel.open.files.render(&text) {
                     let key = format!("{turn}.progress{count}");
                     count += 1;
                     if let Err(error) = channel.open.service.send(place, &part, &key) {
                         log::warn!(target: "channel", "{}: progress was not sent: {error}", channel.open.name());
+                        if let SendError::RateLimited(limit, _) = error {
+                            channel.limit(&place.chat, limit);
+                        }
+                        break;
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use crate::channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry};
 use crate::channel::settlement::Settlement;
 use crate::channel::{Channel, SendError};
-use crate::error::{Stop, fail};
+use crate::error::Stop;
 use crate::ops::channel::attachments;
 use crate::ops::channel::open_channel::OpenChannel;
 use crate::sys::sync::IgnorePoison;
@@ -63,10 +63,7 @@ pub(crate) fn deliver(
                 Some(_) => "a message was given up",
                 None => "a message waits to be sent",
             };
-            Err(match error {
-                SendError::Other(error) => error,
-                other => fail(other.exit(), format!("{state}: {other}")),
-            })
+            Err(error.into_error().context(state))
         }
     }
 }

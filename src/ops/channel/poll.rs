@@ -4,7 +4,7 @@
 //! listening; what has begun is finished within a grace period, and the next poll does the rest.
 
 use crate::channel::inbox::InboundEntry;
-use crate::channel::{Batch, Identity};
+use crate::channel::{Batch, Identity, RateLimit};
 use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use crate::ops::channel::answer;
 use crate::ops::channel::attachments;
@@ -177,8 +177,7 @@ impl<'scope> Listener<'scope, '_> {
 
     /// Takes the lock of the channel. `None` if another poll holds it for longer than this one may wait.
     fn lock(&self, files: &ChannelFiles) -> Result<Option<FileLock>> {
-        let wait = self.time_left().unwrap_or(Duration::ZERO);
-        match files.lock(self.run.ctx, wait) {
+        match files.lock(self.run.ctx, self.wait_left()) {
             Ok(lock) => Ok(Some(lock)),
             Err(error) if exit_for(&error) == Exit::TryAgain => Ok(None),
             Err(error) => Err(error),
@@ -203,8 +202,7 @@ impl<'scope> Listener<'scope, '_> {
         let mut delay = MIN_RETRY_DELAY;
         let mut is_first = true;
         loop {
-            let left = self.time_left();
-            let window = left.unwrap_or(MAX_LISTEN_WINDOW).min(MAX_LISTEN_WINDOW);
+            let window = self.time_left().min(MAX_LISTEN_WINDOW);
             let before = cursor.clone();
             let polled =
                 channel
@@ -229,21 +227,19 @@ impl<'scope> Listener<'scope, '_> {
                         self.enqueue(unfinished_work(channel));
                     }
                 }
-                Err(error) if self.may_retry(&error) => {
-                    log::warn!(target: "channel", "{}: {error:#}; next attempt in {} s", self.name, delay.as_secs());
-                    let pause = delay.min(self.time_left().unwrap_or(delay));
-                    signal::sleep(pause)?;
-                    delay = (delay * 2).min(MAX_RETRY_DELAY);
-                    if self.is_over() {
-                        return Err(error);
-                    }
-                    continue;
-                }
                 Err(error) => {
                     if exit_for(&error) == Exit::Refused {
                         channel.reject();
                     }
-                    return Err(error);
+                    let limit = error.downcast_ref::<RateLimit>();
+                    let pause = delay.max(limit.map_or(Duration::ZERO, |limit| limit.0));
+                    if !self.may_retry_after(pause, &error) {
+                        return Err(error);
+                    }
+                    log::warn!(target: "channel", "{}: {error:#}; next attempt in {} s", self.name, pause.as_secs());
+                    signal::sleep(pause)?;
+                    delay = (delay * 2).min(MAX_RETRY_DELAY);
+                    continue;
                 }
             }
             if self.is_over() || channel.is_rejected() {
@@ -265,28 +261,31 @@ impl<'scope> Listener<'scope, '_> {
         files.write_last_poll(now.as_millisecond())
     }
 
-    /// The time left for listening; `None` for no limit.
-    fn time_left(&self) -> Option<Duration> {
-        match (self.options.wait, self.options.follow) {
-            (Some(wait), _) => Some(wait.saturating_sub(signal::now())),
-            (None, true) => None,
-            (None, false) => Some(Duration::ZERO),
+    /// The rest of `--wait`.
+    fn wait_left(&self) -> Duration {
+        let wait = self.options.wait.unwrap_or_default();
+        wait.saturating_sub(signal::now())
+    }
+
+    /// The time left for listening.
+    fn time_left(&self) -> Duration {
+        match self.options.follow {
+            true => Duration::MAX,
+            false => self.wait_left(),
         }
     }
 
     fn is_over(&self) -> bool {
-        self.run.queue.is_closed()
-            || !self.options.follow && self.time_left().is_none_or(|left| left.is_zero())
+        self.run.queue.is_closed() || self.time_left().is_zero()
     }
 
-    /// True if the service may be back while this poll still listens.
-    fn may_retry(&self, error: &anyhow::Error) -> bool {
-        let exit = exit_for(error);
+    /// True if the service may be back after `pause`, while this poll still listens.
+    fn may_retry_after(&self, pause: Duration, error: &anyhow::Error) -> bool {
         let is_transient = match self.options.follow {
-            true => matches!(exit, Exit::Unavailable | Exit::TryAgain),
-            false => exit == Exit::Unavailable,
+            true => exit_for(error).is_temporary(),
+            false => exit_for(error) == Exit::Unavailable || error.is::<RateLimit>(),
         };
-        is_transient && !self.is_over()
+        is_transient && pause < self.time_left() && !self.run.queue.is_closed()
     }
 
     fn enqueue(&self, work: Vec<QueuedItem>) {

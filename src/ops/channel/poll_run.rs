@@ -1,15 +1,19 @@
 //! State that the threads of one poll share.
 
 use crate::channel::inbox::ChannelInbox;
+use crate::channel::{Chat, RateLimit};
 use crate::error::Exit;
 use crate::ops::channel::open_channel::OpenChannel;
 use crate::ops::channel::work_queue::WorkQueue;
 use crate::ops::context::{Context, report_error};
 use crate::settings::Settings;
 use crate::sys::file_lock::FileLock;
+use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
 
 /// One run of `channel poll`.
 pub(crate) struct PollRun<'a> {
@@ -33,6 +37,8 @@ pub(crate) struct PolledChannel {
     pub(crate) inbox: Mutex<ChannelInbox>,
     /// True once the service has rejected the token: it is not asked again.
     is_rejected: AtomicBool,
+    /// The chats that the service takes nothing for, with the ends of their rate limits, on the clock of `signal::now`.
+    rate_limits: Mutex<HashMap<Chat, Duration>>,
 }
 
 impl<'a> PollRun<'a> {
@@ -85,7 +91,24 @@ impl PolledChannel {
             open,
             inbox: Mutex::new(inbox),
             is_rejected: AtomicBool::new(false),
+            rate_limits: Mutex::default(),
         }
+    }
+
+    /// Notes that the service takes nothing for a chat until the end of a rate limit. Other chats go on.
+    pub(crate) fn limit(&self, chat: &Chat, limit: RateLimit) {
+        let end = signal::now().saturating_add(limit.0);
+        self.rate_limits
+            .lock()
+            .ignore_poison()
+            .insert(chat.clone(), end);
+    }
+
+    /// True if nothing may be sent to the chat now.
+    pub(crate) fn is_closed_for(&self, chat: &Chat) -> bool {
+        let limits = self.rate_limits.lock().ignore_poison();
+        let end = limits.get(chat).copied();
+        self.is_rejected() || end.is_some_and(|end| signal::now() < end)
     }
 
     /// Notes that the service has rejected the token.
