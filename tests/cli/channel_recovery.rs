@@ -124,6 +124,24 @@ fn a_rate_limit_of_zero_is_waited_for_a_second() {
     assert_eq!(telegram.calls("sendMessage").len(), 61, "a minute in all");
 }
 
+#[test]
+fn the_grace_period_bounds_the_sending_too() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("Answer.")]);
+    telegram.stall("sendMessage");
+    telegram.message(ANN, "hi");
+    let poll = start_poll(&story, &["--follow", "--grace", "1"]);
+    telegram.wait_for_calls("sendMessage", 1);
+    send_signal(&poll, Signal::TERM);
+    let output = poll.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(15));
+    // The end of the poll says nothing about the service.
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), ["Answer.", "Answer."]);
+    assert_eq!(story.requests().len(), 1);
+}
+
 /// With both flags, `--wait` is the time to wait for another poll.
 #[test]
 fn a_poll_that_follows_listens_without_an_end() {

@@ -110,6 +110,7 @@ fn wait_for_end(
     });
     if !matches!(ended, Ok(true)) {
         run.queue.cancel_all();
+        shield.cancel();
     }
     Err(stop.into())
 }
