@@ -90,12 +90,14 @@ impl PairingFile {
         all.filter(|entry| entry.expires_at > now).collect()
     }
 
-    /// Creates a code for a sender. `None` if the sender has a valid one, or the channel has too many.
-    pub fn create_code(&mut self, channel: &str, sender_id: &str, now: i64) -> Option<String> {
+    /// The valid code of a sender, which is created if there is none. `None` if the channel has too many.
+    pub fn code_for(&mut self, channel: &str, sender_id: &str, now: i64) -> Option<String> {
         let pending = self.pending(now);
         let of_channel = || pending.iter().filter(|entry| entry.channel == channel);
-        let is_repeated = of_channel().any(|entry| entry.sender_id == sender_id);
-        if is_repeated || of_channel().count() >= MAX_OPEN_CODES {
+        if let Some(entry) = of_channel().find(|entry| entry.sender_id == sender_id) {
+            return Some(entry.code.clone());
+        }
+        if of_channel().count() >= MAX_OPEN_CODES {
             return None;
         }
         let valid: BTreeSet<&str> = pending.iter().map(|entry| entry.code.as_str()).collect();
@@ -182,10 +184,10 @@ mod tests {
     #[test]
     fn a_code_approves_its_sender_once_and_for_ten_minutes() {
         let mut file = PairingFile(Map::new());
-        let code = file.create_code("telegram", "7", 1000).unwrap();
+        let code = file.code_for("telegram", "7", 1000).unwrap();
         assert_eq!(
-            file.create_code("telegram", "7", 1500),
-            None,
+            file.code_for("telegram", "7", 1500).as_ref(),
+            Some(&code),
             "one at a time"
         );
         assert!(file.approve("AAAA-AAA", 1001).is_none());
@@ -202,15 +204,11 @@ mod tests {
         );
         assert!(file.approved("matrix").is_empty());
         for sender in ["a", "b", "c"] {
-            assert!(file.create_code("telegram", sender, 2000).is_some());
+            assert!(file.code_for("telegram", sender, 2000).is_some());
         }
-        assert_eq!(
-            file.create_code("telegram", "d", 2000),
-            None,
-            "three are open"
-        );
-        assert!(file.create_code("matrix", "d", 2000).is_some());
-        assert!(file.create_code("telegram", "d", 2601).is_some());
+        assert_eq!(file.code_for("telegram", "d", 2000), None, "three are open");
+        assert!(file.code_for("matrix", "d", 2000).is_some());
+        assert!(file.code_for("telegram", "d", 2601).is_some());
     }
 
     #[test]

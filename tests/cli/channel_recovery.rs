@@ -124,6 +124,27 @@ fn a_rate_limit_of_zero_is_waited_for_a_second() {
     assert_eq!(telegram.calls("sendMessage").len(), 61, "a minute in all");
 }
 
+/// The poll was killed after the code was on disk and before the journal had its message.
+#[test]
+fn a_code_of_a_killed_poll_is_sent_once() {
+    let (story, telegram) = telegram_story();
+    let story = story.set("channels.telegram.allowFrom", json!([]));
+    // The time of a story is 2026-01-02T03:04:05Z.
+    let code = json!({ "channel": "telegram", "sender_id": "8",
+        "created_at": 1_767_323_044, "expires_at": 1_767_323_644 });
+    let pairing = json!({ "pending": { "ABCD-EFGH": code } }).to_string();
+    std::fs::write(story.home().join(".nanobot/pairing.json"), pairing).unwrap();
+    telegram.message(8, "let me in");
+    telegram.message(8, "hello?");
+    for _ in 0..2 {
+        story.run(["channel", "poll"]);
+        let sent = telegram.sent();
+        assert_eq!(sent.len(), 1, "{sent:?}");
+        assert!(sent[0].contains("code is ABCD-EFGH"), "{sent:?}");
+        telegram.message(8, "again");
+    }
+}
+
 #[test]
 fn the_grace_period_bounds_the_sending_too() {
     let (story, telegram) = telegram_story();

@@ -58,7 +58,7 @@ struct Intake<'a> {
     index: usize,
     channel: &'a PolledChannel,
     now: i64,
-    /// The ids of this batch.
+    /// The ids of the messages of this batch, and the keys of its codes.
     ids: HashSet<String>,
     records: Vec<InboxRecord>,
     work: Vec<QueuedItem>,
@@ -82,7 +82,7 @@ impl Intake<'_> {
             }
             AccessDecision::Pair => {
                 self.note_refusal(message, inbox);
-                self.offer_pairing(message)
+                self.offer_pairing(message, inbox)
             }
             AccessDecision::Answer => {
                 self.accept(message);
@@ -149,10 +149,10 @@ impl Intake<'_> {
         self.work.push((session, WorkItem::Deliver(key)));
     }
 
-    fn offer_pairing(&mut self, message: &InboundMessage) -> Result<()> {
+    fn offer_pairing(&mut self, message: &InboundMessage, inbox: &ChannelInbox) -> Result<()> {
         let (name, now) = (self.channel.open.name(), self.now / 1000);
         let code = PairingFile::change(&self.run.ctx.paths.pairing(), |file| {
-            Ok(file.create_code(name, &message.from.id, now))
+            Ok(file.code_for(name, &message.from.id, now))
         })?;
         let Some(code) = code else {
             return Ok(());
@@ -163,7 +163,6 @@ impl Intake<'_> {
             id_text(message)
         );
         let session = self.channel.open.service.session_key(&message.chat);
-        let key = format!("pair.{code}");
         self.add_outbound(message, &key, Vec::new(), session.clone(), &text);
         self.work.push((session, WorkItem::Deliver(key)));
         Ok(())
@@ -185,6 +184,11 @@ impl Intake<'_> {
             parts: self.channel.open.files.render(text),
             at: self.now,
         });
+        // After a kill the code may be valid while its message is not in the journal.
+        let key = format!("pair.{code}");
+        if inbox.state().outbound(&key).is_some() || !self.ids.insert(key.clone()) {
+            return Ok(());
+        }
     }
 
     fn note_refusal(&mut self, message: &InboundMessage, inbox: &ChannelInbox) {
