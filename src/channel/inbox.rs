@@ -89,6 +89,16 @@ pub struct InboundEntry {
 }
 
 impl InboundEntry {
+    /// The ids of the messages.
+    pub fn ids_of(entries: &[Self]) -> Vec<String> {
+        entries.iter().map(|it| it.message.id.clone()).collect()
+    }
+
+    /// True if it is neither answered nor settled.
+    pub fn is_unanswered(&self) -> bool {
+        self.answer.is_none() && self.settlement.is_none()
+    }
+
     /// Number of turns that were begun for it and whose end is not known: those that were killed.
     pub fn killed_turns(&self) -> usize {
         self.turns.iter().filter(|turn| !turn.ended).count()
@@ -316,8 +326,7 @@ impl InboxState {
 
     /// Messages that are neither answered nor settled.
     pub fn unanswered(&self) -> impl Iterator<Item = &InboundEntry> {
-        let waits = |entry: &&InboundEntry| entry.answer.is_none() && entry.settlement.is_none();
-        self.inbound.iter().filter(waits)
+        self.inbound.iter().filter(|entry| entry.is_unanswered())
     }
 
     /// Outbound messages that are not settled.
@@ -331,13 +340,14 @@ impl InboxState {
         self.unanswered().count() + self.undelivered().count()
     }
 
-    /// Number of turns begun for `sender` since `since`, in milliseconds since 1970.
+    /// Number of turns begun for `sender` since `since`, in milliseconds since 1970. One that has ended without an answer
+    /// is followed by another, which counts.
     pub fn turns_since(&self, sender: &str, since: i64) -> usize {
         let of_sender = self.inbound.iter();
         let of_sender = of_sender.filter(|entry| entry.message.from.id == sender);
         let turns = of_sender.flat_map(|entry| &entry.turns);
         let recent: HashSet<&str> = turns
-            .filter(|turn| turn.at >= since)
+            .filter(|turn| turn.at >= since && !turn.ended)
             .map(|turn| turn.turn.as_str())
             .collect();
         recent.len()

@@ -39,6 +39,9 @@ pub const INTERRUPTED: &str =
 /// The end of a stored reply that was interrupted.
 pub const INTERRUPTION_MARK: &str = "\n\n[interrupted]";
 
+/// The stored reply where the rest of an answer is empty: providers reject empty replies.
+pub const NO_MORE_TEXT: &str = "[no more text]";
+
 /// The reply that is sent for a turn without an answer, before the next turn begins: the model must not take both
 /// messages for one.
 const NO_ANSWER: &str = "[interrupted before an answer]";

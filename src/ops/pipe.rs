@@ -10,7 +10,7 @@ mod message;
 use crate::error::{Exit, Stop, exit_for, fail};
 use crate::ops::agent_turn;
 use crate::ops::agent_turn::origin::ChatTurn;
-use crate::ops::channel::turn_recovery::EarlierTurn;
+use crate::ops::channel::turn_recovery::{self, EarlierTurn};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::json;
@@ -225,12 +225,9 @@ impl MessageBus<'_> {
         if let Some(journal) = &self.journal {
             match journal.begin_turn(&message, &turn)? {
                 EarlierAnswer::Stored(line) => return self.print_answer(&message.id, &line),
-                EarlierAnswer::Turn(EarlierTurn::Answered(text)) => {
-                    let ending = Ending {
-                        text,
-                        ..Ending::default()
-                    };
-                    return self.conclude(&message, &turn, &ending, Exit::Answered);
+                EarlierAnswer::Turn(EarlierTurn::Answered(text, finish_reason)) => {
+                    let (ending, exit) = turn_recovery::to_ending(text, &finish_reason);
+                    return self.conclude(&message, &turn, &ending, exit);
                 }
                 EarlierAnswer::Turn(EarlierTurn::Interrupted) => resume = true,
                 EarlierAnswer::Turn(EarlierTurn::NotStored) => {}
@@ -240,7 +237,6 @@ impl MessageBus<'_> {
                         error: Some(fail(Exit::Failed, cause)),
                         ..Ending::default()
                     };
-                    self.lock().causes.push(Exit::Failed);
                     return self.conclude(&message, &turn, &ending, Exit::Failed);
                 }
             }
@@ -266,9 +262,6 @@ impl MessageBus<'_> {
             external_content: None,
         };
         let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
-        if outcome.exit != Exit::Answered {
-            self.lock().causes.push(outcome.exit);
-        }
         let concluded = self.conclude(&message, &turn, &outcome.ending, outcome.exit);
         outcome.finish_beside_others(self.ctx);
         concluded
@@ -282,6 +275,9 @@ impl MessageBus<'_> {
         ending: &Ending,
         exit: Exit,
     ) -> Result<()> {
+        if exit != Exit::Answered {
+            self.lock().causes.push(exit);
+        }
         let line = answer_line(message, turn, ending, exit).to_string();
         if exit.is_temporary() {
             if let Some(journal) = &self.journal {

@@ -55,6 +55,12 @@ pub struct ChannelSettings {
 }
 
 impl ChannelSettings {
+    /// The age above which a message is not answered any more, in milliseconds.
+    pub fn max_age_millis(&self) -> i64 {
+        let hours = i64::try_from(self.max_age_hours).unwrap_or(i64::MAX);
+        hours.saturating_mul(3_600_000)
+    }
+
     /// Reads the keys.
     ///
     /// # Errors

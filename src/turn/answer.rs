@@ -4,7 +4,7 @@
 use super::Turn;
 use super::ending::{incomplete_answer_error, schema_mismatch};
 use crate::event::{Event, StopReason};
-use crate::history::INTERRUPTION_MARK;
+use crate::history::{INTERRUPTION_MARK, NO_MORE_TEXT};
 use crate::message::{FinishReason, Message, MessagePart, Reply, UserMessage};
 use anyhow::Result;
 
@@ -17,9 +17,6 @@ const MAX_CONTINUATIONS: u32 = 3;
 /// The message to the model when the output limit has cut its answer.
 const CONTINUE_PROMPT: &str = "[nanobot] Your answer reached the output limit. Continue it exactly where it stopped, even within a word. Repeat \
      nothing, and add no remark.";
-
-/// The stored reply where the rest of an answer is empty: providers reject empty replies.
-const NO_MORE_TEXT: &str = "[no more text]";
 
 /// The message to the model when a turn with a partial answer is resumed.
 const REPEAT_PROMPT: &str =

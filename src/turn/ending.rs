@@ -167,7 +167,7 @@ impl TurnStats {
 
 /// Creates the error for an answer with a schema that was truncated or declined. There is no retry, because it would
 /// end the same way.
-pub(super) fn incomplete_answer_error(finish: &FinishReason) -> anyhow::Error {
+pub fn incomplete_answer_error(finish: &FinishReason) -> anyhow::Error {
     match finish {
         FinishReason::Refusal => fail(Exit::Failed, DECLINED),
         _ => fail_with_hint(

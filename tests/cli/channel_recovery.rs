@@ -51,6 +51,143 @@ fn wait_for_line(story: &Story, text: &str) {
 }
 
 #[test]
+fn an_outage_of_the_model_gives_no_message_up() {
+    let (story, telegram) = telegram_story();
+    // The attempts are one turn of the sender.
+    let story = story.set("channels.perSenderPerHour", json!(2));
+    telegram.message(ANN, "hi");
+    for _ in 0..4 {
+        story.server().script(outage());
+        story.run(["channel", "poll"]).status(75).error_text();
+    }
+    assert!(telegram.sent().is_empty());
+    let story = story.script([says("Now."), says("Again.")]);
+    story.run(["channel", "poll"]);
+    telegram.message(ANN, "more");
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), ["Now.", "Again."]);
+    let log = std::fs::read_to_string(story.workspace().join("sessions/telegram_7.jsonl")).unwrap();
+    assert_eq!(log.matches("\"hi\"").count(), 1, "the turn went on: {log}");
+}
+
+#[test]
+fn a_message_that_is_too_old_after_an_outage_is_given_up() {
+    let (story, telegram) = telegram_story();
+    telegram.message(ANN, "hi");
+    let story = story.script(outage());
+    story.run(["channel", "poll"]).status(75).error_text();
+    // A day later.
+    let story = story.env("NANOBOT_TEST_TIME", "2026-01-03T03:04:06Z");
+    story.run(["channel", "poll"]).status(1);
+    let expect = "I could not answer this message: all attempts failed until it was too old.";
+    assert_eq!(telegram.sent(), [expect]);
+    assert_eq!(story.requests().len(), 4);
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent().len(), 1);
+}
+
+#[test]
+fn a_message_that_kills_each_poll_is_given_up() {
+    let (story, telegram) = telegram_story();
+    telegram.message(ANN, "hi");
+    for attempt in 1..=3 {
+        let (_sender, stream) = Response::streaming();
+        story.server().script([sends(stream)]);
+        let poll = start_poll(&story, &[]);
+        story.server().wait_for_requests(attempt);
+        kill(poll);
+    }
+    story.run(["channel", "poll"]).status(1);
+    assert_eq!(
+        telegram.sent(),
+        ["I could not answer this message: several attempts failed."]
+    );
+    assert_eq!(story.requests().len(), 3);
+}
+
+/// The answer of a poll that was killed before the journal had it.
+#[test]
+fn the_parts_of_a_cut_answer_are_joined_after_a_kill() {
+    let check = |script: Vec<Responder>, status: i32, expect: &str| {
+        let (story, telegram) = telegram_story();
+        let count = script.len();
+        let story = story.script(script);
+        telegram.message(ANN, "count");
+        telegram.stall("sendMessage");
+        let poll = start_poll(&story, &[]);
+        telegram.wait_for_calls("sendMessage", 1);
+        kill(poll);
+        forget_answers(&story);
+        let ran = story.run(["channel", "poll"]);
+        ran.status(status).error_text();
+        assert_eq!(telegram.sent(), [expect, expect]);
+        assert_eq!(story.requests().len(), count);
+    };
+    check(vec![cut("One, "), says("two.")], 0, "One, two.");
+    let cuts = ["One, ", "two, ", "three, ", "four"].map(cut);
+    check(cuts.into(), 3, "One, two, three, four");
+}
+
+#[test]
+fn a_stopped_turn_stays_stopped_after_a_kill() {
+    let (story, telegram) = telegram_story();
+    let (_sender, stream) = Response::streaming();
+    story.server().script([sends(stream)]);
+    telegram.message(ANN, "count to a million");
+    let poll = start_poll(&story, &["--wait", "60"]);
+    story.server().wait_for_requests(1);
+    telegram.stall("sendMessage");
+    telegram.message(ANN, "/stop");
+    telegram.wait_for_calls("sendMessage", 1);
+    kill(poll);
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), ["Stopped 1 task.", "Stopped 1 task."]);
+    assert_eq!(story.requests().len(), 1);
+}
+
+/// A message that is reported as stopped gets no answer, and one that is answered is not reported as stopped.
+#[test]
+fn stop_claims_nothing_for_a_turn_that_is_answered() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("Done.")]);
+    telegram.message(ANN, "hi");
+    telegram.stall("sendMessage");
+    let poll = start_poll(&story, &["--wait", "60"]);
+    telegram.wait_for_calls("sendMessage", 1);
+    telegram.message(ANN, "/stop");
+    wait_for_line(&story, "No active task to stop.");
+    kill(poll);
+    assert_eq!(count_lines(&story, "dropped"), 0);
+    story.run(["channel", "poll"]);
+    assert_eq!(
+        telegram.sent(),
+        ["Done.", "Done.", "No active task to stop."]
+    );
+}
+
+#[test]
+fn stop_does_not_give_up_an_older_message() {
+    let (story, telegram) = telegram_story();
+    let (_sender, stream) = Response::streaming();
+    story.server().script(outage());
+    story.server().script([sends(stream), says("Older.")]);
+    telegram.message(ANN, "older");
+    let mut poll = start_poll(&story, &["--wait", "60"]);
+    wait_for_line(&story, "\"ended\":true");
+    telegram.message(ANN, "newer");
+    story.server().wait_for_requests(5);
+    telegram.message(ANN, "/stop");
+    telegram.wait_for_calls("sendMessage", 1);
+    assert_eq!(telegram.sent(), ["Stopped 1 task."]);
+    send_signal(&poll, Signal::TERM);
+    poll.wait().unwrap();
+    let waiting = story.run(["channel", "inbox"]).text();
+    assert!(waiting.contains("unanswered"), "{waiting}");
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), ["Stopped 1 task.", "Older."]);
+}
+
+#[test]
 fn a_file_that_waits_is_sent_as_it_was() {
     let (story, telegram) = telegram_story();
     let story = story.file("report.txt", "numbers");
@@ -161,6 +298,24 @@ fn the_grace_period_bounds_the_sending_too() {
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["Answer.", "Answer."]);
     assert_eq!(story.requests().len(), 1);
+}
+
+/// A turn that a signal has ended is no attempt that was killed.
+#[test]
+fn a_turn_may_be_ended_by_any_number_of_signals() {
+    let (story, telegram) = telegram_story();
+    telegram.message(ANN, "hi");
+    for attempt in 1..=4 {
+        let (_sender, stream) = Response::streaming();
+        story.server().script([sends(stream)]);
+        let mut poll = start_poll(&story, &["--follow", "--grace", "1"]);
+        story.server().wait_for_requests(attempt);
+        send_signal(&poll, Signal::TERM);
+        poll.wait().unwrap();
+    }
+    let story = story.script([says("Answer.")]);
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), ["Answer."]);
 }
 
 /// With both flags, `--wait` is the time to wait for another poll.

@@ -1,4 +1,4 @@
-//! `channel`: what Telegram and what stands before it may send.
+//! `channel`: unusual responses and messages of Telegram, and pages of a proxy in front of it.
 
 use crate::channel::telegram_story;
 use crate::server::says;

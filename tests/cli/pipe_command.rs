@@ -1,6 +1,6 @@
 //! `nanobot pipe`: JSON lines in, answers and acknowledgements out.
 
-use crate::server::{Responder, Response, calls, fails, says, sends};
+use crate::server::{Responder, Response, calls, fails, replies, says, sends};
 use crate::signals::send_signal;
 use crate::story::Story;
 use rustix::process::Signal;
@@ -449,6 +449,28 @@ fn what_a_killed_pipe_left_is_taken_up() {
     assert_eq!(answers(&found), [("2", "Two.")]);
     story.run(NAMED).stdout("");
     assert_eq!(story.requests().len(), 3);
+}
+
+#[test]
+fn an_answer_that_the_output_limit_cut_is_the_same_after_a_kill() {
+    let cut = |text: &str| replies(json!({ "role": "assistant", "content": text }), "length");
+    let story = Story::new()
+        .script(["a", "b", "c", "d"].map(cut))
+        .stdin(message("1", "s", "spell"));
+    let first = lines(&story.run(NAMED).status(1).text());
+    assert_eq!(first[0]["status"]["name"], "limit");
+    // The session has the answer, the journal does not.
+    let whole = std::fs::read_to_string(journal(&story)).unwrap();
+    let kept: Vec<&str> = whole
+        .lines()
+        .filter(|line| line.contains("\"in\"") || line.contains("\"turn\",\"ids\""))
+        .collect();
+    std::fs::write(journal(&story), kept.join("\n") + "\n").unwrap();
+    let again = lines(&story.stdin("").run(NAMED).status(1).text());
+    assert_eq!(answers(&again), [("1", "abcd")]);
+    for name in ["text", "status", "error"] {
+        assert_eq!(again[0][name], first[0][name], "{name}");
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl InboxState {
                 answers: entry.answers.clone(),
                 session: entry.session.clone(),
                 destination: entry.destination.clone(),
-                // What was not delivered can be sent again by hand.
+                // A message that was not delivered can be sent again by hand.
                 parts: match keeps_answers || entry.settlement != Some(Settlement::Delivered) {
                     true => entry.parts.clone(),
                     false => Vec::new(),

@@ -1,6 +1,6 @@
 //! Answers messages of one session: a command, or a turn of the agent, and the delivery of its answer.
 
-use crate::channel::inbox::{HOUR_MILLIS, InboundEntry, InboxRecord, OutboundEntry};
+use crate::channel::inbox::{ChannelInbox, HOUR_MILLIS, InboundEntry, InboxRecord, OutboundEntry};
 use crate::channel::settlement::Settlement;
 use crate::channel::{InboundMessage, RateLimit};
 use crate::error::{Exit, Stop, exit_for, fail};
@@ -23,6 +23,7 @@ use crate::sys::cancel::{self, CancelToken};
 use crate::sys::file_lock::FileLock;
 use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;
+use crate::turn::ending::Ending;
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,13 +32,13 @@ use std::time::Duration;
 
 /// Time limit of a turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(600);
-/// Attempts at a turn, each of which was killed or could not reach the model, before the message is given up.
+/// Attempts at a turn, each of which was killed, before the message is given up.
 pub(crate) const MAX_ATTEMPTS: usize = 3;
 
 /// Does what is queued, until nothing is left or the queue is closed.
 pub(crate) fn answer_all(run: &PollRun<'_>) {
     let mut finished = None;
-    while let Some(work) = run.queue.take(finished.as_ref()) {
+    while let Some(work) = run.queue.take(finished.as_deref()) {
         handle(run, &work);
         finished = Some(work);
     }
@@ -106,17 +107,14 @@ pub(crate) fn try_lock_outbox(channel: &PolledChannel) -> Result<Option<FileLock
 }
 
 fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWork) -> Result<()> {
-    let entries = unanswered_entries(channel, &work.items);
+    let entries = work.unanswered(&channel.inbox.lock().ignore_poison());
     let Some(first) = entries.first().filter(|_| !channel.is_rejected()) else {
         return Ok(());
     };
-    let ids: Vec<String> = entries.iter().map(|it| it.message.id.clone()).collect();
     let (message, session) = (&first.message, &work.session);
     if let Some(command) = InChatCommand::parse(&message.text) {
         let text = command.run(run.ctx, &run.settings, session, message)?;
-        let key = answer_key(&message.id);
-        add_answer(run, channel, &key, &entries, &text)?;
-        return deliver(run, channel, &key);
+        return send_answer(run, channel, &answer_key(&message.id), &entries, &text);
     }
     if first.turns.is_empty()
         && let Some((limit, result)) = reached_limit(run, channel, message)?
@@ -128,67 +126,60 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
         if result == Settlement::OverBudget {
             run.add_status(Exit::Budget);
         }
-        return settle_without_answer(channel, ids, result);
+        let ids = InboundEntry::ids_of(&entries);
+        let dropped = InboxRecord::Dropped { ids, result };
+        return channel.inbox.lock().ignore_poison().append(dropped);
     }
-    let turn = random_hex(5);
+    let turn_run = ChatTurnRun {
+        run,
+        channel,
+        work,
+        entries: &entries,
+        turn: &random_hex(5),
+        timed_out: AtomicBool::new(false),
+    };
     let mut resumes = false;
     if !first.turns.is_empty() {
         match turn_recovery::find(run.ctx, &run.settings, session, &first.turns)? {
-            EarlierTurn::Answered(text) => {
-                add_answer(run, channel, &turn, &entries, &text)?;
-                return deliver(run, channel, &turn);
+            EarlierTurn::Answered(text, finish_reason) => {
+                let (ending, exit) = turn_recovery::to_ending(text, &finish_reason);
+                return turn_run.conclude(&ending, exit);
             }
             EarlierTurn::Interrupted => resumes = true,
             EarlierTurn::NotStored => {}
         }
-        if first.turns.len() >= MAX_ATTEMPTS {
-            let text = apology("several attempts failed");
-            add_answer(run, channel, &turn, &entries, &text)?;
+        if let Some(reason) = reason_to_give_up(run, channel, first) {
             run.add_status(Exit::Failed);
-            return deliver(run, channel, &turn);
+            return send_answer(run, channel, turn_run.turn, &entries, &apology(reason));
         }
     }
-    let at = run.ctx.clock.timestamp().as_millisecond();
-    let begun = InboxRecord::Turn {
-        ids,
-        turn: turn.clone(),
-        at,
-        ended: false,
+    turn_run.note(false)?;
+    let (ctx, outcome) = match turn_run.execute(resumes) {
+        Ok(done) => done,
+        Err(error) => {
+            turn_run.note(true)?;
+            return Err(error);
+        }
     };
-    channel.inbox.lock().ignore_poison().append(begun)?;
-    let mut turn_run = ChatTurnRun {
-        run,
-        channel,
-        entries: &entries,
-        session,
-        turn: &turn,
-        token: &work.token,
-        timed_out: AtomicBool::new(false),
-    };
-    let (ctx, outcome) = turn_run.execute(resumes)?;
-    turn_run.conclude(&outcome)?;
+    turn_run.conclude(&outcome.ending, outcome.exit)?;
     outcome.finish_beside_others(&ctx);
     Ok(())
 }
 
-/// The entries of the messages, in their order, of those that are not answered. With a message whose turn was begun go
-/// all messages of that turn.
-fn unanswered_entries(channel: &PolledChannel, items: &[WorkItem]) -> Vec<InboundEntry> {
-    let inbox = channel.inbox.lock().ignore_poison();
-    let mut ids: Vec<String> = items
-        .iter()
-        .filter_map(|item| match item {
-            WorkItem::Message { id, .. } => Some(id.clone()),
-            WorkItem::Deliver(_) => None,
-        })
-        .collect();
-    let first = ids.first().and_then(|id| inbox.state().inbound(id));
-    if let Some(turn) = first.and_then(|entry| entry.turns.last()) {
-        ids.clone_from(&turn.ids);
+/// The reason why no further attempt at a message is made. An outage of the model is waited out.
+fn reason_to_give_up(
+    run: &PollRun<'_>,
+    channel: &PolledChannel,
+    entry: &InboundEntry,
+) -> Option<&'static str> {
+    let age = run.ctx.clock.timestamp().as_millisecond() - entry.received_at;
+    match () {
+        () if entry.killed_turns() >= MAX_ATTEMPTS => Some("several attempts failed"),
+        () if age > channel.open.files.settings.max_age_millis() => {
+            Some("all attempts failed until it was too old")
+        }
+        () => None,
     }
-    let entries = ids.iter().filter_map(|id| inbox.state().inbound(id));
-    let waits = |entry: &&InboundEntry| entry.answer.is_none() && entry.settlement.is_none();
-    entries.filter(waits).cloned().collect()
 }
 
 /// The limit of the sender or the channel that does not allow another turn now, and the end that it gives a message.
@@ -228,17 +219,9 @@ fn reached_limit(
     Ok(limit.map(|limit| (limit, Settlement::OverBudget)))
 }
 
-fn settle_without_answer(
-    channel: &PolledChannel,
-    ids: Vec<String>,
-    result: Settlement,
-) -> Result<()> {
-    let dropped = InboxRecord::Dropped { ids, result };
-    channel.inbox.lock().ignore_poison().append(dropped)
-}
-
-/// Writes an answer into the journal, after which it is sent by this poll or the next.
-fn add_answer(
+/// Writes an answer into the journal, after which it is sent by this poll or the next. Nothing is sent if `/stop` has
+/// settled the messages meanwhile.
+fn send_answer(
     run: &PollRun<'_>,
     channel: &PolledChannel,
     key: &str,
@@ -248,18 +231,27 @@ fn add_answer(
     let Some(last) = entries.last() else {
         return Ok(());
     };
-    channel
-        .inbox
-        .lock()
-        .ignore_poison()
-        .append(InboxRecord::Out {
-            key: key.to_owned(),
-            answers: entries.iter().map(|it| it.message.id.clone()).collect(),
-            session: last.session.clone(),
-            destination: destination(&last.message),
-            parts: channel.open.files.render(text),
-            at: run.ctx.clock.timestamp().as_millisecond(),
-        })
+    let answer = InboxRecord::Out {
+        key: key.to_owned(),
+        answers: InboundEntry::ids_of(entries),
+        session: last.session.clone(),
+        destination: destination(&last.message),
+        parts: channel.open.files.render(text),
+        at: run.ctx.clock.timestamp().as_millisecond(),
+    };
+    let mut inbox = channel.inbox.lock().ignore_poison();
+    if !is_unanswered(&inbox, last) {
+        return Ok(());
+    }
+    inbox.append(answer)?;
+    drop(inbox);
+    deliver(run, channel, key)
+}
+
+/// True if the message is, by now, neither answered nor settled.
+fn is_unanswered(inbox: &ChannelInbox, entry: &InboundEntry) -> bool {
+    let current = inbox.state().inbound(&entry.message.id);
+    current.is_some_and(InboundEntry::is_unanswered)
 }
 
 fn apology(reason: &str) -> String {
@@ -270,14 +262,24 @@ fn apology(reason: &str) -> String {
 struct ChatTurnRun<'a> {
     run: &'a PollRun<'a>,
     channel: &'a PolledChannel,
+    work: &'a SessionWork,
     entries: &'a [InboundEntry],
-    session: &'a str,
     turn: &'a str,
-    token: &'a std::sync::Arc<CancelToken>,
     timed_out: AtomicBool,
 }
 
 impl ChatTurnRun<'_> {
+    /// Notes that the turn begins, or that it has `ended` without an answer.
+    fn note(&self, ended: bool) -> Result<()> {
+        let record = InboxRecord::Turn {
+            ids: InboundEntry::ids_of(self.entries),
+            turn: self.turn.to_owned(),
+            at: self.run.ctx.clock.timestamp().as_millisecond(),
+            ended,
+        };
+        self.channel.inbox.lock().ignore_poison().append(record)
+    }
+
     /// Runs the turn, with the typing indicator. Returns the context in which its deferred work runs.
     fn execute(&self, resumes: bool) -> Result<(Context, TurnOutcome)> {
         let ctx = Context {
@@ -298,7 +300,7 @@ impl ChatTurnRun<'_> {
         let options = TurnOptions {
             message: (!resumes).then(|| self.message_text(&files.notes)),
             attach: files.paths.iter().map(OsString::from).collect(),
-            session: Some(self.session.to_owned()),
+            session: Some(self.work.session.clone()),
             resume: resumes,
             lock_timeout: CHAT_LOCK_TIMEOUT,
             grants: Grants {
@@ -335,7 +337,7 @@ impl ChatTurnRun<'_> {
         let outcome = std::thread::scope(|scope| {
             let token = Some(done.clone());
             scope.spawn(move || cancel::scope(token, || self.show_progress(&text_rx)));
-            let outcome = cancel::scope(Some(self.token.clone()), || {
+            let outcome = cancel::scope(Some(self.work.token.clone()), || {
                 agent_turn::run_chat_turn(&ctx, &options, chat, Some(observer))
             });
             done.cancel();
@@ -352,7 +354,7 @@ impl ChatTurnRun<'_> {
         let place = destination(&last.message);
         if !chat_progress::show(self.channel, &place, self.turn, texts, TURN_TIMEOUT) {
             self.timed_out.store(true, Ordering::SeqCst);
-            self.token.cancel();
+            self.work.token.cancel();
         }
     }
 
@@ -375,50 +377,43 @@ impl ChatTurnRun<'_> {
         }
     }
 
-    /// Writes and delivers the answer of the turn, or what takes its place.
-    fn conclude(&mut self, outcome: &TurnOutcome) -> Result<()> {
-        let ids = || {
-            self.entries
-                .iter()
-                .map(|it| it.message.id.clone())
-                .collect()
+    /// Sends the answer of the turn, or what takes its place.
+    fn conclude(&self, ending: &Ending, exit: Exit) -> Result<()> {
+        let Some(last) = self.entries.last() else {
+            return Ok(());
         };
-        let text = outcome.ending.text.trim_end();
+        if !is_unanswered(&self.channel.inbox.lock().ignore_poison(), last) {
+            // `/stop` has ended the turn.
+            return Ok(());
+        }
+        let is_cancelled = self.work.token.is_cancelled();
+        if exit != Exit::Answered && !is_cancelled {
+            self.report_failure(ending, exit);
+        }
+        let text = ending.text.trim_end();
         let is_answer = matches!(
-            outcome.exit,
+            exit,
             Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget
         );
-        if outcome.exit != Exit::Answered && !self.token.is_cancelled() {
-            self.report_failure(outcome);
-        }
-        let answer = if self.token.is_cancelled() && !is_answer {
-            if self.timed_out.load(Ordering::SeqCst) {
+        let answer = match () {
+            () if is_answer && !text.is_empty() => text.to_owned(),
+            () if self.timed_out.load(Ordering::SeqCst) => {
                 self.run.add_status(Exit::Failed);
                 apology("it took longer than 10 minutes")
-            } else if self.run.queue.is_closed() {
-                // The next poll resumes the turn.
-                return Ok(());
-            } else {
-                return settle_without_answer(self.channel, ids(), Settlement::Stopped);
             }
-        } else if is_answer && !text.is_empty() {
-            text.to_owned()
-        } else if matches!(outcome.exit, Exit::TryAgain | Exit::Unavailable) {
-            // The next poll tries again.
-            return Ok(());
-        } else {
-            apology(outcome.exit.meaning())
+            // The next poll goes on with it.
+            () if is_cancelled || exit.is_temporary() => return self.note(true),
+            () => apology(exit.meaning()),
         };
-        add_answer(self.run, self.channel, self.turn, self.entries, &answer)?;
-        deliver(self.run, self.channel, self.turn)
+        send_answer(self.run, self.channel, self.turn, self.entries, &answer)
     }
 
-    fn report_failure(&self, outcome: &TurnOutcome) {
-        let cause = match &outcome.ending.error {
-            Some(error) => format!("a turn in {} failed: {error:#}", self.session),
-            None => format!("a turn in {} failed", self.session),
+    fn report_failure(&self, ending: &Ending, exit: Exit) {
+        let session = &self.work.session;
+        let cause = match &ending.error {
+            Some(error) => format!("a turn in {session} failed: {error:#}"),
+            None => format!("a turn in {session} failed"),
         };
-        self.run
-            .report(self.channel.open.name(), fail(outcome.exit, cause));
+        self.run.report(self.channel.open.name(), fail(exit, cause));
     }
 }

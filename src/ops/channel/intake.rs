@@ -1,17 +1,18 @@
 //! Takes a batch of messages: decides about each sender, and writes what is to be answered into the journal.
 
 use crate::channel::access::{AccessDecision, AccessRules};
-use crate::channel::inbox::{ChannelInbox, InboxRecord};
+use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord};
 use crate::channel::pairing::PairingFile;
 use crate::channel::settlement::Settlement;
 use crate::channel::{Batch, Destination, Identity, InboundMessage};
 use crate::ops::channel::chat_command::{InChatCommand, id_text};
 use crate::ops::channel::poll_run::{PollRun, PolledChannel};
-use crate::ops::channel::work_queue::WorkItem;
+use crate::ops::channel::work_queue::{SessionWork, WorkItem};
 use crate::sys::digest::digest;
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Interval after which a refused sender is noted again, in milliseconds.
 const REFUSAL_NOTE_INTERVAL_MILLIS: i64 = 3_600_000;
@@ -42,12 +43,21 @@ pub(crate) fn store(
         ids: HashSet::new(),
         records: Vec::new(),
         work: Vec::new(),
+        stopped: Vec::new(),
     };
     for message in &batch.messages {
         intake.add(message, &rules, &inbox)?;
     }
-    let Intake { records, work, .. } = intake;
+    let Intake {
+        records,
+        work,
+        stopped,
+        ..
+    } = intake;
     inbox.append_all(records)?;
+    for work in stopped {
+        work.token.cancel();
+    }
     drop(inbox);
     channel.open.files.write_cursor(account, &batch.cursor)?;
     Ok(work)
@@ -62,6 +72,8 @@ struct Intake<'a> {
     ids: HashSet<String>,
     records: Vec<InboxRecord>,
     work: Vec<QueuedItem>,
+    /// The work that `/stop` ends once this is on disk.
+    stopped: Vec<Arc<SessionWork>>,
 }
 
 impl Intake<'_> {
@@ -85,13 +97,13 @@ impl Intake<'_> {
                 self.offer_pairing(message, inbox)
             }
             AccessDecision::Answer => {
-                self.accept(message);
+                self.accept(message, inbox);
                 Ok(())
             }
         }
     }
 
-    fn accept(&mut self, message: &InboundMessage) {
+    fn accept(&mut self, message: &InboundMessage, inbox: &ChannelInbox) {
         let session = self.channel.open.service.session_key(&message.chat);
         self.records.push(InboxRecord::In {
             message: message.clone(),
@@ -111,7 +123,7 @@ impl Intake<'_> {
         }
         let command = InChatCommand::parse(&message.text);
         if command == Some(InChatCommand::Stop) {
-            let text = match self.run.queue.cancel(self.index, &session) {
+            let text = match self.stop(&session, inbox) {
                 true => "Stopped 1 task.",
                 false => "No active task to stop.",
             };
@@ -126,11 +138,27 @@ impl Intake<'_> {
         self.work.push((session, item));
     }
 
+    /// Settles the messages that a session answers now. False if there are none.
+    fn stop(&mut self, session: &str, inbox: &ChannelInbox) -> bool {
+        let Some(work) = self.run.queue.running(self.index, session) else {
+            return false;
+        };
+        let mut entries = work.unanswered(inbox);
+        entries.retain(|it| InChatCommand::parse(&it.message.text).is_none());
+        let is_stopped = self.stopped.iter().any(|it| Arc::ptr_eq(it, &work));
+        if entries.is_empty() || is_stopped {
+            return false;
+        }
+        self.records.push(InboxRecord::Dropped {
+            ids: InboundEntry::ids_of(&entries),
+            result: Settlement::Stopped,
+        });
+        self.stopped.push(work);
+        true
+    }
+
     fn is_stale(&self, message: &InboundMessage) -> bool {
-        let hours = self.channel.open.files.settings.max_age_hours;
-        let limit = i64::try_from(hours)
-            .unwrap_or(i64::MAX)
-            .saturating_mul(3600);
+        let limit = self.channel.open.files.settings.max_age_millis() / 1000;
         message.sent_at > 0
             && (self.now / 1000 - message.sent_at > limit
                 || self.run.since.is_some_and(|since| message.sent_at < since))
@@ -157,6 +185,11 @@ impl Intake<'_> {
         let Some(code) = code else {
             return Ok(());
         };
+        // After a kill the code may be valid while its message is not in the journal.
+        let key = format!("pair.{code}");
+        if inbox.state().outbound(&key).is_some() || !self.ids.insert(key.clone()) {
+            return Ok(());
+        }
         let text = format!(
             "I do not know you yet. Your pairing code is {code}\n\nThe owner of this bot can let you in within 10 \
              minutes: nanobot channel pair approve {code}\n\n{}",
@@ -184,11 +217,6 @@ impl Intake<'_> {
             parts: self.channel.open.files.render(text),
             at: self.now,
         });
-        // After a kill the code may be valid while its message is not in the journal.
-        let key = format!("pair.{code}");
-        if inbox.state().outbound(&key).is_some() || !self.ids.insert(key.clone()) {
-            return Ok(());
-        }
     }
 
     fn note_refusal(&mut self, message: &InboundMessage, inbox: &ChannelInbox) {

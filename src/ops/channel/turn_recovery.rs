@@ -1,11 +1,13 @@
 //! The end of a turn that a killed poll had begun, found in the session by the turn's id.
 
 use crate::channel::inbox::BegunTurn;
-use crate::history;
-use crate::message::{FinishReason, Message, Reply};
+use crate::error::{Exit, exit_for};
+use crate::history::{self, NO_MORE_TEXT};
+use crate::message::{FinishReason, Message};
 use crate::ops::context::Context;
 use crate::session::Session;
 use crate::settings::Settings;
+use crate::turn::ending::{Ending, incomplete_answer_error};
 use anyhow::Result;
 
 /// The state of a turn that was begun before.
@@ -15,8 +17,8 @@ pub(crate) enum EarlierTurn {
     NotStored,
     /// The session has its message, and no answer.
     Interrupted,
-    /// The answer.
-    Answered(String),
+    /// The answer, and the finish reason of its last part.
+    Answered(String, FinishReason),
 }
 
 /// Finds the last of `turns` that the session has.
@@ -44,22 +46,47 @@ fn state_of(messages: &[Message], turns: &[BegunTurn]) -> EarlierTurn {
     let rest = &messages[start + 1..];
     let next = rest.iter().position(Message::begins_turn);
     let own = &rest[..next.unwrap_or(rest.len())];
-    let answer = own.iter().rev().find_map(|message| match message {
-        // A partial text is stored too when a turn is interrupted.
-        Message::Assistant(reply)
-            if reply.tool_calls.is_empty() && reply.finish_reason != FinishReason::Interrupted =>
-        {
-            Some(reply)
-        }
-        _ => None,
-    });
-    match (answer, next) {
-        (Some(Reply { text, .. }), _) if !text.trim().is_empty() => {
-            EarlierTurn::Answered(text.clone())
-        }
-        (_, None) if history::is_interrupted(messages) => EarlierTurn::Interrupted,
-        _ => EarlierTurn::NotStored,
+    match history::is_interrupted(&messages[..=start + own.len()]) {
+        false => to_answer(own).unwrap_or(EarlierTurn::NotStored),
+        true if next.is_none() => EarlierTurn::Interrupted,
+        // Resuming would answer the turn that followed.
+        true => EarlierTurn::NotStored,
     }
+}
+
+/// The answer that ends the turn, with the parts that the output limit has cut.
+fn to_answer(turn: &[Message]) -> Option<EarlierTurn> {
+    let [before @ .., Message::Assistant(last)] = turn else {
+        return None;
+    };
+    let mut text = match last.text.as_str() {
+        NO_MORE_TEXT => String::new(),
+        text => text.to_owned(),
+    };
+    let mut rest = before;
+    while let [before @ .., Message::Assistant(part), Message::User(user)] = rest
+        && user.injected
+        && part.finish_reason == FinishReason::Length
+        && part.tool_calls.is_empty()
+    {
+        text.insert_str(0, &part.text);
+        rest = before;
+    }
+    let is_empty = text.trim().is_empty();
+    (!is_empty).then(|| EarlierTurn::Answered(text, last.finish_reason.clone()))
+}
+
+/// The ending of a turn with this answer, and its status.
+pub(crate) fn to_ending(text: String, finish_reason: &FinishReason) -> (Ending, Exit) {
+    let is_incomplete = matches!(finish_reason, FinishReason::Length | FinishReason::Refusal);
+    let error = is_incomplete.then(|| incomplete_answer_error(finish_reason));
+    let exit = error.as_ref().map_or(Exit::Answered, exit_for);
+    let ending = Ending {
+        text,
+        error,
+        ..Ending::default()
+    };
+    (ending, exit)
 }
 
 #[cfg(test)]
@@ -76,9 +103,10 @@ mod tests {
         })
     }
 
-    fn reply(text: &str) -> Message {
+    fn reply(text: &str, finish_reason: FinishReason) -> Message {
         Message::Assistant(Reply {
             text: text.into(),
+            finish_reason,
             ..Reply::default()
         })
     }
@@ -94,24 +122,56 @@ mod tests {
         let check = |messages: &[Message], expect: EarlierTurn| {
             assert_eq!(state_of(messages, &turns), expect, "{messages:?}");
         };
+        let answered = |text: &str| EarlierTurn::Answered(text.into(), FinishReason::Stop);
+        let says = |text: &str| reply(text, FinishReason::Stop);
         check(&[], EarlierTurn::NotStored);
-        check(&[user("other-0"), reply("x")], EarlierTurn::NotStored);
+        check(&[user("other-0"), says("x")], EarlierTurn::NotStored);
         check(&[user("aaa-0")], EarlierTurn::Interrupted);
+        check(&[user("aaa-0"), says("x")], answered("x"));
         check(
-            &[user("aaa-0"), reply("x")],
-            EarlierTurn::Answered("x".into()),
+            &[user("bbb-0"), says("x"), user("later-0"), says("y")],
+            answered("x"),
         );
-        check(
-            &[user("bbb-0"), reply("x"), user("later-0"), reply("y")],
-            EarlierTurn::Answered("x".into()),
-        );
-        let partial = Message::Assistant(Reply {
-            text: "half of it".into(),
-            finish_reason: FinishReason::Interrupted,
-            ..Reply::default()
-        });
-        check(&[user("aaa-0"), partial], EarlierTurn::Interrupted);
         // Another turn followed, so resuming would answer that one.
         check(&[user("aaa-0"), user("later-0")], EarlierTurn::NotStored);
+
+        // The beginning of a reply is no answer.
+        let injected = || {
+            Message::User(UserMessage {
+                id: "aaa-c1".into(),
+                parts: vec![MessagePart::Text("go on".into())],
+                injected: true,
+                ..UserMessage::default()
+            })
+        };
+        let half = || reply("half of it", FinishReason::Interrupted);
+        check(&[user("aaa-0"), half()], EarlierTurn::Interrupted);
+        check(
+            &[user("aaa-0"), half(), injected(), says("y")],
+            answered("y"),
+        );
+        check(
+            &[user("aaa-0"), half(), user("later-0"), says("y")],
+            EarlierTurn::NotStored,
+        );
+
+        // The parts that the output limit has cut belong together.
+        let cut = |text: &str| reply(text, FinishReason::Length);
+        check(
+            &[user("aaa-0"), cut("x"), injected()],
+            EarlierTurn::Interrupted,
+        );
+        check(
+            &[user("aaa-0"), cut("x"), injected(), says("y")],
+            answered("xy"),
+        );
+        check(
+            &[user("aaa-0"), cut("x"), injected(), says("[no more text]")],
+            answered("x"),
+        );
+        check(
+            &[user("aaa-0"), cut("x"), injected(), cut("y")],
+            EarlierTurn::Answered("xy".into(), FinishReason::Length),
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! The order of work: one item at a time in each session, several sessions at once. Pure but for its lock.
 
+use crate::channel::inbox::{ChannelInbox, InboundEntry};
 use crate::sys::cancel::CancelToken;
 use crate::sys::sync::IgnorePoison;
 use std::collections::{HashMap, VecDeque};
@@ -47,9 +48,27 @@ struct QueueState {
     pending: HashMap<(usize, String), VecDeque<WorkItem>>,
     /// Sessions with pending work in which nothing runs.
     ready: VecDeque<(usize, String)>,
-    running: HashMap<(usize, String), Arc<CancelToken>>,
+    running: HashMap<(usize, String), Arc<SessionWork>>,
     workers: usize,
     is_closed: bool,
+}
+
+impl SessionWork {
+    /// The entries of its messages, in their order, of those that are not answered. With a message whose turn was begun
+    /// go all messages of that turn.
+    pub(crate) fn unanswered(&self, inbox: &ChannelInbox) -> Vec<InboundEntry> {
+        let id_of = |item: &WorkItem| match item {
+            WorkItem::Message { id, .. } => Some(id.clone()),
+            WorkItem::Deliver(_) => None,
+        };
+        let mut ids: Vec<String> = self.items.iter().filter_map(id_of).collect();
+        let first = ids.first().and_then(|id| inbox.state().inbound(id));
+        if let Some(turn) = first.and_then(|entry| entry.turns.last()) {
+            ids.clone_from(&turn.ids);
+        }
+        let entries = ids.iter().filter_map(|id| inbox.state().inbound(id));
+        entries.filter(|it| it.is_unanswered()).cloned().collect()
+    }
 }
 
 impl WorkQueue {
@@ -83,7 +102,7 @@ impl WorkQueue {
     }
 
     /// Takes the next work for a worker, whose last one is `finished`. `None` ends the worker.
-    pub(crate) fn take(&self, finished: Option<&SessionWork>) -> Option<SessionWork> {
+    pub(crate) fn take(&self, finished: Option<&SessionWork>) -> Option<Arc<SessionWork>> {
         let mut state = self.lock();
         if let Some(work) = finished {
             let key = (work.channel, work.session.clone());
@@ -108,23 +127,20 @@ impl WorkQueue {
         if !pending.is_empty() {
             state.pending.insert(key.clone(), pending);
         }
-        state.running.insert(key.clone(), Arc::clone(&token));
-        Some(SessionWork {
+        let work = Arc::new(SessionWork {
             channel: key.0,
-            session: key.1,
+            session: key.1.clone(),
             items,
             token,
-        })
+        });
+        state.running.insert(key, Arc::clone(&work));
+        Some(work)
     }
 
-    /// Cancels the running turn of a session. False if none runs.
-    pub(crate) fn cancel(&self, channel: usize, session: &str) -> bool {
+    /// The work in progress of a session.
+    pub(crate) fn running(&self, channel: usize, session: &str) -> Option<Arc<SessionWork>> {
         let state = self.lock();
-        let token = state.running.get(&(channel, session.to_owned()));
-        token.is_some_and(|token| {
-            token.cancel();
-            true
-        })
+        state.running.get(&(channel, session.to_owned())).cloned()
     }
 
     /// Cancels all running turns.
@@ -132,7 +148,7 @@ impl WorkQueue {
         self.lock()
             .running
             .values()
-            .for_each(|token| token.cancel());
+            .for_each(|work| work.token.cancel());
     }
 
     /// Starts nothing more.
@@ -235,7 +251,8 @@ mod tests {
         assert_eq!(ids(&next.items), "6");
         let next = queue.take(Some(&next)).unwrap();
         assert_eq!(ids(&next.items), "2 3");
-        assert!(queue.cancel(0, "a") && next.token.is_cancelled());
+        assert_eq!(ids(&queue.running(0, "a").unwrap().items), "2 3");
+        assert!(queue.running(1, "a").is_none());
         let next = queue.take(Some(&next)).unwrap();
         assert_eq!(ids(&next.items), "4");
         assert!(queue.take(Some(&other)).is_none());

@@ -125,7 +125,7 @@ impl<'a> PipeJournal<'a> {
             true => EarlierTurn::NotStored,
             false => turn_recovery::find(self.ctx, &self.settings, session, &turns)?,
         };
-        if matches!(earlier, EarlierTurn::Answered(_)) {
+        if matches!(earlier, EarlierTurn::Answered(..)) {
             return Ok(EarlierAnswer::Turn(earlier));
         }
         if killed_turns >= MAX_ATTEMPTS {
