@@ -8,7 +8,7 @@ use crate::ledger::{CallSums, CostSum, Ledger, LedgerEntry, PeriodCosts, Rotatio
 use crate::ops::context::Context;
 use crate::report::columns::{Side, align_columns, truncate};
 use crate::settings::BudgetSettings;
-use crate::sys::terminal::{StdoutWriter, sanitize};
+use crate::sys::terminal::{StdoutWriter, sanitize, theme};
 use anyhow::Result;
 use console::{Style, measure_text_width};
 use serde_json::json;
@@ -287,7 +287,7 @@ fn print_table(
         page.write(line)?;
         if !bar.is_empty() && room >= MIN_BAR_COLUMNS {
             page.write(&" ".repeat(used - measure_text_width(line)))?;
-            page.write_styled(&bar, &Style::new().cyan())?;
+            page.write_styled(&bar, &Style::new().fg(theme::accent()))?;
         }
         page.write("\n")?;
     }

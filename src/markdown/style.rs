@@ -1,5 +1,7 @@
 //! The style of a piece of text, whatever shows it.
 
+use super::code::CodeToken;
+
 /// The style of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextStyle {
@@ -15,6 +17,8 @@ pub struct TextStyle {
     pub link: bool,
     /// Decoration that is not part of the text: bars, rules, labels.
     pub faint: bool,
+    /// A token of fenced code, if the language is known.
+    pub token: Option<CodeToken>,
 }
 
 impl TextStyle {
@@ -41,5 +45,14 @@ impl TextStyle {
         code: false,
         link: false,
         faint: false,
+        token: None,
     };
+
+    /// A token of fenced code.
+    pub const fn token(token: CodeToken) -> Self {
+        Self {
+            token: Some(token),
+            ..Self::PLAIN
+        }
+    }
 }

@@ -4,6 +4,7 @@
 use crate::error::{Exit, Stop, exit_for, fail_with_hint, hint_for};
 use crate::mcp::shared_catalog::SharedCatalog;
 use crate::session::{self, MessageWindow, SessionStore};
+use crate::settings::terminal::TerminalSettings;
 use crate::settings::{Config, ConsolidationMode, FlagOverrides, SessionSync, Settings};
 use crate::sys::clock::Clock;
 use crate::sys::env::Env;
@@ -120,6 +121,14 @@ impl Context {
             ..overrides
         };
         Settings::resolve(&config, &self.env, &overrides, &self.paths)
+    }
+
+    /// Resolves the settings of the terminal.
+    ///
+    /// # Errors
+    /// As [`Context::settings`].
+    pub fn terminal_settings(&self) -> Result<TerminalSettings> {
+        TerminalSettings::resolve(&self.load_config()?, &self.env)
     }
 
     /// The directories in which the sessions of `settings` are stored.

@@ -12,7 +12,7 @@ use crate::sys::durable_file;
 use crate::sys::editor::{Editor, InputLine};
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::{StyledLine, sanitize, wrap_words};
+use crate::sys::terminal::{StyledLine, sanitize, theme, wrap_words};
 use crate::tool::ask_user::UserPrompt;
 use crate::tool::{ApprovalRequest, ToolError};
 use console::Style;
@@ -137,7 +137,7 @@ impl TerminalPrompter {
         case: &ApprovalRequest<'_>,
         rule: Option<&rule::PermanentRule>,
     ) -> Result<ApprovalAnswer, ToolError> {
-        let strong = Style::new().yellow().bold();
+        let strong = theme::attention().bold();
         let head = question_for(case);
         self.print_styled(&format!("? {head}"), &strong);
         let flag = case.refusal.suggested_flag.as_deref().unwrap_or_default();
@@ -332,7 +332,7 @@ fn diff_line_style(line: &str) -> Style {
     match line.chars().next() {
         Some('+') => Style::new().green(),
         Some('-') => Style::new().red(),
-        Some('@') => Style::new().cyan(),
+        Some('@') => Style::new().fg(theme::accent()),
         _ => Style::new(),
     }
 }
@@ -384,20 +384,23 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     line.pop();
-    let (mut rows, mut row, mut wide) = (Vec::new(), String::new(), 0);
-    for letter in line.chars() {
-        let own = letter.width().unwrap_or(0);
-        if wide + own > width {
-            // Do not go back far for a blank, so that text without blanks is cut at the end of the row.
-            let at = row
-                .rfind(' ')
-                .filter(|at| row.len() - at < width / 2 && *at > 0);
-            let rest = at.map_or_else(String::new, |at| row.split_off(at + 1));
-            rows.push(std::mem::replace(&mut row, rest));
-            wide = row.width();
+    let (mut rows, mut row, mut columns) = (Vec::new(), String::new(), 0);
+    for word in line.split_inclusive(' ') {
+        let own = word.trim_end_matches(' ').width();
+        // A word that fits into a row is not broken.
+        if columns + own > width && own <= width && columns > 0 {
+            rows.push(std::mem::take(&mut row));
+            columns = 0;
         }
-        row.push(letter);
-        wide += own;
+        for letter in word.chars() {
+            let own = letter.width().unwrap_or(0);
+            if columns + own > width {
+                rows.push(std::mem::take(&mut row));
+                columns = 0;
+            }
+            row.push(letter);
+            columns += own;
+        }
     }
     rows.push(row);
     rows
@@ -407,7 +410,7 @@ impl ElicitationHandler for TerminalPrompter {
     fn ask_user(&self, server: &str, asks: &str, form: &Value) -> Option<Map<String, Value>> {
         let fields = form::fields(form);
         self.ctx.terminal.with_exclusive_use(|| {
-            let strong = Style::new().yellow().bold();
+            let strong = theme::attention().bold();
             let server = sanitize::single_line(server, 80);
             self.print_styled(&format!("? the server `{server}` asks you:"), &strong);
             for line in sanitize::clean(&truncate_line(asks, MAX_QUESTION_CHARS)).split('\n') {
@@ -438,7 +441,7 @@ impl ElicitationHandler for TerminalPrompter {
 impl UserPrompt for TerminalPrompter {
     fn answer(&self, question: &str, options: &[String]) -> Result<String, ToolError> {
         self.ctx.terminal.with_exclusive_use(|| {
-            let strong = Style::new().yellow().bold();
+            let strong = theme::attention().bold();
             self.print_styled("? the model asks:", &strong);
             for line in question.split('\n') {
                 for row in wrap(&sanitize(line), self.width()) {
@@ -528,6 +531,7 @@ mod tests {
         check("", 10, &[""]);
         check("touch a", 10, &["touch a"]);
         check("touch a b c d", 10, &["touch a b ", "c d"]);
+        check("a command", 8, &["a ", "command"]);
         check("abcdefghijklm", 10, &["abcdefghij", "klm"]);
         check("日本語日本語", 10, &["日本語日本", "語"]);
         check("\t  x", 10, &["   x"]);

@@ -13,6 +13,7 @@
 //! The input must already be harmless: escape sequences are neutralised before parsing, and colours are added
 //! afterwards.
 
+use crate::markdown::code::CodeTokenizer;
 use crate::markdown::inline::InlineParser;
 use crate::markdown::line::{
     self, CodeFence, Container, FenceLine, LineKind, LineStart, MAX_UNDECIDED_BYTES,
@@ -48,6 +49,8 @@ pub(super) struct Markdown {
     line_start: String,
     table: Option<MarkdownTable>,
     code_fence: Option<CodeFence>,
+    /// The tokens of the code block, if its language is known.
+    tokenizer: Option<CodeTokenizer>,
     /// A pending empty line, shown if text follows, and the number of containers that it is in.
     blank: Option<usize>,
     /// True if something was shown.
@@ -118,6 +121,10 @@ impl Markdown {
         match self.line {
             MarkdownLineState::Code => {
                 // The rest of the line is indented like its start.
+                let output = &mut self.rows.output;
+                if let Some(tokenizer) = &mut self.tokenizer {
+                    tokenizer.flush(&mut |token, text| output.add(TextStyle::token(token), text));
+                }
                 self.rows.output.end_row();
                 self.line = MarkdownLineState::Beginning;
             }
@@ -136,10 +143,10 @@ impl Markdown {
             MarkdownLineState::Text(look) => {
                 let rows = &mut self.rows;
                 self.inline.feed(text, *look, &mut |event| {
-                    show_event(event, &mut |look, text| rows.push_text(look, text));
+                    show_event(event, &mut |piece| rows.push_piece(piece));
                 });
             }
-            MarkdownLineState::Code => self.rows.output.add(TextStyle::CODE, text),
+            MarkdownLineState::Code => self.add_code(text),
             MarkdownLineState::TableRow | MarkdownLineState::CodeFence(_) => {
                 self.line_start.push_str(text);
             }
@@ -157,11 +164,18 @@ impl Markdown {
             MarkdownLineState::Text(look) => {
                 let rows = &mut self.rows;
                 self.inline.end(look, &mut |event| {
-                    show_event(event, &mut |look, text| rows.push_text(look, text));
+                    show_event(event, &mut |piece| rows.push_piece(piece));
                 });
                 self.rows.end();
             }
-            MarkdownLineState::Code => self.rows.output.end_row(),
+            MarkdownLineState::Code => {
+                let output = &mut self.rows.output;
+                if let Some(tokenizer) = &mut self.tokenizer {
+                    tokenizer
+                        .end_line(&mut |token, text| output.add(TextStyle::token(token), text));
+                }
+                output.end_row();
+            }
             MarkdownLineState::TableRow => {
                 let line = std::mem::take(&mut self.line_start);
                 self.push_table_row(&line);
@@ -185,10 +199,11 @@ impl Markdown {
                 None => self.push_code(&head, false),
                 Some(FenceLine::Code(at)) => self.push_code(&head[at..], is_over),
                 Some(FenceLine::End) => {
-                    (self.code_fence, self.line) = (None, MarkdownLineState::Hidden);
+                    (self.code_fence, self.tokenizer) = (None, None);
+                    self.line = MarkdownLineState::Hidden;
                 }
                 Some(FenceLine::Out) => {
-                    self.code_fence = None;
+                    (self.code_fence, self.tokenizer) = (None, None);
                     self.line_start = head;
                     self.begin(is_over);
                 }
@@ -293,7 +308,19 @@ impl Markdown {
         let (_, before) = self.margins(self.open.len());
         self.rows.output.add_all(&before);
         self.rows.output.add(TextStyle::PLAIN, CODE_PREFIX);
-        self.rows.output.add(TextStyle::CODE, text);
+        self.add_code(text);
+    }
+
+    fn add_code(&mut self, text: &str) {
+        let output = &mut self.rows.output;
+        match &mut self.tokenizer {
+            None => output.add(TextStyle::CODE, text),
+            Some(tokenizer) => {
+                tokenizer.feed(text, &mut |token, text| {
+                    output.add(TextStyle::token(token), text);
+                });
+            }
+        }
     }
 
     /// Handles the complete line that opens a code block.
@@ -310,6 +337,7 @@ impl Markdown {
         } else if is_item && self.rows.has_own_first_prefix() {
             self.rows.end();
         }
+        self.tokenizer = CodeTokenizer::for_label(label);
         self.code_fence = Some(fence);
     }
 
@@ -331,9 +359,7 @@ impl Markdown {
         if let Some(lines) = table.as_text() {
             for line in lines {
                 let rows = &mut self.rows;
-                show_inline(line, TextStyle::PLAIN, &mut |look, text| {
-                    rows.push_text(look, text);
-                });
+                show_inline(line, TextStyle::PLAIN, &mut |piece| rows.push_piece(piece));
                 self.rows.end();
             }
             return;
@@ -391,6 +417,7 @@ fn plain_span(text: &str) -> Span {
     Span {
         style: TextStyle::PLAIN,
         text: text.to_owned(),
+        link: None,
     }
 }
 
@@ -398,6 +425,7 @@ fn faint_span(text: &str) -> Span {
     Span {
         style: TextStyle::FAINT,
         text: text.to_owned(),
+        link: None,
     }
 }
 
@@ -459,6 +487,63 @@ mod tests {
             "[a **b**](https://x/y) <https://z> [a@b.c](mailto:a@b.c) ![cat](cat.png)!",
             80,
             "a b (https://x/y) https://z a@b.c cat (cat.png)!",
+        );
+    }
+
+    #[test]
+    fn addresses_are_links_also_in_pieces() {
+        let links = |text: &str, width: usize| {
+            let spans = spans([text], width);
+            let links = spans.iter().filter_map(|span| {
+                let link = span.link.as_deref()?;
+                Some(format!("{} → {link}", span.text))
+            });
+            links.collect::<Vec<_>>()
+        };
+        let one = "https://example.org/a";
+        assert_eq!(
+            links("[a](https://example.org/a) b", 80),
+            [format!("{one} → {one}")]
+        );
+        assert_eq!(
+            links("<https://example.org/a>", 12),
+            [
+                format!("https://exam → {one}"),
+                format!("ple.org/a → {one}")
+            ]
+        );
+        assert_eq!(links("[a](mailto:b@c) <b@c> [d](e.md)", 80), [""; 0]);
+    }
+
+    #[test]
+    fn code_of_a_known_language_has_tokens() {
+        let styles = |text: &str| {
+            let spans = spans([text], 80);
+            let tokens = spans.iter().filter_map(|span| {
+                let token = span.style.token?;
+                Some(format!("{token:?} {}", span.text))
+            });
+            tokens.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            styles("```rs\nlet x = 1; // y\n```\nlet it be\n"),
+            [
+                "Keyword let",
+                "Plain  x = ",
+                "Number 1",
+                "Plain ; ",
+                "Comment // y"
+            ]
+        );
+        assert_eq!(
+            styles("> ```diff\n> -a\n> +b\n"),
+            ["Removed -a", "Added +b"]
+        );
+        assert_eq!(styles("```\nlet x\n```\n"), [""; 0]);
+        check(
+            "```rust\nlet s = \"a\\\"b\"; /* c\n\n d */ 'x'\n```",
+            80,
+            "rust\n  let s = \"a\\\"b\"; /* c\n\n   d */ 'x'",
         );
     }
 
@@ -593,7 +678,7 @@ mod tests {
                         row.clear();
                     }
                     // Code is never wrapped.
-                    row.push_str(if span.style == TextStyle::CODE {
+                    row.push_str(if span.style.code || span.style.token.is_some() {
                         ""
                     } else {
                         text

@@ -3,7 +3,9 @@
 use super::markdown::Markdown;
 use super::markdown::style::Span;
 use crate::event::Event;
+use crate::markdown::code::CodeToken;
 use crate::markdown::style::TextStyle;
+use crate::sys::terminal::theme;
 use crate::sys::terminal::{Sanitizer, StdoutWriter, Terminal};
 use anyhow::Result;
 use console::Style;
@@ -126,10 +128,11 @@ pub fn print_markdown(terminal: Terminal, text: &str) -> Result<()> {
 const DEFAULT_COLUMNS: usize = 80;
 
 fn paint(page: &mut StdoutWriter, spans: &[Span]) -> Result<()> {
-    for Span { style: look, text } in spans {
-        match *look == TextStyle::default() {
-            true => page.write(text)?,
-            false => page.write_styled(text, &console_style(*look))?,
+    for Span { style, text, link } in spans {
+        match link {
+            Some(address) => page.write_link(text, &console_style(*style), address)?,
+            None if *style == TextStyle::default() => page.write(text)?,
+            None => page.write_styled(text, &console_style(*style))?,
         }
     }
     Ok(())
@@ -144,13 +147,26 @@ fn console_style(look: TextStyle) -> Style {
         code,
         link,
         faint,
+        token,
     } = look;
-    let plain = Style::new();
+    let plain = token.map_or_else(Style::new, token_style);
     let given = |is: bool, with: fn(Style) -> Style, style| if is { with(style) } else { style };
     let style = given(bold, Style::bold, plain);
     let style = given(italic, Style::italic, style);
     let style = given(struck, Style::strikethrough, style);
-    let style = given(code, Style::cyan, style);
-    let style = given(link, |style| style.blue().underlined(), style);
+    let style = given(code, |style| style.fg(theme::accent()), style);
+    let style = given(link, |style| style.fg(theme::link()).underlined(), style);
     given(faint, Style::dim, style)
+}
+
+fn token_style(token: CodeToken) -> Style {
+    let plain = Style::new();
+    match token {
+        CodeToken::Plain => plain,
+        CodeToken::Comment => plain.dim(),
+        CodeToken::Keyword => plain.magenta(),
+        CodeToken::Literal | CodeToken::Added => plain.green(),
+        CodeToken::Number | CodeToken::Hunk => plain.fg(theme::accent()),
+        CodeToken::Removed => plain.red(),
+    }
 }

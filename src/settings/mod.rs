@@ -20,6 +20,7 @@ mod resolve;
 pub mod schema;
 pub mod secrets;
 pub mod servers;
+pub mod terminal;
 mod typed_reader;
 pub mod validation;
 

@@ -32,6 +32,9 @@ pub const FIRST_BYTE_TIMEOUT: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Maximum silence of a stream, in seconds.
 pub const STREAM_IDLE_TIMEOUT: &str = "NANOBOT_STREAM_IDLE_TIMEOUT_S";
 
+/// The colours of the terminal, as some terminals set it.
+pub const COLORFGBG: &str = "COLORFGBG";
+
 /// The variables that name a proxy, in the order of their precedence.
 pub const PROXY_VARIABLES: &[&str] = &[
     "ALL_PROXY",
@@ -90,6 +93,10 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "NO_COLOR",
         meaning: "disables colours",
+    },
+    Variable {
+        name: COLORFGBG,
+        meaning: "colours of the terminal, such as `0;15`; the last number is the background, unless `terminal.background` of the config is set",
     },
     Variable {
         name: "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",

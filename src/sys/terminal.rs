@@ -19,6 +19,7 @@ mod status_area;
 mod stdout_writer;
 mod streams;
 mod styled_line;
+pub mod theme;
 mod wrap;
 pub(super) mod write_buffer;
 

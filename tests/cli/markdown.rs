@@ -236,3 +236,97 @@ fn chunks_that_arrive_together_are_written_together() {
         5000
     );
 }
+
+/// An answer with code of two languages, a diff and addresses.
+const CODE_AND_LINKS: &str = "\
+```rust
+// Doubles a number.
+fn double(count: u32) -> String {
+    let text = \"it's \\\"quoted\\\"\";
+    format!(\"{text}{}\", count * 2)
+}
+```
+
+```diff
+@@ -1,2 +1,2 @@
+ milk
+-bread
++oat bread
+```
+
+```klingon
+let nothing = \"coloured\";
+```
+
+See [the manual](https://example.org/a/path-that-is-longer-than-a-row) and <http://example.org/>.";
+
+#[test]
+fn code_has_colours_for_the_background_and_addresses_are_links() {
+    for (name, flags, variable, key) in [
+        ("code-dark", "", "15;0", "auto"),
+        ("code-light", "", "0;15", "auto"),
+        // The config decides, whatever the variable says.
+        ("code-light", "", "15;0", "light"),
+    ] {
+        let story = Story::new()
+            .set("terminal.background", json!(key))
+            .script([streams_text(CODE_AND_LINKS, 1)]);
+        let arguments = ["agent", "--new", "-m", "x", flags];
+        let arguments = arguments.iter().filter(|word| !word.is_empty());
+        let screen = story.screen(30, 40).env("COLORFGBG", variable);
+        let mut screen = screen.args(arguments);
+        assert_eq!(screen.code(), 0);
+        screen.snapshot(name, &screen.styled());
+        screen.assert_restored();
+        let raw = String::from_utf8(screen.raw()).unwrap();
+        // Each row of the address leads to all of it.
+        let link = "\u{1b}]8;;https://example.org/a/path-that-is-longer-than-a-row\u{1b}\\";
+        assert!(raw.matches(link).count() >= 2, "{raw:?}");
+        assert!(
+            raw.contains("\u{1b}]8;;http://example.org/\u{1b}\\"),
+            "{raw:?}"
+        );
+        assert_eq!(
+            raw.matches("\u{1b}]8;;\u{1b}\\").count(),
+            raw.matches("\u{1b}]8;;h").count()
+        );
+    }
+}
+
+#[test]
+fn links_and_colours_of_code_are_for_terminals_with_colours() {
+    let story = Story::new().script((0..5).map(|_| says(CODE_AND_LINKS)));
+    let is_plain = |text: &str| !text.contains('\u{1b}');
+    for (name, value, flags) in [
+        ("NO_COLOR", "1", ""),
+        ("TERM", "dumb", ""),
+        ("LANG", "C.UTF-8", "--color=never"),
+    ] {
+        let arguments = ["agent", "--new", "-q", "-m", "x", flags];
+        let arguments = arguments.iter().filter(|word| !word.is_empty());
+        let mut screen = story.screen(30, 80).env(name, value).args(arguments);
+        assert_eq!(screen.code(), 0);
+        let raw = String::from_utf8(screen.raw()).unwrap();
+        assert!(is_plain(&raw), "{name} {flags}: {raw:?}");
+    }
+    // A pipe gets the model's text, also if colours are asked for.
+    let text = format!("{CODE_AND_LINKS}\n");
+    story.run(["agent", "--new", "-m", "x"]).stdout(&text);
+    let always = ["agent", "--new", "-m", "x", "--color=always"];
+    story.run(always).stdout(&text);
+}
+
+#[test]
+fn an_address_cannot_leave_its_link() {
+    // What a terminal would execute, and characters that stand for others, are no part of a link.
+    let evil = "<https://example.org/\u{1b}]8;;https://evil.example\u{1b}\\x> [a](https://example.org/\u{7}y) \
+        [b](https://ex\u{430}mple.org/)";
+    let story = Story::new().script([streams_text(evil, 1), streams_text(evil, 9)]);
+    for _ in 0..2 {
+        let mut screen = ask_on_screen(&story, (20, 120), &["-q"]);
+        screen.exit();
+        let raw = String::from_utf8(screen.raw()).unwrap();
+        assert!(!raw.contains("\u{1b}]8;;https://e"), "{raw:?}");
+        assert!(!raw.contains('\u{7}'), "{raw:?}");
+    }
+}

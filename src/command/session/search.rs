@@ -8,7 +8,7 @@ use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::session::{self, MatchLine, MessageMatch, SearchPattern, SessionListing, SessionStore};
 use crate::sys::durable_file;
-use crate::sys::terminal::{StdoutWriter, sanitize};
+use crate::sys::terminal::{StdoutWriter, sanitize, theme};
 use anyhow::Result;
 use console::{Style, measure_text_width};
 use serde_json::{Value, json};
@@ -241,7 +241,8 @@ impl SearchOutput {
             // A pipe may lead to a pager.
             None => sanitize(text),
         };
-        self.page.write_styled(&head, &Style::new().cyan())?;
+        self.page
+            .write_styled(&head, &Style::new().fg(theme::accent()))?;
         self.page.write(&format!(" {}", safe(before)))?;
         if !matched.is_empty() {
             self.page

@@ -6,7 +6,7 @@ use crate::ops::context::Context;
 use crate::ops::doctor::check::{CheckResult, Severity};
 use crate::ops::doctor::{checks, moved_home};
 use crate::report::columns::hanging_indent;
-use crate::sys::terminal::{StdoutWriter, sanitize};
+use crate::sys::terminal::{StdoutWriter, sanitize, theme};
 use anyhow::Result;
 use console::Style;
 use serde_json::{Value, json};
@@ -116,7 +116,7 @@ fn level_word(level: Severity) -> &'static str {
 fn level_style(level: Severity) -> Style {
     match level {
         Severity::Ok => Style::new().green(),
-        Severity::Warn => Style::new().yellow(),
+        Severity::Warn => theme::attention(),
         Severity::Failed => Style::new().red().bold(),
     }
 }

@@ -17,7 +17,7 @@ use crate::report::columns::hanging_indent;
 use crate::settings::Settings;
 use crate::sys::durable_file::format_size;
 use crate::sys::sandbox;
-use crate::sys::terminal::{StdoutWriter, sanitize};
+use crate::sys::terminal::{StdoutWriter, sanitize, theme};
 use anyhow::Result;
 use console::Style;
 use jiff::Timestamp;
@@ -245,7 +245,7 @@ fn show(ctx: &Context, rows: &[(&str, String)]) -> Result<()> {
     for (name, words) in rows {
         let is_loud = HIGHLIGHTED_LABELS.contains(name);
         let style = if is_loud {
-            Style::new().yellow()
+            theme::attention()
         } else {
             Style::new().bold()
         };

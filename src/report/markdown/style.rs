@@ -2,13 +2,28 @@
 
 use crate::markdown::inline::{self, InlineEvent};
 use crate::markdown::style::TextStyle;
+use std::sync::Arc;
 
 /// Text of one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::report) struct Span {
     pub style: TextStyle,
     pub text: String,
+    /// The complete address, of which `text` is all or a part.
+    pub link: Option<Arc<str>>,
 }
+
+/// A piece of a line before it is wrapped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StyledRun<'t> {
+    pub(super) style: TextStyle,
+    pub(super) text: &'t str,
+    /// True if the text is an address that can be opened.
+    pub(super) is_link: bool,
+}
+
+/// The prefixes of addresses that can be opened.
+const LINK_SCHEMES: [&str; 2] = ["https://", "http://"];
 
 /// The output, in order.
 #[derive(Clone, Debug, Default)]
@@ -16,12 +31,20 @@ pub(super) struct SpanBuffer(Vec<Span>);
 
 impl SpanBuffer {
     pub(super) fn add(&mut self, look: TextStyle, text: &str) {
+        self.add_linked(look, text, None);
+    }
+
+    /// Adds text that is all or a part of the address `link`.
+    pub(super) fn add_linked(&mut self, look: TextStyle, text: &str, link: Option<&Arc<str>>) {
         match self.0.last_mut() {
             _ if text.is_empty() => {}
-            Some(last) if last.style == look => last.text.push_str(text),
+            Some(last) if last.style == look && last.link.as_ref() == link => {
+                last.text.push_str(text);
+            }
             _ => self.0.push(Span {
                 style: look,
                 text: text.to_owned(),
+                link: link.cloned(),
             }),
         }
     }
@@ -29,7 +52,7 @@ impl SpanBuffer {
     pub(super) fn add_all(&mut self, spans: &[Span]) {
         spans
             .iter()
-            .for_each(|span| self.add(span.style, &span.text));
+            .for_each(|span| self.add_linked(span.style, &span.text, span.link.as_ref()));
     }
 
     /// Ends the row, without a look on the line end.
@@ -49,7 +72,7 @@ impl SpanBuffer {
         for span in &mut self.0 {
             let at = left.min(span.text.len());
             left -= at;
-            tail.add(span.style, &span.text.split_off(at));
+            tail.add_linked(span.style, &span.text.split_off(at), span.link.as_ref());
         }
         self.0.retain(|span| !span.text.is_empty());
         tail
@@ -61,13 +84,21 @@ impl SpanBuffer {
 }
 
 /// Shows a complete text.
-pub(super) fn show_inline(text: &str, look: TextStyle, show: &mut dyn FnMut(TextStyle, &str)) {
+pub(super) fn show_inline(text: &str, look: TextStyle, show: &mut dyn FnMut(StyledRun<'_>)) {
     inline::parse(text, look, &mut |event| show_event(event, show));
 }
 
 /// Shows a piece of a line. A link's address follows its text, so that the target is visible and is what the user
 /// clicks.
-pub(super) fn show_event(event: InlineEvent<'_>, show: &mut dyn FnMut(TextStyle, &str)) {
+pub(super) fn show_event(event: InlineEvent<'_>, show: &mut dyn FnMut(StyledRun<'_>)) {
+    let mut show = |style: TextStyle, text: &str| {
+        let is_link = style.link && LINK_SCHEMES.iter().any(|scheme| text.starts_with(scheme));
+        show(StyledRun {
+            style,
+            text,
+            is_link,
+        });
+    };
     match event {
         InlineEvent::Text(look, text) => show(look, text),
         InlineEvent::LinkStart(_) => {}

@@ -89,6 +89,7 @@ fn as_grid(
     all.push(vec![Span {
         style: TextStyle::FAINT,
         text: rule,
+        link: None,
     }]);
     for cells in body {
         all.extend(format_row(cells, widths, aligns, TextStyle::PLAIN));
@@ -147,14 +148,10 @@ fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> 
         for (column, cell) in cells.iter().enumerate() {
             let mut rows = RowWrapper::with_width(width);
             if let Some(name) = header.get(column).filter(|name| !name.is_empty()) {
-                show_inline(name, TextStyle::BOLD, &mut |look, text| {
-                    rows.push_text(look, text);
-                });
+                show_inline(name, TextStyle::BOLD, &mut |piece| rows.push_piece(piece));
                 rows.push_text(TextStyle::PLAIN, ": ");
             }
-            show_inline(cell, TextStyle::PLAIN, &mut |look, text| {
-                rows.push_text(look, text);
-            });
+            show_inline(cell, TextStyle::PLAIN, &mut |piece| rows.push_piece(piece));
             all.extend(split_rows(rows));
         }
     }
@@ -163,13 +160,13 @@ fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> 
 
 fn cell_spans(cell: &str, look: TextStyle) -> Vec<Span> {
     let mut ink = SpanBuffer::default();
-    show_inline(cell, look, &mut |look, text| ink.add(look, text));
+    show_inline(cell, look, &mut |piece| ink.add(piece.style, piece.text));
     ink.take()
 }
 
 fn wrap_cell(cell: &str, width: usize, look: TextStyle) -> Vec<Vec<Span>> {
     let mut rows = RowWrapper::with_width(width);
-    show_inline(cell, look, &mut |look, text| rows.push_text(look, text));
+    show_inline(cell, look, &mut |piece| rows.push_piece(piece));
     split_rows(rows)
 }
 
@@ -177,12 +174,13 @@ fn wrap_cell(cell: &str, width: usize, look: TextStyle) -> Vec<Vec<Span>> {
 fn split_rows(mut rows: RowWrapper) -> Vec<Vec<Span>> {
     rows.end();
     let mut all = vec![SpanBuffer::default()];
-    for Span { style: look, text } in rows.output.take() {
+    for Span { style, text, link } in rows.output.take() {
         for (number, line) in text.split('\n').enumerate() {
             if number > 0 {
                 all.push(SpanBuffer::default());
             }
-            all.last_mut().expect("there is one").add(look, line);
+            let last = all.last_mut().expect("there is one");
+            last.add_linked(style, line, link.as_ref());
         }
     }
     // Nothing follows the last line end.

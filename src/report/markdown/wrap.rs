@@ -3,8 +3,9 @@
 //! Only the current word is held back until it ends: a row grows with every word, and finished output never changes.
 
 use super::char_width;
-use super::style::{Span, SpanBuffer};
+use super::style::{Span, SpanBuffer, StyledRun};
 use crate::markdown::style::TextStyle;
+use std::sync::Arc;
 
 /// The rows under construction.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub(super) struct RowWrapper {
     /// Bytes and columns of the word before the characters that must stay with the last one.
     break_point: (usize, usize),
     last: Option<char>,
+    /// The address that the current text is a part of.
+    link: Option<Arc<str>>,
 }
 
 impl RowWrapper {
@@ -37,6 +40,12 @@ impl RowWrapper {
     /// Starts new rows: `first` is the prefix of the first one, `rest` that of the others.
     pub(super) fn set_prefixes(&mut self, first: Vec<Span>, rest: Vec<Span>) {
         (self.first, self.rest) = (first, rest);
+    }
+
+    pub(super) fn push_piece(&mut self, piece: StyledRun<'_>) {
+        self.link = piece.is_link.then(|| Arc::from(piece.text));
+        self.push_text(piece.style, piece.text);
+        self.link = None;
     }
 
     pub(super) fn push_text(&mut self, look: TextStyle, text: &str) {
@@ -69,7 +78,9 @@ impl RowWrapper {
         if width > 0 && self.word_width + width > self.text_columns() {
             self.break_word();
         }
-        self.current_word.add(look, letter.encode_utf8(&mut [0; 4]));
+        let letter_bytes = &mut [0; 4];
+        self.current_word
+            .add_linked(look, letter.encode_utf8(letter_bytes), self.link.as_ref());
         self.word_width += width;
         self.last = Some(letter);
     }

@@ -1,7 +1,7 @@
 //! Text below a line of progress, wrapped to the window and limited in length.
 
 use crate::report::short_text::group_thousands;
-use crate::sys::terminal::StyledLine;
+use crate::sys::terminal::{StyledLine, theme};
 use console::{Style, measure_text_width};
 
 /// Prefix of each line.
@@ -25,7 +25,7 @@ pub(super) fn diff_rows(diff: &str, whole: bool) -> Vec<StyledLine> {
         let style = match line.as_bytes().first() {
             Some(b'+') => Style::new().green(),
             Some(b'-') => Style::new().red(),
-            Some(b'@') => Style::new().cyan().dim(),
+            Some(b'@') => Style::new().fg(theme::accent()).dim(),
             _ => Style::new().dim(),
         };
         StyledLine::new(INDENT).styled(line.replace('\t', "    "), style)

@@ -11,7 +11,7 @@ use crate::report::short_text::{
     abbreviate_count, count_noun, describe_size, first_line, format_elapsed, format_running_time,
     group_thousands, identifying_arguments,
 };
-use crate::sys::terminal::StyledLine;
+use crate::sys::terminal::{StyledLine, theme};
 use console::Style;
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -374,7 +374,7 @@ impl LiveView {
             .iter()
             .map(|call| {
                 let mut row = StyledLine::new("  ")
-                    .styled(spinner, Style::new().cyan())
+                    .styled(spinner, Style::new().fg(theme::accent()))
                     .plain(format!(" {} ", call.name))
                     .shrinkable(&call.short)
                     .dim(format!("  {}", format_running_time(since(call.since))));
@@ -404,7 +404,7 @@ impl LiveView {
             }
         };
         let mut row = StyledLine::new("  ")
-            .styled(spinner, Style::new().cyan())
+            .styled(spinner, Style::new().fg(theme::accent()))
             .dim(format!(" {doing}"));
         if self.requests > 0 {
             let Usage { input, output, .. } = self.usage;
@@ -473,7 +473,7 @@ fn failed_mark() -> CallMark {
 }
 
 fn denied_mark() -> CallMark {
-    ("⊘", Style::new().yellow())
+    ("⊘", theme::attention())
 }
 
 fn call_row((mark, style): CallMark, name: &str, short: &str, about: &str) -> StyledLine {

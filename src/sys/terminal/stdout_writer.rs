@@ -13,6 +13,8 @@ use serde_json::Value;
 
 /// Size of the buffer at which it is written, in bytes.
 const FLUSH_BYTES: usize = 64 << 10;
+/// Longest address that terminals accept as a link, in bytes.
+const MAX_LINK_BYTES: usize = 2083;
 
 /// A buffered writer to standard output.
 #[derive(Debug)]
@@ -68,6 +70,26 @@ impl StdoutWriter {
         };
         self.buffer.push_str(&style.apply_to(text).to_string());
         self.flush_if_full()
+    }
+
+    /// Like [`Self::write_styled`], for all or a part of the address `address`, which the terminal opens on a click
+    /// (OSC 8) if colours are allowed. Terminals that do not support it ignore it.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn write_link(&mut self, text: &str, style: &Style, address: &str) -> Result<()> {
+        let is_safe = address.len() <= MAX_LINK_BYTES
+            && address.bytes().all(is_address_byte)
+            && secret::redact_known(address) == address;
+        if !self.terminal.stdout_is_rich || !console::colors_enabled() || !is_safe {
+            return self.write_styled(text, style);
+        }
+        self.end_text();
+        self.buffer
+            .push_str(&format!("\u{1b}]8;;{address}\u{1b}\\"));
+        self.write_styled(text, style)?;
+        self.buffer.push_str("\u{1b}]8;;\u{1b}\\");
+        Ok(())
     }
 
     /// Adds a line of JSON.
@@ -135,4 +157,9 @@ impl StdoutWriter {
             false => Ok(()),
         }
     }
+}
+
+/// True for the characters of an address (RFC 3986). The form in which others are shown is no address.
+fn is_address_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte)
 }

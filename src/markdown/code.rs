@@ -1,0 +1,403 @@
+//! Tokens of fenced code: comments, strings, numbers and keywords, for the languages of a table. Pure.
+//!
+//! One tokenizer serves all languages. It knows their lexical rules only roughly, because a wrong token costs no more
+//! than a colour. Like the rest of the grammar it takes text in pieces, and the result does not depend on their
+//! boundaries: what a later character may change is held back, a word of [`MAX_WORD_BYTES`] at most.
+
+use languages::{Language, LanguageKind, find_language};
+
+mod languages;
+
+/// Longest word that is compared with keywords, in bytes.
+const MAX_WORD_BYTES: usize = 32;
+/// Longest prefix of a string literal, such as `rb'…'`.
+const MAX_STRING_PREFIX_CHARS: usize = 2;
+/// Characters of the longest character literal that is recognised, such as `'\n'`.
+const MAX_LITERAL_CHARS: usize = 4;
+
+/// The kind of a piece of code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeToken {
+    Plain,
+    Comment,
+    Keyword,
+    Number,
+    /// Text in quotes.
+    Literal,
+    /// A line that a diff adds.
+    Added,
+    /// A line that a diff removes.
+    Removed,
+    /// The position of a diff's hunk.
+    Hunk,
+}
+
+/// The callback that receives the tokens.
+pub type TokenSink<'a> = dyn FnMut(CodeToken, &str) + 'a;
+
+/// A code block that is being tokenized.
+#[derive(Debug)]
+pub struct CodeTokenizer {
+    language: &'static Language,
+    state: State,
+    /// Text that is not decided yet.
+    pending: String,
+    /// The character before `pending` in this line.
+    before: Option<char>,
+    /// Length in characters of the word that ends at `before`.
+    word_chars: usize,
+    /// True after the `<` or `</` of a tag.
+    is_tag: bool,
+}
+
+/// The construct that the tokenizer is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Code,
+    /// A token up to the end of the line.
+    Line(CodeToken),
+    /// A token up to a mark.
+    Until(DelimitedToken),
+}
+
+impl State {
+    fn token(self) -> CodeToken {
+        match self {
+            Self::Code => CodeToken::Plain,
+            Self::Line(token) | Self::Until(DelimitedToken { token, .. }) => token,
+        }
+    }
+}
+
+/// A token that ends with a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DelimitedToken {
+    token: CodeToken,
+    close: &'static str,
+    /// True if a backslash escapes the next character.
+    has_escapes: bool,
+    /// True if the end of the line ends it too.
+    ends_with_line: bool,
+}
+
+/// The token at the start of a text: its length in bytes, its kind, and the state after it.
+type Found = (usize, CodeToken, State);
+
+impl CodeTokenizer {
+    /// Creates a tokenizer for the label of a code fence, such as `rust` or `js {1,3}`; `None` if the language is
+    /// unknown.
+    pub fn for_label(label: &str) -> Option<Self> {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+#-_".contains(letter);
+        let end = label.find(|letter| !is_part(letter)).unwrap_or(label.len());
+        let language = find_language(&label[..end].to_ascii_lowercase())?;
+        Some(Self {
+            language,
+            state: State::Code,
+            pending: String::new(),
+            before: None,
+            word_chars: 0,
+            is_tag: false,
+        })
+    }
+
+    /// Adds text without line ends; shows what is decided.
+    pub fn feed(&mut self, text: &str, show: &mut TokenSink<'_>) {
+        self.pending.push_str(text);
+        self.resolve(false, show);
+    }
+
+    /// Shows what is held back, within the line.
+    pub fn flush(&mut self, show: &mut TokenSink<'_>) {
+        self.resolve(true, show);
+    }
+
+    /// Ends the line.
+    pub fn end_line(&mut self, show: &mut TokenSink<'_>) {
+        self.flush(show);
+        match self.state {
+            State::Line(_) => self.state = State::Code,
+            State::Until(span) if span.ends_with_line => self.state = State::Code,
+            State::Until(_) | State::Code => {}
+        }
+        (self.before, self.word_chars, self.is_tag) = (None, 0, false);
+    }
+
+    fn resolve(&mut self, is_over: bool, show: &mut TokenSink<'_>) {
+        let pending = std::mem::take(&mut self.pending);
+        let mut rest = pending.as_str();
+        while !rest.is_empty() {
+            let found = match self.state {
+                State::Line(token) => Some((rest.len(), token, self.state)),
+                State::Until(span) => find_end(rest, span, is_over),
+                State::Code => self.find_token(rest, is_over),
+            };
+            let Some((length, token, state)) = found else {
+                break;
+            };
+            let (text, after) = rest.split_at(length);
+            show(token, text);
+            self.note(text);
+            (self.state, rest) = (state, after);
+        }
+        self.pending = rest.to_owned();
+    }
+
+    /// Records what precedes the next token.
+    fn note(&mut self, text: &str) {
+        let Some(last) = text.chars().next_back() else {
+            return;
+        };
+        let was_word = self.before.is_some_and(is_word);
+        self.word_chars = match (is_word(last), was_word) {
+            (false, _) => 0,
+            (true, false) => text.chars().count(),
+            (true, true) => self.word_chars + text.chars().count(),
+        };
+        self.is_tag = text == "<" || (self.is_tag && text == "/");
+        self.before = Some(last);
+    }
+
+    /// Returns the token at the start of `rest`; `None` if more text is needed.
+    fn find_token(&self, rest: &str, is_over: bool) -> Option<Found> {
+        let first = rest.chars().next()?;
+        if self.language.kind == LanguageKind::Diff {
+            let token = match first {
+                '+' => CodeToken::Added,
+                '-' => CodeToken::Removed,
+                '@' => CodeToken::Hunk,
+                _ => CodeToken::Plain,
+            };
+            return Some((rest.len(), token, State::Line(token)));
+        }
+        if is_word(first) {
+            return self.find_word(rest, first, is_over);
+        }
+        let mut is_undecided = false;
+        for (mark, state) in self.openings(first) {
+            if rest.starts_with(mark) && !is_undecided {
+                return Some((mark.len(), state.token(), state));
+            }
+            is_undecided |= !is_over && mark.starts_with(rest);
+        }
+        if is_undecided {
+            return None;
+        }
+        match first == '\'' && self.language.kind == LanguageKind::CharLiterals {
+            true => find_char_literal(rest, is_over),
+            false => Some((first.len_utf8(), CodeToken::Plain, State::Code)),
+        }
+    }
+
+    /// Returns the marks that may begin a token at this place, longer ones first, and the states that they lead to.
+    fn openings(&self, first: char) -> impl Iterator<Item = (&'static str, State)> {
+        let language = self.language;
+        let is_comment_place = first != '#' || self.before.is_none_or(char::is_whitespace);
+        let is_apostrophe = first == '\'' && self.word_chars > MAX_STRING_PREFIX_CHARS;
+        let block = language.block_comment.map(|(open, close)| {
+            let span = DelimitedToken {
+                token: CodeToken::Comment,
+                close,
+                has_escapes: false,
+                ends_with_line: false,
+            };
+            (open, State::Until(span))
+        });
+        let lines = language.line_comments.iter();
+        let lines = lines.map(|mark| (*mark, State::Line(CodeToken::Comment)));
+        let string = |ends_with_line: bool| {
+            move |mark: &&'static str| {
+                let span = DelimitedToken {
+                    token: CodeToken::Literal,
+                    close: *mark,
+                    has_escapes: language.has_escapes(),
+                    ends_with_line,
+                };
+                (*mark, State::Until(span))
+            }
+        };
+        let long = language.long_quotes.iter().map(string(false));
+        let strings = long.chain(language.quotes.iter().map(string(true)));
+        block
+            .into_iter()
+            .chain(lines.filter(move |_| is_comment_place))
+            .chain(strings.filter(move |_| !is_apostrophe))
+    }
+
+    fn find_word(&self, rest: &str, first: char, is_over: bool) -> Option<Found> {
+        let is_number = first.is_ascii_digit();
+        let is_part = |letter: char| is_word(letter) || (is_number && letter == '.');
+        let whole = rest.find(|letter| !is_part(letter));
+        let length = match whole {
+            Some(length) if length <= MAX_WORD_BYTES => length,
+            None if rest.len() <= MAX_WORD_BYTES && is_over => rest.len(),
+            None if rest.len() <= MAX_WORD_BYTES => return None,
+            _ => rest.floor_char_boundary(MAX_WORD_BYTES),
+        };
+        let word = &rest[..length];
+        let token = match self.before {
+            // The rest of a long word.
+            Some(before) if is_word(before) => CodeToken::Plain,
+            _ if is_number => CodeToken::Number,
+            _ if self.is_tag && self.language.kind == LanguageKind::Markup => CodeToken::Keyword,
+            _ if self.language.is_keyword(word) => CodeToken::Keyword,
+            _ => CodeToken::Plain,
+        };
+        Some((length, token, State::Code))
+    }
+}
+
+/// Returns the end of `span` in `rest`, or the part of `rest` that certainly belongs to it.
+fn find_end(rest: &str, span: DelimitedToken, is_over: bool) -> Option<Found> {
+    let mut at = 0;
+    while let Some(letter) = rest[at..].chars().next() {
+        let here = &rest[at..];
+        if here.starts_with(span.close) {
+            return Some((at + span.close.len(), span.token, State::Code));
+        }
+        let may_close = !is_over && span.close.starts_with(here);
+        let mut length = letter.len_utf8();
+        if letter == '\\' && span.has_escapes {
+            length += here[1..].chars().next().map_or(0, char::len_utf8);
+        }
+        let is_cut = letter == '\\' && span.has_escapes && length == 1 && !is_over;
+        if may_close || is_cut {
+            break;
+        }
+        at += length;
+    }
+    (at > 0).then_some((at, span.token, State::Until(span)))
+}
+
+/// Finds a literal such as `'x'`. Other apostrophes, as those of lifetimes, stay alone.
+fn find_char_literal(rest: &str, is_over: bool) -> Option<Found> {
+    let head: Vec<char> = rest.chars().take(MAX_LITERAL_CHARS).collect();
+    if head.len() < MAX_LITERAL_CHARS && !is_over {
+        return None;
+    }
+    let count = match head.as_slice() {
+        [_, '\\', _, '\'', ..] => 4,
+        [_, letter, '\'', ..] if *letter != '\\' => 3,
+        _ => return Some((1, CodeToken::Plain, State::Code)),
+    };
+    let length = head[..count].iter().map(|letter| letter.len_utf8()).sum();
+    Some((length, CodeToken::Literal, State::Code))
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CodeToken, CodeTokenizer};
+    use std::fmt::Write;
+
+    /// Marks each token with its initial: `k{fn}`.
+    fn mark<'t>(label: &str, lines: impl Iterator<Item = Vec<&'t str>>) -> String {
+        let mut tokenizer = CodeTokenizer::for_label(label).expect("a known language");
+        let mut tokens: Vec<(CodeToken, String)> = Vec::new();
+        let mut show = |token, text: &str| match tokens.last_mut() {
+            Some((last, shown)) if *last == token => shown.push_str(text),
+            _ => tokens.push((token, text.to_owned())),
+        };
+        for line in lines {
+            for piece in line {
+                tokenizer.feed(piece, &mut show);
+            }
+            tokenizer.end_line(&mut show);
+            show(CodeToken::Plain, "\n");
+        }
+        let mut marked = String::new();
+        for (token, text) in tokens {
+            let name = format!("{token:?}").to_lowercase();
+            match token {
+                CodeToken::Plain => marked.push_str(&text),
+                _ => write!(marked, "{}{{{text}}}", &name[..1]).unwrap(),
+            }
+        }
+        marked.trim_end_matches('\n').to_owned()
+    }
+
+    #[track_caller]
+    fn check(label: &str, code: &str, expect: &str) {
+        assert_eq!(mark(label, code.lines().map(|line| vec![line])), expect);
+        let letters = code.lines().map(|line| line.split("").collect());
+        assert_eq!(mark(label, letters), expect, "letter by letter");
+    }
+
+    #[test]
+    fn tokens_of_many_languages() {
+        check(
+            "rust",
+            "fn f<'a>(c: char) -> u8 { '\"' } // a \"b\n/* c\nd */ 0x1F \"e\\\"\nf\" if 'x'",
+            "k{fn} f<'a>(c: char) -> u8 { l{'\"'} } c{// a \"b}\nc{/* c}\nc{d */} n{0x1F} l{\"e\\\"}\nl{f\"} k{if} l{'x'}",
+        );
+        check(
+            "python",
+            "def f(x): # it's\n    return rb'a' + \"\"\"b\n'c'\"\"\" + ''",
+            "k{def} f(x): c{# it's}\n    k{return} rbl{'a'} + l{\"\"\"b}\nl{'c'\"\"\"} + l{''}",
+        );
+        check(
+            "sh",
+            "for x in $# a#b; do echo \"$x\"; done # c",
+            "k{for} x k{in} $# a#b; k{do} echo l{\"$x\"}; k{done} c{# c}",
+        );
+        check(
+            "js {1}",
+            "const a = `x\n${y}` / 2 // z",
+            "k{const} a = l{`x}\nl{${y}`} / n{2} c{// z}",
+        );
+        check(
+            "html",
+            "<a href=\"x\">if it's</a> <!-- b\nc -->",
+            "<k{a} href=l{\"x\"}>if it's</k{a}> c{<!-- b}\nc{c -->}",
+        );
+        check(
+            "yaml",
+            "a: it doesn't # x\nb: [true, 'c']",
+            "a: it doesn't c{# x}\nb: [k{true}, l{'c'}]",
+        );
+        check("sql", "SELECT 'a\\' -- b", "k{SELECT} l{'a\\'} c{-- b}");
+        check(
+            "diff",
+            "@@ -1 +1 @@\n-old\n+new\n same",
+            "h{@@ -1 +1 @@}\nr{-old}\na{+new}\n same",
+        );
+        check("c", "a / b", "a / b");
+        let long = "x".repeat(90);
+        check("c", &format!("{long} int"), &format!("{long} k{{int}}"));
+    }
+
+    #[test]
+    fn labels_name_languages() {
+        let check = |label: &str, is_known: bool| {
+            assert_eq!(
+                CodeTokenizer::for_label(label).is_some(),
+                is_known,
+                "{label}"
+            );
+        };
+        check("Rust,ignore", true);
+        check("c++", true);
+        check("tsx", true);
+        check("bash title=\"x\"", true);
+        check("", false);
+        check("klingon", false);
+    }
+
+    #[test]
+    fn fuzz_no_text_is_lost_and_cuts_do_not_matter() {
+        let seeds: &[&[u8]] = &[
+            b"fn main() { let x = 'a'; /* b */ \"c\\\"\" } // d\n",
+            b"\"\"\"a\nb\"\"\" 'c' # d\n<!-- e --> <f g=\"h\">\n",
+        ];
+        let labels = ["rust", "python", "html", "yaml", "sql", "js", "diff", "sh"];
+        crate::fuzz::check(seeds, |input, random| {
+            let text = crate::fuzz::lossy_text(&input[..input.len().min(500)]);
+            let label = labels[random.below(labels.len())];
+            let whole = mark(label, text.lines().map(|line| vec![line]));
+            let letters = text.lines().map(|line| line.split("").collect());
+            assert_eq!(mark(label, letters), whole);
+        });
+    }
+}
