@@ -6,7 +6,7 @@ use crate::error::Exit;
 use crate::ledger::tool_usage::ToolUsageLog;
 use crate::ledger::{CallSums, CostSum, Ledger, LedgerEntry, PeriodCosts, Rotation};
 use crate::ops::context::Context;
-use crate::report::columns::{Side, align_columns, truncate};
+use crate::report::columns::{Side, align_to_width, truncate};
 use crate::settings::BudgetSettings;
 use crate::sys::terminal::{StdoutWriter, sanitize, theme};
 use anyhow::Result;
@@ -294,6 +294,9 @@ fn print_table(
     page.write(&footnotes(total))
 }
 
+/// The columns that a narrow terminal leaves out: the cached tokens, and the calls.
+const OPTIONAL_COLUMNS: [usize; 2] = [4, 2];
+
 /// Formats the rows with heading and total, in at most `width` columns if possible.
 fn format_rows(
     by: UsageGroup,
@@ -336,7 +339,8 @@ fn format_rows(
     let names = || names.iter().map(String::as_str).chain(["TOTAL"]);
     let lines = |limit: Option<usize>| {
         let rows = names().zip(sums()).map(|(name, sum)| row(name, sum, limit));
-        align_columns(&columns, &rows.collect::<Vec<_>>())
+        let rows = rows.collect::<Vec<_>>();
+        align_to_width(&columns, &rows, width, &OPTIONAL_COLUMNS)
     };
     let found = lines(width.map(|_| MAX_NAME_COLUMNS));
     match width.and_then(|width| max_columns(&found).checked_sub(width)) {

@@ -20,7 +20,7 @@ use std::sync::Mutex;
 /// Prints the first request of a turn.
 pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn) -> Result<()> {
     let form = options.dry_run.unwrap_or(DryRunForm::Json);
-    let settings = &turn.settings;
+    let (settings, terminal) = (&turn.settings, ctx.terminal);
     let asked = &settings.models[0];
     let endpoint = model::resolve_endpoint(ctx, settings, asked, true, !options.no_stream);
     let message = turn.message.take().filter(|_| turn.compaction.is_none());
@@ -46,12 +46,13 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         context_window,
     };
     match form {
-        DryRunForm::Table => return ctx.terminal.print(&breakdown.table()),
-        DryRunForm::TableJson => return ctx.terminal.print_json(&breakdown.json()),
+        DryRunForm::Table => return terminal.print(&breakdown.table(terminal.stdout_width())),
+        DryRunForm::TableJson => return terminal.print_json(&breakdown.json()),
         DryRunForm::Json | DryRunForm::Curl => {}
     }
-    if ctx.terminal.stderr_is_tty && !ctx.quiet {
-        ctx.terminal.eprint(breakdown.table().trim_end());
+    if terminal.stderr_is_tty && !ctx.quiet {
+        let table = breakdown.table(Some(terminal.stderr_width()));
+        terminal.eprint(table.trim_end());
     }
     let model::Endpoint {
         choice,

@@ -4,11 +4,16 @@ use crate::message::Message;
 use crate::message::ToolSpec;
 use crate::message::token_estimate;
 use crate::prompt::PromptSection;
-use crate::report::columns::{Side, align_columns};
+use crate::report::columns::{Side, align_and_wrap};
+use crate::report::meter::{draw_meter, format_percent};
 use crate::session::{HistoryWindow, Session};
-use crate::sys::terminal::sanitize;
+use crate::sys::terminal::{sanitize, wrap_words};
 use crate::turn::agent::tool_tokens;
 use serde_json::{Value, json};
+
+/// Columns of a meter, and of the narrowest window with a meter in each row.
+const METER_COLUMNS: usize = 10;
+const MIN_METER_WINDOW_COLUMNS: usize = 60;
 
 /// The contents of a request before it is sent.
 pub(crate) struct RequestBreakdown<'a> {
@@ -140,25 +145,40 @@ impl RequestBreakdown<'_> {
         (sum as f64 * self.ratio()) as u64
     }
 
-    /// The report as a table for people.
-    pub(crate) fn table(&self) -> String {
-        let columns = [
-            ("PART", Side::Left),
-            ("TOKENS", Side::Right),
-            ("WHY", Side::Left),
-        ];
+    /// The report as a table for people. A terminal has `width` columns, and gets meters: each part's share, and that of
+    /// the context window.
+    pub(crate) fn table(&self, width: Option<usize>) -> String {
+        let parts = self.rows();
+        let sum: u64 = parts.iter().map(|row| row.tokens).sum();
+        let has_meters = width.is_some_and(|width| width >= MIN_METER_WINDOW_COLUMNS);
         let cells = |BreakdownRow { part, tokens, why }: BreakdownRow| {
-            let tokens = (tokens as f64 * self.ratio()) as u64;
-            vec![sanitize(&part), tokens.to_string(), sanitize(&why)]
+            let share = tokens as f64 / sum.max(1) as f64;
+            let mut count = ((tokens as f64 * self.ratio()) as u64).to_string();
+            if has_meters {
+                count.push_str(&format!(" {}", draw_meter(share, METER_COLUMNS)));
+            }
+            vec![sanitize(&part), count, sanitize(&why)]
         };
-        let mut rows: Vec<Vec<String>> = self.rows().into_iter().map(cells).collect();
+        let mut rows: Vec<Vec<String>> = parts.into_iter().map(cells).collect();
         let why = match self.session.history_window().token_ratio {
             Some(ratio) => format!("estimate, scaled by {ratio:.2} from the provider's last count"),
             None => "estimate; corrected by the provider's count after the first reply".into(),
         };
-        rows.push(vec!["TOTAL".into(), self.total().to_string(), why]);
+        let meter_columns = if has_meters { METER_COLUMNS + 1 } else { 0 };
+        let blank = " ".repeat(meter_columns);
+        rows.push(vec![
+            "TOTAL".into(),
+            format!("{}{blank}", self.total()),
+            why,
+        ]);
+        let tokens_heading = format!("TOKENS{blank}");
+        let columns = [
+            ("PART", Side::Left),
+            (tokens_heading.as_str(), Side::Right),
+            ("WHY", Side::Left),
+        ];
         let mut text = String::new();
-        for line in align_columns(&columns, &rows) {
+        for line in align_and_wrap(&columns, &rows, width) {
             text.push_str(&line);
             text.push('\n');
         }
@@ -169,10 +189,20 @@ impl RequestBreakdown<'_> {
             Some(threshold) => format!("compacted at {threshold} tokens"),
             None => "never compacted".into(),
         };
-        text.push_str(&format!(
-            "{limit}; context window {}\n",
-            self.context_window
-        ));
+        let window = self.context_window;
+        text.push_str(&match width {
+            Some(width) => {
+                let meter = draw_meter(
+                    self.total() as f64 / f64::from(window.max(1)),
+                    METER_COLUMNS,
+                );
+                let percent = format_percent(self.total(), window.into());
+                let line = format!("{meter} {percent} of the context window {window}; {limit}");
+                wrap_words(&line, width, METER_COLUMNS + 1)
+            }
+            None => format!("{limit}; context window {window}"),
+        });
+        text.push('\n');
         text
     }
 

@@ -131,6 +131,14 @@ impl TerminalPrompter {
         self.ctx.terminal.eprint_exact(&row);
     }
 
+    /// Prints a question, which `?` marks.
+    fn print_question(&self, question: &str) {
+        let strong = theme::attention().bold();
+        for row in wrap_words(&format!("? {question}"), self.width(), 2).lines() {
+            self.print_styled(row, &strong);
+        }
+    }
+
     /// Asks for approval of `case` until there is a valid answer.
     fn request_approval(
         &self,
@@ -139,7 +147,7 @@ impl TerminalPrompter {
     ) -> Result<ApprovalAnswer, ToolError> {
         let strong = theme::attention().bold();
         let head = question_for(case);
-        self.print_styled(&format!("? {head}"), &strong);
+        self.print_question(&head);
         let flag = case.refusal.suggested_flag.as_deref().unwrap_or_default();
         // The reason for a request under an `--allow` rule is written for the model, and tells the user nothing.
         let is_consent = flag.starts_with("--allow");
@@ -159,7 +167,7 @@ impl TerminalPrompter {
         if is_cut {
             let more = format!("  … and {} more rows; v shows all", rows.len() - room);
             self.print_styled(&more, &strong);
-            self.print_styled(&format!("? {head}"), &strong);
+            self.print_question(&head);
         }
         let view = if is_cut { " · [v]iew all" } else { "" };
         let mut choices = vec![
@@ -192,7 +200,7 @@ impl TerminalPrompter {
                     for (text, style) in &rows {
                         self.print_styled(text, style);
                     }
-                    self.print_styled(&format!("? {head}"), &strong);
+                    self.print_question(&head);
                     continue;
                 }
                 // Ask again: so short a text is not a reason for declining, and neither is a slash command.
@@ -410,9 +418,8 @@ impl ElicitationHandler for TerminalPrompter {
     fn ask_user(&self, server: &str, asks: &str, form: &Value) -> Option<Map<String, Value>> {
         let fields = form::fields(form);
         self.ctx.terminal.with_exclusive_use(|| {
-            let strong = theme::attention().bold();
             let server = sanitize::single_line(server, 80);
-            self.print_styled(&format!("? the server `{server}` asks you:"), &strong);
+            self.print_question(&format!("the server `{server}` asks you:"));
             for line in sanitize::clean(&truncate_line(asks, MAX_QUESTION_CHARS)).split('\n') {
                 for row in wrap(&sanitize(line), self.width()) {
                     self.print_styled(&format!("  │ {row}"), &Style::new());
@@ -441,8 +448,7 @@ impl ElicitationHandler for TerminalPrompter {
 impl UserPrompt for TerminalPrompter {
     fn answer(&self, question: &str, options: &[String]) -> Result<String, ToolError> {
         self.ctx.terminal.with_exclusive_use(|| {
-            let strong = theme::attention().bold();
-            self.print_styled("? the model asks:", &strong);
+            self.print_question("the model asks:");
             for line in question.split('\n') {
                 for row in wrap(&sanitize(line), self.width()) {
                     self.print_styled(&format!("  │ {row}"), &Style::new());

@@ -14,6 +14,7 @@ use crate::sys::durable_file;
 use crate::sys::editor::{Candidate, edit_text};
 use crate::sys::process;
 use crate::sys::secret::{self, random_hex};
+use crate::sys::terminal::wrap_words;
 use crate::sys::utf8_stream::Utf8Decoder;
 use anyhow::{Context as _, Error, Result};
 use std::time::Duration;
@@ -22,6 +23,12 @@ use std::time::Duration;
 const OUTPUT_LIMIT_BYTES: usize = 8 << 10;
 /// Time limit of a shell command that the user typed: in effect none.
 const SHELL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The end of the help: what is no command.
+const KEYS_HELP: &str = "/NAME runs a skill, or sends ~/.nanobot/commands/NAME.md.\n\
+    !CMD runs CMD with /bin/sh; its output is sent with your next message.\n@FILE attaches FILE. \
+    Alt-Enter, or a `\\` at the end, starts a new line.\nCtrl-R searches the history; Ctrl-C stops a turn; \
+    Ctrl-D or /exit ends.";
 
 impl ReplSession<'_> {
     /// Runs the command `name` with the arguments `rest`.
@@ -196,19 +203,27 @@ impl ReplSession<'_> {
             takes => format!("/{} {}", command.name, takes.placeholder()),
         };
         // Long commands need not widen the column for all.
-        let width = 20;
+        let column = 20;
+        let width = self.ctx.terminal.stdout_width();
         // The list must fit into a window of 24 rows. It leaves out what the text below names, or the screen shows
         // already.
         let lines = COMMANDS
             .iter()
             .filter(|it| !["help", "exit", "shell"].contains(&it.name))
-            .map(|it| format!("{:width$}  {}\n", name(it), it.description));
+            .map(|it| {
+                let (name, about) = (name(it), it.description);
+                let is_wide = width.is_some_and(|width| name.len() + 2 + about.len() > width);
+                let head = match is_wide && name.len() > column {
+                    true => format!("{name}\n{:column$}  ", ""),
+                    false => format!("{name:column$}  "),
+                };
+                let (above, indent) = head.split_at(head.find('\n').map_or(0, |at| at + 1));
+                format!("{above}{}\n", hanging_indent(indent, about, width))
+            });
         let text: String = lines.collect();
         self.print(&format!(
-            "{text}/NAME runs a skill, or sends ~/.nanobot/commands/NAME.md.\n\
-             !CMD runs CMD with /bin/sh; its output is sent with your next message.\n@FILE attaches FILE. \
-             Alt-Enter, or a `\\` at the end, starts a new line.\nCtrl-R searches the history; Ctrl-C stops a turn; \
-             Ctrl-D or /exit ends.\n"
+            "{text}{}\n",
+            wrap_words(KEYS_HELP, width.unwrap_or(80), 2)
         ))
     }
 

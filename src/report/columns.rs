@@ -39,6 +39,65 @@ pub fn align_columns(columns: &[(&str, Side)], rows: &[Vec<String>]) -> Vec<Stri
     all().map(line).collect()
 }
 
+/// Like [`align_columns`]. If a terminal has only `width` columns, the words of the last column are wrapped below each
+/// other.
+pub fn align_and_wrap(
+    columns: &[(&str, Side)],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+) -> Vec<String> {
+    let (Some(width), Some((_, others))) = (width, columns.split_last()) else {
+        return align_columns(columns, rows);
+    };
+    let heads: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row[..others.len()].to_vec())
+        .collect();
+    let heads = align_columns(others, &heads);
+    let indent = heads.iter().map(|head| measure_text_width(head)).max();
+    let indent = indent.map_or(0, |columns| columns + 2);
+    let titles = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let words = std::iter::once(&titles).chain(rows);
+    heads
+        .iter()
+        .zip(words)
+        .map(|(head, row)| {
+            let head = pad_str(head, indent, Alignment::Left, None);
+            let line = hanging_indent(&head, &row[others.len()], Some(width));
+            line.trim_end().to_owned()
+        })
+        .collect()
+}
+
+/// Like [`align_columns`]. As long as the lines do not fit into `width` columns of a terminal, the next one of the
+/// columns `optional` is left out.
+pub fn align_to_width(
+    columns: &[(&str, Side)],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+    optional: &[usize],
+) -> Vec<String> {
+    let aligned = |left_out: &[usize]| {
+        let is_kept = |column: &usize| !left_out.contains(column);
+        let kept: Vec<usize> = (0..columns.len()).filter(is_kept).collect();
+        let columns: Vec<_> = kept.iter().map(|column| columns[*column]).collect();
+        let cells = |row: &Vec<String>| kept.iter().map(|column| row[*column].clone()).collect();
+        align_columns(&columns, &rows.iter().map(cells).collect::<Vec<_>>())
+    };
+    let fits = |lines: &[String]| {
+        let width = width.unwrap_or(usize::MAX);
+        lines.iter().all(|line| measure_text_width(line) <= width)
+    };
+    let mut lines = aligned(&[]);
+    for count in 1..=optional.len() {
+        if fits(&lines) {
+            break;
+        }
+        lines = aligned(&optional[..count]);
+    }
+    lines
+}
+
 /// Truncates `text` to `width` columns of a terminal; without a terminal, returns all of it.
 pub fn truncate(text: &str, width: Option<usize>) -> String {
     match width {
@@ -62,7 +121,7 @@ pub fn hanging_indent(head: &str, words: &str, width: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Side, align_columns, hanging_indent, truncate};
+    use super::{Side, align_and_wrap, align_columns, align_to_width, hanging_indent, truncate};
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {
@@ -72,6 +131,31 @@ mod tests {
         let expect = ["NAME      N", "a         1", "日本日  200  x"];
         assert_eq!(align_columns(&columns, &rows), expect);
         assert!(align_columns(&columns, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_wrapped_words_or_fewer_columns() {
+        let columns = [
+            ("NAME", Side::Left),
+            ("N", Side::Right),
+            ("WHY", Side::Left),
+        ];
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["a", "100", "one two three four"]), row(["b", "2", ""])];
+        let expect = [
+            "NAME    N  WHY",
+            "a     100  one two three four",
+            "b       2",
+        ];
+        assert_eq!(align_and_wrap(&columns, &rows, None), expect);
+        assert_eq!(align_and_wrap(&columns, &rows, Some(80)), expect);
+        let wrapped = "a     100  one two three\n           four";
+        assert_eq!(align_and_wrap(&columns, &rows, Some(27))[1], wrapped);
+        assert_eq!(align_to_width(&columns, &rows, None, &[2]), expect);
+        let expect = ["NAME  WHY", "a     one two three four", "b"];
+        assert_eq!(align_to_width(&columns, &rows, Some(28), &[1, 2]), expect);
+        let expect = ["NAME", "a", "b"];
+        assert_eq!(align_to_width(&columns, &rows, Some(20), &[1, 2]), expect);
     }
 
     #[test]

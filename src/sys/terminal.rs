@@ -27,7 +27,7 @@ pub use device::Terminal;
 pub use sanitize::{Sanitizer, sanitize, sanitize_json};
 pub use status_area::Painter;
 pub use stdout_writer::StdoutWriter;
-pub use streams::stderr_width;
+pub use streams::{move_cursor_up, stderr_width};
 pub use styled_line::StyledLine;
 pub use wrap::wrap_words;
 

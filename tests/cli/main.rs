@@ -68,6 +68,7 @@ mod memory;
 mod mixed_kills;
 mod models;
 mod moved_home;
+mod narrow;
 mod onboard;
 mod oracle;
 mod page_commands;

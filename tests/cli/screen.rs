@@ -263,6 +263,19 @@ impl<'a> Screen<'a> {
         self
     }
 
+    /// Like [`Self::resize`], for a terminal that reflows its rows, as most do. The scrollback is lost.
+    pub(crate) fn resize_with_reflow(&mut self, rows: u16, columns: u16) -> &mut Self {
+        let size = nonzero((rows, columns));
+        let mut state = self.state();
+        let (before, after) = logical_lines(state.emulator.screen());
+        state.emulator.screen_mut().set_size(size.0, size.1);
+        let text = format!("\u{1b}[m\u{1b}[H\u{1b}[2J{before}\u{1b}7{after}\u{1b}8");
+        state.emulator.process(text.as_bytes());
+        drop(state);
+        tcsetwinsize(&self.pty_controller, winsize((rows, columns))).expect("it has a size");
+        self
+    }
+
     /// Like [`Self::resize`], while the program is stopped right after drawing: otherwise the terminal could wrap a line
     /// that was drawn for the old size.
     pub(crate) fn resize_between_frames(&mut self, rows: u16, columns: u16) -> &mut Self {
@@ -414,6 +427,16 @@ impl<'a> Screen<'a> {
         counts
             .replace_all(&text[start..], "9% · 9k in")
             .into_owned()
+    }
+
+    /// The visible rows that the terminal has wrapped, because the program did not.
+    pub(crate) fn wrapped_rows(&self) -> Vec<String> {
+        let state = self.state();
+        let screen = state.emulator.screen();
+        let rows = visible_rows(screen).into_iter().zip(0..);
+        rows.filter(|(_, number)| screen.row_wrapped(*number))
+            .map(|(text, _)| text)
+            .collect()
     }
 
     /// Like [`Self::text`], with the scrollback before it.
@@ -617,6 +640,31 @@ fn read_settings(glass: &OwnedFd) -> TermiosSettings {
 
 fn visible_rows(screen: &vt100::Screen) -> Vec<String> {
     screen.rows(0, u16::MAX).collect()
+}
+
+/// The text of the screen before and after the cursor, with line ends only where the program has written some.
+fn logical_lines(screen: &vt100::Screen) -> (String, String) {
+    let (rows, columns) = screen.size();
+    let (row, column) = screen.cursor_position();
+    let text = |from: (u16, u16), to: (u16, u16)| {
+        let mut text = String::new();
+        for row in from.0..=to.0 {
+            let start = if row == from.0 { from.1 } else { 0 };
+            let end = if row == to.0 { to.1 } else { columns.get() };
+            let part: String = screen
+                .rows(start, end.saturating_sub(start))
+                .nth(row.into())
+                .unwrap_or_default();
+            text.push_str(&part);
+            if row < to.0 && !screen.row_wrapped(row) {
+                text.push_str("\r\n");
+            }
+        }
+        text
+    };
+    let before = text((0, 0), (row, column));
+    let after = text((row, column), (rows.get() - 1, columns.get()));
+    (before, after.trim_end().to_owned())
 }
 
 /// Text with a left border, for failure messages.

@@ -6,7 +6,7 @@ use crate::command::arguments::since_filter;
 use crate::error::{Exit, exit_for};
 use crate::format::format_dollars;
 use crate::ops::context::Context;
-use crate::report::columns::{Side, align_columns, truncate};
+use crate::report::columns::{Side, align_to_width, truncate};
 use crate::report::short_text::format_age;
 use crate::session::{self, SessionListing, SessionStats, SessionStore, SessionSummary};
 use anyhow::Result;
@@ -167,7 +167,10 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
     };
     let lines = |room: usize| {
         let rows: Vec<Vec<String>> = sessions.iter().map(|session| row(session, room)).collect();
-        align_columns(&columns, &rows)
+        // In a narrow terminal the title counts more than the numbers.
+        let others = width.map(|width| width.saturating_sub(MIN_SUMMARY_COLUMNS));
+        let width = if room == 0 { others } else { width };
+        align_to_width(&columns, &rows, width, &[3, 2, 4])
     };
     let room = match width {
         None => MAX_SUMMARY_COLUMNS,

@@ -2,10 +2,11 @@
 
 use super::completion::{Candidate, CompletionSource};
 use super::multiline::{Continuation, find_continuation};
+use super::reflow::WidthTracker;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::sanitize;
 use rustyline::completion::{Candidate as Shown, Completer};
-use rustyline::highlight::Highlighter;
+use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::{Hint, Hinter};
 use rustyline::validate::Validator;
 use rustyline::{Cmd, ConditionalEventHandler, Context, Event, EventContext, Helper, RepeatCount};
@@ -26,6 +27,7 @@ pub(super) struct EditorHelper {
     /// True if the next completion must replace a backslash by a newline. No single key command does that, but a
     /// completion with one candidate is applied at once.
     pub(super) inserts_newline: Arc<AtomicBool>,
+    pub(super) width: WidthTracker,
 }
 
 impl Helper for EditorHelper {}
@@ -114,6 +116,8 @@ impl Hinter for EditorHelper {
     type Hint = DimHint;
 
     fn hint(&self, line: &str, cursor: usize, _: &Context<'_>) -> Option<DimHint> {
+        // Called before each time that the line is drawn.
+        self.width.follow(&line[..cursor]);
         let source = self.completions.as_ref().filter(|_| self.color)?;
         source
             .hint(line, cursor)
@@ -122,6 +126,10 @@ impl Hinter for EditorHelper {
 }
 
 impl Highlighter for EditorHelper {
+    fn highlight_char(&self, line: &str, cursor: usize, kind: CmdKind) -> bool {
+        !matches!(kind, CmdKind::MoveCursor) && self.width.is_wrapped(&line[..cursor])
+    }
+
     fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
         console::style(hint).dim().to_string().into()
     }

@@ -12,6 +12,7 @@ mod history;
 mod line;
 mod multiline;
 mod prompt;
+mod reflow;
 mod rustyline_reader;
 mod termios;
 mod type_ahead;
@@ -100,7 +101,8 @@ impl Editor {
         let reading = if is_dumb || !terminal.stdout_is_tty {
             LineReader::Canonical(CanonicalReader::default())
         } else {
-            let mut lines = RustylineReader::new(Some(completions), &all, MAX_ENTRIES)?;
+            let reflows = reflow::is_reflowing(env);
+            let mut lines = RustylineReader::new(Some(completions), &all, MAX_ENTRIES, reflows)?;
             for entry in &entries {
                 lines.add_to_history(entry)?;
             }
@@ -167,10 +169,11 @@ impl Editor {
         let was_quiet = self.lock_keys().stop();
         let answer = interrupt_to_line(match &mut self.reader {
             // A separate reader: input that another one has buffered beyond its line is not an answer.
-            LineReader::Rustyline(_) => RustylineReader::new(None, &self.history_entries, 0)
-                .and_then(|reader| {
-                    reader.read_answer(&self.modes, &self.resume_rx, question, keys)
-                }),
+            LineReader::Rustyline(lines) => {
+                RustylineReader::new(None, &self.history_entries, 0, lines.reflows).and_then(
+                    |reader| reader.read_answer(&self.modes, &self.resume_rx, question, keys),
+                )
+            }
             LineReader::Canonical(plain) => {
                 *plain = CanonicalReader::default();
                 plain.read(&self.modes, question.into(), "", false)

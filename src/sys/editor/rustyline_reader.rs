@@ -9,6 +9,7 @@ use super::completion::CompletionSource;
 use super::helper::{AnswerKey, EditorHelper, EnterKey, HistoryEntries, HistorySearchKey};
 use super::line::InputLine;
 use super::prompt::Prompt;
+use super::reflow::WidthTracker;
 use super::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
 use crate::error::Stop;
 use crate::sys::signal::{self, Deadline};
@@ -43,6 +44,8 @@ pub(super) struct RustylineReader {
     inner: rustyline::Editor<EditorHelper, MemHistory>,
     /// Prints above the line and redraws it.
     printer: SharedPrinter,
+    /// True if the terminal reflows its rows.
+    pub(super) reflows: bool,
 }
 
 impl RustylineReader {
@@ -52,6 +55,7 @@ impl RustylineReader {
         completions: Option<Box<dyn CompletionSource>>,
         entries: &HistoryEntries,
         max_entries: usize,
+        reflows: bool,
     ) -> Result<Self> {
         let what = || "set up the line editor";
         let color = console::colors_enabled();
@@ -75,6 +79,7 @@ impl RustylineReader {
             completions,
             color,
             inserts_newline: Arc::clone(&breaks),
+            width: WidthTracker::new(reflows),
         }));
         if is_line {
             let control_j = KeyEvent(KeyCode::Char('J'), Modifiers::CTRL);
@@ -101,6 +106,7 @@ impl RustylineReader {
         Ok(Self {
             inner,
             printer: Arc::new(Mutex::new(printer)),
+            reflows,
         })
     }
 
@@ -155,6 +161,9 @@ impl RustylineReader {
         // `rustyline` restores the settings that it found. In this mode, keys typed before the next line is read are
         // neither shown nor changed. If the terminal is gone, the read below reports it.
         drop(modes.set_no_echo());
+        if let Some(helper) = self.inner.helper() {
+            helper.width.start(&prompt.0);
+        }
         let line = self.inner.readline_with_initial(&prompt, (initial, ""));
         drop(reading);
         let stopped = watch

@@ -54,6 +54,18 @@ pub(super) fn try_write_stderr(text: &str) -> bool {
     is_ready && rustix::io::write(&stderr, text.as_bytes()) == Ok(text.len())
 }
 
+/// Moves the cursor of the terminal so many rows up. Moving down by line feeds, for a negative number, also works at the
+/// bottom of the screen.
+pub fn move_cursor_up(rows: isize) {
+    let movement = match rows {
+        0 => return,
+        1.. => format!("\u{1b}[{rows}A"),
+        _ => "\n".repeat(rows.unsigned_abs()),
+    };
+    // If the terminal is gone, the next read reports it.
+    write_stderr(&movement);
+}
+
 /// Returns the width of standard error in columns; 80 if unknown.
 pub fn stderr_width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());

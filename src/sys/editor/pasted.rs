@@ -1,0 +1,97 @@
+//! Long pastes. The line that is being edited has a short mark for each; the entry has its text. Pure.
+
+use std::sync::{Arc, Mutex};
+
+/// Maximum lines and characters of a paste that is shown.
+const MAX_SHOWN_LINES: usize = 8;
+const MAX_SHOWN_CHARS: usize = 1000;
+
+/// The long pastes of entries that were not submitted yet.
+#[derive(Debug, Default)]
+pub(super) struct FoldedPastes(Vec<FoldedPaste>);
+
+/// The pastes, shared by all that take input.
+pub(super) type SharedPastes = Arc<Mutex<FoldedPastes>>;
+
+#[derive(Debug)]
+struct FoldedPaste {
+    /// The text that stands for it, such as `[pasted 120 lines]`.
+    mark: String,
+    text: String,
+}
+
+impl FoldedPastes {
+    /// Returns what the line shows for a paste: its text, or if that is long, a mark.
+    pub(super) fn fold(&mut self, text: String) -> String {
+        let (lines, chars) = (text.lines().count(), text.chars().count());
+        let size = match (lines > MAX_SHOWN_LINES, chars > MAX_SHOWN_CHARS) {
+            (false, false) => return text,
+            (true, _) => format!("{lines} lines"),
+            (false, true) => format!("{chars} characters"),
+        };
+        let mut mark = format!("[pasted {size}]");
+        let mut number = 1;
+        while self.0.iter().any(|paste| paste.mark == mark) {
+            number += 1;
+            mark = format!("[pasted {size}, {number}]");
+        }
+        self.0.push(FoldedPaste {
+            mark: mark.clone(),
+            text,
+        });
+        mark
+    }
+
+    /// Replaces the marks in `line` by their texts, and forgets them.
+    pub(super) fn unfold(&mut self, line: &str) -> String {
+        let mut text = String::new();
+        let mut rest = line;
+        // The text of a paste may contain what looks like a mark, so it is not searched.
+        while let Some((at, index)) = self.first_mark(rest) {
+            let paste = self.0.remove(index);
+            text.push_str(&rest[..at]);
+            text.push_str(&paste.text);
+            rest = &rest[at + paste.mark.len()..];
+        }
+        text + rest
+    }
+
+    fn first_mark(&self, text: &str) -> Option<(usize, usize)> {
+        let marks = self.0.iter().enumerate();
+        marks
+            .filter_map(|(index, paste)| Some((text.find(&paste.mark)?, index)))
+            .min()
+    }
+
+    /// Returns the mark at the end of `text`, which is deleted as a whole.
+    pub(super) fn mark_at_end(&self, text: &str) -> Option<&str> {
+        let mut marks = self.0.iter().map(|paste| paste.mark.as_str());
+        marks.find(|mark| text.ends_with(mark))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FoldedPastes;
+
+    #[test]
+    fn long_pastes_are_folded_and_restored() {
+        let mut pastes = FoldedPastes::default();
+        assert_eq!(pastes.fold("short\ntext".into()), "short\ntext");
+        let lines = "line\n".repeat(120);
+        let words = "word ".repeat(300);
+        assert_eq!(pastes.fold(lines.clone()), "[pasted 120 lines]");
+        assert_eq!(pastes.fold(words.clone()), "[pasted 1500 characters]");
+        let marked = format!("{}[pasted 120 lines]", "other\n".repeat(119));
+        assert_eq!(pastes.fold(marked.clone()), "[pasted 120 lines, 2]");
+        assert_eq!(pastes.mark_at_end("a [pasted 120 lines]"), Some("[pasted 120 lines]"));
+        assert_eq!(pastes.mark_at_end("a [pasted 120 lines] "), None);
+        let line = "a [pasted 120 lines, 2] b [pasted 120 lines]c";
+        assert_eq!(pastes.unfold(line), format!("a {marked} b {lines}c"));
+        assert_eq!(pastes.unfold("[pasted 1500 characters]"), words);
+        // What is no mark, or was one, is text.
+        for text in ["[pasted 120 lines]", "[pasted 1500 characters", ""] {
+            assert_eq!(pastes.unfold(text), text);
+        }
+    }
+}
