@@ -45,7 +45,7 @@ impl Message {
 
     /// True if a turn begins with it.
     pub fn begins_turn(&self) -> bool {
-        matches!(self, Self::User(user) if !user.injected)
+        matches!(self, Self::User(user) if !user.injected && !user.is_steering())
     }
 }
 
@@ -89,6 +89,17 @@ pub struct UserMessage {
     pub injected: bool,
     /// The images of an earlier turn that are placeholders in `parts`: the index of the part, and the source.
     pub images: Vec<(usize, ImageSource)>,
+}
+
+/// The suffix of the id of a message that the user sent into a running turn, before its number.
+pub const STEERING_SUFFIX: &str = "steer";
+
+impl UserMessage {
+    /// True if the user sent it into a running turn.
+    pub fn is_steering(&self) -> bool {
+        let mark = self.id.rsplit('-').next();
+        mark.is_some_and(|mark| mark.starts_with(STEERING_SUFFIX))
+    }
 }
 
 /// A piece of content.

@@ -22,6 +22,7 @@ pub mod ending;
 pub mod guard;
 mod reports;
 mod request;
+mod steering;
 
 /// Maximum retries after a reply with neither text nor calls.
 const MAX_BLANK_RETRIES: u32 = 2;
@@ -93,6 +94,8 @@ struct Turn<'a, 'b, 's> {
     overhead_tokens: u64,
     /// Number of summaries requested in this turn.
     summary_count: u32,
+    /// Number of messages that the user has sent into this turn.
+    steering_count: u32,
     /// True if no further compaction is possible in this turn.
     compaction_exhausted: bool,
 }
@@ -111,6 +114,7 @@ impl Turn<'_, '_, '_> {
         loop {
             signal::check()?;
             self.poll_background(false)?;
+            self.accept_steering()?;
             match self.run_guards() {
                 GuardAction::Continue => {}
                 GuardAction::Inject { id_suffix, text } => self.inject_message(text, id_suffix)?,

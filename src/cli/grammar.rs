@@ -29,7 +29,7 @@ pub const SHORTCUTS: &[(&str, &[&str])] = &[
 
 /// The rules, as paragraphs.
 pub const RULES: &str = "A command is a noun and a verb: `nanobot session list`. A noun is in the singular, and a verb \
-means the same with each noun. `ls` stands for `list` and `rm` for `remove`.\n\n\
+means the same with each noun. `ls` stands for `list` and `rm` for `remove`; `help` after a noun lists its verbs.\n\n\
 A command that prints data has `--json`: one object for one thing, and one object per line for many. Fields may be added; a \
 field never changes its meaning, and none is removed.\n\n\
 Results go to standard output; everything else goes to standard error. A command that creates or \

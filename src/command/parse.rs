@@ -43,7 +43,7 @@ pub(crate) fn parse_version(arguments: &[OsString]) -> Option<VersionDetail> {
     }
 }
 
-/// Expands the short ways in: `help COMMAND`, `help TOPIC`, the shortcuts of the grammar, a message without `agent`, `-v`
+/// Expands the short ways in: `help COMMAND`, `help TOPIC`, `NOUN help`, the shortcuts of the grammar, a message without `agent`, `-v`
 /// alone, and nothing at all on a terminal.
 pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let is_alone = arguments.len() == 2;
@@ -65,6 +65,11 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
         word if is_alone && word.contains(' ') && !word.starts_with('-') => {
             (&["agent", "--message"], 0)
         }
+        word if arguments.get(2).is_some_and(|next| next == "help") && is_group(word) => {
+            arguments.remove(2);
+            arguments.push("--help".into());
+            return arguments;
+        }
         word => match SHORTCUTS.iter().find(|(short, _)| *short == word) {
             Some((_, whole)) => (whole, 1),
             None => return arguments,
@@ -72,6 +77,14 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
     };
     arguments.splice(1..1 + replaced, whole.iter().map(OsString::from));
     arguments
+}
+
+/// True for a command with commands of its own.
+fn is_group(word: &str) -> bool {
+    let mut tree = tree::command_tree();
+    tree.build();
+    let command = tree.find_subcommand(word);
+    command.is_some_and(clap::Command::has_subcommands)
 }
 
 fn is_topic(word: Option<&OsString>) -> bool {
@@ -308,6 +321,9 @@ mod tests {
         };
         check(&["help", "cron", "add"], &["cron", "add", "--help"]);
         check(&["help", "scripting"], &["topic", "scripting"]);
+        check(&["cron", "help"], &["cron", "--help"]);
+        check(&["cron", "help", "add"], &["cron", "add", "--help"]);
+        check(&["agent", "help"], &["agent", "help"]);
         check(&["help", "nosuch"], &["topic", "nosuch"]);
         check(&["help"], &["--help"]);
         check(

@@ -344,7 +344,9 @@ fn run_turn(
     report.set_context_window(model.context_tokens);
     let memory = MemorySnapshot::take(ctx, &prepared.settings)?;
 
-    let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, report);
+    let steering = origin.repl().map(|repl| repl.steering.as_ref());
+    let outputs = (&mut *report, steering);
+    let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, outputs);
     *post_turn = execute::finish(
         (ctx, options),
         &prepared,

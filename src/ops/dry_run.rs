@@ -78,6 +78,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
             .as_ref()
             .map(|schema| schema as &dyn AnswerFormat),
         background: None,
+        steering: None,
     };
     let session = &mut turn.session;
     let ending = match &turn.compaction {

@@ -15,9 +15,9 @@ use crate::provider::http_provider::{HttpProvider, WireFormat};
 use crate::provider::login::LoginEndpoints;
 use crate::provider::quirks::{Quirks, is_reasoning_model};
 use crate::provider::rate_limit::RateLimitedProvider;
-use crate::provider::registry::model_info::{Prices, TokenPrice, find_family_bound};
+use crate::provider::registry::model_info::{MODELS, Prices, TokenPrice, find_family_bound};
 use crate::provider::registry::{
-    self, ApiFormat, KeySource, ProviderConfig, SelectInput, SelectedProvider,
+    self, ApiFormat, KeySource, ProviderConfig, SelectInput, SelectedProvider, normalize_name,
 };
 use crate::provider::replay::ReplayProvider;
 use crate::provider::responses::ResponsesFormat;
@@ -25,6 +25,7 @@ use crate::provider::retry::RetryProvider;
 use crate::provider::tool_choice_fallback::ToolChoiceFallback;
 use crate::provider::{Provider, Sampling, demo};
 use crate::report::Reporter;
+use crate::settings::keys::nearest;
 use crate::settings::models::ModelOverrides;
 use crate::settings::{ModelSettings, Settings};
 use crate::shell_quote;
@@ -338,6 +339,28 @@ pub(crate) fn sampling(model_settings: &ModelSettings, context_tokens: u32) -> S
         temperature: Some(model_settings.temperature),
         reasoning_effort: model_settings.reasoning_effort.clone(),
     }
+}
+
+/// Returns a warning if this release knows the models of the provider, and the chosen one is none of them.
+pub(crate) fn unknown_model_warning(choice: &SelectedProvider) -> Option<String> {
+    if choice.model_info.is_some() {
+        return None;
+    }
+    let vendor = normalize_name(&choice.provider);
+    let models = MODELS
+        .iter()
+        .filter(|info| normalize_name(info.vendor) == vendor);
+    let names: Vec<&str> = models.map(|info| info.name).collect();
+    let similar = nearest(&choice.model, names.iter().copied());
+    let similar = similar.map(|name| format!("; did you mean `{name}`?"));
+    (!names.is_empty()).then(|| {
+        format!(
+            "`{}` is none of the models of {} that this release knows{}",
+            choice.model,
+            choice.provider,
+            similar.unwrap_or_default()
+        )
+    })
 }
 
 /// A file name for the limits of a model of a provider at an address.

@@ -1,6 +1,7 @@
 //! The prompts at the terminal: answers the model's questions, and asks the user to approve calls that exceed the run's
 //! permissions.
 
+use super::bell::Bell;
 use super::{form, rule};
 use crate::diff::Diff;
 use crate::mcp::client::ElicitationHandler;
@@ -37,6 +38,7 @@ pub(super) type SharedEditor = Arc<Mutex<Editor>>;
 pub(super) struct TerminalPrompter {
     ctx: Context,
     editor: SharedEditor,
+    bell: Arc<Bell>,
     grants: Mutex<SessionGrants>,
 }
 
@@ -58,10 +60,16 @@ enum ApprovalAnswer {
 
 impl TerminalPrompter {
     /// Creates a prompter without any grants.
-    pub(super) fn new(ctx: &Context, arguments: &TurnOptions, editor: &SharedEditor) -> Self {
+    pub(super) fn new(
+        ctx: &Context,
+        arguments: &TurnOptions,
+        editor: &SharedEditor,
+        bell: &Arc<Bell>,
+    ) -> Self {
         Self {
             ctx: ctx.clone(),
             editor: Arc::clone(editor),
+            bell: Arc::clone(bell),
             grants: Mutex::new(SessionGrants {
                 granted: BTreeSet::new(),
                 profile: arguments.grants.profile.clone(),
@@ -88,7 +96,7 @@ impl TerminalPrompter {
     fn read_answer(&self, prompt: &str, keys: &[char]) -> Result<String, ToolError> {
         let line = self.editor.lock().ignore_poison().prompt(prompt, keys);
         match line {
-            Ok(InputLine::Text(text)) => Ok(text.trim().to_owned()),
+            Ok(InputLine::Text(text) | InputLine::NextProfile(text)) => Ok(text.trim().to_owned()),
             Ok(InputLine::End) => Err(ToolError::Declined(
                 "Tool call denied: the user did not answer. Continue without it.".into(),
             )),
@@ -145,6 +153,7 @@ impl TerminalPrompter {
         case: &ApprovalRequest<'_>,
         rule: Option<&rule::PermanentRule>,
     ) -> Result<ApprovalAnswer, ToolError> {
+        self.bell.ring_if_long();
         let strong = theme::attention().bold();
         let head = question_for(case);
         self.print_question(&head);
@@ -419,6 +428,7 @@ impl ElicitationHandler for TerminalPrompter {
         let fields = form::fields(form);
         self.ctx.terminal.with_exclusive_use(|| {
             let server = sanitize::single_line(server, 80);
+            self.bell.ring_if_long();
             self.print_question(&format!("the server `{server}` asks you:"));
             for line in sanitize::clean(&truncate_line(asks, MAX_QUESTION_CHARS)).split('\n') {
                 for row in wrap(&sanitize(line), self.width()) {
@@ -448,6 +458,7 @@ impl ElicitationHandler for TerminalPrompter {
 impl UserPrompt for TerminalPrompter {
     fn answer(&self, question: &str, options: &[String]) -> Result<String, ToolError> {
         self.ctx.terminal.with_exclusive_use(|| {
+            self.bell.ring_if_long();
             self.print_question("the model asks:");
             for line in question.split('\n') {
                 for row in wrap(&sanitize(line), self.width()) {

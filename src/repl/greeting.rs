@@ -4,6 +4,7 @@ use super::hints;
 use super::repl_session::ReplSession;
 use crate::ops::agent_turn;
 use crate::ops::doctor::overview::RunScope;
+use crate::ops::model;
 use crate::ops::permissions::Grants;
 use crate::report::short_text::{count_noun, format_age};
 use crate::session::{self, Session};
@@ -34,6 +35,11 @@ impl ReplSession<'_> {
         notice
             .iter()
             .for_each(|text| self.print_line(&format!("nanobot: {text}")));
+        if let (Ok(choice), None) = (&provider, &self.options.replay)
+            && let Some(warning) = model::unknown_model_warning(choice)
+        {
+            self.print_line(&format!("nanobot: {warning}"));
+        }
         // Report a provider that cannot be used now, not after the first message.
         if let (Err(error), None) = (&provider, &self.options.replay) {
             hints::report_error(error, terminal);

@@ -16,6 +16,7 @@ use repl_session::ReplSession;
 use std::time::{Duration, Instant};
 
 mod approval;
+mod bell;
 pub mod commands;
 mod completion;
 mod form;
@@ -61,15 +62,22 @@ enum ReplInput {
 /// Reads lines and runs each until the user ends the conversation.
 fn run_loop(mut conversation: ReplSession<'_>) -> Result<Exit> {
     let mut interrupted: Option<Instant> = None;
+    let mut initial = String::new();
     loop {
         let prompt = conversation.prompt();
         let prompt = Prompt {
             text: &prompt,
             is_warning: conversation.is_unrestricted,
         };
-        let line = conversation.editor().read(prompt, "")?;
+        let line = conversation.editor().read(prompt, &initial)?;
+        initial.clear();
         let text = match line {
             InputLine::Text(text) => text,
+            InputLine::NextProfile(text) => {
+                conversation.cycle_profile();
+                initial = text;
+                continue;
+            }
             InputLine::End => return Ok(Exit::Answered),
             InputLine::Interrupted
                 if interrupted.is_some_and(|when| when.elapsed() < DOUBLE_INTERRUPT_WINDOW) =>

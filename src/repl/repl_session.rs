@@ -1,6 +1,7 @@
 //! The state of a conversation at the terminal, and its turns.
 
 use super::approval::{SharedEditor, TerminalPrompter};
+use super::bell::Bell;
 use super::program_commands::ProgramCommands;
 use super::{completion, hints, mention};
 use crate::error::Exit;
@@ -22,6 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The session of a REPL if the config cannot be read.
 pub(super) const DEFAULT_SESSION: &str = "cli:direct";
 
+/// The profiles that Shift-Tab switches through.
+const CYCLED_PROFILES: [&str; 3] = [DEFAULT_NAME, "plan", "accept-edits"];
+
 /// A conversation: its session, the flags of its turns, and the last exchange, which the user may repeat or save.
 pub(super) struct ReplSession<'w> {
     pub(super) ctx: &'w Context,
@@ -30,6 +34,7 @@ pub(super) struct ReplSession<'w> {
     pub(super) options: TurnOptions,
     editor: SharedEditor,
     pub(super) prompter: Arc<TerminalPrompter>,
+    bell: Arc<Bell>,
     /// Output of the user's shell commands, sent with the next message.
     pub(super) extra_input: String,
     /// The last message.
@@ -66,10 +71,13 @@ impl<'w> ReplSession<'w> {
         }
         let profile = loaded.and_then(|it| permissions::resolve_profile(ctx, &options.grants, &it));
         let editor = Arc::new(Mutex::new(completion::editor(ctx, &options)?));
+        let bell = ctx.terminal_settings().ok().and_then(|it| it.bell);
+        let bell = Arc::new(Bell::new(ctx.terminal, bell));
         let conversation = Self {
             ctx,
             program,
-            prompter: Arc::new(TerminalPrompter::new(ctx, &options, &editor)),
+            prompter: Arc::new(TerminalPrompter::new(ctx, &options, &editor, &bell)),
+            bell,
             editor,
             options,
             extra_input: String::new(),
@@ -104,16 +112,18 @@ impl<'w> ReplSession<'w> {
     /// Runs a turn with these options. Returns its exit status.
     pub(super) fn run_turn(&mut self, options: &TurnOptions) -> Exit {
         let extra_input = std::mem::take(&mut self.extra_input);
+        let typing = self.editor().guard_typing();
+        self.bell.begin_turn();
         let repl = ReplContext {
+            steering: Box::new(typing.steering()),
             user_prompt: Arc::clone(&self.prompter) as _,
             elicitation: Arc::clone(&self.prompter) as _,
             print_error: hints::report_error,
             extra_input: RefCell::new((!extra_input.is_empty()).then(|| extra_input.into_bytes())),
         };
-        let outcome = {
-            let _quiet = self.editor().guard_typing();
-            agent_turn::run_repl_turn(self.ctx, options, &repl)
-        };
+        let outcome = agent_turn::run_repl_turn(self.ctx, options, &repl);
+        drop(typing);
+        self.bell.ring_if_long();
         // Output that was not sent with the failed turn is sent with the next message.
         self.extra_input = repl
             .extra_input
@@ -144,6 +154,16 @@ impl<'w> ReplSession<'w> {
             self.settings()
                 .map_or_else(|_| default(), |settings| settings.profile)
         })
+    }
+
+    /// Switches to the next of the profiles that need no question.
+    pub(super) fn cycle_profile(&mut self) {
+        let current = self.profile();
+        let at = CYCLED_PROFILES.iter().position(|name| *name == current);
+        let next = CYCLED_PROFILES[at.map_or(0, |at| (at + 1) % CYCLED_PROFILES.len())];
+        self.options.grants.profile = Some(next.to_owned());
+        self.is_unrestricted = false;
+        self.prompter.change_profile(Some(next));
     }
 
     /// The text before a line of input: the profile, unless it is the default one.

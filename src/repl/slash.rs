@@ -5,7 +5,7 @@ use super::completion::{all_profiles, turn_directory};
 use super::repl_session::{DEFAULT_SESSION, ReplSession, settings};
 use crate::error::{Exit, exit_for, fail, fail_with_hint};
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
-use crate::ops::{agent_turn, permissions, skills, user_commands};
+use crate::ops::{agent_turn, model, permissions, skills, user_commands};
 use crate::report::ReportFormat;
 use crate::report::columns::hanging_indent;
 use crate::report::short_text::count_noun;
@@ -27,8 +27,8 @@ const SHELL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The end of the help: what is no command.
 const KEYS_HELP: &str = "/NAME runs a skill, or sends ~/.nanobot/commands/NAME.md.\n\
     !CMD runs CMD with /bin/sh; its output is sent with your next message.\n@FILE attaches FILE. \
-    Alt-Enter, or a `\\` at the end, starts a new line.\nCtrl-R searches the history; Ctrl-C stops a turn; \
-    Ctrl-D or /exit ends.";
+    Alt-Enter, or a `\\` at the end, starts a new line.\nCtrl-R: history. Shift-Tab: profile. \
+    Ctrl-C stops a turn; Ctrl-D or /exit ends.";
 
 impl ReplSession<'_> {
     /// Runs the command `name` with the arguments `rest`.
@@ -147,6 +147,9 @@ impl ReplSession<'_> {
             "switched to model `{model}` of {}",
             choice.provider
         ));
+        if let Some(warning) = model::unknown_model_warning(&choice) {
+            self.print_line(&format!("nanobot: {warning}"));
+        }
         Ok(())
     }
 

@@ -90,6 +90,23 @@ impl Terminal {
         }
     }
 
+    /// Sets the source of the text that the user types while other output goes on; it is shown below that output.
+    /// `None` clears it. No effect as for [`Self::set_status`].
+    pub(crate) fn set_typed_text(self, painter: Option<Painter>) {
+        if self.stderr_is_tty && self.stdout_is_rich {
+            write_buffer::flush_deferring_error();
+            status_area::set_typed_text(painter);
+        }
+    }
+
+    /// Rings the bell of the terminal.
+    pub(crate) fn ring_bell(self) {
+        if self.stderr_is_tty {
+            write_buffer::flush_deferring_error();
+            streams::write_stderr("\u{7}");
+        }
+    }
+
     /// Redraws the status lines.
     pub fn refresh_status(self) {
         if status_area::is_busy() {

@@ -24,6 +24,8 @@ pub struct Agent<'a> {
     pub answer_format: Option<&'a dyn AnswerFormat>,
     /// The background work, if the turn may have any.
     pub background: Option<&'a dyn BackgroundTasks>,
+    /// Returns the next message that the user has for the running turn.
+    pub steering: Option<&'a dyn Fn() -> Option<String>>,
 }
 
 /// The required format of an answer.
@@ -78,6 +80,7 @@ impl Agent<'_> {
             provider: _,
             guards: _,
             background: _,
+            steering: _,
         } = self;
         Request {
             system,

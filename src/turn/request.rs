@@ -30,6 +30,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
             cut_count: 0,
             pending_reply_id: String::new(),
             summary_count: 0,
+            steering_count: 0,
             compaction_exhausted: false,
         }
     }

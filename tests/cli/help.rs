@@ -434,3 +434,17 @@ fn help_is_a_subcommand_and_a_message_needs_its_flag() {
     check(&["session", "nosuch"], None);
     check(&["help", "nosuch", "x"], None);
 }
+
+#[test]
+fn help_after_a_noun_lists_its_verbs() {
+    let story = Story::bare();
+    for (words, same) in [
+        (["cron", "help"].as_slice(), ["cron", "--help"].as_slice()),
+        (&["session", "help", "fork"], &["session", "fork", "--help"]),
+        (&["mcp", "help"], &["mcp", "--help"]),
+    ] {
+        let expect = story.run(same.iter().copied()).text();
+        assert!(expect.contains("Usage: nanobot"), "{expect}");
+        story.run(words.iter().copied()).stdout(&expect);
+    }
+}

@@ -114,6 +114,7 @@ mod tidy;
 mod topics;
 mod trust;
 mod turn;
+mod type_ahead;
 mod undo;
 mod uninstall;
 mod usage;

@@ -49,7 +49,7 @@ fn lists_of_commands_fit_40_columns() {
     story.run(["agent", "-m", "first words"]).stdout("One.\n");
     let mut screen = start_repl(&story, (60, 40), &[]);
     for (command, last) in [
-        ("/help", "or /exit ends."),
+        ("/help", "ends."),
         ("/context", "compacted at"),
         ("/usage", "TOTAL"),
         ("/sessions", "TITLE"),
@@ -104,10 +104,13 @@ fn a_resize_erases_nothing_above_a_long_line() {
             .until("An answer above.");
         screen.until("in, ").until_prompt("> ").type_(words);
         screen.until("window");
+        let before = screen.raw().len();
         match reflows {
             true => screen.resize_with_reflow(24, to),
             false => screen.resize(24, to),
         };
+        // The line is drawn again before the next key.
+        screen.wait_for_some(|| (screen.raw().len() > before).then_some(()));
         screen.type_("!").until("window!");
         let text = screen.text();
         let flat: String = text.lines().collect();

@@ -370,7 +370,10 @@ fn a_paste_of_many_lines_is_one_message() {
     let lines: Vec<String> = (1..=500)
         .map(|number| format!("line {number}\tof many"))
         .collect();
-    screen.paste(&lines.join("\n")).until("line 500");
+    // The line shows its size instead.
+    screen
+        .paste(&lines.join("\n"))
+        .until_prompt("> [pasted 500 lines]");
     assert!(story.server().requests().is_empty());
     screen.press(Key::Enter).until("Long.");
     let said = user_messages(&story);
@@ -542,7 +545,7 @@ fn type_ahead_is_not_sent_after_a_failed_turn() {
     send_line(&mut screen, "wait").until("exec");
     send_line(&mut screen, "the next one");
     std::fs::write(story.dir().join("go"), "").unwrap();
-    screen.until("> the next one");
+    screen.until_prompt("> the next one");
     assert_eq!(story.requests().len(), 2);
     screen.press(Key::Enter).until("Whole.");
     exit_and_check(&mut screen);

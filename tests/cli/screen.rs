@@ -90,6 +90,7 @@ impl<'a> ScreenBuilder<'a> {
 pub(crate) enum Key {
     Enter,
     Tab,
+    ShiftTab,
     Escape,
     Backspace,
     Delete,
@@ -110,6 +111,7 @@ impl Key {
         let text = match self {
             Self::Enter => "\r",
             Self::Tab => "\t",
+            Self::ShiftTab => "\u{1b}[Z",
             Self::Escape => "\u{1b}",
             Self::Backspace => "\u{7f}",
             Self::Delete => "\u{1b}[3~",
@@ -423,9 +425,9 @@ impl<'a> Screen<'a> {
     pub(crate) fn conversation(&self) -> String {
         let text = self.text();
         let start = text.find("\n> ").map_or(0, |at| at + 1);
-        let counts = Regex::new(r"\d+% · [\d.]+k in").expect("it is a pattern");
+        let counts = Regex::new(r"\d+% context · [\d.]+k in").expect("it is a pattern");
         counts
-            .replace_all(&text[start..], "9% · 9k in")
+            .replace_all(&text[start..], "9% context · 9k in")
             .into_owned()
     }
 

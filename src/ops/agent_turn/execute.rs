@@ -42,7 +42,7 @@ pub(crate) fn execute(
     prepared: &mut PreparedTurn,
     model: &ModelHandle,
     account: &CallPurpose,
-    report: &mut Reporter,
+    (report, steering): (&mut Reporter, Option<&dyn Fn() -> Option<String>>),
 ) -> Ending {
     let settings = &prepared.settings;
     let sampling = model::sampling(&settings.models[0], model.context_tokens);
@@ -60,6 +60,7 @@ pub(crate) fn execute(
             .as_ref()
             .map(|schema| schema as &dyn turn::agent::AnswerFormat),
         background: Some(&prepared.subagents),
+        steering,
     };
     let session = &mut prepared.session;
     let setup = &prepared.setup;

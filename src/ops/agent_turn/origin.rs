@@ -102,6 +102,8 @@ pub(crate) struct ReplContext {
     pub(crate) elicitation: Arc<dyn ElicitationHandler>,
     /// Input that is sent with the next message, like piped text. The turn that sends it takes it.
     pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
+    /// Returns the next message that the user has for the running turn.
+    pub(crate) steering: Box<dyn Fn() -> Option<String>>,
     /// Prints an error with next steps that fit the REPL.
     pub(crate) print_error: fn(&anyhow::Error, Terminal),
 }

@@ -98,6 +98,7 @@ fn run_turn(
         summary_instructions: None,
         answer_format: None,
         background: None,
+        steering: None,
     };
     let session_key = &turn.call_purpose.session;
     let mut session = Session::ephemeral(session_key, settings.max_tool_result_chars);

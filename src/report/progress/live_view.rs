@@ -129,7 +129,13 @@ impl LiveView {
             Event::User(user) if user.injected => {
                 rows.extend(self.end_subagent(&user.id, view.now));
             }
-            Event::User(_) => self.activity = Activity::Requesting,
+            Event::User(user) => {
+                self.activity = Activity::Requesting;
+                if user.is_steering() {
+                    let text = plain_text(&user.parts);
+                    rows.push(StyledLine::new("> ").shrinkable(first_line(&text)));
+                }
+            }
             Event::Reasoning { text, .. } => rows.extend(self.add_reasoning(text, view)),
             Event::Text { .. } if view.streams_answer => {
                 self.activity = Activity::Answering { last: view.now }
@@ -432,7 +438,7 @@ impl LiveView {
         let mut parts = Vec::new();
         let window = self.context_window.map(u64::from);
         if let Some(window) = window.filter(|_| self.context > 0) {
-            let percent = format_percent(self.context, window);
+            let percent = format!("{} context", format_percent(self.context, window));
             let share = self.context as f64 / window as f64;
             parts.push(match width >= MIN_METER_WINDOW_COLUMNS {
                 true => format!("{} {percent}", draw_meter(share, METER_COLUMNS)),

@@ -28,7 +28,7 @@ pub fn edit_text(env: &Env, initial: &str) -> Result<Option<String>> {
         .with_context(what)?;
     file.write_all(initial.as_bytes()).with_context(what)?;
     let editor = external_editor(env);
-    let modes = TerminalModes::from_stdin().context("read the terminal settings")?;
+    let modes = TerminalModes::from_stdin(true).context("read the terminal settings")?;
     let done = process::run_editor(editor, file.path());
     // A crashed editor may have left the terminal in another mode.
     modes

@@ -154,6 +154,16 @@ impl ConditionalEventHandler for EnterKey {
     }
 }
 
+/// The key for the next profile: ends the line for now.
+pub(super) struct ProfileKey(pub(super) Arc<AtomicBool>);
+
+impl ConditionalEventHandler for ProfileKey {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, _: &EventContext) -> Option<Cmd> {
+        self.0.store(true, Ordering::SeqCst);
+        Some(Cmd::AcceptLine)
+    }
+}
+
 /// A key that answers a question at once, unless a longer answer has begun.
 pub(super) struct AnswerKey {
     pub(super) letter: char,

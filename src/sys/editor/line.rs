@@ -7,6 +7,8 @@ pub enum InputLine {
     Text(String),
     /// Ctrl-C.
     Interrupted,
+    /// Shift-Tab, for another profile. The text is not finished.
+    NextProfile(String),
     /// Ctrl-D on an empty line, or the terminal is gone.
     End,
 }

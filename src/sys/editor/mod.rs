@@ -11,6 +11,8 @@ mod helper;
 mod history;
 mod line;
 mod multiline;
+mod paste_keys;
+mod pasted;
 mod prompt;
 mod reflow;
 mod rustyline_reader;
@@ -33,6 +35,7 @@ use anyhow::{Context, Result};
 use canonical_reader::CanonicalReader;
 use helper::HistoryEntries;
 use history::{InputHistory, MAX_ENTRIES};
+use pasted::SharedPastes;
 use rustyline_reader::RustylineReader;
 use signal_hook::SigId;
 use signal_hook::consts::SIGCONT;
@@ -58,6 +61,8 @@ pub struct Editor {
     history_entries: HistoryEntries,
     notices: Vec<String>,
     typed_keys: Arc<Mutex<TypedKeys>>,
+    pastes: SharedPastes,
+    terminal: Terminal,
     /// Becomes readable when the process continues after a stop.
     resume_rx: UnixStream,
     resume_handler: SigId,
@@ -83,7 +88,7 @@ impl Editor {
         history: PathBuf,
         completions: Box<dyn CompletionSource>,
     ) -> Result<Self> {
-        let Ok(modes) = TerminalModes::from_stdin() else {
+        let Ok(modes) = TerminalModes::from_stdin(terminal.stdout_is_rich) else {
             return Err(fail(Exit::Usage, "standard input is not a terminal"));
         };
         let mut notices = Vec::new();
@@ -95,14 +100,16 @@ impl Editor {
             }
         };
         let all = HistoryEntries::default();
+        let pastes = SharedPastes::default();
         let is_dumb = env
             .get("TERM")
             .is_some_and(|term| DUMB_TERMINALS.contains(&term));
-        let reading = if is_dumb || !terminal.stdout_is_tty {
+        let reading = if is_dumb || !terminal.stdout_is_rich {
             LineReader::Canonical(CanonicalReader::default())
         } else {
             let reflows = reflow::is_reflowing(env);
-            let mut lines = RustylineReader::new(Some(completions), &all, MAX_ENTRIES, reflows)?;
+            let mut lines = RustylineReader::new(reflows, MAX_ENTRIES)?;
+            lines.bind_line_keys(completions, &all, &pastes);
             for entry in &entries {
                 lines.add_to_history(entry)?;
             }
@@ -113,7 +120,7 @@ impl Editor {
         let (resumed, resumes) = UnixStream::pair().with_context(what)?;
         resumed.set_nonblocking(true).with_context(what)?;
         let resumes = pipe::register(SIGCONT, resumes).with_context(what)?;
-        let keys = TypedKeys::new(&modes, &resumed).with_context(what)?;
+        let keys = TypedKeys::new(&modes, &resumed, &pastes, terminal).with_context(what)?;
         Ok(Self {
             modes,
             reader: reading,
@@ -121,6 +128,8 @@ impl Editor {
             history_entries: all,
             notices,
             typed_keys: Arc::new(Mutex::new(keys)),
+            pastes,
+            terminal,
             resume_rx: resumed,
             resume_handler: resumes,
         })
@@ -137,17 +146,30 @@ impl Editor {
     /// # Errors
     /// A signal ends the run, or the terminal fails.
     pub fn read(&mut self, prompt: Prompt<'_>, initial: &str) -> Result<InputLine> {
-        let mut keys = self.lock_keys();
-        let line = initial
-            .is_empty()
-            .then(|| keys.type_ahead.pop_line())
-            .flatten();
-        if let Some(line) = line {
-            drop(keys);
-            self.echo_line(prompt, &line)?;
-            return Ok(line);
-        }
-        let initial = format!("{initial}{}", keys.type_ahead.take_partial());
+        let line = self.read_folded(prompt, initial)?;
+        Ok(match line {
+            InputLine::Text(text) => {
+                InputLine::Text(self.pastes.lock().ignore_poison().unfold(&text))
+            }
+            other => other,
+        })
+    }
+
+    /// Like [`Self::read`]; the line has marks for long pastes.
+    fn read_folded(&mut self, prompt: Prompt<'_>, initial: &str) -> Result<InputLine> {
+        let keys = self.lock_keys();
+        let mut type_ahead = keys.lock_type_ahead();
+        let line = initial.is_empty().then(|| type_ahead.pop_line()).flatten();
+        let initial = match line {
+            Some(line) => {
+                drop(type_ahead);
+                drop(keys);
+                self.echo_line(prompt, &line)?;
+                return Ok(line);
+            }
+            None => format!("{initial}{}", type_ahead.take_partial()),
+        };
+        drop(type_ahead);
         drop(keys);
         interrupt_to_line(match &mut self.reader {
             LineReader::Rustyline(lines) => {
@@ -170,9 +192,9 @@ impl Editor {
         let answer = interrupt_to_line(match &mut self.reader {
             // A separate reader: input that another one has buffered beyond its line is not an answer.
             LineReader::Rustyline(lines) => {
-                RustylineReader::new(None, &self.history_entries, 0, lines.reflows).and_then(
-                    |reader| reader.read_answer(&self.modes, &self.resume_rx, question, keys),
-                )
+                RustylineReader::new(lines.reflows, 0).and_then(|reader| {
+                    reader.read_answer(&self.modes, &self.resume_rx, question, keys)
+                })
             }
             LineReader::Canonical(plain) => {
                 *plain = CanonicalReader::default();
@@ -187,7 +209,7 @@ impl Editor {
 
     /// Submits none of the lines that were typed ahead; they become the initial text of the next entry.
     pub fn hold_type_ahead(&mut self) {
-        self.lock_keys().type_ahead.merge_lines();
+        self.lock_keys().lock_type_ahead().merge_lines();
     }
 
     fn lock_keys(&self) -> MutexGuard<'_, TypedKeys> {
@@ -198,7 +220,7 @@ impl Editor {
     fn echo_line(&self, prompt: Prompt<'_>, line: &InputLine) -> Result<()> {
         let text = match line {
             InputLine::Text(text) => text,
-            InputLine::Interrupted | InputLine::End => "",
+            InputLine::Interrupted | InputLine::End | InputLine::NextProfile(_) => "",
         };
         let text = sanitize(&secret::redact_known(text));
         let shown = format!("{}{text}\n", prompt.styled());
@@ -234,10 +256,10 @@ impl Editor {
             .context("restore the terminal settings")
     }
 
-    /// Starts collecting input without echo, until the returned value is dropped. The input goes to the next
-    /// [`Self::read`].
+    /// Starts collecting input, which is shown below the output, until the returned value is dropped. The input goes to
+    /// the next [`Self::read`].
     pub fn guard_typing(&self) -> TypingGuard {
-        TypingGuard::new(&self.typed_keys)
+        TypingGuard::new(&self.typed_keys, self.terminal)
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! `rustyline` would insert the text of a paste itself. Handling the keys gives the chance to show a mark for a long text.
 
-use super::pasted::SharedPastes;
+use super::pasted::{MARK_START, SharedPastes};
 use crate::sys::sync::IgnorePoison;
 use rustyline::{
-    Cmd, ConditionalEventHandler, Event, EventContext, KeyCode, KeyEvent, Modifiers, Movement,
-    RepeatCount,
+    CharSearch, Cmd, ConditionalEventHandler, Event, EventContext, KeyCode, KeyEvent, Modifiers,
+    Movement, RepeatCount,
 };
 use std::sync::{Arc, Mutex};
 
@@ -81,9 +81,9 @@ pub(super) struct BackspaceKey(pub(super) SharedPastes);
 impl ConditionalEventHandler for BackspaceKey {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
         let pastes = self.0.lock().ignore_poison();
-        let mark = pastes.mark_at_end(&context.line()[..context.pos()])?;
-        // Marks are ASCII.
-        let count = RepeatCount::try_from(mark.len()).ok()?;
-        Some(Cmd::Kill(Movement::BackwardChar(count)))
+        pastes.mark_at_end(&context.line()[..context.pos()])?;
+        // `rustyline` would replace the count of another movement by its own, which is 1.
+        let start = CharSearch::Backward(MARK_START);
+        Some(Cmd::Kill(Movement::ViCharSearch(1, start)))
     }
 }

@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 const MAX_SHOWN_LINES: usize = 8;
 const MAX_SHOWN_CHARS: usize = 1000;
 
-/// The long pastes of entries that were not submitted yet.
+/// The first character of a mark, which occurs in it only once.
+pub(super) const MARK_START: char = '[';
+
+/// The long pastes so far. They are kept, since a deleted mark can be brought back.
 #[derive(Debug, Default)]
 pub(super) struct FoldedPastes(Vec<FoldedPaste>);
 
@@ -29,11 +32,15 @@ impl FoldedPastes {
             (true, _) => format!("{lines} lines"),
             (false, true) => format!("{chars} characters"),
         };
-        let mut mark = format!("[pasted {size}]");
+        let same = self.0.iter().find(|paste| paste.text == text);
+        if let Some(paste) = same {
+            return paste.mark.clone();
+        }
+        let mut mark = format!("{MARK_START}pasted {size}]");
         let mut number = 1;
         while self.0.iter().any(|paste| paste.mark == mark) {
             number += 1;
-            mark = format!("[pasted {size}, {number}]");
+            mark = format!("{MARK_START}pasted {size}, {number}]");
         }
         self.0.push(FoldedPaste {
             mark: mark.clone(),
@@ -42,13 +49,12 @@ impl FoldedPastes {
         mark
     }
 
-    /// Replaces the marks in `line` by their texts, and forgets them.
-    pub(super) fn unfold(&mut self, line: &str) -> String {
+    /// Replaces the marks in `line` by their texts.
+    pub(super) fn unfold(&self, line: &str) -> String {
         let mut text = String::new();
         let mut rest = line;
         // The text of a paste may contain what looks like a mark, so it is not searched.
-        while let Some((at, index)) = self.first_mark(rest) {
-            let paste = self.0.remove(index);
+        while let Some((at, paste)) = self.first_mark(rest) {
             text.push_str(&rest[..at]);
             text.push_str(&paste.text);
             rest = &rest[at + paste.mark.len()..];
@@ -56,11 +62,11 @@ impl FoldedPastes {
         text + rest
     }
 
-    fn first_mark(&self, text: &str) -> Option<(usize, usize)> {
-        let marks = self.0.iter().enumerate();
+    fn first_mark(&self, text: &str) -> Option<(usize, &FoldedPaste)> {
+        let marks = self.0.iter();
         marks
-            .filter_map(|(index, paste)| Some((text.find(&paste.mark)?, index)))
-            .min()
+            .filter_map(|paste| Some((text.find(&paste.mark)?, paste)))
+            .min_by_key(|(at, _)| *at)
     }
 
     /// Returns the mark at the end of `text`, which is deleted as a whole.
@@ -84,13 +90,17 @@ mod tests {
         assert_eq!(pastes.fold(words.clone()), "[pasted 1500 characters]");
         let marked = format!("{}[pasted 120 lines]", "other\n".repeat(119));
         assert_eq!(pastes.fold(marked.clone()), "[pasted 120 lines, 2]");
-        assert_eq!(pastes.mark_at_end("a [pasted 120 lines]"), Some("[pasted 120 lines]"));
+        assert_eq!(
+            pastes.mark_at_end("a [pasted 120 lines]"),
+            Some("[pasted 120 lines]")
+        );
         assert_eq!(pastes.mark_at_end("a [pasted 120 lines] "), None);
         let line = "a [pasted 120 lines, 2] b [pasted 120 lines]c";
         assert_eq!(pastes.unfold(line), format!("a {marked} b {lines}c"));
         assert_eq!(pastes.unfold("[pasted 1500 characters]"), words);
-        // What is no mark, or was one, is text.
-        for text in ["[pasted 120 lines]", "[pasted 1500 characters", ""] {
+        // The same paste has the same mark.
+        assert_eq!(pastes.fold(lines), "[pasted 120 lines]");
+        for text in ["[pasted 12 lines]", "[pasted 1500 characters", ""] {
             assert_eq!(pastes.unfold(text), text);
         }
     }

@@ -6,14 +6,19 @@
 //! input.
 
 use super::completion::CompletionSource;
-use super::helper::{AnswerKey, EditorHelper, EnterKey, HistoryEntries, HistorySearchKey};
+use super::helper::{
+    AnswerKey, EditorHelper, EnterKey, HistoryEntries, HistorySearchKey, ProfileKey,
+};
 use super::line::InputLine;
+use super::paste_keys::{BackspaceKey, OutsidePaste, PasteCollector};
+use super::pasted::SharedPastes;
 use super::prompt::Prompt;
-use super::reflow::WidthTracker;
+use super::reflow::{WidthTracker, cursor_row};
 use super::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
 use crate::error::Stop;
 use crate::sys::signal::{self, Deadline};
 use crate::sys::sync::IgnorePoison;
+use crate::sys::terminal::stderr_width;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
@@ -21,14 +26,14 @@ use rustyline::config::BellStyle;
 use rustyline::error::ReadlineError;
 use rustyline::history::MemHistory;
 use rustyline::{
-    Cmd, ColorMode, CompletionType, Config, EventHandler, ExternalPrinter, KeyCode, KeyEvent,
-    Modifiers,
+    Cmd, ColorMode, CompletionType, ConditionalEventHandler, Config, Event, EventHandler,
+    ExternalPrinter, KeyCode, KeyEvent, Modifiers,
 };
 use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Time for the reader to notice that it must end. A history search notices only keys, and so does not.
@@ -46,17 +51,16 @@ pub(super) struct RustylineReader {
     printer: SharedPrinter,
     /// True if the terminal reflows its rows.
     pub(super) reflows: bool,
+    /// Shared with [`EditorHelper::inserts_newline`].
+    inserts_newline: Arc<AtomicBool>,
+    /// True if the line ended with the key for the next profile.
+    wants_next_profile: Arc<AtomicBool>,
 }
 
 impl RustylineReader {
-    /// Creates a reader. `completions` is `None` for questions, which have no special keys; `max_entries` is the
+    /// Creates a reader without special keys. `reflows` is true if the terminal reflows its rows; `max_entries` is the
     /// maximum number of history entries.
-    pub(super) fn new(
-        completions: Option<Box<dyn CompletionSource>>,
-        entries: &HistoryEntries,
-        max_entries: usize,
-        reflows: bool,
-    ) -> Result<Self> {
+    pub(super) fn new(reflows: bool, max_entries: usize) -> Result<Self> {
         let what = || "set up the line editor";
         let color = console::colors_enabled();
         let config = Config::builder()
@@ -73,41 +77,71 @@ impl RustylineReader {
             .build();
         let history = MemHistory::with_config(&config);
         let mut inner = rustyline::Editor::with_history(config, history).with_context(what)?;
-        let is_line = completions.is_some();
-        let breaks = Arc::new(AtomicBool::new(false));
+        let inserts_newline = Arc::new(AtomicBool::new(false));
         inner.set_helper(Some(EditorHelper {
-            completions,
+            completions: None,
             color,
-            inserts_newline: Arc::clone(&breaks),
+            inserts_newline: Arc::clone(&inserts_newline),
             width: WidthTracker::new(reflows),
         }));
-        if is_line {
-            let control_j = KeyEvent(KeyCode::Char('J'), Modifiers::CTRL);
-            for enter in [KeyEvent(KeyCode::Enter, Modifiers::NONE), control_j] {
-                let breaks = Arc::clone(&breaks);
-                inner.bind_sequence(
-                    enter,
-                    EventHandler::Conditional(Box::new(EnterKey {
-                        inserts_newline: breaks,
-                    })),
-                );
-            }
-            inner.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
-            for (key, back) in [(KeyCode::Up, true), (KeyCode::Down, false)] {
-                let entries = Arc::clone(entries);
-                let search = EventHandler::Conditional(Box::new(HistorySearchKey {
-                    entries,
-                    is_backward: back,
-                }));
-                inner.bind_sequence(KeyEvent(key, Modifiers::NONE), search);
-            }
-        }
         let printer = inner.create_external_printer().with_context(what)?;
         Ok(Self {
             inner,
             printer: Arc::new(Mutex::new(printer)),
             reflows,
+            inserts_newline,
+            wants_next_profile: Arc::default(),
         })
+    }
+
+    /// Gives the reader what entries have and answers to questions have not: completion, several lines, folded pastes,
+    /// and keys that search the history and change the profile.
+    pub(super) fn bind_line_keys(
+        &mut self,
+        completions: Box<dyn CompletionSource>,
+        entries: &HistoryEntries,
+        pastes: &SharedPastes,
+    ) {
+        if let Some(helper) = self.inner.helper_mut() {
+            helper.completions = Some(completions);
+        }
+        let collector = PasteCollector::new(SharedPastes::clone(pastes));
+        let any = EventHandler::Conditional(Box::new(collector.clone()));
+        self.inner.bind_sequence(Event::Any, any);
+        let control = |letter| KeyEvent(KeyCode::Char(letter), Modifiers::CTRL);
+        for enter in [KeyEvent(KeyCode::Enter, Modifiers::NONE), control('J')] {
+            let inserts_newline = Arc::clone(&self.inserts_newline);
+            self.bind(enter, &collector, EnterKey { inserts_newline });
+        }
+        for key in [KeyEvent(KeyCode::Backspace, Modifiers::NONE), control('H')] {
+            let handler = BackspaceKey(SharedPastes::clone(pastes));
+            self.bind(key, &collector, handler);
+        }
+        for (key, is_backward) in [(KeyCode::Up, true), (KeyCode::Down, false)] {
+            let entries = Arc::clone(entries);
+            let handler = HistorySearchKey {
+                entries,
+                is_backward,
+            };
+            self.bind(KeyEvent(key, Modifiers::NONE), &collector, handler);
+        }
+        let next_profile = ProfileKey(Arc::clone(&self.wants_next_profile));
+        let shift_tab = KeyEvent(KeyCode::BackTab, Modifiers::NONE);
+        self.bind(shift_tab, &collector, next_profile);
+        let alt_enter = KeyEvent(KeyCode::Enter, Modifiers::ALT);
+        self.inner.bind_sequence(alt_enter, Cmd::Newline);
+    }
+
+    fn bind(
+        &mut self,
+        key: KeyEvent,
+        collector: &PasteCollector,
+        handler: impl ConditionalEventHandler + 'static,
+    ) {
+        let collector = collector.clone();
+        let handler = Box::new(OutsidePaste { collector, handler });
+        self.inner
+            .bind_sequence(key, EventHandler::Conditional(handler));
     }
 
     /// Reads an answer. Each of `keys` is an answer by itself, unless other text was typed before it.
@@ -177,6 +211,13 @@ impl RustylineReader {
             return Err(stop.into());
         }
         match line {
+            Ok(text) if self.wants_next_profile.swap(false, Ordering::SeqCst) => {
+                let (rows, _) = cursor_row(&format!("{}{text}", prompt.0), stderr_width());
+                modes
+                    .write(format!("\x1b[{}A\r\x1b[J", rows + 1).as_bytes())
+                    .with_context(what)?;
+                Ok(InputLine::NextProfile(text))
+            }
             Ok(text) => Ok(InputLine::Text(text.trim_end_matches('\n').to_owned())),
             Err(ReadlineError::Interrupted) => Ok(InputLine::Interrupted),
             Err(ReadlineError::Eof) => Ok(InputLine::End),

@@ -18,16 +18,19 @@ const RESET_SEQUENCES: &[u8] = b"\x1b[?2004l\x1b[?25h";
 pub(super) struct TerminalModes {
     tty: File,
     original: Termios,
+    /// True if the terminal takes escape sequences.
+    takes_sequences: bool,
 }
 
 impl TerminalModes {
     /// Records the settings of the terminal that is standard input.
-    pub(super) fn from_stdin() -> io::Result<Self> {
+    pub(super) fn from_stdin(takes_sequences: bool) -> io::Result<Self> {
         let tty = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let found = tcgetattr(&tty)?;
         Ok(Self {
             tty,
             original: found,
+            takes_sequences,
         })
     }
 
@@ -36,6 +39,7 @@ impl TerminalModes {
         Ok(Self {
             tty: self.tty.try_clone()?,
             original: self.original.clone(),
+            takes_sequences: self.takes_sequences,
         })
     }
 
@@ -70,9 +74,17 @@ impl TerminalModes {
     pub(super) fn restore_and_reset(&self) -> io::Result<()> {
         if self.is_foreground() {
             self.apply(&self.original)?;
-            self.write(RESET_SEQUENCES)?;
+            self.write_sequence(RESET_SEQUENCES)?;
         }
         Ok(())
+    }
+
+    /// Writes an escape sequence, if the terminal takes them.
+    pub(super) fn write_sequence(&self, sequence: &[u8]) -> io::Result<()> {
+        match self.takes_sequences {
+            true => self.write(sequence),
+            false => Ok(()),
+        }
     }
 
     /// Sets the modes that `rustyline` uses.

@@ -1,8 +1,10 @@
-//! Collects keys while no line is being read: they are not shown amid the output, and none is lost.
+//! Collects keys while no line is being read: they are shown below the output instead of amid it, and none is lost.
 
+use super::pasted::SharedPastes;
 use super::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
-use super::type_ahead::{TypeAhead, is_pasting};
+use super::type_ahead::TypeAhead;
 use crate::sys::sync::IgnorePoison;
+use crate::sys::terminal::{Terminal, stderr_width};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -23,20 +25,36 @@ const FOREGROUND_POLL_INTERVAL: Timespec = PASTE_TIMEOUT;
 
 /// A guard for quiet mode; see [`super::Editor::guard_typing`].
 #[must_use]
-pub struct TypingGuard(Arc<Mutex<TypedKeys>>);
+pub struct TypingGuard {
+    keys: Arc<Mutex<TypedKeys>>,
+    terminal: Terminal,
+}
 
 impl TypingGuard {
-    /// Starts collecting keys.
-    pub(super) fn new(keys: &Arc<Mutex<TypedKeys>>) -> Self {
+    /// Starts collecting keys, and shows them.
+    pub(super) fn new(keys: &Arc<Mutex<TypedKeys>>, terminal: Terminal) -> Self {
         let keys = Arc::clone(keys);
+        let typed = Arc::clone(&lock_keys(&keys).type_ahead);
         lock_keys(&keys).start();
-        Self(keys)
+        terminal.set_typed_text(Some(Box::new(move || {
+            typed.lock().ignore_poison().status_rows(stderr_width())
+        })));
+        Self { keys, terminal }
+    }
+
+    /// Returns the function that takes the next message for the turn that is running.
+    pub fn steering(&self) -> impl Fn() -> Option<String> + use<> {
+        let typed = Arc::clone(&lock_keys(&self.keys).type_ahead);
+        move || typed.lock().ignore_poison().take_steering()
     }
 }
 
 impl Drop for TypingGuard {
     fn drop(&mut self) {
-        lock_keys(&self.0).stop();
+        self.terminal.set_typed_text(None);
+        let mut keys = lock_keys(&self.keys);
+        keys.stop();
+        keys.lock_type_ahead().end_turn();
     }
 }
 
@@ -47,22 +65,33 @@ fn lock_keys(keys: &Mutex<TypedKeys>) -> MutexGuard<'_, TypedKeys> {
 /// The keys pressed while no line is being read.
 pub(super) struct TypedKeys {
     /// The lines made of them so far.
-    pub(super) type_ahead: TypeAhead,
+    type_ahead: Arc<Mutex<TypeAhead>>,
     modes: TerminalModes,
     resume_rx: UnixStream,
     /// The thread that reads them until the pipe is closed.
-    collector: Option<(PipeWriter, JoinHandle<Vec<u8>>)>,
+    collector: Option<(PipeWriter, JoinHandle<()>)>,
+    terminal: Terminal,
 }
 
 impl TypedKeys {
     /// Duplicates the file descriptors that the collecting thread will need.
-    pub(super) fn new(modes: &TerminalModes, resumed: &UnixStream) -> io::Result<Self> {
+    pub(super) fn new(
+        modes: &TerminalModes,
+        resumed: &UnixStream,
+        pastes: &SharedPastes,
+        terminal: Terminal,
+    ) -> io::Result<Self> {
         Ok(Self {
-            type_ahead: TypeAhead::default(),
+            type_ahead: Arc::new(Mutex::new(TypeAhead::new(pastes))),
+            terminal,
             modes: modes.try_clone()?,
             resume_rx: resumed.try_clone()?,
             collector: None,
         })
+    }
+
+    pub(super) fn lock_type_ahead(&self) -> MutexGuard<'_, TypeAhead> {
+        self.type_ahead.lock().ignore_poison()
     }
 
     /// Starts collecting. If that fails, keys are shown and wait in the kernel's buffer.
@@ -73,12 +102,14 @@ impl TypedKeys {
             .or_else(|| self.spawn_collector().ok());
     }
 
-    fn spawn_collector(&self) -> io::Result<(PipeWriter, JoinHandle<Vec<u8>>)> {
+    fn spawn_collector(&self) -> io::Result<(PipeWriter, JoinHandle<()>)> {
         let (over, going) = io::pipe()?;
         let drain = KeyCollector {
             modes: self.modes.try_clone()?,
             done_rx: over,
             resume_rx: self.resume_rx.try_clone()?,
+            type_ahead: Arc::clone(&self.type_ahead),
+            terminal: self.terminal,
         };
         drain.enter_mode()?;
         let thread = std::thread::Builder::new().spawn(move || drain.run())?;
@@ -92,9 +123,10 @@ impl TypedKeys {
             return false;
         };
         drop(going);
-        let typed = thread.join();
-        let typed = typed.unwrap_or_else(|cause| std::panic::resume_unwind(cause));
-        self.type_ahead.feed(&typed);
+        if let Err(cause) = thread.join() {
+            std::panic::resume_unwind(cause);
+        }
+        self.lock_type_ahead().feed(&[], true);
         true
     }
 }
@@ -104,22 +136,25 @@ struct KeyCollector {
     modes: TerminalModes,
     done_rx: PipeReader,
     resume_rx: UnixStream,
+    type_ahead: Arc<Mutex<TypeAhead>>,
+    terminal: Terminal,
 }
 
 impl KeyCollector {
     fn enter_mode(&self) -> io::Result<()> {
         if self.modes.is_foreground() {
             self.modes.set_no_echo()?;
-            self.modes.write(ENABLE_BRACKETED_PASTE.as_bytes())?;
+            self.modes
+                .write_sequence(ENABLE_BRACKETED_PASTE.as_bytes())?;
         }
         Ok(())
     }
 
     /// Reads until collecting ends, and then the remaining input.
-    fn run(mut self) -> Vec<u8> {
-        let mut typed = Vec::new();
+    fn run(mut self) {
+        let mut count = 0;
         loop {
-            let (over, resumed, keys) = self.wait_for_event(typed.len() < MAX_TYPED_BYTES);
+            let (over, resumed, keys) = self.wait_for_event(count < MAX_TYPED_BYTES);
             if resumed {
                 // One read is enough for several stops. If the terminal is gone, there are no settings to change.
                 drop(self.resume_rx.read(&mut [0; 64]));
@@ -127,10 +162,13 @@ impl KeyCollector {
             }
             if keys {
                 match self.modes.is_foreground() {
-                    true => match self.read(&mut typed) {
-                        Ok(true) => continue,
+                    true => match self.read() {
+                        Ok(Some(bytes)) => {
+                            count += bytes;
+                            continue;
+                        }
                         // The terminal is gone; there is nothing to wait for.
-                        Ok(false) | Err(_) => return typed,
+                        Ok(None) | Err(_) => return,
                     },
                     // In the background, input belongs to the shell.
                     false if !over => self.wait_in_background(),
@@ -139,11 +177,11 @@ impl KeyCollector {
             }
             if over {
                 let mut keys = [PollFd::from_borrowed_fd(self.modes.tty(), PollFlags::IN)];
-                let more = is_pasting(&typed)
-                    && typed.len() < MAX_TYPED_BYTES
+                let more = self.type_ahead.lock().ignore_poison().is_pasting()
+                    && count < MAX_TYPED_BYTES
                     && poll(&mut keys, Some(&PASTE_TIMEOUT)) == Ok(1);
                 if !more {
-                    return typed;
+                    return;
                 }
             }
         }
@@ -164,14 +202,18 @@ impl KeyCollector {
         (is(&all[0]), is(&all[1]), wants_keys && is(&all[2]))
     }
 
-    fn read(&self, typed: &mut Vec<u8>) -> rustix::io::Result<bool> {
+    /// Reads keys and shows them. Returns the number of bytes; `None` at the end of input.
+    fn read(&self) -> rustix::io::Result<Option<usize>> {
         let mut block = [0; 4096];
         match rustix::io::read(self.modes.tty(), &mut block) {
             Ok(count) => {
-                typed.extend_from_slice(&block[..count]);
-                Ok(count > 0)
+                let mut type_ahead = self.type_ahead.lock().ignore_poison();
+                type_ahead.feed(&block[..count], false);
+                drop(type_ahead);
+                self.terminal.refresh_status();
+                Ok((count > 0).then_some(count))
             }
-            Err(Errno::INTR | Errno::AGAIN) => Ok(true),
+            Err(Errno::INTR | Errno::AGAIN) => Ok(Some(0)),
             Err(error) => Err(error),
         }
     }

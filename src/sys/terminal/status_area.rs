@@ -1,8 +1,10 @@
-//! The status lines: lines below all output that change in place, such as a spinner.
+//! The status lines: lines below all output that change in place, such as a spinner, and below them what the user types
+//! meanwhile.
 //!
 //! Other output need not consider them: each output function of the terminal clears them first and redraws them after.
-//! The cursor rests at their start, so they can be cleared in one operation even after the window was resized, and the
-//! next shell prompt overwrites them if the process is killed.
+//! The cursor rests before them, so they can be cleared in one operation even after the window was resized, and the
+//! next shell prompt overwrites them if the process is killed. While a line of the answer is incomplete, only the typed
+//! text is shown, below that line.
 //!
 //! The caller must first write the buffer of [`super::write_buffer`]: otherwise the next wait would write it while the
 //! lock is held.
@@ -11,6 +13,7 @@ use super::streams::{stderr_width, try_write_stderr, write_stderr, write_stdout}
 use super::styled_line::StyledLine;
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
+use console::measure_text_width;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
@@ -19,11 +22,17 @@ use std::time::Duration;
 /// Redraw interval.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The start of a link, or of its end, and what follows the address.
+pub(super) const LINK_START: &str = "\u{1b}]8;;";
+pub(super) const LINK_END: &str = "\u{1b}\\";
+
 /// Clears from the cursor to the end of the screen.
 const CLEAR_BELOW: &str = "\r\u{1b}[J";
 
 static STATUS_AREA: Mutex<StatusArea> = Mutex::new(StatusArea {
     painter: None,
+    typed: None,
+    open_columns: 0,
     is_drawn: false,
     exclusive_user: None,
     delayed: String::new(),
@@ -41,6 +50,10 @@ pub type Painter = Box<dyn FnMut() -> Vec<StyledLine> + Send>;
 
 struct StatusArea {
     painter: Option<Painter>,
+    /// The source of the typed text.
+    typed: Option<Painter>,
+    /// Columns of the incomplete last line of standard output.
+    open_columns: usize,
     /// True if its lines are on the screen.
     is_drawn: bool,
     /// The thread with exclusive use of the terminal, and its nesting depth.
@@ -60,25 +73,40 @@ impl StatusArea {
         if self.is_drawn {
             // After a signal, `write_stderr` refuses to wait; the clearing sequence is then written only if that needs
             // no wait.
-            let is_wiped = write_stderr(CLEAR_BELOW) || try_write_stderr(CLEAR_BELOW);
+            let sequence = match IS_LINE_OPEN.load(Ordering::Relaxed) {
+                true => CLEAR_BELOW.trim_start_matches('\r'),
+                false => CLEAR_BELOW,
+            };
+            let is_wiped = write_stderr(sequence) || try_write_stderr(sequence);
             self.is_drawn = !is_wiped;
         }
     }
 
     fn draw(&mut self) {
-        if self.exclusive_user.is_some() || IS_LINE_OPEN.load(Ordering::Relaxed) {
+        if self.exclusive_user.is_some() {
             return;
         }
-        let Some(painter) = &mut self.painter else {
-            return;
-        };
+        let is_open = IS_LINE_OPEN.load(Ordering::Relaxed);
+        let mut rows = Vec::new();
+        if let Some(painter) = self.painter.as_mut().filter(|_| !is_open) {
+            rows = painter();
+        }
+        rows.extend(self.typed.as_mut().map(|typed| typed()).unwrap_or_default());
         let width = stderr_width();
-        let lines: Vec<String> = painter()
-            .iter()
-            .map(|row| row.render(Some(width)))
-            .collect();
-        if lines.is_empty() {
+        // Where the terminal has wrapped the line, its last column is unknown.
+        if rows.is_empty() || (is_open && self.open_columns >= width) {
             return self.clear();
+        }
+        let lines: Vec<String> = rows.iter().map(|row| row.render(Some(width))).collect();
+        if is_open {
+            let (rows, column) = (lines.len(), self.open_columns);
+            let lines = lines.join("\u{1b}[K\r\n");
+            // Without automatic wrapping, since the window may just have become narrower: the rows must be as many as the
+            // cursor goes up.
+            let draw =
+                format!("\u{1b}[?7l\r\n{lines}\u{1b}[J\u{1b}[{rows}A\r\u{1b}[{column}C\u{1b}[?7h");
+            self.is_drawn |= write_stderr(&draw);
+            return;
         }
         // One write, which clears the rest of each line after its new text: this avoids flicker.
         let up = match lines.len() {
@@ -90,7 +118,8 @@ impl StatusArea {
     }
 
     fn mark_busy(&self) {
-        let busy = self.painter.is_some() || self.exclusive_user.is_some();
+        let has_painter = self.painter.is_some() || self.typed.is_some();
+        let busy = has_painter || self.exclusive_user.is_some();
         IS_BUSY.store(busy, Ordering::SeqCst);
         CHANGED.notify_all();
     }
@@ -103,6 +132,7 @@ pub(super) fn set_painter(painter: Option<Painter>) {
         None => {
             foot.clear();
             foot.painter = None;
+            foot.draw();
         }
         some => {
             foot.painter = some;
@@ -119,11 +149,20 @@ pub(super) fn set_painter(painter: Option<Painter>) {
     foot.mark_busy();
 }
 
+/// Sets the source of the typed text; `None` clears it.
+pub(super) fn set_typed_text(painter: Option<Painter>) {
+    let mut foot = lock_area();
+    foot.clear();
+    foot.typed = painter;
+    foot.draw();
+    foot.mark_busy();
+}
+
 /// Clears the status lines, unless the lock is held, possibly by the thread that panics.
 pub(super) fn clear_if_unlocked() {
     if let Ok(mut foot) = STATUS_AREA.try_lock() {
         foot.clear();
-        foot.painter = None;
+        (foot.painter, foot.typed) = (None, None);
         foot.mark_busy();
     }
 }
@@ -167,10 +206,33 @@ pub(super) fn print(bytes: &[u8]) -> Result<()> {
     }
     let mut foot = lock_area();
     foot.clear();
+    let before = match IS_LINE_OPEN.load(Ordering::Relaxed) {
+        true => foot.open_columns,
+        false => 0,
+    };
+    foot.open_columns = open_columns(before, &String::from_utf8_lossy(bytes));
     IS_LINE_OPEN.store(is_open, Ordering::Relaxed);
     let printed = write_stdout(bytes);
     foot.draw();
     printed
+}
+
+/// Returns the columns of the last line after `text`, which follows a line of `columns`. Escape sequences have none.
+fn open_columns(columns: usize, text: &str) -> usize {
+    match text.rsplit_once('\n') {
+        Some((_, last)) => measure_text_width(&strip_links(last)),
+        None => columns.saturating_add(measure_text_width(&strip_links(text))),
+    }
+}
+
+/// Removes the start and the end of links (OSC 8).
+fn strip_links(text: &str) -> String {
+    let mut parts = text.split(LINK_START);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push_str(part.split_once(LINK_END).map_or("", |(_, after)| after));
+    }
+    plain
 }
 
 /// Writes `line` to standard error, or delays it while another thread has exclusive use of the terminal. `is_shared`
@@ -239,10 +301,26 @@ pub(super) fn with_exclusive_use<T>(work: impl FnOnce() -> T) -> T {
 
 #[cfg(test)]
 mod tests {
-    use super::with_exclusive_use;
+    use super::{open_columns, with_exclusive_use};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
     use std::thread;
+
+    #[test]
+    fn columns_are_those_that_are_seen() {
+        for (before, text, expect) in [
+            (3, "ab", 5),
+            (3, "ab\nc", 1),
+            (0, "\u{1b}[1mbold\u{1b}[0m 日本", 9),
+            (
+                0,
+                "\u{1b}]8;;https://a.example/\u{1b}\\\u{1b}[4mlink\u{1b}[0m\u{1b}]8;;\u{1b}\\)",
+                5,
+            ),
+        ] {
+            assert_eq!(open_columns(before, text), expect, "{text:?}");
+        }
+    }
 
     #[test]
     fn exclusive_use_is_reentrant() {

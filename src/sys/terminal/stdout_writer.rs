@@ -5,6 +5,7 @@
 
 use super::device::Terminal;
 use super::sanitize::{Sanitizer, json_line, sanitize, sanitize_json};
+use super::status_area::{LINK_END, LINK_START};
 use super::write_buffer;
 use crate::sys::secret;
 use anyhow::Result;
@@ -86,9 +87,9 @@ impl StdoutWriter {
         }
         self.end_text();
         self.buffer
-            .push_str(&format!("\u{1b}]8;;{address}\u{1b}\\"));
+            .push_str(&format!("{LINK_START}{address}{LINK_END}"));
         self.write_styled(text, style)?;
-        self.buffer.push_str("\u{1b}]8;;\u{1b}\\");
+        self.buffer.push_str(&format!("{LINK_START}{LINK_END}"));
         Ok(())
     }
 

@@ -1,0 +1,36 @@
+//! The bell for a user who looks elsewhere: at the end of a long turn, and when one needs an approval.
+
+use crate::sys::sync::IgnorePoison;
+use crate::sys::terminal::Terminal;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The bell of the terminal, and the time at which the turn began.
+pub(super) struct Bell {
+    terminal: Terminal,
+    /// The duration after which a turn is long; `None` if the bell is off.
+    after: Option<Duration>,
+    turn_start: Mutex<Instant>,
+}
+
+impl Bell {
+    pub(super) fn new(terminal: Terminal, after: Option<Duration>) -> Self {
+        Self {
+            terminal,
+            after,
+            turn_start: Mutex::new(Instant::now()),
+        }
+    }
+
+    pub(super) fn begin_turn(&self) {
+        *self.turn_start.lock().ignore_poison() = Instant::now();
+    }
+
+    /// Rings if the turn has been long.
+    pub(super) fn ring_if_long(&self) {
+        let elapsed = self.turn_start.lock().ignore_poison().elapsed();
+        if self.after.is_some_and(|after| elapsed >= after) {
+            self.terminal.ring_bell();
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Messages that the user sends into the running turn: they are added before its next request.
+
+use super::Turn;
+use crate::event::Event;
+use crate::message::{Message, MessagePart, STEERING_SUFFIX, UserMessage};
+use anyhow::Result;
+
+impl Turn<'_, '_, '_> {
+    /// Adds the messages that the user has sent into the turn since its last request.
+    pub(super) fn accept_steering(&mut self) -> Result<()> {
+        let Some(next_message) = self.agent.steering.filter(|_| self.stats.iterations > 0) else {
+            return Ok(());
+        };
+        while let Some(text) = next_message() {
+            self.steering_count += 1;
+            let mark = format!("{STEERING_SUFFIX}{}", self.steering_count);
+            let user = UserMessage {
+                id: format!("{}-{mark}", self.session.turn()),
+                parts: vec![MessagePart::Text(text)],
+                ..UserMessage::default()
+            };
+            self.session.push(Message::User(user.clone()))?;
+            (self.sink)(Event::User(&user))?;
+        }
+        Ok(())
+    }
+}
