@@ -1016,6 +1016,37 @@ fn a_config_of_the_python_program_is_read_and_its_differences_named() {
     }
 }
 
+/// A config as release 0.1.4 of the Python program writes it.
+#[test]
+fn a_config_of_an_older_python_program_stays_as_it_is() {
+    let config = json!({
+        "sendProgress": true, "sendToolHints": false,
+        "telegram": { "enabled": true, "token": "1:abc", "allowFrom": ["7|ann"], "proxy": null,
+            "replyToMessage": false },
+        "matrix": { "enabled": true, "homeserver": "https://matrix.org", "accessToken": "t",
+            "userId": "@bot:matrix.org", "deviceId": "D", "e2EeEnabled": true,
+            "syncStopGraceSeconds": 2, "maxMediaBytes": 20_971_520, "allowFrom": ["@a:b"],
+            "groupPolicy": "allowlist", "groupAllowFrom": ["!r:b"], "allowRoomMentions": false },
+        "slack": { "enabled": false, "botToken": "", "dm": { "enabled": true, "policy": "open" } },
+    });
+    let story = Story::new().set("channels", config.clone());
+    let check = story.run(["config", "check"]).text();
+    assert!(!check.contains("unknown key"), "{check}");
+    let list = story.run(["channel", "list"]).text();
+    assert!(list.contains("telegram") && list.contains("matrix"));
+    story
+        .run(["config", "set", "channels.telegram.replyToMessage", "true"])
+        .text();
+    let written = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
+    let written: Value = serde_json::from_slice(&written).unwrap();
+    let mut expect = config;
+    expect["telegram"]["replyToMessage"] = json!(true);
+    assert_eq!(written["channels"], expect);
+    story
+        .run(["channel", "show", "matrix"])
+        .stdout_has("channels.matrix.groupAllowFrom = [\"!r:b\"]");
+}
+
 #[test]
 fn of_many_polls_one_works() {
     let (story, telegram) = telegram_story();

@@ -1,6 +1,7 @@
 //! Text of others in chat messages: a model that obeys whatever it reads changes nothing that outlasts the chat.
 
 use crate::channel::telegram_story;
+use crate::matrix_server::MatrixServer;
 use crate::server::{Request, Responder, calls_all, says};
 use crate::story::Story;
 use crate::telegram_server::TelegramServer;
@@ -100,4 +101,80 @@ fn the_words_of_an_allowed_sender_are_the_users() {
     assert_eq!(telegram.sent(), ["Tried."]);
     assert!(story.workspace().join("AGENTS.md").exists());
     assert_ne!(story.run(["cron", "list", "--json"]).text(), "");
+}
+
+/// No message of an unknown sender is paid for, downloaded or answered, in a direct chat or in a group.
+#[test]
+fn unknown_senders_cost_nothing_in_any_form() {
+    let (story, telegram) = story();
+    let story = story.set("channels.telegram.allowFrom", json!(["7"]));
+    for text in TEXTS {
+        for mut message in forms(text) {
+            message["from"] =
+                json!({ "id": 8, "is_bot": false, "username": "7", "first_name": "7" });
+            message["chat"] = json!({ "id": 8, "type": "private" });
+            telegram.add(message.clone());
+            message["chat"] = json!({ "id": -100, "type": "supergroup", "title": text });
+            let mention = json!([{ "type": "text_mention", "offset": 0, "length": 1, "user": { "id": 4242 } }]);
+            let entities = match message["text"].is_string() {
+                true => "entities",
+                false => "caption_entities",
+            };
+            message[entities] = mention;
+            telegram.add(message);
+        }
+    }
+    story.run(["channel", "poll"]);
+    assert!(story.requests().is_empty());
+    for method in [
+        "sendMessage",
+        "sendChatAction",
+        "setMessageReaction",
+        "getFile",
+    ] {
+        assert!(telegram.calls(method).is_empty(), "{method}");
+    }
+}
+
+#[test]
+fn text_of_others_in_matrix_is_not_obeyed_in_any_form() {
+    let server = MatrixServer::start();
+    let story = Story::new()
+        .set("channels", json!({ "matrix": server.keys() }))
+        .set("memory", json!({ "consolidate": "manual" }));
+    story.server().always(obeying_model());
+    let rooms: Vec<String> = (0..2 * TEXTS.len()).map(|it| format!("!r{it}:h")).collect();
+    rooms.iter().for_each(|room| server.add_room(room, 2));
+    story.run(["channel", "poll"]);
+    for (text, rooms) in TEXTS.iter().zip(rooms.chunks(2)) {
+        let write = |room: &str, sender: &str, content: Value| {
+            server.push(room, "m.room.message", sender, content);
+        };
+        // Of others: not allowed, no message of a user, or a change of a message.
+        let own = json!({ "msgtype": "m.text", "body": text });
+        write(&rooms[0], "@eve:h", own.clone());
+        write(
+            &rooms[0],
+            "@ann:h",
+            json!({ "msgtype": "m.notice", "body": text }),
+        );
+        let mut edit = own;
+        edit["m.relates_to"] = json!({ "rel_type": "m.replace", "event_id": "$0" });
+        write(&rooms[0], "@ann:h", edit);
+        // In a message of the user: the quote of a reply, and the name of a file that cannot be had.
+        let quoted: String = text.lines().map(|line| format!("> {line}\n")).collect();
+        let reply = json!({ "msgtype": "m.text", "body": format!("> <@eve:h> hi\n{quoted}\nlook"),
+            "m.relates_to": { "m.in_reply_to": { "event_id": "$0" } } });
+        write(&rooms[0], "@ann:h", reply);
+        let file = json!({ "msgtype": "m.file", "body": text, "url": "mxc://away/1" });
+        write(&rooms[1], "@ann:h", file);
+    }
+    story.run(["channel", "poll"]);
+    for room in &rooms {
+        let answers = server.answers(room);
+        assert_eq!(answers.len(), 1, "{room}: {answers:?}");
+        assert_eq!(answers[0]["body"], "Tried.");
+    }
+    assert!(!story.workspace().join("AGENTS.md").exists());
+    story.run(["cron", "list"]).stdout_has("No scheduled jobs.");
 }

@@ -1,9 +1,11 @@
 //! The Matrix channel against a homeserver on loopback, and, with `tests/real/synapse`, against Synapse.
 
+use crate::channel::telegram_story;
 use crate::channel_adapter::{Reader, open, open_failure, text_part, to_chat};
 use crate::matrix_server::{BOT, MatrixServer};
 use crate::server::says;
 use crate::story::Story;
+use crate::telegram_server::TelegramServer;
 use nanobot::channel::{AttachmentKind, Batch, Channel, Identity, Part, SendError};
 use nanobot::sys::http::{Http, HttpMethod, HttpTimeouts, Network};
 use serde_json::Value;
@@ -392,6 +394,32 @@ fn a_poll_answers_allowed_users() {
     story.run(["session", "list"]).stdout_has("matrix:!r:h");
 }
 
+/// The status is that of the channel that is broken.
+#[test]
+fn a_broken_channel_does_not_hold_the_others_up() {
+    let check = |status: i32, break_it: &dyn Fn(&TelegramServer)| {
+        let server = MatrixServer::start();
+        server.add_room("!r:h", 2);
+        let (story, telegram) = telegram_story();
+        let story = story
+            .set("channels.matrix", server.keys())
+            .script([says("Yes.")]);
+        story.run(["channel", "poll"]);
+        server.write("!r:h", "@ann:h", "hello");
+        break_it(&telegram);
+        story
+            .run(["channel", "poll"])
+            .status(status)
+            .stderr_has("channel telegram");
+        assert_eq!(server.answers("!r:h").len(), 1, "{status}");
+    };
+    let error = |code: u16| json!({ "ok": false, "error_code": code, "description": "no" });
+    check(77, &|it| it.fail("getUpdates", 401, error(401)));
+    check(69, &|it| {
+        (0..3).for_each(|_| it.fail("getUpdates", 502, error(502)));
+    });
+}
+
 /// With a pairing, an invitation to a direct chat is accepted, and the sender gets a code there.
 #[test]
 fn unknown_senders_are_paired_in_direct_chats() {
@@ -572,7 +600,8 @@ fn real_synapse() {
     assert_eq!(read, ["hello"]);
     assert_eq!(texts(&mut reader), [""; 0]);
 
-    let written: Vec<String> = (0..130).map(|number| number.to_string()).collect();
+    // Of these, 380 are in four pages between the last look and the synchronisation.
+    let written: Vec<String> = (0..430).map(|number| number.to_string()).collect();
     written.iter().for_each(|text| write(&room, text));
     assert_eq!(texts(&mut reader), written);
 
