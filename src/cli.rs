@@ -81,6 +81,16 @@ pub struct GlobalArgs {
         help_heading = "Global options"
     )]
     pub color: ColorWhen,
+    /// Print without colours, and change nothing that was printed
+    ///
+    /// For screen readers: no markdown, no status lines; each line of input is read by the terminal itself.
+    #[arg(
+        long,
+        global = true,
+        hide_short_help = true,
+        help_heading = "Global options"
+    )]
+    pub plain: bool,
     /// Print only errors on standard error
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub quiet: bool,

@@ -190,7 +190,7 @@ use ops::context::{Context, GlobalOptions, report_error};
 use std::ffi::OsString;
 use sys::env::Env;
 use sys::panic_report::PanicReporter;
-use sys::terminal::{Terminal, theme};
+use sys::terminal::Terminal;
 
 /// Runs as a helper of ourselves, where the arguments say so: the supervisor of an MCP server or of a command, or the
 /// process that makes namespaces for one. Returns `None` in an ordinary process. Errors reach the parent by the
@@ -223,7 +223,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             return usage_error::report(error, &arguments, terminal);
         }
     };
-    let terminal = Terminal::probe(cli.shared.color.forced(), no_color, dumb);
+    let plain = dumb || cli.shared.plain;
+    let terminal = Terminal::probe(cli.shared.color.forced(), no_color, plain);
     // In a pipe `-v` shows progress only. The variable asks for logs there.
     let is_verbose = cli.command.asks_for_logs();
     let started = match cli.shared.quiet {
@@ -254,11 +255,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         quiet: cli.shared.quiet,
     };
     let ctx = Context::new(options, env, terminal)?;
-    if terminal.stdout_is_tty || terminal.stderr_is_tty {
-        let ctx = ctx.clone();
-        // A command that needs the config reports its errors.
-        theme::set_source(move || ctx.terminal_settings().ok()?.background);
-    }
+    ctx.set_theme_source();
     sys::panic_report::configure(PanicReporter {
         folder: ctx.paths.panic_reports(),
         clock: ctx.clock.clone(),

@@ -71,7 +71,7 @@ const RARE_COMMANDS: [&str; 3] = ["completions", "metrics", "uninstall"];
 /// A single list of flags, without the global ones, and a pointer to the long help.
 fn to_short_help(command: Command, path: &str) -> Command {
     let command = command.mut_args(|arg| {
-        let is_shared = GLOBAL_FLAGS.contains(&arg.get_id().as_str());
+        let is_shared = GLOBAL_FLAGS.split(' ').any(|flag| arg.get_id() == flag);
         let arg = match arg.is_positional() {
             true => arg,
             false => arg.help_heading(None::<&'static str>),
@@ -133,11 +133,11 @@ fn to_long_help(mut command: Command, page: Option<&HelpPage>, statuses: &str) -
 }
 
 /// Flags of every command, shown only in the long help.
-const GLOBAL_FLAGS: &[&str] = &["config", "workspace", "color", "quiet", "help", "version"];
+const GLOBAL_FLAGS: &str = "config workspace color plain quiet help version";
 
 /// True if `arg` is a flag of every command.
 pub fn is_global(arg: &Arg) -> bool {
-    GLOBAL_FLAGS.contains(&arg.get_id().as_str())
+    GLOBAL_FLAGS.split(' ').any(|flag| arg.get_id() == flag)
 }
 
 const DONE: (u8, &str) = (0, "done");

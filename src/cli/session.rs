@@ -213,6 +213,8 @@ pub struct SessionExportArgs {
 pub enum DocumentFormat {
     Markdown,
     Json,
+    /// One self-contained page for a browser
+    Html,
 }
 
 #[derive(Args, Clone, Debug)]

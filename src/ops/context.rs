@@ -11,7 +11,7 @@ use crate::sys::env::Env;
 use crate::sys::http::ConnectionPool;
 use crate::sys::paths::Paths;
 use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::Terminal;
+use crate::sys::terminal::{Terminal, theme};
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -129,6 +129,15 @@ impl Context {
     /// As [`Context::settings`].
     pub fn terminal_settings(&self) -> Result<TerminalSettings> {
         TerminalSettings::resolve(&self.load_config()?, &self.env)
+    }
+
+    /// Lets colours suit the background of a terminal, which is found out when the first of them needs it.
+    pub fn set_theme_source(&self) {
+        if self.terminal.stdout_is_tty || self.terminal.stderr_is_tty {
+            let ctx = self.clone();
+            // A command that needs the config reports its errors.
+            theme::set_source(move || ctx.terminal_settings().ok()?.background);
+        }
     }
 
     /// The directories in which the sessions of `settings` are stored.

@@ -6,7 +6,7 @@ use crate::story::{NANOBOT, Story};
 use serde_json::json;
 
 /// An answer with one of each markdown element.
-const ALL_ELEMENTS: &str = "\
+pub(crate) const ALL_ELEMENTS: &str = "\
 # A heading
 
 Some **bold**, *italic*, ~~struck~~ and `inline code`, and a [link](https://example.org/path) in a paragraph that is \
@@ -238,7 +238,7 @@ fn chunks_that_arrive_together_are_written_together() {
 }
 
 /// An answer with code of two languages, a diff and addresses.
-const CODE_AND_LINKS: &str = "\
+pub(crate) const CODE_AND_LINKS: &str = "\
 ```rust
 // Doubles a number.
 fn double(count: u32) -> String {

@@ -491,11 +491,7 @@ impl<'a> Screen<'a> {
     /// updates both.
     #[track_caller]
     pub(crate) fn snapshot(&self, name: &str, text: &str) {
-        let text = format!("{}\n", mask_times(text));
-        expect_file![format!("../screens/{name}.txt")].assert_eq(&text);
-        if text.contains('«') {
-            expect_file![format!("../screens/{name}.svg")].assert_eq(&picture::render(&text));
-        }
+        compare(name, text);
     }
 
     /// The current terminal settings.
@@ -667,6 +663,16 @@ fn logical_lines(screen: &vt100::Screen) -> (String, String) {
     let before = text((0, 0), (row, column));
     let after = text((row, column), (rows.get() - 1, columns.get()));
     (before, after.trim_end().to_owned())
+}
+
+/// Compares `text` as [`Screen::snapshot`] does.
+#[track_caller]
+pub(crate) fn compare(name: &str, text: &str) {
+    let text = format!("{}\n", mask_times(text));
+    expect_file![format!("../screens/{name}.txt")].assert_eq(&text);
+    if text.contains('«') {
+        expect_file![format!("../screens/{name}.svg")].assert_eq(&picture::render(&text));
+    }
 }
 
 /// Text with a left border, for failure messages.

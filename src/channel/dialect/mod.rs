@@ -116,6 +116,11 @@ impl LengthUnit {
     }
 }
 
+/// Escapes `text` for HTML, also within a quoted attribute.
+pub fn escape_html(text: &str) -> String {
+    html::escape(text)
+}
+
 /// Converts `markdown` into the parts of a message, in order. Text without anything visible has no parts.
 pub fn render(markdown: &str, dialect: Dialect) -> Vec<RenderedPart> {
     let text = strip_controls(markdown);

@@ -1,9 +1,10 @@
 //! `session export`: writes a session as one document.
 
+use super::exported_message::ExportedMessage;
+use super::html;
 use super::list::statistics_json;
 use super::transcript::{day_and_time, message_json};
 use crate::cli::session::{DocumentFormat, SessionExportArgs as Arguments};
-use crate::message::{Message, ToolCall, ToolResult, plain_text};
 use crate::ops::context::Context;
 use crate::report::Bar;
 use crate::session::{self, LoggedMessage, SessionEntry, SessionStore, SessionSummary};
@@ -39,6 +40,7 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
         match format {
             DocumentFormat::Markdown => write_markdown(&summary, &mut said, put),
             DocumentFormat::Json => write_json(&summary, &mut said, put),
+            DocumentFormat::Html => write_html(&summary, &mut said, put),
         }
     };
     match output.as_deref().filter(|path| path.as_os_str() != "-") {
@@ -47,7 +49,9 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
             // No progress bar: the printed text shows the progress itself.
             let none = Bar::new(ctx.terminal, true, 0);
             match format {
-                DocumentFormat::Markdown => write(&none, &mut |text| page.write(text))?,
+                DocumentFormat::Markdown | DocumentFormat::Html => {
+                    write(&none, &mut |text| page.write(text))?;
+                }
                 DocumentFormat::Json => write(&none, &mut |text| page.write_json_text(text))?,
             }
             page.finish()
@@ -120,70 +124,36 @@ fn write_markdown(
     put(&text)
 }
 
+fn write_html(summary: &SessionSummary, said: LoggedMessages<'_>, put: TextSink<'_>) -> Result<()> {
+    let SessionSummary {
+        key,
+        created,
+        updated,
+        ..
+    } = summary;
+    let dates = [created, updated].map(|time| day_and_time(time));
+    let mut text = html::page_start(key, &format!("{} to {}", dates[0], dates[1]));
+    for logged in said {
+        text.push_str(&html::section(&ExportedMessage::new(&logged?)));
+        if text.len() > WRITE_CHUNK_BYTES {
+            put(&std::mem::take(&mut text))?;
+        }
+    }
+    put(&(text + html::PAGE_END))
+}
+
 /// Formats one message under a heading with its role.
 fn section(logged: &LoggedMessage) -> String {
-    let LoggedMessage {
-        index: number,
+    let ExportedMessage {
+        number,
+        author: _,
+        heading,
         time,
-        turn: _,
-        message,
-    } = logged;
-    let (who, body) = match message {
-        Message::User(user) => ("User".to_owned(), plain_text(&user.parts)),
-        Message::Assistant(reply) => {
-            let calls: Vec<String> = reply.tool_calls.iter().map(format_call).collect();
-            let parts = std::iter::once(reply.text.trim_end().to_owned()).chain(calls);
-            let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
-            ("nanobot".to_owned(), parts.join("\n\n"))
-        }
-        Message::Tool(result) => (
-            result_heading(result),
-            fence_text("", &plain_text(&result.parts)),
-        ),
-    };
-    let time = day_and_time(time);
+        body,
+    } = ExportedMessage::new(logged);
     let mark = if time.is_empty() { "" } else { ", " };
     format!(
-        "\n## {} {who}{mark}{time}\n\n{}\n",
-        number + 1,
+        "\n## {number} {heading}{mark}{time}\n\n{}\n",
         body.trim_end()
     )
-}
-
-fn format_call(call: &ToolCall) -> String {
-    let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
-    format!(
-        "Calls `{}`:\n\n{}",
-        call.name,
-        fence_text("json", &arguments)
-    )
-}
-
-fn result_heading(result: &ToolResult) -> String {
-    let failed = if result.failed { " (failed)" } else { "" };
-    format!("Result of `{}`{failed}", result.name)
-}
-
-/// Encloses `text` in fences longer than any in it.
-fn fence_text(language: &str, text: &str) -> String {
-    let runs = text.split(|letter| letter != '`').map(str::len);
-    let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
-    format!(
-        "{fence}{language}\n{}\n{fence}",
-        text.trim_end_matches('\n')
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::fence_text;
-
-    #[test]
-    fn no_text_ends_its_fence() {
-        let check = |text: &str, expect: &str| assert_eq!(fence_text("x", text), expect);
-        check("a\n", "```x\na\n```");
-        check("```\nrm\n```", "````x\n```\nrm\n```\n````");
-        check("`````", "``````x\n`````\n``````");
-        check("", "```x\n\n```");
-    }
 }

@@ -13,6 +13,8 @@ use serde_json::json;
 use std::time::Duration;
 
 mod export;
+mod exported_message;
+mod html;
 mod key_pattern;
 mod list;
 mod remove;

@@ -1,0 +1,102 @@
+//! A message of a session as documents show it: who wrote it, when, and its text as Markdown.
+
+use super::transcript::day_and_time;
+use crate::message::{Message, ToolCall, ToolResult, plain_text};
+use crate::session::LoggedMessage;
+
+/// The author of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MessageAuthor {
+    User,
+    Agent,
+    Tool,
+}
+
+/// A message as the documents show it.
+pub(super) struct ExportedMessage {
+    /// Its number, from 1.
+    pub(super) number: usize,
+    pub(super) author: MessageAuthor,
+    pub(super) heading: String,
+    pub(super) time: String,
+    /// Its text as Markdown.
+    pub(super) body: String,
+}
+
+impl ExportedMessage {
+    pub(super) fn new(logged: &LoggedMessage) -> Self {
+        let LoggedMessage {
+            index,
+            time,
+            turn: _,
+            message,
+        } = logged;
+        let (author, heading, body) = match message {
+            Message::User(user) => (
+                MessageAuthor::User,
+                "User".to_owned(),
+                plain_text(&user.parts),
+            ),
+            Message::Assistant(reply) => {
+                let calls: Vec<String> = reply.tool_calls.iter().map(format_call).collect();
+                let parts = std::iter::once(reply.text.trim_end().to_owned()).chain(calls);
+                let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
+                (
+                    MessageAuthor::Agent,
+                    "nanobot".to_owned(),
+                    parts.join("\n\n"),
+                )
+            }
+            Message::Tool(result) => (
+                MessageAuthor::Tool,
+                result_heading(result),
+                fence_text("", &plain_text(&result.parts)),
+            ),
+        };
+        Self {
+            number: index + 1,
+            author,
+            heading,
+            time: day_and_time(time),
+            body,
+        }
+    }
+}
+
+fn format_call(call: &ToolCall) -> String {
+    let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
+    format!(
+        "Calls `{}`:\n\n{}",
+        call.name,
+        fence_text("json", &arguments)
+    )
+}
+
+fn result_heading(result: &ToolResult) -> String {
+    let failed = if result.failed { " (failed)" } else { "" };
+    format!("Result of `{}`{failed}", result.name)
+}
+
+/// Encloses `text` in fences longer than any in it.
+fn fence_text(language: &str, text: &str) -> String {
+    let runs = text.split(|letter| letter != '`').map(str::len);
+    let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
+    format!(
+        "{fence}{language}\n{}\n{fence}",
+        text.trim_end_matches('\n')
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fence_text;
+
+    #[test]
+    fn no_text_ends_its_fence() {
+        let check = |text: &str, expect: &str| assert_eq!(fence_text("x", text), expect);
+        check("a\n", "```x\na\n```");
+        check("```\nrm\n```", "````x\n```\nrm\n```\n````");
+        check("`````", "``````x\n`````\n``````");
+        check("", "```x\n\n```");
+    }
+}
