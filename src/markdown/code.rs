@@ -208,7 +208,7 @@ impl CodeTokenizer {
             move |mark: &&'static str| {
                 let span = DelimitedToken {
                     token: CodeToken::Literal,
-                    close: *mark,
+                    close: mark,
                     has_escapes: language.has_escapes(),
                     ends_with_line,
                 };
