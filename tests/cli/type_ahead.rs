@@ -46,7 +46,6 @@ fn text_typed_during_a_turn_is_visible_and_sent_after_it() {
         .press(Key::Enter)
         .until("> the next question  after this turn");
     screen.type_("and half of a").until("> and half of a▏");
-    screen.until_snapshot("typed", Screen::conversation);
     go_on(&story);
     screen.until("Second.").until_prompt("> and half of a");
     assert!(
