@@ -747,11 +747,11 @@ mod tests {
         let line = |width, is_detailed| live_view.status_line(view.now, width, is_detailed).text();
         assert_eq!(
             line(80, false),
-            "━━╸─────── 26% · 12.3k in (2.0k cached), 240 out · $0.0123 · 1.2 s"
+            "━━╸─────── 26% context · 12.3k in (2.0k cached), 240 out · $0.0123 · 1.2 s"
         );
         assert_eq!(
             line(40, true),
-            "26% · 12.3k in (2.0k cached), 240 out · $0.0123 · 1.2 s · 1 request · 0 tool calls"
+            "26% context · 12.3k in (2.0k cached), 240 out · $0.0123 · 1.2 s · 1 request · 0 tool calls"
         );
     }
 

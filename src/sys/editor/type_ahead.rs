@@ -247,7 +247,7 @@ fn escape_sequence_bytes(typed: &[u8], is_over: bool) -> Option<usize> {
         Some(b'[') => typed[2..]
             .iter()
             .position(|byte| matches!(byte, 0x40..=0x7e)),
-        Some(b'O') => Some(0),
+        Some(b'O') => (typed.len() > 2).then_some(0),
         Some(_) => return Some(2),
         None => return Some(1),
     };
