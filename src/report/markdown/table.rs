@@ -1,5 +1,6 @@
 //! Tables, held back until they are complete, since the last row may widen a column.
 
+use super::char_width;
 use super::style::{Span, SpanBuffer, show_inline};
 use super::wrap::{RowWrapper, spans_columns, trim_spans};
 use crate::markdown::style::TextStyle;
@@ -68,13 +69,43 @@ fn fit_columns(
     // The fitter counts one column for each border, and one more.
     let room = width.checked_sub(bars)? + count + 1;
     let mut fit = TblFit::new(count, room).ok()?;
+    let mut longest_words = vec![0; count];
     for row in body.iter().map(Vec::as_slice).chain([header]) {
         for (column, cell) in row.iter().enumerate() {
-            fit.see_cell(column, spans_columns(&cell_spans(cell, TextStyle::PLAIN)));
+            let spans = cell_spans(cell, TextStyle::PLAIN);
+            fit.see_cell(column, spans_columns(&spans));
+            longest_words[column] = longest_words[column].max(longest_word_columns(&spans));
         }
     }
-    let widths = fit.fit().col_widths;
+    let mut widths = fit.fit().col_widths;
+    widen_for_words(&mut widths, &longest_words);
     (widths.iter().sum::<usize>() + bars <= width).then_some(widths)
+}
+
+fn longest_word_columns(spans: &[Span]) -> usize {
+    let text: String = spans.iter().map(|span| span.text.as_str()).collect();
+    let words = text.split_whitespace().map(char_width::text_columns);
+    words.max().unwrap_or(0)
+}
+
+/// Widens the columns that would break their longest word, at the expense of the widest ones that would not. The fitter
+/// knows only the lengths of whole cells.
+fn widen_for_words(widths: &mut [usize], longest_words: &[usize]) {
+    for column in 0..widths.len() {
+        let missing = longest_words[column].saturating_sub(widths[column]);
+        let spare = |other: usize| widths[other].saturating_sub(longest_words[other]);
+        if missing > (0..widths.len()).map(spare).sum() {
+            continue;
+        }
+        for _ in 0..missing {
+            let has_spare = |other: &usize| widths[*other] > longest_words[*other];
+            let others = (0..widths.len()).filter(has_spare);
+            if let Some(widest) = others.max_by_key(|other| widths[*other]) {
+                widths[widest] -= 1;
+                widths[column] += 1;
+            }
+        }
+    }
 }
 
 fn as_grid(
@@ -226,6 +257,16 @@ mod tests {
             &wide,
             16,
             "a          │  b\n───────────┼────\nsome words │  x\nthat are   │\nmany       │",
+        );
+        let narrow = [
+            "|price|said of it|",
+            "|-|-|",
+            "|1|keeps the doctor away, or so they say|",
+        ];
+        check(
+            &narrow,
+            24,
+            "price │ said of it\n──────┼─────────────────\n1     │ keeps the doctor\n      │ away, or so they\n      │ say",
         );
         check(&wide, 6, "a:\nsome\nwords\nthat\nare\nmany\nb: x");
     }
