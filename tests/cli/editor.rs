@@ -395,9 +395,7 @@ fn ctrl_c_works_after_much_type_ahead() {
     let mut screen = start_repl(&story);
     screen.type_("begin").press(Key::Enter);
     last_content_of(&story, 0);
-    screen
-        .type_(&"y".repeat(20_000))
-        .press(Key::Ctrl('c'));
+    screen.type_(&"y".repeat(20_000)).press(Key::Ctrl('c'));
     // The line that is edited next fills the screen, so the notice may not be visible for long.
     screen.wait_for_some(|| {
         let raw = screen.raw();
