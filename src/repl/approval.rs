@@ -193,7 +193,7 @@ impl TerminalPrompter {
             self.print_styled(&format!("  {row}"), &Style::new().dim());
         }
         loop {
-            // What grants more than this call is no single key: it could begin a sentence.
+            // A grant beyond this call takes more than one key: a single letter could begin a sentence.
             let text = self.read_answer("  allow? ", &['y', 'n', 'r', 'v'])?;
             let lower = text.to_lowercase();
             return Ok(match lower.as_str() {

@@ -193,7 +193,7 @@ impl ExecTool {
             && process::require_namespaces(&fence).is_ok()
         {
             make().map_err(std::io::Error::other)?;
-            // What was made is not a change of the command.
+            // Files that are made here are not changes of the command.
             clock::wait_for_later_file_time().map_err(std::io::Error::other)?;
         }
         Ok(self.sandbox_spec.get_or_init(|| fence).clone())

@@ -318,7 +318,7 @@ fn links_and_colours_of_code_are_for_terminals_with_colours() {
 
 #[test]
 fn an_address_cannot_leave_its_link() {
-    // What a terminal would execute, and characters that stand for others, are no part of a link.
+    // A link contains neither control characters nor characters that look like others.
     let evil = "<https://example.org/\u{1b}]8;;https://evil.example\u{1b}\\x> [a](https://example.org/\u{7}y) \
         [b](https://ex\u{430}mple.org/)";
     let story = Story::new().script([streams_text(evil, 1), streams_text(evil, 9)]);

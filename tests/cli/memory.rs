@@ -1311,7 +1311,7 @@ fn every_change_can_be_undone_byte_for_byte() {
         .run(["memory", "undo"])
         .stderr("nanobot: restored version 1 of the memory\n");
     assert_eq!(std::fs::read(&path).unwrap(), b"by hand \xff\r\nno newline");
-    // What is shown could reach a terminal, so it is text.
+    // The output could reach a terminal, so it is text.
     story
         .run(["memory", "show"])
         .stdout("by hand \u{fffd}\nno newline");

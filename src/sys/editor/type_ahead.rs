@@ -78,13 +78,12 @@ impl TypeAhead {
 
     /// Returns the rows that show what was typed, for a window of `width` columns.
     pub(super) fn status_rows(&self, width: usize) -> Vec<StyledLine> {
-        let is_line = |text: &str| first_words(text);
         let steering = self
             .steering
             .iter()
-            .map(|text| ("at the next step", is_line(text)));
+            .map(|text| ("at the next step", first_words(text)));
         let lines = self.lines.iter().filter_map(|line| match line {
-            InputLine::Text(text) => Some(("after this turn", is_line(text))),
+            InputLine::Text(text) => Some(("after this turn", first_words(text))),
             InputLine::Interrupted | InputLine::End | InputLine::NextProfile(_) => None,
         });
         let all: Vec<(&str, String)> = steering.chain(lines).collect();
