@@ -3,7 +3,7 @@
 //! `cargo bench --bench turn -- --counts` compares them with `benches/counts.json` and fails if one has grown by more
 //! than [`TOLERANCE`]; `--record` writes the file instead. A change that means to make one larger changes the file.
 
-use crate::homes::{JOB, home, jobs, live, session_of};
+use crate::homes::{JOB, channel, home, jobs, live, session_of};
 use crate::{build_client, program, server};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -57,6 +57,8 @@ pub(crate) fn measure() -> Counts {
 
     let idle = home("idle", "hello");
     jobs(&idle, &json!({ "kind": "cron", "expr": "7 3 29 2 *" }));
+    let quiet = home("quiet", "hello");
+    channel(&quiet, port);
     for (name, home, words) in [
         ("--version", home("version", "hello"), &["--version"][..]),
         ("hello", home("hello", "hello"), hello),
@@ -66,6 +68,11 @@ pub(crate) fn measure() -> Counts {
             "cron run, nothing due",
             idle,
             &["cron", "run", JOB, "--scheduled"],
+        ),
+        (
+            "channel poll, nothing new",
+            quiet,
+            &["channel", "poll", "telegram"],
         ),
     ] {
         let count = instructions(&home, words);

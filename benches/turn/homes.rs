@@ -101,6 +101,17 @@ pub(crate) fn jobs(home: &Path, schedule: &Value) {
     }
 }
 
+/// A Telegram channel for the home, whose server has no messages.
+pub(crate) fn channel(home: &Path, port: u16) {
+    let path = home.join(".nanobot/config.json");
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    config["channels"]["telegram"] = json!({
+        "enabled": true, "token": "123456:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "allowFrom": ["1"],
+        "apiBase": format!("http://127.0.0.1:{port}/updates"),
+    });
+    std::fs::write(path, config.to_string()).unwrap();
+}
+
 pub(crate) fn session_of(home: &Path) -> PathBuf {
     home.join(".nanobot/workspace/sessions/cli_direct.jsonl")
 }

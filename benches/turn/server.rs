@@ -65,6 +65,7 @@ fn answer_all(connection: TcpStream, streams: &Streams) {
                 &json!({ "command": "sleep 0.2" }),
                 8,
             ))),
+            "updates" => writer.write_all(&response(&json!({ "ok": true, "result": [] }))),
             _ => writer.write_all(&whole(&json!({ "role": "assistant", "content": "Hello." }))),
         };
         if sent.is_err() {
@@ -111,9 +112,14 @@ fn calls(name: &str, arguments: &Value, count: usize) -> Value {
 }
 
 fn whole(message: &Value) -> Vec<u8> {
-    let body = json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
-                       "usage": { "prompt_tokens": 100, "completion_tokens": 5 } })
-    .to_string();
+    response(
+        &json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+                       "usage": { "prompt_tokens": 100, "completion_tokens": 5 } }),
+    )
+}
+
+fn response(body: &Value) -> Vec<u8> {
+    let body = body.to_string();
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()

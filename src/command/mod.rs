@@ -21,6 +21,7 @@ pub mod repl;
 pub(crate) mod sandboxed;
 pub mod session;
 pub mod skill;
+mod spending;
 pub mod status;
 pub mod tool;
 pub mod topic;

@@ -2,11 +2,12 @@
 
 use crate::cli::usage::{UsageArgs as Arguments, UsageGroup};
 use crate::command::arguments::since_filter;
+use crate::command::spending::format_spending;
 use crate::error::Exit;
 use crate::ledger::tool_usage::ToolUsageLog;
 use crate::ledger::{CallSums, CostSum, Ledger, LedgerEntry, PeriodCosts, Rotation};
 use crate::ops::context::Context;
-use crate::report::columns::{Side, align_to_width, truncate};
+use crate::report::columns::{Side, align_to_width, hanging_indent, truncate};
 use crate::settings::BudgetSettings;
 use crate::sys::terminal::{StdoutWriter, sanitize, theme};
 use anyhow::Result;
@@ -80,7 +81,8 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         print_table(by, &groups, &total, ctx.terminal.stdout_width(), &mut page)?;
         let has_budget = settings.budget.daily.or(settings.budget.monthly).is_some();
         if has_budget && has_entries {
-            page.write(&describe_budget(settings.budget, &ledger.period_costs()?))?;
+            let (costs, width) = (ledger.period_costs()?, ctx.terminal.stdout_width());
+            page.write(&describe_budget(settings.budget, &costs, width))?;
         }
     }
     page.finish()?;
@@ -407,22 +409,19 @@ fn footnotes(total: &UsageTotals) -> String {
     text
 }
 
-/// Describes how much of the budgets is spent.
-fn describe_budget(budget: BudgetSettings, costs: &PeriodCosts) -> String {
-    let BudgetSettings {
-        daily,
-        monthly,
-        per_session: _,
-    } = budget;
-    let part = |limit: Option<f64>, cost: &CostSum, when: &str| {
-        limit.map(|limit| format!("{when} {cost} of ${limit:.2}"))
-    };
-    let parts = [
-        part(daily, &costs.today, "today"),
-        part(monthly, &costs.month, "this month"),
+/// Describes how much of the budgets is spent; a terminal gets meters.
+fn describe_budget(budget: BudgetSettings, costs: &PeriodCosts, width: Option<usize>) -> String {
+    let periods = [
+        ("today", costs.today, budget.daily),
+        ("this month", costs.month, budget.monthly),
     ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    format!("budget: {}\n", parts.join(", "))
+    let limited = periods.into_iter().filter(|(_, _, limit)| limit.is_some());
+    let parts = limited.map(|(when, cost, limit)| {
+        let spending = format_spending(&cost, limit, width.is_some());
+        format!("{when} {spending}")
+    });
+    let line = hanging_indent("budget: ", &parts.collect::<Vec<_>>().join(", "), width);
+    format!("{line}\n")
 }
 
 #[cfg(test)]

@@ -115,12 +115,19 @@ impl Context {
     /// # Errors
     /// As [`Context::settings`].
     pub fn settings_with(&self, overrides: FlagOverrides) -> Result<Settings> {
-        let config = self.load_config()?;
+        self.resolve(&self.load_config()?, overrides)
+    }
+
+    /// Like [`Context::settings_with`], from a config that is loaded.
+    ///
+    /// # Errors
+    /// A value in the file is invalid: status 78.
+    pub(crate) fn resolve(&self, config: &Config, overrides: FlagOverrides) -> Result<Settings> {
         let overrides = FlagOverrides {
             workspace: overrides.workspace.or_else(|| self.workspace.clone()),
             ..overrides
         };
-        Settings::resolve(&config, &self.env, &overrides, &self.paths)
+        Settings::resolve(config, &self.env, &overrides, &self.paths)
     }
 
     /// Resolves the settings of the terminal.

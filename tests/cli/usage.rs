@@ -171,6 +171,14 @@ fn the_cost_of_a_turn_is_shown_with_the_budgets() {
     assert_eq!(rows[1][5..], ["14", "1.4000"]);
     let budget = "budget: today $1.40 of $5.00, this month $1.40 of $20.50";
     assert_eq!(text.lines().last(), Some(budget));
+    // A terminal gets meters.
+    let meters = "today $1.40 of $5.00 ━━━─────── 28%, this month $1.40 of $20.50 ╸───────── 7%";
+    let text = run_on_terminal(&story, 120, "usage", &[("NO_COLOR", "1")]);
+    let last = text.lines().last();
+    assert_eq!(last, Some(format!("budget: {meters}").as_str()));
+    let text = run_on_terminal(&story, 120, "status", &[("NO_COLOR", "1")]);
+    let meters = "$1.40 of $5.00 ━━━─────── 28% today, $1.40 of $20.50 ╸───────── 7% this month";
+    assert!(text.contains(&format!("spent      {meters}\n")), "{text}");
 }
 
 /// The output on a terminal with this many columns.

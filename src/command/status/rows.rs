@@ -1,7 +1,8 @@
 //! The overview as rows for people.
 
+use crate::command::spending::format_spending;
 use crate::cron::job::JobState;
-use crate::ledger::{CostSum, PeriodCosts};
+use crate::ledger::PeriodCosts;
 use crate::memory::last_run::ConsolidationOutcome;
 use crate::ops::context::Context;
 use crate::ops::doctor::jobs_summary::JobsSummary;
@@ -62,7 +63,8 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     rows.push(("sessions", sessions.to_string()));
     rows.extend(memory_rows(memory));
     rows.extend(jobs_rows(ctx, jobs));
-    rows.push(("spent", format_spent(settings, costs)));
+    let has_meters = ctx.terminal.stdout_width().is_some();
+    rows.push(("spent", format_spent(settings, costs, has_meters)));
     rows.extend(next_step.clone().map(|step| ("next", step)));
     show(ctx, &rows)
 }
@@ -221,20 +223,16 @@ fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<StatusRow> {
     rows
 }
 
-/// The cost of this day and this month.
-fn format_spent(settings: &Settings, costs: &PeriodCosts) -> String {
-    let part = |cost: &CostSum, limit: Option<f64>| match limit {
-        Some(limit) => format!("{cost} of ${limit:.2}"),
-        None => cost.to_string(),
-    };
+/// The cost of this day and this month; a terminal gets meters of the budgets.
+fn format_spent(settings: &Settings, costs: &PeriodCosts, has_meters: bool) -> String {
     let budget = &settings.budget;
     let later = costs
         .later_day
         .map(|day| format!("; some costs are dated up to {day}, since the clock was ahead"));
     format!(
         "{} today, {} this month{}",
-        part(&costs.today, budget.daily),
-        part(&costs.month, budget.monthly),
+        format_spending(&costs.today, budget.daily, has_meters),
+        format_spending(&costs.month, budget.monthly, has_meters),
         later.unwrap_or_default()
     )
 }

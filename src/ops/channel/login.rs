@@ -73,7 +73,8 @@ impl<'a> ChannelLogin<'a> {
         };
         let mut config = Config::load(path)?;
         apply(&mut config)?;
-        let open = ChannelFiles::from_config(self.ctx, kind, &config)?.open(self.ctx)?;
+        let files = ChannelFiles::from_config(self.ctx, kind, &config)?;
+        let open = files.open(self.ctx, self.ctx.settings()?.network)?;
         let line = open.service.login();
         let line = line.with_context(|| format!("channel {}", kind.name))?;
         Config::change(path, apply)?;

@@ -15,6 +15,7 @@ use crate::settings::{Config, LayeredConfig};
 use crate::sys::digest::digest;
 use crate::sys::durable_file;
 use crate::sys::file_lock::FileLock;
+use crate::sys::http::Network;
 use crate::sys::secret::redact_known;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -41,22 +42,29 @@ pub(crate) struct OpenChannel {
     pub(crate) service: Box<dyn Channel>,
 }
 
+/// The kind of channel that a user names.
+///
+/// # Errors
+/// Status 2 for an unknown name.
+pub(crate) fn find_named(name: &str) -> Result<&'static ChannelKind> {
+    find(name).ok_or_else(|| {
+        let names = CHANNELS.iter().map(|kind| kind.name);
+        let hint = match nearest(name, names.clone()) {
+            Some(meant) => format!("`{meant}`"),
+            None => format!("one of {}", names.collect::<Vec<_>>().join(", ")),
+        };
+        let cause = format!("there is no channel `{name}`");
+        fail_with_hint(Exit::Usage, cause, hint)
+    })
+}
+
 impl ChannelFiles {
     /// Reads the config of the channel `name`.
     ///
     /// # Errors
     /// Status 2 for an unknown name, 78 for an unusable config.
     pub(crate) fn load(ctx: &Context, name: &str) -> Result<Self> {
-        let Some(kind) = find(name) else {
-            let names = CHANNELS.iter().map(|kind| kind.name);
-            let hint = match nearest(name, names.clone()) {
-                Some(meant) => format!("`{meant}`"),
-                None => format!("one of {}", names.collect::<Vec<_>>().join(", ")),
-            };
-            let cause = format!("there is no channel `{name}`");
-            return Err(fail_with_hint(Exit::Usage, cause, hint));
-        };
-        Self::from_config(ctx, kind, &Config::load(&ctx.paths.config)?)
+        Self::from_config(ctx, find_named(name)?, &Config::load(&ctx.paths.config)?)
     }
 
     /// The channel as `config` describes it.
@@ -87,11 +95,11 @@ impl ChannelFiles {
     ///
     /// # Errors
     /// Status 78 for an unusable config.
-    pub(crate) fn open(self, ctx: &Context) -> Result<OpenChannel> {
+    pub(crate) fn open(self, ctx: &Context, network: Network) -> Result<OpenChannel> {
         let setup = ChannelSetup {
             config: self.config.clone(),
             access: self.access_rules(ctx)?,
-            network: ctx.settings()?.network,
+            network,
             clock: ctx.clock.clone(),
             max_attempts: self.settings.send_max_attempts,
         };

@@ -86,7 +86,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
     if message.markdown.trim().is_empty() && message.files.is_empty() {
         return Err(fail(Exit::NoInput, "nothing to send"));
     }
-    let open = files.open(ctx)?;
+    let open = files.open(ctx, ctx.settings()?.network)?;
     let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
     let mut inbox = open.files.open_inbox()?;
     let key = match &message.key {
@@ -129,7 +129,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
 /// Status 66 for an unknown key, and if no part is left to send; 75 for an answer while a poll runs, which sends it; as
 /// [`send`].
 pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome> {
-    let open = ChannelFiles::load(ctx, name)?.open(ctx)?;
+    let open = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
     let _poll_lock = match is_in_outbox(key) {
         true => None,
         false => Some(open.files.lock(ctx, Duration::ZERO)?),

@@ -67,7 +67,7 @@ pub(crate) fn show(ctx: &Context, name: &str) -> Result<(ChannelFiles, InboxStat
 /// # Errors
 /// Those of the service.
 pub(crate) fn test(ctx: &Context, name: &str) -> Result<Identity> {
-    let open = ChannelFiles::load(ctx, name)?.open(ctx)?;
+    let open = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
     open.service
         .identity()
         .with_context(|| format!("channel {name}"))

@@ -4,16 +4,19 @@
 //! listening; what has begun is finished within a grace period, and the next poll does the rest.
 
 use crate::channel::inbox::InboundEntry;
+use crate::channel::table::{ChannelKind, find};
 use crate::channel::{Batch, Identity, RateLimit};
 use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use crate::ops::channel::answer;
 use crate::ops::channel::attachments;
 use crate::ops::channel::chat_command::InChatCommand;
 use crate::ops::channel::intake::{self, QueuedItem};
-use crate::ops::channel::open_channel::ChannelFiles;
+use crate::ops::channel::open_channel::{ChannelFiles, find_named};
 use crate::ops::channel::poll_run::{PollRun, PolledChannel};
 use crate::ops::channel::work_queue::WorkItem;
 use crate::ops::context::Context;
+use crate::settings::channels::ChannelSettings;
+use crate::settings::{FlagOverrides, LayeredConfig};
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::durable_file;
 use crate::sys::file_lock::FileLock;
@@ -54,38 +57,50 @@ pub(crate) struct PollOptions {
 /// # Errors
 /// Status 2 or 78 before anything is polled: an unknown channel, an unusable config.
 pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
-    let settings = ctx.settings()?;
-    let names = match options.names.as_slice() {
-        [] => settings.channels.clone(),
+    let config = ctx.load_config()?;
+    let settings = ctx.resolve(&config, FlagOverrides::default())?;
+    let kinds: Vec<&ChannelKind> = match options.names.as_slice() {
+        [] => settings
+            .channels
+            .iter()
+            .filter_map(|name| find(name))
+            .collect(),
         names => names
             .iter()
-            .map(|name| Ok(ChannelFiles::load(ctx, name)?.kind.name))
+            .map(|name| find_named(name))
             .collect::<Result<_>>()?,
     };
-    let Some(first) = names.first() else {
+    if kinds.is_empty() {
         return Err(fail_with_hint(
             Exit::Config,
             "no channel is enabled",
             "`nanobot config set channels.telegram.enabled true`",
         ));
-    };
-    let max_parallel = ChannelFiles::load(ctx, first)?.settings.max_parallel;
-    let mut run = PollRun::new(ctx, settings, names.len(), max_parallel);
+    }
+    let channels = ChannelSettings::read(&LayeredConfig::new(&config, &ctx.env))?;
+    let mut run = PollRun::new(ctx, settings, kinds.len(), channels.max_parallel);
     (run.follows, run.since) = (options.follow, options.since);
     let (done_rx, done_tx) = std::io::pipe().context("poll")?;
     let shield = CancelToken::shielded().context("poll")?;
     std::thread::scope(|scope| -> Result<()> {
-        for (index, name) in names.into_iter().enumerate() {
+        for (index, kind) in kinds.into_iter().enumerate() {
+            let files = match ChannelFiles::from_config(ctx, kind, &config) {
+                Ok(files) => files,
+                Err(error) => {
+                    run.report(kind.name, error);
+                    continue;
+                }
+            };
             let listener = Listener {
                 run: &run,
                 scope,
                 index,
-                name,
+                name: kind.name,
                 options,
                 shield: Arc::clone(&shield),
                 is_done: done_tx.try_clone().context("poll")?,
             };
-            scope.spawn(move || listener.listen_and_report());
+            scope.spawn(move || listener.listen_and_report(files));
         }
         drop(done_tx);
         wait_for_end(&run, &done_rx, &shield, options.grace)
@@ -129,8 +144,8 @@ struct Listener<'scope, 'env> {
 }
 
 impl<'scope> Listener<'scope, '_> {
-    fn listen_and_report(&self) {
-        match self.listen() {
+    fn listen_and_report(&self, files: ChannelFiles) {
+        match self.listen(files) {
             Err(error) if error.is::<Stop>() => {}
             Err(error) => self.run.report(self.name, error),
             Ok(()) => {}
@@ -138,9 +153,8 @@ impl<'scope> Listener<'scope, '_> {
     }
 
     /// Takes the channel's lock, goes on where the last poll ended, and listens.
-    fn listen(&self) -> Result<()> {
+    fn listen(&self, files: ChannelFiles) -> Result<()> {
         let ctx = self.run.ctx;
-        let files = ChannelFiles::load(ctx, self.name)?;
         if !files.is_enabled() {
             return Err(fail_with_hint(
                 Exit::Config,
@@ -163,7 +177,7 @@ impl<'scope> Listener<'scope, '_> {
             return Ok(());
         };
         let inbox = files.open_inbox()?;
-        let open = files.open(ctx)?;
+        let open = files.open(ctx, self.run.settings.network.clone())?;
         let slot = &self.run.channels[self.index];
         let channel = slot.get_or_init(|| PolledChannel::new(lock, open, inbox));
         self.compact(channel)?;
