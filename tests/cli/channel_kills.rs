@@ -2,7 +2,7 @@
 //! part that is in flight where the service cannot recognise it.
 
 use crate::channel::telegram_story;
-use crate::fault_injection::{can_inject, run_with_fault};
+use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
 use crate::matrix_server::MatrixServer;
 use crate::server::{Request, Responder, says};
 use crate::story::Story;
@@ -155,31 +155,24 @@ fn kill_pipe_at(kind: &str, n: usize, count: usize) -> bool {
     is_killed
 }
 
-/// Kills at each call of these kinds, one after another, in steps of `step`.
-fn kill_at_each(step: usize, kill: &dyn Fn(&str, usize) -> bool) -> usize {
-    let kills = TRACED_CALLS.iter().map(|kind| {
-        let numbers = (1..).step_by(step);
-        numbers.take_while(|n| kill(kind, *n)).count()
-    });
-    kills.sum()
+/// Kills at calls of these kinds. Each kind of run makes dozens of them.
+fn kill_at_calls(kill: &dyn Fn(&str, usize) -> bool) {
+    if can_inject() {
+        let reached = |kind: &&str| inject_at_calls(|n| kill(kind, n));
+        let calls: usize = TRACED_CALLS.iter().map(reached).sum();
+        assert!(calls > 24, "only {calls} calls");
+    }
 }
 
 #[test]
 fn a_killed_poll_loses_no_message() {
-    if can_inject() {
-        let kills = kill_at_each(3, &|kind, n| kill_poll_at(kind, n, 2));
-        assert!(kills > 8, "only {kills} kills");
-        let kills = kill_at_each(3, &|kind, n| kill_matrix_poll_at(kind, n, 2));
-        assert!(kills > 8, "only {kills} kills");
-    }
+    kill_at_calls(&|kind, n| kill_poll_at(kind, n, 2));
+    kill_at_calls(&|kind, n| kill_matrix_poll_at(kind, n, 2));
 }
 
 #[test]
 fn a_killed_pipe_with_a_name_loses_no_message() {
-    if can_inject() {
-        let kills = kill_at_each(1, &|kind, n| kill_pipe_at(kind, n, 2));
-        assert!(kills > 8, "only {kills} kills");
-    }
+    kill_at_calls(&|kind, n| kill_pipe_at(kind, n, 2));
 }
 
 /// Kills at the calls of 20 messages: at each of the first, at each of the last, and at some of those between.

@@ -173,12 +173,12 @@ fn check_kills(home: &Path, points: usize, seed: u64) {
 
 #[test]
 fn a_turn_survives_kills_on_disk() {
-    check_kills(&std::env::temp_dir(), 25, 1);
+    check_kills(&std::env::temp_dir(), 8, 1);
 }
 
 #[test]
 fn a_turn_survives_kills_in_memory() {
-    check_kills(Path::new("/dev/shm"), 25, 2);
+    check_kills(Path::new("/dev/shm"), 8, 2);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_session_truncated_anywhere_continues() {
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let whole = std::fs::read(&path).unwrap();
     // A prime step, so that every position in a line is reached eventually.
-    for cut in (0..whole.len()).rev().step_by(13) {
+    for cut in (0..whole.len()).rev().step_by(41) {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
         story.server().script([says("more")]);

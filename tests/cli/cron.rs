@@ -1628,17 +1628,14 @@ fn a_kill_at_any_system_call_leaves_the_old_or_new_state_and_sync_repairs_the_re
     if !crate::fault_injection::can_inject() {
         return;
     }
-    let (mut kills, mut halves) = (0, 0);
+    let (mut calls, mut halves) = (0, 0);
     for call in TRACED_CALLS {
-        for n in 1.. {
+        calls += crate::fault_injection::inject_at_calls(|n| {
             let (is_killed, is_half) = kill_add_at(call, n);
             halves += usize::from(is_half);
-            if !is_killed {
-                break;
-            }
-            kills += 1;
-        }
+            is_killed
+        });
     }
-    assert!(kills > 25, "only {kills} calls were there to be killed at");
-    assert!(halves > 3, "{halves} were between the file and the crontab");
+    assert!(calls > 25, "only {calls} calls were there to be killed at");
+    assert!(halves > 0, "none was between the file and the crontab");
 }

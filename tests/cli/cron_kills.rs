@@ -5,7 +5,7 @@ use crate::cron::add_job;
 use crate::cron_run::{
     JOB_ID, every_minute, outcomes, python_job, records, stored_job, write_jobs,
 };
-use crate::fault_injection::{can_inject, run_with_fault};
+use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
 use crate::server::{Request, says};
 use crate::story::Story;
 use serde_json::{Value, json};
@@ -181,29 +181,25 @@ const TRACED_CALLS: [&str; 9] = [
     "clone3",
 ];
 
-/// Kills a run at each of these calls, one after another.
-fn kill_runs_at_each_call<'a>(calls: impl IntoIterator<Item = &'a str>, job: &Value) -> usize {
-    let kill = |call| {
-        (1..)
-            .take_while(|n| kill_run_at(call, *n, job.clone()))
-            .count()
-    };
+/// Kills a run at each of these kinds of calls. Returns the number of calls that were reached.
+fn kill_runs_at_calls<'a>(calls: impl IntoIterator<Item = &'a str>, job: &Value) -> usize {
+    let kill = |call| inject_at_calls(|n| kill_run_at(call, n, job.clone()));
     calls.into_iter().map(kill).sum()
 }
 
 #[test]
 fn a_killed_run_is_never_paid_twice() {
     if can_inject() {
-        let kills = kill_runs_at_each_call(TRACED_CALLS, &python_job(&every_minute()));
-        assert!(kills > 25, "only {kills} kills");
+        let kills = kill_runs_at_calls(TRACED_CALLS, &python_job(&every_minute()));
+        assert!(kills > 25, "only {kills} calls");
     }
 }
 
 #[test]
 fn a_killed_one_time_job_does_not_remain() {
     if can_inject() {
-        let kills = kill_runs_at_each_call(TRACED_CALLS, &one_time_job());
-        assert!(kills > 35, "only {kills} kills");
+        let kills = kill_runs_at_calls(TRACED_CALLS, &one_time_job());
+        assert!(kills > 35, "only {kills} calls");
     }
 }
 
@@ -229,8 +225,8 @@ fn a_run_killed_at_any_system_call_is_never_paid_twice() {
         let names: BTreeSet<&str> = names
             .filter(|name| *name != "execve" && !name.contains("exit"))
             .collect();
-        let kills = kill_runs_at_each_call(names, &job);
-        assert!(kills > 150, "only {kills} kills");
+        let kills = kill_runs_at_calls(names, &job);
+        assert!(kills > 150, "only {kills} calls");
     }
 }
 
@@ -317,9 +313,7 @@ fn a_killed_or_failed_removal_leaves_the_old_or_new_state() {
     let failures = [("write", "ENOSPC"), ("fsync", "EIO"), ("rename", "EIO")];
     let mut count = 0;
     for (kind, error) in kills.into_iter().chain(failures) {
-        count += (1..)
-            .take_while(|n| remove_with_fault(kind, error, *n))
-            .count();
+        count += inject_at_calls(|n| remove_with_fault(kind, error, n));
     }
     assert!(count > 30, "only {count}");
 }
@@ -364,9 +358,7 @@ fn a_failed_addition_leaves_the_old_or_new_state() {
         return;
     }
     for (kind, error) in [("write", "ENOSPC"), ("fsync", "EIO"), ("rename", "EIO")] {
-        let count = (1..)
-            .take_while(|n| add_with_fault(kind, error, *n))
-            .count();
+        let count = inject_at_calls(|n| add_with_fault(kind, error, n));
         assert!(count > 2, "{kind}: only {count}");
     }
 }

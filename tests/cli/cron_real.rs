@@ -412,6 +412,9 @@ fn jobs_are_started_by_the_real_cron() {
     assert!(lines.lines().all(|line| line == "/"), "{lines}");
 }
 
+/// Jobs that are added, and as many that are removed, at the same time.
+const CHANGE_COUNT: usize = 12;
+
 #[test]
 fn concurrent_changes_share_the_real_crontab() {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
@@ -420,7 +423,7 @@ fn concurrent_changes_share_the_real_crontab() {
     };
     let theirs = "# mine\n\nMAILTO=\"\"\n1 2 3 4 5 echo '100\\%' \n#  last\n";
     place.set_table(&story, theirs);
-    let old: Vec<String> = (0..32)
+    let old: Vec<String> = (0..CHANGE_COUNT)
         .map(|number| {
             let expression = format!("{number} 7 * * *");
             place.add_job(
@@ -434,7 +437,7 @@ fn concurrent_changes_share_the_real_crontab() {
         let mut command = place.program(&story, NANOBOT);
         command.arg("cron").args(arguments).spawn().unwrap()
     };
-    let children: Vec<Child> = (0..32)
+    let children: Vec<Child> = (0..CHANGE_COUNT)
         .flat_map(|number| {
             let (name, expression) = (format!("new{number}"), format!("{number} 8 * * *"));
             [
@@ -455,7 +458,9 @@ fn concurrent_changes_share_the_real_crontab() {
         .map(|job| job["name"].as_str().unwrap())
         .collect();
     names.sort_unstable();
-    let mut expect: Vec<String> = (0..32).map(|number| format!("new{number}")).collect();
+    let mut expect: Vec<String> = (0..CHANGE_COUNT)
+        .map(|number| format!("new{number}"))
+        .collect();
     expect.sort();
     assert_eq!(names, expect);
     let table = place.table(&story);
@@ -467,7 +472,7 @@ fn concurrent_changes_share_the_real_crontab() {
         .filter(|line| !line.starts_with('#'))
         .collect();
     lines.sort_by_key(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap());
-    assert_eq!(lines.len(), 32, "{table}");
+    assert_eq!(lines.len(), CHANGE_COUNT, "{table}");
     for (number, line) in lines.iter().enumerate() {
         assert!(line.starts_with(&format!("{number} 8 * * * ")), "{line}");
         let of = |job: &&Value| {

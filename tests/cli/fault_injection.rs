@@ -1,5 +1,5 @@
-//! Fault injection: the n-th system call of a kind fails, for every n until a run finishes without a fault. `strace` injects
-//! the faults.
+//! Fault injection: the n-th system call of a kind fails, for one n after another until a run finishes without a fault.
+//! `strace` injects the faults.
 
 use crate::requirements::skip;
 use crate::server::{Request, Responder, calls, says};
@@ -28,6 +28,20 @@ pub(crate) fn can_inject() -> bool {
         skip("`strace` is not installed, or may not trace");
     }
     found
+}
+
+/// The numbers of the system calls at which faults are injected: every third, and each with `NANOBOT_FAULTS=all`.
+pub(crate) fn fault_numbers() -> impl Iterator<Item = usize> {
+    let is_whole = std::env::var("NANOBOT_FAULTS").is_ok_and(|faults| faults == "all");
+    (1..).step_by(if is_whole { 1 } else { 3 })
+}
+
+/// Injects faults until `inject` returns that there was no such call. Returns the number of the last call with a fault.
+pub(crate) fn inject_at_calls(mut inject: impl FnMut(usize) -> bool) -> usize {
+    fault_numbers()
+        .take_while(|n| inject(*n))
+        .last()
+        .unwrap_or(0)
 }
 
 /// The system calls of a kind.
@@ -113,7 +127,7 @@ fn check_faults_in_turn(kind: &str, error: &str, is_new_session: bool) {
     } else {
         ("cli:direct", "cli_direct.jsonl")
     };
-    for n in 1.. {
+    for n in fault_numbers() {
         let (story, mut paths) = story_after_turn();
         paths.push(story.workspace().join("sessions/new.jsonl"));
         if kind == "open" {
@@ -137,7 +151,10 @@ fn check_faults_in_turn(kind: &str, error: &str, is_new_session: bool) {
                 "open" => 6,
                 _ => 1,
             };
-            assert!(n > least, "{kind}: only {} were made to fail", n - 1);
+            assert!(
+                n > least,
+                "{kind}: only the calls before {n} were made to fail"
+            );
             ran.text();
             return;
         }
@@ -214,7 +231,7 @@ fn a_config_change_survives_a_failure_of_any_call() {
         ("rename", "EACCES"),
         ("open", "EMFILE"),
     ] {
-        for n in 1.. {
+        for n in fault_numbers() {
             let story = Story::new();
             let path = story.home().join(".nanobot/config.json");
             let before = std::fs::read(&path).unwrap();
@@ -307,7 +324,7 @@ fn a_file_system_without_locks_is_reported() {
 /// next consolidation updates it once.
 fn check_faults_in_consolidation(kind: &str, error: &str) {
     let entry = "[2026-01-01 10:00] They spoke of words.";
-    for n in 1.. {
+    for n in fault_numbers() {
         let story = Story::new()
             .workspace_file("memory/MEMORY.md", "old")
             .workspace_file(
@@ -338,7 +355,7 @@ fn check_faults_in_consolidation(kind: &str, error: &str) {
         }
         if !injected {
             assert_eq!(now.2, 70, "{about}");
-            assert!(n > 4, "{kind}: only {} were made to fail", n - 1);
+            assert!(n > 4, "{kind}: only the calls before {n} were made to fail");
             return;
         }
         let ran = story.run(["memory", "consolidate"]);
@@ -402,7 +419,7 @@ fn session_commands_never_lose_a_session() {
                 .into_iter()
                 .chain(arguments.split(' '))
                 .collect();
-            for n in 1.. {
+            for n in fault_numbers() {
                 let (story, _) = story_after_turn();
                 let (ran, injected) = run_with_fault(&story, &arguments, &[], (kind, error, n));
                 let (code, _) = (ran.code(), ran.error_text());

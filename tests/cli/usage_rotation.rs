@@ -1,6 +1,6 @@
 //! `usage --rotate`: the calls of past months become sums, through concurrent runs and crashes.
 
-use crate::fault_injection::{can_inject, run_with_fault};
+use crate::fault_injection::{can_inject, fault_numbers, run_with_fault};
 use crate::server::says;
 use crate::story::{Story, write};
 use crate::wait::until;
@@ -185,7 +185,7 @@ fn a_rotation_that_fails_or_is_killed_loses_nothing() {
     for error in ["SIGKILL", "EIO"] {
         let mut faults = 0;
         for kind in ["write", "fsync", "rename"] {
-            for n in 1.. {
+            for n in fault_numbers() {
                 let story = story_with_calls();
                 let arguments = ["usage", "--rotate", "-q"];
                 let (ran, is_injected) = run_with_fault(&story, &arguments, &[], (kind, error, n));
