@@ -43,6 +43,24 @@ impl Message {
         }
     }
 
+    /// The text that the user wrote, with the text of its attachments. `None` for messages of others.
+    pub fn user_text(&self) -> Option<String> {
+        match self {
+            Self::User(user) if !user.injected => Some(plain_text(&user.parts)),
+            _ => None,
+        }
+    }
+
+    /// The answer of a turn: the text of a reply without tool calls.
+    pub fn answer_text(&self) -> Option<&str> {
+        match self {
+            Self::Assistant(reply) if reply.tool_calls.is_empty() && !reply.is_blank() => {
+                Some(&reply.text)
+            }
+            _ => None,
+        }
+    }
+
     /// True if a turn begins with it.
     pub fn begins_turn(&self) -> bool {
         matches!(self, Self::User(user) if !user.injected && !user.is_steering())

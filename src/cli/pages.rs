@@ -358,7 +358,7 @@ pub const PAGES: &[HelpPage] = &[
     ] },
     HelpPage { command: "provider", statuses: GROUP_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
         ("nanobot provider list", "All providers, and which have an API key"),
-        ("nanobot provider login github-copilot", "Use an account instead of an API key"),
+        ("nanobot provider login githubCopilot", "Use an account instead of an API key"),
     ] },
     HelpPage { command: "provider list", statuses: COMMON_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
         ("nanobot provider list --json", "As JSON"),
@@ -367,10 +367,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot provider show anthropic", "Its address, default model, and where its key comes from"),
     ] },
     HelpPage { command: "provider login", statuses: &[(0, "logged in"), USAGE, (69, "the provider is not available"), IO, (77, "the login was refused"), CONFIG], variables: &["HTTPS_PROXY"], files: &["auth/"], examples: &[
-        ("nanobot provider login openai-codex", "Prints a code to enter in any browser"),
+        ("nanobot provider login openaiCodex", "Prints a code to enter in any browser"),
     ] },
     HelpPage { command: "provider logout", statuses: &[(0, "logged out"), USAGE, IO, CONFIG], variables: &[], files: &["auth/"], examples: &[
-        ("nanobot provider logout openai-codex", "Remove the saved login"),
+        ("nanobot provider logout openaiCodex", "Remove the saved login"),
     ] },
     HelpPage { command: "cron", statuses: GROUP_STATUSES, variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron add --every 2h -m 'anything new in ~/inbox?' --read ~/inbox", "Create a job"),
@@ -593,8 +593,8 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot uninstall --dry-run", "List what is where, with sizes"),
     ] },
     HelpPage { command: "completions", statuses: &[DONE, USAGE, IO], variables: &[], files: &[], examples: &[
-        ("nanobot completions bash > ~/.local/share/bash-completion/completions/nanobot", "For bash"),
-        ("nanobot completions zsh > ~/.zfunc/_nanobot", "For zsh, if ~/.zfunc is in fpath"),
+        ("nanobot completions bash > ~/.local/share/bash-completion/completions/nanobot", "For bash, if the directory exists"),
+        ("nanobot completions zsh > ~/.zfunc/_nanobot", "For zsh, if ~/.zfunc exists and is in fpath"),
         ("nanobot completions fish > ~/.config/fish/completions/nanobot.fish", "For fish"),
     ] },
 ];

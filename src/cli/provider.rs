@@ -23,12 +23,12 @@ pub enum ProviderCommand {
     ///
     /// The code and the address are printed on standard error. The login is saved, and renewed when it expires.
     Login {
-        /// openai-codex or github-copilot
+        /// openaiCodex or githubCopilot
         name: String,
     },
     /// Remove a saved login; does not revoke it at the provider
     Logout {
-        /// openai-codex or github-copilot
+        /// openaiCodex or githubCopilot
         name: String,
     },
 }

@@ -43,7 +43,7 @@ pub enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Summarize a session, so that less of it is sent
+    /// Summarise a session, so that less of it is sent
     ///
     /// The session file keeps everything.
     Compact {
@@ -201,9 +201,9 @@ pub struct SessionSearchArgs {
 pub struct SessionExportArgs {
     /// Session key, from `session list`
     pub key: String,
-    /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "markdown")]
-    pub format: DocumentFormat,
+    /// Output format; else by the extension of FILE, else markdown
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<DocumentFormat>,
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -60,7 +60,17 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
             arguments.push("--help".into());
             return arguments;
         }
-        "-v" if is_alone => (&["--version"], 1),
+        "-v" | "--verbose" if is_alone => (&["--version"], 1),
+        "-v" | "--verbose" => {
+            let flag = arguments.remove(1);
+            let mut arguments = expand_shortcut(arguments);
+            // Only turns are verbose; other commands reject the flag.
+            let is_turn = ["agent", "a", "repl"]
+                .iter()
+                .any(|name| arguments[1] == *name);
+            arguments.insert(1 + usize::from(is_turn), flag);
+            return arguments;
+        }
         word if word.starts_with("-m") || word.starts_with("--message") => (&["agent"], 0),
         word if is_alone && word.contains(' ') && !word.starts_with('-') => {
             (&["agent", "--message"], 0)
@@ -334,6 +344,17 @@ mod tests {
         check(&["login", "x"], &["provider", "login", "x"]);
         check(&["chat"], &["repl"]);
         check(&["-m", "hello"], &["agent", "-m", "hello"]);
+        check(&["-v"], &["--version"]);
+        check(&["-v", "agent", "-m", "x"], &["agent", "-v", "-m", "x"]);
+        check(
+            &["--verbose", "-m", "x"],
+            &["agent", "--verbose", "-m", "x"],
+        );
+        check(
+            &["-v", "hello there"],
+            &["agent", "-v", "--message", "hello there"],
+        );
+        check(&["-v", "cron", "list"], &["-v", "cron", "list"]);
         check(&["-mhello"], &["agent", "-mhello"]);
         check(&["--message=hello"], &["agent", "--message=hello"]);
         check(&["hello there"], &["agent", "--message", "hello there"]);

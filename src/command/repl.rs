@@ -1,8 +1,10 @@
 //! `nanobot repl`, and the program commands that its slash commands run.
 
-use super::{arguments, mcp, memory, model, onboard, session, skill, status, tool, undo, usage};
+use super::{
+    arguments, mcp, memory, model, onboard, session, skill, status, tool, trust, undo, usage,
+};
 use crate::cli::{self, Cli};
-use crate::error::Exit;
+use crate::error::{Exit, fail};
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
@@ -45,10 +47,12 @@ impl ProgramCommands for ReplProgramCommands {
         let words = std::iter::once("nanobot").chain(words.iter().copied());
         let parsed = match Cli::try_parse_from(words) {
             Ok(parsed) => parsed,
-            Err(error) => {
-                ctx.terminal.eprint(error.render().to_string().trim_end());
-                return Ok(());
+            Err(error) if error.use_stderr() => {
+                let text = error.render().to_string();
+                let cause = text.lines().next().unwrap_or_default();
+                return Err(fail(Exit::Usage, cause.trim_start_matches("error: ")));
             }
+            Err(help) => return ctx.terminal.print(&help.render().to_string()),
         };
         match parsed.command {
             cli::CliCommand::Session { command } => session::run(ctx, &command),
@@ -60,6 +64,7 @@ impl ProgramCommands for ReplProgramCommands {
             cli::CliCommand::Usage(arguments) => usage::run(ctx, &arguments),
             cli::CliCommand::Status(arguments) => status::run(ctx, &arguments),
             cli::CliCommand::Model { command } => model::run(ctx, &command),
+            cli::CliCommand::Trust(arguments) => trust::run(ctx, &arguments),
             other => unreachable!("no slash command stands for {other:?}"),
         }
         .map(drop)

@@ -1,4 +1,4 @@
-//! What a period has cost, beside its budget.
+//! The cost of a period beside its budget.
 
 use crate::ledger::CostSum;
 use crate::report::meter::{draw_meter, format_percent};

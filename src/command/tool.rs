@@ -98,7 +98,11 @@ fn example_arguments(schema: &Value, given: &str) -> Value {
     let names = required.filter_map(Value::as_str);
     let value = |(index, name): (usize, &str)| {
         let value = match schema["properties"][name]["type"].as_str() {
-            Some("string") if index == 0 && !given.starts_with(['{', '[', '"']) => json!(given),
+            Some("string") if index == 0 && !given.starts_with(['{', '[', '"']) => {
+                // It may be written as in a shell.
+                let value = given.strip_prefix(name).and_then(|it| it.strip_prefix('='));
+                json!(value.unwrap_or(given))
+            }
             Some("integer" | "number") => json!(1),
             Some("boolean") => json!(true),
             Some("array") => json!([]),

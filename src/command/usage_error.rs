@@ -170,7 +170,12 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
         true => words,
         false => format!("'{words}'"),
     };
-    Some(format!("nanobot agent -m {words}"))
+    let message = format!("nanobot agent -m {words}");
+    // A single word is rather a command that does not exist.
+    Some(match is_agent || words.contains(' ') {
+        true => message,
+        false => format!("`nanobot --help`; as a message: {message}"),
+    })
 }
 
 /// Flags whose value must be joined with `=`.

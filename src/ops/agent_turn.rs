@@ -9,7 +9,8 @@ use crate::ledger::CallPurpose;
 use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::{Context, report_error};
 use crate::ops::turn_options::TurnOptions;
-use crate::ops::{dry_run, model};
+use crate::ops::{connection_test, dry_run, model};
+use crate::provider::ProviderError;
 use crate::provider::registry::SelectedProvider;
 use crate::report::{EventObserver, ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
 use crate::sys;
@@ -180,6 +181,22 @@ pub(crate) fn select_provider(ctx: &Context, options: &TurnOptions) -> Result<Se
     let asked = &settings.models[0];
     let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.offline, true)?;
     Ok(endpoint.choice)
+}
+
+/// Time for a provider's list of models, for which a person waits.
+const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The models that the provider of turns with `options` lists.
+///
+/// # Errors
+/// The settings cannot be used, or the server has no list.
+pub(crate) fn list_models(ctx: &Context, options: &TurnOptions) -> Result<Vec<String>> {
+    let settings = ctx.settings_with(request::overrides(options))?;
+    let settings = connection_test::with_short_timeouts(&settings, MODEL_LIST_TIMEOUT);
+    let asked = &settings.models[0];
+    let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.offline, true)?;
+    let listed = endpoint.http_provider.list_models();
+    listed.map_err(ProviderError::into_failure)
 }
 
 impl TurnOutcome {

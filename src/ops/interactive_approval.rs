@@ -6,10 +6,12 @@ use crate::ops::shared_state::SharedState;
 use crate::ops::toolset::{CronToolParts, all_tools};
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
+use crate::policy::tool_names::WRITE_TOOLS;
 use crate::settings::Settings;
 use crate::tool::ask_user::UserPrompt;
 use crate::tool::{ApprovalHandler, ApprovalRequest, ToolError, Toolbox};
 use anyhow::Result;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Asks the user about a denied call. The user may grant for it what a flag would.
@@ -25,6 +27,11 @@ pub(crate) struct InteractiveApproval {
     pub(crate) jobs: Option<CronToolParts>,
 }
 
+/// Replaces the path of a new file by a directory that can be granted. The call that is approved writes its own files only.
+fn use_existing_ancestor(path: &mut PathBuf) {
+    while path.symlink_metadata().is_err() && path.pop() {}
+}
+
 impl ApprovalHandler for InteractiveApproval {
     fn approve(&self, case: &ApprovalRequest<'_>) -> Result<(), ToolError> {
         self.user_prompt.approve(case)
@@ -35,6 +42,9 @@ impl ApprovalHandler for InteractiveApproval {
         let flag = case.refusal.suggested_flag.as_deref().ok_or_else(refused)?;
         let mut grants = self.grants.clone();
         permissions::add_flag(&mut grants, flag).ok_or_else(refused)?;
+        if WRITE_TOOLS.contains(&case.tool) {
+            grants.write.iter_mut().for_each(use_existing_ancestor);
+        }
         // A denial that no flag can lift in this run is final, so the user is not asked.
         let workspace = &self.policy.file_scope.workspace;
         let policy =

@@ -121,7 +121,10 @@ impl RequestBreakdown<'_> {
         let mut words = Vec::new();
         let mut at = 0;
         for (to, why) in [
-            (consolidated, "consolidated into the memory".to_owned()),
+            (
+                consolidated,
+                "consolidated, archived, or left out by `/new`".to_owned(),
+            ),
             (from, "compacted: replaced by the summary".to_owned()),
             (
                 start,

@@ -1,5 +1,8 @@
 //! The table of slash commands: names, arguments, and help text.
 
+use crate::error::{Exit, fail_with_hint};
+use anyhow::{Error, Result};
+
 /// A slash command.
 #[derive(Clone, Copy, Debug)]
 pub struct SlashCommand {
@@ -14,6 +17,27 @@ impl SlashCommand {
     /// True if `name` is its name or an alias.
     pub(super) fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
+    }
+
+    /// Checks the text after the command.
+    ///
+    /// # Errors
+    /// Status 2 if the command takes fewer words. Flags are checked by the command itself.
+    pub(super) fn check_arguments(&self, rest: &str) -> Result<()> {
+        let is_single = matches!(
+            self.argument,
+            ArgKind::Session | ArgKind::Model | ArgKind::Profile | ArgKind::Skill
+        );
+        match self.argument {
+            _ if rest.is_empty() || rest.starts_with('-') => Ok(()),
+            ArgKind::None => Err(takes_no_words(self.name)),
+            _ if is_single && rest.contains(char::is_whitespace) => Err(fail_with_hint(
+                Exit::Usage,
+                format!("`/{}` takes one word", self.name),
+                format!("`/{} {}`", self.name, self.argument.placeholder()),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -50,6 +74,15 @@ impl ArgKind {
 
 /// Inputs that end the REPL, as in the Python program.
 pub(super) const EXITS: &[&str] = &["exit", "quit", "/exit", "/quit", ":q"];
+
+/// The error for a command that is followed by words, but takes none.
+pub(super) fn takes_no_words(name: &str) -> Error {
+    fail_with_hint(
+        Exit::Usage,
+        format!("`/{name}` takes no words"),
+        format!("`/{name}` alone"),
+    )
+}
 
 /// The table of commands for the help and the man page.
 pub fn help_table() -> String {
@@ -98,11 +131,10 @@ pub const COMMANDS: &[SlashCommand] = &[
         command(
             "session",
             ArgKind::Session,
-            "show the session; with KEY, switch to that one",
+            "list the sessions; with KEY, switch to that one",
         ),
-        &["resume"],
+        &["sessions", "resume"],
     ),
-    command("sessions", ArgKind::None, "list all sessions"),
     command(
         "fork",
         ArgKind::FreeText("[KEY]"),
@@ -111,7 +143,7 @@ pub const COMMANDS: &[SlashCommand] = &[
     command(
         "compact",
         ArgKind::FreeText("[WORDS]"),
-        "summarize the session, following WORDS",
+        "summarise the session, following WORDS",
     ),
     command(
         "undo",
@@ -158,6 +190,11 @@ pub const COMMANDS: &[SlashCommand] = &[
         &["cost"],
     ),
     command("status", ArgKind::None, "show the configuration"),
+    command(
+        "trust",
+        ArgKind::FreeText("[DIR]"),
+        "let this directory give instructions and skills",
+    ),
     command(
         "context",
         ArgKind::None,

@@ -7,9 +7,10 @@ use super::commands::{ArgKind, COMMANDS, SlashCommand};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::user_commands::{self, UserCommand};
-use crate::ops::{profiles, skills};
+use crate::ops::{agent_turn, profiles, skills};
 use crate::policy::profile;
 use crate::provider::registry::model_info::MODELS;
+use crate::provider::registry::normalize_name;
 use crate::session;
 use crate::settings::Config;
 use crate::skill::Skill;
@@ -23,10 +24,10 @@ pub(super) fn editor(ctx: &Context, arguments: &TurnOptions) -> Result<Editor> {
     let (sessions, models, profiles, skill_context) =
         (ctx.clone(), ctx.clone(), ctx.clone(), ctx.clone());
     let commands = ctx.clone();
-    let flags = arguments.clone();
+    let (flags, model_flags) = (arguments.clone(), arguments.clone());
     let live = Completer {
         sessions: Box::new(move || all_sessions(&sessions).unwrap_or_default()),
-        models: Box::new(move || all_models(&models)),
+        models: Box::new(move || all_models(&models, &model_flags)),
         profiles: Box::new(move || all_profiles(&profiles)),
         skills: Box::new(move || {
             let found = skills::for_turn(&skill_context, &flags).unwrap_or_default();
@@ -67,7 +68,8 @@ fn all_sessions(ctx: &Context) -> Result<Vec<Candidate>> {
     Ok(found.into_iter().map(candidate).collect())
 }
 
-fn all_models(ctx: &Context) -> Vec<Candidate> {
+/// The presets of the config, and the models that the provider lists, or else those that are known of it.
+fn all_models(ctx: &Context, options: &TurnOptions) -> Vec<Candidate> {
     let config = Config::load(&ctx.paths.config).ok();
     let presets = config
         .as_ref()
@@ -79,11 +81,24 @@ fn all_models(ctx: &Context) -> Vec<Candidate> {
         text: name,
         description: "a preset of the config".into(),
     });
-    let known = MODELS.iter().map(|facts| Candidate {
-        text: facts.name.to_owned(),
-        description: facts.vendor.to_owned(),
-    });
-    presets.chain(known).collect()
+    let candidate = |text: String, vendor: &str| Candidate {
+        text,
+        description: vendor.to_owned(),
+    };
+    let Ok(choice) = agent_turn::select_provider(ctx, options) else {
+        return presets.collect();
+    };
+    let vendor = choice.provider.as_str();
+    let listed = agent_turn::list_models(ctx, options).unwrap_or_default();
+    let listed = listed.into_iter().map(|name| candidate(name, vendor));
+    let mut all: Vec<Candidate> = presets.chain(listed).collect();
+    if all.is_empty() {
+        let known = MODELS
+            .iter()
+            .filter(|facts| normalize_name(facts.vendor) == normalize_name(vendor));
+        all.extend(known.map(|facts| candidate(facts.name.to_owned(), facts.vendor)));
+    }
+    all
 }
 
 /// The profiles of turns, both built-in ones and the user's own.

@@ -7,11 +7,11 @@ use crate::ops::doctor::overview::RunScope;
 use crate::ops::model;
 use crate::ops::permissions::Grants;
 use crate::report::short_text::{count_noun, format_age};
-use crate::session::{self, Session};
+use crate::session;
 use anyhow::Result;
 
 impl ReplSession<'_> {
-    /// Prints three dim lines, and what cannot be used in this conversation.
+    /// Prints dim lines for the model, the place and the conversation, and what cannot be used in this conversation.
     pub(super) fn greet(&self) {
         let provider = agent_turn::select_provider(self.ctx, &self.options);
         let model = match (&provider, &self.options.replay) {
@@ -31,6 +31,7 @@ impl ReplSession<'_> {
         if let Ok(line) = self.describe_conversation() {
             terminal.eprint_dim(&line);
         }
+        self.print_last_message();
         let notice = self.editor().take_notice();
         notice
             .iter()
@@ -53,7 +54,7 @@ impl ReplSession<'_> {
         let trust = match scope.is_directory_trusted(self.ctx)? {
             None => "",
             Some(true) => " (trusted)",
-            Some(false) => " (not trusted)",
+            Some(false) => " (not trusted; /trust)",
         };
         let RunScope { profile, policy } = scope;
         let granted = granted_flags(&self.options.grants);
@@ -70,13 +71,12 @@ impl ReplSession<'_> {
         let Some(key) = self.options.session.as_deref() else {
             return Ok("a new conversation, which is not saved".into());
         };
-        let store = self.session_store()?;
-        let sent = Session::read(&store, key, &mut |_| {})?;
+        let sent = self.read_session(key)?;
         if sent.messages().is_empty() || self.options.new {
             return Ok(format!("{key} · a new conversation"));
         }
         let count = count_noun(sent.history_window().count, "message");
-        let used = session::summarize(&store, key)?.last_used;
+        let used = session::summarize(&self.session_store()?, key)?.last_used;
         let age = match format_age(used, self.ctx.clock.now().timestamp()).as_str() {
             "now" => "just now".to_owned(),
             age => format!("{age} ago"),

@@ -9,6 +9,11 @@ const HINT_REPLACEMENTS: &[(&str, &str)] = &[
     ("`nanobot agent --resume`", "`/retry`"),
     ("`--resume`", "`/retry`"),
     ("`--new`", "`/new`"),
+    ("the same command again later", "`/retry` later"),
+    ("a new message with `-m`", "a new message"),
+    ("`nanobot session list`", "`/session`"),
+    ("`nanobot skill list`", "`/skills`"),
+    ("nanobot skill list", "`/skills`"),
     ("`nanobot undo", "`/undo"),
     ("`nanobot model list --remote`", "`/model`"),
     (": --replay demo", ": `nanobot repl --replay demo`"),
@@ -54,6 +59,7 @@ mod tests {
             "`nanobot onboard`, or try the demo: `nanobot repl --replay demo`",
         );
         check("`nanobot undo --list`", "`/undo --list`");
+        check("the same command again later", "`/retry` later");
         check("`--write`", "`--write`");
     }
 }

@@ -3,11 +3,20 @@
 use crate::sys::durable_file::format_size;
 use std::path::{Path, PathBuf};
 
+/// The mentions of a message.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mentions {
+    /// Files and directories.
+    pub(crate) files: Vec<PathBuf>,
+    /// Names of files that do not exist.
+    pub(crate) missing: Vec<String>,
+}
+
 /// The files and directories that `text` mentions as `@path` or `@"a path"`, at the start of a word. `at` resolves a
-/// name. Names that do not exist, and text that may be an address, stay plain text. Of a text with several lines only
-/// the first and the last are searched: the lines between are usually pasted, and written by others.
-pub(crate) fn mentioned_files(text: &str, at: &dyn Fn(&str) -> PathBuf) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+/// name. A name that does not exist is missing if it has an extension; other text stays plain. Of a text with several
+/// lines only the first and the last are searched: the lines between are usually pasted, and written by others.
+pub(crate) fn find(text: &str, at: &dyn Fn(&str) -> PathBuf) -> Mentions {
+    let mut found = Mentions::default();
     let text = text.trim();
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let last = rest.rsplit('\n').next().unwrap_or_default();
@@ -17,15 +26,18 @@ pub(crate) fn mentioned_files(text: &str, at: &dyn Fn(&str) -> PathBuf) -> Vec<P
     found
 }
 
-fn find_in_line(mut rest: &str, at: &dyn Fn(&str) -> PathBuf, found: &mut Vec<PathBuf>) {
+fn find_in_line(mut rest: &str, at: &dyn Fn(&str) -> PathBuf, found: &mut Mentions) {
     let mut begins = true;
     while let Some(letter) = rest.chars().next() {
         let after = &rest[letter.len_utf8()..];
         if letter == '@' && begins {
-            let name = mentioned_name(after);
-            let path = name.map(at).filter(|path| path.is_file() || path.is_dir());
-            if let Some(path) = path.filter(|path| !found.contains(path)) {
-                found.push(path);
+            let name = mentioned_name(after).unwrap_or_default();
+            let path = at(name);
+            if name.is_empty() || found.files.contains(&path) {
+            } else if path.is_file() || path.is_dir() {
+                found.files.push(path);
+            } else if path.extension().is_some() && !path.exists() {
+                found.missing.push(name.to_owned());
             }
         }
         begins = letter.is_whitespace() || "([{\"'".contains(letter);
@@ -57,7 +69,7 @@ fn mentioned_name(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{describe, mentioned_files};
+    use super::{describe, find};
     use std::path::{Path, PathBuf};
 
     #[test]
@@ -66,11 +78,11 @@ mod tests {
         for name in ["a.md", "a b.md", "c"] {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
+        let at = |name: &str| folder.path().join(name);
         let check = |text: &str, expect: &[&str]| {
-            let at = |name: &str| folder.path().join(name);
-            let found = mentioned_files(text, &at);
+            let found = find(text, &at);
             let expect: Vec<PathBuf> = expect.iter().map(|name| at(name)).collect();
-            assert_eq!(found, expect, "{text}");
+            assert_eq!((found.files, found.missing), (expect, vec![]), "{text}");
         };
         check("what is in @a.md?", &["a.md"]);
         check("@a.md, @c and @a.md", &["a.md", "c"]);
@@ -79,6 +91,7 @@ mod tests {
         check("@ @\"a b.md", &[]);
         check("explain @c:\n@a.md\nand @\"a b.md\"", &["c", "a b.md"]);
         check("@a.md\n", &["a.md"]);
+        assert_eq!(find("@b.md, @nobody", &at).missing, ["b.md"]);
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
         std::fs::create_dir(folder.path().join("d")).unwrap();

@@ -11,7 +11,8 @@ use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::profile::DEFAULT_NAME;
-use crate::session;
+use crate::report::short_text::truncate_line;
+use crate::session::{self, Session};
 use crate::settings::{FlagOverrides, Settings};
 use crate::sys::editor::Editor;
 use crate::sys::secret::random_hex;
@@ -22,6 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The session of a REPL if the config cannot be read.
 pub(super) const DEFAULT_SESSION: &str = "cli:direct";
+
+/// Characters of the last message that are shown when its conversation goes on.
+const MAX_QUOTED_CHARS: usize = 60;
 
 /// The profiles that Shift-Tab switches through.
 const CYCLED_PROFILES: [&str; 3] = [DEFAULT_NAME, "plan", "accept-edits"];
@@ -73,7 +77,7 @@ impl<'w> ReplSession<'w> {
         let editor = Arc::new(Mutex::new(completion::editor(ctx, &options)?));
         let bell = ctx.terminal_settings().ok().and_then(|it| it.bell);
         let bell = Arc::new(Bell::new(ctx.terminal, bell));
-        let conversation = Self {
+        let mut conversation = Self {
             ctx,
             program,
             prompter: Arc::new(TerminalPrompter::new(ctx, &options, &editor, &bell)),
@@ -89,8 +93,43 @@ impl<'w> ReplSession<'w> {
         if let (Some(source), Some(new)) = (source, &conversation.options.session) {
             session::fork(&conversation.session_store()?, &source, new, None)?;
         }
+        conversation.recall_last_exchange();
         conversation.greet();
         Ok(conversation)
+    }
+
+    /// Reads the last exchange of the session, so that it can be repeated, copied and saved. A session that cannot be read
+    /// is reported by the next turn.
+    pub(super) fn recall_last_exchange(&mut self) {
+        let stored = self
+            .options
+            .session
+            .as_deref()
+            .filter(|_| !self.options.new);
+        let Some(Ok(session)) = stored.map(|key| self.read_session(key)) else {
+            return;
+        };
+        self.last_message = session.last_user_text();
+        self.last_answer = session.last_answer().map(str::to_owned);
+        self.is_interrupted = session.is_interrupted();
+    }
+
+    /// Reads a stored session, as it would be sent.
+    pub(super) fn read_session(&self, key: &str) -> Result<Session> {
+        Session::read(&self.session_store()?, key, &mut |_| {})
+    }
+
+    /// Prints the last message of the session, so that one sees where the conversation stopped.
+    pub(super) fn print_last_message(&self) {
+        let Some(text) = &self.last_message else {
+            return;
+        };
+        let label = match self.is_interrupted {
+            true => "interrupted",
+            false => "last message",
+        };
+        let text = truncate_line(text, MAX_QUOTED_CHARS);
+        self.ctx.terminal.eprint_dim(&format!("{label}: {text}"));
     }
 
     /// Runs a turn with the message `text` and the files that it mentions.
@@ -98,13 +137,18 @@ impl<'w> ReplSession<'w> {
         let mut options = self.options.clone();
         let directory = completion::turn_directory(&options);
         let at = |path: &str| directory.join(self.ctx.paths.expand(path));
-        let files = mention::mentioned_files(text, &at);
-        for path in &files {
+        let mentions = mention::find(text, &at);
+        for path in &mentions.files {
             let name = path.strip_prefix(&directory).unwrap_or(path);
             self.print_line(&mention::describe(path, name));
         }
+        for name in &mentions.missing {
+            self.print_line(&format!("not attached: {name} does not exist"));
+        }
         options.message = Some(text.to_owned());
-        options.attach.extend(files.into_iter().map(Into::into));
+        options
+            .attach
+            .extend(mentions.files.into_iter().map(Into::into));
         self.last_message = Some(text.to_owned());
         self.run_turn(&options);
     }
@@ -137,8 +181,13 @@ impl<'w> ReplSession<'w> {
             // Lines typed ahead were meant for the turn that failed.
             self.editor().hold_type_ahead();
         }
-        if outcome.exit == Exit::Interrupted {
-            self.print_line("(interrupted; /retry continues the turn)");
+        match outcome.exit {
+            Exit::Interrupted => self.print_line("(interrupted; /retry continues the turn)"),
+            // Their hints say other things.
+            Exit::Refused | Exit::Failed | Exit::Config => {
+                self.print_line("(/retry asks again)");
+            }
+            _ => {}
         }
         if !outcome.text.is_empty() {
             self.last_answer = Some(outcome.text);

@@ -1,6 +1,6 @@
 //! The slash commands. Most run a command of the program in this conversation.
 
-use super::commands::{ArgKind, COMMANDS, EXITS, SlashCommand};
+use super::commands::{ArgKind, COMMANDS, EXITS, SlashCommand, takes_no_words};
 use super::completion::{all_profiles, turn_directory};
 use super::repl_session::{DEFAULT_SESSION, ReplSession, settings};
 use crate::error::{Exit, exit_for, fail, fail_with_hint};
@@ -34,6 +34,9 @@ impl ReplSession<'_> {
     /// Runs the command `name` with the arguments `rest`.
     pub(super) fn dispatch(&mut self, name: &str, rest: &str) -> Result<()> {
         let known = COMMANDS.iter().find(|command| command.is_called(name));
+        if let Some(command) = known {
+            command.check_arguments(rest)?;
+        }
         let name = known.map_or(name, |command| command.name);
         match name {
             "help" => self.help(),
@@ -41,16 +44,13 @@ impl ReplSession<'_> {
                 self.run_control_turn(name, rest);
                 Ok(())
             }
+            "session" if rest.is_empty() => self.show_sessions(),
+            "session" if rest.starts_with('-') => self.run_program(&["session", "list"], rest),
             "stop" => {
                 self.print_line("Ctrl-C stops a turn; a typed line waits for its end");
                 Ok(())
             }
-            "session" if rest.is_empty() => {
-                let key = self.options.session.as_deref().unwrap_or("none");
-                self.print(&format!("{key}\n"))
-            }
             "session" => self.switch_session(rest),
-            "sessions" => self.run_program(&["session", "list"], rest),
             "fork" => self.fork(rest),
             "undo" => self.run_program(&["undo"], rest),
             "retry" => self.retry(),
@@ -71,6 +71,11 @@ impl ReplSession<'_> {
                 Ok(())
             }
             "status" => self.run_program(&["status"], rest),
+            "trust" if rest.is_empty() => {
+                let directory = turn_directory(&self.options);
+                self.run_program(&["trust", "--", &directory.to_string_lossy()], "")
+            }
+            "trust" => self.run_program(&["trust"], rest),
             "save" => self.save(rest),
             "copy" => self.copy(),
             "edit" => {
@@ -113,10 +118,21 @@ impl ReplSession<'_> {
     fn run_control_turn(&mut self, name: &str, rest: &str) {
         let mut options = self.options.clone();
         options.message = Some(format!("/{name} {rest}").trim().to_owned());
-        if name == "new" {
-            self.prompter.clear_grants();
+        let was_interrupted = self.is_interrupted;
+        let exit = self.run_turn(&options);
+        // What failed is not a turn that could be continued.
+        self.is_interrupted = was_interrupted;
+        if name == "new" && exit == Exit::Answered {
+            self.reset();
         }
-        self.run_turn(&options);
+    }
+
+    /// Prints the key of this session, and the list of all.
+    fn show_sessions(&self) -> Result<()> {
+        let key = self.options.session.as_deref().unwrap_or("none");
+        self.print(&format!("{key}\n"))?;
+        self.print_line("all sessions; `/session KEY` switches:");
+        self.run_program(&["session", "list"], "")
     }
 
     fn switch_session(&mut self, key: &str) -> Result<()> {
@@ -127,6 +143,8 @@ impl ReplSession<'_> {
         self.options.session = Some(key.to_owned());
         self.reset();
         self.print_line(&format!("switched to session `{key}`: {size}"));
+        self.recall_last_exchange();
+        self.print_last_message();
         Ok(())
     }
 
@@ -142,6 +160,24 @@ impl ReplSession<'_> {
         let mut options = self.options.clone();
         options.model = Some(model.to_owned());
         let choice = agent_turn::select_provider(self.ctx, &options)?;
+        // Not every server lists its models.
+        let listed = match choice.model_info {
+            Some(_) => Vec::new(),
+            None if options.replay.is_none() => {
+                agent_turn::list_models(self.ctx, &options).unwrap_or_default()
+            }
+            None => Vec::new(),
+        };
+        if !listed.is_empty() && !listed.iter().any(|name| name == model) {
+            let question = format!(
+                "`{model}` is not in the list of {}. Switch? [y/N] ",
+                choice.provider
+            );
+            if !self.prompter.confirm(&question) {
+                self.print_line("the model is unchanged");
+                return Ok(());
+            }
+        }
         self.options = options;
         self.print_line(&format!(
             "switched to model `{model}` of {}",
@@ -257,7 +293,7 @@ impl ReplSession<'_> {
     }
 
     /// Drops the state that belongs to the previous session.
-    fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         (self.last_message, self.last_answer, self.is_interrupted) = (None, None, false);
         self.prompter.clear_grants();
     }
@@ -408,6 +444,9 @@ impl ReplSession<'_> {
 
 /// The error for an unknown command, with the nearest name as a hint.
 fn unknown_command(name: &str) -> Error {
+    if EXITS.contains(&format!("/{name}").as_str()) {
+        return takes_no_words(name);
+    }
     let names = COMMANDS.iter().map(|command| command.name);
     let names = names.chain(COMMANDS.iter().flat_map(|it| it.aliases).copied());
     let names = names.chain(EXITS.iter().filter_map(|word| word.strip_prefix('/')));

@@ -125,6 +125,8 @@ impl ProgressDisplay {
         }
         match event {
             Event::User(user) if !user.injected => self.display_live_view(),
+            // A compaction that the user asks for has no message.
+            Event::CompactStart { .. } if !self.is_displayed => self.display_live_view(),
             Event::Assistant { is_final: true, .. } => self.clear(),
             // There may be thousands of these events; the next frame shows their effect.
             Event::Text { .. } | Event::Reasoning { .. } | Event::ToolOutput { .. } => {}

@@ -548,6 +548,16 @@ impl Session {
         }
     }
 
+    /// The last text of the user, with that of its attachments.
+    pub fn last_user_text(&self) -> Option<String> {
+        self.messages.iter().rev().find_map(Message::user_text)
+    }
+
+    /// The last answer of a turn.
+    pub fn last_answer(&self) -> Option<&str> {
+        self.messages.iter().rev().find_map(Message::answer_text)
+    }
+
     /// True if the last turn was interrupted before any part of its answer.
     pub fn is_unanswered(&self) -> bool {
         history::no_answer(&self.messages).is_some()

@@ -101,7 +101,7 @@ pub fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<Co
                 ConfigSeverity::Warning,
                 format!(
                     "`channels.{name}.allowFrom` is empty: only senders with an approved pairing code are answered; \
-                     nanobot 0.1.4 answers every sender, as `[\"*\"]` does"
+                     the Python program 0.1.4 answers every sender, as `[\"*\"]` does"
                 ),
             ));
         }
@@ -194,7 +194,7 @@ impl ConfigChecker<'_> {
         self.push(severity, path, &key.description);
     }
 
-    /// Reports a top-level key that nanobot 0.1.4 does not know.
+    /// Reports a top-level key that the Python program 0.1.4 does not know.
     fn report_new_top_level_key(&mut self, path: &[String]) {
         let [name] = path else {
             return;
@@ -202,7 +202,9 @@ impl ConfigChecker<'_> {
         let in_file = self.config.offset(path).is_some();
         let known = KeyNode::root().child(name).is_some();
         if in_file && known && !TOP_LEVEL_KEYS_0_1_4.contains(&name.as_str()) {
-            let words = format!("nanobot 0.1.4 does not know `{name}` and rejects the whole file");
+            let words = format!(
+                "the Python program 0.1.4 does not know `{name}` and rejects the whole file"
+            );
             self.push(ConfigSeverity::Note, path, &words);
         }
     }
@@ -334,7 +336,7 @@ mod tests {
         check(
             "{\"agent\":\n 1}",
             &[
-                "warning: c.json:2:2: unknown key `agent`, for which nanobot 0.1.4 rejects the whole file; did you mean `agents`?",
+                "warning: c.json:2:2: unknown key `agent`, for which the Python program 0.1.4 rejects the whole file; did you mean `agents`?",
             ],
         );
         check(
@@ -384,7 +386,7 @@ mod tests {
         check(
             r#"{"session": {"sync": "none"}}"#,
             &[
-                "note: c.json:1:13: nanobot 0.1.4 does not know `session` and rejects the whole file",
+                "note: c.json:1:13: the Python program 0.1.4 does not know `session` and rejects the whole file",
             ],
         );
         check(

@@ -115,7 +115,7 @@ impl UnknownKey {
             _ => false,
         };
         let refused = match above {
-            [] => ", for which nanobot 0.1.4 rejects the whole file",
+            [] => ", for which the Python program 0.1.4 rejects the whole file",
             _ => "",
         };
         let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));

@@ -252,7 +252,7 @@ fn names_are_completed_from_files() {
     check(&["onboard", "--provider", "an"], &["anthropic"]);
     check(
         &["provider", "login", ""],
-        &["openai-codex", "github-copilot"],
+        &["openaiCodex", "githubCopilot"],
     );
     check(
         &["config", "get", "providers."],

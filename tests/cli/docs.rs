@@ -174,7 +174,8 @@ fn files_are_at_the_documented_paths() {
         .until("/help")
         .type_("/session")
         .press(Key::Enter)
-        .until("cli:direct\n>");
+        .until("cli:direct\nall sessions")
+        .until_prompt("> ");
     screen.press(Key::Ctrl('d'));
     screen.exit();
     for place in DOCUMENTED_PATHS {

@@ -85,6 +85,12 @@ fn without_tasks_no_request_is_sent() {
         assert!(!has_session(&story), "{number}");
         assert!(!story.home().join(".nanobot/usage.jsonl").exists());
     }
+    // A task that a shell appends to our template counts.
+    let story = Story::new()
+        .workspace_file("HEARTBEAT.md", format!("{ours}- water the plants\n"))
+        .script([calls_skip()]);
+    run_heartbeat(&story, &[]);
+    assert_eq!(story.requests().len(), 1);
     // No key is needed for that.
     let story = Story::bare();
     run_heartbeat(&story, &[]);

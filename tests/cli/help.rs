@@ -282,7 +282,7 @@ fn a_typo_is_reported_with_a_suggestion() {
         "`nanobot tool run read_file`",
     );
     check(&["model", "list", "--provider", "antropic"], "`anthropic`");
-    check(&["provider", "login", "openai-codx"], "openai-codex");
+    check(&["provider", "login", "openai-codx"], "openaiCodex");
     check(
         &["config", "get", "agents.defaults.modle"],
         "agents.defaults.model",
@@ -416,18 +416,21 @@ fn help_is_a_subcommand_and_a_message_needs_its_flag() {
     let check = |arguments: &[&str], tip: Option<&str>| {
         let told = story.run(arguments).status(2).error_text();
         let line = told.lines().find(|line| line.contains("agent -m"));
-        let tip = tip.map(|tip| format!("  try: nanobot agent -m {tip}"));
+        let tip = tip.map(|tip| format!("  try: {tip}"));
         assert_eq!(line, tip.as_deref(), "{arguments:?}: {told}");
     };
-    check(&["hello"], Some("'hello'"));
+    check(
+        &["hello"],
+        Some("`nanobot --help`; as a message: nanobot agent -m 'hello'"),
+    );
     check(
         &["hello", "there, it's me"],
-        Some(r"'hello there, it'\''s me'"),
+        Some(r"nanobot agent -m 'hello there, it'\''s me'"),
     );
-    check(&["agent", "hello"], Some("'hello'"));
+    check(&["agent", "hello"], Some("nanobot agent -m 'hello'"));
     check(
         &["agent", "-s", "work", "hello", "there"],
-        Some("'hello there'"),
+        Some("nanobot agent -m 'hello there'"),
     );
     check(&["agnet"], None);
     check(&["agent", "--nosuch"], None);

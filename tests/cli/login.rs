@@ -264,6 +264,15 @@ fn login_files_are_private_and_hidden_from_the_agent() {
     assert!(!result.contains("of-the-story"), "{result}");
 }
 
+/// The command that repairs the login whose file has this name.
+fn login_command(file: &str) -> String {
+    let provider = match file {
+        "github-copilot" => "githubCopilot",
+        _ => "openaiCodex",
+    };
+    format!("nanobot provider login {provider}")
+}
+
 #[test]
 fn a_failed_login_leaves_no_files() {
     let check = |turns: Vec<Responder>, name: &str, status: i32, words: &str| {
@@ -272,7 +281,7 @@ fn a_failed_login_leaves_no_files() {
         let told = ran.error_text();
         assert!(told.contains(words), "{told}");
         assert!(
-            told.contains(&format!("try: nanobot provider login {name}")),
+            told.contains(&format!("try: {}", login_command(name))),
             "{told}"
         );
         assert!(!told.contains("of-the-story"), "{told}");
@@ -393,7 +402,7 @@ fn status_shows_logins_and_logout_removes_them() {
     let error = get_story_access(&story, "github-copilot").unwrap_err();
     assert_eq!(exit_for(&error), Exit::Config);
     let hint = hint_for(&error);
-    assert_eq!(hint, Some("nanobot provider login github-copilot"));
+    assert_eq!(hint, Some("nanobot provider login githubCopilot"));
 }
 
 #[test]
@@ -402,14 +411,14 @@ fn unusable_login_files_are_reported() {
     story
         .run(["provider", "login", "anthropic"])
         .status(2)
-        .stderr_has("one of openai-codex, github-copilot");
+        .stderr_has("one of openaiCodex, githubCopilot");
     let path = auth_dir(&story).join("openai-codex.json");
     write(&path, br#"{ "token": "token-of-the-story", "expires": 7 }"#);
     // It does not hide the other login.
     let ran = story.run(["provider", "list"]);
     let told = ran.error_text();
     assert!(
-        told.contains("try: nanobot provider login openai-codex"),
+        told.contains("try: nanobot provider login openaiCodex"),
         "{told}"
     );
     assert!(!told.contains("token-of-the-story"), "{told}");
@@ -465,8 +474,7 @@ fn a_rejected_renewal_ends_the_login() {
         write_login(&story, name, TIME);
         let error = get_story_access(&story, name).unwrap_err();
         assert_eq!(exit_for(&error), Exit::Refused, "{error:#}");
-        let hint = format!("nanobot provider login {name}");
-        assert_eq!(hint_for(&error), Some(hint.as_str()));
+        assert_eq!(hint_for(&error), Some(login_command(name).as_str()));
         assert!(!format!("{error:#}").contains("-old-1"), "{error:#}");
     };
     let echo = json!({ "error": "invalid_grant", "error_description": "renewal-old-1 was used" });

@@ -52,7 +52,7 @@ fn lists_of_commands_fit_40_columns() {
         ("/help", "ends."),
         ("/context", "compacted at"),
         ("/usage", "TOTAL"),
-        ("/sessions", "TITLE"),
+        ("/session", "TITLE"),
     ] {
         screen.press(Key::Ctrl('l'));
         screen.until_gone("lists");

@@ -587,6 +587,8 @@ fn repl_commands() {
         says("Forked."),
         says("Again."),
         sends(Response::json(200, &models)),
+        sends(Response::json(200, &models)),
+        sends(Response::json(200, &models)),
     ]);
     let mut screen = wait_until_started(story.screen(36, 80).args(["repl"]));
     send_line(&mut screen, "/help")
@@ -625,12 +627,16 @@ fn repl_commands() {
             .count(),
         2
     );
-    send_line(&mut screen, "/sessions")
+    send_line(&mut screen, "/resume")
+        .until("`/session KEY` switches")
         .until("cli:direct")
         .until("other");
     send_line(&mut screen, "/profile plan").until("switched to profile `plan`");
     send_line(&mut screen, "/profile nobody").until("there is no profile `nobody`");
-    send_line(&mut screen, "/model other-model").until("switched to model `other-model` of custom");
+    send_line(&mut screen, "/model other-model")
+        .until("is not in the list of custom. Switch? [y/N]");
+    send_line(&mut screen, "n").until("the model is unchanged");
+    send_line(&mut screen, "/model large").until("switched to model `large` of custom");
     send_line(&mut screen, "/model")
         .until("the provider has these")
         .until("small")
@@ -640,6 +646,88 @@ fn repl_commands() {
     send_line(&mut screen, "/usage").until("DAY");
     send_line(&mut screen, "/new").until("New session started.");
     exit_and_check(&mut screen);
+}
+
+#[test]
+fn words_after_a_command_that_takes_none_are_not_sent() {
+    let story = Story::new();
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "/new x y").until("`/new` takes no words");
+    send_line(&mut screen, "/quit now").until("`/quit` takes no words");
+    send_line(&mut screen, "/model a b").until("`/model` takes one word");
+    send_line(&mut screen, "/usage --by foo").until("invalid value 'foo'");
+    send_line(&mut screen, "/status --json").until("\"workspace\"");
+    exit_and_check(&mut screen);
+    assert!(!screen.text().contains("For more information"));
+    assert!(story.requests().is_empty());
+}
+
+#[test]
+fn the_last_exchange_is_there_in_the_next_process_and_gone_after_new() {
+    let story = Story::new().script([says("One."), says("Two."), fails(401, "who are you?")]);
+    story
+        .run(["agent", "-m", "the first question"])
+        .stdout("One.\n");
+    let mut screen = start_repl(&story);
+    assert!(screen.text().contains("last message: the first question"));
+    send_line(&mut screen, "/save one.md").until("saved the last answer");
+    let saved = std::fs::read_to_string(story.dir().join("one.md")).unwrap();
+    assert_eq!(saved, "One.\n");
+    send_line(&mut screen, "/retry")
+        .until("Two.")
+        .until_prompt("> ");
+    assert!(user_messages(&story)[1].contains("the first question"));
+    send_line(&mut screen, "/new").until("New session started.");
+    send_line(&mut screen, "/retry").until("there is no message to retry");
+    send_line(&mut screen, "fails").until("(/retry asks again)");
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn a_mentioned_file_that_does_not_exist_is_reported() {
+    let story = Story::new().file("a.txt", "a").script([says("Seen.")]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "compare @a.txt and @b.txt, @nobody")
+        .until("attached: a.txt, 1 B\n")
+        .until("not attached: b.txt does not exist\n")
+        .until("Seen.");
+    exit_and_check(&mut screen);
+    assert!(!screen.text().contains("attached: nobody"));
+}
+
+#[test]
+fn a_directory_is_trusted_from_the_conversation() {
+    let story = Story::new();
+    let project = story.home().join("project");
+    write(&project.join("AGENTS.md"), b"Be brief.");
+    let arguments = ["repl", "-C", project.to_str().unwrap()];
+    let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
+    assert!(screen.text().contains("(not trusted; /trust)"));
+    send_line(&mut screen, "/trust").until("is now trusted");
+    exit_and_check(&mut screen);
+    let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
+    assert!(screen.text().contains("(trusted)"));
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn a_new_file_outside_of_the_directory_is_asked_about() {
+    let story = Story::new();
+    let path = story.home().join("outside.txt");
+    let write =
+        |path: &std::path::Path| calls("write_file", json!({ "path": path, "content": "new" }));
+    let other = story.home().join("other.txt");
+    story
+        .server()
+        .script([write(&path), says("One."), write(&other), says("Two.")]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "write it").until_prompt("  allow?");
+    screen.type_("y").until("One.").until_prompt("> ");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+    send_line(&mut screen, "and another").until_prompt("  allow?");
+    screen.type_("n").until("Two.").until_prompt("> ");
+    exit_and_check(&mut screen);
+    assert!(!other.exists());
 }
 
 #[test]

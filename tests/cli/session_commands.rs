@@ -488,7 +488,9 @@ fn a_removed_session_can_be_restored() {
     story
         .run(["session", "restore"])
         .stdout("2026-01-02 03:04  empty\n2026-01-02 03:04  work:1\n");
-    story.run(["session", "restore", "work:1"]).stdout("");
+    story
+        .run(["session", "restore", "work:1"])
+        .stderr("nanobot: restored session `work:1`\n");
     assert_eq!(session_file_text(&story, "work_1.jsonl"), before);
     assert_eq!(session_file_text(&story, "work_1.jsonl.torn-1"), "{\"ro");
     story
@@ -502,7 +504,7 @@ fn a_removed_session_can_be_restored() {
         session_text("work:1", &[("user", "again")]).as_bytes(),
     );
     story.run(["session", "rm", "work:1", "-q"]).stderr("");
-    story.run(["session", "restore", "work:1"]).stderr("");
+    story.run(["session", "restore", "work:1", "-q"]).stderr("");
     story.run(["session", "show", "work:1"]).stdout_has("again");
     story
         .run(["session", "restore", "work:1"])
@@ -993,6 +995,20 @@ fn an_export_is_one_document() {
         document["messages"][3]["time"],
         "2026-01-02T03:04:05.000000"
     );
+    // The extension of the file says the format.
+    for (name, start) in [
+        ("o.JSON", "{"),
+        ("o.html", "<!DOCTYPE html>"),
+        ("o.txt", "# cli:direct"),
+    ] {
+        story.run(["session", "export", "cli:direct", "-o", name]);
+        let written = std::fs::read_to_string(story.dir().join(name)).unwrap();
+        let written = written.to_lowercase();
+        assert!(
+            written.starts_with(&start.to_lowercase()),
+            "{name}: {written}"
+        );
+    }
     let empty = story.workspace_file("sessions/e.jsonl", session_text("e", &[]));
     assert_eq!(
         empty

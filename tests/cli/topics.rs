@@ -90,7 +90,8 @@ fn commands_of_the_topic_models() {
         .collect();
     assert_eq!(models, ["gpt-6.1-sol", "gpt-6.1-sol", "gpt-6-luna"]);
     let check = story.run(["config", "check"]).text();
-    let is_note = |line: &str| line.starts_with("note: ") && line.contains("nanobot 0.1.4");
+    let is_note =
+        |line: &str| line.starts_with("note: ") && line.contains("the Python program 0.1.4");
     assert!(check.lines().all(is_note), "{check}");
 }
 

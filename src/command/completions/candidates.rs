@@ -173,7 +173,7 @@ impl NameSource {
             NameKind::Models => self.models(),
             NameKind::Providers => self.providers(),
             NameKind::Logins => Vendor::ALL
-                .map(|vendor| candidate(vendor.name(), ""))
+                .map(|vendor| candidate(vendor.provider_name(), ""))
                 .into(),
             NameKind::Profiles => self.profiles(),
             NameKind::Tools => self.tools(),

@@ -12,6 +12,8 @@ use crate::sys::terminal::StdoutWriter;
 use crate::sys::{durable_file, signal};
 use anyhow::{Context as _, Result};
 use serde_json::json;
+use std::ffi::OsStr;
+use std::path::Path;
 
 /// Bytes written at once.
 const WRITE_CHUNK_BYTES: usize = 64 << 10;
@@ -23,6 +25,7 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
         format,
         output,
     } = arguments;
+    let format = format.unwrap_or_else(|| format_of(output.as_deref()));
     let summary = session::summarize(place, key)?;
     let write = |bar: &Bar, put: &mut dyn FnMut(&str) -> Result<()>| {
         let mut said = session::read_entries(place, key)?.filter_map(|entry| match entry {
@@ -64,6 +67,16 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
                 write(&bar, &mut |text| Ok(out.write_all(text.as_bytes())?))
             })
         }
+    }
+}
+
+/// The format that the extension of the file names.
+fn format_of(output: Option<&Path>) -> DocumentFormat {
+    let extension = output.and_then(Path::extension).and_then(OsStr::to_str);
+    match extension.unwrap_or_default().to_lowercase().as_str() {
+        "html" | "htm" => DocumentFormat::Html,
+        "json" => DocumentFormat::Json,
+        _ => DocumentFormat::Markdown,
     }
 }
 

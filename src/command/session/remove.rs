@@ -44,7 +44,10 @@ pub(super) fn restore(
         session::restore(place, key)?;
         return match as_json {
             true => ctx.terminal.print_json(&json!({ "session": key })),
-            false => Ok(()),
+            false => {
+                ctx.notice(&format!("restored session `{key}`"));
+                Ok(())
+            }
         };
     }
     let line = |discarded: &session::TrashedSession| {

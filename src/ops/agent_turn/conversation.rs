@@ -4,7 +4,6 @@ use super::origin::TurnOrigin;
 use super::request::{ChatCommand, TurnRequest};
 use crate::attach::{self, AttachOptions};
 use crate::error::{Exit, fail_with_hint};
-use crate::message::{Message, plain_text};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
@@ -70,18 +69,15 @@ pub(crate) fn announce(
         report.show_continued(session.key(), session.history_window().count);
     }
     if !request.parts.is_empty() && session.is_unanswered() {
-        let text = session.messages().iter().rev().find_map(typed_text);
-        let text = truncate_line(&text.unwrap_or_default(), MAX_QUOTED_CHARS);
+        let text = session.last_user_text().unwrap_or_default();
+        let text = truncate_line(&text, MAX_QUOTED_CHARS);
+        let way_out = match origin {
+            TurnOrigin::Repl(_) => "`/new` before a message leaves it out",
+            _ => "`--new` leaves it out",
+        };
         report.notice(&format!(
-            "the previous message `{text}` got no answer; it is sent too, marked as interrupted; `--new` leaves it out"
+            "the previous message `{text}` got no answer; it is sent too, marked as interrupted; {way_out}"
         ));
-    }
-}
-
-fn typed_text(message: &Message) -> Option<String> {
-    match message {
-        Message::User(user) if !user.injected => Some(plain_text(&user.parts)),
-        _ => None,
     }
 }
 
@@ -138,11 +134,19 @@ pub(crate) fn check_request(
         ));
     }
     if options.resume && request.parts.is_empty() && !session.is_interrupted() {
-        return Err(fail_with_hint(
-            Exit::NoInput,
-            format!("session `{}` has no interrupted turn", session.key()),
-            "a new message with `-m`: the last turn is complete",
-        ));
+        let key = session.key();
+        return Err(match session.messages().is_empty() {
+            true => fail_with_hint(
+                Exit::NoInput,
+                format!("session `{key}` has no messages"),
+                "`nanobot session list`",
+            ),
+            false => fail_with_hint(
+                Exit::NoInput,
+                format!("session `{key}` has no interrupted turn"),
+                "a new message with `-m`: the last turn is complete",
+            ),
+        });
     }
     Ok(())
 }

@@ -111,7 +111,7 @@ pub(super) fn remove(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<boo
 /// # Errors
 /// Status 75 if the lock is not released in time.
 pub(super) fn lock(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<FileLock> {
-    let path = folder.join(format!("{}.json.lock", vendor.name()));
+    let path = folder.join(format!("{}.json.lock", vendor.file_name()));
     let what = format!("the login to {}", vendor.label());
     let taken = FileLock::acquire(
         &path,
@@ -132,7 +132,7 @@ pub(super) fn lock(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<FileL
 }
 
 fn path(vendor: Vendor, folder: &Path) -> PathBuf {
-    folder.join(format!("{}.json", vendor.name()))
+    folder.join(format!("{}.json", vendor.file_name()))
 }
 
 #[cfg(test)]

@@ -25,16 +25,24 @@ impl Vendor {
         let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
         let found = Self::ALL
             .into_iter()
-            .find(|vendor| plain(vendor.name()) == plain(name));
+            .find(|vendor| plain(vendor.provider_name()) == plain(name));
         found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
+            let names = Self::ALL.map(Self::provider_name).join(", ");
             let cause = format!("provider `{name}` does not support logins");
             fail_with_hint(Exit::Usage, cause, format!("one of {names}"))
         })
     }
 
-    /// The name used in commands and file names.
-    pub fn name(self) -> &'static str {
+    /// The name of its provider, as in the config.
+    pub fn provider_name(self) -> &'static str {
+        match self {
+            Self::OpenAiCodex => "openaiCodex",
+            Self::GitHubCopilot => "githubCopilot",
+        }
+    }
+
+    /// The name of its file.
+    pub fn file_name(self) -> &'static str {
         match self {
             Self::OpenAiCodex => "openai-codex",
             Self::GitHubCopilot => "github-copilot",
@@ -51,7 +59,7 @@ impl Vendor {
 
     /// The command that repairs a login.
     pub(super) fn login_command(self) -> String {
-        format!("nanobot provider login {}", self.name())
+        format!("nanobot provider login {}", self.provider_name())
     }
 }
 
