@@ -9,7 +9,7 @@ use crate::ledger::{CallSums, CostSum, Ledger, LedgerEntry, PeriodCosts, Rotatio
 use crate::ops::context::Context;
 use crate::report::columns::{Side, align_to_width, hanging_indent, truncate};
 use crate::settings::BudgetSettings;
-use crate::sys::terminal::{StdoutWriter, sanitize, theme};
+use crate::sys::terminal::{StdoutWriter, sanitize, theme, wrap_words};
 use anyhow::Result;
 use console::{Style, measure_text_width};
 use serde_json::json;
@@ -293,11 +293,15 @@ fn print_table(
         }
         page.write("\n")?;
     }
-    page.write(&footnotes(total))
+    let notes = footnotes(total);
+    page.write(&match width {
+        Some(width) => wrap_words(&notes, width, 2),
+        None => notes,
+    })
 }
 
-/// The columns that a narrow terminal leaves out: the cached tokens, and the calls.
-const OPTIONAL_COLUMNS: [usize; 2] = [4, 2];
+/// The columns that a narrow terminal leaves out: the cached tokens, the calls, and the runs.
+const OPTIONAL_COLUMNS: [usize; 3] = [4, 2, 1];
 
 /// Formats the rows with heading and total, in at most `width` columns if possible.
 fn format_rows(

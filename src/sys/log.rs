@@ -157,7 +157,7 @@ impl Log for Logger {
             _ => message.to_string(),
         };
         let row = StyledLine::default().dim(format!("{millis:>6} ms  {topic}: {line}"));
-        self.terminal.eprint_styled(&row);
+        self.terminal.eprint_log(&row);
     }
 
     fn flush(&self) {}

@@ -184,6 +184,13 @@ impl Terminal {
         self.write_stderr_line(row.render(None));
     }
 
+    /// Like [`Self::eprint_styled`], for a line of the log, which waits for the end of a line of the answer.
+    pub fn eprint_log(self, row: &StyledLine) {
+        let line = row.render(None) + "\n";
+        write_buffer::flush_deferring_error();
+        status_area::eprint_between_lines(&line, self.stdout_is_tty && self.stderr_is_tty);
+    }
+
     /// Like [`Self::eprint`], for the error that ended the run: after the program's name, in red if colours are
     /// allowed.
     pub fn eprint_failure(self, cause: &str) {

@@ -649,6 +649,26 @@ fn repl_commands() {
 }
 
 #[test]
+fn log_lines_do_not_break_a_line_of_the_answer() {
+    let delta = |text: &str| {
+        let chunk = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
+        format!("data: {chunk}\n\n")
+    };
+    let pieces = ["Let me ", "do step", " 1."].map(delta);
+    let end = ["data: [DONE]\n\n".to_owned()];
+    let answer = Response::events(pieces.into_iter().chain(end));
+    let story = Story::new().script([sends(answer)]);
+    let mut screen = story.screen(40, 100).args(["repl", "-v"]);
+    screen.until("lists").until_prompt("> ");
+    send_line(&mut screen, "go")
+        .until("reply complete")
+        .until_prompt("> ");
+    let text = screen.text();
+    assert!(text.lines().any(|row| row == "Let me do step 1."), "{text}");
+    exit_and_check(&mut screen);
+}
+
+#[test]
 fn words_after_a_command_that_takes_none_are_not_sent() {
     let story = Story::new();
     let mut screen = start_repl(&story);

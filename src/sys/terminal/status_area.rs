@@ -36,6 +36,7 @@ static STATUS_AREA: Mutex<StatusArea> = Mutex::new(StatusArea {
     is_drawn: false,
     exclusive_user: None,
     delayed: String::new(),
+    deferred: String::new(),
     has_redraw_thread: false,
 });
 /// Signals a change of [`STATUS_AREA`] that a thread may wait for.
@@ -60,6 +61,8 @@ struct StatusArea {
     exclusive_user: Option<(ThreadId, u32)>,
     /// Output of other threads to standard error, delayed meanwhile.
     delayed: String,
+    /// Lines for standard error that wait for the end of the incomplete line of standard output.
+    deferred: String,
     /// True if the redraw thread has been started.
     has_redraw_thread: bool,
 }
@@ -119,7 +122,7 @@ impl StatusArea {
 
     fn mark_busy(&self) {
         let has_painter = self.painter.is_some() || self.typed.is_some();
-        let busy = has_painter || self.exclusive_user.is_some();
+        let busy = has_painter || self.exclusive_user.is_some() || !self.deferred.is_empty();
         IS_BUSY.store(busy, Ordering::SeqCst);
         CHANGED.notify_all();
     }
@@ -212,7 +215,17 @@ pub(super) fn print(bytes: &[u8]) -> Result<()> {
     };
     foot.open_columns = open_columns(before, &String::from_utf8_lossy(bytes));
     IS_LINE_OPEN.store(is_open, Ordering::Relaxed);
-    let printed = write_stdout(bytes);
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n');
+    let (whole, rest) = bytes.split_at(whole.map_or(0, |end| end + 1));
+    let mut printed = write_stdout(whole);
+    if !whole.is_empty() && !foot.deferred.is_empty() {
+        let deferred = std::mem::take(&mut foot.deferred);
+        write_stderr(&deferred);
+        foot.mark_busy();
+    }
+    if printed.is_ok() && !rest.is_empty() {
+        printed = write_stdout(rest);
+    }
     foot.draw();
     printed
 }
@@ -257,6 +270,16 @@ pub(super) fn eprint(line: &str, is_shared: bool) {
             foot.draw();
         }
     }
+}
+
+/// Like [`eprint`], but waits for the end of an incomplete line of standard output: for what can wait.
+pub(super) fn eprint_between_lines(line: &str, is_shared: bool) {
+    if !(is_shared && IS_LINE_OPEN.load(Ordering::Relaxed)) {
+        return eprint(line, is_shared);
+    }
+    let mut foot = lock_area();
+    foot.deferred.push_str(line);
+    foot.mark_busy();
 }
 
 /// Runs `work` with exclusive use of the terminal. Calls from other threads wait for it; nested calls are allowed.
