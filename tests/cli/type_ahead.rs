@@ -70,12 +70,12 @@ fn alt_enter_sends_a_message_into_the_turn() {
     screen.type_("use the other file").press(Key::Alt('\r'));
     screen.until("> use the other file  at the next step");
     // A command is for the REPL, and waits.
-    screen.type_("/session").press(Key::Alt('\r'));
-    screen.until("> /session  after this turn");
+    screen.type_("/stop").press(Key::Alt('\r'));
+    screen.until("> /stop  after this turn");
     go_on(&story);
     screen
         .until("With the other one.")
-        .until("> /session\ncli:direct");
+        .until("> /stop\nCtrl-C stops a turn");
     screen.until_prompt("> ");
     screen.until_snapshot("steered", Screen::conversation);
     let messages = story.requests()[1].messages();
