@@ -15,6 +15,7 @@ use goals::{GOAL_KINDS, GOALS, Goal, GoalKind};
 use model::Plan;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -334,11 +335,31 @@ const COMPLETE: Situation = Situation {
     has_namespaces: true,
 };
 
+/// The row of SECURITY.md about these attacks.
+fn promised_row() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("SECURITY.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut rows = text.lines();
+    let row = rows.find(|line| line.starts_with("| attack scripts of a model"));
+    row.expect("SECURITY.md has the row").to_owned()
+}
+
+/// The number before `words` in `text`.
+fn number_before(text: &str, words: &str) -> usize {
+    let (before, _) = text.split_once(words).expect("SECURITY.md has the words");
+    let number = before.rsplit(' ').next().unwrap_or_default();
+    number.parse().expect("a number is before the words")
+}
+
 #[test]
 fn attack_scripts_cause_no_violations() {
     let count = check_attacks(COMPLETE, &select_scripts());
+    let row = promised_row();
+    let tables = format!("({} places × {} goals,", VECTORS.len(), GOALS.len());
+    assert!(row.contains(&tables), "{tables} {row}");
+    let promised = number_before(&row, " scripts, 0 violations");
     assert!(
-        requested_scripts().is_some() || count >= 200,
+        requested_scripts().is_some() || count > promised,
         "{count} scripts"
     );
 }
@@ -428,4 +449,8 @@ fn attack_scripts_succeed_without_protection() {
         surprising.is_empty(),
         "goals not reached without protection: {surprising:?}"
     );
+    let row = promised_row();
+    let goals = format!("of {} goals are reached", played.len());
+    let promised = number_before(&row, &format!(" {goals}"));
+    assert!(played.len() - kept.len() >= promised, "{kept:?}");
 }
