@@ -5,8 +5,9 @@ use super::net::Net;
 use super::provenance::{Grant, GuardedChange};
 use super::rule::{Pattern, RuleEffect};
 use super::tool_names::MESSAGE;
-use super::{Permission, Policy, Sandbox};
+use super::{Permission, Policy, PolicyDecision, Sandbox};
 use crate::format::on_one_line;
+use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -196,6 +197,7 @@ impl Policy {
             lines.push((
                 name,
                 match self.grant_for(change) {
+                    _ if self.forbids_change(change) => "may not be changed".into(),
                     Grant::Allowed => "may be changed, whatever the conversation contains".into(),
                     Grant::Denied => "may not be changed".into(),
                     Grant::Unset => format!(
@@ -217,6 +219,15 @@ impl Policy {
             }
         }
         unique
+    }
+
+    /// True if the profile or a rule leaves no tool for this change.
+    fn forbids_change(&self, change: GuardedChange) -> bool {
+        let is_denied = || {
+            let decision = self.decide("cron", &json!({ "action": "add" }));
+            !self.is_offered("cron") || matches!(decision, PolicyDecision::Deny(_))
+        };
+        self.reads_only || change == GuardedChange::Jobs && is_denied()
     }
 
     /// The paths that may be read or changed, and those that may not.

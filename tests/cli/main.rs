@@ -103,6 +103,7 @@ mod sessions;
 mod sessions_tool;
 mod shared_home;
 mod signals;
+mod situation;
 mod skill;
 mod startup_files;
 mod state_files;

@@ -368,6 +368,16 @@ fn the_policy_explains_itself() {
         text.contains("profile     default") && text.contains("sandbox"),
         "{text}"
     );
+    assert!(text.contains("jobs        may be changed; after content from outside"));
+    for arguments in [
+        &["--profile", "plan"][..],
+        &["--profile", "plan", "--allow", "cron"],
+        &["--deny", "cron(add)"],
+        &["--deny", "cron"],
+    ] {
+        let text = explain(arguments, 0);
+        assert!(text.contains("jobs        may not be changed"), "{text}");
+    }
     assert!(
         explain(&["write_file", "{\"path\": \"a\", \"content\": \"x\"}"], 77)
             .contains("grant: --write")

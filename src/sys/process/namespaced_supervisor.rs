@@ -3,7 +3,9 @@
 
 use super::children::groups;
 use super::resource_limits::describe_start_error;
-use super::supervisor::{LaunchKind, LaunchSpec, SUPERVISOR_ARG0, SupervisorReport, send_report};
+use super::supervisor::{
+    LaunchDirectory, LaunchKind, LaunchSpec, SUPERVISOR_ARG0, SupervisorReport, send_report,
+};
 use super::supervisor_connection::SupervisorConnection;
 use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
 use crate::sys::sandbox::{ProtectedPids, SandboxSpec, namespaces};
@@ -128,7 +130,7 @@ fn enter_namespaces(
     let launch = LaunchSpec {
         program: PathBuf::new(),
         arguments: Vec::new(),
-        directory: "/".into(),
+        directory: LaunchDirectory::Inside("/".into()),
         env: Vec::new(),
         sandbox: Some(sandbox.clone()),
         in_namespaces: true,

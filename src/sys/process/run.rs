@@ -7,12 +7,12 @@ use super::children::{
 use super::namespaced_supervisor::{knows_namespaces, namespace_command, remember_namespaces};
 use super::output::{HeadAndTail, OutputPipe};
 use super::resource_limits::set_resource_limits;
-use super::supervisor::{LaunchKind, LaunchSpec, SupervisorReport};
+use super::supervisor::{LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
 use super::supervisor_connection::SupervisorConnection;
 use super::write_lock::{LockError, WriteLock};
 use crate::error::Stop;
 use crate::sys::durable_file;
-use crate::sys::sandbox::{PathSnapshot, ProtectedPids, SandboxSpec, UndoneChange};
+use crate::sys::sandbox::{PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory, UndoneChange};
 use crate::sys::signal::{self, Deadline};
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -281,10 +281,9 @@ fn spawn_supervised(
     let launch = LaunchSpec {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
-        // The supervisor is started in the command's directory.
-        directory: ".".into(),
+        directory: LaunchDirectory::Shared(StartDirectory::find(&spec.directory)?),
         env: spec.env.clone(),
-        sandbox: Some(sandbox.clone().without_foreign_sockets()),
+        sandbox: Some(sandbox.clone().for_own_root()),
         in_namespaces: true,
         kind: LaunchKind::Command,
         self_test: None,
@@ -295,8 +294,8 @@ fn spawn_supervised(
         output.into(),
         errors.into(),
     ];
-    let mut supervisor = namespace_command(sandbox)?;
-    supervisor.current_dir(&spec.directory);
+    // Without a change of its directory, it can be started without a copy of this process.
+    let supervisor = namespace_command(sandbox)?;
     let (process, connection) =
         SupervisorConnection::start(supervisor, &launch, streams, groups())?;
     let mut child = RunningChild {

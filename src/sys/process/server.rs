@@ -7,16 +7,16 @@ use super::children::{KILL_TIMEOUT, detached, has_no_commands, kill_leftovers, p
 use super::namespaced_supervisor::{knows_namespaces, namespace_command, remember_namespaces};
 #[cfg(not(test))]
 use super::own_program::own_executable;
-use super::supervisor::{self, LaunchKind, LaunchSpec, SupervisorReport};
+use super::supervisor::{self, LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
 use super::supervisor_connection::SupervisorConnection;
-use crate::sys::sandbox::{self, ProtectedPids, SandboxSpec};
+use crate::sys::sandbox::{self, ProtectedPids, SandboxSpec, StartDirectory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(not(test))]
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -150,15 +150,14 @@ fn launch(
     let is_command = kind == LaunchKind::BackgroundCommand;
     let mut sandbox = spec.sandbox.clone();
     if is_command && in_namespaces {
-        sandbox = sandbox.map(SandboxSpec::without_foreign_sockets);
+        sandbox = sandbox.map(SandboxSpec::for_own_root);
     }
     let launch = LaunchSpec {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
-        // The supervisor of a command is started in the command's directory.
         directory: match is_command {
-            true => ".".into(),
-            false => spec.directory.clone(),
+            true => LaunchDirectory::Shared(StartDirectory::find(&spec.directory)?),
+            false => LaunchDirectory::Inside(spec.directory.clone()),
         },
         env: spec.env.clone(),
         in_namespaces,
@@ -167,10 +166,9 @@ fn launch(
         sandbox,
         protected: ProtectedPids::current(),
     };
-    supervisor.current_dir(match is_command {
-        true => spec.directory.as_path(),
-        false => Path::new("/"),
-    });
+    if !is_command {
+        supervisor.current_dir("/");
+    }
     let (read, input) = io::pipe()?;
     let (output, write) = io::pipe()?;
     let (errors, complain) = match is_command {

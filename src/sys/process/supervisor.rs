@@ -12,7 +12,7 @@ use super::children::{KILL_TIMEOUT, TERM_GRACE, children, is_ending};
 use super::resource_limits::{describe_start_error, set_resource_limits};
 use crate::sys::process_group::process_group;
 use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
-use crate::sys::sandbox::{ProtectedPids, SandboxSpec};
+use crate::sys::sandbox::{ProtectedPids, SandboxSpec, StartDirectory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -45,7 +45,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_millis(50);
 pub(super) struct LaunchSpec {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
-    pub(super) directory: PathBuf,
+    pub(super) directory: LaunchDirectory,
     pub(super) env: Vec<(String, String)>,
     pub(super) sandbox: Option<SandboxSpec>,
     /// The supervisor is the first process of new namespaces.
@@ -55,6 +55,15 @@ pub(super) struct LaunchSpec {
     pub(super) self_test: Option<SelfTest>,
     /// The processes that start it; it cannot signal them from within its sandbox.
     pub(super) protected: ProtectedPids,
+}
+
+/// The working directory of what is launched.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum LaunchDirectory {
+    /// That of the supervisor too, which enters it.
+    Shared(StartDirectory),
+    /// A path that means what it means in the sandbox.
+    Inside(PathBuf),
 }
 
 /// The kind of program that is supervised.
@@ -180,9 +189,9 @@ fn receive_launch(control_socket: &mut UnixStream) -> io::Result<(LaunchSpec, [O
     let (8, Ok(streams)) = (received.bytes, streams) else {
         return Err(io::ErrorKind::UnexpectedEof.into());
     };
-    let mut bytes = Vec::new();
-    let length = u64::from_le_bytes(length);
-    (&*control_socket).take(length).read_to_end(&mut bytes)?;
+    let length = usize::try_from(u64::from_le_bytes(length)).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    control_socket.read_exact(&mut bytes)?;
     let launch = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
     Ok((launch, streams))
 }
@@ -197,9 +206,15 @@ fn start_server(
         .args(&launch.arguments)
         .env_clear()
         .envs(launch.env)
-        .current_dir(&launch.directory)
         .process_group(0);
     command.stdin(input).stdout(output).stderr(errors);
+    let directory = match launch.directory {
+        LaunchDirectory::Shared(directory) => Some(directory),
+        LaunchDirectory::Inside(path) => {
+            command.current_dir(path);
+            None
+        }
+    };
     let mut start = || {
         let server = Pid::from_child(&command.spawn()?);
         if launch.sandbox.is_some() {
@@ -207,11 +222,15 @@ fn start_server(
         }
         Ok(SupervisorReport::Started(server.as_raw_pid()))
     };
+    if let Some(sandbox) = launch.sandbox.as_ref().filter(|_| launch.in_namespaces) {
+        let is_long_lived = launch.kind == LaunchKind::Server;
+        return in_namespaces(sandbox, directory.as_ref(), is_long_lived, start);
+    }
+    if let Some(directory) = directory {
+        directory.enter()?;
+    }
     match &launch.sandbox {
         None => start(),
-        Some(sandbox) if launch.in_namespaces => {
-            in_namespaces(sandbox, launch.kind == LaunchKind::Server, start)
-        }
         Some(sandbox) => {
             let protected = launch.protected.merged(&ProtectedPids::current());
             sandbox.clone().without_root().run_inside(&protected, start)
@@ -221,22 +240,24 @@ fn start_server(
 
 /// Enters the sandbox of new namespaces, and runs the test in it.
 fn try_sandbox(launch: LaunchSpec) -> io::Result<SupervisorReport> {
-    in_namespaces(&launch.sandbox.unwrap_or_default(), false, || {
+    in_namespaces(&launch.sandbox.unwrap_or_default(), None, false, || {
         let results = launch.self_test.map(|test| test.run());
         Ok(SupervisorReport::Tested(results.unwrap_or_default()))
     })
 }
 
-/// Runs `work` in the sandbox of new namespaces. If that cannot be entered, reports so.
+/// Runs `work` in the sandbox of new namespaces and in `directory`. If that cannot be entered, reports so.
 fn in_namespaces(
     sandbox: &SandboxSpec,
+    directory: Option<&StartDirectory>,
     is_long_lived: bool,
     work: impl FnOnce() -> io::Result<SupervisorReport> + Send,
 ) -> io::Result<SupervisorReport> {
     let mut result = None;
     // It sees no process but its own, and the first one accepts no signal that could end it.
     let alone = ProtectedPids::default();
-    let entered = sandbox.clone().enter_root(is_long_lived).and_then(|left| {
+    let entered = sandbox.clone().enter_root(directory, is_long_lived);
+    let entered = entered.and_then(|left| {
         left.run_inside(&alone, || {
             result = Some(work());
             Ok(())

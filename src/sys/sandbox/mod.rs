@@ -18,10 +18,12 @@ mod new_repository;
 pub mod private_tmp;
 pub mod project_files;
 mod protected_state;
+mod real_path;
 mod restore;
 mod seccomp;
 pub mod self_test;
 mod spec;
+mod start_directory;
 pub mod system_paths;
 mod undone_change;
 
@@ -30,6 +32,7 @@ pub use project_files::{ProjectFileAccess, ProjectFiles};
 pub use restore::PathSnapshot;
 pub use seccomp::ProtectedPids;
 pub use spec::SandboxSpec;
+pub use start_directory::StartDirectory;
 pub use undone_change::{Remedy, UndoneChange};
 
 use landlock::{
@@ -39,7 +42,7 @@ use landlock::{
 use landlock_rules::AccessRight;
 use seccomp::Sockets;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 /// The minimum Landlock ABI: version 3 is the first that can forbid truncating files outside the sandbox.
@@ -118,13 +121,17 @@ impl SandboxSpec {
         seccomp::apply(sockets, (!self.in_namespaces).then_some(protected))
     }
 
-    /// Gives this process, the first of new namespaces, a root with only what is granted, and takes its capabilities.
-    /// Returns the restrictions still to be applied to its child.
+    /// Gives this process, the first of new namespaces, a root with only what is granted, enters `directory`, and takes
+    /// the capabilities. Returns the restrictions still to be applied to its child.
     ///
     /// # Errors
     /// The system refuses any part of it. The process must then not continue.
-    pub fn enter_root(mut self, is_long_lived: bool) -> io::Result<Self> {
-        mounts::set_up(&mut self)?;
+    pub fn enter_root(
+        mut self,
+        directory: Option<&StartDirectory>,
+        is_long_lived: bool,
+    ) -> io::Result<Self> {
+        mounts::set_up(&mut self, directory)?;
         drop_capabilities()?;
         // Cached rules refer to the mounts before this change.
         self.cache = Arc::default();
@@ -136,23 +143,27 @@ impl SandboxSpec {
         Ok(self)
     }
 
-    /// Closes the sockets of other processes in the granted places: a command in namespaces of its own may open local
-    /// sockets, and their modes do not tell whether they are its own. Those in the private directory, where only commands
-    /// of the run bind them, and those that are bound later stay open to it.
-    pub fn without_foreign_sockets(mut self) -> Self {
+    /// The rules for a command with a root of its own: denied places that are not granted are not there. In the granted
+    /// ones, the sockets of other processes are closed too, since a command in namespaces may open local sockets, and
+    /// their modes do not tell whether they are its own. Those in the private directory, where only commands of the run
+    /// bind them, and those that are bound later stay open to it.
+    pub fn for_own_root(mut self) -> Self {
         let all = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
         // The last field is a path, which may contain blanks.
         let paths = all
             .lines()
-            .filter_map(|line| line.find('/').map(|at| &line[at..]));
-        let real = paths.filter_map(|path| std::fs::canonicalize(path).ok());
-        let granted = self.readable.iter().chain(&self.writable);
+            .filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
+        let real = paths.filter_map(|path| real_path::real_path(path).ok());
         let private = self.writable.last();
-        let found: Vec<PathBuf> = real
+        let sockets: Vec<PathBuf> = real
             .filter(|path| !private.is_some_and(|private| path.starts_with(private)))
-            .filter(|path| granted.clone().any(|place| path.starts_with(place)))
             .collect();
-        self.denied.extend(found);
+        let is_granted = |path: &PathBuf| {
+            let mut granted = self.readable.iter().chain(&self.writable);
+            granted.any(|place| path.starts_with(place))
+        };
+        let denied = self.denied.into_iter().chain(sockets);
+        self.denied = denied.filter(is_granted).collect();
         self
     }
 

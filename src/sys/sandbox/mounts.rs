@@ -6,14 +6,17 @@
 
 use super::landlock_rules;
 use super::spec::SandboxSpec;
+use super::start_directory::StartDirectory;
 use super::system_paths::{DEVICES, TERMINALS};
 use rustix::fs::{FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// The directory of named shared memory. A command gets an empty one of its own, since the system's is shared with
@@ -23,75 +26,146 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const TEMPORARY: &str = "/tmp";
 /// The system's root while the new one is being made.
 const OLD_ROOT: &str = "/.old-root";
+/// The flags of the root.
+const OF_ROOT: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+/// The modes of what mounts are attached to.
+const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
+const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+/// The usual size of the list of mounts, which is then read at once.
+const MOUNTS_BYTES: usize = 64 << 10;
 /// Links that programs expect in `/dev`.
 const DEVICE_LINKS: &[(&str, &str)] = &[
-    ("/dev/fd", "/proc/self/fd"),
-    ("/dev/stdin", "/proc/self/fd/0"),
-    ("/dev/stdout", "/proc/self/fd/1"),
-    ("/dev/stderr", "/proc/self/fd/2"),
-    ("/dev/ptmx", "pts/ptmx"),
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
 ];
 
-/// Gives this process, the first of new namespaces, the view of the file system that `sandbox` describes, and adds to
-/// its writable places those that only this view has.
+/// Gives this process, the first of new namespaces, the view of the file system that `sandbox` describes, enters
+/// `directory`, and adds to the writable places those that only this view has.
 ///
 /// # Errors
 /// The system refuses any part of it.
-pub(super) fn set_up(sandbox: &mut SandboxSpec) -> io::Result<()> {
-    let here = std::env::current_dir()?;
-    let before = rustix::fs::stat(".")?;
+pub(super) fn set_up(
+    sandbox: &mut SandboxSpec,
+    directory: Option<&StartDirectory>,
+) -> io::Result<()> {
+    let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+    rustix::mount::mount_change("/", private)?;
+    let places = granted_places(sandbox)?;
+    let mut trees: BTreeMap<&Path, MountTree> = BTreeMap::new();
+    for place in places.iter().filter(|place| place.is_writable) {
+        let tree = copy_mounts(&place.path)?;
+        trees.extend(tree.map(|tree| (place.path.as_path(), tree)));
+    }
+    let tmp = match private_tmp(sandbox) {
+        Some(tmp) => copy_mounts(tmp)?,
+        None => None,
+    };
+    let mounts = mount_points()?;
+    // Copies of a read-only mount are read-only. Those of the writable places were made before.
+    make_read_only(&places, &mounts)?;
     enter_empty_root()?;
-    let has_tmp = mount_tmp(sandbox)?;
+    let has_tmp = tmp.is_some();
+    if let Some(tree) = tmp {
+        tree.attach(Path::new(TEMPORARY))?;
+    }
     create_links(&sandbox.links)?;
-    bind_granted(sandbox)?;
+    for place in &places {
+        let tree = match place.is_writable {
+            true => trees.remove(place.path.as_path()),
+            false => copy_mounts(&outside(&place.path))?,
+        };
+        if let Some(tree) = tree {
+            tree.attach(&place.path)?;
+        }
+    }
     mount_devices()?;
-    create_mount_point(Path::new("/proc"), true)?;
+    drop(create_directories(Path::new("/proc"))?);
     let of_proc = MountFlags::RDONLY | no_programs();
     rustix::mount::mount("proc", "/proc", "proc", of_proc, None)?;
     rustix::mount::unmount(OLD_ROOT, UnmountFlags::DETACH)?;
     std::fs::remove_dir(OLD_ROOT)?;
+    rustix::mount::mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | OF_ROOT, c"")?;
     hide_denied(sandbox)?;
-    protect(sandbox)?;
-    remount_rest_read_only(sandbox)?;
+    protect(sandbox, &mounts)?;
     sandbox.writable.push(SHARED_MEMORY.into());
     sandbox
         .writable
         .extend(has_tmp.then(|| PathBuf::from(TEMPORARY)));
-    if here == Path::new("/") {
-        return Ok(());
-    }
-    // The working directory still refers to the directory below the mounts.
-    std::env::set_current_dir(&here)?;
-    let after = rustix::fs::stat(".")?;
-    if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino) {
-        return Err(io::Error::other("the working directory was replaced"));
-    }
-    Ok(())
+    directory.map_or(Ok(()), StartDirectory::enter)
 }
 
-/// Mounts the run's own directory at [`TEMPORARY`]. Returns false if that place is granted itself, or there is none.
-fn mount_tmp(sandbox: &SandboxSpec) -> io::Result<bool> {
+/// The run's own directory that is mounted at [`TEMPORARY`], unless that place is granted itself.
+fn private_tmp(sandbox: &SandboxSpec) -> Option<&Path> {
     let mut granted = sandbox.readable.iter().chain(&sandbox.writable);
     let is_granted = granted.any(|place| Path::new(TEMPORARY).starts_with(place));
-    let Some(tmp) = sandbox.tmp.as_deref().filter(|_| !is_granted) else {
-        return Ok(false);
-    };
-    bind(tmp, Path::new(TEMPORARY))?;
-    Ok(true)
+    sandbox.tmp.as_deref().filter(|_| !is_granted)
 }
 
 fn no_programs() -> MountFlags {
     MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC
 }
 
+/// A granted place that gets a mount.
+struct GrantedPlace {
+    path: PathBuf,
+    is_writable: bool,
+}
+
+/// The granted places, parents first, without those that the mount of another one contains.
+fn granted_places(sandbox: &SandboxSpec) -> io::Result<Vec<GrantedPlace>> {
+    let mut paths: BTreeSet<PathBuf> = sandbox.readable.iter().cloned().collect();
+    paths.extend(sandbox.writable.iter().cloned());
+    if paths.remove(Path::new("/")) {
+        let entries = std::fs::read_dir("/")?.flatten();
+        paths.extend(entries.map(|entry| entry.path()));
+    }
+    let is_ours = |path: &PathBuf| path.starts_with("/proc") || path.starts_with("/dev");
+    let mut places: Vec<GrantedPlace> = Vec::new();
+    for path in paths.into_iter().filter(|path| !is_ours(path)) {
+        let mut writable = sandbox.writable.iter();
+        let is_writable = writable.any(|root| path.starts_with(root));
+        // A writable place within a read-only one needs a mount of its own.
+        let around = places.iter().rfind(|other| path.starts_with(&other.path));
+        if around.is_none_or(|around| is_writable && !around.is_writable) {
+            places.push(GrantedPlace { path, is_writable });
+        }
+    }
+    Ok(places)
+}
+
+/// The mount points of this namespace whose mounts are not read-only.
+fn mount_points() -> io::Result<BTreeSet<PathBuf>> {
+    let mut text = String::with_capacity(MOUNTS_BYTES);
+    File::open("/proc/self/mountinfo")?.read_to_string(&mut text)?;
+    Ok(text.lines().filter_map(writable_mount_point).collect())
+}
+
+/// Makes the system's mounts read-only that contain one of these places, or that one of them contains.
+fn make_read_only(places: &[GrantedPlace], mounts: &BTreeSet<PathBuf>) -> io::Result<()> {
+    let read = places.iter().filter(|place| !place.is_writable);
+    let read = read.map(|place| place.path.as_path());
+    let read: Vec<&Path> = read.chain(DEVICES.iter().map(Path::new)).collect();
+    let concerns = |point: &Path| {
+        let mut read = read.iter();
+        read.any(|place| place.starts_with(point) || point.starts_with(place))
+    };
+    for point in mounts.iter().filter(|point| concerns(point)) {
+        // A mount that this process cannot open is closed to the command as well.
+        if let Ok((fd, _)) = open_path(point) {
+            remount_read_only(&fd)?;
+        }
+    }
+    Ok(())
+}
+
 /// Makes an empty file system the root. The system's own lies at [`OLD_ROOT`].
 fn enter_empty_root() -> io::Result<()> {
-    let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
-    rustix::mount::mount_change("/", private)?;
     // Any existing directory will do until it becomes the root.
     let base = Path::new("/proc");
-    let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    rustix::mount::mount("none", base, "tmpfs", flags, c"mode=755,size=1m")?;
+    rustix::mount::mount("none", base, "tmpfs", OF_ROOT, c"mode=755,size=1m")?;
     let old = base.join(OLD_ROOT.trim_start_matches('/'));
     std::fs::create_dir(&old)?;
     rustix::process::pivot_root(base, &old)?;
@@ -109,101 +183,98 @@ fn create_links(links: &BTreeMap<PathBuf, PathBuf>) -> io::Result<()> {
         let (Some(parent), Some(name)) = (link.parent(), link.file_name()) else {
             continue;
         };
-        match rustix::fs::symlinkat(target, create_directories(parent)?, name) {
-            // The run's own directory for temporary files still has the one of an earlier command.
-            Err(error) if error != Errno::EXIST => return Err(error.into()),
-            _ => {}
-        }
+        // The run's own directory for temporary files still has the one of an earlier command.
+        unless_existing(rustix::fs::symlinkat(
+            target,
+            create_directories(parent)?,
+            name,
+        ))?;
     }
     Ok(())
 }
 
-/// Mounts the granted places, parents first.
-fn bind_granted(sandbox: &SandboxSpec) -> io::Result<()> {
-    let mut places: BTreeSet<PathBuf> = sandbox.readable.iter().cloned().collect();
-    places.extend(sandbox.writable.iter().cloned());
-    if places.remove(Path::new("/")) {
-        let entries = std::fs::read_dir(OLD_ROOT)?.flatten();
-        places.extend(entries.map(|entry| Path::new("/").join(entry.file_name())));
-    }
-    let is_ours = |place: &PathBuf| place.starts_with("/proc") || place.starts_with("/dev");
-    let mut bound: Vec<PathBuf> = Vec::new();
-    for place in places.into_iter().filter(|place| !is_ours(place)) {
-        // A place within a mounted one is there already. A writable one within a read-only one needs a mount of its own.
-        let around = bound.iter().rfind(|other| place.starts_with(other));
-        let is_missing = |other: &PathBuf| {
-            sandbox.writable.contains(&place) && !sandbox.writable.contains(other)
-        };
-        if around.is_none_or(is_missing) {
-            bind(&place, &place)?;
-            bound.push(place);
-        }
-    }
-    Ok(())
+/// A copy of the mount of a place and of those beneath it, not attached anywhere.
+struct MountTree {
+    fd: OwnedFd,
+    kind: FileType,
 }
 
-/// Mounts the system's place `from`, with what is mounted beneath it, at `to`. A place that has disappeared or become a
-/// symbolic link is left out.
-fn bind(from: &Path, to: &Path) -> io::Result<()> {
-    let Ok((source, kind)) = open_path(&outside(from)) else {
-        return Ok(());
+/// Copies the mount of `place` with those beneath it. Returns `None` for a place that has disappeared or become a
+/// symbolic link.
+fn copy_mounts(place: &Path) -> io::Result<Option<MountTree>> {
+    let Ok((opened, kind)) = open_path(place) else {
+        return Ok(None);
     };
     if kind == FileType::Symlink {
-        return Ok(());
+        return Ok(None);
     }
-    if landlock_rules::open_nofollow(to).is_err() {
-        create_mount_point(to, kind == FileType::Directory)?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    let fd = rustix::mount::open_tree(&opened, "", flags)?;
+    Ok(Some(MountTree { fd, kind }))
+}
+
+impl MountTree {
+    /// Attaches it at `path`, which is created if it does not exist. Never follows a link: an earlier command may have
+    /// put one into the directory for temporary files.
+    fn attach(self, path: &Path) -> io::Result<()> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let parent = create_directories(parent)?;
+        unless_existing(match self.kind {
+            FileType::Directory => rustix::fs::mkdirat(&parent, name, DIRECTORY_MODE),
+            _ => rustix::fs::mknodat(&parent, name, FileType::RegularFile, FILE_MODE, 0),
+        })?;
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        Ok(rustix::mount::move_mount(
+            &self.fd, "", &parent, name, flags,
+        )?)
     }
-    let target = landlock_rules::open_nofollow(to)?;
-    let of_old = |fd: &OwnedFd| format!("{OLD_ROOT}{}", fd_path(fd));
-    match rustix::mount::mount_bind_recursive(of_old(&source), of_old(&target)) {
-        Err(Errno::NOENT) if open_path(&outside(from)).is_err() => Ok(()),
+}
+
+/// The result of creating something, which may exist already.
+fn unless_existing(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(Errno::EXIST) => Ok(()),
         other => Ok(other?),
     }
 }
 
-/// Creates what a mount needs, and the directories around it.
-fn create_mount_point(path: &Path, is_directory: bool) -> io::Result<()> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Ok(());
-    };
-    if is_directory {
-        return create_directories(path).map(drop);
-    }
-    let new = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(0o600);
-    rustix::fs::openat(create_directories(parent)?, name, new, mode)?;
-    Ok(())
-}
-
-/// Creates the directory `path` and those around it, and opens it. Never follows a link: an earlier command may have put
-/// one into the directory for temporary files.
+/// Opens the directory `path`, and creates it and those around it if they do not exist. Never follows a link.
 fn create_directories(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut directory = rustix::fs::open("/", flags, Mode::empty())?;
-    for part in path.strip_prefix("/").unwrap_or(path) {
-        match rustix::fs::mkdirat(&directory, part, Mode::from_raw_mode(0o755)) {
-            Err(error) if error != Errno::EXIST => return Err(error.into()),
-            _ => {}
-        }
-        directory = rustix::fs::openat(&directory, part, flags, Mode::empty())?;
+    match landlock_rules::open_nofollow(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        other => return other,
     }
-    Ok(directory)
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let parent = create_directories(parent)?;
+    // In the run's own directory, another command may create it too.
+    unless_existing(rustix::fs::mkdirat(&parent, name, DIRECTORY_MODE))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(&parent, name, flags, Mode::empty())?)
 }
 
 /// Makes a `/dev` of harmless devices, shared memory and pseudo-terminals.
 fn mount_devices() -> io::Result<()> {
-    for device in DEVICES {
-        bind(Path::new(device), Path::new(device))?;
+    for device in DEVICES.iter().map(Path::new) {
+        if let Some(tree) = copy_mounts(&outside(device))? {
+            tree.attach(device)?;
+        }
     }
+    let devices = create_directories(Path::new("/dev"))?;
+    rustix::fs::mkdirat(&devices, "shm", DIRECTORY_MODE)?;
+    rustix::fs::mkdirat(&devices, "pts", DIRECTORY_MODE)?;
     for (link, target) in DEVICE_LINKS {
-        symlink(target, link)?;
+        rustix::fs::symlinkat(*target, &devices, *link)?;
     }
-    create_mount_point(Path::new(SHARED_MEMORY), true)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     let of_memory = c"mode=1777,size=1g";
     rustix::mount::mount("none", SHARED_MEMORY, "tmpfs", flags, of_memory)?;
-    create_mount_point(Path::new(TERMINALS), true)?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let of_terminals = c"newinstance,ptmxmode=0666,mode=620";
     Ok(rustix::mount::mount(
@@ -217,12 +288,26 @@ fn mount_devices() -> io::Result<()> {
 
 /// Covers the denied places.
 fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
-    let denied = existing_granted(&sandbox.denied, &[&sandbox.readable, &sandbox.writable]);
+    let granted = [&sandbox.readable, &sandbox.writable];
+    let denied = sandbox
+        .denied
+        .iter()
+        .filter(|place| is_within_any(place, &granted));
+    let denied = denied.cloned().collect();
+    // An empty file system covers the first directory, and copies of its mount the others.
+    let mut cover: Option<OwnedFd> = None;
     for place in outermost(&denied) {
-        with_existing(place, |fd, kind| match kind {
-            FileType::Directory => mount_empty(fd),
+        with_existing(place, |fd, kind| match (kind, &cover) {
+            (FileType::Directory, Some(cover)) => {
+                Ok(rustix::mount::mount_bind(fd_path(cover), fd_path(fd))?)
+            }
+            (FileType::Directory, None) => {
+                mount_empty(fd)?;
+                cover = Some(open_path(place)?.0);
+                Ok(())
+            }
             // A symbolic link reveals nothing unless its target is accessible.
-            FileType::Symlink => Ok(()),
+            (FileType::Symlink, _) => Ok(()),
             _ => Ok(rustix::mount::mount_bind("/dev/null", fd_path(fd))?),
         })?;
     }
@@ -230,10 +315,10 @@ fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
 }
 
 /// Makes the existing protected places read-only mounts.
-fn protect(sandbox: &SandboxSpec) -> io::Result<()> {
-    let protected = existing_granted(&sandbox.protected, &[&sandbox.writable]);
+fn protect(sandbox: &SandboxSpec, mounts: &BTreeSet<PathBuf>) -> io::Result<()> {
+    let protected = existing_granted(&sandbox.protected, &sandbox.writable);
     // The cover of a denied place would move away with a directory around it.
-    let mut pinned = existing_granted(&sandbox.denied, &[&sandbox.writable]);
+    let mut pinned = existing_granted(&sandbox.denied, &sandbox.writable);
     pinned.extend(protected.iter().cloned());
     for directory in parents_between(&pinned, &sandbox.writable) {
         // A mount point cannot be renamed, so nothing else can be put in its place.
@@ -251,56 +336,42 @@ fn protect(sandbox: &SandboxSpec) -> io::Result<()> {
     {
         with_existing(place, |fd, _| mount_on_itself(fd))?;
     }
-    for place in protected {
-        with_existing(&place, |fd, kind| match kind {
+    for place in &protected {
+        with_existing(place, |fd, kind| match kind {
             // The contents of `.git` have entries of their own.
             FileType::Directory if place.ends_with(".git") => Ok(()),
             FileType::Directory | FileType::RegularFile => {
                 mount_on_itself(fd)?;
                 // The descriptor still refers to the directory below; only the path leads to the new mount.
-                remount_read_only(&open_path(&place)?.0)
+                remount_read_only(&open_path(place)?.0)
             }
             _ => Ok(()),
         })?;
     }
-    Ok(())
-}
-
-/// Makes every mount read-only that is not in a writable place.
-fn remount_rest_read_only(sandbox: &SandboxSpec) -> io::Result<()> {
-    let depth = |places: &[PathBuf], path: &Path| {
-        let around = places.iter().filter(|place| path.starts_with(place));
+    // The system's mounts within a protected place, but for those in a writable one within that.
+    let depth = |places: &mut dyn Iterator<Item = &PathBuf>, path: &Path| {
+        let around = places.filter(|place| path.starts_with(place));
         around.map(|place| place.components().count()).max()
     };
-    // The contents of `.git` have entries of their own.
-    let protected = sandbox
-        .protected
-        .iter()
-        .filter(|place| !place.ends_with(".git"));
-    let protected: Vec<PathBuf> = protected.cloned().collect();
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
-    for place in mounts.lines().filter_map(mount_point) {
-        let writes = depth(&sandbox.writable, &place);
-        // The root holds nothing but mount points, even if that of the system was granted.
-        let is_root = place == Path::new("/");
-        let is_writable = !is_root && writes.is_some() && writes >= depth(&protected, &place);
-        let is_ours = [TERMINALS, SHARED_MEMORY, TEMPORARY]
-            .map(Path::new)
-            .contains(&place.as_path());
-        if is_writable || is_ours {
-            continue;
-        }
+    for point in mounts.iter().filter(|point| is_within(point, &protected)) {
+        let mut whole = protected.iter().filter(|place| !place.ends_with(".git"));
+        let is_protected = depth(&mut whole, point) > depth(&mut sandbox.writable.iter(), point);
         // A mount that this process cannot open is closed to the command as well.
-        if let Ok((fd, _)) = open_path(&place) {
+        if is_protected && let Ok((fd, _)) = open_path(point) {
             remount_read_only(&fd)?;
         }
     }
     Ok(())
 }
 
-/// The mount point in a line of proc_pid_mountinfo(5). Blanks and backslashes are written as octal numbers.
-fn mount_point(line: &str) -> Option<PathBuf> {
-    let field = line.split(' ').nth(4)?;
+/// The mount point in a line of proc_pid_mountinfo(5), unless the mount is read-only. Blanks and backslashes are written
+/// as octal numbers.
+fn writable_mount_point(line: &str) -> Option<PathBuf> {
+    let mut fields = line.split(' ').skip(4);
+    let field = fields.next()?;
+    if fields.next()?.split(',').any(|option| option == "ro") {
+        return None;
+    }
     let (mut text, mut rest) = (String::new(), field);
     while let Some((before, after)) = rest.split_once('\\') {
         let (code, after) = after.split_at_checked(3)?;
@@ -312,18 +383,17 @@ fn mount_point(line: &str) -> Option<PathBuf> {
     Some(text.into())
 }
 
-/// The existing `places` beneath a granted one.
-fn existing_granted(places: &[PathBuf], granted: &[&Vec<PathBuf>]) -> BTreeSet<PathBuf> {
-    let is_inside = |place: &&PathBuf| {
-        let mut granted = granted.iter().copied().flatten();
-        granted.any(|root| place.starts_with(root))
-    };
-    places
-        .iter()
-        .filter(is_inside)
-        .filter(|place| open_path(place).is_ok())
-        .cloned()
-        .collect()
+/// The existing `places` beneath one of `roots`.
+fn existing_granted(places: &[PathBuf], roots: &Vec<PathBuf>) -> BTreeSet<PathBuf> {
+    let inside = places.iter().filter(|place| is_within_any(place, &[roots]));
+    let existing = inside.filter(|place| open_path(place).is_ok());
+    existing.cloned().collect()
+}
+
+/// True if `place` is one of the places in `granted`, or within one.
+fn is_within_any(place: &Path, granted: &[&Vec<PathBuf>]) -> bool {
+    let mut granted = granted.iter().copied().flatten();
+    granted.any(|root| place.starts_with(root))
 }
 
 /// The `places` that are not within another one: a covered directory hides its contents, which could then not be found.
@@ -427,7 +497,7 @@ fn remount_read_only(fd: &OwnedFd) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{mount_point, outermost, parents_between};
+    use super::{outermost, parents_between, writable_mount_point};
     use std::path::PathBuf;
 
     #[test]
@@ -447,7 +517,12 @@ mod tests {
     #[test]
     fn mount_points_are_read_from_lines() {
         let line = "36 35 98:0 / /mnt/a\\040b\\134c rw,noatime - ext4 /dev/root rw";
-        assert_eq!(mount_point(line), Some(PathBuf::from("/mnt/a b\\c")));
+        assert_eq!(
+            writable_mount_point(line),
+            Some(PathBuf::from("/mnt/a b\\c"))
+        );
+        let line = "36 35 98:0 / /mnt ro,noatime shared:1 - ext4 /dev/root rw";
+        assert_eq!(writable_mount_point(line), None);
     }
 
     #[test]

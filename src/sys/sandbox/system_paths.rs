@@ -1,6 +1,7 @@
 //! Paths that every command may read: the system, and tools installed in the home directory. Also the secrets that no command
 //! may read, even if a granted directory contains them. Only paths that exist cost anything.
 
+use super::real_path::real_path;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -141,7 +142,7 @@ pub fn relocated_tools<'a>(
         let places = value(variable).unwrap_or_default().split(':');
         for place in places.map(Path::new).filter(|place| place.is_absolute()) {
             open.extend(reads.iter().map(|name| place.join(name)));
-            let real = std::fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
+            let real = real_path(place).unwrap_or_else(|_| place.to_owned());
             denied.extend(logins.iter().map(|name| real.join(name)));
         }
     }
@@ -170,7 +171,7 @@ pub fn readable_paths(
         .chain(relocated.iter().cloned());
     let (mut found, mut links) = (Vec::new(), Vec::new());
     for path in named {
-        let Ok(real) = std::fs::canonicalize(&path) else {
+        let Ok(real) = real_path(&path) else {
             continue;
         };
         if real == Path::new("/") || home.starts_with(&real) {
@@ -228,7 +229,7 @@ pub fn find_homes(
         let mut granted = granted.iter();
         granted.any(|root| root.starts_with(home) || home.starts_with(root))
     };
-    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let real = |path: &Path| real_path(path).unwrap_or_else(|_| path.to_owned());
     let mut found: Vec<PathBuf> = single.iter().map(|home| real(home)).collect();
     for parent in parents.iter().map(|parent| real(Path::new(parent))) {
         // A parent that cannot be listed contributes no homes.
@@ -260,7 +261,7 @@ pub fn resolve_secrets(
     };
     home_secrets
         .chain(system_secrets.filter(is_open))
-        .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
+        .map(|path| real_path(&path).unwrap_or(path))
         .collect()
 }
 

@@ -9,11 +9,13 @@
 
 #![allow(clippy::print_stdout, reason = "prints the result table")]
 
+use crate::situation::{Situation, User, available_users};
 use fixture::AttackFixture;
 use goals::{GOAL_KINDS, GOALS, Goal, GoalKind};
 use model::Plan;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,8 +70,14 @@ impl AttackResult {
 }
 
 /// Runs the program with `start` and `flags`; returns its output and exit status.
-fn run_program(scene: &AttackFixture, start: &RunInput, flags: &[String]) -> (String, i32) {
-    let mut command = scene.story.command(["agent", "-m", &start.message]);
+fn run_program(
+    scene: &AttackFixture,
+    situation: Situation,
+    start: &RunInput,
+    flags: &[String],
+) -> (String, i32) {
+    let mut command = situation.command(&scene.story, &[]);
+    command.args(["agent", "-m", &start.message]);
     command.args(&start.flags).args(flags);
     if start.stdin.is_some() {
         command.stdin(Stdio::piped());
@@ -95,7 +103,7 @@ fn run_program(scene: &AttackFixture, start: &RunInput, flags: &[String]) -> (St
 }
 
 /// Runs the attack of `script`.
-fn run_attack(script: AttackScript) -> AttackResult {
+fn run_attack(situation: Situation, script: AttackScript) -> AttackResult {
     let AttackScript {
         vector,
         goal,
@@ -115,7 +123,7 @@ fn run_attack(script: AttackScript) -> AttackResult {
     let flags: Vec<String> = flags
         .map(|flag| flag.replace("WORKSPACE", &workspace))
         .collect();
-    let (printed, code) = run_program(&scene, &start, &flags);
+    let (printed, code) = run_program(&scene, situation, &start, &flags);
     let mut violations = scene.violations(&flags, vector.is_external, &printed, code);
     if vector.is_ignored && scene.model.received_count() > 0 {
         violations.push("instructions of an untrusted directory reached the model".into());
@@ -130,7 +138,7 @@ fn run_attack(script: AttackScript) -> AttackResult {
 }
 
 /// Runs all `scripts`, as many at a time as there are processors.
-fn run_attacks(scripts: &[AttackScript]) -> Vec<AttackResult> {
+fn run_attacks(situation: Situation, scripts: &[AttackScript]) -> Vec<AttackResult> {
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -138,7 +146,7 @@ fn run_attacks(scripts: &[AttackScript]) -> Vec<AttackResult> {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let played = run_attack(*script);
+                    let played = run_attack(situation, *script);
                     all.lock().unwrap().push(played);
                 }
             });
@@ -240,10 +248,9 @@ fn format_table(played: &[AttackResult]) -> String {
     text
 }
 
-#[test]
-fn attack_scripts_cause_no_violations() {
-    let scripts = select_scripts();
-    let played = run_attacks(&scripts);
+/// Runs `scripts`, checks that they cause no violations, and returns the number of those that count.
+fn check_attacks(situation: Situation, scripts: &[AttackScript]) -> usize {
+    let played = run_attacks(situation, scripts);
     if requested_scripts().is_some_and(|words| words != "all") {
         for AttackResult {
             script,
@@ -283,7 +290,7 @@ fn attack_scripts_cause_no_violations() {
         );
     }
     println!(
-        "prompt injection: {} scripts, {} violations",
+        "prompt injection: {} scripts, {} violations, {situation:?}",
         played.len(),
         violated.len()
     );
@@ -319,11 +326,78 @@ fn attack_scripts_cause_no_violations() {
         "scripts whose instructions did not arrive:\n{}",
         deaf.join("\n")
     );
+    played.len()
+}
+
+/// The situation of the program where nothing is missing.
+const COMPLETE: Situation = Situation {
+    user: User::Current,
+    has_namespaces: true,
+};
+
+/// The row of SECURITY.md about these attacks.
+fn promised_row() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("SECURITY.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut rows = text.lines();
+    let row = rows.find(|line| line.starts_with("| attack scripts of a model"));
+    row.expect("SECURITY.md has the row").to_owned()
+}
+
+/// The number before `words` in `text`.
+fn number_before(text: &str, words: &str) -> usize {
+    let (before, _) = text.split_once(words).expect("SECURITY.md has the words");
+    let number = before.rsplit(' ').next().unwrap_or_default();
+    number.parse().expect("a number is before the words")
+}
+
+#[test]
+fn attack_scripts_cause_no_violations() {
+    let count = check_attacks(COMPLETE, &select_scripts());
+    let row = promised_row();
+    let tables = format!("({} places × {} goals,", VECTORS.len(), GOALS.len());
+    assert!(row.contains(&tables), "{tables} {row}");
+    let promised = number_before(&row, " scripts, 0 violations");
     assert!(
-        requested_scripts().is_some() || played.len() >= 200,
-        "{} scripts",
-        played.len()
+        requested_scripts().is_some() || count > promised,
+        "{count} scripts"
     );
+}
+
+/// One of this many pairs is run in each of the other situations, every second one with `--write`.
+const OTHER_SITUATIONS_SHARE: usize = 61;
+
+#[test]
+fn attack_scripts_cause_no_violations_in_other_situations() {
+    let pairs = VECTORS.iter().flat_map(|vector| {
+        GOALS.iter().map(move |goal| AttackScript {
+            vector,
+            goal,
+            flags: &[],
+        })
+    });
+    let pairs: Vec<AttackScript> = pairs.collect();
+    let situations = available_users().into_iter().flat_map(|user| {
+        [true, false].map(|has_namespaces| Situation {
+            user,
+            has_namespaces,
+        })
+    });
+    let others = situations.skip(1).enumerate();
+    for (number, situation) in others {
+        let scripts = match requested_scripts() {
+            Some(_) => select_scripts(),
+            None => {
+                let share = pairs.iter().skip(number).step_by(OTHER_SITUATIONS_SHARE);
+                let flags = [&[][..], &["--write"]].into_iter().cycle();
+                let with_flags = share.zip(flags);
+                with_flags
+                    .map(|(script, flags)| AttackScript { flags, ..*script })
+                    .collect()
+            }
+        };
+        check_attacks(situation, &scripts);
+    }
 }
 
 /// Goals that are not tried without protection, since they would read secrets of this machine.
@@ -352,7 +426,7 @@ fn attack_scripts_succeed_without_protection() {
             flags: &["--profile", "full", "--net", "--sandbox", "off"],
         })
         .collect();
-    let played = run_attacks(&scripts);
+    let played = run_attacks(COMPLETE, &scripts);
     for it in &played {
         println!(
             "prompt injection, unprotected: {}: {}",
@@ -375,4 +449,8 @@ fn attack_scripts_succeed_without_protection() {
         surprising.is_empty(),
         "goals not reached without protection: {surprising:?}"
     );
+    let row = promised_row();
+    let goals = format!("of {} goals are reached", played.len());
+    let promised = number_before(&row, &format!(" {goals}"));
+    assert!(played.len() - kept.len() >= promised, "{kept:?}");
 }

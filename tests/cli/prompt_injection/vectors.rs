@@ -309,7 +309,7 @@ fn merge(into: &mut Value, value: &Value) {
 /// Runs the program before the run that counts.
 fn run_before(scene: &AttackFixture, start: &RunInput, asleep: bool) {
     scene.model.set_idle(asleep);
-    let ran = super::run_program(scene, start, &session_flags());
+    let ran = super::run_program(scene, super::COMPLETE, start, &session_flags());
     assert_eq!(ran.1, 0, "{}", ran.0);
     scene.model.set_idle(false);
 }

@@ -1,7 +1,8 @@
 //! Destructive commands in a directory with `victim/`, most of which no list of forbidden words would catch.
 
-use super::fixture::{SandboxFixture, User, available_users, print_count};
+use super::fixture::{SandboxFixture, print_count};
 use crate::requirements::{is_installed, skip};
+use crate::situation::{User, available_users};
 use std::path::{Path, PathBuf};
 
 /// A program that may be missing, and the command, which runs beside `victim/`.

@@ -1,9 +1,10 @@
 //! Attempts to escape from the sandbox. Each prints `escaped` if it succeeded, and `held` if not.
 
-use super::fixture::{SandboxFixture, User, available_users, print_count};
+use super::fixture::{SandboxFixture, print_count};
 use crate::requirements::require;
 use crate::server::calls;
 use crate::signals::is_alive;
+use crate::situation::{User, available_users};
 use crate::wait::until;
 use serde_json::json;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Everyday commands, which must work unchanged in the sandbox.
 
-use super::fixture::User;
-use super::fixture::{SandboxFixture, available_users, print_count};
+use super::fixture::{SandboxFixture, print_count};
 use crate::requirements::skip;
+use crate::situation::{User, available_users};
 
 /// A program that may be missing, the command, and the expected end of its output.
 const TASKS: [(&str, &str, &str); 47] = [

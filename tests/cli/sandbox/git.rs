@@ -1,7 +1,8 @@
 //! Commands that plant something that git would run for the user later.
 
-use super::fixture::{SandboxFixture, User};
+use super::fixture::SandboxFixture;
 use crate::requirements::require;
+use crate::situation::User;
 use crate::story::Story;
 use std::path::Path;
 

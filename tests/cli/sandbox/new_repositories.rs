@@ -1,7 +1,8 @@
 //! New repositories with ordinary settings, which commands make every day.
 
-use super::fixture::{SandboxFixture, User, print_count};
+use super::fixture::{SandboxFixture, print_count};
 use crate::requirements::require;
+use crate::situation::User;
 use std::path::Path;
 
 /// A command that makes a repository in `new`, and a setting that this must still have afterwards. `SRC` is a repository outside of the

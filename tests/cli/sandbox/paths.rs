@@ -1,7 +1,8 @@
 //! Files that no command can write, and files that none can read.
 
-use super::fixture::{SandboxFixture, User, available_users, print_count};
+use super::fixture::{SandboxFixture, print_count};
 use crate::requirements::skip;
+use crate::situation::{User, available_users};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

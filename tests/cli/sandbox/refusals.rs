@@ -1,8 +1,9 @@
 //! Runs without a sandbox, and messages to commands inside of one.
 
-use super::fixture::{SandboxFixture, User, available_users, wrapper_without_syscall};
+use super::fixture::SandboxFixture;
 use crate::requirements::require;
 use crate::server::{calls, says};
+use crate::situation::{User, available_users, wrapper_without_syscall};
 use crate::story::{NANOBOT, Story};
 use serde_json::json;
 use std::process::Command;

@@ -1,7 +1,8 @@
 //! Attempts to open or reach a socket. Listeners count the connections.
 
-use super::fixture::{SandboxFixture, available_users, print_count};
+use super::fixture::{SandboxFixture, print_count};
 use crate::requirements::require;
+use crate::situation::available_users;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::sync::Arc;

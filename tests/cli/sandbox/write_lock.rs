@@ -1,7 +1,8 @@
 //! Commands that may change the same files run one at a time, so that each sees only its own changes.
 
-use super::fixture::{SandboxFixture, User};
+use super::fixture::SandboxFixture;
 use crate::requirements::require;
+use crate::situation::User;
 use crate::story::Story;
 use crate::wait::until_exists;
 use serde_json::json;
