@@ -14,14 +14,10 @@ const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/counts.json
 const LOCK_FILE: &str = include_str!("../../Cargo.lock");
 /// How much larger than its recorded value a count may be.
 const TOLERANCE: f64 = 0.03;
-/// Runs of which the smallest page faults count, since the first one reads the program from the disk, and the fewest
-/// system calls of several processes that wait for each other.
+/// Runs of which the smallest page faults count: the first one reads the program from the disk.
 const ROUNDS: usize = 6;
 /// Earlier turns of the two sessions whose difference is the cost of one turn; both fit into the window.
 const EARLIER_TURNS: [usize; 2] = [2, 12];
-
-/// The system calls that change the mounts of a sandboxed command.
-const MOUNT_CALLS: [&str; 3] = ["mount(", "move_mount(", "umount2("];
 
 /// The counts by name.
 pub(crate) type Counts = BTreeMap<String, u64>;
@@ -94,7 +90,6 @@ pub(crate) fn measure() -> Counts {
     );
 
     let hello = &hello[..3];
-    let exec = home("exec", "exec/2");
     let home = home("costs", "hello");
     let client = build_client(temp.path());
     let samples: Vec<[u64; 2]> = (0..ROUNDS)
@@ -112,18 +107,12 @@ pub(crate) fn measure() -> Counts {
         ("opened files", ["open(", "openat(", "openat2("]),
         ("threads and processes", ["clone(", "clone3(", "vfork("]),
     ] {
-        let is_one = |(_, call): &&TracedCall| {
+        let is_one = |call: &&String| {
             names.iter().any(|name| call.starts_with(name)) && !call.contains("= -1 ")
         };
         let count = calls.iter().filter(is_one).count();
         counts.insert(format!("hello: {what}"), count as u64);
     }
-    // The first run sets up the workspace.
-    traced(&exec, hello, temp.path());
-    let runs = (0..ROUNDS).map(|_| sandbox_calls(&traced(&exec, hello, temp.path())));
-    let [calls, mounts] = runs.min().unwrap_or_default();
-    counts.insert("sandboxed command: system calls".into(), calls);
-    counts.insert("sandboxed command: mounts".into(), mounts);
     let size = std::fs::metadata(program()).expect("the program exists");
     counts.insert("program: bytes".into(), size.len());
     let crates = LOCK_FILE.matches("[[package]]").count();
@@ -177,21 +166,8 @@ fn used(client: &Path, folder: &Path, home: &Path, words: &[&str]) -> [u64; 2] {
     [numbers[3], numbers[4]]
 }
 
-/// The system calls of a run's only sandboxed command and of the processes around it, and those of them that change its
-/// mounts. What the program itself calls depends on the sockets of the machine.
-fn sandbox_calls(calls: &[TracedCall]) -> [u64; 2] {
-    let of_sandbox = calls.iter().filter(|(process, _)| *process != calls[0].0);
-    let of_sandbox: Vec<&str> = of_sandbox.map(|(_, call)| call.as_str()).collect();
-    let is_mount = |call: &&&str| MOUNT_CALLS.iter().any(|name| call.starts_with(name));
-    let mounts = of_sandbox.iter().filter(is_mount).count();
-    [of_sandbox.len() as u64, mounts as u64]
-}
-
-/// A process, and a system call of it.
-type TracedCall = (String, String);
-
 /// The system calls of one run and of its children.
-fn traced(home: &Path, words: &[&str], folder: &Path) -> Vec<TracedCall> {
+pub(crate) fn traced(home: &Path, words: &[&str], folder: &Path) -> Vec<String> {
     let out: PathBuf = folder.join("trace");
     let done = command("strace", home)
         .args(["-f", "-qq", "-o"])
@@ -203,10 +179,9 @@ fn traced(home: &Path, words: &[&str], folder: &Path) -> Vec<TracedCall> {
     assert!(done.status.success(), "{words:?}");
     let text = std::fs::read_to_string(out).expect("strace writes its trace");
     let call = |line: &str| {
-        let (process, call) = line.split_once(' ')?;
+        let (_, call) = line.split_once(' ')?;
         let call = call.trim_start();
-        let is_call = !call.starts_with("+++") && !call.contains(" resumed>");
-        is_call.then(|| (process.to_owned(), call.to_owned()))
+        (!call.starts_with("+++") && !call.contains(" resumed>")).then(|| call.to_owned())
     };
     text.lines().filter_map(call).collect()
 }
