@@ -65,6 +65,11 @@ fn answer_all(connection: TcpStream, streams: &Streams) {
                 &json!({ "command": "sleep 0.2" }),
                 8,
             ))),
+            "updates" if words.ends_with(&["getMe"]) => {
+                let bot =
+                    json!({ "id": 1, "is_bot": true, "first_name": "Bot", "username": "bot" });
+                writer.write_all(&response(&json!({ "ok": true, "result": bot })))
+            }
             "updates" => writer.write_all(&response(&json!({ "ok": true, "result": [] }))),
             _ => writer.write_all(&whole(&json!({ "role": "assistant", "content": "Hello." }))),
         };
