@@ -6,10 +6,12 @@ use crate::ops::shared_state::SharedState;
 use crate::ops::toolset::{CronToolParts, all_tools};
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
+use crate::policy::tool_names::WRITE_TOOLS;
 use crate::settings::Settings;
 use crate::tool::ask_user::UserPrompt;
-use crate::tool::{ApprovalHandler, ApprovalRequest, ToolError, Toolbox};
+use crate::tool::{Approval, ApprovalHandler, ApprovalRequest, ToolError, Toolbox};
 use anyhow::Result;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Asks the user about a denied call. The user may grant for it what a flag would.
@@ -26,22 +28,25 @@ pub(crate) struct InteractiveApproval {
 }
 
 impl ApprovalHandler for InteractiveApproval {
-    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<(), ToolError> {
+    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
         self.user_prompt.approve(case)
     }
 
-    fn with_grant(&self, case: &ApprovalRequest<'_>) -> Result<Toolbox, ToolError> {
+    fn with_grant(&self, case: &ApprovalRequest<'_>) -> Result<(Toolbox, Approval), ToolError> {
         let refused = || ToolError::Denied(case.refusal.clone());
         let flag = case.refusal.suggested_flag.as_deref().ok_or_else(refused)?;
         let mut grants = self.grants.clone();
         permissions::add_flag(&mut grants, flag).ok_or_else(refused)?;
+        if WRITE_TOOLS.contains(&case.tool) {
+            grants.write = grants.write.into_iter().map(existing_place).collect();
+        }
         // A denial that no flag can lift in this run is final, so the user is not asked.
         let workspace = &self.policy.file_scope.workspace;
         let policy =
             permissions::build_policy(&self.ctx, &grants, &self.settings, &self.profile, workspace);
         let mut policy = policy.map_err(|_| refused())?;
         self.shared.mcp_tools.add_to_policy(&mut policy);
-        self.user_prompt.approve(case)?;
+        let approval = self.user_prompt.approve(case)?;
         policy
             .file_scope
             .instruction_files
@@ -61,6 +66,15 @@ impl ApprovalHandler for InteractiveApproval {
         };
         let mut tools = all_tools(&self.ctx, &self.settings, &policy, &shared);
         tools.extend(self.jobs.as_ref().map(|jobs| jobs.tool(&policy, &shared)));
-        Ok(Toolbox::new(tools, 1, policy))
+        Ok((Toolbox::new(tools, 1, policy), approval))
+    }
+}
+
+/// The directory of a file that is yet to be created, since only what exists can be granted. The permission is for one
+/// call of a tool that changes nothing but the file.
+fn existing_place(path: PathBuf) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !path.exists() && parent.is_dir() => parent.to_owned(),
+        _ => path,
     }
 }
