@@ -31,6 +31,8 @@ pub enum Event<'a> {
         command_failed: bool,
         /// The change to a file as a unified diff, for display only.
         diff: Option<&'a str>,
+        /// True if the user was asked about the call, and so has seen the change.
+        was_asked: bool,
         duration: Duration,
     },
     /// A request failed and will be retried after `wait`.

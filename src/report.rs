@@ -151,7 +151,7 @@ impl Reporter {
 
     /// Ends the output of a run, with the result object if the format has one. `result` builds it.
     pub fn finish(&mut self, result: impl Fn(&json::EventEnvelope) -> Value) -> Result<()> {
-        self.progress.clear();
+        self.progress.end();
         self.log(&result);
         match self.format {
             // If the answer was cut off, the reason follows on a new line.

@@ -9,7 +9,7 @@ use crate::policy::profile::Profile;
 use crate::policy::tool_names::WRITE_TOOLS;
 use crate::settings::Settings;
 use crate::tool::ask_user::UserPrompt;
-use crate::tool::{ApprovalHandler, ApprovalRequest, ToolError, Toolbox};
+use crate::tool::{Approval, ApprovalHandler, ApprovalRequest, ToolError, Toolbox};
 use anyhow::Result;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ fn use_existing_ancestor(path: &mut PathBuf) {
 }
 
 impl ApprovalHandler for InteractiveApproval {
-    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<(), ToolError> {
+    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
         self.user_prompt.approve(case)
     }
 
-    fn with_grant(&self, case: &ApprovalRequest<'_>) -> Result<Toolbox, ToolError> {
+    fn with_grant(&self, case: &ApprovalRequest<'_>) -> Result<(Toolbox, Approval), ToolError> {
         let refused = || ToolError::Denied(case.refusal.clone());
         let flag = case.refusal.suggested_flag.as_deref().ok_or_else(refused)?;
         let mut grants = self.grants.clone();
@@ -51,7 +51,7 @@ impl ApprovalHandler for InteractiveApproval {
             permissions::build_policy(&self.ctx, &grants, &self.settings, &self.profile, workspace);
         let mut policy = policy.map_err(|_| refused())?;
         self.shared.mcp_tools.add_to_policy(&mut policy);
-        self.user_prompt.approve(case)?;
+        let approval = self.user_prompt.approve(case)?;
         policy
             .file_scope
             .instruction_files
@@ -71,6 +71,6 @@ impl ApprovalHandler for InteractiveApproval {
         };
         let mut tools = all_tools(&self.ctx, &self.settings, &policy, &shared);
         tools.extend(self.jobs.as_ref().map(|jobs| jobs.tool(&policy, &shared)));
-        Ok(Toolbox::new(tools, 1, policy))
+        Ok((Toolbox::new(tools, 1, policy), approval))
     }
 }

@@ -2,7 +2,7 @@
 //! permissions.
 
 use super::bell::Bell;
-use super::{form, rule};
+use super::{approval_text, form, rule};
 use crate::diff::Diff;
 use crate::mcp::client::ElicitationHandler;
 use crate::mcp::sanitize;
@@ -10,12 +10,12 @@ use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::short_text::truncate_line;
 use crate::sys::durable_file;
-use crate::sys::editor::{Editor, InputLine};
+use crate::sys::editor::{Choice, Editor, InputLine};
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::{StyledLine, sanitize, theme, wrap_words};
 use crate::tool::ask_user::UserPrompt;
-use crate::tool::{ApprovalRequest, ToolError};
+use crate::tool::{Approval, ApprovalRequest, ToolError, edit_file};
 use console::Style;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -26,8 +26,41 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Maximum characters shown of a server's question.
 const MAX_QUESTION_CHARS: usize = 1000;
-/// The keys that answer a yes-or-no question.
-const YES_NO: [char; 2] = ['y', 'n'];
+/// The answers to a yes-or-no question, and the index of the one that Enter alone is.
+const YES_NO: [Choice; 2] = [YES, NO];
+const NO_INDEX: usize = 1;
+
+const YES: Choice = Choice {
+    key: 'y',
+    word: "yes",
+    needs_enter: false,
+};
+const NO: Choice = Choice {
+    key: 'n',
+    word: "no",
+    needs_enter: false,
+};
+const REASON: Choice = Choice {
+    key: 'r',
+    word: "reason",
+    needs_enter: false,
+};
+const VIEW: Choice = Choice {
+    key: 'v',
+    word: "view",
+    needs_enter: false,
+};
+// A grant beyond this call takes more than one key.
+const SESSION: Choice = Choice {
+    key: 's',
+    word: "session",
+    needs_enter: true,
+};
+const ALWAYS: Choice = Choice {
+    key: 'a',
+    word: "always",
+    needs_enter: true,
+};
 /// Number of attempts that the user has to enter a valid answer.
 const MAX_ATTEMPTS: usize = 3;
 
@@ -92,29 +125,37 @@ impl TerminalPrompter {
         self.grants.lock().ignore_poison()
     }
 
-    /// Reads an answer to `prompt`; each of `keys` is one without Enter.
-    fn read_answer(&self, prompt: &str, keys: &[char]) -> Result<String, ToolError> {
-        let line = self.editor.lock().ignore_poison().prompt(prompt, keys);
-        match line {
-            Ok(InputLine::Text(text) | InputLine::NextProfile(text)) => Ok(text.trim().to_owned()),
-            Ok(InputLine::End) => Err(ToolError::Declined(
-                "Tool call denied: the user did not answer. Continue without it.".into(),
-            )),
-            Ok(InputLine::Interrupted) => {
-                signal::record_interrupt();
-                Err("the user interrupted".into())
-            }
-            // The terminal may be gone, for example. The cause that ends the run is reported elsewhere.
-            Err(_) => Err(ToolError::Declined(
-                "Tool call denied: the user could not be asked. Continue without it.".into(),
-            )),
-        }
+    /// Reads an answer to `prompt`, which the `options` suggest. `is_new` is false for a later part of a question.
+    fn read_answer(
+        &self,
+        prompt: &str,
+        options: &[String],
+        is_new: bool,
+    ) -> Result<String, ToolError> {
+        let mut editor = self.editor.lock().ignore_poison();
+        to_answer(editor.prompt(prompt, options, is_new))
+    }
+
+    /// Reads one of `choices`; Enter alone is the choice `default`.
+    fn read_choice(
+        &self,
+        prompt: &str,
+        choices: &[Choice],
+        default: Option<usize>,
+    ) -> Result<String, ToolError> {
+        let mut editor = self.editor.lock().ignore_poison();
+        to_answer(editor.choose(prompt, choices, default))
     }
 
     /// Asks a question; only a yes is one.
     pub(super) fn confirm(&self, question: &str) -> bool {
-        let answer = self.read_answer(question, &YES_NO).unwrap_or_default();
-        matches!(answer.to_lowercase().as_str(), "y" | "yes")
+        // The last sentence stands on a row of its own, which is drawn again with the answer.
+        let (before, last) = question.rsplit_once(". ").unwrap_or(("", question));
+        for row in wrap_words(before, self.width(), 2).lines() {
+            self.print_styled(row, &Style::new().bold());
+        }
+        let answer = self.read_choice(last, &YES_NO, Some(NO_INDEX));
+        answer.is_ok_and(|answer| answer == YES.word)
     }
 
     /// Asks the user for the value of a field, which is `Some(None)` if they leave it out; `None` if they stop.
@@ -122,8 +163,8 @@ impl TerminalPrompter {
         for row in wrap(&sanitize(&field.question), self.width()) {
             self.print_styled(&format!("  {row}"), &Style::new());
         }
-        for _ in 0..MAX_ATTEMPTS {
-            let text = self.read_answer("  answer: ", &[]).ok()?;
+        for attempt in 0..MAX_ATTEMPTS {
+            let text = self.read_answer("  answer: ", &[], attempt == 0).ok()?;
             match field.parse(&text) {
                 Ok(value) => return Some(value),
                 Err(words) => {
@@ -155,15 +196,13 @@ impl TerminalPrompter {
     ) -> Result<ApprovalAnswer, ToolError> {
         self.bell.ring_if_long();
         let strong = theme::attention().bold();
-        let head = question_for(case);
+        let dim = Style::new().dim();
+        let is_new_file = matches!(self.current_content(case), CurrentContent::None);
+        let head = approval_text::headline(case, is_new_file);
         self.print_question(&head);
-        let flag = case.refusal.suggested_flag.as_deref().unwrap_or_default();
-        // The reason for a request under an `--allow` rule is written for the model, and tells the user nothing.
-        let is_consent = flag.starts_with("--allow");
-        if !is_consent && !case.is_retry {
-            let why = sanitize(&truncate_line(&case.refusal.message, 300));
-            for row in wrap(&why, self.width()) {
-                self.print_styled(&format!("  {row}"), &Style::new().dim());
+        if let Some(why) = approval_text::reason(case) {
+            for row in wrap(&sanitize(&truncate_line(why, 300)), self.width()) {
+                self.print_styled(&format!("  {row}"), &dim);
             }
         }
         let rows = self.call_rows(case);
@@ -178,52 +217,43 @@ impl TerminalPrompter {
             self.print_styled(&more, &strong);
             self.print_question(&head);
         }
+        let mut choices = vec![YES, NO, REASON];
+        choices.extend(is_cut.then_some(VIEW));
+        choices.push(SESSION);
+        choices.extend(rule.map(|_| ALWAYS));
         let view = if is_cut { " · [v]iew all" } else { "" };
-        let mut choices = vec![
+        let mut words = vec![
             format!("[y]es, once · [n]o · no, with a [r]eason{view}"),
-            format!(
-                "for this [s]ession, with Enter: each `{}` that needs `{flag}`",
-                case.tool
-            ),
+            format!("this [s]ession: {}", approval_text::permission(case)),
         ];
-        choices.extend(
-            rule.map(|rule| format!("[a]lways, with Enter, as a rule: {}", rule.description)),
-        );
-        for row in wrap_words(&choices.join("\n"), self.width(), 2).lines() {
-            self.print_styled(&format!("  {row}"), &Style::new().dim());
+        words.extend(rule.map(|rule| format!("[a]lways, as the rule `{}`", rule.description)));
+        for row in wrap_words(&words.join("\n"), self.width(), 2).lines() {
+            self.print_styled(&format!("  {row}"), &dim);
         }
         loop {
-            // A grant beyond this call takes more than one key: a single letter could begin a sentence.
-            let text = self.read_answer("  allow? ", &['y', 'n', 'r', 'v'])?;
-            let lower = text.to_lowercase();
-            return Ok(match lower.as_str() {
-                "y" | "yes" => ApprovalAnswer::Yes,
-                "s" | "session" => ApprovalAnswer::Session,
-                "a" | "always" if rule.is_some() => ApprovalAnswer::Always,
-                "n" | "no" => ApprovalAnswer::No(None),
-                "r" | "reason" => {
-                    let why = self.read_answer("  why not? ", &[])?;
-                    ApprovalAnswer::No((!why.is_empty()).then_some(why))
-                }
-                "v" | "view" => {
-                    for (text, style) in &rows {
-                        self.print_styled(text, style);
+            return Ok(
+                match self.read_choice("  allow? ", &choices, None)?.as_str() {
+                    "yes" => ApprovalAnswer::Yes,
+                    "session" => ApprovalAnswer::Session,
+                    "always" => ApprovalAnswer::Always,
+                    "no" => ApprovalAnswer::No(None),
+                    "reason" => {
+                        let why = self.read_answer("  why not? ", &[], false)?;
+                        ApprovalAnswer::No((!why.is_empty()).then_some(why))
                     }
-                    self.print_question(&head);
-                    continue;
-                }
-                // Ask again: so short a text is not a reason for declining, and neither is a slash command.
-                _ if text.chars().count() < 5 || text.starts_with('/') => {
-                    self.print_styled("  one of the keys in brackets", &Style::new().dim());
-                    continue;
-                }
-                _ => {
-                    let why = ["no because", "no, because", "no:", "no,", "n,", "n:"];
-                    let why = why.iter().find(|begin| lower.starts_with(**begin));
-                    let text = why.map_or(text.as_str(), |begin| text[begin.len()..].trim());
-                    ApprovalAnswer::No((!text.is_empty()).then(|| text.to_owned()))
-                }
-            });
+                    "view" => {
+                        for (text, style) in &rows {
+                            self.print_styled(text, style);
+                        }
+                        self.print_question(&head);
+                        continue;
+                    }
+                    _ => {
+                        self.print_styled("  one of the keys in brackets", &dim);
+                        continue;
+                    }
+                },
+            );
         }
     }
 
@@ -261,35 +291,14 @@ impl TerminalPrompter {
                 add("›", text("input").trim_end_matches('\n'), &plain);
             }
             "write_file" | "edit_file" => {
-                add("·", &format!("path: {}", text("path")), &plain);
-                let old = self.current_content(case);
-                let (before, after) = match (tool, old) {
-                    ("write_file", CurrentContent::Text(old)) => (old, text("content").to_owned()),
-                    ("write_file", CurrentContent::None) => {
-                        (String::new(), text("content").to_owned())
-                    }
-                    ("edit_file", CurrentContent::Text(old)) if old.contains(text("old_text")) => {
-                        let all = arguments["replace_all"] == true;
-                        let (old_text, new_text) = (text("old_text"), text("new_text"));
-                        let new = match all {
-                            true => old.replace(old_text, new_text),
-                            false => old.replacen(old_text, new_text, 1),
-                        };
-                        (old, new)
-                    }
-                    ("edit_file", _) => {
-                        add("·", "the file does not contain `old_text`", &plain);
-                        (text("old_text").to_owned(), text("new_text").to_owned())
-                    }
-                    (_, _) => {
-                        add(
-                            "·",
-                            "replaces a file that is too large to show, or is not text",
-                            &plain,
-                        );
-                        (String::new(), text("content").to_owned())
-                    }
-                };
+                if approval_text::headline_path(case).is_none() {
+                    add("·", &format!("path: {}", text("path")), &plain);
+                }
+                let (before, after, is_complete) = self.content_change(case);
+                if !is_complete {
+                    let words = "replaces a file that is too large to show, or is not text";
+                    add("·", words, &plain);
+                }
                 shown = match tool {
                     "write_file" => &["path", "content"],
                     _ => &["path", "old_text", "new_text"],
@@ -305,6 +314,9 @@ impl TerminalPrompter {
                     add(" ", line, &diff_line_style(line));
                 }
             }
+            "read_file" | "delete_file" if approval_text::headline_path(case).is_some() => {
+                shown = &["path"];
+            }
             _ => {}
         }
         for (name, value) in arguments.as_object().into_iter().flatten() {
@@ -314,6 +326,30 @@ impl TerminalPrompter {
             add("·", &format!("{name}: {}", argument_text(value)), &plain);
         }
         rows
+    }
+
+    /// The content of a file before and after the call, or as much of both as the call names. False if the file is replaced
+    /// and cannot be shown.
+    fn content_change(&self, case: &ApprovalRequest<'_>) -> (String, String, bool) {
+        let text = |key: &str| case.arguments[key].as_str().unwrap_or_default().to_owned();
+        let old = self.current_content(case);
+        if case.tool == "write_file" {
+            let (before, is_complete) = match old {
+                CurrentContent::Text(old) => (old, true),
+                CurrentContent::None => (String::new(), true),
+                CurrentContent::Other => (String::new(), false),
+            };
+            return (before, text("content"), is_complete);
+        }
+        let (old_text, new_text) = (text("old_text"), text("new_text"));
+        // The content may not be known: reading needs a permission of its own.
+        if let CurrentContent::Text(old) = old {
+            let all = case.arguments["replace_all"] == true;
+            if let Ok(new) = edit_file::edit(&old, &old_text, &new_text, all) {
+                return (old, new, true);
+            }
+        }
+        (old_text, new_text, true)
     }
 
     /// The current content of the file that `case` would change.
@@ -354,31 +390,21 @@ fn diff_line_style(line: &str) -> Style {
     }
 }
 
-/// The question for the user, in one line of fixed text.
-fn question_for(case: &ApprovalRequest<'_>) -> String {
-    let ApprovalRequest {
-        tool,
-        is_retry: again,
-        ..
-    } = case;
-    let flag = case.refusal.suggested_flag.as_deref().unwrap_or_default();
-    let place = case.file_scope.directory.display();
-    match (flag, again) {
-        ("--write", true) => format!(
-            "{tool} failed, perhaps because it may not write: run it again with write access to {place}?"
-        ),
-        ("--net", true) => {
-            format!(
-                "{tool} failed, perhaps because it has no network: run it again with network access?"
-            )
+/// The text of an answer.
+fn to_answer(line: anyhow::Result<InputLine>) -> Result<String, ToolError> {
+    match line {
+        Ok(InputLine::Text(text) | InputLine::NextProfile(text)) => Ok(text.trim().to_owned()),
+        Ok(InputLine::End) => Err(ToolError::Declined(
+            "Tool call denied: the user did not answer. Continue without it.".into(),
+        )),
+        Ok(InputLine::Interrupted) => {
+            signal::record_interrupt();
+            Err("the user interrupted".into())
         }
-        (flag, true) => format!("{tool} failed: run it again with `{flag}`?"),
-        (flag, false) if flag.starts_with("--allow") => {
-            format!("{tool} needs approval: allow it?")
-        }
-        (flag, false) => {
-            format!("{tool} exceeds this run's permissions: allow it, as with `{flag}`?")
-        }
+        // The terminal may be gone, for example. The cause that ends the run is reported elsewhere.
+        Err(_) => Err(ToolError::Declined(
+            "Tool call denied: the user could not be asked. Continue without it.".into(),
+        )),
     }
 }
 
@@ -448,9 +474,8 @@ impl ElicitationHandler for TerminalPrompter {
                 true => "  continue? [y/N] ",
                 false => "  send this? [y/N] ",
             };
-            let answer = self.read_answer(sure, &YES_NO).ok()?;
-            let agrees = ["y", "yes"].contains(&answer.to_lowercase().as_str());
-            agrees.then_some(entered)
+            let answer = self.read_choice(sure, &YES_NO, Some(NO_INDEX)).ok()?;
+            (answer == YES.word).then_some(entered)
         })
     }
 }
@@ -465,13 +490,18 @@ impl UserPrompt for TerminalPrompter {
                     self.print_styled(&format!("  │ {row}"), &Style::new());
                 }
             }
+            let clean = |option: &String| option.replace(['\n', '\r'], " ");
+            let options: Vec<String> = options.iter().map(clean).collect();
             for (number, option) in options.iter().enumerate() {
-                let option = option.replace(['\n', '\r'], " ");
-                for row in wrap(&sanitize(&option), self.width()) {
-                    self.print_styled(&format!("  {}. {row}", number + 1), &Style::new());
+                let number = format!("{}.", number + 1);
+                // The rows after the first one hang below its text.
+                let mark = |row: usize| if row == 0 { number.as_str() } else { "  " };
+                let rows = wrap(&sanitize(option), self.width().saturating_sub(1));
+                for (row, text) in rows.iter().enumerate() {
+                    self.print_styled(&format!("  {} {text}", mark(row)), &Style::new());
                 }
             }
-            let text = self.read_answer("  answer: ", &[])?;
+            let text = self.read_answer("  answer: ", &options, true)?;
             if text.is_empty() {
                 return Err(ToolError::Declined(
                     "the user gave no answer; decide yourself".into(),
@@ -488,13 +518,13 @@ impl UserPrompt for TerminalPrompter {
         })
     }
 
-    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<(), ToolError> {
+    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
         let grant = case.refusal.suggested_flag.clone().unwrap_or_default();
         let key = (case.tool.to_owned(), grant);
         // If two calls ask at the same time, the first answer may already cover the second call.
         self.ctx.terminal.with_exclusive_use(|| {
             if self.grants().granted.contains(&key) {
-                return Ok(());
+                return Ok(Approval::Earlier);
             }
             let profile = self.grants().profile.clone();
             let rule = rule::rule_for(&self.ctx, profile.as_deref(), case);
@@ -523,7 +553,7 @@ impl UserPrompt for TerminalPrompter {
                     )));
                 }
             }
-            Ok(())
+            Ok(Approval::Asked)
         })
     }
 }

@@ -16,6 +16,7 @@ use repl_session::ReplSession;
 use std::time::{Duration, Instant};
 
 mod approval;
+mod approval_text;
 mod bell;
 pub mod commands;
 mod completion;

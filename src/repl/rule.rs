@@ -22,7 +22,7 @@ const MAX_PROFILE_BYTES: usize = 1 << 20;
 
 /// A rule, and the list that it is added to.
 pub(crate) struct PermanentRule {
-    /// The rule's effect, for people.
+    /// The rule as the list has it, for people.
     pub(crate) description: String,
     /// The list's key in a profile; in the config it is under `tools`.
     list: &'static str,
@@ -46,11 +46,13 @@ pub(crate) fn rule_for(
         ("--allow", Some(rule)) => ("allow", rule),
         ("--net", Some(host)) => ("net", host),
         ("--read", Some(path)) => ("read", path),
-        // The rule covers the tool only in the directory of this call.
+        // The rule covers the tool only in the directory of this call. No rule opens what is outside of the run's paths.
         ("--write", place) if WRITE_TOOLS.contains(&case.tool) => {
             let place =
                 place.map_or_else(|| std::env::current_dir().ok(), |path| Some(path.into()))?;
             let place = PathResolver::default().resolve(&place);
+            let mut roots = case.file_scope.roots.iter();
+            roots.find(|root| place.starts_with(&root.path))?;
             let beneath = match place.is_dir() {
                 true => place.join("*"),
                 false => place,
@@ -60,12 +62,12 @@ pub(crate) fn rule_for(
         _ => return None,
     };
     let own = profile.filter(|name| Profile::built_in(name).is_none());
-    let words = match list {
-        "allow" => text.clone(),
-        list => format!("{list} {text}"),
+    let key = match own {
+        Some(_) => list.to_owned(),
+        None => format!("tools.{list}"),
     };
     Some(PermanentRule {
-        description: words,
+        description: format!("{key}: {text}"),
         list,
         text,
         profile: own.map(|name| ctx.paths.profiles().join(format!("{name}.md"))),

@@ -54,6 +54,7 @@ pub fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
             denied: _,
             command_failed: _,
             diff: _,
+            was_asked: _,
         } => {
             let text = plain_text(&result.parts);
             let fields = json!({ "id": result.call_id, "name": result.name, "outcome": outcome_name(*outcome), "text": text,

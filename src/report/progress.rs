@@ -2,6 +2,7 @@
 
 use super::short_text::{call_hint, format_denial, format_elapsed, truncate_line};
 use crate::event::{Event, ToolOutcome};
+use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::{StyledLine, Terminal, stderr_width};
 use live_view::{LiveView, ViewSettings};
@@ -16,9 +17,11 @@ mod plan;
 pub struct ProgressDisplay {
     terminal: Terminal,
     level: ProgressLevel,
+    /// Lines that cannot be printed before the interrupted run ends.
+    delayed_rows: Vec<StyledLine>,
     /// Refusals that were already reported.
     reported_denials: Vec<String>,
-    /// The live status of a terminal; `None` without a terminal, and if nothing is to be shown.
+    /// The status of a turn on a terminal; `None` without a terminal, and if nothing is to be shown.
     live_view: Option<Arc<Mutex<LiveView>>>,
     /// True if the live status is displayed below the output.
     is_displayed: bool,
@@ -43,10 +46,13 @@ pub enum ProgressLevel {
 
 impl ProgressDisplay {
     pub fn new(terminal: Terminal, level: ProgressLevel) -> Self {
-        let is_live = terminal.stderr_is_tty && level > ProgressLevel::Quiet;
+        // Where nothing can be redrawn, only its permanent lines are printed.
+        let is_terminal = terminal.stderr_is_tty || terminal.stderr_is_plain_tty;
+        let is_live = is_terminal && level > ProgressLevel::Quiet;
         Self {
             terminal,
             level,
+            delayed_rows: Vec::new(),
             reported_denials: Vec::new(),
             live_view: is_live.then(|| Arc::new(Mutex::new(LiveView::new(Instant::now())))),
             is_displayed: false,
@@ -75,7 +81,7 @@ impl ProgressDisplay {
 
     /// True if progress is shown live.
     pub(super) fn is_live(&self) -> bool {
-        self.live_view.is_some()
+        self.live_view.is_some() && self.terminal.stderr_is_tty
     }
 
     pub(super) fn handle(&mut self, event: &Event<'_>) {
@@ -120,8 +126,9 @@ impl ProgressDisplay {
         else {
             return;
         };
-        for row in &rows {
-            self.terminal.eprint_truncated(row);
+        match signal::check() {
+            Ok(()) => self.print_rows(&rows),
+            Err(_) => self.delayed_rows.extend(rows),
         }
         match event {
             Event::User(user) if !user.injected => self.display_live_view(),
@@ -212,8 +219,26 @@ impl ProgressDisplay {
         }
     }
 
+    fn print_rows(&self, rows: &[StyledLine]) {
+        for row in rows {
+            self.terminal.eprint_truncated(row);
+        }
+    }
+
+    /// Removes the live status at the end of the run. Calls that still run have a last line, which tells that they were
+    /// interrupted.
+    pub(super) fn end(&mut self) {
+        let mut rows = std::mem::take(&mut self.delayed_rows);
+        let interrupted = self
+            .lock_live_view()
+            .map(|mut scene| scene.end_calls(Instant::now()));
+        rows.extend(interrupted.into_iter().flatten());
+        self.clear();
+        self.print_rows(&rows);
+    }
+
     /// Removes the live status.
-    pub(super) fn clear(&mut self) {
+    fn clear(&mut self) {
         if std::mem::take(&mut self.is_displayed) {
             self.terminal.set_status(None);
         }
@@ -222,13 +247,19 @@ impl ProgressDisplay {
     /// Returns the status line of a turn that has made requests, if it is to be shown.
     pub(super) fn status_line(&self) -> Option<StyledLine> {
         let scene = self.lock_live_view().filter(|scene| scene.has_requests())?;
+        // A meter is of no use to a screen reader.
+        let width = if self.terminal.stderr_is_tty {
+            stderr_width()
+        } else {
+            0
+        };
         self.has_status_line
-            .then(|| scene.status_line(Instant::now(), stderr_width(), self.is_detailed))
+            .then(|| scene.status_line(Instant::now(), width, self.is_detailed))
     }
 }
 
 impl Drop for ProgressDisplay {
     fn drop(&mut self) {
-        self.clear();
+        self.end();
     }
 }

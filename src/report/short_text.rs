@@ -30,6 +30,9 @@ const IDENTIFYING_ARGUMENTS: &[(&str, &[&[&str]])] = &[
     ("todo", &[]),
 ];
 
+/// Maximum characters of the lines that are joined; no window is wider.
+const MAX_JOINED_CHARS: usize = 400;
+
 /// Formats a refusal on one line, with the flag that would have allowed it.
 pub fn format_denial(tool: &str, words: &str, grant: Option<&str>) -> String {
     let mut line = format!("denied: {tool}: {}", truncate_line(words, 300));
@@ -81,7 +84,14 @@ pub(super) fn identifying_arguments(name: &str, arguments: &Value) -> String {
             .and_then(|all| all.values().find_map(Value::as_str))
             .map(str::to_owned),
     };
-    first_line(line.as_deref().unwrap_or_default())
+    join_lines(line.as_deref().unwrap_or_default())
+}
+
+/// Returns the lines of `text` in one, as much as a line of the window can show.
+fn join_lines(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let joined = lines.collect::<Vec<_>>().join(" ⏎ ");
+    truncate_line(&joined, MAX_JOINED_CHARS)
 }
 
 /// Returns the first non-blank line, with a mark if more follow.
@@ -206,7 +216,11 @@ mod tests {
         );
         check("grep", json!({ "path": "src", "pattern": "fn" }), "fn src");
         check("grep", json!({ "pattern": "fn" }), "fn");
-        check("exec", json!({ "command": "make\nmake test" }), "make …");
+        check(
+            "exec",
+            json!({ "command": "set -e\n\n  make test\n" }),
+            "set -e ⏎ make test",
+        );
         check("exec", json!({ "command": "\n make \n" }), "make");
         check("web_search", json!({ "count": 3, "query": "rust" }), "rust");
         check(

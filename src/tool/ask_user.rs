@@ -1,7 +1,7 @@
 //! The `ask_user` tool: asks the user at the terminal a question. It exists only in interactive conversations; in any
 //! other run the model must decide by itself, since no user can answer.
 
-use super::{ApprovalRequest, CallEffect, Tool, ToolError, ToolOutput};
+use super::{Approval, ApprovalRequest, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{ToolSpec, without_blanks};
 use serde_json::Value;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub trait UserPrompt: Send + Sync {
     ///
     /// # Errors
     /// The user declined, with their reason if they gave one.
-    fn approve(&self, request: &ApprovalRequest<'_>) -> Result<(), ToolError>;
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Result<Approval, ToolError>;
 }
 
 /// The `ask_user` tool.

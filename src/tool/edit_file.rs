@@ -50,7 +50,10 @@ fn edit_in_file(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolErro
 }
 
 /// Replaces `old` with `new` in `text`.
-fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
+///
+/// # Errors
+/// Text for the model: `old` does not occur, or more than once and not `all` is true.
+pub(crate) fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
     let exact: Vec<Range<usize>> = text
         .match_indices(old)
         .map(|(at, found)| at..at + found.len())

@@ -166,13 +166,22 @@ pub trait ApprovalHandler: Send + Sync {
     ///
     /// # Errors
     /// The user declined.
-    fn approve(&self, request: &ApprovalRequest<'_>) -> Result<(), ToolError>;
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Result<Approval, ToolError>;
 
     /// Asks the user to grant what the call was refused for, and returns the tools with that permission.
     ///
     /// # Errors
     /// The user declined.
-    fn with_grant(&self, request: &ApprovalRequest<'_>) -> Result<Toolbox, ToolError>;
+    fn with_grant(&self, request: &ApprovalRequest<'_>) -> Result<(Toolbox, Approval), ToolError>;
+}
+
+/// The way in which a call was approved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Approval {
+    /// The user was asked.
+    Asked,
+    /// An earlier answer covers it.
+    Earlier,
 }
 
 /// A call that needs approval, and the reason.
@@ -198,6 +207,23 @@ pub struct CompletedCall {
     pub command_failed: bool,
     /// As [`ToolOutput::diff`].
     pub diff: Option<String>,
+    /// True if the user was asked about it.
+    pub was_asked: bool,
+}
+
+/// The progress of a call, as far as its report needs it.
+struct CallAttempt {
+    /// The time at which it was made; the user's time for thinking does not count.
+    started: Instant,
+    was_asked: bool,
+}
+
+impl CallAttempt {
+    /// Records that the call is made now, since it was approved.
+    fn record_approval(&mut self, approval: Approval) {
+        self.started = Instant::now();
+        self.was_asked |= approval == Approval::Asked;
+    }
 }
 
 impl CompletedCall {
@@ -210,6 +236,7 @@ impl CompletedCall {
             outcome: self.outcome,
             command_failed: self.command_failed,
             diff: self.diff.as_deref(),
+            was_asked: self.was_asked,
             duration: self.duration,
         }
     }
@@ -357,7 +384,10 @@ impl Toolbox {
         cut: bool,
         on_output: &mut dyn FnMut(&str),
     ) -> CompletedCall {
-        let started = Instant::now();
+        let mut attempt = CallAttempt {
+            started: Instant::now(),
+            was_asked: false,
+        };
         let mut refused = None;
         let mut unsuccessful = false;
         let mut changes = None;
@@ -372,7 +402,7 @@ impl Toolbox {
         let (outcome, parts) = match self.prepare(call, cut) {
             Err(message) => (ToolOutcome::Skipped, vec![MessagePart::Text(message)]),
             Ok((tool, arguments)) => {
-                let run = || self.execute(call, tool, &arguments, hiding);
+                let run = || self.execute((call, &mut attempt), tool, &arguments, hiding);
                 match panic_report::catch(run) {
                     Ok(Ok(output)) => {
                         unsuccessful = output.command_failed;
@@ -405,7 +435,8 @@ impl Toolbox {
         };
         pass(&stream.finish());
         let failed = outcome != ToolOutcome::Ok;
-        let time = started.elapsed().as_millis();
+        let duration = attempt.started.elapsed();
+        let time = duration.as_millis();
         log::info!(target: "tool", "`{}` ended after {time} ms: {outcome:?}", call.name);
         let result = ToolResult {
             call_id: call.id.clone(),
@@ -417,16 +448,17 @@ impl Toolbox {
             result,
             outcome,
             refusal: refused,
-            duration: started.elapsed(),
+            duration,
             command_failed: unsuccessful,
             diff: changes,
+            was_asked: attempt.was_asked,
         }
     }
 
     /// Makes the call if the policy allows it, or if the user approves.
     fn execute(
         &self,
-        call: &ToolCall,
+        (call, attempt): (&ToolCall, &mut CallAttempt),
         tool: &dyn Tool,
         arguments: &Value,
         on_output: &mut dyn FnMut(&str),
@@ -446,10 +478,10 @@ impl Toolbox {
                 log::info!(target: "policy", "`{}` is allowed: {why}", call.name);
             }
             (PolicyDecision::Ask(refusal), Some(appeals)) => {
-                appeals.approve(&ApprovalRequest {
+                attempt.record_approval(appeals.approve(&ApprovalRequest {
                     refusal: &refusal,
                     ..case
-                })?;
+                })?);
             }
             // Without a user to ask, a call that needs approval is refused.
             (PolicyDecision::Ask(refusal) | PolicyDecision::Deny(refusal), _) => {
@@ -463,7 +495,9 @@ impl Toolbox {
         };
         match &done {
             Err(ToolError::Denied(refusal)) if refusal.suggested_flag.is_some() => {
-                let wider = appeals.with_grant(&ApprovalRequest { refusal, ..case })?;
+                let request = ApprovalRequest { refusal, ..case };
+                let (wider, approval) = appeals.with_grant(&request)?;
+                attempt.record_approval(approval);
                 wider.retry(call, arguments, on_output)
             }
             Ok(ToolOutput {
@@ -475,7 +509,10 @@ impl Toolbox {
                 is_retry: true,
                 ..case
             }) {
-                Ok(wider) => wider.retry(call, arguments, on_output),
+                Ok((wider, approval)) => {
+                    attempt.record_approval(approval);
+                    wider.retry(call, arguments, on_output)
+                }
                 // The call was made, so its result stands.
                 Err(_) => done,
             },

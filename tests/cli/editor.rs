@@ -162,6 +162,51 @@ fn history_is_saved_and_searchable() {
 }
 
 #[test]
+fn a_recalled_paste_is_folded_again() {
+    let story = story();
+    let lines: Vec<String> = (1..=60).map(|number| format!("line {number}")).collect();
+    let whole = lines.join("\n");
+    let mut screen = start_repl(&story);
+    screen.type_("look: ").paste(&lines.join("\r"));
+    screen
+        .until_prompt("> look: [pasted 60 lines]")
+        .press(Key::Enter);
+    assert!(last_content_of(&story, 0).contains(&whole));
+    wait_until_ready(&screen);
+    screen
+        .press(Key::Up)
+        .until_prompt("> look: [pasted 60 lines]");
+    screen.press(Key::Enter);
+    assert!(last_content_of(&story, 1).contains(&format!("look: {whole}")));
+    wait_until_ready(&screen);
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    // The next process knows only the entry.
+    let mut screen = start_repl(&story);
+    screen
+        .press(Key::Up)
+        .until("> look: line 1\n[pasted 59 lines]");
+    screen.press(Key::Enter);
+    assert!(last_content_of(&story, 2).contains(&format!("look: {whole}")));
+    wait_until_ready(&screen);
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    screen.assert_restored();
+}
+
+#[test]
+fn the_escape_key_at_the_prompt_leaves_the_next_key_whole() {
+    let story = story();
+    let mut screen = start_repl(&story);
+    screen.type_("abc").until_prompt("> abc");
+    screen.press(Key::Escape).pause().press(Key::Ctrl('u'));
+    wait_until_ready(&screen);
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    screen.assert_restored();
+}
+
+#[test]
 fn an_unusable_history_file_is_not_fatal() {
     let story = story();
     std::fs::create_dir_all(history_file(&story)).unwrap();

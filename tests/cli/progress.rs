@@ -73,7 +73,7 @@ fn calls_are_replaced_by_their_results() {
             calls("write_file", json!({ "path": "new.md", "content": "x" })),
             calls(
                 "exec",
-                json!({ "command": "echo a very long command that does not fit into this window at all; exit 3" }),
+                json!({ "command": "set -e\necho a command of several lines\nexit 3" }),
             ),
             says("Done."),
         ]);
@@ -154,10 +154,10 @@ fn the_plan_is_ticked_off_in_place() {
     assert_status(&mut screen, 0);
     let text = screen.text();
     assert!(
-        text.contains("✓ todo   0 of 2 done, now: read the notes"),
+        text.contains("✓ todo  0 of 2 done, now: read the notes"),
         "{text}"
     );
-    assert!(text.contains("✓ todo   1 of 2 done"), "{text}");
+    assert!(text.contains("✓ todo  1 of 2 done"), "{text}");
     assert!(!text.contains("☐"), "{text}");
 }
 
@@ -281,8 +281,8 @@ fn a_sub_agent_has_a_line_of_its_own() {
 }
 
 #[test]
-fn progress_is_hidden_on_dumb_terminals_and_with_quiet() {
-    for (kind, flag) in [("dumb", "--no-stdin"), ("xterm", "-q")] {
+fn progress_is_plain_on_dumb_terminals_and_hidden_with_quiet() {
+    for (kind, flag) in [("dumb", "--no-stdin"), ("dumb", "-q"), ("xterm", "-q")] {
         let story = Story::new().file("a", "one\n").script([
             fails(500, "down"),
             calls("read_file", json!({ "path": "a" })),
@@ -291,8 +291,17 @@ fn progress_is_hidden_on_dumb_terminals_and_with_quiet() {
         let screen = story.screen(10, 60).env("TERM", kind);
         let mut screen = screen.args(["agent", "-m", "x", flag]);
         assert_status(&mut screen, 0);
-        assert_eq!(screen.text(), "Done.");
-        assert_eq!(screen.raw(), b"Done.\r\n");
+        let port = story.server().port;
+        let text = match flag {
+            "-q" => "Done.".to_owned(),
+            _ => format!(
+                "  … http://127.0.0.1:{port}/v1: down (status 500); attempt 2\n  ✓ read_file a  9 s, 6 B\nDone."
+            ),
+        };
+        assert_eq!(mask_times(&screen.text()), text);
+        let expect = format!("{text}\n").replace('\n', "\r\n");
+        let raw = String::from_utf8(screen.raw()).unwrap();
+        assert_eq!(mask_times(&raw), expect);
     }
 }
 

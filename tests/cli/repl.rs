@@ -197,6 +197,111 @@ fn a_change_is_shown_and_made_only_after_approval() {
 }
 
 #[test]
+fn a_question_takes_keys_arrows_and_escape() {
+    let write = || calls("write_file", json!({ "path": "new.md", "content": "x\n" }));
+    let mut script = Vec::new();
+    for number in 1..=4 {
+        script.extend([write(), says(&format!("Answer {number}."))]);
+    }
+    let story = Story::new().script(script);
+    let mut screen = start_repl(&story);
+    // A key that is none of the choices is refused at once, and the next one counts.
+    send_line(&mut screen, "1").until_prompt("  allow?");
+    screen
+        .type_("x")
+        .until("  allow? `x` is none of the keys in brackets");
+    screen.type_("n").until("  allow? no\n").until("Answer 1.");
+    screen.until_prompt("> ");
+    send_line(&mut screen, "2").until_prompt("  allow?");
+    screen
+        .press(Key::Escape)
+        .until("Answer 2.")
+        .until_prompt("> ");
+    send_line(&mut screen, "3").until_prompt("  allow?");
+    screen
+        .press(Key::Down)
+        .until("  allow? yes  Enter confirms");
+    screen.press(Key::Down).until("  allow? no  Enter confirms");
+    screen
+        .press(Key::Enter)
+        .until("Answer 3.")
+        .until_prompt("> ");
+    assert!(!story.dir().join("new.md").exists());
+    send_line(&mut screen, "4").until_prompt("  allow?");
+    // A grant for longer takes Enter.
+    screen.type_("s").until("  allow? session  Enter confirms");
+    screen
+        .press(Key::Up)
+        .until("  allow? reason  Enter confirms");
+    screen.press(Key::Down).press(Key::Enter).until("Answer 4.");
+    screen.until_prompt("> ");
+    assert!(story.dir().join("new.md").exists());
+    exit_and_check(&mut screen);
+    // What the user has seen in the question is not shown again.
+    let text = screen.text_with_scrollback();
+    let (_, last) = text.rsplit_once("\n> 4").unwrap();
+    assert_eq!(last.matches("+x").count(), 1, "{text}");
+    assert!(
+        last.contains("✓ write_file new.md  ") && last.contains(", +1 −0"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_edit_that_cannot_be_made_is_not_asked_about() {
+    let edit = |old: &str| {
+        calls(
+            "edit_file",
+            json!({ "path": "notes.md", "old_text": old, "new_text": "bread" }),
+        )
+    };
+    let story = Story::new().file("notes.md", "milk\n").script([
+        edit("butter"),
+        edit(" milk "),
+        says("Done."),
+    ]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "go")
+        .until("Allow edit_file to change notes.md?")
+        .until("-milk\n    +bread")
+        .until_prompt("  allow?");
+    let told = story.requests()[1].last_content();
+    assert!(told.contains("old_text was not found"), "{told}");
+    screen.type_("y").until("Done.").until_prompt("> ");
+    let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
+    assert_eq!(text, "bread\n");
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn a_new_file_outside_is_asked_about_too() {
+    let story = Story::new();
+    let place = story.home().join("other");
+    std::fs::create_dir(&place).unwrap();
+    let path = place.join("new.md");
+    let change = json!({ "path": path.to_str().unwrap(), "content": "x\n" });
+    let nowhere = json!({ "path": place.join("a/b.md").to_str().unwrap(), "content": "x\n" });
+    let story = story.script([
+        calls("write_file", change),
+        says("Written."),
+        calls("write_file", nowhere),
+        says("Denied."),
+    ]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "go").until("is outside the paths of this run");
+    screen.until_prompt("  allow?");
+    // No rule could open the place.
+    assert!(!screen.text().contains("[a]lways"), "{}", screen.text());
+    screen.type_("y").until("Written.").until_prompt("> ");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "x\n");
+    send_line(&mut screen, "more")
+        .until("Denied.")
+        .until_prompt("> ");
+    assert!(!place.join("a").exists());
+    exit_and_check(&mut screen);
+}
+
+#[test]
 fn a_patch_is_shown_and_applied_only_after_approval() {
     let patch = "*** Begin Patch\n*** Update File: notes.md\n@@\n milk\n+bread\n*** Add File: new.md\n+x\n*** End Patch";
     let call = || calls("apply_patch", json!({ "patch": patch }));
@@ -289,6 +394,31 @@ fn the_model_can_ask_only_an_interactive_user() {
     send_line(&mut screen, "2").until("Coffee it is.");
     assert_eq!(story.requests()[1].last_content(), "coffee");
     exit_and_check(&mut screen);
+    // The arrows choose, a long option hangs below its number, and Escape gives no answer.
+    let long = "coffee from the small shop at the corner, with oat milk";
+    let ask = || {
+        calls(
+            "ask_user",
+            json!({ "question": "Which one?", "options": ["tea", long] }),
+        )
+    };
+    let story = Story::new().script([ask(), says("One."), ask(), says("None.")]);
+    let mut screen = wait_until_started(story.screen(24, 50).args(["repl"]));
+    send_line(&mut screen, "go")
+        .until("  2. coffee from the small shop at the corner,\n     with oat milk")
+        .until_prompt("  answer:");
+    screen.press(Key::Down).until("  answer: tea");
+    screen.press(Key::Down).until("  answer: coffee");
+    screen.press(Key::Enter).until("One.").until_prompt("> ");
+    assert_eq!(story.requests()[1].last_content(), long);
+    send_line(&mut screen, "again").until_prompt("  answer:");
+    screen.press(Key::Escape).until("None.").until_prompt("> ");
+    assert!(
+        story.requests()[3]
+            .last_content()
+            .contains("did not answer")
+    );
+    exit_and_check(&mut screen);
     // In a single run there is no such tool.
     let story = Story::new().script([says("-")]);
     story.run(["agent", "-m", "x"]).stdout("-\n");
@@ -323,6 +453,10 @@ fn ctrl_c_stops_a_command_and_its_children() {
         .press(Key::Ctrl('c'))
         .until("(interrupted")
         .until_prompt("> ");
+    // What was running stays on the screen.
+    screen
+        .until(&format!("✗ exec sleep {mark} & wait  "))
+        .until("    Interrupted because the run was ended");
     screen.wait_for_some(|| (!is_alive(&mark)).then_some(()));
     let results = story.session("cli_direct.jsonl");
     assert!(
@@ -731,26 +865,6 @@ fn a_directory_is_trusted_from_the_conversation() {
 }
 
 #[test]
-fn a_new_file_outside_of_the_directory_is_asked_about() {
-    let story = Story::new();
-    let path = story.home().join("outside.txt");
-    let write =
-        |path: &std::path::Path| calls("write_file", json!({ "path": path, "content": "new" }));
-    let other = story.home().join("other.txt");
-    story
-        .server()
-        .script([write(&path), says("One."), write(&other), says("Two.")]);
-    let mut screen = start_repl(&story);
-    send_line(&mut screen, "write it").until_prompt("  allow?");
-    screen.type_("y").until("One.").until_prompt("> ");
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-    send_line(&mut screen, "and another").until_prompt("  allow?");
-    screen.type_("n").until("Two.").until_prompt("> ");
-    exit_and_check(&mut screen);
-    assert!(!other.exists());
-}
-
-#[test]
 fn the_help_fits_a_window() {
     let story = Story::new();
     let mut screen = start_repl(&story);
@@ -899,12 +1013,12 @@ fn one_answer_approves_one_call() {
     ]);
     let mut screen = start_repl(&story);
     send_line(&mut screen, "go")
-        .until("path: one")
+        .until("create one?")
         .until_prompt("  allow?");
     // In one burst: the input after the first line is not an answer.
     screen
         .type_("n\ry\ry\r")
-        .until("path: two")
+        .until("create two?")
         .until_prompt("  allow?");
     send_line(&mut screen, "n").until("Over.");
     for name in ["one", "two"] {
@@ -985,7 +1099,7 @@ fn session_grants_do_not_apply_to_the_next_session() {
         .until("switched to session `other`")
         .until_prompt("> ");
     send_line(&mut screen, "b")
-        .until("path: two")
+        .until("create two?")
         .until_prompt("  allow?");
     send_line(&mut screen, "s")
         .until("Second.")
@@ -994,7 +1108,7 @@ fn session_grants_do_not_apply_to_the_next_session() {
         .until("New session")
         .until_prompt("> ");
     send_line(&mut screen, "c")
-        .until("path: three")
+        .until("create three?")
         .until_prompt("  allow?");
     send_line(&mut screen, "n")
         .until("Third.")

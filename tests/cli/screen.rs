@@ -29,6 +29,8 @@ use vt100::Color;
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time that a changed screen has to appear, when snapshots are renewed.
 const RENEWAL_DELAY: Duration = Duration::from_secs(3);
+/// A pause between keys, far longer than the keys of a terminal's escape sequence are apart.
+const KEY_PAUSE: Duration = Duration::from_secs(1);
 /// Rows of scrollback above the screen.
 const SCROLLBACK_ROWS: usize = 10_000;
 /// A mark that we write after the end of a process, to know that all its output has arrived.
@@ -245,6 +247,15 @@ impl<'a> Screen<'a> {
 
     pub(crate) fn press(&mut self, key: Key) -> &mut Self {
         self.send(key.bytes())
+    }
+
+    /// Lets the user pause between two keys, for keys whose meaning depends on that. The program has read all before.
+    pub(crate) fn pause(&mut self) -> &mut Self {
+        wait::until("the keys were not read", || {
+            rustix::io::ioctl_fionread(&self.tty).is_ok_and(|unread| unread == 0)
+        });
+        std::thread::sleep(KEY_PAUSE);
+        self
     }
 
     /// Pastes text as a terminal in bracketed paste mode.

@@ -5,6 +5,7 @@ use crate::markdown::{delta, end_event};
 use crate::screen::{Key, Screen};
 use crate::server::{Responder, Response, calls, says, sends};
 use crate::story::{Story, write};
+use crate::wait::until;
 use serde_json::json;
 
 fn start_repl(story: &Story) -> Screen<'_> {
@@ -39,7 +40,7 @@ fn text_typed_during_a_turn_is_visible_and_sent_after_it() {
     screen.type_("the next qeu");
     screen
         .until("> the next qeu▏")
-        .until("Alt-Enter: at its next step");
+        .until("Tab: at its next step · Alt-Enter: new line");
     screen.press(Key::Backspace).press(Key::Backspace);
     screen.type_("uestion").until("> the next question▏");
     screen
@@ -63,14 +64,14 @@ fn text_typed_during_a_turn_is_visible_and_sent_after_it() {
 }
 
 #[test]
-fn alt_enter_sends_a_message_into_the_turn() {
+fn tab_sends_a_message_into_the_turn() {
     let story = Story::new().script([waits(), says("With the other one."), says("Next.")]);
     let mut screen = start_repl(&story);
     screen.type_("wait").press(Key::Enter).until("exec");
-    screen.type_("use the other file").press(Key::Alt('\r'));
+    screen.type_("use the other file").press(Key::Tab);
     screen.until("> use the other file  at the next step");
     // A command is for the REPL, and waits.
-    screen.type_("/stop").press(Key::Alt('\r'));
+    screen.type_("/stop").press(Key::Tab);
     screen.until("> /stop  after this turn");
     go_on(&story);
     screen
@@ -115,7 +116,7 @@ fn a_message_that_is_too_late_for_the_turn_is_the_next_one() {
     screen.type_("first").press(Key::Enter);
     sender.send(delta("Some words\nand ").into_bytes()).unwrap();
     screen.until("Some words");
-    screen.type_("too late").press(Key::Alt('\r'));
+    screen.type_("too late").press(Key::Tab);
     screen.until("> too late  at the next step");
     sender.send(delta("an end.").into_bytes()).unwrap();
     sender.send(end_event().into_bytes()).unwrap();
@@ -188,6 +189,76 @@ fn a_long_paste_is_folded_and_sent_whole() {
             .contains(&lines.join("\n"))
     );
     screen.press(Key::Ctrl('u')).until_prompt("> ");
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn alt_enter_is_a_new_line_during_a_turn_too_and_a_draft_shows_its_ends() {
+    let story = Story::new().script([waits(), says("First."), says("Second.")]);
+    let mut screen = start_repl(&story);
+    screen.type_("wait").press(Key::Enter).until("exec");
+    screen.type_("fix this:").press(Key::Alt('\r'));
+    screen.until("> fix this:  … 2 lines\n  ▏");
+    screen.paste("one\rtwo\rthree\r").type_("please");
+    screen.until("> fix this:  … 5 lines\n  please▏");
+    screen
+        .press(Key::Enter)
+        .until("> fix this: …  after this turn");
+    go_on(&story);
+    screen.until("Second.").until_prompt("> ");
+    let said = story.requests()[2].last_content();
+    assert!(
+        said.contains("fix this:\none\ntwo\nthree\nplease"),
+        "{said}"
+    );
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn the_escape_key_leaves_the_next_key_whole() {
+    let story = Story::new().script([waits(), says("First.")]);
+    let mut screen = start_repl(&story);
+    screen.type_("wait").press(Key::Enter).until("exec");
+    screen.press(Key::Escape).until("  Ctrl-C stops the turn");
+    screen.type_("/session").until("> /session▏");
+    screen
+        .press(Key::Escape)
+        .until("> /session▏\n  Ctrl-C stops the turn");
+    screen
+        .press(Key::Enter)
+        .until("> /session  after this turn");
+    go_on(&story);
+    screen.until("First.").until("> /session\ncli:direct");
+    screen.until_prompt("> ");
+    assert_eq!(story.requests().len(), 2);
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn typing_on_never_answers_a_question() {
+    let change = json!({ "path": "new.md", "content": "x" });
+    let story = Story::new().script([waits(), calls("write_file", change), says("Not written.")]);
+    let mut screen = start_repl(&story);
+    screen.type_("wait").press(Key::Enter).until("exec");
+    screen.type_("wh").until("> wh▏");
+    go_on(&story);
+    // The question appears amid the draft, and waits for a pause.
+    until("the question waits", || {
+        screen.type_("y").text().contains("waits for a pause")
+    });
+    screen.until_prompt("  allow?");
+    // Here too a word that is typed on is no answer.
+    screen
+        .type_(" not?")
+        .until("y not?▏  the question waits for a pause");
+    screen.until_prompt("  allow?");
+    assert!(!story.dir().join("new.md").exists());
+    screen.type_("n").until("allow? no").until("Not written.");
+    screen.until_text("the draft comes back", |text| text.ends_with("y not?"));
+    let text = screen.text_with_scrollback();
+    assert!(text.contains("\n> why"), "{text}");
+    assert!(!story.dir().join("new.md").exists());
+    screen.press(Key::Ctrl('c')).until_prompt("> ");
     exit_and_check(&mut screen);
 }
 

@@ -26,6 +26,8 @@ const MAX_OUTPUT_LINES: usize = 10;
 /// Columns of the meter in the status line, and of the narrowest window that shows it.
 const METER_COLUMNS: usize = 10;
 const MIN_METER_WINDOW_COLUMNS: usize = 60;
+/// The starts of the lines, after the output, that tell why a command did not end by itself.
+const FAILURES: [&str; 2] = ["Interrupted because", "Timed out after"];
 /// Lines that `-v` shows of a call's arguments.
 const MAX_ARGUMENT_LINES: usize = 40;
 
@@ -155,11 +157,13 @@ impl LiveView {
                 outcome,
                 command_failed: unsuccessful,
                 diff: changes,
+                was_asked,
                 duration,
                 denied: _,
             } => {
                 let fails = *unsuccessful || *outcome != ToolOutcome::Ok;
-                rows.extend(self.end_call(result, (*outcome, fails), *changes, *duration, view));
+                let changes = changes.map(|diff| (diff, *was_asked));
+                rows.extend(self.end_call(result, (*outcome, fails), changes, *duration, view));
             }
             Event::Retry {
                 attempt,
@@ -282,12 +286,13 @@ impl LiveView {
         rows
     }
 
-    /// Ends a call; returns its final line and the lines below it.
+    /// Ends a call; returns its final line and the lines below it. `changes` is a diff, and true if the user has seen it
+    /// in a question.
     fn end_call(
         &mut self,
         result: &ToolResult,
         (outcome, fails): (ToolOutcome, bool),
-        changes: Option<&str>,
+        changes: Option<(&str, bool)>,
         duration: Duration,
         view: ViewSettings,
     ) -> Vec<StyledLine> {
@@ -305,30 +310,24 @@ impl LiveView {
         }
         if result.name == "todo" && (outcome, fails) == (ToolOutcome::Ok, false) {
             self.plan = Plan::parse(&text);
-            return vec![call_row(done_mark(), "todo", "", &self.plan.describe())];
+            return vec![call_row(done_mark(), "todo", "", &[self.plan.describe()])];
         }
         let short = call.as_ref().map_or("", |call| call.short.as_str());
         let time = format_elapsed(duration);
-        let head = match (outcome, fails) {
-            (ToolOutcome::Denied, _) => call_row(denied_mark(), &result.name, short, "denied"),
+        let failure = CommandFailure::parse(&text);
+        let (mark, about) = match (outcome, fails) {
+            (ToolOutcome::Denied, _) => (denied_mark(), vec!["denied".into()]),
             (ToolOutcome::Ok, false) => {
-                let size =
-                    changes.map_or_else(|| describe_size(&result.parts), lines::count_changes);
-                let about = format!("{time}, {size}");
-                call_row(done_mark(), &result.name, short, &about)
+                let size = changes.map_or_else(
+                    || describe_size(&result.parts),
+                    |(diff, _)| lines::count_changes(diff),
+                );
+                (done_mark(), vec![time, size])
             }
-            (ToolOutcome::Ok, true) => {
-                let last = text.lines().next_back().unwrap_or_default();
-                call_row(
-                    failed_mark(),
-                    &result.name,
-                    short,
-                    &format!("{time}, {last}"),
-                )
-            }
-            _ => call_row(failed_mark(), &result.name, short, &time),
+            (ToolOutcome::Ok, true) => (failed_mark(), vec![failure.status.clone(), time]),
+            _ => (failed_mark(), vec![time]),
         };
-        let mut rows = vec![head];
+        let mut rows = vec![call_row(mark, &result.name, short, &about)];
         if view.is_detailed
             && changes.is_none()
             && let Some(call) = &call
@@ -337,17 +336,22 @@ impl LiveView {
         }
         match outcome {
             ToolOutcome::Ok => match changes {
-                Some(diff) => rows.extend(lines::diff_rows(diff, view.is_detailed)),
+                Some((_, true)) => {}
+                Some((diff, false)) => rows.extend(lines::diff_rows(diff, view.is_detailed)),
                 None if view.is_detailed && call.is_none_or(|call| call.shown_lines == 0) => {
                     rows.extend(lines::first_rows(&text, MAX_OUTPUT_LINES));
                 }
+                None if fails => rows.extend(failure.lines.iter().map(|line| lines::dim_row(line))),
                 None => {}
             },
             ToolOutcome::Failed | ToolOutcome::Skipped if view.is_detailed => {
                 rows.extend(lines::first_rows(&text, MAX_OUTPUT_LINES));
             }
             ToolOutcome::Failed | ToolOutcome::Skipped => {
-                rows.push(lines::dim_row(&first_line(&text)));
+                let mut all = text.lines().rev();
+                let last = all.find(|line| FAILURES.iter().any(|start| line.starts_with(start)));
+                let why = last.map_or_else(|| first_line(&text), str::to_owned);
+                rows.push(lines::dim_row(&why));
             }
             // The reason is reported once per kind, as everywhere.
             ToolOutcome::Denied => {}
@@ -366,8 +370,18 @@ impl LiveView {
             true => done_mark(),
             false => failed_mark(),
         };
-        let about = format!("{time}, {}", call.last);
-        Some(call_row(mark, name, &call.short, &about))
+        Some(call_row(mark, name, &call.short, &[time, call.last]))
+    }
+
+    /// Ends the calls that have no result yet, since the turn was interrupted; returns their last lines.
+    pub(super) fn end_calls(&mut self, now: Instant) -> Vec<StyledLine> {
+        let calls = self.calls.drain(..).filter(|call| !call.is_subagent);
+        let row = |call: RunningCall| {
+            let time = format_elapsed(now.saturating_duration_since(call.since));
+            let about = ["interrupted".to_owned(), time];
+            call_row(denied_mark(), &call.name, &call.short, &about)
+        };
+        calls.map(row).collect()
     }
 
     /// Returns the current status area.
@@ -482,12 +496,53 @@ fn denied_mark() -> CallMark {
     ("⊘", theme::attention())
 }
 
-fn call_row((mark, style): CallMark, name: &str, short: &str, about: &str) -> StyledLine {
-    StyledLine::new("  ")
+/// Formats the line of a call. Of the parts of `about`, only the first one stays in a narrow window.
+fn call_row((mark, style): CallMark, name: &str, short: &str, about: &[String]) -> StyledLine {
+    let mut row = StyledLine::new("  ")
         .styled(mark, style)
-        .plain(format!(" {name} "))
-        .shrinkable(short)
-        .dim(format!("  {about}"))
+        .plain(format!(" {name}"));
+    if !short.is_empty() {
+        row = row.plain(" ").shrinkable(short);
+    }
+    for (number, part) in about.iter().filter(|part| !part.is_empty()).enumerate() {
+        row = match number {
+            0 => row.dim(format!("  {part}")),
+            _ => row.optional(format!(", {part}")),
+        };
+    }
+    row
+}
+
+/// The failure of a command, as its result tells the model.
+struct CommandFailure<'t> {
+    /// Its exit status, or the signal.
+    status: String,
+    /// The last line of its output, and what explains the failure.
+    lines: Vec<&'t str>,
+}
+
+impl<'t> CommandFailure<'t> {
+    fn parse(text: &'t str) -> Self {
+        let all: Vec<&str> = text.lines().collect();
+        let status = |line: &&str| {
+            let code = line.strip_prefix("Exit code: ");
+            code.map(|code| format!("exit {code}")).or_else(|| {
+                let signal = line.strip_prefix("Killed by ")?;
+                Some(signal.to_owned())
+            })
+        };
+        let found = all.iter().rposition(|line| status(line).is_some());
+        match found {
+            Some(at) => Self {
+                status: status(&all[at]).unwrap_or_default(),
+                lines: [&all[at.saturating_sub(1)..at], &all[at + 1..]].concat(),
+            },
+            None => Self {
+                status: "failed".into(),
+                lines: all.last().copied().into_iter().collect(),
+            },
+        }
+    }
 }
 
 /// Shows a call's arguments in full, unless the line already contains all of them.
@@ -590,6 +645,7 @@ mod tests {
                 outcome,
                 command_failed: false,
                 diff: changes,
+                was_asked: false,
                 duration: Duration::from_millis(12),
             })
         }
@@ -659,6 +715,34 @@ mod tests {
             .assert_status(&["exec make  0 s  cc", "0 s"])
             .result("2", "exec", "cc a.c\ncc b.c", ToolOutcome::Ok)
             .assert_printed(&["  ✓ exec make  12 ms, 2 lines, 13 B"]);
+    }
+
+    #[test]
+    fn a_failed_command_tells_its_status_and_why() {
+        let check = |text: &str, status: &str, lines: &[&str]| {
+            let failure = super::CommandFailure::parse(text);
+            assert_eq!(
+                (&*failure.status, &*failure.lines),
+                (status, lines),
+                "{text}"
+            );
+        };
+        check("Exit code: 3", "exit 3", &[]);
+        check("a\nb\nExit code: 3\n(why)", "exit 3", &["b", "(why)"]);
+        check("Killed by signal 9", "signal 9", &[]);
+        check("odd", "failed", &["odd"]);
+    }
+
+    #[test]
+    fn a_call_without_a_result_was_interrupted() {
+        let mut fixture = LiveViewFixture::new(false);
+        fixture
+            .call("1", "exec", json!({ "command": "sleep 9" }))
+            .after(2000);
+        let rows = fixture.live_view.end_calls(fixture.view.now);
+        let rows: Vec<String> = rows.iter().map(StyledLine::text).collect();
+        assert_eq!(rows, ["  ⊘ exec sleep 9  interrupted, 2.0 s"]);
+        assert!(fixture.live_view.end_calls(fixture.view.now).is_empty());
     }
 
     #[test]

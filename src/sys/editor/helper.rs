@@ -4,7 +4,7 @@ use super::completion::{Candidate, CompletionSource};
 use super::multiline::{Continuation, find_continuation};
 use super::reflow::WidthTracker;
 use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::sanitize;
+use crate::sys::terminal::{sanitize, stderr_width};
 use rustyline::completion::{Candidate as Shown, Completer};
 use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::{Hint, Hinter};
@@ -83,6 +83,8 @@ fn format_candidates(candidates: Vec<Candidate>) -> Vec<FormattedCandidate> {
         .iter()
         .map(|one| unicode_width::UnicodeWidthStr::width(name(one).as_str()));
     let widest = widths.max().unwrap_or(0);
+    // The list must not wrap, as `rustyline` counts its rows.
+    let columns = stderr_width().saturating_sub(3);
     let choice = |candidate: Candidate| {
         let mut shown = name(&candidate);
         if !candidate.description.is_empty() {
@@ -92,7 +94,7 @@ fn format_candidates(candidates: Vec<Candidate>) -> Vec<FormattedCandidate> {
         }
         FormattedCandidate {
             text: candidate.text,
-            label: shown,
+            label: console::truncate_str(&shown, columns, "…").into_owned(),
         }
     };
     candidates.into_iter().map(choice).collect()
@@ -154,34 +156,17 @@ impl ConditionalEventHandler for EnterKey {
     }
 }
 
-/// The key for the next profile: ends the line for now.
-pub(super) struct ProfileKey(pub(super) Arc<AtomicBool>);
+/// A key that ends the line, and is noted: that for the next profile, or Escape in an answer.
+pub(super) struct AcceptKey(pub(super) Arc<AtomicBool>);
 
-impl ConditionalEventHandler for ProfileKey {
+impl ConditionalEventHandler for AcceptKey {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, _: &EventContext) -> Option<Cmd> {
         self.0.store(true, Ordering::SeqCst);
         Some(Cmd::AcceptLine)
     }
 }
 
-/// A key that answers a question at once, unless a longer answer has begun.
-pub(super) struct AnswerKey {
-    pub(super) letter: char,
-    /// The letter of the key that was pressed.
-    pub(super) pressed: Arc<Mutex<Option<char>>>,
-}
-
-impl ConditionalEventHandler for AnswerKey {
-    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext) -> Option<Cmd> {
-        if !context.line().is_empty() {
-            return None;
-        }
-        *self.pressed.lock().ignore_poison() = Some(self.letter);
-        Some(Cmd::AcceptLine)
-    }
-}
-
-/// The entries of the history, to distinguish recalled text from typed text.
+/// The entries of the history, with marks for long pastes, to distinguish recalled text from typed text.
 pub(super) type HistoryEntries = Arc<Mutex<HashSet<String>>>;
 
 /// The Up and Down keys: search the history for entries that start with the text before the cursor, if there is any.

@@ -5,6 +5,7 @@
 //! after any end of the run. After `kill -9` they remain as set for editing; shells then restore their own.
 
 mod canonical_reader;
+mod choice;
 mod completion;
 mod external_editor;
 mod helper;
@@ -14,12 +15,14 @@ mod multiline;
 mod paste_keys;
 mod pasted;
 mod prompt;
+mod question_reader;
 mod reflow;
 mod rustyline_reader;
 mod termios;
 mod type_ahead;
 mod typing_guard;
 
+pub use choice::Choice;
 pub use completion::{Candidate, CompletionSource};
 pub use external_editor::{edit_text, external_editor};
 pub use line::InputLine;
@@ -33,9 +36,11 @@ use crate::sys::terminal::{Terminal, sanitize};
 use crate::sys::{secret, signal};
 use anyhow::{Context, Result};
 use canonical_reader::CanonicalReader;
+use choice::ChoiceInput;
 use helper::HistoryEntries;
 use history::{InputHistory, MAX_ENTRIES};
-use pasted::SharedPastes;
+use pasted::{FoldedPastes, SharedPastes};
+use question_reader::QuestionReader;
 use rustyline_reader::RustylineReader;
 use signal_hook::SigId;
 use signal_hook::consts::SIGCONT;
@@ -43,12 +48,9 @@ use signal_hook::low_level::{pipe, unregister};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 use termios::TerminalModes;
 use typing_guard::TypedKeys;
 
-/// Time during which a new question accepts no input: keys typed at that moment are kept for the next line.
-const ANSWER_DELAY: Duration = Duration::from_millis(300);
 /// Terminals that cannot redraw a line.
 const DUMB_TERMINALS: [&str; 3] = ["dumb", "cons25", "emacs"];
 
@@ -100,7 +102,12 @@ impl Editor {
             }
         };
         let all = HistoryEntries::default();
-        let pastes = SharedPastes::default();
+        let mut pastes = FoldedPastes::default();
+        let entries: Vec<String> = entries
+            .iter()
+            .map(|entry| pastes.fold_entry(entry))
+            .collect();
+        let pastes = SharedPastes::new(Mutex::new(pastes));
         let is_dumb = env
             .get("TERM")
             .is_some_and(|term| DUMB_TERMINALS.contains(&term));
@@ -179,32 +186,81 @@ impl Editor {
         })
     }
 
-    /// Reads the answer to a question: one line, without history and completion. Each of `keys` is an answer without
-    /// Enter, where the terminal can do that. Input typed ahead is kept for [`Self::read`], also while a [`TypingGuard`]
-    /// exists.
+    /// Reads the answer to a question: one line, without history and completion. The Down and Up keys enter one of the
+    /// `options`; Escape ends the input. Input typed ahead is kept for [`Self::read`], also while a [`TypingGuard`] exists.
+    /// `is_new` is false for a later part of a question that the user is answering.
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn prompt(&mut self, question: &str, keys: &[char]) -> Result<InputLine> {
-        // Keys typed while the question appears cannot be an answer to it.
-        signal::sleep(ANSWER_DELAY)?;
-        let was_quiet = self.lock_keys().stop();
-        let answer = interrupt_to_line(match &mut self.reader {
+    pub fn prompt(
+        &mut self,
+        question: &str,
+        options: &[String],
+        is_new: bool,
+    ) -> Result<InputLine> {
+        self.after_pause(is_new, |editor| match &mut editor.reader {
             // A separate reader: input that another one has buffered beyond its line is not an answer.
             LineReader::Rustyline(lines) => {
-                RustylineReader::new(lines.reflows, 0).and_then(|reader| {
-                    reader.read_answer(&self.modes, &self.resume_rx, question, keys)
-                })
+                let reader = RustylineReader::new(lines.reflows, options.len())?;
+                reader.read_answer(&editor.modes, &editor.resume_rx, question, options)
             }
             LineReader::Canonical(plain) => {
                 *plain = CanonicalReader::default();
-                plain.read(&self.modes, question.into(), "", false)
+                plain.read(&editor.modes, question.into(), "", false)
             }
-        });
+        })
+    }
+
+    /// Asks for one of `choices`, and returns its word: by a key alone where the terminal can do that. Escape is the choice
+    /// `no`; Enter alone is the choice `default`. Without key by key input, the text of the line is returned if it is
+    /// none of the choices. Input typed ahead is kept as for [`Self::prompt`].
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn choose(
+        &mut self,
+        question: &str,
+        choices: &[Choice],
+        default: Option<usize>,
+    ) -> Result<InputLine> {
+        self.after_pause(true, |editor| {
+            let LineReader::Canonical(plain) = &mut editor.reader else {
+                return editor.questions().read_choice(question, choices, default);
+            };
+            *plain = CanonicalReader::default();
+            let line = plain.read(&editor.modes, question.into(), "", false)?;
+            let InputLine::Text(text) = &line else {
+                return Ok(line);
+            };
+            let chosen = ChoiceInput::new(choices, default).parse_line(text);
+            Ok(chosen.map_or(line, |index| {
+                InputLine::Text(choices[index].word.to_owned())
+            }))
+        })
+    }
+
+    /// Runs `read` once nothing is typed any more; what is typed before then goes to the next line.
+    fn after_pause(
+        &mut self,
+        is_new: bool,
+        read: impl FnOnce(&mut Self) -> Result<InputLine>,
+    ) -> Result<InputLine> {
+        let was_quiet = self.lock_keys().stop();
+        let paused = self.questions().wait_for_pause(is_new);
+        let answer = interrupt_to_line(paused.and_then(|()| read(self)));
         if was_quiet {
             self.lock_keys().start();
         }
         answer
+    }
+
+    fn questions(&self) -> QuestionReader<'_> {
+        QuestionReader {
+            modes: &self.modes,
+            resume_rx: &self.resume_rx,
+            type_ahead: self.lock_keys().type_ahead(),
+            redraws: matches!(self.reader, LineReader::Rustyline(_)),
+        }
     }
 
     /// Submits none of the lines that were typed ahead; they become the initial text of the next entry.
@@ -237,12 +293,11 @@ impl Editor {
         if !self.history.accept(text) {
             return Ok(());
         }
-        let mut entries = self.history_entries.lock().ignore_poison();
-        entries.insert(text.to_owned());
-        drop(entries);
+        let folded = self.pastes.lock().ignore_poison().fold_entry(text);
         if let LineReader::Rustyline(lines) = &mut self.reader {
-            lines.add_to_history(text)?;
+            lines.add_to_history(&folded)?;
         }
+        self.history_entries.lock().ignore_poison().insert(folded);
         self.history.append(text)
     }
 

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 /// Maximum lines and characters of a paste that is shown.
 const MAX_SHOWN_LINES: usize = 8;
 const MAX_SHOWN_CHARS: usize = 1000;
+/// Maximum characters of the first line of an entry of the history that is shown before the mark.
+const MAX_FIRST_LINE_CHARS: usize = 200;
 
 /// The first character of a mark, which occurs in it only once.
 pub(super) const MARK_START: char = '[';
@@ -47,6 +49,28 @@ impl FoldedPastes {
             text,
         });
         mark
+    }
+
+    /// Returns what the line shows for an entry of the history: with marks for the pastes in it, or if it is long for
+    /// another reason, for all but its first line.
+    pub(super) fn fold_entry(&mut self, entry: &str) -> String {
+        let is_long = |text: &str| {
+            text.lines().count() > MAX_SHOWN_LINES || text.chars().count() > MAX_SHOWN_CHARS
+        };
+        if !is_long(entry) {
+            return entry.to_owned();
+        }
+        let pastes = self.0.iter();
+        let folded = pastes.fold(entry.to_owned(), |line, paste| {
+            line.replace(&paste.text, &paste.mark)
+        });
+        match entry.split_once('\n') {
+            _ if !is_long(&folded) => folded,
+            Some((first, rest)) if first.chars().count() <= MAX_FIRST_LINE_CHARS => {
+                format!("{first}\n{}", self.fold(rest.to_owned()))
+            }
+            _ => self.fold(entry.to_owned()),
+        }
     }
 
     /// Replaces the marks in `line` by their texts.
@@ -100,6 +124,20 @@ mod tests {
         assert_eq!(pastes.unfold("[pasted 1500 characters]"), words);
         // The same paste has the same mark.
         assert_eq!(pastes.fold(lines), "[pasted 120 lines]");
+        // An entry of the history shows the mark again, or another one.
+        assert_eq!(pastes.fold_entry(&pastes.unfold(line)), line);
+        for entry in [
+            "a\nb".to_owned(),
+            "long ".repeat(500),
+            format!("first\n{words}"),
+        ] {
+            let folded = pastes.fold_entry(&entry);
+            assert!(folded.len() < 100, "{folded}");
+            assert_eq!(pastes.unfold(&folded), entry);
+        }
+        let several = (1..40).map(|number| format!("{number}\n"));
+        let several = several.collect::<String>();
+        assert_eq!(pastes.fold_entry(&several), "1\n[pasted 38 lines]");
         for text in ["[pasted 12 lines]", "[pasted 1500 characters", ""] {
             assert_eq!(pastes.unfold(text), text);
         }

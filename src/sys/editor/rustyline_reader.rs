@@ -6,15 +6,14 @@
 //! input.
 
 use super::completion::CompletionSource;
-use super::helper::{
-    AnswerKey, EditorHelper, EnterKey, HistoryEntries, HistorySearchKey, ProfileKey,
-};
+use super::helper::{AcceptKey, EditorHelper, EnterKey, HistoryEntries, HistorySearchKey};
 use super::line::InputLine;
 use super::paste_keys::{BackspaceKey, OutsidePaste, PasteCollector};
 use super::pasted::SharedPastes;
 use super::prompt::Prompt;
 use super::reflow::{WidthTracker, cursor_row};
 use super::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
+use super::typing_guard::ESCAPE_TIMEOUT;
 use crate::error::Stop;
 use crate::sys::signal::{self, Deadline};
 use crate::sys::sync::IgnorePoison;
@@ -72,6 +71,7 @@ impl RustylineReader {
             })
             .completion_type(CompletionType::List)
             .completion_show_all_if_ambiguous(true)
+            .keyseq_timeout(u16::try_from(ESCAPE_TIMEOUT.as_millis()).ok())
             .max_history_size(max_entries)
             .with_context(what)?
             .build();
@@ -125,7 +125,7 @@ impl RustylineReader {
             };
             self.bind(KeyEvent(key, Modifiers::NONE), &collector, handler);
         }
-        let next_profile = ProfileKey(Arc::clone(&self.wants_next_profile));
+        let next_profile = AcceptKey(Arc::clone(&self.wants_next_profile));
         let shift_tab = KeyEvent(KeyCode::BackTab, Modifiers::NONE);
         self.bind(shift_tab, &collector, next_profile);
         let alt_enter = KeyEvent(KeyCode::Enter, Modifiers::ALT);
@@ -144,27 +144,36 @@ impl RustylineReader {
             .bind_sequence(key, EventHandler::Conditional(handler));
     }
 
-    /// Reads an answer. Each of `keys` is an answer by itself, unless other text was typed before it.
+    /// Reads an answer. The Down and Up keys enter one of the `options`; Escape ends the input.
     pub(super) fn read_answer(
         mut self,
         modes: &TerminalModes,
         resume_rx: &UnixStream,
         question: &str,
-        keys: &[char],
+        options: &[String],
     ) -> Result<InputLine> {
-        let pressed = Arc::new(Mutex::new(None));
-        for letter in keys {
-            let key = AnswerKey {
-                letter: *letter,
-                pressed: Arc::clone(&pressed),
-            };
-            let event = KeyEvent(KeyCode::Char(*letter), Modifiers::NONE);
-            self.inner
-                .bind_sequence(event, EventHandler::Conditional(Box::new(key)));
+        // The options are the history, the first one being the most recent entry.
+        for option in options.iter().rev() {
+            self.add_to_history(option)?;
         }
+        for (key, command) in [
+            (KeyCode::Down, Cmd::PreviousHistory),
+            (KeyCode::Up, Cmd::NextHistory),
+        ] {
+            self.inner
+                .bind_sequence(KeyEvent(key, Modifiers::NONE), command);
+        }
+        let is_escaped = Arc::new(AtomicBool::new(false));
+        let escape = AcceptKey(Arc::clone(&is_escaped));
+        self.inner.bind_sequence(
+            KeyEvent(KeyCode::Esc, Modifiers::NONE),
+            EventHandler::Conditional(Box::new(escape)),
+        );
         let line = self.read(modes, resume_rx, question.into(), "")?;
-        let pressed = pressed.lock().ignore_poison().take();
-        Ok(pressed.map_or(line, |letter| InputLine::Text(letter.to_string())))
+        Ok(match is_escaped.load(Ordering::SeqCst) {
+            true => InputLine::End,
+            false => line,
+        })
     }
 
     /// Adds an entry to the history in memory.

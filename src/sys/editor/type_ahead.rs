@@ -1,4 +1,4 @@
-//! Type-ahead: keys typed while no line is being read, collected and converted into lines. Pure.
+//! Type-ahead: keys typed while no line is being read, collected and converted into lines.
 //!
 //! The input is read continuously instead of being left in the kernel's buffer, since the kernel looks for Ctrl-C only
 //! in the first 4,096 waiting bytes.
@@ -10,13 +10,17 @@ use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::StyledLine;
 use console::Style;
 use std::collections::VecDeque;
+use std::time::Instant;
 use unicode_width::UnicodeWidthChar;
 
-const PASTE_START: &[u8] = b"\x1b[200~";
+pub(super) const ESCAPE: u8 = 0x1b;
+pub(super) const PASTE_START: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
 /// The line below the typed text, and the least columns of a window that has room for it.
-const KEYS_HINT: &str = "Enter: after this turn · Alt-Enter: at its next step";
-const MIN_HINT_COLUMNS: usize = 60;
+const KEYS_HINT: &str = "Enter: after this turn · Tab: at its next step · Alt-Enter: new line";
+const MIN_HINT_COLUMNS: usize = 72;
+/// The line that answers the Escape key.
+const STOP_HINT: &str = "Ctrl-C stops the turn";
 /// Maximum number of complete lines that are shown.
 const MAX_SHOWN_LINES: usize = 4;
 
@@ -29,6 +33,10 @@ pub(super) struct TypeAhead {
     partial: String,
     /// Bytes that do not make a key yet.
     pending: Vec<u8>,
+    /// The time of the last keys.
+    pub(super) last_key: Option<Instant>,
+    /// True after the Escape key, until the next one.
+    shows_stop_hint: bool,
     pastes: SharedPastes,
 }
 
@@ -58,6 +66,7 @@ impl TypeAhead {
 
     /// Ends the turn: the messages that came too late for it are the next lines.
     pub(super) fn end_turn(&mut self) {
+        self.shows_stop_hint = false;
         while let Some(text) = self.steering.pop_back() {
             self.lines.push_front(InputLine::Text(text));
         }
@@ -95,19 +104,39 @@ impl TypeAhead {
         if all.len() > rows.len() {
             rows.push(StyledLine::default().dim(format!("  … {} more", all.len() - rows.len())));
         }
-        if !self.partial.is_empty() {
-            let last = self.partial.rsplit('\n').next().unwrap_or_default();
-            let shown = last_columns(last, width.saturating_sub(4));
-            rows.push(
-                StyledLine::new("> ")
-                    .plain(shown)
-                    .styled("▏", Style::new().dim()),
-            );
-            if width >= MIN_HINT_COLUMNS {
-                rows.push(StyledLine::default().dim(format!("  {KEYS_HINT}")));
-            }
-        }
+        rows.extend(self.partial_rows(width));
+        let hint = match self.shows_stop_hint {
+            true => Some(STOP_HINT),
+            false => (!self.partial.is_empty() && width >= MIN_HINT_COLUMNS).then_some(KEYS_HINT),
+        };
+        rows.extend(hint.map(|hint| StyledLine::default().dim(format!("  {hint}"))));
         rows
+    }
+
+    /// Returns the rows of the incomplete line: of several lines, the first one, their number, and the last one.
+    fn partial_rows(&self, width: usize) -> Vec<StyledLine> {
+        if self.partial.is_empty() {
+            return Vec::new();
+        }
+        let mut rows = Vec::new();
+        let mut prompt = "> ";
+        if let Some((first, _)) = self.partial.split_once('\n') {
+            let count = self.partial.split('\n').count();
+            let row = StyledLine::new(prompt).shrinkable(first);
+            rows.push(row.dim(format!("  … {count} lines")));
+            prompt = "  ";
+        }
+        let last = self.partial.rsplit('\n').next().unwrap_or_default();
+        let shown = last_columns(last, width.saturating_sub(4));
+        let row = StyledLine::new(prompt).plain(shown);
+        rows.push(row.styled("▏", Style::new().dim()));
+        rows
+    }
+
+    /// Returns the end of the incomplete line, at most `columns` wide; `None` if nothing was typed.
+    pub(super) fn describe_partial(&self, columns: usize) -> Option<String> {
+        let line = self.partial.replace('\n', " ");
+        (!line.is_empty()).then(|| last_columns(&line, columns))
     }
 
     /// True if a paste has begun and not ended.
@@ -115,8 +144,26 @@ impl TypeAhead {
         self.pending.starts_with(PASTE_START)
     }
 
+    /// True if the last byte was that of the Escape key, or the start of another key whose rest is missing.
+    pub(super) fn has_open_escape(&self) -> bool {
+        self.pending.first() == Some(&ESCAPE) && !self.is_pasting()
+    }
+
+    /// Ends an open escape sequence, whose rest did not arrive in time. The Escape key alone has no effect on the text.
+    pub(super) fn end_escape(&mut self) {
+        self.shows_stop_hint = self.pending == [ESCAPE];
+        self.pending.clear();
+    }
+
+    /// Processes typed bytes, and records the time.
+    pub(super) fn add_keys(&mut self, typed: &[u8]) {
+        self.feed(typed, false);
+        self.last_key = Some(Instant::now());
+    }
+
     /// Processes typed bytes. Unless it `is_over`, the start of a key waits for its rest.
     pub(super) fn feed(&mut self, typed: &[u8], is_over: bool) {
+        self.shows_stop_hint &= typed.is_empty();
         let mut pending = std::mem::take(&mut self.pending);
         pending.extend_from_slice(typed);
         let mut rest = &pending[..];
@@ -143,9 +190,12 @@ impl TypeAhead {
             }),
             0x1b if !is_over && PASTE_START.starts_with(typed) => return None,
             0x1b if typed.starts_with(PASTE_START) => return self.paste(typed, is_over),
-            0x1b if matches!(typed.get(1), Some(b'\r' | b'\n')) => self.steer(),
+            0x1b if matches!(typed.get(1), Some(b'\r' | b'\n')) => {
+                self.partial.push('\n');
+                2
+            }
             0x1b => return escape_sequence_bytes(typed, is_over),
-            b'\t' => return self.push_text(typed, is_over),
+            b'\t' => self.steer(),
             0x00..=0x1f => 1,
             _ => return self.push_text(typed, is_over),
         })
@@ -160,7 +210,7 @@ impl TypeAhead {
         1
     }
 
-    /// Alt-Enter: the text goes to the turn that is running. Commands are for the REPL.
+    /// Tab: the text goes to the turn that is running. Commands are for the REPL.
     fn steer(&mut self) -> usize {
         let is_message = !self.partial.trim_start().starts_with(['/', '!']);
         match is_message && !self.partial.trim().is_empty() {
@@ -169,7 +219,7 @@ impl TypeAhead {
                 self.enter();
             }
         }
-        2
+        1
     }
 
     fn delete_back(&mut self) -> usize {
@@ -204,7 +254,7 @@ impl TypeAhead {
     }
 
     fn push_text(&mut self, typed: &[u8], is_over: bool) -> Option<usize> {
-        let is_control = |byte: &u8| *byte < 0x20 && *byte != b'\t' || *byte == 0x7f;
+        let is_control = |byte: &u8| *byte < 0x20 || *byte == 0x7f;
         let mut long = typed.iter().position(is_control).unwrap_or(typed.len());
         if long == typed.len()
             && !is_over
@@ -248,7 +298,7 @@ fn escape_sequence_bytes(typed: &[u8], is_over: bool) -> Option<usize> {
             .position(|byte| matches!(byte, 0x40..=0x7e)),
         Some(b'O') => (typed.len() > 2).then_some(0),
         Some(_) => return Some(2),
-        None => return Some(1),
+        None => None,
     };
     match body {
         None if !is_over => None,
@@ -297,7 +347,8 @@ mod tests {
         check("all\u{15}new\r", &["new"], "");
         check("a\\\rb\r", &["a\nb"], "");
         check("```\ra\\\r```\r", &["```\na\\\n```"], "");
-        check("a\u{1b}\rb\r", &["a", "b"], "");
+        check("a\u{1b}\rb\r", &["a\nb"], "");
+        check("a\tb\r", &["a", "b"], "");
         check("\u{1b}[Aup\u{1b}[1;5Cright\u{1b}OPf\r", &["uprightf"], "");
         check("\u{4}", &["End"], "");
         check("a\u{4}b", &[], "ab");
@@ -321,6 +372,26 @@ mod tests {
     }
 
     #[test]
+    fn the_escape_key_leaves_the_next_key_whole() {
+        for (typed, hint) in [
+            ("a\u{1b}", true),
+            ("a\u{1b}[", false),
+            ("a\u{1b}[1;", false),
+        ] {
+            let mut ahead = TypeAhead::default();
+            ahead.feed(typed.as_bytes(), false);
+            assert!(ahead.has_open_escape(), "{typed:?}");
+            ahead.end_escape();
+            let rows = ahead.status_rows(40);
+            let is_hinted = rows.iter().any(|row| row.text().contains("Ctrl-C"));
+            assert_eq!(is_hinted, hint, "{typed:?}");
+            ahead.feed(b"b", false);
+            assert_eq!(ahead.status_rows(40).len(), 1, "{typed:?}");
+            assert_eq!(ahead.take_partial(), "ab", "{typed:?}");
+        }
+    }
+
+    #[test]
     fn a_paste_is_open_until_it_ends() {
         let mut ahead = TypeAhead::default();
         for (typed, is_open) in [
@@ -336,7 +407,7 @@ mod tests {
     #[test]
     fn what_was_typed_is_shown_and_goes_where_it_should() {
         let mut ahead = TypeAhead::default();
-        ahead.feed(b"later\rnow\x1b\r/usage\x1b\rhalf a li", false);
+        ahead.feed(b"later\rnow\t/usage\thalf a li", false);
         let shown = |ahead: &TypeAhead, width| {
             let rows = ahead.status_rows(width);
             rows.iter().map(StyledLine::text).collect::<Vec<_>>()
@@ -353,7 +424,7 @@ mod tests {
         assert_eq!(ahead.take_steering().as_deref(), Some("now"));
         assert_eq!(ahead.take_steering(), None);
         // Too late for the turn.
-        ahead.feed(b"\x15first\x1b\r", false);
+        ahead.feed(b"\x15first\t", false);
         ahead.end_turn();
         assert_eq!(ahead.pop_line(), Some(InputLine::Text("first".into())));
         assert_eq!(ahead.pop_line(), Some(InputLine::Text("later".into())));
@@ -363,6 +434,12 @@ mod tests {
             shown(&ahead, 20).last().unwrap(),
             &format!("> …{}▏", "x".repeat(16))
         );
+        // A draft of several lines shows its first and its last one.
+        ahead.feed(b"\x15fix this: \x1b[200~one\rtwo\r\x1b[201~", false);
+        let rows = shown(&ahead, 40);
+        assert_eq!(rows[1..], ["> fix this: one  … 3 lines", "  ▏"]);
+        assert_eq!(ahead.describe_partial(8).as_deref(), Some("…ne two "));
+        assert_eq!(ahead.take_partial(), "fix this: one\ntwo\n");
         // A long paste is folded, and deleted as a whole.
         let paste = format!("\x15a \x1b[200~{}\x1b[201~", "line\r".repeat(50));
         ahead.feed(paste.as_bytes(), false);

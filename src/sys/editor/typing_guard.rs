@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Maximum number of bytes kept; the kernel buffers some more.
 const MAX_TYPED_BYTES: usize = 1 << 20;
@@ -20,6 +21,8 @@ const PASTE_TIMEOUT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
+/// Maximum pause within the escape sequence of a key. After it, the Escape key was pressed alone.
+pub(super) const ESCAPE_TIMEOUT: Duration = Duration::from_millis(50);
 /// Interval between checks whether this process is in the foreground again.
 const FOREGROUND_POLL_INTERVAL: Timespec = PASTE_TIMEOUT;
 
@@ -88,6 +91,11 @@ impl TypedKeys {
             resume_rx: resumed.try_clone()?,
             collector: None,
         })
+    }
+
+    /// Returns the lines made of the keys, which the collecting thread shares.
+    pub(super) fn type_ahead(&self) -> Arc<Mutex<TypeAhead>> {
+        Arc::clone(&self.type_ahead)
     }
 
     pub(super) fn lock_type_ahead(&self) -> MutexGuard<'_, TypeAhead> {
@@ -196,8 +204,17 @@ impl KeyCollector {
             PollFd::from_borrowed_fd(self.modes.tty(), PollFlags::IN),
         ];
         let count = if wants_keys { 3 } else { 2 };
+        let is_escape_open = self.type_ahead.lock().ignore_poison().has_open_escape();
+        let timeout = Timespec::try_from(ESCAPE_TIMEOUT).ok();
         // If interrupted, `poll` reports nothing, and the caller repeats it.
-        let found = poll(&mut all[..count], None);
+        let found = poll(
+            &mut all[..count],
+            timeout.as_ref().filter(|_| is_escape_open),
+        );
+        if found == Ok(0) {
+            self.type_ahead.lock().ignore_poison().end_escape();
+            self.terminal.refresh_status();
+        }
         let is = |one: &PollFd<'_>| found.is_ok() && !one.revents().is_empty();
         (is(&all[0]), is(&all[1]), wants_keys && is(&all[2]))
     }
@@ -208,7 +225,7 @@ impl KeyCollector {
         match rustix::io::read(self.modes.tty(), &mut block) {
             Ok(count) => {
                 let mut type_ahead = self.type_ahead.lock().ignore_poison();
-                type_ahead.feed(&block[..count], false);
+                type_ahead.add_keys(&block[..count]);
                 drop(type_ahead);
                 self.terminal.refresh_status();
                 Ok((count > 0).then_some(count))

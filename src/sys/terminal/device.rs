@@ -9,6 +9,8 @@ pub struct Terminal {
     pub stdout_is_tty: bool,
     /// True if standard error is a terminal that can show a spinner.
     pub stderr_is_tty: bool,
+    /// True if standard error is a terminal that shows plain lines only.
+    pub stderr_is_plain_tty: bool,
     /// True if standard output is a terminal that can show more than plain text.
     pub stdout_is_rich: bool,
     /// True if colour may be used on standard error.
@@ -20,13 +22,15 @@ impl Terminal {
     /// environment.
     pub fn probe(color: Option<bool>, no_color: bool, dumb: bool) -> Self {
         let stdout_is_tty = std::io::stdout().is_terminal();
-        let stderr_is_tty = std::io::stderr().is_terminal() && !dumb;
+        let stderr_is_any_tty = std::io::stderr().is_terminal();
+        let stderr_is_tty = stderr_is_any_tty && !dumb;
         console::set_colors_enabled(color.unwrap_or(stdout_is_tty && !dumb && !no_color));
         let stderr_color = color.unwrap_or(stderr_is_tty && !no_color);
         console::set_colors_enabled_stderr(stderr_color);
         Self {
             stdout_is_tty,
             stderr_is_tty,
+            stderr_is_plain_tty: stderr_is_any_tty && dumb,
             stdout_is_rich: stdout_is_tty && !dumb,
             stderr_color,
         }

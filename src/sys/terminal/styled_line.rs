@@ -17,8 +17,17 @@ pub struct StyledLine {
 struct StyledSpan {
     text: String,
     style: Style,
-    /// True if this part is shortened when the line is too long.
-    is_shrinkable: bool,
+    role: SpanRole,
+}
+
+/// The treatment of a part when the line is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SpanRole {
+    Fixed,
+    /// It is shortened.
+    Shrinkable,
+    /// It is left out, the last one first, where the part to shorten would otherwise get less than half of the line.
+    Optional,
 }
 
 impl StyledLine {
@@ -45,20 +54,28 @@ impl StyledLine {
         self.spans.push(StyledSpan {
             text: text.into(),
             style: style.for_stderr(),
-            is_shrinkable: false,
+            role: SpanRole::Fixed,
         });
         self
     }
 
+    /// Appends dimmed text that is left out if the line has no room for it.
+    #[must_use]
+    pub fn optional(self, text: impl Into<String>) -> Self {
+        self.dim(text).with_role(SpanRole::Optional)
+    }
+
     /// Appends unstyled text that is shortened first if the line is too long, so that the text after it stays visible.
     #[must_use]
-    pub fn shrinkable(mut self, text: impl Into<String>) -> Self {
-        self = self.plain(text);
-        self.spans
-            .iter_mut()
-            .rev()
-            .take(1)
-            .for_each(|part| part.is_shrinkable = true);
+    pub fn shrinkable(self, text: impl Into<String>) -> Self {
+        self.plain(text).with_role(SpanRole::Shrinkable)
+    }
+
+    /// Sets the role of the last part.
+    fn with_role(mut self, role: SpanRole) -> Self {
+        if let Some(part) = self.spans.last_mut() {
+            part.role = role;
+        }
         self
     }
 
@@ -84,14 +101,28 @@ impl StyledLine {
             |part: &StyledSpan| redact_and_sanitize(&part.text.replace(['\n', '\r', '\t'], " "));
         let mut texts: Vec<String> = self.spans.iter().map(clean).collect();
         let columns = width.map_or(usize::MAX, |width| width.saturating_sub(1));
-        let total_width: usize = texts.iter().map(|text| measure_text_width(text)).sum();
-        let giving = self.spans.iter().position(|part| part.is_shrinkable);
-        if let Some(at) = giving.filter(|_| total_width > columns) {
-            let own = measure_text_width(&texts[at]);
-            let rest = own
-                .saturating_sub(total_width - columns)
-                .max(MIN_SHRUNK_COLUMNS);
-            texts[at] = truncate_str(&texts[at], rest, "…").into_owned();
+        let shrinkable = |part: &StyledSpan| part.role == SpanRole::Shrinkable;
+        let giving = self.spans.iter().position(shrinkable);
+        let mut optional: Vec<usize> = (0..texts.len()).collect();
+        optional.retain(|at| self.spans[*at].role == SpanRole::Optional);
+        loop {
+            let total_width: usize = texts.iter().map(|text| measure_text_width(text)).sum();
+            let Some(missing) = total_width.checked_sub(columns).filter(|it| *it > 0) else {
+                break;
+            };
+            let own = giving.map_or(0, |at| measure_text_width(&texts[at]));
+            let rest = own.saturating_sub(missing);
+            if rest < own.min(columns / 2)
+                && let Some(at) = optional.pop()
+            {
+                texts[at].clear();
+                continue;
+            }
+            if let Some(at) = giving {
+                let rest = rest.max(MIN_SHRUNK_COLUMNS);
+                texts[at] = truncate_str(&texts[at], rest, "…").into_owned();
+            }
+            break;
         }
         let mut line = String::new();
         let mut left = columns;
@@ -130,6 +161,15 @@ mod tests {
         // If that is not enough, the end of the line is cut.
         check("a/very/long/name.md", 12, "✓ read a/v…");
         assert_eq!(row("x").text(), "✓ read x  12 ms");
+        // What is optional goes before half of the line does.
+        let row = row("a/very/long/name.md")
+            .optional(", 9 lines")
+            .optional(", 1 KB");
+        let line = |width| row.render(Some(width));
+        assert_eq!(line(50), "✓ read a/very/long/name.md  12 ms, 9 lines, 1 KB");
+        assert_eq!(line(48), "✓ read a/very/long/name.md  12 ms, 9 lines");
+        assert_eq!(line(41), "✓ read a/very/long/name.md  12 ms");
+        assert_eq!(line(33), "✓ read a/very/long/name.…  12 ms");
         // Escape sequences take no columns.
         let red = Style::new().red().force_styling(true);
         let line = StyledLine::new("a ").styled("red", red).plain(" end");

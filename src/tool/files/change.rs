@@ -1,6 +1,7 @@
 //! Changes of files by tools. Each is recorded for undo before it is made.
 
 use super::{ChangeState, FileError, Files, FinalLink, READ_LIMIT_BYTES, read_content};
+use crate::policy::Refusal;
 use crate::policy::file_scope::FileAccess;
 use crate::sys::digest::digest;
 use crate::sys::durable_file::format_size;
@@ -115,11 +116,22 @@ impl Files {
         given: &str,
         edit: impl FnOnce(&str) -> Result<String, String>,
     ) -> Result<(PathBuf, String, String), ToolError> {
-        // Check before reading: if the file is read-only, the model should get that error.
-        self.file_scope.decide(given, FileAccess::Write)?;
-        let LoadedFile { bytes, digest, .. } = self.load_for_change(given)?;
+        let allowed = self.file_scope.decide(given, FileAccess::Write);
+        let is_final = |refusal: &Refusal| refusal.suggested_flag.is_none();
+        if let Err(refusal) = &allowed
+            && is_final(refusal)
+        {
+            return Err(refusal.clone().into());
+        }
+        let loaded = match (self.load_for_change(given), &allowed) {
+            (Err(ToolError::Denied(_)), Err(refusal)) => return Err(refusal.clone().into()),
+            (loaded, _) => loaded?,
+        };
+        let LoadedFile { bytes, digest, .. } = loaded;
         let before = to_text(given, &bytes)?.to_owned();
         let after = edit(&before).map_err(|error| format!("`{given}`: {error}"))?;
+        // The user should not be asked to permit an edit that cannot be made.
+        allowed?;
         let change = FileChange {
             expect: ExpectedState::Digest(digest),
             ..FileChange::new(given, Some(after.as_bytes()))

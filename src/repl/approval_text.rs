@@ -1,0 +1,189 @@
+//! The wording of a request for approval. Pure.
+
+use crate::shell_quote::unquote;
+use crate::tool::ApprovalRequest;
+
+/// Maximum characters of a path in the headline.
+const MAX_HEADLINE_PATH_CHARS: usize = 60;
+
+/// The flag that would have allowed a call, in its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Flag {
+    name: String,
+    value: Option<String>,
+}
+
+impl Flag {
+    fn suggested_by(case: &ApprovalRequest<'_>) -> Self {
+        let flag = case.refusal.suggested_flag.as_deref().unwrap_or_default();
+        let (name, value) = match flag.split_once(['=', ' ']) {
+            Some((name, value)) => {
+                let value = unquote(value).unwrap_or_else(|| value.to_owned());
+                (name, Some(value.replace(['\n', '\r'], "␊")))
+            }
+            None => (flag, None),
+        };
+        Self {
+            name: name.to_owned(),
+            value,
+        }
+    }
+
+    fn parts(&self) -> (&str, Option<&str>) {
+        (&self.name, self.value.as_deref())
+    }
+}
+
+/// Returns the question, in one line.
+pub(super) fn headline(case: &ApprovalRequest<'_>, is_new_file: bool) -> String {
+    let tool = case.tool;
+    let place = case.file_scope.directory.display();
+    let flag = Flag::suggested_by(case);
+    if case.is_retry {
+        return match flag.parts() {
+            ("--write", None) => format!(
+                "{tool} failed, perhaps because it may not write. Run it again with write access to {place}?"
+            ),
+            ("--net", _) => format!(
+                "{tool} failed, perhaps because it has no network. Run it again with network access?"
+            ),
+            _ => format!("{tool} failed. Run it again, when {}?", permission(case)),
+        };
+    }
+    let path = headline_path(case).unwrap_or("the file below");
+    match (tool, flag.parts()) {
+        ("write_file", _) if is_new_file => format!("Allow write_file to create {path}?"),
+        ("write_file" | "edit_file", _) => format!("Allow {tool} to change {path}?"),
+        ("delete_file", _) => format!("Allow delete_file to delete {path}?"),
+        ("apply_patch", _) => "Allow apply_patch to make these changes?".into(),
+        ("read_file", _) => format!("Allow read_file to read {path}?"),
+        ("exec", ("--net", _)) => "Allow exec to run this command with network access?".into(),
+        ("exec", _) => "Allow exec to run this command?".into(),
+        (_, ("--net", Some(host))) => format!("Allow {tool} to reach {host}?"),
+        _ => format!("Allow this call of {tool}?"),
+    }
+}
+
+/// Returns the path of a call that is short and plain enough for the headline.
+pub(super) fn headline_path<'a>(case: &ApprovalRequest<'a>) -> Option<&'a str> {
+    let has_path = ["write_file", "edit_file", "delete_file", "read_file"].contains(&case.tool);
+    let path = case.arguments["path"].as_str().filter(|_| has_path)?;
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-/~+@".contains(letter);
+    let is_short = path.len() <= MAX_HEADLINE_PATH_CHARS && !path.is_empty();
+    (is_short && path.chars().all(is_plain)).then_some(path)
+}
+
+/// Returns why the call is not allowed, unless the headline says enough.
+pub(super) fn reason<'a>(case: &ApprovalRequest<'a>) -> Option<&'a str> {
+    let flag = Flag::suggested_by(case);
+    // The reason for a request under an `--allow` rule is written for the model, and tells the user nothing.
+    let is_plain = matches!(flag.parts(), ("--write", None) | ("--allow", _));
+    (!is_plain && !case.is_retry).then_some(&case.refusal.message)
+}
+
+/// Returns what a permission for longer than this call allows.
+pub(super) fn permission(case: &ApprovalRequest<'_>) -> String {
+    let tool = case.tool;
+    let place = case.file_scope.directory.display();
+    match Flag::suggested_by(case).parts() {
+        ("--write", None) => format!("{tool} may change files in {place}"),
+        ("--write", Some(path)) => format!("{tool} may change {path}"),
+        ("--read", Some(path)) => format!("{tool} may read {path}"),
+        ("--net", None) => format!("{tool} may use the network"),
+        ("--net", Some(host)) => format!("{tool} may reach {host}"),
+        ("--allow", Some("startup")) => format!("{tool} may change start-up files"),
+        ("--allow", Some("notes")) => format!("{tool} may change instruction files"),
+        ("--allow", Some(rule)) if rule == tool => format!("every call of {tool} is allowed"),
+        (name, value) => format!(
+            "every call of {tool} that needs `{}` is allowed",
+            [name, value.unwrap_or_default()].join(" ").trim_end()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{headline, permission, reason};
+    use crate::policy::Refusal;
+    use crate::policy::file_scope::FileScope;
+    use crate::tool::ApprovalRequest;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_request_is_one_plain_question() {
+        let check = |tool: &str, arguments: Value, flag: &str, expect: [&str; 3]| {
+            let refusal = Refusal {
+                message: "because".into(),
+                suggested_flag: Some(flag.into()),
+            };
+            let file_scope = FileScope {
+                directory: "/w".into(),
+                ..FileScope::default()
+            };
+            let case = ApprovalRequest {
+                tool,
+                arguments: &arguments,
+                refusal: &refusal,
+                is_retry: false,
+                file_scope: &file_scope,
+            };
+            let found = [
+                headline(&case, false),
+                reason(&case).unwrap_or_default().to_owned(),
+                permission(&case),
+            ];
+            assert_eq!(found, expect);
+        };
+        check(
+            "edit_file",
+            json!({ "path": "main.rs" }),
+            "--write",
+            [
+                "Allow edit_file to change main.rs?",
+                "",
+                "edit_file may change files in /w",
+            ],
+        );
+        // A path could look like a part of the question.
+        check(
+            "delete_file",
+            json!({ "path": "a? y" }),
+            "--write='/x/a? y'",
+            [
+                "Allow delete_file to delete the file below?",
+                "because",
+                "delete_file may change /x/a? y",
+            ],
+        );
+        check(
+            "web_fetch",
+            json!({ "url": "https://example.org/" }),
+            "--net=example.org",
+            [
+                "Allow web_fetch to reach example.org?",
+                "because",
+                "web_fetch may reach example.org",
+            ],
+        );
+        check(
+            "cron",
+            json!({}),
+            "--allow cron",
+            [
+                "Allow this call of cron?",
+                "",
+                "every call of cron is allowed",
+            ],
+        );
+        check(
+            "exec",
+            json!({ "command": "x" }),
+            "--allow 'exec(x)'",
+            [
+                "Allow exec to run this command?",
+                "",
+                "every call of exec that needs `--allow exec(x)` is allowed",
+            ],
+        );
+    }
+}
