@@ -232,8 +232,8 @@ fn words_are_completed_and_hinted() {
         .file("nothing.txt", "")
         .file(".hidden", "");
     let mut screen = start_repl(&story);
-    screen.type_("/ses").press(Key::Tab);
-    screen.until("list all sessions\n> /session [KEY]");
+    screen.type_("/co").press(Key::Tab);
+    screen.until("copy the last answer").until_prompt("> /co");
     screen.until_snapshot("candidates", Screen::conversation);
     screen.press(Key::Ctrl('u')).type_("/mod");
     until("the rest is dim", || {

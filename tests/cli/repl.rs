@@ -294,9 +294,9 @@ fn a_new_file_outside_is_asked_about_too() {
     assert!(!screen.text().contains("[a]lways"), "{}", screen.text());
     screen.type_("y").until("Written.").until_prompt("> ");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "x\n");
-    send_line(&mut screen, "more")
-        .until("Denied.")
-        .until_prompt("> ");
+    // Even where its directory does not exist yet.
+    send_line(&mut screen, "more").until_prompt("  allow?");
+    screen.type_("n").until("Denied.").until_prompt("> ");
     assert!(!place.join("a").exists());
     exit_and_check(&mut screen);
 }
@@ -768,7 +768,7 @@ fn repl_commands() {
     send_line(&mut screen, "/profile plan").until("switched to profile `plan`");
     send_line(&mut screen, "/profile nobody").until("there is no profile `nobody`");
     send_line(&mut screen, "/model other-model")
-        .until("is not in the list of custom. Switch? [y/N]");
+        .until("is not in the list of custom\nSwitch? [y/N]");
     send_line(&mut screen, "n").until("the model is unchanged");
     send_line(&mut screen, "/model large").until("switched to model `large` of custom");
     send_line(&mut screen, "/model")
