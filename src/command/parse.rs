@@ -361,7 +361,7 @@ mod tests {
         check(&["hello there", "-q"], &["hello there", "-q"]);
         check(&["--color always"], &["--color always"]);
         check(&["-v"], &["--version"]);
-        check(&["-v", "agent"], &["-v", "agent"]);
+        check(&["-v", "agent"], &["agent", "-v"]);
         check(&["session", "ls"], &["session", "ls"]);
     }
 

@@ -408,7 +408,7 @@ mod tests {
             let texts: Vec<&str> = candidates.iter().map(|one| one.text.as_str()).collect();
             assert_eq!((found, texts.as_slice()), (start, expect), "{line:?}");
         };
-        check("/ses", 0, &["/session ", "/sessions"]);
+        check("/ses", 0, &["/session "]);
         check("/he", 0, &["/help"]);
         check("/none", 0, &[]);
         check("/session cli", 9, &["cli:direct", "cli:work"]);

@@ -133,7 +133,7 @@ impl TypeAhead {
         rows
     }
 
-    /// Returns the end of the incomplete line, at most `columns` wide; `None` if nothing was typed.
+    /// Returns the end of the incomplete line, at most `columns` wide, after an ellipsis if it is cut; `None` if nothing was typed.
     pub(super) fn describe_partial(&self, columns: usize) -> Option<String> {
         let line = self.partial.replace('\n', " ");
         (!line.is_empty()).then(|| last_columns(&line, columns))
@@ -278,7 +278,7 @@ fn first_words(text: &str) -> String {
     }
 }
 
-/// Returns the end of `text`, at most `columns` wide.
+/// Returns the end of `text`, at most `columns` wide, after an ellipsis if it is cut.
 fn last_columns(text: &str, columns: usize) -> String {
     let mut width = 0;
     for (at, letter) in text.char_indices().rev() {
@@ -438,7 +438,7 @@ mod tests {
         ahead.feed(b"\x15fix this: \x1b[200~one\rtwo\r\x1b[201~", false);
         let rows = shown(&ahead, 40);
         assert_eq!(rows[1..], ["> fix this: one  … 3 lines", "  ▏"]);
-        assert_eq!(ahead.describe_partial(8).as_deref(), Some("…ne two "));
+        assert_eq!(ahead.describe_partial(8).as_deref(), Some("…one two "));
         assert_eq!(ahead.take_partial(), "fix this: one\ntwo\n");
         // A long paste is folded, and deleted as a whole.
         let paste = format!("\x15a \x1b[200~{}\x1b[201~", "line\r".repeat(50));
