@@ -40,7 +40,7 @@ fn text_typed_during_a_turn_is_visible_and_sent_after_it() {
     screen.type_("the next qeu");
     screen
         .until("> the next qeu▏")
-        .until("Tab: at its next step · Alt-Enter: new line");
+        .until("Alt-Enter: at its next step");
     screen.press(Key::Backspace).press(Key::Backspace);
     screen.type_("uestion").until("> the next question▏");
     screen
@@ -64,14 +64,14 @@ fn text_typed_during_a_turn_is_visible_and_sent_after_it() {
 }
 
 #[test]
-fn tab_sends_a_message_into_the_turn() {
+fn alt_enter_sends_a_message_into_the_turn() {
     let story = Story::new().script([waits(), says("With the other one."), says("Next.")]);
     let mut screen = start_repl(&story);
     screen.type_("wait").press(Key::Enter).until("exec");
-    screen.type_("use the other file").press(Key::Tab);
+    screen.type_("use the other file").press(Key::Alt('\r'));
     screen.until("> use the other file  at the next step");
     // A command is for the REPL, and waits.
-    screen.type_("/stop").press(Key::Tab);
+    screen.type_("/stop").press(Key::Alt('\r'));
     screen.until("> /stop  after this turn");
     go_on(&story);
     screen
@@ -116,7 +116,7 @@ fn a_message_that_is_too_late_for_the_turn_is_the_next_one() {
     screen.type_("first").press(Key::Enter);
     sender.send(delta("Some words\nand ").into_bytes()).unwrap();
     screen.until("Some words");
-    screen.type_("too late").press(Key::Tab);
+    screen.type_("too late").press(Key::Alt('\r'));
     screen.until("> too late  at the next step");
     sender.send(delta("an end.").into_bytes()).unwrap();
     sender.send(end_event().into_bytes()).unwrap();
@@ -193,11 +193,11 @@ fn a_long_paste_is_folded_and_sent_whole() {
 }
 
 #[test]
-fn alt_enter_is_a_new_line_during_a_turn_too_and_a_draft_shows_its_ends() {
+fn a_draft_of_several_lines_shows_its_ends() {
     let story = Story::new().script([waits(), says("First."), says("Second.")]);
     let mut screen = start_repl(&story);
     screen.type_("wait").press(Key::Enter).until("exec");
-    screen.type_("fix this:").press(Key::Alt('\r'));
+    screen.type_("fix this:\\").press(Key::Enter);
     screen.until("> fix this:  … 2 lines\n  ▏");
     screen.paste("one\rtwo\rthree\r").type_("please");
     screen.until("> fix this:  … 5 lines\n  please▏");

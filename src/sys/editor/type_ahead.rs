@@ -17,7 +17,7 @@ pub(super) const ESCAPE: u8 = 0x1b;
 pub(super) const PASTE_START: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
 /// The line below the typed text, and the least columns of a window that has room for it.
-const KEYS_HINT: &str = "Enter: after this turn · Tab: at its next step · Alt-Enter: new line";
+const KEYS_HINT: &str = "Enter: after this turn · Alt-Enter: at its next step";
 const MIN_HINT_COLUMNS: usize = 72;
 /// The line that answers the Escape key.
 const STOP_HINT: &str = "Ctrl-C stops the turn";
@@ -190,12 +190,8 @@ impl TypeAhead {
             }),
             0x1b if !is_over && PASTE_START.starts_with(typed) => return None,
             0x1b if typed.starts_with(PASTE_START) => return self.paste(typed, is_over),
-            0x1b if matches!(typed.get(1), Some(b'\r' | b'\n')) => {
-                self.partial.push('\n');
-                2
-            }
+            0x1b if matches!(typed.get(1), Some(b'\r' | b'\n')) => self.steer(),
             0x1b => return escape_sequence_bytes(typed, is_over),
-            b'\t' => self.steer(),
             0x00..=0x1f => 1,
             _ => return self.push_text(typed, is_over),
         })
@@ -210,7 +206,7 @@ impl TypeAhead {
         1
     }
 
-    /// Tab: the text goes to the turn that is running. Commands are for the REPL.
+    /// Alt-Enter: the text goes to the turn that is running. Commands are for the REPL.
     fn steer(&mut self) -> usize {
         let is_message = !self.partial.trim_start().starts_with(['/', '!']);
         match is_message && !self.partial.trim().is_empty() {
@@ -219,7 +215,7 @@ impl TypeAhead {
                 self.enter();
             }
         }
-        1
+        2
     }
 
     fn delete_back(&mut self) -> usize {
@@ -407,7 +403,7 @@ mod tests {
     #[test]
     fn what_was_typed_is_shown_and_goes_where_it_should() {
         let mut ahead = TypeAhead::default();
-        ahead.feed(b"later\rnow\t/usage\thalf a li", false);
+        ahead.feed(b"later\rnow\x1b\r/usage\x1b\rhalf a li", false);
         let shown = |ahead: &TypeAhead, width| {
             let rows = ahead.status_rows(width);
             rows.iter().map(StyledLine::text).collect::<Vec<_>>()
@@ -424,7 +420,7 @@ mod tests {
         assert_eq!(ahead.take_steering().as_deref(), Some("now"));
         assert_eq!(ahead.take_steering(), None);
         // Too late for the turn.
-        ahead.feed(b"\x15first\t", false);
+        ahead.feed(b"\x15first\x1b\r", false);
         ahead.end_turn();
         assert_eq!(ahead.pop_line(), Some(InputLine::Text("first".into())));
         assert_eq!(ahead.pop_line(), Some(InputLine::Text("later".into())));
