@@ -343,8 +343,8 @@ mod tests {
         check("all\u{15}new\r", &["new"], "");
         check("a\\\rb\r", &["a\nb"], "");
         check("```\ra\\\r```\r", &["```\na\\\n```"], "");
-        check("a\u{1b}\rb\r", &["a\nb"], "");
-        check("a\tb\r", &["a", "b"], "");
+        check("a\u{1b}\rb\r", &["a", "b"], "");
+        check("a\tb\r", &["ab"], "");
         check("\u{1b}[Aup\u{1b}[1;5Cright\u{1b}OPf\r", &["uprightf"], "");
         check("\u{4}", &["End"], "");
         check("a\u{4}b", &[], "ab");
