@@ -432,7 +432,7 @@ fn session_commands_never_lose_a_session() {
                     "rename" => assert!(kept || other, "{kind} {n}"),
                     _ if kept => assert!(code != 0, "{kind} {n}"),
                     _ => {
-                        story.run(["session", "restore", "cli:direct"]);
+                        story.run(["session", "restore", "cli:direct", "-q"]);
                         assert!(said(&story, "cli:direct"), "{kind} {n}");
                     }
                 }
