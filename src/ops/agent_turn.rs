@@ -34,6 +34,8 @@ pub(crate) mod prepare;
 mod request;
 mod stop;
 
+/// Time for a provider's list of models, for which a person waits.
+const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for the lock of a chat's session, which another program may use: that of `agent`.
 pub(crate) const CHAT_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -183,14 +185,14 @@ pub(crate) fn select_provider(ctx: &Context, options: &TurnOptions) -> Result<Se
     Ok(endpoint.choice)
 }
 
-/// Time for a provider's list of models, for which a person waits.
-const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The models that the provider of turns with `options` lists.
+/// The models that the provider of turns with `options` lists; none for a replay, which needs no server.
 ///
 /// # Errors
 /// The settings cannot be used, or the server has no list.
 pub(crate) fn list_models(ctx: &Context, options: &TurnOptions) -> Result<Vec<String>> {
+    if options.replay.is_some() {
+        return Ok(Vec::new());
+    }
     let settings = ctx.settings_with(request::overrides(options))?;
     let settings = connection_test::with_short_timeouts(&settings, MODEL_LIST_TIMEOUT);
     let asked = &settings.models[0];

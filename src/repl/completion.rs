@@ -9,7 +9,7 @@ use crate::ops::turn_options::TurnOptions;
 use crate::ops::user_commands::{self, UserCommand};
 use crate::ops::{agent_turn, profiles, skills};
 use crate::policy::profile;
-use crate::provider::registry::model_info::MODELS;
+use crate::provider::registry::model_info::{MODELS, ModelInfo};
 use crate::provider::registry::normalize_name;
 use crate::session;
 use crate::settings::Config;
@@ -81,24 +81,20 @@ fn all_models(ctx: &Context, options: &TurnOptions) -> Vec<Candidate> {
         text: name,
         description: "a preset of the config".into(),
     });
-    let candidate = |text: String, vendor: &str| Candidate {
-        text,
-        description: vendor.to_owned(),
-    };
     let Ok(choice) = agent_turn::select_provider(ctx, options) else {
         return presets.collect();
     };
     let vendor = choice.provider.as_str();
-    let listed = agent_turn::list_models(ctx, options).unwrap_or_default();
-    let listed = listed.into_iter().map(|name| candidate(name, vendor));
-    let mut all: Vec<Candidate> = presets.chain(listed).collect();
-    if all.is_empty() {
-        let known = MODELS
-            .iter()
-            .filter(|facts| normalize_name(facts.vendor) == normalize_name(vendor));
-        all.extend(known.map(|facts| candidate(facts.name.to_owned(), facts.vendor)));
+    let mut names = agent_turn::list_models(ctx, options).unwrap_or_default();
+    if names.is_empty() {
+        let is_known = |facts: &&ModelInfo| normalize_name(facts.vendor) == normalize_name(vendor);
+        names.extend(MODELS.iter().filter(is_known).map(|it| it.name.to_owned()));
     }
-    all
+    let models = names.into_iter().map(|text| Candidate {
+        text,
+        description: vendor.to_owned(),
+    });
+    presets.chain(models).collect()
 }
 
 /// The profiles of turns, both built-in ones and the user's own.

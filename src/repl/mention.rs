@@ -12,6 +12,21 @@ pub(crate) struct Mentions {
     pub(crate) missing: Vec<String>,
 }
 
+impl Mentions {
+    fn add(&mut self, name: &str, path: PathBuf) {
+        if path.is_file() || path.is_dir() {
+            if !self.files.contains(&path) {
+                self.files.push(path);
+            }
+        } else if path.extension().is_some()
+            && !path.exists()
+            && !self.missing.iter().any(|it| it == name)
+        {
+            self.missing.push(name.to_owned());
+        }
+    }
+}
+
 /// The files and directories that `text` mentions as `@path` or `@"a path"`, at the start of a word. `at` resolves a
 /// name. A name that does not exist is missing if it has an extension; other text stays plain. Of a text with several
 /// lines only the first and the last are searched: the lines between are usually pasted, and written by others.
@@ -31,14 +46,9 @@ fn find_in_line(mut rest: &str, at: &dyn Fn(&str) -> PathBuf, found: &mut Mentio
     while let Some(letter) = rest.chars().next() {
         let after = &rest[letter.len_utf8()..];
         if letter == '@' && begins {
-            let name = mentioned_name(after).unwrap_or_default();
-            let path = at(name);
-            if name.is_empty() || found.files.contains(&path) {
-            } else if path.is_file() || path.is_dir() {
-                found.files.push(path);
-            } else if path.extension().is_some() && !path.exists() {
-                found.missing.push(name.to_owned());
-            }
+            mentioned_name(after)
+                .into_iter()
+                .for_each(|name| found.add(name, at(name)));
         }
         begins = letter.is_whitespace() || "([{\"'".contains(letter);
         rest = after;
@@ -59,7 +69,8 @@ pub(crate) fn describe(path: &Path, name: &Path) -> String {
 /// The name at the start of `text`.
 fn mentioned_name(text: &str) -> Option<&str> {
     if let Some(quoted) = text.strip_prefix('"') {
-        return Some(quoted.split_once('"')?.0);
+        let (name, _) = quoted.split_once('"')?;
+        return (!name.is_empty()).then_some(name);
     }
     let word = text.split(char::is_whitespace).next()?;
     // Punctuation at the end of a sentence is not part of the name.
@@ -91,7 +102,8 @@ mod tests {
         check("@ @\"a b.md", &[]);
         check("explain @c:\n@a.md\nand @\"a b.md\"", &["c", "a b.md"]);
         check("@a.md\n", &["a.md"]);
-        assert_eq!(find("@b.md, @nobody", &at).missing, ["b.md"]);
+        let missing = find("@b.md, @nobody and @b.md", &at).missing;
+        assert_eq!(missing, ["b.md"]);
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
         std::fs::create_dir(folder.path().join("d")).unwrap();

@@ -150,7 +150,19 @@ impl<'w> ReplSession<'w> {
             .attach
             .extend(mentions.files.into_iter().map(Into::into));
         self.last_message = Some(text.to_owned());
-        self.run_turn(&options);
+        self.run_message_turn(&options);
+    }
+
+    /// Runs a turn that `/retry` can repeat or continue, and says so if it fails. Returns its exit status.
+    pub(super) fn run_message_turn(&mut self, options: &TurnOptions) -> Exit {
+        let exit = self.run_turn(options);
+        match exit {
+            Exit::Interrupted => self.print_line("(interrupted; /retry continues the turn)"),
+            // The errors with these statuses have hints about other things.
+            Exit::Refused | Exit::Failed | Exit::Config => self.print_line("(/retry asks again)"),
+            _ => {}
+        }
+        exit
     }
 
     /// Runs a turn with these options. Returns its exit status.
@@ -180,14 +192,6 @@ impl<'w> ReplSession<'w> {
         if self.is_interrupted {
             // Lines typed ahead were meant for the turn that failed.
             self.editor().hold_type_ahead();
-        }
-        match outcome.exit {
-            Exit::Interrupted => self.print_line("(interrupted; /retry continues the turn)"),
-            // Their hints say other things.
-            Exit::Refused | Exit::Failed | Exit::Config => {
-                self.print_line("(/retry asks again)");
-            }
-            _ => {}
         }
         if !outcome.text.is_empty() {
             self.last_answer = Some(outcome.text);

@@ -44,12 +44,12 @@ impl ReplSession<'_> {
                 self.run_control_turn(name, rest);
                 Ok(())
             }
-            "session" if rest.is_empty() => self.show_sessions(),
-            "session" if rest.starts_with('-') => self.run_program(&["session", "list"], rest),
             "stop" => {
                 self.print_line("Ctrl-C stops a turn; a typed line waits for its end");
                 Ok(())
             }
+            "session" if rest.is_empty() => self.show_sessions(),
+            "session" if rest.starts_with('-') => self.run_program(&["session", "list"], rest),
             "session" => self.switch_session(rest),
             "fork" => self.fork(rest),
             "undo" => self.run_program(&["undo"], rest),
@@ -120,8 +120,11 @@ impl ReplSession<'_> {
         options.message = Some(format!("/{name} {rest}").trim().to_owned());
         let was_interrupted = self.is_interrupted;
         let exit = self.run_turn(&options);
-        // What failed is not a turn that could be continued.
+        // `/retry` is about the last message, which this is not.
         self.is_interrupted = was_interrupted;
+        if exit == Exit::Interrupted {
+            self.print_line("(interrupted)");
+        }
         if name == "new" && exit == Exit::Answered {
             self.reset();
         }
@@ -163,10 +166,7 @@ impl ReplSession<'_> {
         // Not every server lists its models.
         let listed = match choice.model_info {
             Some(_) => Vec::new(),
-            None if options.replay.is_none() => {
-                agent_turn::list_models(self.ctx, &options).unwrap_or_default()
-            }
-            None => Vec::new(),
+            None => agent_turn::list_models(self.ctx, &options).unwrap_or_default(),
         };
         if !listed.is_empty() && !listed.iter().any(|name| name == model) {
             let question = format!(
@@ -293,7 +293,7 @@ impl ReplSession<'_> {
     }
 
     /// Drops the state that belongs to the previous session.
-    pub(super) fn reset(&mut self) {
+    fn reset(&mut self) {
         (self.last_message, self.last_answer, self.is_interrupted) = (None, None, false);
         self.prompter.clear_grants();
     }
@@ -304,7 +304,7 @@ impl ReplSession<'_> {
                 resume: true,
                 ..self.options.clone()
             };
-            if let Exit::NoInput = self.run_turn(&options) {
+            if let Exit::NoInput = self.run_message_turn(&options) {
                 // The turn had finished after all, or never started.
                 self.is_interrupted = false;
             } else {

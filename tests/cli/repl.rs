@@ -237,7 +237,7 @@ fn a_question_takes_keys_arrows_and_escape() {
     screen.until_prompt("> ");
     assert!(story.dir().join("new.md").exists());
     exit_and_check(&mut screen);
-    // What the user has seen in the question is not shown again.
+    // The question has shown the change.
     let text = screen.text_with_scrollback();
     let (_, last) = text.rsplit_once("\n> 4").unwrap();
     assert_eq!(last.matches("+x").count(), 1, "{text}");
@@ -453,7 +453,7 @@ fn ctrl_c_stops_a_command_and_its_children() {
         .press(Key::Ctrl('c'))
         .until("(interrupted")
         .until_prompt("> ");
-    // What was running stays on the screen.
+    // The interrupted call stays on the screen.
     screen
         .until(&format!("✗ exec sleep {mark} & wait  "))
         .until("    Interrupted because the run was ended");
@@ -834,6 +834,30 @@ fn the_last_exchange_is_there_in_the_next_process_and_gone_after_new() {
     send_line(&mut screen, "/new").until("New session started.");
     send_line(&mut screen, "/retry").until("there is no message to retry");
     send_line(&mut screen, "fails").until("(/retry asks again)");
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn a_failed_compaction_does_not_suggest_to_retry_a_message() {
+    let story = Story::new().script([says("One."), fails(401, "who are you?")]);
+    story.run(["agent", "-m", "a question"]).stdout("One.\n");
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "/compact")
+        .until("who are you?")
+        .until_prompt("> ");
+    exit_and_check(&mut screen);
+    assert!(!screen.text().contains("/retry"), "{}", screen.text());
+}
+
+#[test]
+fn tab_lists_the_models_of_the_server() {
+    let models = json!({ "data": [{ "id": "small" }, { "id": "large" }] });
+    let story = Story::new().script([sends(Response::json(200, &models))]);
+    let mut screen = start_repl(&story);
+    screen.type_("/model ").press(Key::Tab);
+    screen.until("small").until("large");
+    assert!(!screen.text().contains("claude"), "{}", screen.text());
+    screen.press(Key::Ctrl('u'));
     exit_and_check(&mut screen);
 }
 
