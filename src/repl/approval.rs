@@ -30,37 +30,13 @@ const MAX_QUESTION_CHARS: usize = 1000;
 const YES_NO: [Choice; 2] = [YES, NO];
 const NO_INDEX: usize = 1;
 
-const YES: Choice = Choice {
-    key: 'y',
-    word: "yes",
-    needs_enter: false,
-};
-const NO: Choice = Choice {
-    key: 'n',
-    word: "no",
-    needs_enter: false,
-};
-const REASON: Choice = Choice {
-    key: 'r',
-    word: "reason",
-    needs_enter: false,
-};
-const VIEW: Choice = Choice {
-    key: 'v',
-    word: "view",
-    needs_enter: false,
-};
+const YES: Choice = Choice::immediate("yes");
+const NO: Choice = Choice::immediate("no");
+const REASON: Choice = Choice::immediate("reason");
+const VIEW: Choice = Choice::immediate("view");
 // A grant beyond this call takes more than one key.
-const SESSION: Choice = Choice {
-    key: 's',
-    word: "session",
-    needs_enter: true,
-};
-const ALWAYS: Choice = Choice {
-    key: 'a',
-    word: "always",
-    needs_enter: true,
-};
+const SESSION: Choice = Choice::confirmed("session");
+const ALWAYS: Choice = Choice::confirmed("always");
 /// Number of attempts that the user has to enter a valid answer.
 const MAX_ATTEMPTS: usize = 3;
 

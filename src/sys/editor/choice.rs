@@ -9,13 +9,30 @@ use std::time::Duration;
 /// A key without another one for this long is an answer.
 const KEY_PAUSE: Duration = Duration::from_millis(250);
 
-/// A possible answer.
+/// A possible answer: a word, whose first letter, of ASCII, is its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    pub key: char,
     pub word: &'static str,
     /// True if the key only selects it, and Enter confirms.
-    pub needs_enter: bool,
+    needs_enter: bool,
+}
+
+impl Choice {
+    /// Creates an answer that its key gives at once.
+    pub const fn immediate(word: &'static str) -> Self {
+        Self {
+            word,
+            needs_enter: false,
+        }
+    }
+
+    /// Creates an answer that Enter confirms.
+    pub const fn confirmed(word: &'static str) -> Self {
+        Self {
+            word,
+            needs_enter: true,
+        }
+    }
 }
 
 /// The word of the choice for the Escape key.
@@ -76,7 +93,7 @@ impl<'c> ChoiceInput<'c> {
         if text.is_empty() {
             return self.default;
         }
-        let is_it = |choice: &Choice| text == choice.word || text == choice.key.to_string();
+        let is_it = |choice: &Choice| text == choice.word || text == choice.word[..1];
         self.choices.iter().position(is_it)
     }
 
@@ -248,21 +265,9 @@ mod tests {
     use super::{Choice, ChoiceInput, ChoiceOutcome};
 
     const CHOICES: [Choice; 3] = [
-        Choice {
-            key: 'y',
-            word: "yes",
-            needs_enter: false,
-        },
-        Choice {
-            key: 'n',
-            word: "no",
-            needs_enter: false,
-        },
-        Choice {
-            key: 's',
-            word: "session",
-            needs_enter: true,
-        },
+        Choice::immediate("yes"),
+        Choice::immediate("no"),
+        Choice::confirmed("session"),
     ];
 
     /// Feeds `pieces` with a pause after each; returns the outcome, and what is shown without one.
