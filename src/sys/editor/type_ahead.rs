@@ -18,7 +18,7 @@ pub(super) const PASTE_START: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
 /// The line below the typed text, and the least columns of a window that has room for it.
 const KEYS_HINT: &str = "Enter: after this turn · Alt-Enter: at its next step";
-const MIN_HINT_COLUMNS: usize = 72;
+const MIN_HINT_COLUMNS: usize = 60;
 /// The line that answers the Escape key.
 const STOP_HINT: &str = "Ctrl-C stops the turn";
 /// Maximum number of complete lines that are shown.
@@ -133,7 +133,8 @@ impl TypeAhead {
         rows
     }
 
-    /// Returns the end of the incomplete line, at most `columns` wide, after an ellipsis if it is cut; `None` if nothing was typed.
+    /// Returns the end of the incomplete line, at most `columns` wide, after an ellipsis if it is cut; `None` if nothing
+    /// was typed.
     pub(super) fn describe_partial(&self, columns: usize) -> Option<String> {
         let line = self.partial.replace('\n', " ");
         (!line.is_empty()).then(|| last_columns(&line, columns))
@@ -192,6 +193,7 @@ impl TypeAhead {
             0x1b if typed.starts_with(PASTE_START) => return self.paste(typed, is_over),
             0x1b if matches!(typed.get(1), Some(b'\r' | b'\n')) => self.steer(),
             0x1b => return escape_sequence_bytes(typed, is_over),
+            b'\t' => return self.push_text(typed, is_over),
             0x00..=0x1f => 1,
             _ => return self.push_text(typed, is_over),
         })
@@ -250,7 +252,7 @@ impl TypeAhead {
     }
 
     fn push_text(&mut self, typed: &[u8], is_over: bool) -> Option<usize> {
-        let is_control = |byte: &u8| *byte < 0x20 || *byte == 0x7f;
+        let is_control = |byte: &u8| *byte < 0x20 && *byte != b'\t' || *byte == 0x7f;
         let mut long = typed.iter().position(is_control).unwrap_or(typed.len());
         if long == typed.len()
             && !is_over
@@ -344,7 +346,7 @@ mod tests {
         check("a\\\rb\r", &["a\nb"], "");
         check("```\ra\\\r```\r", &["```\na\\\n```"], "");
         check("a\u{1b}\rb\r", &["a", "b"], "");
-        check("a\tb\r", &["ab"], "");
+        check("a\tb\r", &["a\tb"], "");
         check("\u{1b}[Aup\u{1b}[1;5Cright\u{1b}OPf\r", &["uprightf"], "");
         check("\u{4}", &["End"], "");
         check("a\u{4}b", &[], "ab");
