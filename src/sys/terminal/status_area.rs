@@ -266,7 +266,10 @@ pub(super) fn eprint(line: &str, is_shared: bool) {
         Some((owner, _)) if owner != thread::current().id() => foot.delayed.push_str(line),
         _ => {
             foot.clear();
-            print(line);
+            // The line of standard output ends here.
+            let deferred = std::mem::take(&mut foot.deferred);
+            print(&(deferred + line));
+            foot.mark_busy();
             foot.draw();
         }
     }
