@@ -344,7 +344,6 @@ mod tests {
         check(&["login", "x"], &["provider", "login", "x"]);
         check(&["chat"], &["repl"]);
         check(&["-m", "hello"], &["agent", "-m", "hello"]);
-        check(&["-v"], &["--version"]);
         check(&["-v", "agent", "-m", "x"], &["agent", "-v", "-m", "x"]);
         check(
             &["--verbose", "-m", "x"],

@@ -161,7 +161,7 @@ mod tests {
         // If that is not enough, the end of the line is cut.
         check("a/very/long/name.md", 12, "✓ read a/v…");
         assert_eq!(row("x").text(), "✓ read x  12 ms");
-        // What is optional goes before half of the line does.
+        // Optional parts are left out before half of the name is.
         let row = row("a/very/long/name.md")
             .optional(", 9 lines")
             .optional(", 1 KB");
