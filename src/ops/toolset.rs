@@ -57,8 +57,9 @@ pub(crate) fn all_tools(
         if is_workspace_writable_by_commands(&policy.file_scope) {
             let workspace = Workspace::new(&settings.workspace);
             exec = exec.with_before_first_run(Box::new(move || {
-                workspace.create()?;
-                durable_file::create_dir(&workspace.root.join("cron"))
+                let created = workspace.create()?;
+                durable_file::create_dir(&workspace.root.join("cron"))?;
+                Ok(!created.is_empty())
             }));
         }
         match &shared.background {

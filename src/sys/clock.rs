@@ -31,9 +31,12 @@ pub type FileTime = (i64, i64);
 
 /// The current instant. A file that is changed later has a later time, or the same.
 pub fn current_file_time() -> FileTime {
+    read_clock(ClockId::CLOCK_REALTIME_COARSE)
+}
+
+fn read_clock(clock: ClockId) -> FileTime {
     // By the C library: rustix looks for the kernel's function by itself, which fails under Valgrind.
-    let now = clock_gettime(ClockId::CLOCK_REALTIME_COARSE);
-    let now = now.expect("Linux has this clock since 2.6.32");
+    let now = clock_gettime(clock).expect("Linux has these clocks since 2.6.32");
     (now.tv_sec(), now.tv_nsec())
 }
 
@@ -42,8 +45,9 @@ pub fn current_file_time() -> FileTime {
 /// # Errors
 /// The run is to end.
 pub fn wait_for_later_file_time() -> Result<(), Stop> {
-    let now = current_file_time();
-    while current_file_time() == now {
+    // Since Linux 6.13 files may have exact times, which are later than the coarse clock.
+    let now = read_clock(ClockId::CLOCK_REALTIME);
+    while current_file_time() <= now {
         signal::sleep(Duration::from_millis(1))?;
     }
     Ok(())

@@ -93,8 +93,8 @@ pub struct ExecTool {
     sandbox_spec: OnceLock<SandboxSpec>,
 }
 
-/// Creates missing paths that a mount is to protect.
-pub type BeforeFirstRun = dyn Fn() -> anyhow::Result<()> + Send + Sync;
+/// Creates missing paths that a mount is to protect. Returns true if there were any.
+pub type BeforeFirstRun = dyn Fn() -> anyhow::Result<bool> + Send + Sync;
 
 impl ExecTool {
     /// Creates the tool. Of `env`, only the variables on the allow list are passed on to commands.
@@ -191,8 +191,8 @@ impl ExecTool {
         if let Some(make) = &self.before_first_run
             && !self.writable_roots().is_empty()
             && process::require_namespaces(&fence).is_ok()
+            && make().map_err(std::io::Error::other)?
         {
-            make().map_err(std::io::Error::other)?;
             // Files that are made here are not changes of the command.
             clock::wait_for_later_file_time().map_err(std::io::Error::other)?;
         }

@@ -16,7 +16,7 @@ use crate::sys::clock::{FileTime, current_file_time};
 use crate::sys::digest::digest;
 use crate::sys::rooted_fs::{self, RootDir};
 use crate::sys::sandbox::private_tmp;
-use crate::sys::sandbox::project_files::ChangedPaths;
+use crate::sys::sandbox::project_file_rules::ChangedPaths;
 use crate::sys::sync::IgnorePoison;
 use crate::undo::ChangeRecorder;
 use std::collections::{BTreeSet, HashMap};

@@ -300,38 +300,40 @@ impl DirectorySnapshot {
 
     /// The entries at and beneath `place`; `None` if there are too many.
     fn scan_place(&self, place: &Path) -> Option<BTreeMap<PathBuf, ScannedEntry>> {
-        let mut entries = BTreeMap::new();
-        let mut pending = Vec::new();
-        let top = std::fs::symlink_metadata(place).ok()?;
-        match top.is_dir() {
-            true => pending.push(place.to_owned()),
-            false => entries
-                .extend(ScannedEntry::new(place, &top).map(|entry| (place.to_owned(), entry))),
+        let scanned = self.list_place(place)?.into_iter().filter_map(|path| {
+            let metadata = std::fs::symlink_metadata(&path).ok()?;
+            ScannedEntry::new(&path, &metadata).map(|entry| (path, entry))
+        });
+        Some(scanned.collect())
+    }
+
+    /// The paths beneath `place`, or `place` itself if it is no directory; `None` if there are too many. Names cost much
+    /// less than metadata.
+    fn list_place(&self, place: &Path) -> Option<Vec<PathBuf>> {
+        if !std::fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
+            return Some(vec![place.to_owned()]);
         }
+        let mut paths = Vec::new();
+        let mut pending = vec![place.to_owned()];
         while let Some(directory) = pending.pop() {
             // A command cannot change a directory that cannot be read, and one that was removed has nothing to record.
-            for found in std::fs::read_dir(&directory)
-                .into_iter()
-                .flatten()
-                .flatten()
-            {
+            let entries = std::fs::read_dir(&directory).into_iter().flatten();
+            for found in entries.flatten() {
                 let path = found.path();
-                let Ok(metadata) = found.metadata() else {
-                    continue;
-                };
-                if self.is_excluded(&path) || (metadata.is_dir() && is_generated_dir(&path)) {
+                let is_directory = found.file_type().is_ok_and(|kind| kind.is_dir());
+                if self.is_excluded(&path) || is_directory && is_generated_dir(&path) {
                     continue;
                 }
-                if metadata.is_dir() {
+                if is_directory {
                     pending.push(path.clone());
                 }
-                entries.extend(ScannedEntry::new(&path, &metadata).map(|entry| (path, entry)));
-                if entries.len() > MAX_ENTRIES {
+                paths.push(path);
+                if paths.len() > MAX_ENTRIES {
                     return None;
                 }
             }
         }
-        Some(entries)
+        Some(paths)
     }
 
     fn is_excluded(&self, path: &Path) -> bool {

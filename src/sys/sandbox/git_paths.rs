@@ -3,7 +3,11 @@
 //! names given by the policy, and what git's config names within the directory.
 
 use super::git_config::without_dots;
+use super::git_repository::{
+    REPOSITORY_NAMES, RepositoryNames, RepositoryPath, SKIPPED_DIRECTORIES,
+};
 use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Paths in a git directory that git runs, or that name what git runs.
@@ -16,9 +20,6 @@ pub(super) const REBASE_STEPS: &str = "git-rebase-todo";
 const MAX_SEARCH_DEPTH: usize = 4;
 /// Maximum directory entries that the search reads, nearest first. This takes a few milliseconds.
 const MAX_SEARCH_ENTRIES: usize = 4000;
-/// Large directories that contain no repositories that a user works in.
-const SKIPPED_DIRECTORIES: &[&str] = &[".git", "node_modules", "target", ".venv", ".cache"];
-
 /// Lists the paths to protect in the writable directory `root`: those of its repository, and `names`.
 pub fn protected_paths(root: &Path, names: &[&str]) -> Vec<PathBuf> {
     let mut kept = repository_paths(root);
@@ -33,22 +34,29 @@ pub fn nested_protected_paths(root: &Path) -> Vec<PathBuf> {
     let found = find_directories(root, MAX_SEARCH_DEPTH, SKIPPED_DIRECTORIES, &mut left);
     let mut kept = Vec::new();
     for path in found.iter().map(PathBuf::as_path).chain([root]) {
-        if path != root && path.join(".git").symlink_metadata().is_ok() {
+        let mut names = RepositoryNames::default();
+        let has = |name: &&&str| path.join(name).symlink_metadata().is_ok();
+        let present = REPOSITORY_NAMES.iter().filter(has);
+        present.for_each(|name| names.add(OsStr::new(name)));
+        if path != root && names.has_git {
             kept.extend(repository_paths(path));
         }
-        // Git uses such a directory as a repository when it is started in it.
-        let has = |name: &str| path.join(name).symlink_metadata().is_ok();
-        if has("HEAD") && (has("commondir") || has("objects") && has("refs")) {
+        if names.are_of_git_dir() {
             kept.extend(git_dir_paths(path));
         }
     }
     kept
 }
 
-/// Lists the paths to protect in all repositories in `root`, as they are now.
-pub(super) fn all_repository_paths(root: &Path) -> Vec<PathBuf> {
+/// Lists the paths to protect in all repositories in `root`: its own, and those found.
+pub(super) fn all_repository_paths(root: &Path, found: &[RepositoryPath]) -> Vec<PathBuf> {
     let mut kept = repository_paths(root);
-    kept.extend(nested_protected_paths(root));
+    for repository in found {
+        kept.extend(match repository {
+            RepositoryPath::Worktree(path) => repository_paths(&root.join(path)),
+            RepositoryPath::GitDir(path) => git_dir_paths(&root.join(path)),
+        });
+    }
     kept
 }
 

@@ -6,17 +6,20 @@
 //! needed. Where a system allows no namespaces, the two stand alone, and commands may change nothing. A requested
 //! restriction is either enforced or reported as an error; it is never silently weakened.
 
+mod directory_cache;
 mod files_beneath;
 mod git_config;
 mod git_objects;
 pub mod git_paths;
+mod git_repository;
 mod landlock_rules;
 mod links;
 mod mounts;
 pub mod namespaces;
 mod new_repository;
 pub mod private_tmp;
-pub mod project_files;
+pub mod project_file_rules;
+mod project_files;
 mod protected_state;
 mod real_path;
 mod restore;
@@ -25,10 +28,11 @@ pub mod self_test;
 mod spec;
 mod start_directory;
 pub mod system_paths;
+mod tree_search;
 mod undone_change;
 
 pub use git_objects::TrustedObjects;
-pub use project_files::{ProjectFileAccess, ProjectFiles};
+pub use project_file_rules::{ProjectFileAccess, ProjectFiles};
 pub use restore::PathSnapshot;
 pub use seccomp::ProtectedPids;
 pub use spec::SandboxSpec;

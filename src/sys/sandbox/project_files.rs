@@ -4,59 +4,21 @@
 //! it, and undone unless it is permitted. Folders of dependencies are not searched, but for what is new in them.
 
 use super::files_beneath::{open_parent, set_aside};
-use super::git_objects::{self, TrustedObjects};
+use super::git_objects;
+use super::project_file_rules::{ProjectFileAccess, ProjectFiles};
 use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, restore_state,
 };
+use super::tree_search::{FoundPaths, WritableRoots, search_roots};
 use super::undone_change::{Remedy, UndoneChange};
-use crate::sys::clock::{FileTime, current_file_time, file_time};
-use crate::sys::paths::is_generated_dir;
+use crate::sys::clock::{FileTime, file_time};
 use crate::sys::sync::IgnorePoison;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir};
-use rustix::io::Errno;
+use rustix::fs::AtFlags;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-
-/// Maximum directory levels beneath a writable place that are searched.
-const MAX_SEARCH_DEPTH: usize = 64;
-/// Maximum entries of a writable place that are searched.
-const MAX_SEARCH_ENTRIES: usize = 1_000_000;
-/// The size of the buffer for the names of a directory, in bytes.
-const BUFFER_BYTES: usize = 32 << 10;
-
-/// The files to look for, and what commands may do with them.
-#[derive(Clone, Debug, Default)]
-pub struct ProjectFiles {
-    /// The names of the files, and of directories with such files, compared without case. If there are none, nothing is
-    /// searched.
-    pub names: Vec<&'static str>,
-    /// The private directories of the run, which are not searched.
-    pub skipped: Vec<PathBuf>,
-    pub access: ProjectFileAccess,
-    /// The files that commands changed, and were permitted to.
-    pub changed: ChangedPaths,
-}
-
-/// Paths that commands changed, shared by all commands of a run.
-pub type ChangedPaths = Arc<Mutex<BTreeSet<PathBuf>>>;
-
-/// The changes of project files that a command may make.
-#[derive(Clone, Copy, Debug, Default)]
-pub enum ProjectFileAccess {
-    /// All changes.
-    #[default]
-    Free,
-    /// Those by which a file becomes what git has in one of these objects.
-    FromGit(TrustedObjects),
-    /// None.
-    Closed,
-}
 
 /// The place of a file: the number of the writable place, and the path beneath it.
 type FilePlace = (usize, PathBuf);
@@ -72,16 +34,15 @@ pub(super) struct ProjectFileSnapshot {
     before: BTreeMap<FilePlace, SnapshotState>,
 }
 
-/// The writable places, open and by path.
-pub(super) struct WritableRoots<'a> {
-    pub(super) fds: &'a [OwnedFd],
-    pub(super) paths: &'a [PathBuf],
-}
-
 impl ProjectFileSnapshot {
-    /// Searches the `roots`. A place within another one is searched with that, and one that has such a name itself was
-    /// granted by name.
-    pub(super) fn take(rules: &ProjectFiles, roots: &WritableRoots<'_>) -> Self {
+    /// Records the files that are found beneath the `roots`. A place within another one is searched with that, and one that
+    /// has such a name itself was granted by name.
+    pub(super) fn take(
+        rules: &ProjectFiles,
+        roots: &WritableRoots<'_>,
+        found: Vec<FoundPaths>,
+        started: FileTime,
+    ) -> Self {
         let is_inner = |path: &Path| {
             let mut others = roots.paths.iter();
             others.any(|other| other != path && path.starts_with(other))
@@ -93,14 +54,14 @@ impl ProjectFileSnapshot {
         let mut snapshot = Self {
             rules: rules.clone(),
             roots: searched.map(|(number, _)| number).collect(),
-            started: current_file_time(),
+            started,
             before: BTreeMap::new(),
         };
         if matches!(rules.access, ProjectFileAccess::Free) || rules.names.is_empty() {
             return snapshot;
         }
         let mut left = SNAPSHOT_LIMIT_BYTES;
-        for place in snapshot.find(roots) {
+        for place in snapshot.files(found) {
             // What this user cannot read, no program of this user reads.
             let state = read_place(roots, &place, &mut left).unwrap_or(SnapshotState::Other);
             snapshot.before.insert(place, state);
@@ -108,12 +69,16 @@ impl ProjectFileSnapshot {
         snapshot
     }
 
-    /// Undoes the changes that are not permitted, and records the others.
-    pub(super) fn restore(&self, roots: &WritableRoots<'_>) -> Vec<UndoneChange> {
+    /// Undoes the changes that are not permitted, and records the others. `found` is what there is now.
+    pub(super) fn restore(
+        &self,
+        roots: &WritableRoots<'_>,
+        found: Vec<FoundPaths>,
+    ) -> Vec<UndoneChange> {
         if self.rules.names.is_empty() {
             return Vec::new();
         }
-        let mut places = self.find(roots);
+        let mut places = self.files(found);
         if matches!(self.rules.access, ProjectFileAccess::Free) {
             places.retain(|place| is_changed_since(roots, place, self.started));
             self.record_permitted(roots, &places);
@@ -205,48 +170,18 @@ impl ProjectFileSnapshot {
             && rustix::fs::statat(&roots.fds[*root], around, AtFlags::SYMLINK_NOFOLLOW).is_err()
     }
 
-    fn find(&self, roots: &WritableRoots<'_>) -> BTreeSet<FilePlace> {
-        let mut found = BTreeSet::new();
-        for root in &self.roots {
-            let skipped = self.rules.skipped.iter();
-            let skipped = skipped.filter_map(|path| path.strip_prefix(&roots.paths[*root]).ok());
-            let mut search = Search {
-                rules: &self.rules,
-                skipped: skipped.collect(),
-                started: self.started,
-                entries_left: MAX_SEARCH_ENTRIES,
-                found: BTreeSet::new(),
-            };
-            let top = SearchedDirectory {
-                path: PathBuf::new(),
-                is_named: false,
-                is_generated: false,
-                depth: 0,
-            };
-            search.walk(roots.fds[*root].as_fd(), OsStr::new("."), &top);
-            found.extend(search.found.into_iter().map(|path| (*root, path)));
-        }
-        found
-    }
-}
-
-impl ProjectFiles {
-    fn is_name(&self, name: &OsStr) -> bool {
-        let mut names = self.names.iter();
-        names.any(|known| name.eq_ignore_ascii_case(known))
+    /// The files of the searched places.
+    fn files(&self, found: Vec<FoundPaths>) -> BTreeSet<FilePlace> {
+        let numbered = found.into_iter().enumerate();
+        let searched = numbered.filter(|(root, _)| self.roots.contains(root));
+        let files =
+            searched.map(|(root, found)| found.files.into_iter().map(move |path| (root, path)));
+        files.flatten().collect()
     }
 
-    /// True if the file belongs to a dependency or to a build result.
-    fn is_in_dependencies(&self, relative: &Path) -> bool {
-        let mut parts = relative.iter();
-        parts
-            .find(|part| self.is_name(part) || is_generated_dir(Path::new(part)))
-            .is_some_and(|part| !self.is_name(part))
-    }
-
-    /// True if the writable place `root` has such a name itself: the user granted it by name.
-    fn is_granted(&self, root: &Path) -> bool {
-        root.file_name().is_some_and(|name| self.is_name(name))
+    /// Searches the `roots` as they are now.
+    pub(super) fn search(&self, roots: &WritableRoots<'_>) -> Vec<FoundPaths> {
+        search_roots(&self.rules, roots, self.started)
     }
 }
 
@@ -300,115 +235,4 @@ fn undo(
         false => restore_state(dir.as_fd(), &name, was).map(|()| Remedy::Restored),
     });
     UndoneChange { path, remedy }
-}
-
-/// A search for project files.
-struct Search<'a> {
-    rules: &'a ProjectFiles,
-    skipped: Vec<&'a Path>,
-    started: FileTime,
-    entries_left: usize,
-    found: BTreeSet<PathBuf>,
-}
-
-/// A directory that is searched.
-struct SearchedDirectory {
-    path: PathBuf,
-    /// It has one of the names, or is in such a directory: all files in it count.
-    is_named: bool,
-    /// It is a folder of dependencies, or in one: only what is new in it counts.
-    is_generated: bool,
-    depth: usize,
-}
-
-impl Search<'_> {
-    /// Searches the directory `name` in `parent`. What cannot be opened cannot be changed by a command either, unless the
-    /// command itself made it so.
-    fn walk(&mut self, parent: BorrowedFd<'_>, name: &OsStr, directory: &SearchedDirectory) {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(parent, name, flags, Mode::empty());
-        let opened = match open() {
-            Err(Errno::ACCESS) if self.make_readable(parent, name) => open(),
-            opened => opened,
-        };
-        let Ok(fd) = opened else {
-            return;
-        };
-        if directory.is_generated
-            && !rustix::fs::fstat(&fd).is_ok_and(|stat| file_time(&stat) >= self.started)
-        {
-            return;
-        }
-        let mut inner = Vec::new();
-        let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
-        let mut entries = RawDir::new(&fd, &mut buffer);
-        while let Some(Ok(entry)) = entries.next() {
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." {
-                continue;
-            }
-            let Some(rest) = self.entries_left.checked_sub(1) else {
-                return;
-            };
-            self.entries_left = rest;
-            let kind = match entry.file_type() {
-                FileType::Unknown => kind_of(fd.as_fd(), name),
-                kind => kind,
-            };
-            let is_named = directory.is_named || self.rules.is_name(name);
-            match kind {
-                FileType::Directory if name == ".git" => {}
-                FileType::Directory => inner.push((name.to_owned(), is_named)),
-                _ if is_named => {
-                    let path = directory.path.join(name);
-                    if !directory.is_generated || self.is_new(fd.as_fd(), name) {
-                        self.found.insert(path);
-                    }
-                }
-                _ => {}
-            }
-        }
-        if directory.depth >= MAX_SEARCH_DEPTH {
-            return;
-        }
-        for (name, is_named) in inner {
-            let found = SearchedDirectory {
-                path: directory.path.join(&name),
-                is_named,
-                is_generated: directory.is_generated
-                    || !is_named && is_generated_dir(Path::new(&name)),
-                depth: directory.depth + 1,
-            };
-            if !self.skipped.contains(&found.path.as_path()) {
-                self.walk(fd.as_fd(), &name, &found);
-            }
-        }
-    }
-
-    /// Lets the user read a directory that the command has changed: a name in it can be opened without that. Returns false
-    /// if it is unchanged, or all changes are permitted.
-    fn make_readable(&self, parent: BorrowedFd<'_>, name: &OsStr) -> bool {
-        let is_checked = !matches!(self.rules.access, ProjectFileAccess::Free);
-        let mode = Mode::from_raw_mode(0o700);
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        is_checked
-            && self.is_new(parent, name)
-            && rustix::fs::openat(parent, name, flags, Mode::empty()).is_ok_and(|fd| {
-                // Through the descriptor: a background command could put a link in its place.
-                let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-                rustix::fs::chmodat(CWD, path, mode, AtFlags::empty()).is_ok()
-            })
-    }
-
-    fn is_new(&self, dir: BorrowedFd<'_>, name: &OsStr) -> bool {
-        let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-        stat.is_ok_and(|stat| file_time(&stat) >= self.started)
-    }
-}
-
-fn kind_of(dir: BorrowedFd<'_>, name: &OsStr) -> FileType {
-    let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-    stat.map_or(FileType::Unknown, |stat| {
-        FileType::from_raw_mode(stat.st_mode)
-    })
 }

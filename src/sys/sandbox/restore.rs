@@ -8,12 +8,15 @@
 
 use super::files_beneath::{open_parent, set_aside};
 use super::git_config::{ConfigPlace, HarmlessConfig, without_programs};
-use super::project_files::{ProjectFileSnapshot, ProjectFiles, WritableRoots};
+use super::project_file_rules::ProjectFiles;
+use super::project_files::ProjectFileSnapshot;
 use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, replace_file, restore_state,
 };
+use super::tree_search::{FoundPaths, WritableRoots, search_roots};
 use super::undone_change::{Remedy, UndoneChange};
 use super::{git_paths, new_repository};
+use crate::sys::clock::current_file_time;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,7 +80,13 @@ impl PathSnapshot {
                 root_paths.push(root.clone());
             }
         }
-        let found = list_repository_paths(&root_paths);
+        let writable = WritableRoots {
+            fds: &root_fds,
+            paths: &root_paths,
+        };
+        let started = current_file_time();
+        let tree = search_roots(project_files, &writable, started);
+        let found = list_repository_paths(&root_paths, &tree);
         let is_unlisted = |path: &&PathBuf| !protected_paths.contains(path);
         let nested: Vec<PathBuf> = found
             .iter()
@@ -127,12 +136,8 @@ impl PathSnapshot {
                 rebase_steps.insert(path, steps);
             }
         }
-        let writable = WritableRoots {
-            fds: &root_fds,
-            paths: &root_paths,
-        };
         Ok(Self {
-            project_files: ProjectFileSnapshot::take(project_files, &writable),
+            project_files: ProjectFileSnapshot::take(project_files, &writable, tree, started),
             roots: root_fds,
             root_paths,
             entries: places,
@@ -190,7 +195,12 @@ impl PathSnapshot {
     /// Undoes the changes of protected paths. Once no process of the command is alive, this is final. Before, the command
     /// can make them anew.
     pub fn restore(&self) -> Vec<UndoneChange> {
-        let repository_paths = list_repository_paths(&self.root_paths);
+        let writable = WritableRoots {
+            fds: &self.roots,
+            paths: &self.root_paths,
+        };
+        let tree = self.project_files.search(&writable);
+        let repository_paths = list_repository_paths(&self.root_paths, &tree);
         let mut changed = self.set_run_steps_aside(&repository_paths);
         let later = self.find_later(&repository_paths);
         let checked = CheckedRepositories {
@@ -208,10 +218,7 @@ impl PathSnapshot {
         changed.extend(
             places.filter_map(|(place, is_replaced)| self.undo(place, is_replaced, &checked)),
         );
-        changed.extend(self.project_files.restore(&WritableRoots {
-            fds: &self.roots,
-            paths: &self.root_paths,
-        }));
+        changed.extend(self.project_files.restore(&writable, tree));
         changed
     }
 
@@ -415,11 +422,11 @@ impl CheckedRepositories<'_> {
     }
 }
 
-/// The protected paths of all repositories in `roots` as they are now, with the number of their root.
-fn list_repository_paths(roots: &[PathBuf]) -> Vec<(usize, PathBuf)> {
+/// The protected paths of the repositories that were found in `roots`, with the number of their root.
+fn list_repository_paths(roots: &[PathBuf], tree: &[FoundPaths]) -> Vec<(usize, PathBuf)> {
     let mut found = Vec::new();
-    for (number, root) in roots.iter().enumerate() {
-        let mut paths = git_paths::all_repository_paths(root);
+    for (number, (root, in_root)) in roots.iter().zip(tree).enumerate() {
+        let mut paths = git_paths::all_repository_paths(root, &in_root.repositories);
         // A file that is granted by name may be changed.
         paths.retain(|path| !roots.contains(path));
         found.extend(paths.into_iter().map(|path| (number, path)));

@@ -1,6 +1,6 @@
 //! The access rules of a sandboxed command.
 
-use super::project_files::ProjectFiles;
+use super::project_file_rules::ProjectFiles;
 use landlock::RulesetCreated;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -153,7 +153,7 @@ fn startup_files_are_never_changed() {
 fn nested_repositories_keep_their_hooks_and_config() {
     let yard = SandboxFixture::new(User::Current);
     let dir = yard.story.dir();
-    for name in ["sub", "a/b/deep", "gone"] {
+    for name in ["sub", "a/b/c/d/e/f/deep", "gone"] {
         yard.write_file(&dir.join(name).join(".git/HEAD"), "ref: refs/heads/main\n");
         yard.write_file(&dir.join(name).join(".git/config"), "mine\n");
     }
@@ -165,7 +165,7 @@ fn nested_repositories_keep_their_hooks_and_config() {
             &["--write"],
             &[
                 "mkdir -p sub/.git/hooks; echo evil > sub/.git/hooks/post-checkout; echo evil > sub/.git/config",
-                "echo evil > a/b/deep/.git/config; echo evil > sub/.git/modules/x/y/config",
+                "echo evil > a/b/c/d/e/f/deep/.git/config; echo evil > sub/.git/modules/x/y/config",
                 "mv sub aside; mkdir -p sub/.git; echo evil > sub/.git/config",
                 "rm -rf gone",
                 "git init -q new && git -C new config user.name mine",
@@ -184,7 +184,7 @@ fn nested_repositories_keep_their_hooks_and_config() {
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
     let mine = Some("mine\n".to_owned());
     assert_eq!(read("sub/.git/config").as_deref(), Some(""));
-    assert_eq!(read("a/b/deep/.git/config"), mine);
+    assert_eq!(read("a/b/c/d/e/f/deep/.git/config"), mine);
     assert!(read("new/.git/config").is_some_and(|text| text.contains("name = mine")));
     assert_eq!(read("sub/.git/hooks/post-checkout"), None);
     assert_eq!(read("sub/.git/modules/x/y/config"), None);

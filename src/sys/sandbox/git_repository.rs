@@ -1,0 +1,57 @@
+//! The names by which git knows that a directory is a repository.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+/// The names in a directory by which git knows a repository, in the order of [`RepositoryNames`].
+pub(super) const REPOSITORY_NAMES: [&str; 5] = [".git", "HEAD", "commondir", "objects", "refs"];
+
+/// Large directories that contain no repositories that a user works in.
+pub(super) const SKIPPED_DIRECTORIES: &[&str] =
+    &[".git", "node_modules", "target", ".venv", ".cache"];
+
+/// A directory that git uses as a repository.
+#[derive(Debug)]
+pub(super) enum RepositoryPath {
+    /// It contains `.git`.
+    Worktree(PathBuf),
+    /// It is a git directory itself.
+    GitDir(PathBuf),
+}
+
+/// True if no repository that a user works in is in a directory of this name.
+pub(super) fn is_skipped(name: &OsStr) -> bool {
+    SKIPPED_DIRECTORIES.iter().any(|skipped| name == *skipped)
+}
+
+/// The names in a directory by which git knows a repository.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RepositoryNames {
+    pub(super) has_git: bool,
+    has_head: bool,
+    has_common_dir: bool,
+    has_objects: bool,
+    has_refs: bool,
+}
+
+impl RepositoryNames {
+    /// Adds a name that is in the directory, if it is one of these. Compared without case, because some file systems are.
+    pub(super) fn add(&mut self, name: &OsStr) {
+        let found = REPOSITORY_NAMES
+            .iter()
+            .position(|known| name.eq_ignore_ascii_case(known));
+        match found {
+            Some(0) => self.has_git = true,
+            Some(1) => self.has_head = true,
+            Some(2) => self.has_common_dir = true,
+            Some(3) => self.has_objects = true,
+            Some(_) => self.has_refs = true,
+            None => {}
+        }
+    }
+
+    /// True if git uses the directory as a repository when it is started in it.
+    pub(super) fn are_of_git_dir(self) -> bool {
+        self.has_head && (self.has_common_dir || self.has_objects && self.has_refs)
+    }
+}

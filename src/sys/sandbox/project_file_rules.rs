@@ -1,0 +1,59 @@
+//! The names of project files, and the changes of them that commands may make.
+
+use super::directory_cache::DirectoryCache;
+use super::git_objects::TrustedObjects;
+use crate::sys::paths::is_generated_dir;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// The files to look for, and what commands may do with them.
+#[derive(Clone, Debug, Default)]
+pub struct ProjectFiles {
+    /// The names of the files, and of directories with such files, compared without case. If there are none, nothing is
+    /// searched.
+    pub names: Vec<&'static str>,
+    /// The private directories of the run, which are not searched.
+    pub skipped: Vec<PathBuf>,
+    pub access: ProjectFileAccess,
+    /// The files that commands changed, and were permitted to.
+    pub changed: ChangedPaths,
+    /// The directories that the searches of the run have read.
+    pub(super) cache: Arc<Mutex<DirectoryCache>>,
+}
+
+/// Paths that commands changed, shared by all commands of a run.
+pub type ChangedPaths = Arc<Mutex<BTreeSet<PathBuf>>>;
+
+/// The changes of project files that a command may make.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum ProjectFileAccess {
+    /// All changes.
+    #[default]
+    Free,
+    /// Those by which a file becomes what git has in one of these objects.
+    FromGit(TrustedObjects),
+    /// None.
+    Closed,
+}
+
+impl ProjectFiles {
+    pub(super) fn is_name(&self, name: &OsStr) -> bool {
+        let mut names = self.names.iter();
+        names.any(|known| name.eq_ignore_ascii_case(known))
+    }
+
+    /// True if the file belongs to a dependency or to a build result.
+    pub(super) fn is_in_dependencies(&self, relative: &Path) -> bool {
+        let mut parts = relative.iter();
+        parts
+            .find(|part| self.is_name(part) || is_generated_dir(Path::new(part)))
+            .is_some_and(|part| !self.is_name(part))
+    }
+
+    /// True if the writable place `root` has such a name itself: the user granted it by name.
+    pub(super) fn is_granted(&self, root: &Path) -> bool {
+        root.file_name().is_some_and(|name| self.is_name(name))
+    }
+}
