@@ -167,7 +167,7 @@ fn select_scripts() -> Vec<AttackScript> {
     let mut scripts = Vec::new();
     for (row, vector) in VECTORS.iter().enumerate() {
         for (column, goal) in GOALS.iter().enumerate() {
-            let share = if vector.is_ignored { 6 } else { 3 };
+            let share = if vector.is_ignored { 20 } else { 10 };
             let name = format!("{} / {}", vector.name, goal.name);
             let is_in = match wanted.as_deref() {
                 None => (row + column) % share == 0,
