@@ -4,7 +4,7 @@ use crate::ledger::CostSum;
 use crate::report::meter::{draw_meter, format_percent};
 
 /// Columns of the meter.
-const METER_COLUMNS: usize = 10;
+pub(super) const METER_COLUMNS: usize = 10;
 
 /// Formats the cost of a period, with its budget, and with a meter of that if `has_meter`.
 pub(super) fn format_spending(cost: &CostSum, limit: Option<f64>, has_meter: bool) -> String {

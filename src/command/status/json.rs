@@ -5,7 +5,7 @@ use crate::cron::schedule::Schedule;
 use crate::ledger::PeriodCosts;
 use crate::ops::context::Context;
 use crate::ops::doctor::jobs_summary::JobsSummary;
-use crate::ops::doctor::overview::{MemoryState, Overview, RunScope};
+use crate::ops::doctor::overview::{ContextUse, MemoryState, Overview, RunScope};
 use crate::ops::doctor::unused_tools::{USAGE_DAYS, UnusedTools};
 use crate::ops::toolset::can_write;
 use crate::policy::Sandbox;
@@ -19,6 +19,7 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         settings,
         endpoint,
         session_count: sessions,
+        context,
         memory,
         jobs,
         scope,
@@ -36,7 +37,7 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         "key": choice.map(|choice| choice.key_label.replace('`', "")),
         "error": endpoint.as_ref().err().map(|error| format!("{error:#}")),
         "config": ctx.paths.config, "workspace": settings.workspace, "sessions": sessions,
-        "memory": memory_object(memory), "cron": jobs_object(jobs),
+        "context": context.as_ref().map(context_object), "memory": memory_object(memory), "cron": jobs_object(jobs),
         "scope": scope.as_ref().ok().map(scope_object), "offered": tools_object(tools),
         "spent": {
             "day_usd": today.known_usd(), "day_unpriced_calls": today.unpriced,
@@ -45,6 +46,15 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         },
         "next": next_step,
     })
+}
+
+fn context_object(used: &ContextUse) -> Value {
+    let ContextUse {
+        session,
+        tokens,
+        window,
+    } = used;
+    json!({ "session": session, "tokens": tokens, "window": window })
 }
 
 fn memory_object(memory: &MemoryState) -> Value {

@@ -1,12 +1,12 @@
 //! The overview as rows for people.
 
-use crate::command::spending::format_spending;
+use crate::command::spending::{METER_COLUMNS, format_spending};
 use crate::cron::job::JobState;
 use crate::ledger::PeriodCosts;
 use crate::memory::last_run::ConsolidationOutcome;
 use crate::ops::context::Context;
 use crate::ops::doctor::jobs_summary::JobsSummary;
-use crate::ops::doctor::overview::{MemoryState, Overview, RunScope};
+use crate::ops::doctor::overview::{ContextUse, MemoryState, Overview, RunScope};
 use crate::ops::doctor::unused_tools::{USAGE_DAYS, UnusedTools};
 use crate::ops::jobs::time_format::{count_jobs, format_time, format_time_until, to_one_line};
 use crate::ops::jobs::time_zone;
@@ -15,6 +15,7 @@ use crate::ops::model::Endpoint;
 use crate::ops::toolset::can_write;
 use crate::policy::Sandbox;
 use crate::report::columns::hanging_indent;
+use crate::report::meter::{draw_meter, format_percent};
 use crate::settings::Settings;
 use crate::sys::durable_file::format_size;
 use crate::sys::sandbox;
@@ -37,6 +38,7 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
         settings,
         endpoint,
         session_count: sessions,
+        context,
         memory,
         jobs,
         scope,
@@ -61,9 +63,11 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     }
     rows.extend(tool_rows(tools));
     rows.push(("sessions", sessions.to_string()));
+    let has_meters = ctx.terminal.stdout_width().is_some();
+    let context = context.as_ref();
+    rows.extend(context.map(|used| ("context", format_context(used, has_meters))));
     rows.extend(memory_rows(memory));
     rows.extend(jobs_rows(ctx, jobs));
-    let has_meters = ctx.terminal.stdout_width().is_some();
     rows.push(("spent", format_spent(settings, costs, has_meters)));
     rows.extend(next_step.clone().map(|step| ("next", step)));
     show(ctx, &rows)
@@ -221,6 +225,24 @@ fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<StatusRow> {
     };
     rows.push(("heartbeat", heartbeat));
     rows
+}
+
+/// The use of the context window; a terminal gets a meter.
+fn format_context(used: &ContextUse, has_meter: bool) -> String {
+    let ContextUse {
+        session,
+        tokens,
+        window,
+    } = used;
+    let text = format!("{tokens} of {window} tokens in the last request of `{session}`");
+    if !has_meter {
+        return text;
+    }
+    let meter = draw_meter(*tokens as f64 / f64::from((*window).max(1)), METER_COLUMNS);
+    format!(
+        "{meter} {} {text}",
+        format_percent(*tokens, u64::from(*window))
+    )
 }
 
 /// The cost of this day and this month; a terminal gets meters of the budgets.

@@ -5,7 +5,10 @@ use crate::ledger::{Ledger, PeriodCosts};
 use crate::memory::Memory;
 use crate::memory::last_run::LastRun;
 use crate::memory::request::{self, CHARS_PER_TOKEN};
+use crate::message::{Message, Usage};
 use crate::ops::context::Context;
+use crate::ops::context_window::context_window;
+use crate::ops::default_session::default_session_key;
 use crate::ops::doctor::jobs_summary::JobsSummary;
 use crate::ops::doctor::unused_tools::UnusedTools;
 use crate::ops::model::{self, Endpoint};
@@ -13,7 +16,7 @@ use crate::ops::permissions::{self, Grants};
 use crate::policy::Policy;
 use crate::policy::file_scope::FileScope;
 use crate::policy::profile::Profile;
-use crate::session;
+use crate::session::{self, Session, SessionStore};
 use crate::settings::Settings;
 use crate::sys::paths::PathResolver;
 use crate::trust::TrustList;
@@ -85,6 +88,37 @@ impl MemoryState {
     }
 }
 
+/// The use of the context window by the conversation that a run would continue.
+pub(crate) struct ContextUse {
+    /// The key of the session.
+    pub(crate) session: String,
+    /// The tokens of the last reply and its request.
+    pub(crate) tokens: u64,
+    /// The context window of the model, in tokens.
+    pub(crate) window: u32,
+}
+
+impl ContextUse {
+    /// Reads the session; `None` if it has no reply, or cannot be read, which `--check` reports.
+    fn read(ctx: &Context, settings: &Settings, store: &SessionStore) -> Option<Self> {
+        let key = default_session_key(ctx, settings, None);
+        let session = Session::read(store, &key, &mut |_| {}).ok()?;
+        let usage = session.messages().iter().rev().find_map(usage_of_reply)?;
+        Some(Self {
+            session: key,
+            tokens: usage.input + usage.output,
+            window: context_window(ctx, settings),
+        })
+    }
+}
+
+fn usage_of_reply(message: &Message) -> Option<Usage> {
+    match message {
+        Message::Assistant(reply) if reply.usage.input > 0 => Some(reply.usage),
+        _ => None,
+    }
+}
+
 /// All data of `nanobot status`.
 pub(crate) struct Overview {
     pub(crate) settings: Settings,
@@ -92,6 +126,7 @@ pub(crate) struct Overview {
     pub(crate) endpoint: Result<Endpoint>,
     /// Number of sessions.
     pub(crate) session_count: usize,
+    pub(crate) context: Option<ContextUse>,
     pub(crate) memory: MemoryState,
     pub(crate) jobs: JobsSummary,
     pub(crate) scope: Result<RunScope>,
@@ -106,9 +141,9 @@ impl Overview {
     pub(crate) fn collect(ctx: &Context) -> Result<Self> {
         let settings = ctx.settings()?;
         let endpoint = model::resolve_endpoint(ctx, &settings, &settings.models[0], true, true);
-        let sessions = session::list(&ctx.session_store(&settings)?)?
-            .sessions
-            .len();
+        let store = ctx.session_store(&settings)?;
+        let sessions = session::list(&store)?.sessions.len();
+        let context = ContextUse::read(ctx, &settings, &store);
         let memory = MemoryState::read(ctx, &settings)?;
         let jobs = JobsSummary::new(ctx, &settings);
         let scope = RunScope::new(ctx, &Grants::default(), &settings);
@@ -123,6 +158,7 @@ impl Overview {
             settings,
             endpoint,
             session_count: sessions,
+            context,
             memory,
             jobs,
             scope,
