@@ -18,7 +18,7 @@ pub enum ConfigCommand {
         json: bool,
     },
     /// List the effective values of all keys
-    #[command(visible_alias = "ls")]
+    #[command(visible_alias = "ls", alias = "show")]
     List {
         /// Print where each value comes from
         #[arg(long)]

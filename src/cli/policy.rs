@@ -10,6 +10,7 @@ pub enum PolicyCommand {
     ///
     /// With a tool, shows the decision on a call of it, and the rule behind it; the exit status is then 0 if the call
     /// is allowed and 77 if it is denied.
+    #[command(alias = "show")]
     Explain(Box<ExplainArgs>),
     /// Test the sandbox
     ///

@@ -108,7 +108,11 @@ fn print_trusted(ctx: &Context, trust: &TrustList, json: bool) -> Result<Exit> {
 fn resolve_directory(given: &Path) -> Result<PathBuf> {
     let path = std::fs::canonicalize(given).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            fail(Exit::NoInput, format!("there is no `{}`", given.display()))
+            let message = format!("there is no `{}`", given.display());
+            match given.as_os_str() == "list" {
+                true => fail_with_hint(Exit::NoInput, message, "nanobot trust --list"),
+                false => fail(Exit::NoInput, message),
+            }
         }
         _ => anyhow::Error::new(error).context(format!("resolve `{}`", given.display())),
     })?;

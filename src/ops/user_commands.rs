@@ -7,8 +7,8 @@ use anyhow::Result;
 
 /// Maximum size of a command's file, in bytes.
 const COMMAND_LIMIT_BYTES: usize = 256 << 10;
-/// Stands in the message for the text after the command.
-const ARGUMENTS: &str = "$ARGUMENTS";
+/// Stands in the message, after `$`, for the text after the command.
+const ARGUMENTS: &str = "ARGUMENTS";
 
 /// A command of the user.
 pub(crate) struct UserCommand {
@@ -34,13 +34,46 @@ impl UserCommand {
         }
     }
 
-    /// The message with the text that follows the command.
+    /// The message with the text that follows the command: in place of `$ARGUMENTS`, its words in place of `$1` to `$9`,
+    /// and after a message that has none of these.
     pub(crate) fn message(&self, arguments: &str) -> String {
-        match (self.message.contains(ARGUMENTS), arguments) {
-            (true, _) => self.message.replace(ARGUMENTS, arguments),
-            (false, "") => self.message.clone(),
-            (false, _) => format!("{}\n\n{arguments}", self.message),
+        let words: Vec<&str> = arguments.split_whitespace().collect();
+        let mut parts = self.message.split('$');
+        let mut message = parts.next().unwrap_or_default().to_owned();
+        let mut has_place = false;
+        for part in parts {
+            let (value, rest) = match (part.strip_prefix(ARGUMENTS), argument_number(part)) {
+                (Some(rest), _) => (arguments, rest),
+                (None, Some(number)) => {
+                    let word = words.get(number - 1).copied();
+                    (word.unwrap_or_default(), &part[1..])
+                }
+                (None, None) => {
+                    message.push('$');
+                    message.push_str(part);
+                    continue;
+                }
+            };
+            has_place = true;
+            message.push_str(value);
+            message.push_str(rest);
         }
+        if !has_place && !arguments.is_empty() {
+            message.push_str("\n\n");
+            message.push_str(arguments);
+        }
+        message
+    }
+}
+
+/// The number of the word that a text after `$` stands for. `10` and `1.50` are no numbers of words.
+fn argument_number(text: &str) -> Option<usize> {
+    let rest = text.strip_prefix(|first: char| ('1'..='9').contains(&first))?;
+    let fraction = rest.strip_prefix(['.', ',']).unwrap_or(rest);
+    let continues = fraction.starts_with(|next: char| next.is_ascii_digit());
+    match continues {
+        true => None,
+        false => text[..1].parse().ok(),
     }
 }
 
@@ -102,6 +135,13 @@ mod tests {
             "Review $ARGUMENTS now",
             "Review a.rs now",
         );
+        check(
+            "Move $1 to $2, for $10 or $2.50",
+            "$2 b c",
+            "Move $1 to $2, for $10 or $2.50",
+            "Move $2 to b, for $10 or $2.50",
+        );
+        check("Move $1 to $2.", "a", "Move $1 to $2.", "Move a to .");
         check(
             "---\ndescription: a review\n---\nReview.\n",
             "",

@@ -1,11 +1,13 @@
 //! The first lines of a conversation: which model answers, where it works and may do what, and what it remembers.
 
+use super::commands::COMMANDS;
 use super::hints;
 use super::repl_session::ReplSession;
 use crate::ops::agent_turn;
 use crate::ops::doctor::overview::RunScope;
 use crate::ops::model;
 use crate::ops::permissions::Grants;
+use crate::ops::user_commands::{self, UserCommand};
 use crate::report::short_text::{count_noun, format_age};
 use crate::session;
 use anyhow::Result;
@@ -32,6 +34,7 @@ impl ReplSession<'_> {
             terminal.eprint_dim(&line);
         }
         self.print_last_message();
+        self.report_hidden_commands();
         let notice = self.editor().take_notice();
         notice
             .iter()
@@ -44,6 +47,19 @@ impl ReplSession<'_> {
         // Report a provider that cannot be used now, not after the first message.
         if let (Err(error), None) = (&provider, &self.options.replay) {
             hints::report_error(error, terminal);
+        }
+    }
+
+    /// Prints a notice for each command file that a built-in command hides.
+    fn report_hidden_commands(&self) {
+        let is_built_in = |name: &str| COMMANDS.iter().any(|command| command.is_called(name));
+        let files = user_commands::list(self.ctx).into_iter();
+        for UserCommand { name, .. } in files.filter(|command| is_built_in(&command.name)) {
+            let path = self.ctx.paths.commands().join(format!("{name}.md"));
+            self.print_line(&format!(
+                "nanobot: `{}` is not used, since `/{name}` is built in",
+                self.ctx.paths.display(&path)
+            ));
         }
     }
 

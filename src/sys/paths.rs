@@ -87,7 +87,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/commands/NAME.md",
-        meaning: "the message that `/NAME` sends in `nanobot repl`; `$ARGUMENTS` in it stands for the text after the command",
+        meaning: "the message that `/NAME` sends in `nanobot repl`; `$ARGUMENTS` in it stands for the text after the command, `$1` to `$9` for its words",
     },
     DocumentedPath {
         path: "~/.nanobot/trust.json",

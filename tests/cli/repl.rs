@@ -1078,7 +1078,12 @@ fn files_and_skills_are_commands() {
         &story.home().join(".nanobot/commands/review.md"),
         b"---\ndescription: a review\n---\nReview $ARGUMENTS for mistakes.\n",
     );
+    write(
+        &story.home().join(".nanobot/commands/status.md"),
+        b"Report the status.",
+    );
     let mut screen = start_repl(&story);
+    screen.until("`~/.nanobot/commands/status.md` is not used, since `/status` is built");
     screen.type_("/rev").press(Key::Tab).until("> /review");
     screen.type_("a.rs").press(Key::Enter).until("Fine.");
     screen.until_prompt("> ");

@@ -115,8 +115,13 @@ fn run_title(
         let object = json!({ "session": key, "title": found });
         return ctx.terminal.print_json(&object);
     }
-    let lines = found.iter().map(|title| format!("{}\n", sanitize(title)));
-    ctx.terminal.print(&lines.collect::<String>())
+    match found {
+        Some(title) => ctx.terminal.print(&format!("{}\n", sanitize(&title))),
+        None => {
+            ctx.explain_empty("the session has no title");
+            Ok(())
+        }
+    }
 }
 
 /// Checks that the session exists.
