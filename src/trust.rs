@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use instruction_files::instruction_paths;
+pub use instruction_files::{has_instruction_files, instruction_paths, is_own_instruction_file};
 
 mod instruction_files;
 mod nested;

@@ -49,8 +49,12 @@ impl ProgramCommands for ReplProgramCommands {
             Ok(parsed) => parsed,
             Err(error) if error.use_stderr() => {
                 let text = error.render().to_string();
-                let cause = text.lines().next().unwrap_or_default();
-                return Err(fail(Exit::Usage, cause.trim_start_matches("error: ")));
+                let mut lines = text.lines().map(str::trim);
+                let cause = lines.next().unwrap_or_default();
+                let cause = cause.trim_start_matches("error: ");
+                let values = lines.find(|line| line.starts_with("[possible values"));
+                let values = values.map_or_else(String::new, |values| format!(" {values}"));
+                return Err(fail(Exit::Usage, format!("{cause}{values}")));
             }
             Err(help) => return ctx.terminal.print(&help.render().to_string()),
         };
@@ -62,7 +66,7 @@ impl ProgramCommands for ReplProgramCommands {
                 undo::run_in_session(ctx, &arguments, options.session.as_deref())
             }
             cli::CliCommand::Usage(arguments) => usage::run(ctx, &arguments),
-            cli::CliCommand::Status(arguments) => status::run(ctx, &arguments),
+            cli::CliCommand::Status(arguments) => status::run_for_turns(ctx, &arguments, options),
             cli::CliCommand::Model { command } => model::run(ctx, &command),
             cli::CliCommand::Trust(arguments) => trust::run(ctx, &arguments),
             other => unreachable!("no slash command stands for {other:?}"),

@@ -61,7 +61,12 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let trust = load(ctx)?;
     let files = trust.instruction_files(&path);
     for file in &files {
-        print_line(ctx, &format!("  read from now on: {}", show(file)))?;
+        let when = match trust::is_own_instruction_file(file, &path) {
+            true => "read from now on",
+            false if file.ends_with("AGENTS.md") => "read with the files in its directory",
+            false => "read only in runs in the directory around it",
+        };
+        print_line(ctx, &format!("  {when}: {}", show(file)))?;
     }
     if ctx.terminal.stderr_is_tty {
         if files.is_empty() {

@@ -8,6 +8,7 @@ use crate::event::{Event, StopReason};
 use crate::ledger::CallPurpose;
 use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::{Context, report_error};
+use crate::ops::permissions;
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::{connection_test, dry_run, model};
 use crate::provider::ProviderError;
@@ -179,7 +180,8 @@ pub(crate) fn run_repl_turn(
 
 /// Selects the model and the provider that a turn with these options uses.
 pub(crate) fn select_provider(ctx: &Context, options: &TurnOptions) -> Result<SelectedProvider> {
-    let settings = ctx.settings_with(request::overrides(options))?;
+    let (settings, _) =
+        permissions::settings_with_profile(ctx, &options.grants, options.overrides())?;
     let asked = &settings.models[0];
     let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.offline, true)?;
     Ok(endpoint.choice)
@@ -193,7 +195,8 @@ pub(crate) fn list_models(ctx: &Context, options: &TurnOptions) -> Result<Vec<St
     if options.replay.is_some() {
         return Ok(Vec::new());
     }
-    let settings = ctx.settings_with(request::overrides(options))?;
+    let (settings, _) =
+        permissions::settings_with_profile(ctx, &options.grants, options.overrides())?;
     let settings = connection_test::with_short_timeouts(&settings, MODEL_LIST_TIMEOUT);
     let asked = &settings.models[0];
     let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.offline, true)?;
@@ -298,7 +301,11 @@ fn choose_model(
     report: &mut Reporter,
 ) -> Result<model::ModelHandle> {
     let model = model::choose(ctx, options, &prepared.settings, account, report)?;
-    message_size::check(prepared.message.as_ref(), model.known_max_tokens)?;
+    message_size::check(
+        prepared.message.as_ref(),
+        model.known_max_tokens,
+        prepared.settings.context_window,
+    )?;
     Ok(model)
 }
 

@@ -1,6 +1,7 @@
 //! The options of one turn, as plain data. Commands fill them from flags; the REPL and jobs set them directly.
 
 use super::permissions::Grants;
+use crate::settings::FlagOverrides;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -83,6 +84,20 @@ pub enum DryRunForm {
     Table,
     /// The composition of the request, as JSON.
     TableJson,
+}
+
+impl TurnOptions {
+    /// The flags that take precedence over the settings of the config.
+    pub(crate) fn overrides(&self) -> FlagOverrides {
+        FlagOverrides {
+            model: self.model.clone(),
+            max_tokens: self.max_tokens,
+            temperature: self.temperature,
+            reasoning_effort: self.reasoning_effort.clone(),
+            max_iterations: self.max_iterations,
+            workspace: None,
+        }
+    }
 }
 
 impl Default for TurnOptions {

@@ -298,17 +298,51 @@ impl Policy {
                         };
                         match with(RuleEffect::Allow).find(covers) {
                             Some(_) if matches!(verdict, PolicyDecision::Ask(_)) => {}
-                            Some(rule) => {
-                                let why = format!("rule `{rule}` ({})", rule.origin);
-                                verdict = PolicyDecision::Allow(why);
-                            }
+                            Some(rule) => verdict = PolicyDecision::Allow(rule.reason()),
                             None => verdict = self.ask(tool),
                         }
                     }
                 }
             }
         }
-        verdict
+        match verdict {
+            PolicyDecision::Allow(why) => self
+                .decide_by_path_rule(tool, arguments)
+                .unwrap_or(PolicyDecision::Allow(why)),
+            verdict => verdict,
+        }
+    }
+
+    /// The decision about changes that only a rule about their path allows. It must be a rule about this tool: one about
+    /// `write_file` does not let `delete_file` remove what is there.
+    fn decide_by_path_rule(&self, tool: &str, arguments: &Value) -> Option<PolicyDecision> {
+        if self.file_scope.allowed.is_empty() || !WRITE_TOOLS.contains(&tool) {
+            return None;
+        }
+        let without_rules = FileScope {
+            allowed: Vec::new(),
+            ..self.file_scope.clone()
+        };
+        let mut decision = None;
+        for file in files_of_call(tool, arguments) {
+            let allowed = self.file_scope.decide(file.path, FileAccess::Write);
+            let refused = without_rules.decide(file.path, FileAccess::Write);
+            let (Ok(place), Err(refusal)) = (allowed, refused) else {
+                continue;
+            };
+            let is_about = |rule: &&PolicyRule| {
+                let is_tool = rule.tool.matches(tool) || rule.tool.matches(file.tool);
+                let path = rule.argument.as_ref();
+                rule.effect == RuleEffect::Allow
+                    && is_tool
+                    && path.is_some_and(|path| self.file_scope.matches(path, &place.path))
+            };
+            match self.rules.iter().find(is_about) {
+                Some(rule) => decision = Some(PolicyDecision::Allow(rule.reason())),
+                None => return Some(PolicyDecision::Ask(refusal)),
+            }
+        }
+        decision
     }
 
     /// The decision about a call of `tool` that needs approval, and that no rule allows.
@@ -783,11 +817,9 @@ mod tests {
             "*** Update File: a\n*** Move to: b\n",
             "ask",
         );
-        check(
-            &["write_file=ask", "allow write_file(n/*)"],
-            sections,
-            "allow",
-        );
+        let rule = &["write_file=ask", "allow write_file(n/*)"][..];
+        check(rule, "*** Add File: n/a\n", "allow");
+        check(rule, sections, "ask");
         check(&["write_file=ask", "allow apply_patch"], sections, "allow");
         check(&["delete_file=ask", "allow write_file"], sections, "ask");
         check(&["delete_file=ask", "consents"], sections, "allow");
@@ -879,6 +911,39 @@ mod tests {
         assert!(!policy.file_scope.is_visible("/d/x/a.key".as_ref()));
         assert!(may("notes/new.md", FileAccess::Write) && !may("notes/old.md", FileAccess::Write));
         assert!(!may("a.txt", FileAccess::Write));
+    }
+
+    #[test]
+    fn a_rule_about_a_path_allows_the_tool_that_it_names() {
+        let decide = |terms: &[&str], tool: &str, arguments: Value| match policy(terms)
+            .decide(tool, &arguments)
+        {
+            PolicyDecision::Allow(why) => why,
+            PolicyDecision::Ask(refusal) => format!("ask: {}", refusal.message),
+            PolicyDecision::Deny(refusal) => format!("deny: {}", refusal.message),
+        };
+        let rule = &["allow write_file(sub/*)"][..];
+        let at = |path: &str| json!({ "path": path });
+        assert!(decide(rule, "write_file", at("sub/x")).starts_with("rule `write_file(sub/*)`"));
+        for tool in ["edit_file", "delete_file"] {
+            let found = decide(rule, tool, at("sub/x"));
+            assert!(found.starts_with("ask: `/d/sub/x` is read-only"), "{found}");
+        }
+        let patch = |line: &str| {
+            let text = format!("*** Begin Patch\n{line}\n*** End Patch");
+            json!({ "patch": text })
+        };
+        let adds = decide(rule, "apply_patch", patch("*** Add File: sub/x\n+a"));
+        assert!(adds.starts_with("rule"), "{adds}");
+        let removes = decide(rule, "apply_patch", patch("*** Delete File: sub/x"));
+        assert!(removes.starts_with("ask"), "{removes}");
+        // What a root allows needs no rule, and other places are refused as before.
+        let granted = &["allow write_file(sub/*)", "write /d"][..];
+        assert_eq!(
+            decide(granted, "delete_file", at("sub/x")),
+            "permission: always"
+        );
+        assert_eq!(decide(rule, "delete_file", at("a")), "permission: always");
     }
 
     /// Every word that the test policies are built from.

@@ -68,6 +68,11 @@ impl PolicyRule {
         })
     }
 
+    /// The rule and its source, as the reason for a decision.
+    pub fn reason(&self) -> String {
+        format!("rule `{self}` ({})", self.origin)
+    }
+
     /// True if the rule applies to a call of `tool` whose argument can be written as any of `subjects`.
     pub fn covers(&self, tool: &str, subjects: &[String]) -> bool {
         self.tool.matches(tool)

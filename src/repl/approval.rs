@@ -202,10 +202,15 @@ impl TerminalPrompter {
             format!("[y]es, once · [n]o · no, with a [r]eason{view}"),
             format!("this [s]ession: {}", approval_text::permission(case)),
         ];
-        words.extend(rule.map(|rule| format!("[a]lways, as the rule `{}`", rule.description)));
-        for row in wrap_words(&words.join("\n"), self.width(), 2).lines() {
-            self.print_styled(&format!("  {row}"), &dim);
-        }
+        words.extend(
+            rule.map(|rule| format!("[a]lways, in every run: the rule `{}`", rule.description)),
+        );
+        let print_keys = || {
+            for row in wrap_words(&words.join("\n"), self.width(), 2).lines() {
+                self.print_styled(&format!("  {row}"), &dim);
+            }
+        };
+        print_keys();
         loop {
             return Ok(
                 match self.read_choice("  allow? ", &choices, None)?.as_str() {
@@ -222,6 +227,7 @@ impl TerminalPrompter {
                             self.print_styled(text, style);
                         }
                         self.print_question(&head);
+                        print_keys();
                         continue;
                     }
                     _ => {

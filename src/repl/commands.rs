@@ -30,6 +30,12 @@ impl SlashCommand {
         );
         match self.argument {
             _ if rest.is_empty() || rest.starts_with('-') => Ok(()),
+            ArgKind::Session if is_session_verb(rest) => Ok(()),
+            ArgKind::OneOf(words) if !words.contains(&first_word(rest)) => Err(fail_with_hint(
+                Exit::Usage,
+                format!("`/{}` does not know `{}`", self.name, first_word(rest)),
+                format!("one of {}", words.join(", ")),
+            )),
             ArgKind::None => Err(takes_no_words(self.name)),
             _ if is_single && rest.contains(char::is_whitespace) => Err(fail_with_hint(
                 Exit::Usage,
@@ -70,6 +76,17 @@ impl ArgKind {
         };
         format!("[{word}]")
     }
+}
+
+/// The words after `/session` that are no key.
+const SESSION_VERBS: [&str; 4] = ["list", "title", "search", "export"];
+
+fn is_session_verb(rest: &str) -> bool {
+    SESSION_VERBS.contains(&first_word(rest))
+}
+
+fn first_word(rest: &str) -> &str {
+    rest.split_whitespace().next().unwrap_or_default()
 }
 
 /// Inputs that end the REPL, as in the Python program.
@@ -118,7 +135,11 @@ const fn with_aliases(command: SlashCommand, aliases: &'static [&'static str]) -
 
 /// All commands, in the order of the help.
 pub const COMMANDS: &[SlashCommand] = &[
-    command("help", ArgKind::None, "list the commands"),
+    command(
+        "help",
+        ArgKind::FreeText("[COMMAND]"),
+        "list the commands, or the options of one",
+    ),
     with_aliases(
         command(
             "new",
@@ -131,7 +152,7 @@ pub const COMMANDS: &[SlashCommand] = &[
         command(
             "session",
             ArgKind::Session,
-            "list the sessions; with KEY, switch to that one",
+            "list the last; KEY switches; also title, search, export",
         ),
         &["sessions", "resume"],
     ),

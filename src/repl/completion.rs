@@ -405,7 +405,7 @@ mod tests {
             assert_eq!((found, texts.as_slice()), (start, expect), "{line:?}");
         };
         check("/ses", 0, &["/session "]);
-        check("/he", 0, &["/help"]);
+        check("/he", 0, &["/help "]);
         check("/none", 0, &[]);
         check("/session cli", 9, &["cli:direct", "cli:work"]);
         check("/session p", 9, &["pipe:1"]);
@@ -436,8 +436,8 @@ mod tests {
         check("/model", Some(" [NAME]"));
         check("/model ", Some("[NAME]"));
         check("/model g", None);
-        check("/he", Some("lp"));
-        check("/help", None);
+        check("/he", Some("lp [COMMAND]"));
+        check("/help", Some(" [COMMAND]"));
         check("/session", Some(" [KEY]"));
         check("/sh", Some("ell CMD"));
         check("hello", None);

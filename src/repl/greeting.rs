@@ -11,6 +11,7 @@ use crate::ops::user_commands::{self, UserCommand};
 use crate::report::short_text::{count_noun, format_age};
 use crate::session;
 use anyhow::Result;
+use std::path::PathBuf;
 
 impl ReplSession<'_> {
     /// Prints dim lines for the model, the place and the conversation, and what cannot be used in this conversation.
@@ -68,12 +69,12 @@ impl ReplSession<'_> {
         let settings = self.settings()?;
         let scope = RunScope::new(self.ctx, &self.options.grants, &settings)?;
         let trust = match scope.is_directory_trusted(self.ctx)? {
-            None => "",
             Some(true) => " (trusted)",
-            Some(false) => " (not trusted; /trust)",
+            Some(false) if scope.has_instructions() => " (its instructions are not read; /trust)",
+            _ => "",
         };
         let RunScope { profile, policy } = scope;
-        let granted = granted_flags(&self.options.grants);
+        let granted = describe_grants(&self.options.grants, settings.tools.allow.len());
         Ok(format!(
             "{}{trust} · {}: {}{granted}",
             self.ctx.paths.display(&policy.file_scope.directory),
@@ -101,21 +102,24 @@ impl ReplSession<'_> {
     }
 }
 
-/// The flags that add to the profile, for the end of a line.
-fn granted_flags(grants: &Grants) -> String {
-    let flags = [
-        ("--write", !grants.write.is_empty()),
-        ("--read", !grants.read.is_empty()),
-        ("--net", grants.net.is_some()),
-        ("--allow", !grants.allow.is_empty()),
-    ];
-    let given: Vec<&str> = flags
-        .iter()
-        .filter(|(_, is_given)| *is_given)
-        .map(|(flag, _)| *flag)
-        .collect();
+/// Describes the grants of flags and of allow rules in the config, which come on top of the profile.
+fn describe_grants(grants: &Grants, rule_count: usize) -> String {
+    let paths = |flag: &str, paths: &[PathBuf]| {
+        let shown = paths.iter().map(|path| match path.as_os_str() == "." {
+            true => flag.to_owned(),
+            false => format!("{flag}={}", path.display()),
+        });
+        shown.collect::<Vec<_>>()
+    };
+    let mut given = paths("--write", &grants.write);
+    given.extend(paths("--read", &grants.read));
+    given.extend(grants.net.as_ref().map(|_| "--net".to_owned()));
+    given.extend((!grants.allow.is_empty()).then(|| "--allow".to_owned()));
+    given.extend(
+        (rule_count > 0).then(|| format!("{} of tools.allow", count_noun(rule_count, "rule"))),
+    );
     match given.is_empty() {
         true => String::new(),
-        false => format!("; with {}", given.join(" ")),
+        false => format!("; with {}", given.join(", ")),
     }
 }

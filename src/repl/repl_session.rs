@@ -10,15 +10,16 @@ use crate::ops::context::Context;
 use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
 use crate::ops::turn_options::TurnOptions;
-use crate::policy::profile::DEFAULT_NAME;
+use crate::policy::profile::{DEFAULT_NAME, Profile};
 use crate::report::short_text::truncate_line;
 use crate::session::{self, Session};
-use crate::settings::{FlagOverrides, Settings};
+use crate::settings::Settings;
 use crate::sys::editor::Editor;
 use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The session of a REPL if the config cannot be read.
@@ -49,6 +50,8 @@ pub(super) struct ReplSession<'w> {
     pub(super) is_interrupted: bool,
     /// True under a profile without any limits.
     pub(super) is_unrestricted: bool,
+    /// The paths of `--write`, which a profile that only reads sets aside.
+    write_flags: Vec<PathBuf>,
 }
 
 impl<'w> ReplSession<'w> {
@@ -83,6 +86,7 @@ impl<'w> ReplSession<'w> {
             prompter: Arc::new(TerminalPrompter::new(ctx, &options, &editor, &bell)),
             bell,
             editor,
+            write_flags: options.grants.write.clone(),
             options,
             extra_input: String::new(),
             last_message: None,
@@ -214,9 +218,28 @@ impl<'w> ReplSession<'w> {
         let current = self.profile();
         let at = CYCLED_PROFILES.iter().position(|name| *name == current);
         let next = CYCLED_PROFILES[at.map_or(0, |at| (at + 1) % CYCLED_PROFILES.len())];
-        self.options.grants.profile = Some(next.to_owned());
-        self.is_unrestricted = false;
-        self.prompter.change_profile(Some(next));
+        let mut options = self.options.clone();
+        options.grants.profile = Some(next.to_owned());
+        let loaded = settings(self.ctx, &options);
+        let loaded =
+            loaded.and_then(|it| permissions::resolve_profile(self.ctx, &options.grants, &it));
+        match loaded {
+            Ok(profile) => self.set_profile(options, &profile),
+            Err(error) => hints::report_error(&error, self.ctx.terminal),
+        }
+    }
+
+    /// Continues with `options`, which name this `profile`. One that only reads does without `--write`, until another one
+    /// is chosen.
+    pub(super) fn set_profile(&mut self, mut options: TurnOptions, profile: &Profile) {
+        options.grants.write = match profile.reads_only {
+            true => Vec::new(),
+            false => self.write_flags.clone(),
+        };
+        self.is_unrestricted = profile.is_unrestricted;
+        self.prompter
+            .change_profile(options.grants.profile.as_deref());
+        self.options = options;
     }
 
     /// The text before a line of input: the profile, unless it is the default one.
@@ -250,8 +273,6 @@ impl<'w> ReplSession<'w> {
 
 /// The settings of a turn with these options.
 pub(super) fn settings(ctx: &Context, options: &TurnOptions) -> Result<Settings> {
-    ctx.settings_with(FlagOverrides {
-        model: options.model.clone(),
-        ..FlagOverrides::default()
-    })
+    permissions::settings_with_profile(ctx, &options.grants, options.overrides())
+        .map(|(settings, _)| settings)
 }

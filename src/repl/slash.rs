@@ -19,6 +19,10 @@ use crate::sys::utf8_stream::Utf8Decoder;
 use anyhow::{Context as _, Error, Result};
 use std::time::Duration;
 
+/// The commands that are commands of the program too, with its options.
+const PROGRAM_COMMANDS: [&str; 6] = ["memory", "mcp", "session", "trust", "undo", "usage"];
+/// The number of sessions that `/session` lists.
+const LISTED_SESSIONS: &str = "10";
 /// Bytes of a shell command's output kept for the next message: so many from its start, and as many from its end.
 const OUTPUT_LIMIT_BYTES: usize = 8 << 10;
 /// Time limit of a shell command that the user typed: in effect none.
@@ -39,7 +43,8 @@ impl ReplSession<'_> {
         }
         let name = known.map_or(name, |command| command.name);
         match name {
-            "help" => self.help(),
+            "help" if rest.is_empty() => self.help(),
+            "help" => self.help_about(rest),
             "new" | "compact" => {
                 self.run_control_turn(name, rest);
                 Ok(())
@@ -49,8 +54,7 @@ impl ReplSession<'_> {
                 Ok(())
             }
             "session" if rest.is_empty() => self.show_sessions(),
-            "session" if rest.starts_with('-') => self.run_program(&["session", "list"], rest),
-            "session" => self.switch_session(rest),
+            "session" => self.run_session_command(rest),
             "fork" => self.fork(rest),
             "undo" => self.run_program(&["undo"], rest),
             "retry" => self.retry(),
@@ -134,14 +138,41 @@ impl ReplSession<'_> {
     fn show_sessions(&self) -> Result<()> {
         let key = self.options.session.as_deref().unwrap_or("none");
         self.print(&format!("{key}\n"))?;
-        self.print_line("all sessions; `/session KEY` switches:");
-        self.run_program(&["session", "list"], "")
+        self.print_line("the last sessions; `/session KEY` switches, `/session list` shows all:");
+        self.run_program(&["session", "list", "-n", LISTED_SESSIONS], "")
+    }
+
+    /// Runs a verb of `nanobot session` on this session, or switches to another one.
+    fn run_session_command(&mut self, rest: &str) -> Result<()> {
+        let (word, words) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let words = words.trim();
+        match word {
+            "list" | "search" => self.run_program(&["session", word], words),
+            "title" | "export" => {
+                let key = self.stored_key(self.options.session.as_deref())?;
+                let command: &[&str] = match (word, words) {
+                    (_, "") => &["session", word, "--", &key],
+                    ("title", words) => &["session", "title", "--", &key, words],
+                    (_, file) => &["session", "export", "-o", file, "--", &key],
+                };
+                self.program.run(self.ctx, command, &self.options)
+            }
+            _ if word.starts_with('-') => self.run_program(&["session", "list"], rest),
+            _ => self.switch_session(rest),
+        }
     }
 
     fn switch_session(&mut self, key: &str) -> Result<()> {
         let size = match self.message_count(key)? {
-            None => "new".to_owned(),
             Some(count) => count_noun(count, "message"),
+            None => {
+                let question = format!("There is no session `{key}`. Start it? [y/N] ");
+                if !self.prompter.confirm(&question) {
+                    self.print_line("the session is unchanged");
+                    return Ok(());
+                }
+                "new".to_owned()
+            }
         };
         self.options.session = Some(key.to_owned());
         self.reset();
@@ -266,6 +297,24 @@ impl ReplSession<'_> {
         ))
     }
 
+    /// Prints one command of the help, and the options of the program's command of that name.
+    fn help_about(&self, name: &str) -> Result<()> {
+        let name = name.trim_start_matches('/');
+        let command = COMMANDS.iter().find(|command| command.is_called(name));
+        let command = command.ok_or_else(|| unknown_command(name))?;
+        let head = format!("/{} {}", command.name, command.argument.placeholder());
+        let width = self.ctx.terminal.stdout_width();
+        let head = format!("{}  ", head.trim_end());
+        self.print(&format!(
+            "{}\n",
+            hanging_indent(&head, command.description, width)
+        ))?;
+        match PROGRAM_COMMANDS.contains(&command.name) {
+            true => self.run_program(&[command.name, "-h"], ""),
+            false => Ok(()),
+        }
+    }
+
     fn fork(&mut self, rest: &str) -> Result<()> {
         let from = self.stored_key(self.options.session.as_deref())?;
         let new = match rest {
@@ -325,16 +374,15 @@ impl ReplSession<'_> {
         options.grants.profile = Some(name.to_owned());
         let settings = settings(self.ctx, &options)?;
         let profile = permissions::resolve_profile(self.ctx, &options.grants, &settings)?;
-        if profile.is_unrestricted && !self.is_unrestricted {
+        let is_wide = profile.is_unrestricted || profile.auto_approve;
+        if is_wide && self.profile() != name {
             let question = format!("`{name}`: {}. Switch? [y/N] ", profile.description);
             if !self.prompter.confirm(&question) {
                 self.print_line("the profile is unchanged");
                 return Ok(());
             }
         }
-        self.is_unrestricted = profile.is_unrestricted;
-        self.prompter.change_profile(Some(name));
-        self.options = options;
+        self.set_profile(options, &profile);
         self.print_line(&format!(
             "switched to profile `{name}`: {}",
             profile.description
@@ -450,11 +498,15 @@ fn unknown_command(name: &str) -> Error {
     let names = COMMANDS.iter().map(|command| command.name);
     let names = names.chain(COMMANDS.iter().flat_map(|it| it.aliases).copied());
     let names = names.chain(EXITS.iter().filter_map(|word| word.strip_prefix('/')));
-    let nearest = names
-        .map(|known| (strsim::damerau_levenshtein(name, known), known))
-        .min()
-        .filter(|(distance, _)| *distance <= 2);
-    let hint = match nearest {
+    let rank = |known: &str| match known.starts_with(name) {
+        true => 0,
+        false => strsim::damerau_levenshtein(name, known),
+    };
+    // In a short word, every letter counts.
+    let limit = name.len() / 3;
+    let nearest = names.map(|known| (rank(known), known));
+    let nearest = nearest.min_by_key(|(distance, _)| *distance);
+    let hint = match nearest.filter(|(distance, _)| *distance <= limit) {
         Some((_, nearest)) if nearest != "help" => format!("`/{nearest}`, or `/help` for all"),
         _ => "`/help`".into(),
     };

@@ -24,6 +24,16 @@ pub fn instruction_paths(directory: &Path) -> impl Iterator<Item = PathBuf> {
     names.map(|name| directory.join(name))
 }
 
+/// True if `file` is an instruction file of `directory` itself, not of a directory beneath it.
+pub fn is_own_instruction_file(file: &Path, directory: &Path) -> bool {
+    instruction_paths(directory).any(|path| file.starts_with(path))
+}
+
+/// True if there is an instruction file in `directory`.
+pub fn has_instruction_files(directory: &Path) -> bool {
+    directory.join("AGENTS.md").is_file() || skill_files(directory).next().is_some()
+}
+
 /// The digests of all instruction files in `directory` and the directories beneath it, by relative path. Links are not
 /// followed, and paths that are not UTF-8 are left out.
 pub(super) fn digest_all(directory: &Path, key: &[u8; 16]) -> Result<BTreeMap<String, String>> {

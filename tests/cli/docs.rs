@@ -174,7 +174,7 @@ fn files_are_at_the_documented_paths() {
         .until("/help")
         .type_("/session")
         .press(Key::Enter)
-        .until("cli:direct\nall sessions")
+        .until("cli:direct\nthe last sessions")
         .until_prompt("> ");
     screen.press(Key::Ctrl('d'));
     screen.exit();

@@ -126,6 +126,83 @@ fn the_prompt_names_the_profile_and_full_is_asked_for_once() {
         screen.styled()
     );
     send_line(&mut screen, "/profile default").until_prompt("> ");
+    send_line(&mut screen, "/profile auto-approve")
+        .until("approves every request")
+        .until_text("a third question", |text| {
+            text.matches("Switch? [y/N]").count() == 3
+        });
+    send_line(&mut screen, "").until_text("another answer", |text| {
+        text.matches("the profile is unchanged").count() == 2
+    });
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn a_profile_that_only_reads_sets_write_access_aside_and_the_status_is_of_this_conversation() {
+    let story = Story::new()
+        .set(
+            "models",
+            json!({ "large": { "contextWindowTokens": 50_000 } }),
+        )
+        .script([
+            says("Planned."),
+            calls("write_file", json!({ "path": "a", "content": "x" })),
+            says("Written."),
+        ]);
+    let arguments = ["repl", "--write", "--model", "large", "-s", "work"];
+    let mut screen = wait_until_started(story.screen(40, 100).args(arguments));
+    assert!(
+        screen.text().contains("; with --write"),
+        "{}",
+        screen.text()
+    );
+    send_line(&mut screen, "/profile plan").until_prompt("plan> ");
+    send_line(&mut screen, "plan it")
+        .until("Planned.")
+        .until_prompt("plan> ");
+    send_line(&mut screen, "/status")
+        .until("model      large")
+        .until("read-only without `--write`")
+        .until("profile    plan");
+    screen.press(Key::ShiftTab).until_prompt("accept-edits> ");
+    send_line(&mut screen, "write it").until("Written.");
+    screen.until_prompt("accept-edits> ");
+    assert!(story.dir().join("a").exists());
+    send_line(&mut screen, "/status")
+        .until(", writable")
+        .until("profile    accept-edits")
+        .until("in the last request of `work`");
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn sessions_are_searched_titled_and_exported_from_the_conversation() {
+    let story = Story::new().script([says("A kiwi.")]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "a fruit?").until("A kiwi.");
+    screen.until_prompt("> ");
+    send_line(&mut screen, "/session title Fruit of the day").until_prompt("> ");
+    send_line(&mut screen, "/session title").until("Fruit of the day\n> ");
+    send_line(&mut screen, "/session search kiwi").until("assistant: A kiwi.");
+    send_line(&mut screen, "/session export fruit.md").until_prompt("> ");
+    send_line(&mut screen, "/session list").until("cli:direct");
+    exit_and_check(&mut screen);
+    let exported = std::fs::read_to_string(story.dir().join("fruit.md")).unwrap();
+    assert!(exported.contains("A kiwi."), "{exported}");
+}
+
+#[test]
+fn the_help_of_a_command_has_its_options_and_wrong_words_are_explained() {
+    let story = Story::new();
+    let mut screen = wait_until_started(story.screen(40, 100).args(["repl"]));
+    send_line(&mut screen, "/help undo")
+        .until("/undo [TURN]")
+        .until("--redo");
+    send_line(&mut screen, "/help model").until("/model [NAME]");
+    send_line(&mut screen, "/memory foo").until("try: one of show, search,");
+    send_line(&mut screen, "/usage --by colour").until("[possible values: day,");
+    send_line(&mut screen, "/mo").until("try: `/model`");
+    send_line(&mut screen, "/nope").until("there is no command `/nope`\n  try: `/help`");
     exit_and_check(&mut screen);
 }
 
@@ -880,7 +957,11 @@ fn a_directory_is_trusted_from_the_conversation() {
     write(&project.join("AGENTS.md"), b"Be brief.");
     let arguments = ["repl", "-C", project.to_str().unwrap()];
     let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
-    assert!(screen.text().contains("(not trusted; /trust)"));
+    assert!(
+        screen
+            .text()
+            .contains("(its instructions are not read; /trust)")
+    );
     send_line(&mut screen, "/trust").until("is now trusted");
     exit_and_check(&mut screen);
     let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
@@ -1100,10 +1181,13 @@ fn files_and_skills_are_commands() {
         .until_prompt("> ");
     assert_eq!(user_messages(&story).len(), 1);
     send_line(&mut screen, "/status").until("workspace");
-    send_line(&mut screen, "/resume other").until("switched to session `other`");
+    send_line(&mut screen, "/resume other").until("There is no session `other`\nStart it? [y/N]");
+    send_line(&mut screen, "").until("the session is unchanged");
+    send_line(&mut screen, "/resume another").until("no session `another`\nStart it? [y/N]");
+    send_line(&mut screen, "y").until("switched to session `another`");
     send_line(&mut screen, "/revue")
         .until("there is no command")
-        .until("try: `/resume`");
+        .until("try: `/help`");
     send_line(&mut screen, "last").until("Bye.");
     exit_and_check(&mut screen);
 }

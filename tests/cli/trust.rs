@@ -29,11 +29,17 @@ fn run_in(story: &Story, name: &str, flags: &[&str]) -> (Vec<String>, String) {
 fn trusting_at_a_terminal_says_what_is_read_and_how_to_take_it_back() {
     let story = Story::new()
         .file("p/AGENTS.md", "a")
-        .file("p/sub/AGENTS.md", "b");
+        .file("p/sub/AGENTS.md", "b")
+        .file("p/.nanobot/skills/x/SKILL.md", SKILL);
     let mut screen = story.screen(24, 200).args(["trust", "p"]);
     assert_eq!(screen.code(), 0);
     let shown = screen.text_with_scrollback();
-    for words in ["p/AGENTS.md", "p/sub/AGENTS.md", "`nanobot trust --revoke "] {
+    for words in [
+        "read from now on: $DIR/p/AGENTS.md",
+        "read with the files in its directory: $DIR/p/sub/AGENTS.md",
+        "read only in runs in the directory around it: $DIR/p/.nanobot/skills/x/SKILL.md",
+        "`nanobot trust --revoke ",
+    ] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
 }

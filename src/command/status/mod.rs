@@ -4,6 +4,7 @@ use crate::cli::status::StatusArgs as Arguments;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::doctor::overview::Overview;
+use crate::ops::turn_options::TurnOptions;
 use anyhow::Result;
 
 mod check;
@@ -12,10 +13,19 @@ mod rows;
 
 /// Runs `nanobot status`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+    run_for_turns(ctx, arguments, &TurnOptions::default())
+}
+
+/// As [`run`], for turns with these options.
+pub(super) fn run_for_turns(
+    ctx: &Context,
+    arguments: &Arguments,
+    options: &TurnOptions,
+) -> Result<Exit> {
     if arguments.check {
         return check::run(ctx, arguments);
     }
-    let overview = Overview::collect(ctx)?;
+    let overview = Overview::collect(ctx, options)?;
     match arguments.json {
         true => ctx
             .terminal

@@ -71,13 +71,12 @@ pub(crate) fn announce(
     if !request.parts.is_empty() && session.is_unanswered() {
         let text = session.last_user_text().unwrap_or_default();
         let text = truncate_line(&text, MAX_QUOTED_CHARS);
-        let way_out = match origin {
-            TurnOrigin::Repl(_) => "`/new` before a message leaves it out",
-            _ => "`--new` leaves it out",
-        };
-        report.notice(&format!(
-            "the previous message `{text}` got no answer; it is sent too, marked as interrupted; {way_out}"
-        ));
+        report.notice(&match origin {
+            TurnOrigin::Repl(_) => format!("`{text}` got no answer and is sent too"),
+            _ => format!(
+                "the previous message `{text}` got no answer; it is sent too, marked as interrupted; `--new` leaves it out"
+            ),
+        });
     }
 }
 

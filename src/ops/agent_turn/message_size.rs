@@ -6,15 +6,21 @@ use crate::message::{MessagePart, UserMessage};
 use crate::sys::durable_file::format_size;
 use anyhow::Result;
 
-/// Checks that the text of `message` is not far beyond the context window of `window` tokens, if that is known. Its tokens are only estimated, so the server
-/// decides about a message that is less than half as long again.
+/// Checks that the text of `message` is not far beyond the context window: the one of the models, if that is known, or
+/// else the configured one, in tokens. The tokens are only estimated, so the server decides about a message that is less
+/// than half as long again.
 ///
 /// # Errors
 /// Status 65, with the size that would fit.
-pub(super) fn check(message: Option<&UserMessage>, window: Option<u32>) -> Result<()> {
-    let (Some(message), Some(window)) = (message, window) else {
+pub(super) fn check(
+    message: Option<&UserMessage>,
+    known_window: Option<u32>,
+    configured_window: u32,
+) -> Result<()> {
+    let Some(message) = message else {
         return Ok(());
     };
+    let window = known_window.unwrap_or(configured_window);
     let texts = message.parts.iter().filter_map(|part| match part {
         MessagePart::Text(text) => Some(text.as_str()),
         _ => None,
@@ -30,15 +36,22 @@ pub(super) fn check(message: Option<&UserMessage>, window: Option<u32>) -> Resul
     }
     // The answer needs space too.
     let fitting = bytes.saturating_mul(window / 2) / tokens;
+    let (taken, other) = match known_window {
+        Some(_) => (
+            "the model takes at most",
+            "a model with a larger context window",
+        ),
+        None => (
+            "`agents.defaults.contextWindowTokens` is",
+            "a larger `contextWindowTokens` if the model has that",
+        ),
+    };
     Err(fail_with_hint(
         Exit::BadInput,
         format!(
-            "the message has {}, about {tokens} tokens, and the model takes at most {window}",
+            "the message has {}, about {tokens} tokens, and {taken} {window}",
             format_size(bytes)
         ),
-        format!(
-            "at most {} of such text, or a model with a larger context window",
-            format_size(fitting)
-        ),
+        format!("at most {} of such text, or {other}", format_size(fitting)),
     ))
 }

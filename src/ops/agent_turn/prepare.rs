@@ -86,6 +86,10 @@ pub(crate) fn prepare(
             scheduler: job.is_none().then(|| job_scheduler(ctx, &settings)),
         };
         let spawn = subagents.tool();
+        let servers = settings.servers.iter().filter(|server| !server.is_disabled);
+        if let Some(limit) = servers.map(|server| server.start_timeout).max() {
+            report.show_wait("starting MCP servers; giving up", limit);
+        }
         turn_setup::prepare(ctx, &input, vec![spawn], &mut |text| report.notice(text))?
     };
     restore_origin(&session, origin, &setup);

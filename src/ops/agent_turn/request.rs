@@ -14,7 +14,7 @@ use crate::policy::profile::Profile;
 use crate::policy::provenance::PIPED_SUFFIX;
 use crate::prompt;
 use crate::report::Reporter;
-use crate::settings::{FlagOverrides, Settings};
+use crate::settings::Settings;
 use crate::sys;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::secret::random_hex;
@@ -85,7 +85,7 @@ pub(crate) fn read(
     };
     let job = origin.job();
     let (settings, profile) =
-        permissions::settings_with_profile(ctx, &options.grants, overrides(options))?;
+        permissions::settings_with_profile(ctx, &options.grants, options.overrides())?;
     if let Some(path) = &settings.event_log {
         report.log_to(path);
     }
@@ -144,18 +144,6 @@ fn session_key(
         (None, Some(_)) => format!("fork:{}", random_hex(4)),
         (None, None) if is_piped && !options.resume => fresh_session_key(),
         (None, None) => default_session_key(ctx, settings, options.grants.directory.as_deref()),
-    }
-}
-
-/// The settings that the options override.
-pub(crate) fn overrides(options: &TurnOptions) -> FlagOverrides {
-    FlagOverrides {
-        model: options.model.clone(),
-        max_tokens: options.max_tokens,
-        temperature: options.temperature,
-        reasoning_effort: options.reasoning_effort.clone(),
-        max_iterations: options.max_iterations,
-        workspace: None,
     }
 }
 

@@ -13,13 +13,14 @@ use crate::ops::doctor::jobs_summary::JobsSummary;
 use crate::ops::doctor::unused_tools::UnusedTools;
 use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions::{self, Grants};
+use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
 use crate::policy::file_scope::FileScope;
 use crate::policy::profile::Profile;
 use crate::session::{self, Session, SessionStore};
 use crate::settings::Settings;
 use crate::sys::paths::PathResolver;
-use crate::trust::TrustList;
+use crate::trust::{self, TrustList};
 use anyhow::Result;
 
 /// The permissions of a run started from the current directory.
@@ -35,6 +36,11 @@ impl RunScope {
         let home = PathResolver::default().resolve(&permissions::absolute(&settings.workspace));
         let policy = permissions::build_policy(ctx, grants, settings, &profile, &home)?;
         Ok(Self { profile, policy })
+    }
+
+    /// True if there are instruction files in the directory.
+    pub(crate) fn has_instructions(&self) -> bool {
+        trust::has_instruction_files(&self.policy.file_scope.directory)
     }
 
     /// True if instructions of the directory are read, as in the workspace; `None` in the workspace itself.
@@ -100,8 +106,14 @@ pub(crate) struct ContextUse {
 
 impl ContextUse {
     /// Reads the session; `None` if it has no reply, or cannot be read, which `--check` reports.
-    fn read(ctx: &Context, settings: &Settings, store: &SessionStore) -> Option<Self> {
-        let key = default_session_key(ctx, settings, None);
+    fn read(
+        ctx: &Context,
+        settings: &Settings,
+        store: &SessionStore,
+        key: Option<&str>,
+    ) -> Option<Self> {
+        let of_settings = || default_session_key(ctx, settings, None);
+        let key = key.map_or_else(of_settings, str::to_owned);
         let session = Session::read(store, &key, &mut |_| {}).ok()?;
         let usage = session.messages().iter().rev().find_map(usage_of_reply)?;
         Some(Self {
@@ -137,16 +149,17 @@ pub(crate) struct Overview {
 }
 
 impl Overview {
-    /// Collects the data.
-    pub(crate) fn collect(ctx: &Context) -> Result<Self> {
-        let settings = ctx.settings()?;
+    /// Collects the data for runs with these options.
+    pub(crate) fn collect(ctx: &Context, options: &TurnOptions) -> Result<Self> {
+        let (settings, _) =
+            permissions::settings_with_profile(ctx, &options.grants, options.overrides())?;
         let endpoint = model::resolve_endpoint(ctx, &settings, &settings.models[0], true, true);
         let store = ctx.session_store(&settings)?;
         let sessions = session::list(&store)?.sessions.len();
-        let context = ContextUse::read(ctx, &settings, &store);
+        let context = ContextUse::read(ctx, &settings, &store, options.session.as_deref());
         let memory = MemoryState::read(ctx, &settings)?;
         let jobs = JobsSummary::new(ctx, &settings);
-        let scope = RunScope::new(ctx, &Grants::default(), &settings);
+        let scope = RunScope::new(ctx, &options.grants, &settings);
         let tools = UnusedTools::new(ctx, &settings)?;
         let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
         let costs = ledger.period_costs()?;

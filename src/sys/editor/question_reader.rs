@@ -76,6 +76,18 @@ impl QuestionReader<'_> {
         choices: &[Choice],
         default: Option<usize>,
     ) -> Result<InputLine> {
+        let line = self.read_choice_in_row(question, choices, default);
+        // The row of the question ends, also if a signal ends the question.
+        self.write("\n")?;
+        line
+    }
+
+    fn read_choice_in_row(
+        &self,
+        question: &str,
+        choices: &[Choice],
+        default: Option<usize>,
+    ) -> Result<InputLine> {
         self.modes.set_no_echo().context("set up the terminal")?;
         let mut input = ChoiceInput::new(choices, default);
         let prompt = Prompt::from(question).styled();
@@ -111,7 +123,6 @@ impl QuestionReader<'_> {
             if !rest.is_empty() {
                 self.lock_draft().add_keys(&rest);
             }
-            self.write("\n")?;
             return Ok(line);
         }
     }
