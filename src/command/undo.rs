@@ -171,6 +171,11 @@ fn choose_turn<'a>(
                     "`nanobot undo --list`",
                 ))
             }
+            (RestoreDirection::Undo, true) => Err(fail_with_hint(
+                Exit::NoInput,
+                format!("turn {id} is already undone"),
+                format!("`nanobot undo --redo {id}`, which takes that back"),
+            )),
             _ => Ok(turn),
         };
     }

@@ -201,7 +201,7 @@ impl ProgressDisplay {
                 wait,
                 cause,
             } => format!(
-                "  … {cause}; attempt {} in {}",
+                "  … attempt {} in {}: {cause}",
                 attempt + 1,
                 format_elapsed(*wait)
             ),

@@ -504,18 +504,24 @@ impl Toolbox {
                 missing_grant: Some(refusal),
                 command_failed: true,
                 ..
-            }) => match appeals.with_grant(&ApprovalRequest {
-                refusal,
-                is_retry: true,
-                ..case
-            }) {
-                Ok((wider, approval)) => {
-                    attempt.record_approval(approval);
-                    wider.retry(call, arguments, on_output)
+            }) => {
+                let asked = Instant::now();
+                match appeals.with_grant(&ApprovalRequest {
+                    refusal,
+                    is_retry: true,
+                    ..case
+                }) {
+                    Ok((wider, approval)) => {
+                        attempt.record_approval(approval);
+                        wider.retry(call, arguments, on_output)
+                    }
+                    // The call was made, so its result stands. The time of the question is not the call's.
+                    Err(_) => {
+                        attempt.started += asked.elapsed();
+                        done
+                    }
                 }
-                // The call was made, so its result stands.
-                Err(_) => done,
-            },
+            }
             _ => done,
         }
     }

@@ -367,6 +367,17 @@ fn a_message_far_beyond_the_window_is_not_sent() {
     );
     assert_eq!(refused.requests().len(), 0);
     refused.run(["session", "list"]).stdout("");
+    // The window of an unknown model is the configured one.
+    let unknown = Story::new()
+        .set("agents.defaults.contextWindowTokens", json!(9000))
+        .stdin("word ".repeat(20_000));
+    let told = unknown.run(["agent", "-m", "summarise"]).status(65);
+    let told = told.error_text();
+    assert!(
+        told.contains("`agents.defaults.contextWindowTokens` is 9000"),
+        "{told}"
+    );
+    assert_eq!(unknown.requests().len(), 0);
     // A fallback may be able to take it, and an estimate may be wrong.
     for large in [30_000, 18_000] {
         let story = story(large).script([says("ok")]);

@@ -197,6 +197,8 @@ fn turns_are_undone_one_after_the_other() {
         .run(["undo"])
         .status(66)
         .stderr_has("nothing to undo in this directory");
+    let is_undone = "nanobot: turn 2 is already undone\n  try: `nanobot undo --redo 2`, which takes that back\n";
+    story.run(["undo", "2"]).status(66).stderr(is_undone);
     story.run(["undo", "--list"]).stdout(
         "TURN  TIME              FILES          SESSION     DIRECTORY\n   2  2026-01-02 03:04      1  undone  \
          cli:direct  $DIR\n   1  2026-01-02 03:04      1  undone  cli:direct  $DIR\n",

@@ -170,9 +170,8 @@ impl LiveView {
                 wait,
                 cause,
             } => {
-                rows.push(
-                    StyledLine::new("  ").shrinkable(format!("… {cause}; attempt {}", attempt + 1)),
-                );
+                let text = format!("… attempt {}: {cause}", attempt + 1);
+                rows.push(StyledLine::new("  ").shrinkable(text));
                 self.wait("retrying", *wait, view.now);
             }
             Event::CompactStart { tokens, .. } => {
@@ -801,7 +800,7 @@ mod tests {
                 wait: Duration::from_secs(5),
                 cause: "busy",
             })
-            .assert_printed(&["  … busy; attempt 2"])
+            .assert_printed(&["  … attempt 2: busy"])
             .assert_status(&["retrying in 5 s"])
             .after(1200)
             .assert_status(&["retrying in 4 s"])
