@@ -4,8 +4,9 @@
 use super::channels::ChannelConfig;
 use super::expand::has_reference;
 use super::file::{Config, KeyPath};
+use super::key_node::KeyNode;
 use super::key_type::{KeyType, type_name};
-use super::keys::{ConfigKey, KeyNode, KeySupport};
+use super::keys::{ConfigKey, KeySupport};
 use super::layers::{LayeredConfig, SettingOrigin, UnknownKey};
 use super::other_releases::TOP_LEVEL_KEYS_0_1_4;
 use super::{FlagOverrides, Settings, validation};

@@ -4,7 +4,7 @@
 //! converts key names to the table's spelling and moves values from obsolete keys to current ones. The text itself is
 //! only edited value by value, so comments, order and unknown keys survive.
 
-use super::keys::KeyNode;
+use super::key_node::KeyNode;
 use super::other_releases::RENAMED_KEYS;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::durable_file;

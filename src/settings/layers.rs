@@ -7,9 +7,10 @@
 
 use super::expand::{UnsetVariable, expand_all};
 use super::file::{Config, KeyPath, get_in, set_in};
+use super::key_node::KeyNode;
 use super::key_spelling::camel_case;
 use super::key_type::{KeyType, type_name};
-use super::keys::{ConfigKey, KeyNode, KeySupport, nearest};
+use super::keys::{ConfigKey, KeySupport, nearest};
 use super::other_releases::RENAMED_KEYS;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::Env;

@@ -10,6 +10,7 @@ pub mod check;
 mod config_hosts;
 pub mod expand;
 pub mod file;
+pub mod key_node;
 pub mod key_spelling;
 pub mod key_type;
 pub mod keys;

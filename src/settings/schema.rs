@@ -1,6 +1,7 @@
 //! Generates the config's JSON Schema from the table of keys.
 
-use super::keys::{KeyNode, KeySupport};
+use super::key_node::KeyNode;
+use super::keys::KeySupport;
 use serde_json::{Map, Value, json};
 
 /// Returns the schema, draft 2020-12. Unknown keys are allowed, as they are when a config is read.

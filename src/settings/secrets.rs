@@ -2,8 +2,8 @@
 
 use super::expand::{expand_all, has_reference};
 use super::file::Config;
+use super::key_node::KeyNode;
 use super::key_type::KeyType;
-use super::keys::KeyNode;
 use crate::sys::env::Env;
 use crate::sys::secret::{self, Secret};
 use serde_json::Value;

@@ -1,6 +1,7 @@
 //! Typed reads from the layered config.
 
-use super::keys::{ConfigKey, KeyNode};
+use super::key_node::KeyNode;
+use super::keys::ConfigKey;
 use super::layers::LayeredConfig;
 use crate::error::{Exit, fail};
 use anyhow::Result;
