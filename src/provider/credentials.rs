@@ -3,20 +3,17 @@
 
 use super::login::{self, LoginEndpoints, RequestCredentials};
 use super::registry::KeySource;
-use crate::error::{Exit, fail, fail_with_hint};
+use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
 use crate::sys::http::Http;
 use crate::sys::input;
-use crate::sys::process::{self, CommandSpec};
+use crate::sys::process;
 use crate::sys::secret::{self, Secret};
 use crate::sys::sync::IgnorePoison;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Duration;
 
-/// Timeout of a command that prints the key. Generous, because a person may have to touch a hardware token.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum length of a key in bytes. A longer one indicates the wrong file.
 const MAX_KEY_BYTES: usize = 16 << 10;
 
@@ -85,7 +82,7 @@ impl LazyCredentials {
             (KeySource::Text(key), None) => key.clone(),
             (KeySource::File(path), None) => self.with_source_context(read_key_file(path))?,
             (KeySource::Command(command), None) => {
-                self.with_source_context(run_key_command(command, &self.env))?
+                self.with_source_context(process::run_secret_command(command, &self.env))?
             }
         };
         self.cache_key(&key);
@@ -109,44 +106,6 @@ impl LazyCredentials {
 fn read_key_file(path: &Path) -> Result<Secret> {
     let bytes = input::read_file(path, &path.display().to_string(), MAX_KEY_BYTES)
         .map_err(|error| fail(Exit::Config, format!("{error:#}")))?;
-    first_line(&bytes).ok_or_else(|| fail(Exit::Config, format!("`{}` is empty", path.display())))
-}
-
-fn run_key_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
-    let spec = CommandSpec {
-        program: PathBuf::from("/bin/sh"),
-        // Standard error is discarded, because it must not be mistaken for the key.
-        arguments: vec!["-c".into(), format!("{{ {command}\n}} 2>/dev/null")],
-        directory: PathBuf::from("/"),
-        env: env.to_vec(),
-        timeout: COMMAND_TIMEOUT,
-        capture_bytes: MAX_KEY_BYTES,
-        sandbox: None,
-        input: None,
-    };
-    let finished = process::run(&spec, &mut |_| ())?;
-    if let Some(stop) = finished.stop {
-        return Err(stop.into());
-    }
-    let hint = "run the command by hand to see its output";
-    match finished.status {
-        None => Err(fail_with_hint(
-            Exit::Config,
-            "the command timed out after 60 s",
-            hint,
-        )),
-        Some(status) if !status.success() => Err(fail_with_hint(
-            Exit::Config,
-            format!("the command failed: {status}"),
-            hint,
-        )),
-        Some(_) => first_line(&finished.head)
-            .ok_or_else(|| fail_with_hint(Exit::Config, "the command printed nothing", hint)),
-    }
-}
-
-fn first_line(bytes: &[u8]) -> Option<Secret> {
-    let text = String::from_utf8_lossy(bytes);
-    let line = text.trim_start_matches('\u{feff}').trim().lines().next()?;
-    Some(Secret::new(line.trim()))
+    process::first_line(&bytes)
+        .ok_or_else(|| fail(Exit::Config, format!("`{}` is empty", path.display())))
 }

@@ -11,6 +11,7 @@ mod output;
 mod own_program;
 mod resource_limits;
 mod run;
+mod secret_command;
 pub mod server;
 mod shell;
 mod supervisor;
@@ -24,6 +25,7 @@ pub use namespaced_supervisor::{
 pub use own_program::{program_path, spawn_detached, spawn_self};
 pub use resource_limits::describe_start_error;
 pub use run::{CommandResult, CommandSpec, run, run_split_stderr};
+pub use secret_command::{first_line, run_secret_command};
 pub use shell::{become_shell, run_editor};
 pub use supervisor::become_supervisor;
 

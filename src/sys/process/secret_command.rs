@@ -1,0 +1,57 @@
+//! Commands that print a key or a token, such as a password manager.
+
+use super::run::{CommandSpec, run};
+use crate::error::{Exit, fail_with_hint};
+use crate::sys::secret::Secret;
+use anyhow::Result;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Generous, because a person may have to touch a hardware token.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum length of the output in bytes.
+const MAX_OUTPUT_BYTES: usize = 16 << 10;
+
+/// Runs a command of the shell, and returns the first line that it prints.
+///
+/// # Errors
+/// Status 78 if it fails, takes longer than a minute, or prints nothing.
+pub fn run_secret_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
+    let spec = CommandSpec {
+        program: PathBuf::from("/bin/sh"),
+        // Standard error is discarded, because it must not be mistaken for the key.
+        arguments: vec!["-c".into(), format!("{{ {command}\n}} 2>/dev/null")],
+        directory: PathBuf::from("/"),
+        env: env.to_vec(),
+        timeout: COMMAND_TIMEOUT,
+        capture_bytes: MAX_OUTPUT_BYTES,
+        sandbox: None,
+        input: None,
+    };
+    let finished = run(&spec, &mut |_| ())?;
+    if let Some(stop) = finished.stop {
+        return Err(stop.into());
+    }
+    let hint = "run the command by hand to see its output";
+    match finished.status {
+        None => Err(fail_with_hint(
+            Exit::Config,
+            "the command timed out after 60 s",
+            hint,
+        )),
+        Some(status) if !status.success() => Err(fail_with_hint(
+            Exit::Config,
+            format!("the command failed: {status}"),
+            hint,
+        )),
+        Some(_) => first_line(&finished.head)
+            .ok_or_else(|| fail_with_hint(Exit::Config, "the command printed nothing", hint)),
+    }
+}
+
+/// The first line of a text that is a key, without blanks around it; `None` if it is blank.
+pub fn first_line(bytes: &[u8]) -> Option<Secret> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.trim_start_matches('\u{feff}').trim().lines().next()?;
+    Some(Secret::new(line.trim()))
+}
