@@ -101,7 +101,7 @@ pub(super) fn port_or_default(uri: &Uri) -> u16 {
 }
 
 /// True if `host` is this machine.
-pub(super) fn is_loopback(host: &str) -> bool {
+pub fn is_loopback(host: &str) -> bool {
     host == "localhost"
         || without_brackets(host)
             .parse::<IpAddr>()

@@ -5,6 +5,7 @@ use super::error::{MAX_REDIRECTS, PermanentFailure, from_ureq};
 use super::network::{Network, configured_proxy};
 use super::resolver::PolicyResolver;
 use super::ssrf::{AddressPolicy, SsrfFilter};
+use super::stream::{self, LineStream};
 use super::timeouts::{ExchangeLimits, HttpTimeouts};
 use super::transport::with_read_end;
 use crate::error::{Exit, fail, fail_with_hint};
@@ -12,16 +13,18 @@ use crate::sys::env::Env;
 use crate::sys::secret::Secret;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::test_dns::TestHosts;
-use crate::sys::web_url::{is_loopback, redact_url, to_uri};
+use crate::sys::web_url::{is_loopback, redact_url, to_uri, without_brackets};
 use crate::sys::{signal, test_hooks};
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use ureq::config::Config;
 use ureq::http::{HeaderMap, Uri};
 use ureq::tls::TlsConfig;
+use ureq::unversioned::resolver::Resolver as _;
 use ureq::unversioned::transport::{
-    ConnectProxyConnector, Connector, RustlsConnector, SocksConnector,
+    ConnectProxyConnector, ConnectionDetails, Connector, RustlsConnector, SocksConnector, Transport,
 };
 use ureq::{Agent, Proxy, RequestBuilder, ResponseExt};
 use url::Url;
@@ -233,13 +236,7 @@ impl Http {
         method: HttpMethod<'_>,
     ) -> anyhow::Result<Response> {
         let local = uri.host().is_some_and(is_loopback);
-        if self.policy == AddressPolicy::Loopback && !local {
-            let host = uri.host().unwrap_or_default();
-            return Err(fail(
-                Exit::Unavailable,
-                format!("`--offline` forbids connecting to `{host}`"),
-            ));
-        }
+        self.check_offline(uri)?;
         // Only the proxy knows the actual address, so the address that the name has here is checked instead.
         if self.proxy.is_some() && matches!(self.policy, AddressPolicy::Filtered(_)) {
             self.resolver()
@@ -304,36 +301,108 @@ impl Http {
     /// The `ureq` agent, created at first use. `tls` is true if certificates are needed.
     fn agent(&self, tls: bool) -> &Agent {
         self.agent.get_or_init(|| {
-            let limit = |duration: Duration| (!duration.is_zero()).then_some(duration);
-            let roots = self.network.root_certificates(tls);
-            let public = matches!(self.policy, AddressPolicy::Public { .. });
-            let mut config = Agent::config_builder();
-            config = config.proxy(self.proxy.clone());
-            if matches!(self.policy, AddressPolicy::Filtered(_)) {
-                config = config.max_response_header_size(MAX_UNTRUSTED_HEAD_BYTES);
-            }
-            let default_agent = concat!("nanobot/", env!("CARGO_PKG_VERSION"));
-            let config = config
-                .http_status_as_error(false)
-                .max_redirects(if public { MAX_REDIRECTS } else { 0 })
-                .max_redirects_will_error(public)
-                .user_agent(self.user_agent.as_deref().unwrap_or(default_agent))
-                .max_idle_age(MAX_IDLE_AGE)
-                .input_buffer_size(INPUT_BUFFER_BYTES)
-                .output_buffer_size(OUTPUT_BUFFER_BYTES)
-                // For what `ureq` does itself: proxies and handshakes. `SignalTransport` applies all other timeouts,
-                // since it does not count the time that the process was stopped.
-                .timeout_connect(limit(self.timeouts.connect))
-                .tls_config(TlsConfig::builder().root_certs(roots).build())
-                .build();
-            let connector =
-                ().chain(SocksConnector::default())
-                    .chain(ProxyConnector(self.limits()))
-                    .chain(ConnectProxyConnector::default())
-                    .chain(SignalConnector(self.limits()))
-                    .chain(RustlsConnector::default());
-            Agent::with_parts(config, connector, self.resolver())
+            let config = self.config(tls, self.proxy.clone());
+            Agent::with_parts(config, self.connector(), self.resolver())
         })
+    }
+
+    fn config(&self, tls: bool, proxy: Option<Proxy>) -> Config {
+        let limit = |duration: Duration| (!duration.is_zero()).then_some(duration);
+        let roots = self.network.root_certificates(tls);
+        let public = matches!(self.policy, AddressPolicy::Public { .. });
+        let mut config = Agent::config_builder();
+        config = config.proxy(proxy);
+        if matches!(self.policy, AddressPolicy::Filtered(_)) {
+            config = config.max_response_header_size(MAX_UNTRUSTED_HEAD_BYTES);
+        }
+        let default_agent = concat!("nanobot/", env!("CARGO_PKG_VERSION"));
+        config
+            .http_status_as_error(false)
+            .max_redirects(if public { MAX_REDIRECTS } else { 0 })
+            .max_redirects_will_error(public)
+            .user_agent(self.user_agent.as_deref().unwrap_or(default_agent))
+            .max_idle_age(MAX_IDLE_AGE)
+            .input_buffer_size(INPUT_BUFFER_BYTES)
+            .output_buffer_size(OUTPUT_BUFFER_BYTES)
+            // For what `ureq` does itself: proxies and handshakes. `SignalTransport` applies all other timeouts,
+            // since it does not count the time that the process was stopped.
+            .timeout_connect(limit(self.timeouts.connect))
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
+            .build()
+    }
+
+    fn connector(&self) -> impl Connector<(), Out: Transport> {
+        ().chain(SocksConnector::default())
+            .chain(ProxyConnector(self.limits()))
+            .chain(ConnectProxyConnector::default())
+            .chain(SignalConnector(self.limits()))
+            .chain(RustlsConnector::default())
+    }
+
+    /// Opens a connection for another protocol than HTTP, to be used with the timeouts of this client. With `tls`, it is
+    /// encrypted from the start.
+    ///
+    /// # Errors
+    /// As [`Http::send`].
+    pub fn open_stream(&self, host: &str, port: u16, tls: bool) -> anyhow::Result<LineStream> {
+        let uri = stream_uri(host, port, tls)?;
+        self.check_offline(&uri)?;
+        let is_direct = |proxy: &Proxy| is_loopback(host) || proxy.is_no_proxy(&uri);
+        let proxy = self.proxy.clone().filter(|proxy| !is_direct(proxy));
+        let resolver = self.resolver();
+        let is_resolved = proxy.as_ref().is_none_or(Proxy::resolve_target);
+        let addresses = match is_resolved {
+            true => resolver.resolve_checked(&uri, true),
+            false => Ok(resolver.empty()),
+        };
+        let config = self.config(tls, proxy);
+        let connector = Arc::new(self.connector());
+        let opened = addresses.and_then(|addrs| {
+            let details = ConnectionDetails {
+                run_connector: Arc::new(move |details: &ConnectionDetails<'_>| {
+                    stream::run_connector(&*connector, details)
+                }),
+                ..stream::connection_details(&uri, addrs, &config, &resolver)
+            };
+            (details.run_connector)(&details)
+        });
+        opened
+            .map(LineStream::new)
+            .map_err(|error| self.send_error(&error, &uri))
+    }
+
+    /// Encrypts a connection that was opened without TLS, once the server has agreed to it.
+    ///
+    /// # Errors
+    /// The handshake fails, or the server has sent more than its consent: a program that can write into the connection
+    /// could otherwise put words into the encrypted part (CVE-2011-0411).
+    pub fn start_tls(
+        &self,
+        stream: LineStream,
+        host: &str,
+        port: u16,
+    ) -> anyhow::Result<LineStream> {
+        let uri = stream_uri(host, port, true)?;
+        let transport = stream.into_transport()?;
+        let resolver = self.resolver();
+        let config = self.config(true, None);
+        let details = stream::connection_details(&uri, resolver.empty(), &config, &resolver);
+        let encrypted = RustlsConnector::default().connect(&details, Some(transport));
+        let encrypted = encrypted.and_then(|it| it.ok_or(ureq::Error::ConnectionFailed));
+        encrypted
+            .map(|transport| LineStream::new(transport.boxed()))
+            .map_err(|error| self.send_error(&error, &uri))
+    }
+
+    fn check_offline(&self, uri: &Uri) -> anyhow::Result<()> {
+        let host = uri.host().unwrap_or_default();
+        match self.policy == AddressPolicy::Loopback && !is_loopback(host) {
+            true => Err(fail(
+                Exit::Unavailable,
+                format!("`--offline` forbids connecting to `{host}`"),
+            )),
+            false => Ok(()),
+        }
     }
 
     fn limits(&self) -> ExchangeLimits {
@@ -362,6 +431,16 @@ pub enum HttpMethod<'b> {
     /// The media type and the body.
     Put(&'b str, &'b [u8]),
     Delete,
+}
+
+/// The address of a connection, in the form in which connectors take it.
+fn stream_uri(host: &str, port: u16, tls: bool) -> anyhow::Result<Uri> {
+    let scheme = if tls { "https" } else { "http" };
+    let host = without_brackets(host);
+    match host.contains(':') {
+        true => parse_uri(&format!("{scheme}://[{host}]:{port}/")),
+        false => parse_uri(&format!("{scheme}://{host}:{port}/")),
+    }
 }
 
 fn parse_uri(url: &str) -> anyhow::Result<Uri> {

@@ -1,4 +1,5 @@
-//! HTTP: one client for a run, built at its first use, with its timeouts, proxy and root certificates.
+//! HTTP: one client for a run, built at its first use, with its timeouts, proxy and root certificates. A client also opens
+//! connections for protocols of lines, such as IMAP.
 //!
 //! Connections are kept between requests. TLS and certificates are loaded for `https` only. A request passes through
 //! these files in this order: [`client`] with `network`, `resolver` with `name_service` and `ssrf`, `connector`, `transport`.
@@ -10,6 +11,7 @@ mod name_service;
 mod network;
 mod resolver;
 mod ssrf;
+mod stream;
 mod timeouts;
 mod transport;
 
@@ -18,4 +20,5 @@ pub use connector::is_listening;
 pub use error::{ConnectError, body_error_message};
 pub use network::{Network, NetworkDefaults};
 pub use ssrf::{SSRF_ALLOWLIST_KEY, SsrfFilter};
+pub use stream::LineStream;
 pub use timeouts::HttpTimeouts;
