@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod dialect;
+mod email;
 pub mod inbox;
 mod matrix;
 mod ntfy;
@@ -223,6 +224,9 @@ pub struct Part {
     /// A file to send; the text is then empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
+    /// Files that go along with the text, where the service takes both in one message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attached: Vec<PathBuf>,
 }
 
 /// A message to a chat: Markdown text and files, before it is split into parts.

@@ -266,7 +266,7 @@ impl ServiceClient {
                 Ok(response) => return Ok(response),
                 Err(error) => {
                     let is_retried = request.is_idempotent || error.is::<ConnectError>();
-                    (self.failure(error)?, is_retried)
+                    (failure(error)?, is_retried)
                 }
             };
             attempts += 1;
@@ -288,19 +288,6 @@ impl ServiceClient {
         request: &ServiceRequest<'_>,
     ) -> anyhow::Result<ServiceResponse> {
         read_response(self.open(request)?)
-    }
-
-    /// Returns the cause of a failed exchange that may be retried.
-    fn failure(&self, error: anyhow::Error) -> Result<String, SendError> {
-        if error.is::<Stop>() {
-            return Err(SendError::Other(error));
-        }
-        let cause = redact_known(&format!("{error:#}")).into_owned();
-        match error.downcast_ref::<HintedError>().map(|error| error.exit) {
-            None => Ok(cause),
-            Some(Exit::Config) => Err(SendError::Misconfigured(cause)),
-            Some(_) => Err(SendError::Unavailable(cause)),
-        }
     }
 
     /// Sends a request once, and returns the response with its body unread.
@@ -332,7 +319,7 @@ impl ServiceClient {
         limit_bytes: u64,
     ) -> anyhow::Result<Result<bool, ServiceResponse>> {
         let response = self.open(&ServiceRequest::get(path));
-        let response = response.map_err(|error| match self.failure(error) {
+        let response = response.map_err(|error| match failure(error) {
             Ok(cause) => fail(Exit::Unavailable, cause),
             Err(error) => error.into_error(),
         })?;
@@ -342,6 +329,22 @@ impl ServiceClient {
         let mut body = response.body;
         std::io::copy(&mut (&mut body).take(limit_bytes), into)?;
         Ok(Ok(body.read(&mut [0])? == 0))
+    }
+}
+
+/// Returns the cause of a failed exchange that may be retried.
+///
+/// # Errors
+/// A retry cannot help, or the run was cancelled.
+pub(super) fn failure(error: anyhow::Error) -> Result<String, SendError> {
+    if error.is::<Stop>() {
+        return Err(SendError::Other(error));
+    }
+    let cause = redact_known(&format!("{error:#}")).into_owned();
+    match error.downcast_ref::<HintedError>().map(|error| error.exit) {
+        None => Ok(cause),
+        Some(Exit::Config) => Err(SendError::Misconfigured(cause)),
+        Some(_) => Err(SendError::Unavailable(cause)),
     }
 }
 

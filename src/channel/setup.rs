@@ -13,6 +13,8 @@ pub struct ChannelSetup {
     /// The proxy and the certificates of the config and the environment.
     pub network: Network,
     pub clock: Clock,
+    /// The environment of commands of the config.
+    pub command_env: Vec<(String, String)>,
     /// Attempts at a request that fails for a temporary cause, at least one.
     pub max_attempts: u32,
 }

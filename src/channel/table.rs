@@ -2,7 +2,7 @@
 
 use super::dialect::{Dialect, LengthUnit, TextLimit};
 use super::setup::ChannelSetup;
-use super::{Channel, matrix, ntfy, telegram, webhook};
+use super::{Channel, email, matrix, ntfy, telegram, webhook};
 use anyhow::Result;
 
 /// A row of the table: what differs between services apart from the wire format.
@@ -15,6 +15,9 @@ pub struct ChannelKind {
     pub pairs: bool,
     /// True if user names, which can change hands, are matched with `allowFrom` besides ids.
     pub matches_names: bool,
+    /// True for mail: each message is answered by itself, files go along with the text, addresses are compared without
+    /// case, and a sender starts few turns.
+    pub is_mail: bool,
     /// The form of its texts.
     pub dialect: Dialect,
     /// Questions of `channel login`, asked while a required key is not set.
@@ -50,6 +53,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         receives: true,
         pairs: true,
         matches_names: true,
+        is_mail: false,
         dialect: Dialect::TelegramHtml,
         login: &[LoginQuestion::required(
             "token",
@@ -62,6 +66,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         receives: true,
         pairs: true,
         matches_names: false,
+        is_mail: false,
         dialect: Dialect::MatrixHtml,
         login: &[
             LoginQuestion::required("homeserver", "Homeserver"),
@@ -70,10 +75,36 @@ pub const CHANNELS: &[ChannelKind] = &[
         open: matrix::open,
     },
     ChannelKind {
+        name: "email",
+        receives: true,
+        pairs: false,
+        matches_names: false,
+        is_mail: true,
+        dialect: Dialect::MailHtml,
+        login: &[
+            LoginQuestion::required(
+                "consentGranted",
+                "Does the owner of the mailbox agree that its mail is read and answered? yes or no",
+            ),
+            LoginQuestion::required("imapHost", "IMAP server"),
+            LoginQuestion::required("imapUsername", "User name there"),
+            LoginQuestion::required("imapPassword", "Password there"),
+            LoginQuestion::required("smtpHost", "SMTP server"),
+            LoginQuestion::required("smtpUsername", "User name there"),
+            LoginQuestion::required("smtpPassword", "Password there"),
+            LoginQuestion {
+                is_optional: true,
+                ..LoginQuestion::required("fromAddress", "Address, if the user name is not one")
+            },
+        ],
+        open: email::open,
+    },
+    ChannelKind {
         name: "ntfy",
         receives: true,
         pairs: false,
         matches_names: false,
+        is_mail: false,
         dialect: Dialect::Plain(NTFY_LIMIT),
         login: &[
             LoginQuestion::required("server", "Server"),
@@ -90,6 +121,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         receives: false,
         pairs: false,
         matches_names: false,
+        is_mail: false,
         dialect: Dialect::Mattermost,
         login: &[LoginQuestion::required("url", "Address")],
         open: webhook::open,

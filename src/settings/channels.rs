@@ -9,9 +9,10 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// The channels with the keys that enable them, in the order of lists.
-pub const ENABLED_KEYS: [(&str, &ConfigKey); 4] = [
+pub const ENABLED_KEYS: [(&str, &ConfigKey); 5] = [
     ("telegram", config_key("channels.telegram.enabled")),
     ("matrix", config_key("channels.matrix.enabled")),
+    ("email", config_key("channels.email.enabled")),
     ("ntfy", config_key("channels.ntfy.enabled")),
     ("webhook", config_key("channels.webhook.enabled")),
 ];
@@ -116,6 +117,11 @@ impl ChannelConfig {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
+    /// The text of a key as it is written.
+    pub fn raw_text(&self, key: &str) -> Option<String> {
+        self.plain(key)?.as_str().map(str::to_owned)
+    }
+
     /// The text of a key that must be set.
     ///
     /// # Errors
@@ -144,6 +150,11 @@ impl ChannelConfig {
     /// The value of a key that is true or false.
     pub fn flag(&self, key: &str) -> bool {
         self.plain(key) == Some(&Value::Bool(true))
+    }
+
+    /// True if the value of a key is true or false.
+    pub fn is_flag(&self, key: &str) -> bool {
+        self.plain(key).is_some_and(Value::is_boolean)
     }
 
     /// The value of a number.

@@ -37,6 +37,7 @@ pub(crate) fn open(name: &'static str, keys: &Value) -> anyhow::Result<Box<dyn C
         config,
         clock: Clock::from_env(&env)?,
         network: Network::default(),
+        command_env: Vec::new(),
         max_attempts: 3,
     };
     let kind = table::find(name).expect("the channel is in the table");
@@ -110,7 +111,7 @@ pub(crate) fn text_part(text: &str) -> Part {
     Part {
         markup: format!("<p>{text}</p>"),
         plain: text.to_owned(),
-        file: None,
+        ..Part::default()
     }
 }
 

@@ -619,7 +619,7 @@ fn real_synapse() {
     let part = Part {
         markup: large.clone(),
         plain: large,
-        file: None,
+        ..Part::default()
     };
     channel.send(&to_chat(&room), &part, "k3").unwrap();
     assert!(ann.answers(&room)[0]["formatted_body"].is_null());

@@ -59,6 +59,8 @@ mod keys;
 mod links;
 mod login;
 mod logs;
+mod mail;
+mod mail_server;
 mod man;
 mod markdown;
 mod matrix_server;

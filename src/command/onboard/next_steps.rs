@@ -1,7 +1,7 @@
 //! The optional steps that are offered once the setup works: shell completions, a regular check of HEARTBEAT.md by
 //! cron, and one thing to try. A failure here never ends the command.
 
-use crate::channel::table::CHANNELS;
+use crate::channel::table::{CHANNELS, ChannelKind};
 use crate::command::channel::login;
 use crate::command::cron::saved_job::print_saved;
 use crate::command::question::{Cancelled, ask_choice, confirm};
@@ -207,7 +207,8 @@ pub(super) fn offer_channel(ctx: &Context, settings: &Settings) -> Result<()> {
     if !settings.channels.is_empty() {
         return Ok(());
     }
-    let kinds = CHANNELS.iter().filter(|kind| kind.receives);
+    let is_chat = |kind: &&ChannelKind| kind.receives && !kind.is_mail;
+    let kinds = CHANNELS.iter().filter(is_chat);
     let names: Vec<&str> = kinds.map(|kind| kind.name).collect();
     let words = format!("Chats can be answered too: {}.", names.join(", "));
     let width = ctx.terminal.stderr_width();

@@ -32,6 +32,8 @@ use std::time::Duration;
 
 /// Time limit of a turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(600);
+/// Mails of a sender that are answered in an hour, at most.
+const MAX_MAILS_PER_HOUR: usize = 20;
 /// Attempts at a turn, each of which was killed, before the message is given up.
 pub(crate) const MAX_ATTEMPTS: usize = 3;
 
@@ -194,7 +196,12 @@ fn reached_limit(
     let inbox = channel.inbox.lock().ignore_poison();
     let turns = inbox.state().turns_since(sender, since);
     drop(inbox);
-    if turns >= settings.per_sender_per_hour {
+    let max_turns = match channel.open.files.kind.is_mail {
+        // Programs that answer mail may answer each other, without a mark that tells.
+        true => settings.per_sender_per_hour.min(MAX_MAILS_PER_HOUR),
+        false => settings.per_sender_per_hour,
+    };
+    if turns >= max_turns {
         return Ok(Some((
             "too many turns in an hour (`channels.perSenderPerHour`)",
             Settlement::RateLimited,

@@ -36,7 +36,10 @@ pub(crate) fn deliver(
     match send_parts(service, inbox, &entry) {
         Ok(remote_ids) => {
             settle(inbox, &entry, Settlement::Delivered)?;
-            let files = entry.parts.iter().filter_map(|part| part.file.as_deref());
+            let files = entry
+                .parts
+                .iter()
+                .flat_map(|part| part.file.iter().chain(&part.attached));
             files.for_each(|file| attachments::remove_copy(&open.files.media, file));
             for id in &entry.answers {
                 let answered = inbox.lock().ignore_poison().state().inbound(id).cloned();

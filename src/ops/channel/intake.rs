@@ -133,7 +133,7 @@ impl Intake<'_> {
         let item = WorkItem::Message {
             id: message.id.clone(),
             sender: message.from.id.clone(),
-            may_join: command.is_none(),
+            may_join: command.is_none() && !self.channel.open.files.kind.is_mail,
         };
         self.work.push((session, item));
     }

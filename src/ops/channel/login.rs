@@ -41,7 +41,10 @@ impl<'a> ChannelLogin<'a> {
     pub(crate) fn is_configured(&self) -> bool {
         let config = &self.files.config;
         let mut required = self.kind().login.iter().filter(|it| !it.is_optional);
-        required.all(|it| config.text(it.key).is_some() || config.secret(it.key).is_some())
+        required.all(|it| {
+            let is_set = config.text(it.key).is_some() || config.secret(it.key).is_some();
+            is_set || config.flag(it.key)
+        })
     }
 
     /// The questions.
@@ -64,7 +67,11 @@ impl<'a> ChannelLogin<'a> {
         let kind = self.kind();
         let apply = |config: &mut Config| -> Result<()> {
             for (key, value) in answers {
-                config.set(&["channels", kind.name, key], &value.as_str().into())?;
+                let value = match self.files.config.is_flag(key) {
+                    true => matches!(value.as_str(), "y" | "yes").into(),
+                    false => value.as_str().into(),
+                };
+                config.set(&["channels", kind.name, key], &value)?;
             }
             match self.files.is_enabled() {
                 true => Ok(()),

@@ -101,6 +101,9 @@ impl ChannelFiles {
             access: self.access_rules(ctx)?,
             network,
             clock: ctx.clock.clone(),
+            command_env: (ctx.env.iter())
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
             max_attempts: self.settings.send_max_attempts,
         };
         Ok(OpenChannel {
@@ -117,13 +120,25 @@ impl ChannelFiles {
         let pairing = PairingFile::load(&ctx.paths.pairing())?;
         let policy = self.config.text("groupPolicy").unwrap_or_default();
         Ok(AccessRules {
-            allow_from: self.config.list("allowFrom"),
+            allow_from: self.allow_from(),
             approved: pairing.approved(self.kind.name),
             pairs: self.kind.pairs && self.settings.pairing,
             matches_names: self.kind.matches_names,
             group_policy: GroupPolicy::parse(&policy),
             group_allow_from: self.config.list("groupAllowFrom"),
         })
+    }
+
+    /// The allowed senders. Mail addresses are compared without case (RFC 5321 §2.4 asks for less, no service does more).
+    fn allow_from(&self) -> Vec<String> {
+        let entries = self.config.list("allowFrom");
+        match self.kind.is_mail {
+            true => entries
+                .iter()
+                .map(|entry| entry.trim().to_lowercase())
+                .collect(),
+            false => entries,
+        }
     }
 
     /// Takes the lock under which a poll answers, waiting up to `wait`. The directory must exist.
@@ -190,7 +205,7 @@ impl ChannelFiles {
         let part = |it: dialect::RenderedPart| Part {
             markup: it.markup,
             plain: it.plain,
-            file: None,
+            ..Part::default()
         };
         parts.map(part).collect()
     }

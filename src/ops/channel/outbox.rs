@@ -99,10 +99,13 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
         parts.retain(|part| !part.plain.trim().is_empty());
         for OutboxFile { name, mut content } in message.files {
             let copy = attachments::store_copy(&open.files.media, &name, &mut content)?;
-            parts.push(Part {
-                file: Some(copy),
-                ..Part::default()
-            });
+            match parts.first_mut().filter(|_| open.files.kind.is_mail) {
+                Some(mail) => mail.attached.push(copy),
+                None => parts.push(Part {
+                    file: Some(copy),
+                    ..Part::default()
+                }),
+            }
         }
         if parts.is_empty() {
             return Err(fail(Exit::NoInput, "nothing to send"));

@@ -319,6 +319,7 @@ impl<'scope> Listener<'scope, '_> {
 
 /// Messages and answers that an earlier poll did not finish, in their order: answers first, since they are older.
 fn unfinished_work(channel: &PolledChannel) -> Vec<QueuedItem> {
+    let kind = channel.open.files.kind;
     let inbox = channel.inbox.lock().ignore_poison();
     let state = inbox.state();
     let answers = state.undelivered().map(|entry| {
@@ -334,16 +335,16 @@ fn unfinished_work(channel: &PolledChannel) -> Vec<QueuedItem> {
             continue;
         }
         joined.extend(others.into_iter().flatten());
-        work.push((entry.session.clone(), message_item(entry)));
+        work.push((entry.session.clone(), message_item(entry, kind.is_mail)));
     }
     work
 }
 
-fn message_item(entry: &InboundEntry) -> WorkItem {
+fn message_item(entry: &InboundEntry, is_mail: bool) -> WorkItem {
     let is_command = InChatCommand::parse(&entry.message.text).is_some();
     WorkItem::Message {
         id: entry.message.id.clone(),
         sender: entry.message.from.id.clone(),
-        may_join: entry.turns.is_empty() && !is_command,
+        may_join: entry.turns.is_empty() && !is_command && !is_mail,
     }
 }
