@@ -98,13 +98,26 @@ pub fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<Co
         let config = ChannelConfig::read(layers, name);
         let is_empty = |config: &ChannelConfig| config.list("allowFrom").is_empty();
         if *name != "webhook" && config.as_ref().is_ok_and(is_empty) {
+            let answered = match *name {
+                "email" => "no sender is answered",
+                _ => "only senders with an approved pairing code are answered",
+            };
             found.push(finding(
                 ConfigSeverity::Warning,
                 format!(
-                    "`channels.{name}.allowFrom` is empty: only senders with an approved pairing code are answered; \
-                     the Python program 0.1.4 answers every sender, as `[\"*\"]` does"
+                    "`channels.{name}.allowFrom` is empty: {answered}; the Python program 0.1.4 answers every sender, as \
+                     `[\"*\"]` does"
                 ),
             ));
+        }
+        if *name == "email" {
+            found.extend(
+                config
+                    .as_ref()
+                    .ok()
+                    .and_then(check_mail)
+                    .map(|text| finding(ConfigSeverity::Warning, text.to_owned())),
+            );
         }
         if config.is_ok_and(|config| config.flag("e2EeEnabled")) {
             let path = ["channels", "matrix", "e2EeEnabled"].map(str::to_owned);
@@ -118,6 +131,23 @@ pub fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<Co
         }
     }
     found
+}
+
+/// Names what keeps mail from being answered.
+fn check_mail(config: &ChannelConfig) -> Option<&'static str> {
+    let allowed = config.list("allowFrom");
+    let is_verified = config.flag("verifyDkim") || config.flag("verifySpf");
+    let has_servers = !config.list("trustedAuthservIds").is_empty();
+    match () {
+        () if !config.flag("consentGranted") => Some(
+            "`channels.email.consentGranted` is false: no mail is read or sent until the owner of the mailbox agrees",
+        ),
+        () if is_verified && !has_servers && !allowed.iter().any(|entry| entry == "*") => Some(
+            "`channels.email.trustedAuthservIds` is empty: no mail is answered, since addresses of senders can be forged; \
+             `nanobot channel test email` names the servers that verify them",
+        ),
+        () => None,
+    }
 }
 
 struct ConfigChecker<'a> {

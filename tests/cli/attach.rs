@@ -36,7 +36,7 @@ fn first_image(story: &Story) -> (String, Vec<u8>) {
     (kind.replace("data:", ""), bytes.unwrap())
 }
 
-fn encode_image(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
+pub(crate) fn encode_image(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
     let mut bytes = Cursor::new(Vec::new());
     image.into().write_to(&mut bytes, format).unwrap();
     bytes.into_inner()

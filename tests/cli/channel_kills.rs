@@ -3,9 +3,11 @@
 
 use crate::channel::telegram_story;
 use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
+use crate::mail_server::MailServer;
 use crate::matrix_server::MatrixServer;
 use crate::server::{Request, Responder, says};
 use crate::story::Story;
+use mail_parser::MessageParser;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -73,6 +75,51 @@ fn kill_matrix_poll_at(kind: &str, n: usize, count: usize) -> bool {
             .filter_map(|it| it["body"].as_str())
             .collect();
         assert_eq!(texts, [format!("It is {number}.")], "{kind} {n}");
+    }
+    assert!(story.requests().len() <= count + 1, "{kind} {n}");
+    is_killed
+}
+
+/// Kills a poll of mail with `count` mails, each of its own sender. Only the mail in flight may come twice, under one
+/// `Message-ID`.
+fn kill_mail_poll_at(kind: &str, n: usize, count: usize) -> bool {
+    let server = MailServer::start();
+    let story = Story::new()
+        .set(
+            "channels",
+            json!({ "email": server.keys(), "maxParallel": 1 }),
+        )
+        .set("channels.email.allowFrom", json!(["*"]))
+        .set("channels.email.trustedAuthservIds", json!([]))
+        .set("memory", json!({ "consolidate": "manual" }));
+    story.server().always(repeating_model());
+    // The first poll begins with now.
+    story.run(["channel", "poll"]);
+    for number in 0..count {
+        let header =
+            format!("From: user{number}@example.org\nSubject: x\nMessage-ID: <{number}@x>");
+        server.add(&header, &format!("number {number}"));
+    }
+    let is_killed = poll_until_done(&story, kind, n);
+    let mut answers: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for sent in server.sent() {
+        let mail = MessageParser::new().parse(&sent.raw).unwrap();
+        let id = mail.message_id().unwrap().to_owned();
+        let text = mail.body_text(0).unwrap().trim().to_owned();
+        answers.entry(sent.to).or_default().push((id, text));
+    }
+    let repeated: usize = answers.values().map(|mails| mails.len() - 1).sum();
+    assert_eq!(answers.len(), count, "{kind} {n}: {answers:?}");
+    assert!(
+        repeated <= usize::from(is_killed),
+        "{kind} {n}: {answers:?}"
+    );
+    for (number, mails) in answers.values().enumerate() {
+        let expect = (mails[0].0.clone(), format!("It is {number}."));
+        assert!(
+            mails.iter().all(|mail| *mail == expect),
+            "{kind} {n}: {mails:?}"
+        );
     }
     assert!(story.requests().len() <= count + 1, "{kind} {n}");
     is_killed
@@ -168,6 +215,7 @@ fn kill_at_calls(kill: &dyn Fn(&str, usize) -> bool) {
 fn a_killed_poll_loses_no_message() {
     kill_at_calls(&|kind, n| kill_poll_at(kind, n, 2));
     kill_at_calls(&|kind, n| kill_matrix_poll_at(kind, n, 2));
+    kill_at_calls(&|kind, n| kill_mail_poll_at(kind, n, 2));
 }
 
 #[test]
@@ -206,6 +254,12 @@ fn a_poll_killed_at_any_call_loses_no_message() {
 #[ignore = "takes minutes; see tests/README.md"]
 fn a_matrix_poll_killed_at_any_call_loses_no_message() {
     kill_everywhere(&|kind, n| kill_matrix_poll_at(kind, n, 20));
+}
+
+#[test]
+#[ignore = "takes minutes; see tests/README.md"]
+fn a_mail_poll_killed_at_any_call_loses_no_message() {
+    kill_everywhere(&|kind, n| kill_mail_poll_at(kind, n, 9));
 }
 
 #[test]

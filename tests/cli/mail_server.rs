@@ -13,6 +13,8 @@ use std::sync::{Arc, Condvar, Mutex};
 /// Our address there.
 pub(crate) const BOT: &str = "bot@example.net";
 pub(crate) const PASSWORD: &str = "password-of-the-story";
+/// An access token of OAuth 2.
+pub(crate) const TOKEN: &str = "token-of-the-story";
 /// The id of the server that verifies senders.
 pub(crate) const VERIFIER: &str = "mx.example.net";
 /// The fixed time of a story.
@@ -140,11 +142,13 @@ impl MailServer {
         self.shared.0.lock().unwrap().commands.clone()
     }
 
-    /// Waits until a command begins like this.
-    pub(crate) fn wait_for(&self, command: &str) {
+    /// Waits until `count` commands begin like this.
+    pub(crate) fn wait_for(&self, command: &str, count: usize) {
         let state = self.shared.0.lock().unwrap();
-        let is_missing =
-            |state: &mut State| !state.commands.iter().any(|it| it.starts_with(command));
+        let is_missing = |state: &mut State| {
+            let found = state.commands.iter().filter(|it| it.starts_with(command));
+            found.count() < count
+        };
         let waited = self
             .shared
             .1
@@ -193,9 +197,13 @@ fn note(shared: &Shared, command: &str) -> Option<Option<String>> {
 }
 
 fn is_login(base64: &str) -> bool {
+    let accepted = [
+        format!("\0{BOT}\0{PASSWORD}"),
+        format!("user={BOT}\x01auth=Bearer {TOKEN}\x01\x01"),
+    ];
     STANDARD
         .decode(base64)
-        .is_ok_and(|text| text == format!("\0{BOT}\0{PASSWORD}").as_bytes())
+        .is_ok_and(|text| accepted.iter().any(|it| text == it.as_bytes()))
 }
 
 fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {

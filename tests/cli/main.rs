@@ -60,6 +60,7 @@ mod links;
 mod login;
 mod logs;
 mod mail;
+mod mail_delivery;
 mod mail_server;
 mod man;
 mod markdown;

@@ -570,7 +570,7 @@ fn a_proxy_is_used_for_other_hosts() {
 
 /// A server with its own certificate, and the CA file; `None` if `openssl` is missing. It gives each connection this
 /// response.
-fn start_tls_server(story: &Story, body: &str) -> Option<(std::process::Child, u16)> {
+pub(crate) fn start_tls_server(story: &Story, body: &str) -> Option<(std::process::Child, u16)> {
     use std::io::{BufRead, BufReader, Write};
     let words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca && \
                  openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key -out request -subj /CN=localhost && \

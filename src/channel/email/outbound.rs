@@ -113,12 +113,9 @@ fn subject<'s>(settings: &MailSettings, facts: &Value, part: &Part) -> Cow<'s, s
     let mut lines = part.plain.lines().map(one_line);
     let subject = lines.find(|line| !line.is_empty());
     let subject = subject.unwrap_or_else(|| one_line(&file));
-    match subject.chars().count() {
-        0 => DEFAULT_SUBJECT.into(),
-        ..=MAX_SUBJECT_CHARS => subject.into(),
-        _ => {
-            let kept: String = subject.chars().take(MAX_SUBJECT_CHARS - 1).collect();
-            format!("{}…", kept.trim_end()).into()
-        }
+    match subject.char_indices().nth(MAX_SUBJECT_CHARS) {
+        _ if subject.is_empty() => DEFAULT_SUBJECT.into(),
+        None => subject.into(),
+        Some((end, _)) => format!("{}…", subject[..end].trim_end()).into(),
     }
 }

@@ -193,6 +193,7 @@ fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<Exit> {
         None => read_stdin(ctx)?,
     };
     let message = OutboxMessage {
+        is_offline: false,
         channel: name.clone(),
         to: to.clone(),
         markdown,

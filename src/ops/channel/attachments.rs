@@ -1,5 +1,6 @@
 //! Attachments of inbound messages: downloaded after the sender was checked, under names of our own.
 
+use crate::attach::{self, AttachmentOrigin};
 use crate::channel::{AttachmentKind, InboundMessage, RemoteFile};
 use crate::ops::channel::open_channel::OpenChannel;
 use crate::sys::digest::digest;
@@ -120,7 +121,7 @@ fn fetch_to(channel: &OpenChannel, file: &RemoteFile, path: &Path) -> Result<boo
     Ok(is_whole)
 }
 
-/// True if models take such content: images, PDF documents and text.
+/// True if models take such content: images, PDF and office documents, and text.
 fn is_for_model(file: &RemoteFile, path: &Path) -> bool {
     match file.kind {
         AttachmentKind::Image => true,
@@ -130,9 +131,18 @@ fn is_for_model(file: &RemoteFile, path: &Path) -> bool {
                 .ok()
                 .flatten();
             let content = content.unwrap_or_default();
-            content.starts_with(b"%PDF-") || std::str::from_utf8(&content).is_ok()
+            content.starts_with(b"%PDF-")
+                || std::str::from_utf8(&content).is_ok()
+                || is_office_document(&content, path)
         }
     }
+}
+
+/// True for an office document whose text can be read.
+fn is_office_document(content: &[u8], path: &Path) -> bool {
+    let name = path.to_string_lossy();
+    let text = attach::document_text(content, AttachmentOrigin::File(&name), None);
+    text.is_ok_and(|text| text.is_some())
 }
 
 /// A file name without separators, control characters and a leading dot.

@@ -9,12 +9,16 @@ use anyhow::Result;
 /// The outbox of all channels.
 pub(crate) struct OutboxOutlet {
     ctx: Context,
+    is_offline: bool,
 }
 
 impl OutboxOutlet {
-    /// Creates the outlet of a run.
-    pub(crate) fn new(ctx: &Context) -> Self {
-        Self { ctx: ctx.clone() }
+    /// Creates the outlet of a run, which reaches only loopback addresses if it is offline.
+    pub(crate) fn new(ctx: &Context, is_offline: bool) -> Self {
+        Self {
+            ctx: ctx.clone(),
+            is_offline,
+        }
     }
 
     fn send(&self, chat: &ChatTarget, text: &str, files: Vec<NamedContent>) -> Result<bool> {
@@ -24,6 +28,7 @@ impl OutboxOutlet {
             markdown: text.to_owned(),
             files: files.into_iter().map(OutboxFile::new).collect(),
             key: None,
+            is_offline: self.is_offline,
         };
         let outcome = outbox::send(&self.ctx, message)?;
         Ok(matches!(outcome, SendOutcome::Sent(_)))

@@ -34,6 +34,8 @@ pub(crate) struct OutboxMessage {
     pub(crate) files: Vec<OutboxFile>,
     /// A key under which the message is sent once.
     pub(crate) key: Option<String>,
+    /// Reach only loopback addresses.
+    pub(crate) is_offline: bool,
 }
 
 /// A file of a message.
@@ -86,7 +88,12 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
     if message.markdown.trim().is_empty() && message.files.is_empty() {
         return Err(fail(Exit::NoInput, "nothing to send"));
     }
-    let open = files.open(ctx, ctx.settings()?.network)?;
+    let network = ctx.settings()?.network;
+    let network = match message.is_offline {
+        true => network.offline(),
+        false => network,
+    };
+    let open = files.open(ctx, network)?;
     let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
     let mut inbox = open.files.open_inbox()?;
     let key = match &message.key {

@@ -113,6 +113,7 @@ pub(crate) fn find_sink(ctx: &Context, job: &Job) -> Option<AnswerSink> {
 /// Sends an answer to a chat. False if it waits for the next poll.
 fn send_to_chat(ctx: &Context, channel: &str, to: &str, text: &str) -> Result<bool> {
     let message = OutboxMessage {
+        is_offline: false,
         channel: channel.to_owned(),
         to: to.to_owned(),
         markdown: text.to_owned(),

@@ -99,7 +99,7 @@ impl Response {
 impl Http {
     /// Creates a client for any address, or for loopback addresses only if `offline`.
     pub fn new(timeouts: HttpTimeouts, offline: bool, network: &Network) -> Self {
-        let policy = match offline {
+        let policy = match offline || network.is_offline() {
             true => AddressPolicy::Loopback,
             false => AddressPolicy::Any,
         };

@@ -33,6 +33,8 @@ pub struct NetworkDefaults {
 pub struct Network {
     proxy: Option<Proxy>,
     certificates: CertificateSource,
+    /// Only loopback addresses may be reached.
+    is_offline: bool,
 }
 
 /// The source of the CA certificates.
@@ -81,7 +83,21 @@ impl Network {
         Ok(Self {
             proxy,
             certificates,
+            is_offline: false,
         })
+    }
+
+    /// The same network, of which only loopback addresses may be reached, as with `--offline`.
+    pub fn offline(self) -> Self {
+        Self {
+            is_offline: true,
+            ..self
+        }
+    }
+
+    /// True if only loopback addresses may be reached.
+    pub(super) fn is_offline(&self) -> bool {
+        self.is_offline
     }
 
     /// The proxy, if there is one.
