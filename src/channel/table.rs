@@ -15,8 +15,8 @@ pub struct ChannelKind {
     pub pairs: bool,
     /// True if user names, which can change hands, are matched with `allowFrom` besides ids.
     pub matches_names: bool,
-    /// True for mail: each message is answered by itself, files go along with the text, addresses are compared without
-    /// case, and a sender starts few turns.
+    /// True for mail: each message is answered by itself, by one message with all text and files; addresses are compared
+    /// without case, and a sender starts few turns.
     pub is_mail: bool,
     /// The form of its texts.
     pub dialect: Dialect,

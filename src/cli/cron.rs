@@ -251,8 +251,8 @@ pub struct JobRunArgs {
     pub no_deliver: bool,
     /// Deliver it to a chat, a `file`, a `command` or `none`
     ///
-    /// `telegram`, `matrix`, `ntfy` and `webhook` send it to the chat `--to`; what cannot be sent now waits for the next
-    /// `nanobot channel poll`. `file` appends it to the file `--to`, `command` pipes it into the command `--to`, `none`
+    /// `telegram`, `matrix`, `email`, `ntfy` and `webhook` send it to the chat `--to`; what cannot be sent now waits for the
+    /// next `nanobot channel poll`. `file` appends it to the file `--to`, `command` pipes it into the command `--to`, `none`
     /// only saves it.
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,

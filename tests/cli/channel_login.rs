@@ -1,5 +1,6 @@
 //! `channel login`: asks for a token, tries it, and stores it.
 
+use crate::mail_server::{BOT, MailServer, PASSWORD};
 use crate::matrix_server::MatrixServer;
 use crate::screen::{Key, Screen};
 use crate::server::says;
@@ -110,4 +111,45 @@ fn every_value_that_a_channel_needs_is_asked_for() {
         .stdout("@bot:h (@bot:h)\n");
     let stored = channels(&story);
     assert_eq!(stored["matrix"]["homeserver"], matrix.keys()["homeserver"]);
+}
+
+#[test]
+fn a_mailbox_needs_the_consent_of_its_owner() {
+    let server = MailServer::start();
+    let keys = server.keys();
+    let ports = json!({ "imapPort": keys["imapPort"], "smtpPort": keys["smtpPort"], "imapUseSsl": false,
+        "smtpUseTls": false, "allowFrom": ["ann@example.org"] });
+    let story = Story::new().set("channels", json!({ "email": ports }));
+    let uid = server.receive("x", "from before");
+    let log_in = |consent: &str| {
+        let mut screen = story.screen(24, 100).args(["channel", "login", "email"]);
+        answer(&mut screen, "yes or no:", consent);
+        answer(&mut screen, "IMAP server:", "127.0.0.1");
+        answer(&mut screen, "User name there:", BOT);
+        answer(&mut screen, "Password there, not shown:", PASSWORD);
+        answer(&mut screen, "SMTP server:", "127.0.0.1");
+        answer(&mut screen, "User name there:", BOT);
+        answer(&mut screen, "Password there, not shown:", PASSWORD);
+        answer(&mut screen, "is not one:", "");
+        screen
+    };
+    let mut screen = log_in("no");
+    assert_eq!(screen.code(), 78);
+    assert!(server.commands().is_empty());
+    let mut screen = log_in("yes");
+    assert_eq!(screen.code(), 0);
+    let shown = screen.text_with_scrollback();
+    assert!(shown.contains("trustedAuthservIds"), "{shown}");
+    let stored = &channels(&story)["email"];
+    assert_eq!(stored["consentGranted"], true);
+    assert_eq!(stored["enabled"], true);
+    assert!(
+        server
+            .mails()
+            .iter()
+            .all(|mail| mail.uid == uid && mail.flags.is_empty())
+    );
+    story
+        .run(["channel", "login", "email"])
+        .stdout_has("still to do");
 }

@@ -1,7 +1,7 @@
 //! `channel`: mail, against a stand-in for a mail service.
 
 use crate::mail_server::{BOT, MailServer, SentMail, VERIFIER, verified};
-use crate::server::says;
+use crate::server::{replies, says};
 use crate::story::Story;
 use mail_parser::{Message, MessageParser};
 use serde_json::json;
@@ -89,6 +89,20 @@ fn a_mail_is_answered_once_in_its_thread() {
     let journal = story.home().join(".nanobot/channels/email/inbox.jsonl");
     let journal = std::fs::read_to_string(journal).unwrap();
     assert!(!journal.contains("password"));
+}
+
+#[test]
+fn an_answer_is_one_mail() {
+    let (story, server) = mail_story();
+    let call = replies(
+        json!({ "role": "assistant", "content": "I look.", "tool_calls": [{ "id": "c1", "type": "function",
+            "function": { "name": "list_dir", "arguments": "{}" } }] }),
+        "tool_calls",
+    );
+    let story = story.script([call, says("Done.")]);
+    server.receive("x", "look");
+    story.run(["channel", "poll"]);
+    assert_eq!(only_text(&server), "Done.");
 }
 
 #[test]

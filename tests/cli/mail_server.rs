@@ -211,9 +211,16 @@ fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
     let mut stream = stream;
     let mut say = |text: &str| stream.write_all(format!("{text}\r\n").as_bytes()).ok();
     say("* OK the story's server")?;
+    let mut known = 0;
     loop {
         let line = read_line(&mut reader)?;
         let (tag, command) = line.split_once(' ')?;
+        if ["SELECT", "UID SEARCH"]
+            .iter()
+            .any(|it| command.starts_with(it))
+        {
+            known = shared.0.lock().unwrap().mails.len();
+        }
         match note(shared, command) {
             Some(None) => return None,
             Some(Some(reply)) => {
@@ -263,8 +270,7 @@ fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
             }
             "IDLE" => {
                 say("+ idling")?;
-                idle(shared, &mut say)?;
-                while read_line(&mut reader)? != "DONE" {}
+                idle(shared, known, &mut reader, &mut say)?;
                 "OK done"
             }
             "NOOP" => "OK done",
@@ -274,18 +280,29 @@ fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
     }
 }
 
-/// Waits for a new mail. A test that waits without one ends the program meanwhile.
-fn idle(shared: &Shared, say: &mut dyn FnMut(&str) -> Option<()>) -> Option<()> {
-    let state = shared.0.lock().unwrap();
-    let before = state.mails.len();
-    let is_idle = |state: &mut State| state.mails.len() == before;
-    let waited = shared
-        .1
-        .wait_timeout_while(state, std::time::Duration::from_millis(500), is_idle);
-    let count = waited.unwrap().0.mails.len();
-    match count > before {
-        true => say(&format!("* {count} EXISTS")),
-        false => Some(()),
+/// Tells of mail that the client does not know of, until it has enough.
+fn idle(
+    shared: &Shared,
+    mut known: usize,
+    reader: &mut BufReader<TcpStream>,
+    say: &mut dyn FnMut(&str) -> Option<()>,
+) -> Option<()> {
+    loop {
+        let timeout = Some(std::time::Duration::from_millis(20));
+        reader.get_ref().set_read_timeout(timeout).unwrap();
+        let is_ended = match reader.fill_buf() {
+            Ok([]) => return None,
+            Ok(_) => true,
+            Err(_) => false,
+        };
+        reader.get_ref().set_read_timeout(None).unwrap();
+        if is_ended {
+            return (read_line(reader)? == "DONE").then_some(());
+        }
+        let now = shared.0.lock().unwrap().mails.len();
+        if std::mem::replace(&mut known, now) != now {
+            say(&format!("* {now} EXISTS"))?;
+        }
     }
 }
 

@@ -61,6 +61,7 @@ mod login;
 mod logs;
 mod mail;
 mod mail_delivery;
+mod mail_real;
 mod mail_server;
 mod man;
 mod markdown;

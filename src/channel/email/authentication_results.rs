@@ -26,8 +26,10 @@ impl AuthenticationResults {
     /// Parses the value of a header.
     pub(super) fn parse(value: &str) -> Self {
         let value = without_comments(value).to_lowercase();
-        let mut parts = value.split(';');
-        let server = parts.next().unwrap_or_default();
+        // The id comes first; a server that writes none cannot be trusted by it.
+        let (server, results) = value.split_once(';').unwrap_or((&value, ""));
+        let server = Some(server).filter(|server| !server.contains('='));
+        let parts = results.split(';');
         let results = parts.map(|part| {
             let mut pairs = part.split_whitespace().filter_map(|word| {
                 let (name, value) = word.split_once('=')?;
@@ -45,8 +47,7 @@ impl AuthenticationResults {
         Self {
             // A version may follow the id.
             server: server
-                .split_whitespace()
-                .next()
+                .and_then(|server| server.split_whitespace().next())
                 .unwrap_or_default()
                 .to_owned(),
             results: results.collect(),
@@ -223,5 +224,6 @@ mod tests {
         assert_eq!(server(" mx.google.com;\r\n dkim=pass"), "mx.google.com");
         assert_eq!(server("(a;b) Mail.Example 1; none"), "mail.example");
         assert_eq!(server(""), "");
+        assert_eq!(server("spf=pass smtp.mailfrom=a; dkim=none"), "");
     }
 }

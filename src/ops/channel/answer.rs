@@ -340,7 +340,7 @@ impl ChatTurnRun<'_> {
         };
         let done = CancelToken::new().context("start a turn")?;
         let (text_tx, text_rx) = mpsc::channel();
-        let observer = chat_progress::observer(&self.channel.open.files.settings, text_tx);
+        let observer = chat_progress::observer(&self.channel.open.files, text_tx);
         let outcome = std::thread::scope(|scope| {
             let token = Some(done.clone());
             scope.spawn(move || cancel::scope(token, || self.show_progress(&text_rx)));

@@ -5,9 +5,9 @@
 use crate::channel::{Destination, SendError};
 use crate::event::Event;
 use crate::message::{Reply, ToolCall};
+use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::channel::poll_run::PolledChannel;
 use crate::report::EventObserver;
-use crate::settings::channels::ChannelSettings;
 use serde_json::Value;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -18,8 +18,11 @@ const TYPING_INTERVAL: Duration = Duration::from_secs(4);
 const MAX_ARGUMENT_CHARS: usize = 40;
 
 /// Creates the observer of a turn that passes on what its chat is to see. `None` if that is nothing.
-pub(super) fn observer(settings: &ChannelSettings, texts: Sender<String>) -> EventObserver {
-    let (has_text, has_hints) = (settings.send_progress, settings.send_tool_hints);
+pub(super) fn observer(files: &ChannelFiles, texts: Sender<String>) -> EventObserver {
+    // Each would be a mail of its own.
+    let is_shown = !files.kind.is_mail;
+    let has_text = files.settings.send_progress && is_shown;
+    let has_hints = files.settings.send_tool_hints && is_shown;
     Box::new(move |event| {
         let Event::Assistant {
             reply,
