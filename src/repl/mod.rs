@@ -141,7 +141,7 @@ fn parse(line: &str) -> ReplInput {
         return ReplInput::Exit;
     }
     // As with `exit`: the word alone is no question to a model.
-    if text.eq_ignore_ascii_case("help") {
+    if text.eq_ignore_ascii_case("help") || text == "/" {
         return ReplInput::Command("help".to_owned(), String::new());
     }
     if let Some(command) = text.strip_prefix('!') {
@@ -183,6 +183,7 @@ mod tests {
         check("!git status", "! git status");
         check("/model  gpt x ", "/ model gpt x");
         check("/help", "/ help ");
+        check("/", "/ help ");
         check("/etc/hosts, what is it?", "say /etc/hosts, what is it?");
         check("/ what", "say / what");
         check("/tmp/a", "say /tmp/a");
