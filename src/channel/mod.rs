@@ -16,7 +16,7 @@ pub mod settlement;
 pub mod setup;
 pub mod table;
 mod telegram;
-mod upload;
+pub(crate) mod upload;
 mod webhook;
 
 use crate::error::{Exit, exit_for, fail};
@@ -189,6 +189,9 @@ pub struct RemoteFile {
     /// The size that the service states.
     #[serde(default)]
     pub size_bytes: Option<u64>,
+    /// The duration of a recording that the service states, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
 }
 
 /// The kind of an attachment, as far as services treat kinds differently.
@@ -196,6 +199,7 @@ pub struct RemoteFile {
 #[serde(rename_all = "lowercase")]
 pub enum AttachmentKind {
     Image,
+    /// Recorded by the sender for this message.
     Voice,
     Audio,
     Video,

@@ -274,6 +274,7 @@ impl Ntfy {
             name: attachment["name"].as_str().unwrap_or_default().to_owned(),
             kind: attachment_kind(attachment["type"].as_str().unwrap_or_default()),
             size_bytes: attachment["size"].as_u64(),
+            seconds: None,
         });
         let words = [text("title"), text("message")];
         let words: Vec<String> = words.into_iter().filter(|text| !text.is_empty()).collect();

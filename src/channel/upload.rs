@@ -9,10 +9,10 @@ use std::io::Read;
 use std::path::Path;
 
 /// A file that is read for an upload.
-pub(super) struct UploadFile {
+pub(crate) struct UploadFile {
     /// Its name, without characters that would end a header.
-    pub(super) name: String,
-    pub(super) bytes: Vec<u8>,
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl UploadFile {
@@ -20,7 +20,7 @@ impl UploadFile {
     ///
     /// # Errors
     /// It is missing, too large, or cannot be read.
-    pub(super) fn read(path: &Path, limit_bytes: u64) -> Result<Self, SendError> {
+    pub(crate) fn read(path: &Path, limit_bytes: u64) -> Result<Self, SendError> {
         let Some(file) = durable_file::open_existing(path)? else {
             let cause = format!("`{}` does not exist", path.display());
             return Err(SendError::Other(fail(Exit::NoInput, cause)));
@@ -42,7 +42,7 @@ impl UploadFile {
     }
 
     /// The kind as which services show the file, and its media type: both by the extension of its name.
-    pub(super) fn media_type(&self) -> (AttachmentKind, &'static str) {
+    pub(crate) fn media_type(&self) -> (AttachmentKind, &'static str) {
         let extension = self.name.rsplit('.').next().unwrap_or_default();
         match extension.to_lowercase().as_str() {
             "png" => (AttachmentKind::Image, "image/png"),
@@ -60,7 +60,7 @@ impl UploadFile {
     }
 
     /// A form with `fields` and the file as `file_field`: its media type and its bytes (RFC 7578).
-    pub(super) fn to_form(
+    pub(crate) fn to_form(
         &self,
         fields: &[(String, String)],
         file_field: &str,

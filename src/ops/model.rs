@@ -322,7 +322,7 @@ pub(crate) fn has_budget(settings: &Settings) -> bool {
 }
 
 /// The budgets of the config.
-fn budget_limits(settings: &Settings) -> BudgetLimits {
+pub(crate) fn budget_limits(settings: &Settings) -> BudgetLimits {
     let budget = settings.budget;
     BudgetLimits {
         daily: budget.daily,

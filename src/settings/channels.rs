@@ -32,6 +32,23 @@ enum ChannelValue {
     Secret(Secret),
 }
 
+/// The keys of `transcription`, and older ones of the Python program.
+#[derive(Clone, Debug)]
+pub struct TranscriptionSettings {
+    pub is_enabled: bool,
+    /// A command of the shell that prints the text of the file named by its first argument.
+    pub command: Option<String>,
+    /// The provider's name in snake_case.
+    pub provider: String,
+    pub model: Option<String>,
+    /// A language code such as `de`; `None` to have it recognized.
+    pub language: Option<String>,
+    /// The longest recording that is transcribed, in seconds.
+    pub max_seconds: u64,
+    /// The largest recording that is transcribed, in bytes.
+    pub max_bytes: u64,
+}
+
 /// The keys of `channels` that apply to every channel.
 #[derive(Clone, Debug)]
 pub struct ChannelSettings {
@@ -53,6 +70,7 @@ pub struct ChannelSettings {
     pub sender_daily_budget: Option<f64>,
     /// Attempts at a request that fails for a temporary cause, at least one.
     pub send_max_attempts: u32,
+    pub transcription: TranscriptionSettings,
 }
 
 impl ChannelSettings {
@@ -76,7 +94,26 @@ impl ChannelSettings {
         let size = |path: &str| -> Result<usize> {
             Ok(usize::try_from(count(path)?).unwrap_or(usize::MAX))
         };
+        let text = |path: &str| -> Result<Option<String>> {
+            let value = get(path)?;
+            let text = value.as_str().map(str::trim);
+            Ok(text.filter(|text| !text.is_empty()).map(str::to_owned))
+        };
+        let either = |newer: &str, older: &str| -> Result<Option<String>> {
+            text(newer)?.map_or_else(|| text(older), |value| Ok(Some(value)))
+        };
+        let transcription = TranscriptionSettings {
+            is_enabled: get("transcription.enabled")? == Value::Bool(true),
+            command: text("transcription.command")?,
+            provider: either("transcription.provider", "channels.transcriptionProvider")?
+                .unwrap_or_else(|| "groq".to_owned()),
+            model: text("transcription.model")?,
+            language: either("transcription.language", "channels.transcriptionLanguage")?,
+            max_seconds: count("transcription.maxDurationSec")?,
+            max_bytes: count("transcription.maxUploadMb")?.saturating_mul(1_000_000),
+        };
         Ok(Self {
+            transcription,
             pairing: get("channels.pairing")? == Value::Bool(true),
             send_progress: get("channels.sendProgress")? == Value::Bool(true),
             send_tool_hints: get("channels.sendToolHints")? == Value::Bool(true),

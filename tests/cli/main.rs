@@ -18,6 +18,7 @@ mod channel_matrix;
 mod channel_ntfy;
 mod channel_recovery;
 mod channel_telegram;
+mod channel_voice;
 mod check;
 mod compaction;
 mod completions;

@@ -281,5 +281,6 @@ fn to_file(facts: &serde_json::Value, number: usize, part: &MessagePart<'_>) -> 
         name: part.attachment_name().unwrap_or(default_name).to_owned(),
         kind,
         size_bytes: u64::try_from(content.len()).ok(),
+        seconds: None,
     }
 }

@@ -216,6 +216,9 @@ fn to_file(kind: &str, content: &Value) -> Option<RemoteFile> {
         name: name.unwrap_or_default().to_owned(),
         kind,
         size_bytes: content["info"]["size"].as_u64(),
+        seconds: content["info"]["duration"]
+            .as_u64()
+            .map(|millis| millis / 1000),
     })
 }
 

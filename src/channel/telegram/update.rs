@@ -193,6 +193,7 @@ fn files(message: &Value) -> Vec<RemoteFile> {
                 name: value["file_name"].as_str().unwrap_or(default).to_owned(),
                 kind,
                 size_bytes: value["file_size"].as_u64(),
+                seconds: value["duration"].as_u64(),
             });
         }
     };
@@ -203,7 +204,12 @@ fn files(message: &Value) -> Vec<RemoteFile> {
         AttachmentKind::Image,
         "photo.jpg",
     );
-    add(&message["voice"], AttachmentKind::Voice, "voice.ogg");
+    // A voice message that is passed on has words of others.
+    let voice = match message.get("forward_origin") {
+        None => AttachmentKind::Voice,
+        Some(_) => AttachmentKind::Audio,
+    };
+    add(&message["voice"], voice, "voice.ogg");
     add(&message["audio"], AttachmentKind::Audio, "audio.mp3");
     add(&message["video"], AttachmentKind::Video, "video.mp4");
     add(&message["video_note"], AttachmentKind::Video, "video.mp4");

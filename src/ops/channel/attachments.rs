@@ -2,7 +2,10 @@
 
 use crate::attach::{self, AttachmentOrigin};
 use crate::channel::{AttachmentKind, InboundMessage, RemoteFile};
+use crate::error::Stop;
+use crate::message::tagged_block;
 use crate::ops::channel::open_channel::OpenChannel;
+use crate::ops::channel::transcription::Transcriber;
 use crate::sys::digest::digest;
 use crate::sys::durable_file;
 use crate::sys::secret::random_hex;
@@ -27,10 +30,16 @@ pub(crate) struct Attachments {
     pub(crate) paths: Vec<PathBuf>,
     /// Lines about files that are not sent to the model.
     pub(crate) notes: Vec<String>,
+    /// True if there is anything but words that the sender has spoken.
+    pub(crate) has_others_text: bool,
 }
 
-/// Downloads the attachments of a message. One that cannot be had becomes a note.
-pub(crate) fn download(channel: &OpenChannel, message: &InboundMessage) -> Result<Attachments> {
+/// Downloads the attachments of a message, and transcribes recordings. One that cannot be had becomes a note.
+pub(crate) fn download(
+    channel: &OpenChannel,
+    message: &InboundMessage,
+    transcriber: &Transcriber<'_>,
+) -> Result<Attachments> {
     let mut all = Attachments::default();
     if message.files.is_empty() {
         return Ok(all);
@@ -40,9 +49,24 @@ pub(crate) fn download(channel: &OpenChannel, message: &InboundMessage) -> Resul
     for file in message.files.iter().take(MAX_ATTACHMENTS) {
         let name = safe_name(&file.name);
         let path = directory.join(format!("{}-{name}", &digest(file.id.as_bytes())[..16]));
-        match fetch_to(channel, file, &path) {
+        let fetched = fetch_to(channel, file, &path);
+        if let (Ok(true), Some(label)) = (&fetched, recording_label(file.kind))
+            && let Some(text) = transcribe(channel, transcriber, file, &path)?
+        {
+            all.notes.push(match file.kind {
+                AttachmentKind::Voice => format!("[transcription: {text}]"),
+                _ => tagged_block("quote", Some(label), &text),
+            });
+            all.has_others_text |= file.kind != AttachmentKind::Voice;
+            continue;
+        }
+        all.has_others_text = true;
+        match fetched {
             Ok(true) if is_for_model(file, &path) => all.paths.push(path),
-            Ok(true) => all.notes.push(format!("[file: {}]", path.display())),
+            Ok(true) => {
+                let label = recording_label(file.kind).unwrap_or("file");
+                all.notes.push(format!("[{label}: {}]", path.display()));
+            }
             Ok(false) => all.notes.push(format!("[attachment: {name} - too large]")),
             Err(error) => {
                 log::warn!(target: "channel", "{}: an attachment was not downloaded: {error:#}", channel.name());
@@ -51,12 +75,42 @@ pub(crate) fn download(channel: &OpenChannel, message: &InboundMessage) -> Resul
             }
         }
     }
+    all.has_others_text |= message.files.len() > MAX_ATTACHMENTS;
     let left_out = message.files.len().saturating_sub(MAX_ATTACHMENTS);
     if left_out > 0 {
         all.notes
             .push(format!("[{left_out} more attachments were left out]"));
     }
     Ok(all)
+}
+
+/// The word for a recording of speech; `None` for other files.
+fn recording_label(kind: AttachmentKind) -> Option<&'static str> {
+    match kind {
+        AttachmentKind::Voice => Some("voice"),
+        AttachmentKind::Audio => Some("audio"),
+        AttachmentKind::Image | AttachmentKind::Video | AttachmentKind::File => None,
+    }
+}
+
+/// The text of a recording; `None` if it was not transcribed.
+///
+/// # Errors
+/// The run is to end.
+fn transcribe(
+    channel: &OpenChannel,
+    transcriber: &Transcriber<'_>,
+    file: &RemoteFile,
+    path: &Path,
+) -> Result<Option<String>> {
+    match transcriber.transcribe(path, file.seconds) {
+        Ok(text) => Ok(text),
+        Err(error) if error.is::<Stop>() => Err(error),
+        Err(error) => {
+            log::warn!(target: "channel", "{}: a recording was not transcribed: {error:#}", channel.name());
+            Ok(None)
+        }
+    }
 }
 
 /// Stores a copy of a file to be sent: a later poll may send it, when the file has changed. Each has its own directory in

@@ -20,5 +20,6 @@ pub(crate) mod pairing;
 pub(crate) mod poll;
 pub(crate) mod poll_run;
 pub(crate) mod recipients;
+mod transcription;
 pub(crate) mod turn_recovery;
 pub(crate) mod work_queue;

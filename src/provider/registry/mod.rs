@@ -6,6 +6,7 @@ mod config;
 pub mod model_info;
 mod provider_info;
 mod select;
+pub mod speech;
 pub mod table;
 
 pub use config::{KeySource, ProviderConfig};

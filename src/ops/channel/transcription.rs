@@ -1,0 +1,254 @@
+//! Transcription of recordings: by a service with OpenAI's interface for speech, or by a command of the user's.
+
+use crate::channel::upload::UploadFile;
+use crate::error::{Exit, fail};
+use crate::ledger::{CallPurpose, Ledger, ModelCall};
+use crate::message::Usage;
+use crate::ops::context::Context;
+use crate::ops::model;
+use crate::provider::registry::speech;
+use crate::settings::channels::TranscriptionSettings;
+use crate::settings::{ModelSettings, Settings};
+use crate::sys::durable_file;
+use crate::sys::http::{Http, HttpTimeouts};
+use crate::sys::process::{self, CommandSpec};
+use crate::sys::signal;
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The timeouts of a request: a service takes some seconds for a minute of speech.
+const TIMEOUTS: HttpTimeouts = HttpTimeouts {
+    connect: Duration::from_secs(10),
+    first_byte: Duration::from_secs(120),
+    idle: Duration::from_secs(60),
+    total: Duration::from_secs(180),
+};
+/// Time limit of a command.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
+/// Attempts at a request that fails for a temporary cause.
+const MAX_ATTEMPTS: u32 = 3;
+/// Maximum size of a response, in bytes.
+const MAX_RESPONSE_BYTES: u64 = 1 << 20;
+/// Maximum length of a text, in characters: more than an hour of speech.
+const MAX_TEXT_CHARS: usize = 60_000;
+
+/// Transcribes the recordings of a message.
+pub(crate) struct Transcriber<'a> {
+    pub(crate) ctx: &'a Context,
+    pub(crate) settings: &'a Settings,
+    pub(crate) transcription: &'a TranscriptionSettings,
+    /// The account of the requests.
+    pub(crate) purpose: CallPurpose,
+}
+
+/// The answer to a request.
+enum SpeechReply {
+    Text(String, Option<f64>),
+    /// A failure that may pass.
+    Busy(String),
+}
+
+impl Transcriber<'_> {
+    /// The text of a recording, which takes `seconds` if that is known; `None` if it is too long or too large, or if there
+    /// is neither a key nor a command. The text is kept beside the file, so that it is paid for once.
+    ///
+    /// # Errors
+    /// The service or the command fails, or a budget is used up: status 4.
+    pub(crate) fn transcribe(&self, path: &Path, seconds: Option<u64>) -> Result<Option<String>> {
+        let limits = self.transcription;
+        if !limits.is_enabled || seconds.is_some_and(|seconds| seconds > limits.max_seconds) {
+            return Ok(None);
+        }
+        let kept = kept_text_path(path);
+        if let Some(bytes) = durable_file::read(&kept)? {
+            return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
+        }
+        let text = match &limits.command {
+            Some(command) => Some(self.run_command(command, path)?),
+            None => self.ask_service(path)?,
+        };
+        let Some(text) = text else {
+            return Ok(None);
+        };
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let text: String = words.join(" ").chars().take(MAX_TEXT_CHARS).collect();
+        durable_file::replace(&kept, text.as_bytes())?;
+        Ok(Some(text))
+    }
+
+    /// Runs the user's command, which gets the path as its first argument and prints the text.
+    fn run_command(&self, command: &str, path: &Path) -> Result<String> {
+        let spec = CommandSpec {
+            program: PathBuf::from("/bin/sh"),
+            arguments: vec![
+                "-c".into(),
+                command.to_owned(),
+                "sh".into(),
+                path.to_string_lossy().into_owned(),
+            ],
+            directory: PathBuf::from("/"),
+            env: (self.ctx.env.iter())
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+            timeout: COMMAND_TIMEOUT,
+            capture_bytes: usize::try_from(MAX_RESPONSE_BYTES)?,
+            sandbox: None,
+            input: None,
+        };
+        let finished = process::run(&spec, &mut |_| ())?;
+        if let Some(stop) = finished.stop {
+            return Err(stop.into());
+        }
+        match finished.status {
+            Some(status) if status.success() => {
+                Ok(String::from_utf8_lossy(&finished.head).into_owned())
+            }
+            Some(status) => Err(fail(
+                Exit::Failed,
+                format!("`transcription.command` failed: {status}"),
+            )),
+            None => Err(fail(
+                Exit::Failed,
+                "`transcription.command` took longer than 5 minutes",
+            )),
+        }
+    }
+
+    fn ask_service(&self, path: &Path) -> Result<Option<String>> {
+        let limits = self.transcription;
+        let name = speech::model_for(&limits.provider, limits.model.as_deref());
+        let asked = ModelSettings {
+            model: Some(name.to_owned()),
+            provider: limits.provider.clone(),
+            ..self.settings.models[0].clone()
+        };
+        let endpoint = model::resolve_endpoint(self.ctx, self.settings, &asked, false, false);
+        let endpoint = match endpoint {
+            Ok(endpoint) => endpoint,
+            Err(error) => {
+                log::info!(target: "channel", "a recording was not transcribed: {error:#}");
+                return Ok(None);
+            }
+        };
+        let recording = UploadFile::read(path, limits.max_bytes);
+        let Ok(recording) = recording else {
+            return Ok(None);
+        };
+        let provider = &endpoint.choice.provider;
+        let dollars =
+            |seconds: f64| speech::price_per_hour(name).map(|price| price * seconds / 3600.0);
+        let ledger = Ledger::new(&self.ctx.paths.root, &self.ctx.clock);
+        let budget = model::budget_limits(self.settings);
+        let session_usd = match budget.per_session {
+            Some(_) => ledger.session_cost(&self.purpose.session)?,
+            None => 0.0,
+        };
+        let most = dollars(limits.max_seconds as f64).unwrap_or_default();
+        let reservation = ledger.reserve(&budget, session_usd, most, &mut |_| Ok(()))?;
+        let (base, headers) = endpoint
+            .http_provider
+            .base_and_headers()
+            .map_err(crate::provider::ProviderError::into_failure)?;
+        let proxy = self.settings.provider(provider)?;
+        let proxy = proxy.and_then(|block| block.proxy.as_ref());
+        let http = Http::new(TIMEOUTS, false, &self.settings.network)
+            .with_proxy(proxy, "the provider's `proxy`")?;
+        let url = format!("{}/audio/transcriptions", base.trim_end_matches('/'));
+        let mut fields = vec![("model".to_owned(), name.to_owned())];
+        // Only this form tells the duration, and newer models do not have it.
+        let form = match name.contains("whisper") {
+            true => "verbose_json",
+            false => "json",
+        };
+        fields.push(("response_format".to_owned(), form.to_owned()));
+        let language = limits.language.iter();
+        fields.extend(language.map(|language| ("language".to_owned(), language.clone())));
+        let (media_type, body) = recording.to_form(&fields, "file");
+        let began = Instant::now();
+        let reply = self.send(&http, &url, &headers, (&media_type, &body));
+        let seconds = match &reply {
+            Ok((_, seconds)) => *seconds,
+            Err(_) => None,
+        };
+        ledger.record(
+            &ModelCall {
+                purpose: &self.purpose,
+                provider,
+                model: name,
+                usage: Usage::default(),
+                usd: match reply.is_ok() {
+                    true => seconds.and_then(dollars),
+                    false => Some(0.0),
+                },
+                duration: began.elapsed(),
+                failed: reply.is_err(),
+            },
+            Some(reservation),
+        )?;
+        reply.map(|(text, _)| Some(text))
+    }
+
+    /// Sends the recording, again after failures that may pass. Returns the text and the duration in seconds.
+    fn send(
+        &self,
+        http: &Http,
+        url: &str,
+        headers: &[(String, String)],
+        body: (&str, &[u8]),
+    ) -> Result<(String, Option<f64>)> {
+        let mut attempt = 1;
+        loop {
+            let cause = match send_once(http, url, headers, body)? {
+                SpeechReply::Text(text, seconds) => return Ok((text, seconds)),
+                SpeechReply::Busy(cause) => cause,
+            };
+            if attempt == MAX_ATTEMPTS {
+                return Err(fail(Exit::Unavailable, cause));
+            }
+            signal::sleep(Duration::from_secs(u64::from(attempt)))?;
+            attempt += 1;
+        }
+    }
+}
+
+fn send_once(
+    http: &Http,
+    url: &str,
+    headers: &[(String, String)],
+    body: (&str, &[u8]),
+) -> Result<SpeechReply> {
+    let response = http.send(url, headers, Some(body))?;
+    let status = response.status;
+    let mut bytes = Vec::new();
+    let read = response
+        .body
+        .take(MAX_RESPONSE_BYTES)
+        .read_to_end(&mut bytes);
+    read.context("read the transcription")?;
+    let found: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    match (status, found["text"].as_str()) {
+        (200, Some(text)) => {
+            let seconds = found["duration"].as_f64();
+            Ok(SpeechReply::Text(text.to_owned(), seconds))
+        }
+        (429 | 500.., _) => Ok(SpeechReply::Busy(format!("{url}: status {status}"))),
+        _ => {
+            let cause = found["error"]["message"].as_str();
+            let cause = cause.unwrap_or("the response has no text");
+            Err(fail(
+                Exit::Unavailable,
+                format!("{url}: {cause} (status {status})"),
+            ))
+        }
+    }
+}
+
+/// The path at which the text of the recording at `path` is kept.
+fn kept_text_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".transcription");
+    PathBuf::from(name)
+}

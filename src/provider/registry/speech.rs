@@ -1,0 +1,25 @@
+//! The models that transcribe speech, and their prices. From the vendors' price lists, November 2026.
+
+/// The default models, by provider.
+const DEFAULT_MODELS: [(&str, &str); 2] = [("groq", "whisper-large-v3"), ("openai", "whisper-1")];
+
+/// Prices in US dollars per hour of speech.
+const PRICES: [(&str, f64); 5] = [
+    ("whisper-1", 0.36),
+    ("gpt-4o-transcribe", 0.36),
+    ("gpt-4o-mini-transcribe", 0.18),
+    ("whisper-large-v3", 0.111),
+    ("whisper-large-v3-turbo", 0.04),
+];
+
+/// The configured model, or the default of the provider.
+pub fn model_for<'a>(provider: &str, configured: Option<&'a str>) -> &'a str {
+    let default = DEFAULT_MODELS.iter().find(|(name, _)| *name == provider);
+    configured.unwrap_or(default.map_or("whisper-1", |(_, model)| model))
+}
+
+/// The price of an hour of speech in US dollars; `None` if it is unknown.
+pub fn price_per_hour(model: &str) -> Option<f64> {
+    let found = PRICES.iter().find(|(name, _)| *name == model);
+    found.map(|(_, price)| *price)
+}
