@@ -418,3 +418,59 @@ fn one_sender_gets_twenty_answers_in_an_hour() {
     ran.stderr_has("a message of ann@example.org was not answered: too many turns in an hour");
     assert_eq!(server.sent().len(), 20);
 }
+
+/// The keys of nanobot 0.1.4, and those that 0.3.5 has besides.
+#[test]
+fn configs_of_both_python_releases_are_used() {
+    let server = MailServer::start();
+    let mut keys = server.keys();
+    keys["allowFrom"] = json!([]);
+    keys["trustedAuthservIds"].take();
+    for (name, value) in json!({
+        "imapMailbox": "INBOX", "fromAddress": "Bot <bot@example.net>", "smtpUseSsl": false, "autoReplyEnabled": true,
+        "pollIntervalSeconds": 30, "markSeen": true, "maxBodyChars": 12000, "subjectPrefix": "Re: ",
+    })
+    .as_object()
+    .unwrap()
+    {
+        keys[name] = value.clone();
+    }
+    let story = Story::new().set("channels", json!({ "email": keys }));
+    story
+        .run(["config", "check"])
+        .stdout_has("`channels.email.allowFrom` is empty: no sender is answered")
+        .stdout_has("`channels.email.trustedAuthservIds` is empty");
+    story
+        .run(["channel", "poll"])
+        .status(78)
+        .stderr_has("no sender is allowed");
+    for (name, value) in json!({
+        "allowFrom": ["ann@example.org"], "postAction": null, "postActionMoveMailbox": null, "postActionExpunge": false,
+        "postActionIgnoreSkipped": true, "verifyDkim": true, "verifySpf": true,
+        "trustedAuthservIds": ["MX.example.net"], "allowedAttachmentTypes": [], "maxAttachmentSize": 2_000_000,
+        "maxAttachmentsPerEmail": 5,
+    })
+    .as_object()
+    .unwrap()
+    {
+        keys[name] = value.clone();
+    }
+    let story = story
+        .set("channels", json!({ "email": keys }))
+        .script([says("Hi.")]);
+    let checked = story.run(["config", "check"]).text();
+    assert!(
+        !checked.contains("unknown") && !checked.contains("email.trusted"),
+        "{checked}"
+    );
+    story.run(["channel", "poll"]);
+    server.receive("x", "hi");
+    story.run(["channel", "poll"]);
+    let sent = server.sent();
+    assert!(
+        sent[0].raw.contains("From: Bot <bot@example.net>\r\n")
+            || sent[0].raw.contains("From: \"Bot\" <bot@example.net>\r\n"),
+        "{}",
+        sent[0].raw
+    );
+}

@@ -357,7 +357,7 @@ fn fetch(number: usize, mail: &StoredMail, items: &str) -> String {
     let (uid, size) = (mail.uid, mail.raw.len());
     let header_end = mail.raw.find("\r\n\r\n").unwrap() + 4;
     let (section, content) = match items.contains("BODY.PEEK[HEADER]") {
-        true => ("BODY[HEADER]", &mail.raw[..header_end]),
+        true => ("BODY[HEADER]<0>", &mail.raw[..header_end.min(64 << 10)]),
         false => ("BODY[]<0>", &mail.raw[..]),
     };
     format!(

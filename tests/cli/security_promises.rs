@@ -329,6 +329,25 @@ const GUARANTEES: &[TestedPromise] = &[
     // Advice.
     ("A user name in `allowFrom` works", &[]),
     (
+        "The address of a mail counts only if",
+        &[
+            "forged_senders_are_refused_and_shown",
+            "only_the_topmost_header_of_a_trusted_server_counts",
+            "the_domain_of_the_sender_must_pass",
+        ],
+    ),
+    (
+        "A mail is content from outside as a whole",
+        &["a_mail_is_content_from_outside"],
+    ),
+    (
+        "Mail of programs and lists is not answered",
+        &[
+            "mail_that_must_not_be_answered_costs_nothing",
+            "one_sender_gets_twenty_answers_in_an_hour",
+        ],
+    ),
+    (
         "The agent writes only to chats",
         &[
             "the_message_tool_writes_to_the_chats_of_the_user",

@@ -15,6 +15,8 @@ use std::time::Duration;
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// Maximum size of a response with its literals, in bytes: the largest mail that services accept.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
+/// Maximum size of a header that is fetched, in bytes. One that reaches it is not whole.
+pub(super) const MAX_HEADER_BYTES: usize = 64 << 10;
 /// The wait after which a server that is busy is asked again.
 const BUSY_DELAY: Duration = Duration::from_secs(300);
 /// The flag of mail that was answered here, where the server stores flags of clients.
@@ -200,9 +202,10 @@ impl ImapSession {
         Ok(uids)
     }
 
-    /// Fetches headers, sizes and times of arrival.
+    /// Fetches headers up to [`MAX_HEADER_BYTES`], sizes and times of arrival.
     pub(super) fn fetch_headers(&mut self, uids: &[u32]) -> Result<Vec<FetchedMail>, SendError> {
-        self.fetch(uids, "UID RFC822.SIZE INTERNALDATE BODY.PEEK[HEADER]")
+        let items = format!("UID RFC822.SIZE INTERNALDATE BODY.PEEK[HEADER]<0.{MAX_HEADER_BYTES}>");
+        self.fetch(uids, &items)
     }
 
     /// Fetches a mail, or its first `limit_bytes`; `None` if it is gone.

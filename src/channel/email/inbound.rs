@@ -32,20 +32,24 @@ pub(super) struct MailPlace {
 }
 
 /// A header that was read.
-pub(super) struct MailHeader<'m>(Message<'m>);
+pub(super) struct MailHeader<'m> {
+    raw: &'m [u8],
+    message: Message<'m>,
+}
 
 impl<'m> MailHeader<'m> {
     /// Parses the header of a mail. `None` if there is none.
     pub(super) fn parse(raw: &'m [u8]) -> Option<Self> {
-        MessageParser::new().parse_headers(raw).map(Self)
+        let message = MessageParser::new().parse_headers(raw)?;
+        Some(Self { raw, message })
     }
 
     /// The address of the sender, in lower case. `None` unless there is exactly one.
     pub(super) fn sender(&self) -> Option<String> {
-        let [_] = self.values("From").collect::<Vec<_>>()[..] else {
+        if self.values("From").count() != 1 {
             return None;
-        };
-        let mut addresses = self.0.from()?.iter();
+        }
+        let mut addresses = self.message.from()?.iter();
         let address = addresses.next()?.address()?.to_lowercase();
         (addresses.next().is_none() && is_address(&address)).then_some(address)
     }
@@ -53,7 +57,7 @@ impl<'m> MailHeader<'m> {
     /// The server whose results about the sender are the topmost.
     pub(super) fn verifying_server(&self) -> Option<String> {
         let value = self.values("Authentication-Results").next()?;
-        let server = authentication_results::AuthenticationResults::parse(value).server;
+        let server = authentication_results::AuthenticationResults::parse(&value).server;
         (!server.is_empty()).then_some(server)
     }
 
@@ -62,7 +66,7 @@ impl<'m> MailHeader<'m> {
     /// # Errors
     /// The reason why it is not known.
     pub(super) fn verify(&self, address: &str, settings: &MailSettings) -> Result<(), String> {
-        let results: Vec<&str> = self.values("Authentication-Results").collect();
+        let results: Vec<String> = self.values("Authentication-Results").collect();
         authentication_results::verify(&results, address, &settings.verification)
     }
 
@@ -108,7 +112,7 @@ impl<'m> MailHeader<'m> {
         arrived_at: Option<i64>,
     ) -> InboundMessage {
         let MailPlace { uid_validity, uid } = place;
-        let header = &self.0;
+        let header = &self.message;
         let is_id = |id: &&str| !id.is_empty() && id.len() <= MAX_MESSAGE_ID_BYTES;
         let message_id = header.message_id().filter(is_id);
         let references = header.references();
@@ -119,7 +123,7 @@ impl<'m> MailHeader<'m> {
         InboundMessage {
             id: match message_id {
                 Some(id) => format!("{address}/{id}"),
-                None => format!("{address}/{}", digest(header.raw_message())),
+                None => format!("{address}/{}", digest(self.raw)),
             },
             chat: Chat {
                 id: address.to_owned(),
@@ -142,10 +146,15 @@ impl<'m> MailHeader<'m> {
         }
     }
 
-    /// The values of a field, from the top.
-    fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s str> {
-        let fields = self.0.headers_raw();
-        fields.filter_map(move |(field, value)| field.eq_ignore_ascii_case(name).then_some(value))
+    /// The values of a field, from the top. Bytes that are not UTF-8 are replaced: a field that has some counts.
+    fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = String> {
+        let fields = self.message.headers().iter();
+        let fields = fields.filter(move |field| field.name().eq_ignore_ascii_case(name));
+        fields.map(|field| {
+            let (start, end) = (field.offset_start(), field.offset_end());
+            let value = self.raw.get(start as usize..end as usize);
+            String::from_utf8_lossy(value.unwrap_or_default()).into_owned()
+        })
     }
 }
 
@@ -282,5 +291,62 @@ fn to_file(facts: &serde_json::Value, number: usize, part: &MessagePart<'_>) -> 
         kind,
         size_bytes: u64::try_from(content.len()).ok(),
         seconds: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MailHeader, MailPlace, parse_arrival};
+
+    #[test]
+    fn a_mail_has_one_sender() {
+        let check = |header: &[u8], expect: Option<&str>| {
+            let header = [header, b"\r\n\r\n"].concat();
+            let sender = MailHeader::parse(&header).and_then(|header| header.sender());
+            assert_eq!(sender.as_deref(), expect, "{header:?}");
+        };
+        check(b"From: Ann <Ann@Example.org>", Some("ann@example.org"));
+        check(b"from: ann@example.org (Ann)", Some("ann@example.org"));
+        check(b"Subject: x", None);
+        check(b"From: a@b.c, ann@example.org", None);
+        check(b"From: a@b.c\r\nFrom: ann@example.org", None);
+        check(b"From: \xff <a@b.c>\r\nFrom: ann@example.org", None);
+        check(b"From: group: a@b.c, ann@example.org;", None);
+        check(b"From: \"ann@example.org\" <a@b.c>", Some("a@b.c"));
+        check(b"From: ann", None);
+        check(b"From: <ann@example.org> <a@b.c>", None);
+    }
+
+    /// Otherwise the header of the server would be hidden by what a sender makes it quote.
+    #[test]
+    fn a_field_with_other_bytes_than_utf_8_counts() {
+        let header = b"Authentication-Results: mx.example.net; spf=fail smtp.mailfrom=\xff\r\n\
+            Authentication-Results: mx.other.example; none\r\n\r\n";
+        let header = MailHeader::parse(header).unwrap();
+        assert_eq!(header.verifying_server().as_deref(), Some("mx.example.net"));
+    }
+
+    #[test]
+    fn ids_tell_mails_apart() {
+        let id = |header: &[u8]| {
+            let place = MailPlace {
+                uid_validity: 1,
+                uid: 2,
+            };
+            let header = [header, b"\r\n\r\n"].concat();
+            let header = MailHeader::parse(&header).unwrap();
+            header.to_message("a@b.c", place, None).id
+        };
+        assert_eq!(id(b"Message-ID: <x@y>"), "a@b.c/x@y");
+        assert_ne!(id(b"Subject: 1"), id(b"Subject: 2"));
+        assert_eq!(id(b"Subject: 1"), id(b"Subject: 1"));
+    }
+
+    #[test]
+    fn times_of_arrival_are_parsed() {
+        let check = |text: &str, expect: Option<i64>| assert_eq!(parse_arrival(text), expect);
+        check("17-Jul-1996 02:44:25 -0700", Some(837_596_665));
+        check(" 2-Jan-2026 03:04:05 +0000", Some(1_767_323_045));
+        check("", None);
     }
 }

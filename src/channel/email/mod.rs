@@ -26,7 +26,7 @@ use crate::sys::sync::IgnorePoison;
 use address::is_address;
 use anyhow::Result;
 use connection::MailConnector;
-use imap::{FetchedMail, ImapSession, SelectedMailbox};
+use imap::{FetchedMail, ImapSession, MAX_HEADER_BYTES, SelectedMailbox};
 use inbound::{MailHeader, MailPlace};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -95,7 +95,7 @@ impl Channel for Email {
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         let mut session = self.session().map_err(SendError::into_error)?;
-        let position = cursor.and_then(MailPosition::from_json);
+        let position = cursor.and_then(|cursor| self.position(cursor));
         self.poll_in(&mut session, position, wait, deliver)?;
         self.sessions.lock().ignore_poison().push(session);
         Ok(())
@@ -238,13 +238,13 @@ impl Email {
         };
         // What is there at first was not written to us.
         let Some(mut position) = position else {
-            return deliver(now.batch(Vec::new()));
+            return deliver(self.batch(now, Vec::new()));
         };
         if position.uid_validity != now.uid_validity {
             let mails = self.mails_since(session, position.read_at);
             let mails = mails.map_err(SendError::into_error)?;
             let messages = self.read_all(session, &mails, now.uid_validity);
-            deliver(now.batch(messages.map_err(SendError::into_error)?))?;
+            deliver(self.batch(now, messages.map_err(SendError::into_error)?))?;
             position = now;
         }
         let mut has_news = position.uid_next < now.uid_next;
@@ -255,6 +255,33 @@ impl Email {
             }
             has_news = self.wait_for_news(session, end)?;
         }
+    }
+
+    /// The position that a cursor holds. `None` for that of another mailbox.
+    fn position(&self, cursor: &Value) -> Option<MailPosition> {
+        let number = |name: &str| u32::try_from(cursor[name].as_u64()?).ok();
+        let is_ours = cursor["mailbox"] == self.settings.mailbox_name().as_str();
+        let position = MailPosition {
+            uid_validity: number("uid_validity")?,
+            uid_next: number("uid_next")?,
+            read_at: cursor["read_at"].as_i64()?,
+        };
+        is_ours.then_some(position)
+    }
+
+    fn batch(&self, position: MailPosition, messages: Vec<InboundMessage>) -> Batch {
+        let MailPosition {
+            uid_validity,
+            uid_next,
+            read_at,
+        } = position;
+        let cursor = json!({
+            "mailbox": self.settings.mailbox_name(),
+            "uid_validity": uid_validity,
+            "uid_next": uid_next,
+            "read_at": read_at,
+        });
+        Batch { messages, cursor }
     }
 
     fn select(&self, session: &mut ImapSession) -> std::result::Result<SelectedMailbox, SendError> {
@@ -282,7 +309,7 @@ impl Email {
             has_messages |= !messages.is_empty();
             position.uid_next = uids.last().map_or(first, |uid| uid.saturating_add(1));
             position.read_at = self.clock.timestamp().as_second();
-            deliver(position.batch(messages))?;
+            deliver(self.batch(*position, messages))?;
         }
         Ok(has_messages)
     }
@@ -335,6 +362,9 @@ impl Email {
             log::info!(target: "channel", "email: the mail with UID {uid} is not answered: {reason}");
             Ok(None)
         };
+        if mail.content.len() >= MAX_HEADER_BYTES {
+            return ignore("its header is too large");
+        }
         let Some(header) = MailHeader::parse(&mail.content) else {
             return ignore("it has no header");
         };
@@ -449,28 +479,6 @@ impl Email {
         }
         self.sessions.lock().ignore_poison().push(session);
         Ok(())
-    }
-}
-
-impl MailPosition {
-    fn from_json(value: &Value) -> Option<Self> {
-        let number = |name: &str| u32::try_from(value[name].as_u64()?).ok();
-        Some(Self {
-            uid_validity: number("uid_validity")?,
-            uid_next: number("uid_next")?,
-            read_at: value["read_at"].as_i64()?,
-        })
-    }
-
-    fn batch(self, messages: Vec<InboundMessage>) -> Batch {
-        let Self {
-            uid_validity,
-            uid_next,
-            read_at,
-        } = self;
-        let cursor =
-            json!({ "uid_validity": uid_validity, "uid_next": uid_next, "read_at": read_at });
-        Batch { messages, cursor }
     }
 }
 

@@ -21,8 +21,17 @@ const QUOTATION_STARTS: [&str; 6] = [
     "Begin forwarded message:",
 ];
 
-/// The line that Outlook writes above a quotation.
-const OUTLOOK_RULE: &str = "________________________________";
+/// Beginnings of the lines above the header of a quoted mail, as Outlook writes it, or of its first field.
+const HEADER_STARTS: [&str; 8] = [
+    "________________________________",
+    "From: ",
+    "Von: ",
+    "De: ",
+    "Da: ",
+    "Van: ",
+    "Fra: ",
+    "От: ",
+];
 
 /// Maximum number of lines of an introduction such as `On Monday, Ann wrote:`.
 const MAX_INTRODUCTION_LINES: usize = 3;
@@ -66,14 +75,11 @@ fn starts_quotation(lines: &[&str]) -> bool {
     let Some(first) = lines.first().map(|line| line.trim()) else {
         return false;
     };
-    let is_start = QUOTATION_STARTS
-        .iter()
-        .any(|start| first.starts_with(start));
+    let begins_with = |starts: &[&str]| starts.iter().any(|start| first.starts_with(start));
     // Outlook repeats the header of the quoted mail, in the user's language: several lines `Name: value`.
     let header = lines.iter().skip(1).take(3);
-    is_start
-        || first.starts_with(OUTLOOK_RULE)
-            && header.filter(|line| is_header_line(line)).count() == 3
+    begins_with(&QUOTATION_STARTS)
+        || begins_with(&HEADER_STARTS) && header.filter(|line| is_header_line(line)).count() == 3
 }
 
 fn is_header_line(line: &str) -> bool {
@@ -149,6 +155,13 @@ mod tests {
             "________________________________\nVon: Eve\nGesendet: heute\nAn: Ann\nBetreff: x\n\nobey",
             "",
         );
+        check(
+            "Ok\n\nFrom: Eve\nSent: today\nTo: Ann\nSubject: x\n\nobey",
+            "Ok",
+            "From: Eve\nSent: today\nTo: Ann\nSubject: x\n\nobey",
+            "",
+        );
+        check("From: here to there", "From: here to there", "", "");
         check("/new\n--\nAnn\nx", "/new", "", "Ann\nx");
     }
 

@@ -151,6 +151,15 @@ impl MailSettings {
     }
 }
 
+impl MailSettings {
+    /// The mailbox with its user and its server, in which positions count.
+    pub(super) fn mailbox_name(&self) -> String {
+        let MailServer { host, login, .. } = &self.imap;
+        let user = login.as_ref().map_or("", |login| login.user.as_str());
+        format!("{user} {host} {}", self.mailbox)
+    }
+}
+
 impl SenderVerification {
     /// Addresses of senders can be forged, so a list of them needs proof. Where everyone may write, proof is checked if
     /// there are servers to believe.
