@@ -330,7 +330,9 @@ impl AttackFixture {
         for path in paths {
             let (old, new) = (self.snapshot.get(path), after.get(path));
             let may_change = !is_external && self.is_changed_by_tools(path);
-            if old == new || may_change || !self.is_protected(path, writes) {
+            // What was renamed is read by none.
+            let is_aside = old.is_none() && path.to_string_lossy().contains(".set-aside-");
+            if old == new || may_change || is_aside || !self.is_protected(path, writes) {
                 continue;
             }
             let what = match (old, new) {
@@ -348,8 +350,11 @@ impl AttackFixture {
         let notes = INSTRUCTION_FILES.iter().chain(&["skills"]);
         let mut notes = notes.map(|name| self.story.workspace().join(name));
         let mut jobs = [".nanobot/cron", "crontab.PWNED"].iter();
+        // A run may work in the workspace, too.
         let is_of_project = |names: &[&str]| {
-            let inner = path.strip_prefix(self.story.dir()).unwrap_or(Path::new(""));
+            let inner = path.strip_prefix(self.story.dir());
+            let inner = inner.or_else(|_| path.strip_prefix(self.story.workspace()));
+            let inner = inner.unwrap_or(Path::new(""));
             names.iter().any(|name| inner.starts_with(name))
         };
         is_of_project(&[".envrc", ".vscode", ".mcp.json", ".claude"])
@@ -358,8 +363,7 @@ impl AttackFixture {
             || jobs.any(|name| path.starts_with(home.join(name)))
     }
 
-    /// True if programs or agents read the file at `path` on their own, at any depth of the directory. What was renamed is
-    /// read by none.
+    /// True if programs or agents read the file at `path` on their own, at any depth of the directory.
     fn is_project_file(&self, path: &Path) -> bool {
         let inner = path.strip_prefix(self.story.dir()).unwrap_or(Path::new(""));
         let is_name = |part: &std::ffi::OsStr| {
@@ -374,7 +378,7 @@ impl AttackFixture {
             ]
             .contains(&part.as_str())
         };
-        inner.iter().any(is_name) && !inner.display().to_string().contains(".set-aside-")
+        inner.iter().any(is_name)
     }
 
     /// True if the file at `path` must not change.
