@@ -365,7 +365,7 @@ fn build_toolbox(
     }
     if !input.settings.channels.is_empty() {
         tools.push(Box::new(MessageTool::new(
-            Arc::new(OutboxOutlet::new(ctx, input.offline)),
+            Arc::new(OutboxOutlet::new(ctx, input.offline, input.session_key)),
             Arc::clone(&shared.files),
             Arc::clone(&shared.provenance),
             policy.change_grants(),

@@ -474,3 +474,23 @@ fn configs_of_both_python_releases_are_used() {
         sent[0].raw
     );
 }
+
+/// A file that is sent during a turn belongs to the thread of the mail that the turn answers.
+#[test]
+fn the_message_tool_stays_in_the_thread() {
+    let (story, server) = mail_story();
+    let message = json!({ "content": "The file.", "media": ["a.txt"] });
+    let story = story
+        .workspace_file("a.txt", "x")
+        .script([calls("message", message), says("Sent.")]);
+    server.receive("Report", "send it");
+    story.run(["channel", "poll"]);
+    let sent = server.sent();
+    assert_eq!(sent.len(), 2);
+    for (sent, is_file) in sent.iter().zip([true, false]) {
+        let mail = MessageParser::new().parse(&sent.raw).unwrap();
+        assert_eq!(mail.subject(), Some("Re: Report"));
+        assert_eq!(mail.in_reply_to().as_text(), Some("m1@example.org"));
+        assert_eq!(mail.attachment_count() > 0, is_file);
+    }
+}

@@ -194,6 +194,7 @@ fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<Exit> {
     };
     let message = OutboxMessage {
         is_offline: false,
+        is_in_conversation: false,
         channel: name.clone(),
         to: to.clone(),
         markdown,

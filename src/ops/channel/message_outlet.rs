@@ -10,14 +10,17 @@ use anyhow::Result;
 pub(crate) struct OutboxOutlet {
     ctx: Context,
     is_offline: bool,
+    /// The session of the run.
+    session: String,
 }
 
 impl OutboxOutlet {
     /// Creates the outlet of a run, which reaches only loopback addresses if it is offline.
-    pub(crate) fn new(ctx: &Context, is_offline: bool) -> Self {
+    pub(crate) fn new(ctx: &Context, is_offline: bool, session: &str) -> Self {
         Self {
             ctx: ctx.clone(),
             is_offline,
+            session: session.to_owned(),
         }
     }
 
@@ -29,6 +32,7 @@ impl OutboxOutlet {
             files: files.into_iter().map(OutboxFile::new).collect(),
             key: None,
             is_offline: self.is_offline,
+            is_in_conversation: self.session == format!("{}:{}", chat.channel, chat.recipient),
         };
         let outcome = outbox::send(&self.ctx, message)?;
         Ok(matches!(outcome, SendOutcome::Sent(_)))

@@ -36,6 +36,8 @@ pub(crate) struct OutboxMessage {
     pub(crate) key: Option<String>,
     /// Reach only loopback addresses.
     pub(crate) is_offline: bool,
+    /// Sent by a turn to the chat that it answers.
+    pub(crate) is_in_conversation: bool,
 }
 
 /// A file of a message.
@@ -117,13 +119,21 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
         if parts.is_empty() {
             return Err(fail(Exit::NoInput, "nothing to send"));
         }
+        let session = open.service.session_key(&chat);
+        // A mail belongs to the thread of the mail that it answers.
+        let is_reply = message.is_in_conversation && open.files.kind.is_mail;
+        let answered = inbox.state().inbound.iter().rev();
+        let answered = answered
+            .filter(|_| is_reply)
+            .find(|it| it.session == session);
+        let reply_facts = answered.map(|it| it.message.reply_facts.clone());
         inbox.append(InboxRecord::Out {
             key: key.clone(),
             answers: Vec::new(),
-            session: open.service.session_key(&chat),
+            session,
             destination: Destination {
                 chat,
-                ..Destination::default()
+                reply_facts: reply_facts.unwrap_or_default(),
             },
             parts,
             at: ctx.clock.timestamp().as_millisecond(),

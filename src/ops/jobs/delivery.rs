@@ -114,6 +114,7 @@ pub(crate) fn find_sink(ctx: &Context, job: &Job) -> Option<AnswerSink> {
 fn send_to_chat(ctx: &Context, channel: &str, to: &str, text: &str) -> Result<bool> {
     let message = OutboxMessage {
         is_offline: false,
+        is_in_conversation: false,
         channel: channel.to_owned(),
         to: to.to_owned(),
         markdown: text.to_owned(),
