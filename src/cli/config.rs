@@ -46,10 +46,13 @@ pub enum ConfigCommand {
         key: String,
     },
     /// Edit the config file in your editor (`VISUAL`, else `EDITOR`), and check it
+    ///
+    /// A text that would stop every run does not replace the file: you are asked to edit it again, to keep it elsewhere, or
+    /// to discard it.
     Edit,
     /// Report errors and warnings in the config, with line and column
     Check {
-        /// Exit with status 78 for warnings as well
+        /// Exit with status 78 for warnings as well; note what the Python program would reject
         #[arg(long)]
         strict: bool,
         /// One JSON object per finding

@@ -1,21 +1,24 @@
 //! `nanobot config`: prints the location and the effective values, changes them, and reports problems.
 
+mod edit;
+
 use crate::cli::config::ConfigCommand as Arguments;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
+use crate::ops::profiles;
+use crate::provider::registry::{PROVIDERS, find_provider};
 use crate::report::json::SCHEMA;
-use crate::settings::check::{ConfigFinding, ConfigSeverity, check_config};
+use crate::settings::check::{CheckOptions, ConfigFinding, ConfigSeverity, check_config};
 use crate::settings::expand::has_reference;
 use crate::settings::key_node::KeyNode;
+use crate::settings::key_spelling::camel_case;
 use crate::settings::key_type::KeyType;
 use crate::settings::keys::{ConfigKey, KEYS, KeySupport, nearest};
 use crate::settings::secrets::{is_secret, secret_arguments};
 use crate::settings::{Config, LayeredConfig, file, schema, validation};
-use crate::sys::editor::external_editor;
 use crate::sys::input::{self, StdinMode};
-use crate::sys::terminal::Terminal;
-use crate::sys::{process, secret, signal};
-use anyhow::{Context as _, Result};
+use crate::sys::secret;
+use anyhow::Result;
 use serde_json::{Value, json};
 
 /// Runs `nanobot config`.
@@ -40,7 +43,12 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             unset: _,
         } => set(ctx, key, value.as_deref())?,
         Arguments::Unset { key } => set(ctx, key, None)?,
-        Arguments::Edit => return edit(ctx),
+        Arguments::Edit => {
+            return match edit::run(ctx)? {
+                Some(exit) => Ok(exit),
+                None => check(ctx, false, false),
+            };
+        }
         Arguments::Check { strict, json } => return check(ctx, *strict, *json),
         Arguments::Schema { events: true } => ctx.terminal.print(SCHEMA)?,
         Arguments::Schema { events: false } => {
@@ -54,11 +62,35 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 fn canonical_path(key: &str) -> Result<Vec<String>> {
     KeyNode::canonical_path(key).ok_or_else(|| {
         let cause = format!("there is no key `{key}`");
+        let found = keys_that_end_in(key);
+        if !found.is_empty() {
+            return fail_with_hint(Exit::Config, cause, found.join(", "));
+        }
         match nearest(key, KEYS.iter().map(|known| known.path)) {
             Some(meant) => fail_with_hint(Exit::Config, cause, format!("`{meant}`")),
             None => fail_with_hint(Exit::Config, cause, "nanobot config schema"),
         }
     })
+}
+
+/// Maximum number of keys that are suggested for one name.
+const MAX_SUGGESTIONS: usize = 4;
+
+/// The keys in use, in backticks, whose last names are `name`; none if there are too many.
+fn keys_that_end_in(name: &str) -> Vec<String> {
+    let name = format!(".{}", camel_case(name));
+    let is_used = |key: &&ConfigKey| {
+        matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten)
+            && key.path.ends_with(&name)
+    };
+    let found: Vec<&ConfigKey> = KEYS.iter().filter(is_used).collect();
+    match found.len() <= MAX_SUGGESTIONS {
+        true => found
+            .iter()
+            .map(|key| format!("`{}`", key.path.replace('*', "NAME")))
+            .collect(),
+        false => Vec::new(),
+    }
 }
 
 fn get(ctx: &Context, key: &str, origin: bool, as_json: bool) -> Result<()> {
@@ -236,10 +268,8 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
             }
             let text = from_input.as_deref().unwrap_or(text);
             let value = parse_value(key, kind, text)?;
-            if !has_reference(text)
-                && let Some(words) = validation::validate(&path, &value)
-            {
-                return Err(fail(Exit::Config, words));
+            if !has_reference(text) {
+                refuse_unusable(ctx, &path, &value)?;
             }
             if let Some(words) = validation::warn(&path.join("."), &value) {
                 ctx.terminal.eprint(&format!("nanobot: {words}"));
@@ -247,6 +277,29 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
             Config::change(&ctx.paths.config, |config| config.set(&path, &value))
         }
     }
+}
+
+/// Refuses a value that would stop every run, or have no effect.
+fn refuse_unusable(ctx: &Context, path: &[String], value: &Value) -> Result<()> {
+    let error = validation::validate(path, value).or_else(|| validation::unknown_key(path, value));
+    if let Some(words) = error {
+        return Err(fail(Exit::Config, words));
+    }
+    let config = Config::load(&ctx.paths.config)?;
+    let layers = LayeredConfig::new(&config, &ctx.env);
+    let Some(words) = layers.name_error(path, value, |name| find_provider(name).is_some()) else {
+        return Ok(());
+    };
+    let hint = match value.as_str().unwrap_or_default().trim() {
+        "" => format!("nanobot config unset {}", path.join(".")),
+        name => match nearest(name, PROVIDERS.iter().map(|entry| entry.name)) {
+            Some(meant) => format!("`{meant}`"),
+            None => format!(
+                "`nanobot provider list`; for a provider of your own, set `providers.{name}.apiBase` first"
+            ),
+        },
+    };
+    Err(fail_with_hint(Exit::Config, words, hint))
 }
 
 /// Parses `text` as the value of a key of type `kind`. A reference to a variable is stored as it is, and checked when
@@ -280,28 +333,23 @@ pub(super) fn read_stdin_value() -> Result<String> {
     }
 }
 
-/// Opens the user's editor for the config file, and checks what was written.
-fn edit(ctx: &Context) -> Result<Exit> {
-    let path = &ctx.paths.config;
-    if !Terminal::is_interactive() {
-        return Err(fail_with_hint(
-            Exit::Usage,
-            "an editor needs a terminal",
-            "`nanobot config set KEY VALUE`",
-        ));
-    }
-    let editor = external_editor(&ctx.env);
-    let done = signal::with_foreground_child(|| process::run_editor(editor, path));
-    match done.and_then(|done| done) {
-        Ok(true) => check(ctx, false, false),
-        Ok(false) => Err(fail(Exit::Failed, format!("`{editor}` failed"))),
-        Err(error) => Err(error).with_context(|| format!("run `{editor}`")),
-    }
+/// True if the Python program of the same name was used here: it writes the gateway's address into every config, and
+/// keeps a history of its own.
+fn has_traces_of_python(ctx: &Context, config: &Config) -> bool {
+    let history = ctx.paths.history().with_file_name("cli_history");
+    config.get_path("gateway").is_some() || history.exists()
 }
 
 fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {
     let config = ctx.load_config()?;
-    let found = check_config(&config, &ctx.env, &ctx.paths);
+    let options = CheckOptions {
+        is_provider: |name| find_provider(name).is_some(),
+        for_python: is_strict || has_traces_of_python(ctx, &config),
+    };
+    let mut found = check_config(&config, &ctx.env, &ctx.paths, options);
+    let of_profile =
+        |error: anyhow::Error| ConfigFinding::new(ConfigSeverity::Error, format!("{error:#}"));
+    found.extend(profiles::errors(ctx).into_iter().map(of_profile));
     let mut text = String::new();
     for ConfigFinding {
         severity,

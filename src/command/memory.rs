@@ -394,6 +394,25 @@ fn accept(ctx: &Context, memory: &Memory) -> Result<()> {
     Ok(())
 }
 
+/// Opens the file at `path` in the user's `editor`.
+///
+/// # Errors
+/// It cannot be run, or fails: status 1, with `consequence`.
+pub(super) fn run_external_editor(editor: &str, path: &Path, consequence: &str) -> Result<()> {
+    let done =
+        signal::with_foreground_child(|| process::run_editor(editor, path)).and_then(|done| done);
+    let cause = match done {
+        Ok(true) => return Ok(()),
+        Ok(false) => format!("`{editor}` failed; {consequence}"),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            format!("there is no program `{editor}`; {consequence}")
+        }
+        Err(error) => return Err(error).with_context(|| format!("run `{editor}`")),
+    };
+    let hint = "another editor in `EDITOR`";
+    Err(fail_with_hint(Exit::Failed, cause, hint))
+}
+
 /// Lets the user edit the copy at `path`, and replaces the memory with it.
 fn edit_copy(
     ctx: &Context,
@@ -403,21 +422,7 @@ fn edit_copy(
     path: &Path,
 ) -> Result<UpdateResult> {
     let editor = external_editor(&ctx.env);
-    let what = || format!("run `{editor}`");
-    let done =
-        signal::with_foreground_child(|| process::run_editor(editor, path)).and_then(|done| done);
-    let done = match done {
-        Ok(done) => done,
-        Err(error) if error.kind() == ErrorKind::NotFound => false,
-        Err(error) => return Err(error).with_context(what),
-    };
-    if !done {
-        return Err(fail_with_hint(
-            Exit::Failed,
-            format!("`{editor}` failed; the memory is unchanged"),
-            "another editor in `EDITOR`",
-        ));
-    }
+    run_external_editor(editor, path, "the memory is unchanged")?;
     let text = durable_file::read(path)?.unwrap_or_default();
     if text == original {
         return Ok(UpdateResult::Applied);

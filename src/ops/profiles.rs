@@ -17,12 +17,16 @@ pub(crate) fn names(ctx: &Context) -> Vec<String> {
     let own = files.filter_map(|file| Some(file.to_str()?.strip_suffix(".md")?.to_owned()));
     let mut own: Vec<String> = own.collect();
     own.sort();
+    built_in_names().chain(own).collect()
+}
+
+/// The names of the built-in profiles for runs.
+fn built_in_names() -> impl Iterator<Item = String> {
     let for_runs = profile::BUILT_IN.iter().filter(|(name, _)| {
         Profile::built_in(name)
             .is_some_and(|profile| profile.kind != profile::ProfileKind::Subagent)
     });
-    let built_in = for_runs.map(|(name, _)| (*name).to_owned());
-    built_in.chain(own).collect()
+    for_runs.map(|(name, _)| (*name).to_owned())
 }
 
 /// The profile `name`, built-in or the user's own.
@@ -62,6 +66,22 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
     Profile::parse(name, &head, &body)
         .map(Some)
         .map_err(unusable)
+}
+
+/// The errors of the user's profiles that cannot be used.
+pub(crate) fn errors(ctx: &Context) -> Vec<anyhow::Error> {
+    let own = names(ctx).split_off(built_in_names().count());
+    let check = |name: &String| match find(ctx, name) {
+        Ok(Some(_)) => None,
+        Ok(None) => {
+            let path = ctx.paths.profiles().join(format!("{name}.md"));
+            let path = path.display();
+            let cause = format!("`{path}` is not used: it is not a file with a plain name");
+            Some(fail(Exit::Config, cause))
+        }
+        Err(error) => Some(error),
+    };
+    own.iter().filter_map(check).collect()
 }
 
 /// The names of the user's own profiles.

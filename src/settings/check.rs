@@ -8,6 +8,7 @@ use super::key_node::KeyNode;
 use super::key_type::{KeyType, type_name};
 use super::keys::{ConfigKey, KeySupport};
 use super::layers::{LayeredConfig, SettingOrigin, UnknownKey};
+use super::model_keys::unknown_metadata_keys;
 use super::other_releases::TOP_LEVEL_KEYS_0_1_4;
 use super::{FlagOverrides, Settings, validation};
 use crate::sys::env::Env;
@@ -24,6 +25,26 @@ pub struct ConfigFinding {
     pub text: String,
     /// Byte offset in the file, used for sorting; findings without a location come last.
     offset: usize,
+}
+
+impl ConfigFinding {
+    /// A finding that belongs to no place in the file.
+    pub fn new(severity: ConfigSeverity, text: String) -> Self {
+        Self {
+            severity,
+            text,
+            offset: usize::MAX,
+        }
+    }
+}
+
+/// The conditions of a check beside the config.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckOptions {
+    /// True for the name of a built-in provider, in any spelling.
+    pub is_provider: fn(&str) -> bool,
+    /// Name the keys for which the Python program 0.1.4 rejects the file.
+    pub for_python: bool,
 }
 
 /// The severity of a finding.
@@ -55,11 +76,17 @@ impl fmt::Display for ConfigFinding {
 }
 
 /// All findings about `config` under `env`, in the order of the file.
-pub fn check_config(config: &Config, env: &Env, paths: &Paths) -> Vec<ConfigFinding> {
+pub fn check_config(
+    config: &Config,
+    env: &Env,
+    paths: &Paths,
+    options: CheckOptions,
+) -> Vec<ConfigFinding> {
     let layers = LayeredConfig::new(config, env);
     let mut checker = ConfigChecker {
         config,
         layers: &layers,
+        options,
         findings: Vec::new(),
     };
     checker.check_value(&mut KeyPath::new(), Some(KeyNode::root()), layers.value());
@@ -74,11 +101,7 @@ pub fn check_config(config: &Config, env: &Env, paths: &Paths) -> Vec<ConfigFind
         Err(error) => {
             let text = format!("{error:#}");
             if !found.iter().any(|finding| finding.text == text) {
-                found.push(ConfigFinding {
-                    severity: ConfigSeverity::Error,
-                    text,
-                    offset: usize::MAX,
-                });
+                found.push(ConfigFinding::new(ConfigSeverity::Error, text));
             }
         }
     }
@@ -88,11 +111,7 @@ pub fn check_config(config: &Config, env: &Env, paths: &Paths) -> Vec<ConfigFind
 
 /// Names what an enabled channel does otherwise than in the Python program, with the value that changes it.
 pub fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<ConfigFinding> {
-    let finding = |severity, text| ConfigFinding {
-        severity,
-        text,
-        offset: usize::MAX,
-    };
+    let finding = ConfigFinding::new;
     let mut found = Vec::new();
     for name in &settings.channels {
         let config = ChannelConfig::read(layers, name);
@@ -153,6 +172,7 @@ fn check_mail(config: &ChannelConfig) -> Option<&'static str> {
 struct ConfigChecker<'a> {
     config: &'a Config,
     layers: &'a LayeredConfig<'a>,
+    options: CheckOptions,
     findings: Vec<ConfigFinding>,
 }
 
@@ -184,11 +204,27 @@ impl ConfigChecker<'_> {
             Ok(typed) => typed,
             Err(error) => return self.push_error(path, &error),
         };
+        if let Some(words) = self
+            .layers
+            .name_error(path, &typed, self.options.is_provider)
+        {
+            // Blank text counts as absent.
+            let severity = match typed.as_str().is_some_and(|text| text.trim().is_empty()) {
+                true => ConfigSeverity::Warning,
+                false => ConfigSeverity::Error,
+            };
+            return self.push(severity, path, &words);
+        }
         let blank = typed.as_str() == Some("") && key.default == "null";
         if typed == key.default_value() || blank {
             return;
         }
         let joined = path.join(".");
+        if joined == "models" {
+            for path in unknown_metadata_keys(path, &typed) {
+                self.report_unknown_key(&path);
+            }
+        }
         if let Some(words) = validation::validate(path, &typed) {
             return self.push(ConfigSeverity::Error, path, &words);
         }
@@ -222,7 +258,13 @@ impl ConfigChecker<'_> {
             true => ConfigSeverity::Error,
             false => ConfigSeverity::Warning,
         };
-        self.push(severity, path, &key.description);
+        let refused = match path {
+            [_] if self.options.for_python => {
+                " (the Python program 0.1.4 rejects the whole file for it)"
+            }
+            _ => "",
+        };
+        self.push(severity, path, &format!("{}{refused}", key.description));
     }
 
     /// Reports a top-level key that the Python program 0.1.4 does not know.
@@ -230,7 +272,7 @@ impl ConfigChecker<'_> {
         let [name] = path else {
             return;
         };
-        let in_file = self.config.offset(path).is_some();
+        let in_file = self.options.for_python && self.config.offset(path).is_some();
         let known = KeyNode::root().child(name).is_some();
         if in_file && known && !TOP_LEVEL_KEYS_0_1_4.contains(&name.as_str()) {
             let words = format!(
@@ -333,12 +375,17 @@ fn contains_literal_secret(path: &mut KeyPath, value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConfigSeverity, check_config};
+    use super::{CheckOptions, ConfigSeverity, check_config};
     use crate::settings::Config;
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
+
+    const OPTIONS: CheckOptions = CheckOptions {
+        is_provider: |name| name == "openai",
+        for_python: true,
+    };
 
     fn messages(config: &Config, variables: &[(&str, &str)]) -> Vec<String> {
         let env: Env = [("HOME", "/home/u")]
@@ -347,7 +394,7 @@ mod tests {
             .copied()
             .collect();
         let paths = Paths::resolve(&env, None).unwrap();
-        check_config(config, &env, &paths)
+        check_config(config, &env, &paths, OPTIONS)
             .iter()
             .map(ToString::to_string)
             .collect()
@@ -367,7 +414,26 @@ mod tests {
         check(
             "{\"agent\":\n 1}",
             &[
-                "warning: c.json:2:2: unknown key `agent`, for which the Python program 0.1.4 rejects the whole file; did you mean `agents`?",
+                "warning: c.json:2:2: unknown key `agent`; did you mean `agents`? (the Python program 0.1.4 rejects the whole file for it)",
+            ],
+        );
+        check(
+            r#"{"agents": {"defaults": {"provider": "nope", "model": ""}}}"#,
+            &[
+                "error: c.json:1:38: there is no provider `nope`",
+                "warning: c.json:1:55: `agents.defaults.model` is empty",
+            ],
+        );
+        check(
+            r#"{"agents": {"defaults": {"provider": "my_own"}}, "providers": {"myOwn": {}}}"#,
+            &[],
+        );
+        check(
+            r#"{"models": {"m": {"contextWindow": 8000, "max_output_tokens": 1, "price": {"inptu": 1, "input": 1, "output": 2}}}}"#,
+            &[
+                "note: c.json:1:12: the Python program 0.1.4 does not know `models` and rejects the whole file",
+                "warning: c.json:1:36: unknown key `models.m.contextWindow`; did you mean `contextWindowTokens`?",
+                "warning: c.json:1:85: unknown key `models.m.price.inptu`; did you mean `input`?",
             ],
         );
         check(
@@ -458,7 +524,7 @@ mod tests {
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
             let env: Env = [("HOME", "/home/u"), ("K", "k")].into_iter().collect();
             let paths = Paths::resolve(&env, None).unwrap();
-            let found = check_config(&Config::load(&path).unwrap(), &env, &paths);
+            let found = check_config(&Config::load(&path).unwrap(), &env, &paths, OPTIONS);
             let told = found.iter().any(|finding| finding.text.contains("mode 06"));
             assert_eq!(told, expect, "{text} {mode:o}");
             assert!(

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstObjectProp, CstRootNode};
+use jsonc_parser::errors::ParseErrorKind;
 use jsonc_parser::{CollectOptions, ParseOptions};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -136,10 +137,15 @@ impl Config {
         };
         let root = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &parse_options())
             .map_err(|error| {
-            broken(
-                error.range().start,
-                &lowercase_first(&error.kind().to_string()),
-            )
+            let start = error.range().start;
+            let bracket = match error.kind() {
+                ParseErrorKind::UnterminatedObject => '{',
+                ParseErrorKind::UnterminatedArray => '[',
+                other => return broken(start, &lowercase_first(&other.to_string())),
+            };
+            let (line, column) = line_and_column(text, start);
+            let words = format!("the file ends, but the `{bracket}` at {line}:{column} is open");
+            broken(text.trim_end().len(), &words)
         })?;
         let mut config = Self {
             text: Some(text.to_owned()),
@@ -206,7 +212,8 @@ impl Config {
         self.edit(path, Some(value))
     }
 
-    /// Removes the value at `path` in every spelling. Returns false if there was none.
+    /// Removes the value at `path` in every spelling, and the objects that this leaves empty. Returns false if there was
+    /// none.
     pub fn unset(&mut self, path: &[impl AsRef<str>]) -> Result<bool> {
         let Some(before) = self.text.clone() else {
             return Ok(false);
@@ -440,6 +447,7 @@ fn set_in_text(top: &CstObject, path: &[&str], value: &Value) {
     }
 }
 
+/// Removes the value at `path`, and the objects above it that it leaves empty, without a comment.
 fn remove_from_text(top: &CstObject, path: &[&str]) {
     let Some((last, above)) = path.split_last() else {
         return;
@@ -456,8 +464,14 @@ fn remove_from_text(top: &CstObject, path: &[&str]) {
         object = inner;
         branch = branch.and_then(|here| here.child(name));
     }
-    for member in members(&object, branch, last) {
+    let found = members(&object, branch, last);
+    let is_found = !found.is_empty();
+    for member in found {
         member.remove();
+    }
+    let is_empty = object.to_string().replace(char::is_whitespace, "") == "{}";
+    if is_found && is_empty && !above.is_empty() {
+        remove_from_text(top, above);
     }
 }
 
@@ -550,6 +564,42 @@ mod tests {
     }
 
     #[test]
+    fn an_open_bracket_is_reported_with_the_end() {
+        let check = |text: &str, expect: &str| {
+            let error = Config::parse(Path::new("c.json"), text).unwrap_err();
+            assert_eq!(error.to_string(), expect, "{text}");
+        };
+        check(
+            "{\"agents\": {\"defaults\": {\"model\": 5,}}\n",
+            "c.json:1:39: the file ends, but the `{` at 1:1 is open",
+        );
+        check(
+            "{\n \"a\": [1,\n 2",
+            "c.json:3:3: the file ends, but the `[` at 2:7 is open",
+        );
+        check(
+            "{\"a\" 1}",
+            "c.json:1:6: expected colon after the string or word in object property",
+        );
+    }
+
+    #[test]
+    fn objects_that_a_removal_leaves_empty_are_removed() {
+        let check = |text: &str, path: &str, expect: &str| {
+            let mut config = parse(text);
+            let path: Vec<&str> = path.split('.').collect();
+            config.unset(&path).unwrap();
+            assert_eq!(config.text(), expect, "{text}");
+        };
+        let text = "{\"a\": {\"b\": {\"c\": 1}}, \"d\": 2}";
+        check(text, "a.b.c", "{ \"d\": 2}");
+        check("{\"a\": {\"b\": 1}}", "a.b", "{}");
+        check("{\"a\": {}}", "a.b", "{\"a\": {}}");
+        let text = "{\"a\": {\"b\": 1, \"c\": 2}}";
+        check(text, "a.b", "{\"a\": { \"c\": 2}}");
+    }
+
+    #[test]
     fn key_names_are_normalized() {
         let check = |text: &str, expect: serde_json::Value| {
             assert_eq!(*parse(text).value(), expect, "{text}");
@@ -629,7 +679,7 @@ mod tests {
         check("{\"a\": 1e999}", "c.json:1:7: number out of range");
         check("{\"a\": NaN}", "c.json:1:7:");
         check("{\"a\": \"b", "c.json:1:7:");
-        check("{", "c.json:1:1:");
+        check("{", "c.json:1:2:");
         check("{} {}", "c.json:1:4:");
         check(&"[".repeat(100_000), "c.json:1:");
     }
@@ -667,7 +717,7 @@ mod tests {
         assert!(config.remarks().is_empty());
         assert_eq!(
             *config.value(),
-            json!({"tools": {"exec": {}, "restrictToWorkspace": false}})
+            json!({"tools": {"restrictToWorkspace": false}})
         );
     }
 

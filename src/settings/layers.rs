@@ -11,6 +11,7 @@ use super::key_node::KeyNode;
 use super::key_spelling::camel_case;
 use super::key_type::{KeyType, type_name};
 use super::keys::{ConfigKey, KeySupport, nearest};
+use super::model_keys::{METADATA_KEYS, PRICE_KEYS, unknown_metadata_keys};
 use super::other_releases::RENAMED_KEYS;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::Env;
@@ -105,8 +106,14 @@ impl UnknownKey {
         let (name, above) = path
             .split_last()
             .map_or(("", path), |(name, above)| (name, above));
-        let known = KeyNode::at(above).map(KeyNode::names).unwrap_or_default();
-        let meant = nearest(name, known);
+        let meant = match above {
+            [models, _] if models == "models" => nearest(name, METADATA_KEYS.iter().copied()),
+            [models, ..] if models == "models" => nearest(name, PRICE_KEYS.iter().copied()),
+            _ => nearest(
+                name,
+                KeyNode::at(above).map(KeyNode::names).unwrap_or_default(),
+            ),
+        };
         let may_be_limit = match above {
             [] => meant.is_some_and(|meant| ["budget", "tools"].contains(&meant)),
             [section, ..] if section == "budget" => true,
@@ -115,14 +122,10 @@ impl UnknownKey {
             }
             _ => false,
         };
-        let refused = match above {
-            [] => ", for which the Python program 0.1.4 rejects the whole file",
-            _ => "",
-        };
         let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
         let meant = meant.unwrap_or_default();
         Self {
-            description: format!("unknown key `{}`{refused}{meant}", path.join(".")),
+            description: format!("unknown key `{}`{meant}", path.join(".")),
             may_be_limit,
         }
     }
@@ -250,6 +253,10 @@ impl<'a> LayeredConfig<'a> {
             if node.is_none() || is_checked {
                 self.check_node(&mut vec![section], node, value, &mut unknown)?;
             }
+            if section == "models" {
+                let keys = unknown_metadata_keys(std::slice::from_ref(section), value);
+                unknown.extend(keys.iter().map(|path| path.join(".")));
+            }
         }
         Ok(unknown)
     }
@@ -305,6 +312,30 @@ impl<'a> LayeredConfig<'a> {
             .and_then(Value::as_object)
             .map(|members| members.keys().cloned().collect())
             .unwrap_or_default()
+    }
+
+    /// The error in `value` of the key at `path`, if it names a provider that does not exist or an empty model.
+    pub fn name_error(
+        &self,
+        path: &[String],
+        value: &Value,
+        is_built_in: fn(&str) -> bool,
+    ) -> Option<String> {
+        let text = value.as_str()?;
+        match path.join(".").as_str() {
+            "agents.defaults.provider" => {
+                let is_own = |name: &String| is_same_name(name, text);
+                let is_known = is_same_name(text, "auto")
+                    || text.trim().is_empty()
+                    || is_built_in(text)
+                    || self.names(&["providers"]).iter().any(is_own);
+                (!is_known).then(|| format!("there is no provider `{text}`"))
+            }
+            "agents.defaults.model" if text.trim().is_empty() => {
+                Some("`agents.defaults.model` is empty".to_owned())
+            }
+            _ => None,
+        }
     }
 
     /// Returns the source of the value at `path`.

@@ -15,6 +15,7 @@ pub mod key_spelling;
 pub mod key_type;
 pub mod keys;
 pub mod layers;
+pub mod model_keys;
 pub mod models;
 pub mod other_releases;
 mod resolve;

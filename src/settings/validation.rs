@@ -1,6 +1,8 @@
 //! Checks values beyond their type: rules, permissions, hosts and regular expressions, with the same parsers that a
 //! run uses. It also warns about values that are valid but risky.
 
+use super::layers::UnknownKey;
+use super::model_keys::unknown_metadata_keys;
 use crate::policy::rule::{PolicyRule, RuleEffect};
 use crate::policy::{CommandPatterns, Permission, net};
 use crate::sys::ip_ranges::IpRange;
@@ -49,6 +51,13 @@ pub fn validate(path: &[String], value: &Value) -> Option<String> {
             Some(format!("`{joined}` {words}"))
         }
     }
+}
+
+/// Returns the error in `value` for the key at `path` if it has an unknown key of its own.
+pub fn unknown_key(path: &[String], value: &Value) -> Option<String> {
+    let is_model = path.first().is_some_and(|name| name == "models");
+    let found = is_model.then(|| unknown_metadata_keys(path, value))?;
+    Some(UnknownKey::new(found.first()?).description)
 }
 
 /// Returns a warning about a valid but risky `value` for the key at `path`.

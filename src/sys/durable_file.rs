@@ -286,6 +286,14 @@ pub fn create_temp(bytes: &[u8]) -> std::io::Result<tempfile::NamedTempFile> {
     Ok(file)
 }
 
+/// Like [`create_temp`], with a name that ends in `suffix`, by which an editor knows the format.
+pub fn create_temp_named(bytes: &[u8], suffix: &str) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut named = tempfile::Builder::new();
+    let mut file = named.prefix("nanobot-").suffix(suffix).tempfile()?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
 /// Renames a file to a name that does not exist. Returns false if the two are on different file systems.
 pub fn rename_noreplace(from: &Path, to: &Path) -> Result<bool> {
     let is_moved = rename_noreplace_unsynced(from, to)?;

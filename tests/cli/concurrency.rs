@@ -211,7 +211,7 @@ fn sixty_four_processes_change_the_config_twenty_times_each() {
     let story = Story::new();
     run_in_sixty_four_processes(
         &story,
-        "for i in $(seq 20); do try config set models.m${process}x$i.contextWindow 10000; done",
+        "for i in $(seq 20); do try config set models.m${process}x$i.contextWindowTokens 10000; done",
     );
     let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
     let config: Value = serde_json::from_slice(&config).unwrap();
@@ -223,7 +223,7 @@ fn concurrent_changes_of_the_config_are_all_kept() {
     let story = Story::new();
     let mut runs = Vec::new();
     for number in 0..20 {
-        let key = format!("models.m{number}.contextWindow");
+        let key = format!("models.m{number}.contextWindowTokens");
         runs.push([
             "config".into(),
             "set".into(),
@@ -249,7 +249,7 @@ fn concurrent_changes_of_the_config_are_all_kept() {
     let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
     let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
     for number in 0..20 {
-        let window = &config["models"][format!("m{number}")]["contextWindow"];
+        let window = &config["models"][format!("m{number}")]["contextWindowTokens"];
         assert_eq!(*window, 10_000 + number);
         assert_eq!(
             config["tools"]["mcpServers"][format!("s{number}")]["command"],

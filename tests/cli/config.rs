@@ -247,6 +247,13 @@ fn get_set_and_check() {
         .run(["config", "set", "agents.defaults.modle", "x"])
         .status(78)
         .stderr_has("agents.defaults.model");
+    story.run(["config", "get", "model"]).status(78).stderr(
+        "nanobot: there is no key `model`\n  try: `agents.defaults.model`, `memory.model`\n",
+    );
+    story
+        .run(["config", "get", "api_base"])
+        .status(78)
+        .stderr_has("`providers.NAME.apiBase`");
     let mode = std::fs::metadata(story.home().join(".nanobot/config.json"))
         .unwrap()
         .permissions()
@@ -422,7 +429,7 @@ fn config_set_reads_keys_from_a_pipe_and_removes_with_null() {
         .stderr_has("every process can see");
     assert_eq!(config()["providers"]["openai"]["apiKey"], "sk-argv");
     story.run(["config", "set", key, "null"]).stderr("");
-    assert_eq!(config()["providers"]["openai"], json!({}));
+    assert_eq!(config()["providers"]["openai"], Value::Null);
     story
         .run(["config", "set", "agents.defaults", "{}"])
         .status(78)
@@ -491,6 +498,36 @@ fn a_value_that_would_break_every_run_is_not_written() {
         "is not a valid regular expression",
     );
     check("tools.net", "[\"a b\"]", "is not a host");
+    check("agents.defaults.provider", "opnai", "try: `openai`");
+    check(
+        "agents.defaults.provider",
+        "nope",
+        "there is no provider `nope`",
+    );
+    check(
+        "agents.defaults.model",
+        "",
+        "try: nanobot config unset agents.defaults.model",
+    );
+    check(
+        "models",
+        "{\"m\": {\"contextWindow\": 1}}",
+        "did you mean `contextWindowTokens`?",
+    );
+    check("models.m.pdff", "true", "did you mean `pdf`?");
+    story
+        .run([
+            "config",
+            "set",
+            "providers.mine.apiBase",
+            "http://127.0.0.1:9/v1",
+        ])
+        .stdout("");
+    for provider in ["mine", "lm-studio", "auto"] {
+        story
+            .run(["config", "set", "agents.defaults.provider", provider])
+            .stdout("");
+    }
     story
         .run(["config", "set", "tools.ssrfWhitelist", "[\"0.0.0.0/0\"]"])
         .stderr_has("could direct the agent to almost any reachable host");
@@ -648,4 +685,44 @@ fn secrets_in_the_arguments_of_a_server_are_masked() {
         !seen.contains("abcdefgh-1234") && !seen.contains("ijklmnop-5678"),
         "{seen}"
     );
+}
+
+#[test]
+fn the_check_covers_the_provider_and_profiles_and_the_python_program_where_it_is() {
+    let path = |story: &Story, name: &str| story.home().join(".nanobot").join(name);
+    let story = Story::new()
+        .set("agents.defaults.provider", json!("nope"))
+        .set("terminal.bell", json!(10));
+    let bad = path(&story, "profiles/bad.md");
+    crate::story::write(&bad, b"---\nextends: nothing\n---\n");
+    crate::story::write(&path(&story, "profiles/good.md"), b"Be good.\n");
+    let ran = story.run(["config", "check"]).status(78);
+    let text = ran.text();
+    assert!(text.contains("there is no provider `nope`"), "{text}");
+    assert!(text.contains("profiles/bad.md"), "{text}");
+    assert!(!text.contains("good"), "{text}");
+    assert!(!text.contains("Python"), "{text}");
+    let python = "the Python program 0.1.4 does not know `terminal`";
+    story
+        .run(["config", "check", "--strict"])
+        .status(78)
+        .stdout_has(python);
+    crate::story::write(&path(&story, "history/cli_history"), b"");
+    story.run(["config", "check"]).status(78).stdout_has(python);
+}
+
+#[test]
+fn an_unset_key_takes_the_object_that_it_leaves_empty_along() {
+    let story = Story::new();
+    let read = || -> Value {
+        let text = std::fs::read_to_string(story.home().join(".nanobot/config.json"));
+        serde_json::from_str(&text.unwrap()).unwrap()
+    };
+    let before = read();
+    story
+        .run(["config", "set", "terminal.bell", "10"])
+        .stdout("");
+    assert_ne!(read(), before);
+    story.run(["config", "unset", "terminal.bell"]).stdout("");
+    assert_eq!(read(), before);
 }

@@ -1,5 +1,6 @@
 //! `--json`: what commands print for programs.
 
+use crate::screen::Key;
 use crate::server::says;
 use crate::story::Story;
 use serde_json::{Value, json};
@@ -64,9 +65,42 @@ fn the_config_is_edited_and_checked() {
     story
         .run(["config", "get", "agents.defaults.model"])
         .stdout("other\n");
-    let broken = story.screen(24, 80).env("EDITOR", "sed -i s/{/[/");
-    let mut broken = broken.args(["config", "edit"]);
-    assert_eq!(broken.code(), 78, "{}", broken.text());
+}
+
+#[test]
+fn a_broken_edit_of_the_config_does_not_replace_it() {
+    let story = Story::new();
+    let path = story.home().join(".nanobot/config.json");
+    let before = std::fs::read_to_string(&path).unwrap();
+    let edit = |editor: &str, answers: &[&str]| {
+        let screen = story.screen(24, 80).env("EDITOR", editor);
+        let mut screen = screen.args(["config", "edit"]);
+        for answer in answers {
+            screen.until("[d]iscard").type_(answer).press(Key::Enter);
+        }
+        let code = screen.code();
+        (code, screen.text_with_scrollback())
+    };
+    let (code, shown) = edit("sed -i s/{/[/", &["k"]);
+    assert_eq!(code, 78, "{shown}");
+    let kept = shown.split("the edited text is in ").nth(1).unwrap();
+    let kept: String = kept.split_whitespace().collect();
+    let kept = std::path::Path::new(&kept);
+    assert!(std::fs::read_to_string(kept).unwrap().starts_with('['));
+    std::fs::remove_file(kept).unwrap();
+    let (code, shown) = edit("sed -i s/{/[/", &["d"]);
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("the config is unchanged"), "{shown}");
+    // A value of a wrong type would stop every run, too.
+    let (code, shown) = edit("sed -i 's/\"custom\":{/\"custom\":[],\"x\":{/'", &["d"]);
+    assert_eq!(code, 0, "{shown}");
+    let (code, shown) = edit("no-such-editor", &[]);
+    assert_eq!(code, 1, "{shown}");
+    assert!(
+        shown.contains("there is no program `no-such-editor`"),
+        "{shown}"
+    );
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
 }
 
 #[test]

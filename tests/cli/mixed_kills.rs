@@ -85,7 +85,7 @@ fn kill_one(story: &Story, random: &mut Random, done: &mut Acknowledged, number:
             }
         }
         2 => {
-            let path = format!("models.m{number}.contextWindow");
+            let path = format!("models.m{number}.contextWindowTokens");
             if run_and_kill(story, random, done, &["config", "set", &path, "10000"]).is_some() {
                 done.keys.insert(number);
             }
@@ -151,7 +151,7 @@ fn check(story: &Story, done: &mut Acknowledged) {
     let config: Value = serde_json::from_slice(&config).unwrap();
     for number in &done.keys {
         assert_eq!(
-            config["models"][format!("m{number}")]["contextWindow"],
+            config["models"][format!("m{number}")]["contextWindowTokens"],
             10_000
         );
     }

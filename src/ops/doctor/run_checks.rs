@@ -49,7 +49,12 @@ pub(crate) fn check_config(input: &CheckContext) -> Vec<CheckResult> {
         Ok(config) => config,
         Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
     };
-    let odd = check::check_config(&config, env, paths);
+    // A request tests the provider.
+    let options = check::CheckOptions {
+        is_provider: |_| true,
+        for_python: false,
+    };
+    let odd = check::check_config(&config, env, paths, options);
     let odd = odd
         .into_iter()
         .filter_map(|finding| match finding.severity {

@@ -5,7 +5,6 @@ use crate::error::{Exit, fail_with_hint};
 use crate::sys::env::Env;
 use crate::sys::{durable_file, process};
 use anyhow::{Context, Result};
-use std::io::Write;
 
 /// The user's editor: `VISUAL`, else `EDITOR`, else `vi`.
 pub fn external_editor(env: &Env) -> &str {
@@ -19,14 +18,8 @@ pub fn external_editor(env: &Env) -> &str {
 /// # Errors
 /// The editor cannot be run, or fails. In that case a changed text is kept, and its path is in the hint.
 pub fn edit_text(env: &Env, initial: &str) -> Result<Option<String>> {
-    let what = || "create a temporary file";
-    let mut named = tempfile::Builder::new();
-    let mut file = named
-        .prefix("nanobot-")
-        .suffix(".md")
-        .tempfile()
-        .with_context(what)?;
-    file.write_all(initial.as_bytes()).with_context(what)?;
+    let file = durable_file::create_temp_named(initial.as_bytes(), ".md")
+        .context("create a temporary file")?;
     let editor = external_editor(env);
     let modes = TerminalModes::from_stdin(true).context("read the terminal settings")?;
     let done = process::run_editor(editor, file.path());

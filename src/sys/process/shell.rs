@@ -17,8 +17,14 @@ pub fn become_shell(command: &str, env: &[(String, String)], directory: &Path) -
     shell.stdin(Stdio::null()).exec()
 }
 
+/// The status of a shell that did not find the program (POSIX).
+const NOT_FOUND_STATUS: i32 = 127;
+
 /// Opens the file at `path` in `program`, an interactive shell command such as an editor. Returns true if it exits with
 /// status 0.
+///
+/// # Errors
+/// There is no such program, or the shell cannot be started.
 pub fn run_editor(program: &str, path: &Path) -> io::Result<bool> {
     let mut command = Command::new("/bin/sh");
     // Signals from the terminal reach the shell as well. It traps them to keep waiting; its child does not inherit
@@ -26,5 +32,12 @@ pub fn run_editor(program: &str, path: &Path) -> io::Result<bool> {
     command
         .args(["-c", &format!("trap : INT QUIT; {program} \"$1\""), program])
         .arg(path);
-    Ok(command.status()?.success())
+    let status = command.status()?;
+    match status.code() {
+        Some(NOT_FOUND_STATUS) => Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "there is no such program",
+        )),
+        _ => Ok(status.success()),
+    }
 }

@@ -1,0 +1,37 @@
+//! The keys of a model's metadata, in the values of `models`. The table of keys has one row for all of it, since the
+//! models' names are the user's own.
+
+use super::file::KeyPath;
+use super::key_spelling::camel_case;
+use serde_json::Value;
+
+/// The keys of a model's metadata.
+pub(super) const METADATA_KEYS: &[&str] = &[
+    "contextWindowTokens",
+    "maxOutputTokens",
+    "images",
+    "pdf",
+    "price",
+];
+/// The keys of a model's price.
+pub(super) const PRICE_KEYS: &[&str] = &["input", "output", "cachedInput", "cacheWrite"];
+
+/// The unknown keys in `value`, which stands at `path`, `models` or below.
+pub(super) fn unknown_metadata_keys(path: &[String], value: &Value) -> Vec<KeyPath> {
+    let known = match path {
+        [_, _, _] => METADATA_KEYS,
+        [_, _, price, _] if price == "price" => PRICE_KEYS,
+        _ => &[],
+    };
+    let is_known = |name: &String| known.contains(&camel_case(name).as_str());
+    match (path.last(), value) {
+        (Some(name), _) if path.len() > 2 && !is_known(name) => vec![path.to_vec()],
+        (_, Value::Object(members)) => members
+            .iter()
+            .flat_map(|(name, member)| {
+                unknown_metadata_keys(&[path, &[name.clone()]].concat(), member)
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
