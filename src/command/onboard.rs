@@ -128,6 +128,11 @@ fn apply(
         (false, true) => format!("updated {shown}"),
         (false, false) => format!("created {shown}"),
     });
+    if before.exists() {
+        describe_changes(&before, &after)
+            .iter()
+            .for_each(|words| print(words));
+    }
     if let Some(model) = find_retained_model(&after) {
         print(&format!(
             "kept the model {model}, which the new provider may not have; `--model NAME` changes it"
@@ -145,6 +150,17 @@ fn apply(
         print(&finding.to_string());
     }
     Ok(settings)
+}
+
+/// The values of the provider and the model that are replaced, as `  model a → b`.
+fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
+    let change = |name: &&str| {
+        let path = format!("agents.defaults.{name}");
+        let text = |config: &Config| config.get_path(&path)?.as_str().map(str::to_owned);
+        let (old, new) = (text(before)?, text(after)?);
+        (old != new).then(|| format!("  {name} {old} → {new}"))
+    };
+    ["provider", "model"].iter().filter_map(change).collect()
 }
 
 /// Reports what is still missing; on request, tests if the setup works.
@@ -166,17 +182,19 @@ fn report_readiness(
             return Ok(Exit::Answered);
         }
     };
-    if is_tried {
-        let (provider, model) = (
-            endpoint.choice.provider.clone(),
-            endpoint.choice.model.clone(),
-        );
-        let reply = connection_test::send_test_request(ctx, settings, endpoint)?;
-        let (seconds, cost) = (reply.describe_duration(), reply.describe_cost());
-        print(&format!(
-            "{model} of {provider} answered in {seconds}: {cost}"
-        ));
+    if !is_tried {
+        print("not tested; `nanobot status --check` sends a request");
+        return Ok(Exit::Answered);
     }
+    let (provider, model) = (
+        endpoint.choice.provider.clone(),
+        endpoint.choice.model.clone(),
+    );
+    let reply = connection_test::send_test_request(ctx, settings, endpoint)?;
+    let (seconds, cost) = (reply.describe_duration(), reply.describe_cost());
+    print(&format!(
+        "{model} of {provider} answered in {seconds}: {cost}"
+    ));
     print("ready; try: nanobot agent -m \"hello\"");
     Ok(Exit::Answered)
 }

@@ -454,7 +454,18 @@ fn onboard_run_again_preserves_previous_choices() {
     story.run(again).stderr_has("kept ~/.nanobot/config.json");
     assert_eq!(config()["agents"]["defaults"]["model"], "mine");
     let other = ["onboard", "--provider", "openai"];
-    story.run(other).stderr_has("kept the model mine");
+    story
+        .run(other)
+        .stderr_has("  provider lm_studio → openai\n")
+        .stderr_has("kept the model mine");
+    let other = ["onboard", "--provider", "ollama", "--model", "small"];
+    story
+        .run(other)
+        .stderr_has("  provider openai → ollama\n  model mine → small\n")
+        .stderr_has("not tested; `nanobot status --check` sends a request\n");
+    story
+        .run(["onboard", "--provider", "openai", "--model", "mine"])
+        .stderr_has("updated");
     assert_eq!(config()["agents"]["defaults"]["provider"], "openai");
     assert_eq!(config()["agents"]["defaults"]["model"], "mine");
 }

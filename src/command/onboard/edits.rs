@@ -3,7 +3,7 @@
 use crate::cli::onboard::DirectoryArg;
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::mcp_servers;
-use crate::provider::registry::{PROVIDERS, ProviderInfo};
+use crate::provider::registry::{PROVIDERS, ProviderInfo, ProviderKind};
 use crate::settings::key_spelling::{camel_case, snake_case};
 use crate::settings::keys::{KEYS, KeySupport};
 use crate::settings::{Config, Settings};
@@ -77,9 +77,10 @@ impl ProviderSection {
             || has_base
             || config.get_path(&block.key("apiBase")).is_some();
         if !known {
-            let names: Vec<String> = PROVIDERS
+            let names: Vec<&str> = PROVIDERS
                 .iter()
-                .map(|entry| snake_case(entry.name))
+                .filter(|entry| entry.kind != ProviderKind::Unsupported)
+                .map(|entry| entry.name)
                 .collect();
             return Err(fail_with_hint(
                 Exit::Usage,
