@@ -104,7 +104,7 @@ pub enum CliCommand {
     /// Run one turn and print the answer
     #[command(visible_alias = "a")]
     Agent(Box<agent::AgentArgs>),
-    /// Chat with the agent at the terminal
+    /// Chat with the agent at the terminal, as `nanobot` alone does
     Repl(Box<repl::ReplArgs>),
     /// Create a config and a workspace; existing files are kept
     Onboard(onboard::OnboardArgs),

@@ -38,6 +38,7 @@ pub(crate) fn report(error: clap::Error, arguments: &[OsString], terminal: Termi
         terminal.eprint(error.render().to_string().trim_end());
         let meant = suggest_joined_flag(error, arguments)
             .or(replacement)
+            .or_else(|| suggest_repl(error, arguments))
             .or_else(|| suggest_all(error, arguments))
             .or_else(|| suggest_message(error, arguments));
         if let Some(meant) = meant {
@@ -147,9 +148,29 @@ fn suggest_all(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     has_all.then(|| format!("{line} --all"))
 }
 
+/// Suggests `repl` for flags that it would take, where no command is named.
+fn suggest_repl(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let (program, flags) = arguments.split_first()?;
+    let is_flag = flags.first()?.to_str()?.starts_with('-');
+    if error.kind() != ErrorKind::UnknownArgument || !is_flag {
+        return None;
+    }
+    let words = flags
+        .iter()
+        .map(|word| word.to_str())
+        .collect::<Option<Vec<_>>>()?;
+    let repl = OsString::from("repl");
+    let line = [program, &repl].into_iter().chain(flags);
+    command_tree().try_get_matches_from(line).ok()?;
+    let words: Vec<String> = words.into_iter().map(quote).collect();
+    Some(format!("nanobot repl {}", words.join(" ")))
+}
+
 /// Suggests that unknown words without a flag are a message, unless they resemble a command.
 fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
-    let is_agent = arguments.get(1).is_some_and(|word| word == "agent");
+    let is_agent = arguments
+        .get(1)
+        .is_some_and(|word| ["agent", "a", "repl"].iter().any(|name| word == name));
     let kind = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
         ErrorKind::UnknownArgument if is_agent => ContextKind::InvalidArg,

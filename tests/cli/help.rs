@@ -263,6 +263,13 @@ fn a_typo_is_reported_with_a_suggestion() {
     let told = story.run(["agnet", "-m", "x"]).status(2).error_text();
     assert!(!told.contains("'a'"), "{told}");
     check(&["session", "lsit"], "'list'");
+    check(&["-s", "work"], "try: nanobot repl -s work");
+    check(
+        &["--write", "--model", "a b"],
+        "try: nanobot repl --write --model 'a b'",
+    );
+    check(&["--sesion", "x"], "unexpected argument");
+    check(&["repl", "hello"], "try: nanobot agent -m 'hello'");
     check(&["agent", "--mesage", "x"], "'--message'");
     check(&["cron", "add", "--evry", "1h"], "'--every'");
     check(&["usage", "--by", "modle"], "'model'");
