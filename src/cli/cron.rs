@@ -70,6 +70,7 @@ pub enum CronCommand {
         dry_run: bool,
     },
     /// Print the results of the last runs
+    #[command(alias = "log")]
     Logs {
         /// Job id or name [default: all]
         job: Option<String>,

@@ -505,9 +505,8 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot tool list", "All tools"),
         ("nanobot tool run read_file '{\"path\": \"README.md\"}'", "The result the model would get"),
     ] },
-    HelpPage { command: "tool list", statuses: COMMON_STATUSES, variables: &[], files: &["config.json", "profiles/"], examples: &[
-        ("nanobot tool list --profile plan --json", "As JSON, with the schemas"),
-    ] },
+    HelpPage { command: "tool list", statuses: COMMON_STATUSES, variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool list --profile plan --json", "As JSON, with the schemas")] },
+    HelpPage { command: "tool show", statuses: &[DONE, USAGE, (66, "there is no such tool"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool show grep", "Its arguments")] },
     HelpPage { command: "tool run", statuses: &[DONE, (1, "the tool failed"), USAGE, (77, "the policy denies the call"), CONFIG], variables: &["HTTPS_PROXY", "BRAVE_API_KEY"], files: &["config.json", "profiles/", "undo/"], examples: &[
         ("nanobot tool run grep '{\"pattern\": \"TODO\"}'", "Search this directory as the agent would"),
         ("nanobot tool run exec '{\"command\": \"id; ls /root\"}'", "See the sandbox from inside"),

@@ -57,6 +57,16 @@ pub enum ToolCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Print a tool's description, and the schema of its arguments
+    Show {
+        /// Tool, from `tool list`
+        name: String,
+        #[command(flatten)]
+        grants: Box<GrantArgs>,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Run a tool, and print the result the model would get
     ///
     /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and 77 if the policy denies
@@ -91,7 +101,7 @@ pub struct TrustArgs {
     #[arg(long, conflicts_with_all = ["directory", "revoke"])]
     pub list: bool,
     /// Stop trusting it
-    #[arg(long)]
+    #[arg(long, alias = "remove")]
     pub revoke: bool,
     /// One JSON object per line, with `--list`
     #[arg(long, requires = "list")]

@@ -15,6 +15,7 @@ use crate::settings::keys::nearest;
 use crate::shell_quote::quote;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;
+use crate::sys::terminal::{sanitize, wrap_words};
 use crate::tool::cron::JobScheduler;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -24,6 +25,7 @@ use std::sync::Arc;
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
         Command::List { grants, json } => list_tools(ctx, &from_flags(grants), *json, &[]),
+        Command::Show { name, grants, json } => show_tool(ctx, &from_flags(grants), name, *json),
         Command::Run {
             name,
             arguments,
@@ -58,10 +60,7 @@ pub(super) fn list_tools(
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs {
         let line = match json {
-            true => {
-                json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters })
-                    .to_string()
-            }
+            true => spec_json(spec).to_string(),
             false => {
                 let head = format!("{:width$}  ", spec.name);
                 hanging_indent(&head, &spec.description, ctx.terminal.stdout_width())
@@ -69,6 +68,40 @@ pub(super) fn list_tools(
         };
         ctx.terminal.print(&format!("{line}\n"))?;
     }
+    Ok(Exit::Answered)
+}
+
+/// A tool as JSON, with the schema of its arguments.
+fn spec_json(spec: &ToolSpec) -> Value {
+    json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters })
+}
+
+/// Prints one tool of a run with these permissions.
+fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Result<Exit> {
+    let setup = prepare(ctx, grants, (false, true))?;
+    let specs = setup.toolbox.specs();
+    let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
+        let cause = format!("there is no tool `{name}` in such a run");
+        let hint = match nearest(name, specs.iter().map(|spec| &*spec.name)) {
+            Some(meant) => format!("nanobot tool show {meant}"),
+            None => "nanobot tool list".into(),
+        };
+        return Err(fail_with_hint(Exit::NoInput, cause, hint));
+    };
+    if as_json {
+        ctx.terminal.print_json(&spec_json(spec))?;
+        return Ok(Exit::Answered);
+    }
+    let text = wrap_words(
+        &sanitize(&spec.description),
+        ctx.terminal.stdout_width().unwrap_or(usize::MAX),
+        0,
+    );
+    ctx.terminal.print(&format!(
+        "{}\n\n{text}\n\n{}\n",
+        sanitize(&spec.name),
+        sanitize(&format!("{:#}", *spec.parameters))
+    ))?;
     Ok(Exit::Answered)
 }
 
