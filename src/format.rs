@@ -1,6 +1,7 @@
-//! Numbers and paths as text. Pure.
+//! Numbers, paths and time spans as text. Pure.
 
 use std::path::Path;
+use std::time::Duration;
 
 /// Formats a path on one line: control characters, as a line break in a name, are escaped.
 pub fn on_one_line(path: &Path) -> String {
@@ -23,5 +24,70 @@ pub fn format_dollars(usd: f64) -> String {
         usd if usd == 0.0 || usd >= 0.995 => format!("{usd:.2}"),
         usd if usd >= 0.001 => format!("{usd:.4}"),
         usd => format!("{usd:.6}"),
+    }
+}
+
+/// Parses a time span: numbers with the units `s`, `m`, `h`, `d` and `w`, such as `1h30m`; a number alone is in seconds.
+/// `None` if the text is nothing of the kind, or too long for a number.
+pub fn parse_time_span(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let (mut rest, mut seconds) = (text, 0_u64);
+    while !rest.is_empty() {
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
+        let (number, tail) = rest.split_at(digits);
+        let tail = tail.trim_start();
+        let letters = tail.find(|letter: char| !letter.is_ascii_alphabetic());
+        let (unit, tail) = tail.split_at(letters.unwrap_or(tail.len()));
+        let unit: u64 = match &*unit.to_ascii_lowercase() {
+            "s" | "sec" | "secs" | "second" | "seconds" => 1,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3600,
+            "d" | "day" | "days" => 86_400,
+            "w" | "week" | "weeks" => 604_800,
+            _ => return None,
+        };
+        let number: u64 = number.parse().ok()?;
+        seconds = seconds.checked_add(number.checked_mul(unit)?)?;
+        rest = tail.trim_start();
+    }
+    (!text.is_empty()).then_some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_time_span;
+    use std::time::Duration;
+
+    #[test]
+    fn time_spans() {
+        let check = |text: &str, seconds: Option<u64>| {
+            assert_eq!(
+                parse_time_span(text),
+                seconds.map(Duration::from_secs),
+                "{text}"
+            );
+        };
+        check("90", Some(90));
+        check("1m", Some(60));
+        check("1h30m", Some(5400));
+        check(" 1h 30 min ", Some(5400));
+        check("2 Days", Some(172_800));
+        check("8w", Some(8 * 604_800));
+        check("0d", Some(0));
+        for text in [
+            "",
+            "m",
+            "1h30",
+            "-5m",
+            "1.5h",
+            "5 fortnights",
+            "1M5",
+            "99999999999999999w",
+        ] {
+            check(text, None);
+        }
     }
 }

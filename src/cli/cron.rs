@@ -88,7 +88,7 @@ pub enum CronCommand {
         failed: bool,
         /// Only runs that ended since WHEN
         ///
-        /// A date, or `7d`, `12h`, `today`, `month`.
+        /// A date, or `7d`, `12h`, `30m`, `today`, `month`.
         #[arg(long, value_name = "WHEN", value_parser = since)]
         since: Option<Since>,
         /// One JSON object per run
@@ -223,7 +223,7 @@ pub struct JobRunArgs {
     pub when: Option<String>,
     /// Time limit of a run
     ///
-    /// Seconds, or a duration such as `90s`, `5m`, `1h30m`. Default: one hour.
+    /// Seconds, or a duration such as `90s`, `5m`, `1h30m`, `2d`. Default: one hour.
     #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true)]
     pub timeout: Option<Duration>,
     /// Cost limit of a run, in US dollars

@@ -134,7 +134,7 @@ pub struct SessionListArgs {
     pub limit: Option<usize>,
     /// Only sessions used since WHEN
     ///
-    /// A date such as `2026-11-01`, `7d`, `12h`, `today`, or `month`.
+    /// A date such as `2026-11-01`, `7d`, `12h`, `30m`, `today`, or `month`.
     #[arg(long, value_name = "WHEN", value_parser = since)]
     pub since: Option<Since>,
     /// One JSON object per line

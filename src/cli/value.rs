@@ -1,5 +1,6 @@
 //! Values as they are typed: times, ages, amounts of money.
 
+use crate::format::parse_time_span;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +11,8 @@ pub enum Since {
     Date(jiff::civil::Date),
     /// So many days, of which today is the last.
     Days(u16),
-    Hours(u16),
+    /// So long ago.
+    Ago(Duration),
     /// The first day of this month.
     Month,
 }
@@ -38,19 +40,15 @@ pub(super) fn file_name(text: &str) -> Result<String, String> {
 
 /// A time of more than nothing: seconds, or numbers with units.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
-    let seconds = text
-        .parse()
-        .ok()
-        .filter(|seconds: &f64| seconds.is_finite());
-    let time = match seconds {
-        Some(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        None => text
-            .parse::<jiff::SignedDuration>()
-            .ok()
-            .and_then(|time| Duration::try_from(time).ok()),
+    let fraction = || {
+        let seconds: f64 = text.parse().ok()?;
+        Duration::try_from_secs_f64(seconds).ok()
     };
-    time.filter(|time| !time.is_zero())
-        .ok_or_else(|| "expected seconds, or a duration such as `90s`, `5m`, `1h30m`".into())
+    parse_time_span(text)
+        .or_else(fraction)
+        .or_else(|| text.parse::<jiff::SignedDuration>().ok()?.try_into().ok())
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| "expected seconds, or a duration such as `90s`, `5m`, `1h30m`, `2d`".into())
 }
 
 /// A time, which may be nothing.
@@ -61,41 +59,33 @@ pub(super) fn time_or_zero(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A number of hours, days or weeks.
+/// A time with its unit.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
-    let hours = |unit: char| match unit {
-        'h' => Some(1),
-        'd' => Some(24),
-        'w' => Some(7 * 24),
-        _ => None,
-    };
-    let split = text.len().saturating_sub(1);
-    let parts = text.split_at_checked(split);
-    parts
-        .and_then(|(count, unit)| {
-            let hours: u64 = hours(unit.chars().next()?)?;
-            let count: u64 = count.parse().ok()?;
-            count.checked_mul(hours)?.checked_mul(3600)
-        })
-        .map(Duration::from_secs)
-        .ok_or_else(|| "expected hours, days or weeks, such as `12h`, `30d`, `8w`".into())
+    let has_unit = text.ends_with(|letter: char| letter.is_ascii_alphabetic());
+    parse_time_span(text)
+        .filter(|_| has_unit)
+        .ok_or_else(|| "expected a number and a unit, such as `30m`, `12h`, `30d`, `8w`".into())
 }
 
+/// The start of a period. Days and weeks are whole days; other spans end now.
 pub(super) fn since(text: &str) -> Result<Since, String> {
-    let count = |unit: char| -> Option<u16> {
-        let count = text.strip_suffix(unit)?.parse().ok();
-        count.filter(|count| *count > 0)
-    };
     let date = || text.parse().ok().filter(|_| text.len() == 10);
+    let span = || {
+        let span = age(text).ok().filter(|span| !span.is_zero())?;
+        let days = u16::try_from(span.as_secs() / 86_400).ok();
+        match text.ends_with(['d', 'w']) && !text.contains(['h', 'm', 's']) {
+            true => days.map(Since::Days),
+            false => Some(Since::Ago(span)),
+        }
+    };
     match text {
         "today" => Some(Since::Days(1)),
         "month" => Some(Since::Month),
-        _ => count('d')
-            .map(Since::Days)
-            .or_else(|| count('h').map(Since::Hours))
-            .or_else(|| date().map(Since::Date)),
+        _ => span().or_else(|| date().map(Since::Date)),
     }
-    .ok_or_else(|| "expected a date such as `2026-11-01`, or `7d`, `12h`, `today`, `month`".into())
+    .ok_or_else(|| {
+        "expected a date such as `2026-11-01`, or `7d`, `12h`, `30m`, `today`, `month`".into()
+    })
 }
 
 /// A tool's name or a pattern of names, without the argument that a rule may have.
@@ -118,6 +108,9 @@ pub(super) fn prompt_file(text: &str) -> Result<PathBuf, String> {
 pub(super) fn dollars(text: &str) -> Result<f64, String> {
     match text.trim_start_matches('$').parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        Ok(0.0) => {
+            Err("nothing could be asked; expected an amount in US dollars, such as `0.50`".into())
+        }
         _ => Err("expected an amount in US dollars, such as `0.50`".into()),
     }
 }
@@ -126,5 +119,56 @@ pub(super) fn temperature(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if (0.0..=2.0).contains(&number) => Ok(number),
         _ => Err("expected a number from 0 to 2".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Since, age, dollars, since, time};
+    use std::time::Duration;
+
+    #[test]
+    fn spans_have_the_same_units_everywhere() {
+        let check = |text: &str, seconds: u64| {
+            let span = Duration::from_secs(seconds);
+            assert_eq!(age(text), Ok(span), "{text}");
+            assert_eq!(time(text), Ok(span), "{text}");
+        };
+        check("90s", 90);
+        check("1m", 60);
+        check("1h30m", 5400);
+        check("2d", 172_800);
+        check("8w", 8 * 604_800);
+        assert_eq!(time("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(time("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
+        assert!(age("90").is_err() && age("").is_err() && age("1y").is_err());
+        for text in ["0", "0s", "-5m", "inf", "1e30", ""] {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn periods_start_at_a_day_or_a_moment() {
+        let check = |text: &str, expect: Since| assert_eq!(since(text), Ok(expect), "{text}");
+        check("7d", Since::Days(7));
+        check("2w", Since::Days(14));
+        check("1w1d", Since::Days(8));
+        check("12h", Since::Ago(Duration::from_secs(12 * 3600)));
+        check("1m", Since::Ago(Duration::from_secs(60)));
+        check("1d12h", Since::Ago(Duration::from_secs(36 * 3600)));
+        check("today", Since::Days(1));
+        check("month", Since::Month);
+        check("2026-11-01", Since::Date(jiff::civil::date(2026, 11, 1)));
+        for text in ["0d", "0h", "7", "soon", "99999999d", "2026-13-01"] {
+            assert!(since(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_money_is_no_limit_of_a_run() {
+        assert_eq!(dollars("$0.50"), Ok(0.5));
+        assert!(dollars("0").is_err_and(|words| words.starts_with("nothing could be asked")));
+        assert!(dollars("x").is_err_and(|words| words.starts_with("expected an amount")));
     }
 }

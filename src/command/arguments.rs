@@ -275,6 +275,6 @@ pub(super) fn since_filter(since: Since, now: &Zoned) -> SinceFilter {
         Since::Date(date) => SinceFilter::Day(date),
         Since::Days(count) => SinceFilter::last_days(count, now),
         Since::Month => SinceFilter::this_month(now),
-        Since::Hours(count) => SinceFilter::last_hours(count, now),
+        Since::Ago(span) => SinceFilter::ago(span, now),
     }
 }

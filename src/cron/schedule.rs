@@ -4,6 +4,7 @@
 //! handled last.
 
 use super::expression::{Expression, to_instant};
+use crate::format::parse_time_span;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -266,40 +267,14 @@ fn parse_duration(text: &str, example: &str) -> Result<Duration, String> {
     let text = text.trim();
     let wrong = || {
         format!(
-            "`{text}` is not a duration: use a number with `m`, `h` or `d`, as in `{example}`, or a number of seconds"
+            "`{text}` is not a duration: use a number with `m`, `h`, `d` or `w`, as in `{example}`, or a number of seconds"
         )
     };
-    let (mut rest, mut seconds) = (text, 0_u64);
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|letter: char| !letter.is_ascii_digit())
-            .unwrap_or(rest.len());
-        let (number, tail) = rest.split_at(digits);
-        let tail = tail.trim_start();
-        let letters = tail
-            .find(|letter: char| !letter.is_ascii_alphabetic())
-            .unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(letters);
-        let unit = match &*unit.to_ascii_lowercase() {
-            // The unit may be omitted for seconds, but only if the number is the whole text.
-            "" if number.len() == text.len() => 1,
-            "s" | "sec" | "secs" | "second" | "seconds" => 1,
-            "m" | "min" | "mins" | "minute" | "minutes" => 60,
-            "h" | "hr" | "hrs" | "hour" | "hours" => 3600,
-            "d" | "day" | "days" => 86_400,
-            "w" | "week" | "weeks" => 604_800,
-            _ => return Err(wrong()),
-        };
-        let number: u64 = number.parse().map_err(|_| wrong())?;
-        seconds = number
-            .checked_mul(unit)
-            .and_then(|part| seconds.checked_add(part))
-            .filter(|seconds| *seconds <= MAX_PERIOD_SECS)
-            .ok_or_else(|| format!("`{text}` is too long; the maximum is 100 years"))?;
-        rest = tail.trim_start();
-    }
+    let seconds = parse_time_span(text).ok_or_else(wrong)?.as_secs();
     match seconds {
-        _ if text.is_empty() => Err(wrong()),
+        seconds if seconds > MAX_PERIOD_SECS => {
+            Err(format!("`{text}` is too long; the maximum is 100 years"))
+        }
         0..60 => Err(format!(
             "`{text}` is less than a minute; the minimum is `1m`, or 60 as a bare number"
         )),
@@ -699,7 +674,7 @@ mod tests {
         refuse("", "is not a duration");
         refuse(
             "1.5h",
-            "is not a duration: use a number with `m`, `h` or `d`, as in `--every 90m`",
+            "is not a duration: use a number with `m`, `h`, `d` or `w`, as in `--every 90m`",
         );
         refuse("-5m", "is not a duration");
         refuse("m", "is not a duration");
@@ -712,7 +687,7 @@ mod tests {
         );
         refuse("99999999999999999999", "is not a duration");
         refuse("999999999999", "the maximum is 100 years");
-        refuse("99999999999999999w", "the maximum is 100 years");
+        refuse("99999999999999999w", "is not a duration");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::ops::turn_options::TurnOptions;
 use crate::ops::{connection_test, dry_run, model};
 use crate::provider::ProviderError;
 use crate::provider::registry::SelectedProvider;
+use crate::report::short_text::count_noun;
 use crate::report::{EventObserver, ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
 use crate::sys;
 use crate::sys::durable_file;
@@ -452,7 +453,10 @@ fn incomplete_answer_error(
         StopReason::Answered => None,
         StopReason::IterationLimit => Some(fail_with_hint(
             exit,
-            format!("stopped at the limit of {max_iterations} requests"),
+            format!(
+                "stopped at the limit of {}",
+                count_noun(max_iterations as usize, "request")
+            ),
             "a higher `--max-iterations`, or a smaller task",
         )),
         StopReason::OutputLimit => Some(fail_with_hint(

@@ -2,6 +2,7 @@
 
 use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
+use std::time::Duration;
 
 /// The start of a period: a local date, or a moment.
 #[derive(Clone, Copy, Debug)]
@@ -22,10 +23,10 @@ impl SinceFilter {
         Self::Day(now.date().first_of_month())
     }
 
-    /// The last `count` hours.
-    pub(crate) fn last_hours(count: u16, now: &Zoned) -> Self {
-        let length = SignedDuration::from_hours(count.into());
-        let moment = now.timestamp().checked_sub(length);
+    /// So long before `now`.
+    pub(crate) fn ago(span: Duration, now: &Zoned) -> Self {
+        let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
+        let moment = now.timestamp().checked_sub(span);
         Self::Time(moment.unwrap_or(Timestamp::MIN))
     }
 
@@ -50,6 +51,7 @@ impl std::fmt::Display for SinceFilter {
 #[cfg(test)]
 mod tests {
     use super::SinceFilter;
+    use std::time::Duration;
 
     #[test]
     fn days_start_at_midnight() {
@@ -60,10 +62,9 @@ mod tests {
         check(SinceFilter::last_days(1, &now), "2026-03-01");
         check(SinceFilter::last_days(7, &now), "2026-02-23");
         check(SinceFilter::this_month(&now), "2026-03-01");
-        check(SinceFilter::last_hours(12, &now), "2026-02-28T21:00:00Z");
-        check(
-            SinceFilter::last_hours(u16::MAX, &now),
-            "2018-09-08T18:00:00Z",
-        );
+        let ago = |seconds: u64| SinceFilter::ago(Duration::from_secs(seconds), &now);
+        check(ago(60), "2026-03-01T08:59:00Z");
+        check(ago(12 * 3600), "2026-02-28T21:00:00Z");
+        check(ago(u64::MAX), &jiff::Timestamp::MIN.to_string());
     }
 }

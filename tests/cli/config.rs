@@ -193,7 +193,7 @@ fn comments_snake_case_and_older_spellings_are_accepted() {
         .run(["agent", "-m", "x"])
         .stdout("ok\n")
         .status(3)
-        .stderr_has("limit of 1 requests");
+        .stderr_has("limit of 1 request");
     assert_eq!(story.requests()[0].body["max_tokens"], 5);
     assert_eq!(
         story.requests()[0].header("authorization"),

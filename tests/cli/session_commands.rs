@@ -624,9 +624,13 @@ fn prune_removes_old_sessions_after_confirmation() {
         .status(2)
         .stderr_has("--older-than");
     story
-        .run(["session", "prune", "--older-than", "5 days"])
+        .run(["session", "prune", "--older-than", "5"])
         .status(2)
-        .stderr_has("as `12h`, `30d`, `8w`");
+        .stderr_has("as `30m`, `12h`, `30d`, `8w`");
+    story
+        .run(["session", "remove", "cli*"])
+        .status(66)
+        .stderr_has("try: nanobot session prune 'cli*' --older-than 0d");
     let told = story
         .run(["session", "prune", "--older-than", "1w", "--dry-run"])
         .text();

@@ -126,5 +126,5 @@ fn the_closing_answer_satisfies_the_schema_too() {
         .run(flags)
         .status(3)
         .stdout("{\"a\": \"so far\"}\n")
-        .stderr_has("limit of 1 requests");
+        .stderr_has("limit of 1 request");
 }

@@ -222,7 +222,7 @@ fn the_iteration_limit_is_reported_if_the_last_request_is_not_answered() {
         let story = Story::new().script([calls("list_dir", json!({})), last]);
         story
             .run(["agent", "-m", "x", "--max-iterations", "1"])
-            .stderr("nanobot: stopped at the limit of 1 requests\n  try: a higher `--max-iterations`, or a smaller task\n")
+            .stderr("nanobot: stopped at the limit of 1 request\n  try: a higher `--max-iterations`, or a smaller task\n")
             .status(3);
         // The conversation goes on from there.
         story.server().script([says("So far: nothing.")]);

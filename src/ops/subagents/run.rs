@@ -12,6 +12,7 @@ use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::subagent_setup;
 use crate::prompt;
+use crate::report::short_text::count_noun;
 use crate::report::short_text::{call_hint, format_denial, truncate_line};
 use crate::session::Session;
 use crate::sys::secret::redact_all;
@@ -196,7 +197,10 @@ fn describe_ending(ending: &Ending, max_iterations: u32) -> String {
     match ending.stop_reason {
         StopReason::Answered => "finished".into(),
         StopReason::IterationLimit => {
-            format!("was stopped at its limit of {max_iterations} requests")
+            format!(
+                "was stopped at its limit of {}",
+                count_noun(max_iterations as usize, "request")
+            )
         }
         StopReason::OutputLimit => "was truncated by the output limit".into(),
         StopReason::RepeatedFailure => "was stopped because the same call failed repeatedly".into(),
