@@ -269,13 +269,26 @@ fn create_temp_in(
     let mode = EntryMode::of_new(&dir.join("new")).file;
     let mut temp = tempfile::Builder::new()
         .permissions(Permissions::from_mode(mode))
-        .tempfile_in(dir)?;
-    let mut buffer = BufWriter::with_capacity(256 << 10, &mut temp);
+        .tempfile_in(dir)
+        .map_err(|error| creation_error(&error, dir))?;
+    // The errors of `temp` itself would name it.
+    let mut buffer = BufWriter::with_capacity(256 << 10, temp.as_file_mut());
     fill(&mut buffer)?;
     buffer.flush()?;
     drop(buffer);
     temp.as_file().sync_all()?;
     Ok(temp)
+}
+
+/// The error of creating a temporary file in `dir`, without the file's name.
+fn creation_error(error: &std::io::Error, dir: &Path) -> std::io::Error {
+    match error.kind() {
+        ErrorKind::NotFound => {
+            let message = format!("there is no directory `{}`", dir.display());
+            std::io::Error::new(ErrorKind::NotFound, message)
+        }
+        kind => kind.into(),
+    }
 }
 
 /// Creates a temporary file with `bytes` that only its owner can read, for a program that does not read from a pipe. It
@@ -434,6 +447,19 @@ mod tests {
         assert_eq!(mode(&inner.join("log")), 0o600);
         replace(&inner.join("new"), b"x").unwrap();
         assert_eq!(mode(&inner.join("new")), 0o600);
+    }
+
+    #[test]
+    fn a_failure_does_not_name_the_temporary_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out/x.md");
+        let error = format!("{:#}", replace(&path, b"x").unwrap_err());
+        let expect = format!(
+            "write `{}`: there is no directory `{}`",
+            path.display(),
+            path.parent().unwrap().display()
+        );
+        assert_eq!(error, expect);
     }
 
     #[test]

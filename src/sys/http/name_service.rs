@@ -18,19 +18,33 @@ const MAX_OUTPUT_BYTES: usize = 64 << 10;
 /// Resolves `host`, and may take as long as the services do.
 ///
 /// # Errors
-/// The system's message: an unknown name differs from a resolver that does not respond. getent(1) makes no difference, so
-/// with it every failure is an unknown name.
+/// An unknown name, or the system's message about a resolver that does not respond. getent(1) makes no difference, so with
+/// it every failure is an unknown name.
 pub(super) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     // Without getent the built-in services are better than nothing.
     let is_needed = cfg!(static_glibc) && needs_shared_libraries();
     match is_needed.then(|| query_getent(host, port)) {
-        Some(Ok(addresses)) if addresses.is_empty() => {
-            let message = "failed to lookup address information: Name or service not known";
-            Err(Error::other(message))
-        }
+        Some(Ok(addresses)) if addresses.is_empty() => Err(no_address(host, "")),
         Some(Ok(addresses)) => Ok(addresses),
-        Some(Err(_)) | None => Ok((host, port).to_socket_addrs()?.collect()),
+        Some(Err(_)) | None => match (host, port).to_socket_addrs() {
+            Ok(addresses) => Ok(addresses.collect()),
+            Err(error) => Err(no_address(host, &error.to_string())),
+        },
     }
+}
+
+/// The error for a host without an address. `message` is that of the standard library.
+fn no_address(host: &str, message: &str) -> Error {
+    const PREFIX: &str = "failed to lookup address information: ";
+    let reason = match message.strip_prefix(PREFIX).unwrap_or(message) {
+        // The words of glibc and of musl for an unknown name.
+        "Name or service not known" | "Name does not resolve" => "",
+        reason => reason,
+    };
+    Error::other(match reason {
+        "" => format!("no address for the host `{host}`"),
+        reason => format!("no address for the host `{host}`: {reason}"),
+    })
 }
 
 /// The addresses that getent(1) prints, none for an unknown name.
@@ -91,7 +105,21 @@ fn parse_getent(text: &str, port: u16) -> Vec<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_only_built_in_services, parse_getent, query_getent, resolve};
+    use super::{has_only_built_in_services, no_address, parse_getent, query_getent, resolve};
+
+    #[test]
+    fn a_host_without_an_address_is_named() {
+        let check = |message: &str, expect: &str| {
+            assert_eq!(no_address("h.invalid", message).to_string(), expect);
+        };
+        let unknown = "failed to lookup address information: Name or service not known";
+        check(unknown, "no address for the host `h.invalid`");
+        check("", "no address for the host `h.invalid`");
+        check(
+            "failed to lookup address information: Temporary failure in name resolution",
+            "no address for the host `h.invalid`: Temporary failure in name resolution",
+        );
+    }
 
     #[test]
     fn other_services_than_files_and_dns_are_found() {
