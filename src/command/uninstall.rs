@@ -19,6 +19,9 @@ pub fn run(ctx: &Context, arguments: Arguments) -> Result<Exit> {
         (path, script_of(shell))
     });
     let found = find_installation(ctx, &scripts)?;
+    if !dry_run {
+        found.check_unused(ctx)?;
+    }
     let is_nothing = found.crontab_lines.is_empty() && found.owned.is_empty();
     if !yes || dry_run {
         ctx.terminal.print(&list(&found, "would remove"))?;

@@ -45,6 +45,8 @@ pub(crate) struct Installation {
     pub(crate) owned: Vec<OwnedGroup>,
     /// Places that are not touched, with the reason.
     pub(crate) preserved: Vec<(String, String)>,
+    /// The first file found that another process has locked.
+    in_use: Option<PathBuf>,
     /// The workspace, whose name the lines of the crontab have.
     workspace: PathBuf,
 }
@@ -97,7 +99,7 @@ pub(crate) fn find_installation(
     for (path, script) in scripts {
         match std::fs::read(path) {
             Ok(text) if text == script.as_bytes() && !path.is_symlink() => {
-                found.add(ctx, ctx.paths.display(path), path.clone())?;
+                found.add(ctx.paths.display(path), path.clone())?;
             }
             Ok(_) => found.keep(ctx.paths.display(path), "not the script of this release"),
             Err(_) => {}
@@ -140,7 +142,7 @@ impl Installation {
                 Ownership::Own { place } => {
                     let end = if place.ends_with('/') { "/" } else { "" };
                     let place = ctx.paths.display(&root.join(&place)) + end;
-                    self.add(ctx, place, path)?;
+                    self.add(place, path)?;
                 }
                 Ownership::HasOwn => self.search(ctx, root, &relative)?,
                 Ownership::Worktrees => {
@@ -154,7 +156,7 @@ impl Installation {
     }
 
     /// Adds the file or directory `path` to the group of `place`.
-    fn add(&mut self, ctx: &Context, place: String, path: PathBuf) -> Result<()> {
+    fn add(&mut self, place: String, path: PathBuf) -> Result<()> {
         let mut files = vec![path.clone()];
         let (mut count, mut bytes) = (0, 0);
         while let Some(path) = files.pop() {
@@ -173,12 +175,11 @@ impl Installation {
             count += 1;
             bytes += about.len();
             // A file that may not be read cannot be locked by us either.
-            if about.is_file() && FileLock::is_locked(&path).unwrap_or(false) {
-                return Err(fail_with_hint(
-                    Exit::TryAgain,
-                    format!("`{}` is in use", ctx.paths.display(&path)),
-                    "again when no turn, job or poll runs",
-                ));
+            if self.in_use.is_none()
+                && about.is_file()
+                && FileLock::is_locked(&path).unwrap_or(false)
+            {
+                self.in_use = Some(path);
             }
         }
         match self.owned.iter_mut().find(|group| group.place == place) {
@@ -195,6 +196,19 @@ impl Installation {
             }),
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// Status 75 if another process uses one of the files.
+    pub(crate) fn check_unused(&self, ctx: &Context) -> Result<()> {
+        match &self.in_use {
+            None => Ok(()),
+            Some(path) => Err(fail_with_hint(
+                Exit::TryAgain,
+                format!("`{}` is in use", ctx.paths.display(path)),
+                "again when no turn, job or poll runs",
+            )),
+        }
     }
 
     /// Removes the crontab lines, so that nothing starts meanwhile, then the files, and directories that are empty then.

@@ -80,7 +80,13 @@ impl SessionLog {
                     let since = since.map_or(holder.since.as_str(), |(_, time)| {
                         time.split(['.', '+', 'Z']).next().unwrap_or(time)
                     });
-                    format!(" (process {}, since {since})", holder.pid)
+                    let pid = holder.pid;
+                    match holder.is_stopped() {
+                        true => {
+                            format!(" (process {pid}, stopped; `kill -CONT {pid}` continues it)")
+                        }
+                        false => format!(" (process {pid}, since {since})"),
+                    }
                 })
                 .unwrap_or_default();
             notice(&format!(

@@ -20,6 +20,20 @@ pub struct LockHolder {
     pub since: String,
 }
 
+impl LockHolder {
+    /// True if the process is stopped, by Ctrl-Z for example, and will not release the lock until it is continued.
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
+        stat.is_ok_and(|stat| has_stopped_state(&stat))
+    }
+}
+
+/// True if a line of proc_pid_stat(5), such as `1234 (name) T …`, is of a stopped process.
+fn has_stopped_state(stat: &str) -> bool {
+    let state = stat.rsplit(')').next();
+    state.is_some_and(|rest| rest.trim_start().starts_with('T'))
+}
+
 /// A kernel lock on a separate lock file. It is released when the process ends, for any cause. The file remains and has
 /// no meaning.
 #[derive(Debug)]
@@ -80,7 +94,15 @@ impl FileLock {
             let holder = read_holder(&mut file);
             if deadline.is_expired() {
                 let who = holder
-                    .map(|LockHolder { pid, since }| format!(" by process {pid} since {since}"))
+                    .map(|holder| {
+                        let stopped = if holder.is_stopped() {
+                            ", which is stopped"
+                        } else {
+                            ""
+                        };
+                        let LockHolder { pid, since } = holder;
+                        format!(" by process {pid}{stopped} since {since}")
+                    })
                     .unwrap_or_default();
                 return Err(fail_with_hint(
                     Exit::TryAgain,
@@ -299,6 +321,14 @@ mod tests {
             error.to_string(),
             format!("`x` is in use by process {} since noon", std::process::id())
         );
+        let holder = |pid: u32| super::LockHolder {
+            pid,
+            since: "noon".into(),
+        };
+        assert!(!holder(std::process::id()).is_stopped());
+        assert!(!holder(0).is_stopped());
+        assert!(super::has_stopped_state("12 (a) T) T 1 12 0"));
+        assert!(!super::has_stopped_state("12 (a) T) S 1 12 0"));
         drop(lock);
         take().unwrap().remove().unwrap();
         assert!(!path.exists());

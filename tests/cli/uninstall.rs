@@ -133,6 +133,9 @@ fn files_in_use_and_a_crontab_that_cannot_be_changed_stop_the_removal() {
         .run(["uninstall", "--yes"])
         .status(75)
         .stderr_has("~/.nanobot/workspace/sessions/work.jsonl.lock` is in use");
+    story
+        .run(["uninstall", "--dry-run"])
+        .stdout_has("would remove");
     file.unlock().unwrap();
     story.crontab().set_behavior("forbidden");
     story
