@@ -303,6 +303,8 @@ pub enum AfterCrashArg {
 /// List jobs with their next and last runs
 #[derive(Args, Clone, Debug, Default)]
 pub struct CronListArgs {
+    /// Only jobs whose name or id matches: a pattern with `*` and `?`, or part of it
+    pub pattern: Option<String>,
     /// List disabled jobs too
     #[arg(short, long)]
     pub all: bool,

@@ -9,6 +9,8 @@ pub enum ModelCommand {
     /// Prices are in US dollars per million tokens.
     #[command(visible_alias = "ls")]
     List {
+        /// Only models whose name matches: a pattern with `*` and `?`, or part of the name
+        pattern: Option<String>,
         /// Only models of this provider
         #[arg(long, value_name = "NAME")]
         provider: Option<String>,

@@ -7,6 +7,8 @@ pub enum ProviderCommand {
     /// List providers, and the source of each API key
     #[command(visible_alias = "ls")]
     List {
+        /// Only providers whose name matches: a pattern with `*` and `?`, or part of the name
+        pattern: Option<String>,
         /// One JSON object per line
         #[arg(long)]
         json: bool,

@@ -11,6 +11,8 @@ pub enum SkillCommand {
     /// listed too.
     #[command(visible_alias = "ls")]
     List {
+        /// Only skills whose name matches: a pattern with `*` and `?`, or part of the name
+        pattern: Option<String>,
         /// One JSON object per line
         #[arg(long)]
         json: bool,

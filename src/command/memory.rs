@@ -329,7 +329,10 @@ fn diff(
                 (format!("version {id}"), version_text(memory, id)?),
                 ("now".into(), now),
             ),
-            None => return Ok(()),
+            None => {
+                ctx.explain_empty("the memory was never changed");
+                return Ok(());
+            }
         },
     };
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -11,6 +11,7 @@ pub mod mcp;
 pub mod memory;
 pub mod metrics;
 pub mod model;
+mod name_pattern;
 pub mod onboard;
 pub(crate) mod parse;
 pub mod pipe;

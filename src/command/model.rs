@@ -1,6 +1,7 @@
 //! `nanobot model`: lists the known models, and shows which provider a model resolves to.
 
 use crate::cli::model::ModelCommand as Arguments;
+use crate::command::name_pattern::NamePattern;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
@@ -26,15 +27,17 @@ pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List {
+            pattern,
             provider,
             json,
-            remote: true,
-        } => list_remote(ctx, provider.as_deref(), *json)?,
-        Arguments::List {
-            provider,
-            json,
-            remote: false,
-        } => list(ctx, provider.as_deref(), *json)?,
+            remote,
+        } => {
+            let names = NamePattern(pattern.as_deref());
+            match remote {
+                true => list_remote(ctx, names, provider.as_deref(), *json)?,
+                false => list(ctx, names, provider.as_deref(), *json)?,
+            }
+        }
         Arguments::Show { name, json } => show(ctx, name, *json)?,
     }
     Ok(Exit::Answered)
@@ -48,18 +51,28 @@ fn settings(ctx: &Context, model: Option<&str>) -> Result<Settings> {
 }
 
 /// Prints the models in the built-in table.
-fn list(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
+fn list(
+    ctx: &Context,
+    names: NamePattern<'_>,
+    provider: Option<&str>,
+    as_json: bool,
+) -> Result<()> {
     if let Some(name) = provider.filter(|name| registry::find_provider(name).is_none()) {
         require_provider(name, &settings(ctx, None)?)?;
     }
     let is_wanted = |facts: &&ModelInfo| {
         provider.is_none_or(|name| normalize_name(name) == normalize_name(facts.vendor))
     };
-    let found: Vec<&ModelInfo> = MODELS.iter().filter(is_wanted).collect();
+    let mut found: Vec<&ModelInfo> = MODELS.iter().filter(is_wanted).collect();
     if let (Some(name), true, false) = (provider, found.is_empty(), ctx.quiet) {
         ctx.terminal.eprint(&format!(
             "nanobot: no models of `{name}` are known; `--remote` asks the provider"
         ));
+    }
+    let is_known = !found.is_empty();
+    found.retain(|facts| names.matches(facts.name));
+    if is_known && found.is_empty() && !as_json {
+        ctx.explain_empty("no known model matches; `--remote` asks the provider");
     }
     if as_json {
         let lines = found
@@ -167,7 +180,12 @@ fn prices_json(prices: &Prices) -> Value {
 }
 
 /// Prints the models that the provider lists.
-fn list_remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
+fn list_remote(
+    ctx: &Context,
+    pattern: NamePattern<'_>,
+    provider: Option<&str>,
+    as_json: bool,
+) -> Result<()> {
     let settings = settings(ctx, None)?;
     let mut asked = settings.models[0].clone();
     if let Some(name) = provider {
@@ -194,7 +212,11 @@ fn list_remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<(
             "nanobot: the API key is sent to {base} unencrypted"
         ));
     }
-    let names = wire.list_models().map_err(list_error)?;
+    let mut names = wire.list_models().map_err(list_error)?;
+    names.retain(|name| pattern.matches(name));
+    if names.is_empty() && !as_json {
+        ctx.explain_empty("the provider lists no model that matches");
+    }
     let mut text = String::new();
     for name in names {
         text.push_str(&match as_json {

@@ -1,6 +1,7 @@
 //! `nanobot provider`: lists the providers, and logs in to those that use accounts instead of keys.
 
 use crate::cli::provider::ProviderCommand as Arguments;
+use crate::command::name_pattern::NamePattern;
 use crate::error::{Exit, fail_with_hint, hint_for};
 use crate::ops::context::Context;
 use crate::ops::model;
@@ -32,7 +33,7 @@ const TIMEOUTS: HttpTimeouts = HttpTimeouts {
 /// Runs `nanobot provider`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
-        Arguments::List { json } => list(ctx, *json)?,
+        Arguments::List { pattern, json } => list(ctx, NamePattern(pattern.as_deref()), *json)?,
         Arguments::Show { name, json } => show(ctx, name, *json)?,
         Arguments::Login { name } => log_in(ctx, Vendor::from_name(name)?)?,
         Arguments::Logout { name } => log_out(ctx, Vendor::from_name(name)?)?,
@@ -55,7 +56,7 @@ struct ProviderRow {
     problem: Option<anyhow::Error>,
 }
 
-fn list(ctx: &Context, as_json: bool) -> Result<()> {
+fn list(ctx: &Context, pattern: NamePattern<'_>, as_json: bool) -> Result<()> {
     let settings = ctx.settings()?;
     let blocks = model::provider_configs(ctx, &settings);
     let own = blocks
@@ -63,12 +64,17 @@ fn list(ctx: &Context, as_json: bool) -> Result<()> {
         .filter(|name| registry::find_provider(name).is_none());
     let names = PROVIDERS.iter().map(|entry| entry.name);
     let names = names.chain(own.map(String::as_str));
+    let names = names.filter(|name| pattern.matches(name));
     let mut rows: Vec<ProviderRow> = names
         .map(|name| provider_row(ctx, &settings, &blocks, name))
         .collect();
     if as_json {
         let lines: String = rows.iter().map(provider_json).collect();
         return ctx.terminal.print_json_text(&lines);
+    }
+    if rows.is_empty() {
+        ctx.explain_empty("no provider matches");
+        return Ok(());
     }
     let width = ctx.terminal.stdout_width();
     if width.is_some() {

@@ -98,6 +98,9 @@ fn load(ctx: &Context) -> Result<TrustList> {
 }
 
 fn print_trusted(ctx: &Context, trust: &TrustList, json: bool) -> Result<Exit> {
+    if trust.directories.is_empty() && !json {
+        ctx.explain_empty("no directory is trusted");
+    }
     for trusted in &trust.directories {
         let stands = trusted.is_unchanged();
         let line = match json {

@@ -232,7 +232,7 @@ fn format_turns(ctx: &Context, turns: &[UndoTurn], as_json: bool) -> String {
         return turns.iter().map(line).collect();
     }
     if turns.is_empty() {
-        ctx.notice("no turn has changed a file");
+        ctx.explain_empty("no turn has changed a file");
     }
     let columns = [
         ("TURN", Side::Right),

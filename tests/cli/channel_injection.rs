@@ -90,7 +90,7 @@ fn text_of_others_is_not_obeyed_in_any_form() {
         assert!(!typed.contains("OBEY"), "{typed}");
     }
     assert!(!story.workspace().join("AGENTS.md").exists());
-    story.run(["cron", "list"]).stdout_has("No scheduled jobs.");
+    story.run(["cron", "list"]).stdout("");
 }
 
 #[test]
@@ -176,5 +176,5 @@ fn text_of_others_in_matrix_is_not_obeyed_in_any_form() {
         assert_eq!(answers[0]["body"], "Tried.");
     }
     assert!(!story.workspace().join("AGENTS.md").exists());
-    story.run(["cron", "list"]).stdout_has("No scheduled jobs.");
+    story.run(["cron", "list"]).stdout("");
 }

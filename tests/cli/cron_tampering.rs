@@ -291,7 +291,7 @@ fn the_heartbeat_is_in_no_job_file() {
     let mut other = python_job(&every_minute());
     other["id"] = json!("heartbeat");
     write_jobs(&story, &[other]);
-    story.run(["cron", "list"]).stdout("No scheduled jobs.\n");
+    story.run(["cron", "list"]).stdout("");
     story
         .run(["cron", "sync"])
         .stdout("The crontab is up to date.\n")

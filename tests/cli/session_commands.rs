@@ -1120,3 +1120,68 @@ fn what_people_read_has_no_escape_sequences_in_a_pipe_either() {
             .contains("\\u001b]0;title")
     );
 }
+
+#[test]
+fn a_list_without_entries_is_explained_on_a_terminal_only() {
+    let story = Story::new();
+    let check = |arguments: &[&str], status: i32, words: &str| {
+        story.run(arguments).status(status).stdout("");
+        let mut screen = story.screen(24, 80).args(arguments);
+        assert_eq!(screen.code(), status, "{arguments:?}");
+        assert_eq!(screen.text(), format!("nanobot: {words}"), "{arguments:?}");
+    };
+    check(&["cron", "list"], 0, "no jobs are scheduled");
+    check(&["cron", "check"], 0, "no job has a problem");
+    check(&["trust", "--list"], 0, "no directory is trusted");
+    check(&["memory", "diff"], 0, "the memory was never changed");
+    check(&["undo", "--list"], 0, "no turn has changed a file");
+    check(&["session", "restore"], 0, "the trash is empty");
+    check(&["session", "prune", "--empty"], 0, "no session matches");
+    check(
+        &["session", "search", "zzz"],
+        1,
+        "no message matches, and nothing in the memory",
+    );
+    check(
+        &["mcp", "list"],
+        0,
+        "there are no MCP servers; see `nanobot mcp add --help`",
+    );
+    check(&["skill", "list", "zzz"], 0, "no skill matches");
+    check(&["provider", "list", "zzz"], 0, "no provider matches");
+    check(&["cron", "list", "zzz"], 0, "no scheduled job matches");
+    check(
+        &["model", "list", "zzz"],
+        0,
+        "no known model matches; `--remote` asks the provider",
+    );
+}
+
+#[test]
+fn every_list_takes_a_pattern() {
+    let story = Story::new();
+    for name in ["digest", "backup"] {
+        story
+            .run(["cron", "add", "-n", name, "-e", "1h", "-m", "x"])
+            .stdout_has("Added")
+            .stderr_has("under cron");
+    }
+    let check = |arguments: &[&str], key: &str, expect: &[&str]| {
+        let lines = story.run([arguments, &["--json"]].concat()).json_lines();
+        let names: Vec<&str> = lines
+            .iter()
+            .map(|line| line[key].as_str().unwrap())
+            .collect();
+        assert_eq!(names, expect, "{arguments:?}");
+    };
+    check(&["cron", "list", "dig"], "name", &["digest"]);
+    check(&["cron", "list", "*k*"], "name", &["backup"]);
+    check(&["provider", "list", "ollama"], "name", &["ollama"]);
+    check(&["provider", "list", "*aw"], "name", &[]);
+    check(&["skill", "list", "memor"], "name", &["memory"]);
+    let models = story
+        .run(["model", "list", "claude-*", "--json"])
+        .json_lines();
+    assert!(models.len() > 1);
+    assert!(models.iter().all(|it| it["provider"] == "anthropic"));
+}

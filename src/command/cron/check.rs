@@ -33,6 +33,9 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
             false => ctx.terminal.print(&format!("{text}\n"))?,
         }
     }
+    if exit == Exit::Answered && !as_json {
+        ctx.explain_empty("no job has a problem");
+    }
     Ok(exit)
 }
 

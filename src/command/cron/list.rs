@@ -1,6 +1,7 @@
 //! `cron list`: lists the jobs with their next and last run.
 
 use crate::cli::cron::CronListArgs;
+use crate::command::name_pattern::NamePattern;
 use crate::cron::job::Job;
 use crate::cron::run_record::{PendingRetry, RunOutcome, RunRecord, RunUsage};
 use crate::cron::schedule::Schedule;
@@ -25,11 +26,13 @@ const MAX_CELL_COLUMNS: usize = 40;
 
 /// Runs `cron list`.
 pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
-    let CronListArgs { all, json } = arguments;
+    let CronListArgs { pattern, all, json } = arguments;
+    let names = NamePattern(pattern.as_deref());
     let JobList {
         jobs: mut known,
         problems,
     } = job_status::list(ctx)?;
+    known.retain(|known| names.matches(&known.job.name) || names.matches(&known.job.id));
     let hidden = match all {
         true => 0,
         false => {
@@ -50,7 +53,10 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     if known.is_empty() {
-        ctx.terminal.print("No scheduled jobs.\n")?;
+        ctx.explain_empty(match pattern {
+            Some(_) => "no scheduled job matches",
+            None => "no jobs are scheduled",
+        });
     } else {
         let now = time_zone::now(ctx);
         ctx.terminal.print(&table(ctx, &known, &now))?;

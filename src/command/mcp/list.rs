@@ -42,7 +42,8 @@ pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<Exit> {
     }
     if rows.is_empty() {
         mcp.ctx
-            .notice("there are no MCP servers; see `nanobot mcp add --help`");
+            .explain_empty("there are no MCP servers; see `nanobot mcp add --help`");
+        return Ok(Exit::Answered);
     }
     let columns = [
         ("SERVER", Side::Left),

@@ -3,6 +3,7 @@
 use super::key_pattern::{SessionPattern, single_line};
 use crate::cli::session::{SessionListArgs as Arguments, SessionSort};
 use crate::command::arguments::since_filter;
+use crate::command::name_pattern::{NamePattern, single_line};
 use crate::error::{Exit, exit_for};
 use crate::format::format_dollars;
 use crate::ops::context::Context;
@@ -36,7 +37,7 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
     } = session::list(place)?;
     let now = ctx.clock.now();
     let start = since.map(|since| since_filter(since, &now));
-    let keys = SessionPattern(pattern.as_deref());
+    let keys = NamePattern(pattern.as_deref());
     let is_wanted = |session: &SessionSummary| {
         let day = || session.last_used.to_zoned(now.time_zone().clone()).date();
         keys.matches(&session.key)

@@ -15,7 +15,6 @@ use std::time::Duration;
 mod export;
 mod exported_message;
 mod html;
-mod key_pattern;
 mod list;
 mod remove;
 mod repair;

@@ -1,13 +1,14 @@
 //! `session remove`, `restore` and `prune`: move sessions to the trash, and back.
 
-use super::key_pattern::{SessionPattern, single_line};
 use super::list::{report_failures, session_json, table};
 use crate::cli::session::PruneArgs;
+use crate::command::name_pattern::{NamePattern, has_wildcard, single_line};
 use crate::command::question::confirm_at_terminal;
-use crate::error::{Exit, exit_for};
+use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::Context;
 use crate::report::Bar;
 use crate::session::{self, SessionListing, SessionStore, SessionSummary, TRASH_DAYS, TrashBatch};
+use crate::shell_quote::quote;
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
@@ -21,11 +22,19 @@ pub(super) fn remove_sessions(
     for_good: bool,
 ) -> Result<()> {
     for key in keys {
+        let to_error = |error: anyhow::Error| match has_wildcard(key) {
+            true if exit_for(&error) == Exit::NoInput => fail_with_hint(
+                Exit::NoInput,
+                format!("{error:#}"),
+                format!("nanobot session prune {} --older-than 0d", quote(key)),
+            ),
+            _ => error,
+        };
         if for_good {
-            session::remove(place, key)?;
+            session::remove(place, key).map_err(to_error)?;
             continue;
         }
-        session::move_to_trash(place, key, &|_| true)?;
+        session::move_to_trash(place, key, &|_| true).map_err(to_error)?;
         ctx.notice(&format!(
             "moved `{key}` to the trash; `nanobot session restore {key}` restores it"
         ));
@@ -61,6 +70,9 @@ pub(super) fn restore(
         }
     };
     let text: String = session::list_trash(place)?.iter().map(line).collect();
+    if text.is_empty() && !as_json {
+        ctx.explain_empty("the trash is empty");
+    }
     match as_json {
         true => ctx.terminal.print_json_text(&text),
         false => ctx.terminal.print(&text),
@@ -90,23 +102,14 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
         mut sessions,
         failures,
     } = session::list(place)?;
-    let keys = SessionPattern(pattern.as_deref());
+    let keys = NamePattern(pattern.as_deref());
     sessions.retain(|session| keys.matches(&session.key) && is_old(session));
     let newer = sessions.extract_if(.., |session| session.is_newer);
     for session in newer {
         let key = session.key;
         ctx.notice(&format!("kept `{key}`: written by a newer nanobot"));
     }
-    match json {
-        true => {
-            let lines: String = sessions.iter().map(session_json).collect();
-            ctx.terminal.print_json_text(&lines)?;
-        }
-        false => {
-            let table = table(&sessions, now, ctx.terminal.stdout_width());
-            ctx.terminal.print(&table)?;
-        }
-    }
+    list(ctx, &sessions, now, *json)?;
     if *dry_run || !(sessions.is_empty() || *yes || confirm(ctx, sessions.len())?) {
         return Ok(report_failures(ctx, &failures));
     }
@@ -147,6 +150,21 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
         ));
     }
     Ok(report_failures(ctx, &failures))
+}
+
+/// Lists the sessions that are to be moved.
+fn list(ctx: &Context, sessions: &[SessionSummary], now: Timestamp, as_json: bool) -> Result<()> {
+    if as_json {
+        let lines = sessions
+            .iter()
+            .map(session_json);
+        return ctx.terminal.print_json_text(&lines.collect::<String>());
+    }
+    if sessions.is_empty() {
+        ctx.explain_empty("no session matches");
+    }
+    let table = table(sessions, now, ctx.terminal.stdout_width());
+    ctx.terminal.print(&table)
 }
 
 /// Asks the user to confirm the removal of `count` sessions.

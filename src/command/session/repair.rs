@@ -1,7 +1,7 @@
 //! `session repair`: reports problems in session files, and repairs them.
 
-use super::key_pattern::single_line;
 use super::list::report_failures;
+use crate::command::name_pattern::single_line;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::report::Bar;

@@ -1,9 +1,9 @@
 //! `session search`: finds text in all sessions, and in the memory's record of older ones.
 
-use super::key_pattern::single_line;
 use super::list::report_failures;
 use super::transcript::day_and_time;
 use crate::cli::session::SessionSearchArgs as Arguments;
+use crate::command::name_pattern::single_line;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::session::{self, MatchLine, MessageMatch, SearchPattern, SessionListing, SessionStore};
@@ -87,6 +87,9 @@ pub(super) fn run(
     }
     let is_empty = out.is_empty;
     out.page.finish()?;
+    if is_empty && !*json {
+        ctx.explain_empty("no message matches, and nothing in the memory");
+    }
     Ok(match report_failures(ctx, &failures) {
         Exit::Answered if is_empty => Exit::Failed,
         other => other,

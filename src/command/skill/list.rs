@@ -2,6 +2,7 @@
 
 use super::describe::{body_tokens, describe_origin, describe_state, origin_json};
 use super::lookup::current_skills;
+use crate::command::name_pattern::NamePattern;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::report::columns::{Side, align_columns, truncate};
@@ -11,8 +12,14 @@ use anyhow::Result;
 use serde_json::json;
 
 /// Runs `nanobot skill list`.
-pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
-    let (settings, found) = current_skills(ctx)?;
+pub(super) fn run(ctx: &Context, pattern: Option<&str>, as_json: bool) -> Result<Exit> {
+    let (settings, mut found) = current_skills(ctx)?;
+    let list = render_list(&found.skills, settings.skills.budget_tokens);
+    let names = NamePattern(pattern);
+    found.skills.retain(|skill| names.matches(&skill.name));
+    found.inactive.retain(|it| names.matches(&it.skill.name));
+    let has_name = |name: Option<&str>| name.map_or(pattern.is_none(), |name| names.matches(name));
+    found.unreadable.retain(|it| has_name(it.name.as_deref()));
     if as_json {
         ctx.terminal.print_json_text(&json_lines(&found))?;
         return Ok(Exit::Answered);
@@ -20,7 +27,11 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
     ctx.terminal
         .print(&table(ctx, &found, ctx.terminal.stdout_width()))?;
     let budget = settings.skills.budget_tokens;
-    let list = render_list(&found.skills, budget);
+    let is_empty =
+        found.skills.is_empty() && found.inactive.is_empty() && found.unreadable.is_empty();
+    if is_empty {
+        ctx.explain_empty("no skill matches");
+    }
     if list.is_cut() {
         ctx.notice(&format!(
                 "the skill list in each request is truncated to {budget} tokens (`agents.defaults.skillsBudgetTokens`)"

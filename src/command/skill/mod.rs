@@ -21,7 +21,7 @@ mod show;
 /// Runs `nanobot skill`.
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
-        Command::List { json } => list::run(ctx, *json),
+        Command::List { pattern, json } => list::run(ctx, pattern.as_deref(), *json),
         Command::Show(arguments) => show::run(ctx, arguments),
         Command::Check { name, json } => check::run(ctx, name.as_deref(), *json),
         Command::New { name, description } => create::run(ctx, name, description.as_deref()),

@@ -1,20 +1,25 @@
-//! Selects sessions by a pattern: with `*` and `?` it matches the whole key, otherwise a part of it. Pure.
+//! Selects by name, in every list: a pattern with `*` and `?` matches the whole name, another one a part of it. Pure.
 
 use crate::sys::terminal::sanitize;
 
-/// The keys that match a pattern; all if there is none.
+/// The names that match a pattern; all if there is none.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SessionPattern<'a>(pub(super) Option<&'a str>);
+pub(super) struct NamePattern<'a>(pub(super) Option<&'a str>);
 
-impl SessionPattern<'_> {
-    /// True if the pattern matches `key`.
-    pub(super) fn matches(self, key: &str) -> bool {
+impl NamePattern<'_> {
+    /// True if the pattern matches `name`.
+    pub(super) fn matches(self, name: &str) -> bool {
         match self.0 {
             None => true,
-            Some(pattern) if pattern.contains(['*', '?']) => matches_glob(pattern, key),
-            Some(part) => key.contains(part),
+            Some(pattern) if has_wildcard(pattern) => matches_glob(pattern, name),
+            Some(part) => name.contains(part),
         }
     }
+}
+
+/// True if `text` is a pattern rather than a name.
+pub(super) fn has_wildcard(text: &str) -> bool {
+    text.contains(['*', '?'])
 }
 
 /// True if `key` matches `pattern`. The time is at most proportional to the product of their lengths.
@@ -52,13 +57,13 @@ pub(super) fn single_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::SessionPattern;
+    use super::NamePattern;
 
     #[test]
     fn a_pattern_is_for_the_whole_and_a_word_for_a_part() {
         let check = |pattern: &str, key: &str, expect: bool| {
             assert_eq!(
-                SessionPattern(Some(pattern)).matches(key),
+                NamePattern(Some(pattern)).matches(key),
                 expect,
                 "{pattern} {key}"
             );
@@ -75,6 +80,6 @@ mod tests {
         check("*", "", true);
         check(&"*a".repeat(30), &"a".repeat(200), true);
         check(&format!("{}b", "*a".repeat(30)), &"a".repeat(200), false);
-        assert!(SessionPattern(None).matches("x"));
+        assert!(NamePattern(None).matches("x"));
     }
 }
