@@ -1,6 +1,5 @@
 //! `nanobot undo`: a turn's changes, taken back.
 
-use super::value::turn;
 use clap::Args;
 
 /// Undo the file changes of a turn
@@ -16,9 +15,8 @@ use clap::Args;
 /// The journal keeps the last 100 turns, for 7 days, and at most 1 GiB.
 #[derive(Args, Clone, Debug, Default)]
 pub struct UndoArgs {
-    /// Number of the turn, from `--list`
-    #[arg(value_parser = turn)]
-    pub turn: Option<u64>,
+    /// Number of the turn, from `--list`, or its id, from `--list --json` or `agent --json`
+    pub turn: Option<String>,
     /// List turns that changed files, in all directories, newest first
     #[arg(long, conflicts_with_all = ["turn", "redo", "dry_run", "force"])]
     pub list: bool,

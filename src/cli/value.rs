@@ -17,12 +17,6 @@ pub enum Since {
     Month,
 }
 
-/// The number of a turn.
-pub(super) fn turn(text: &str) -> Result<u64, String> {
-    let number = text.parse().ok();
-    number.ok_or("no such turn; run `nanobot undo --list` for the numbers".into())
-}
-
 /// One of several between commas, which may have blanks around them.
 pub(super) fn trimmed(text: &str) -> Result<String, Infallible> {
     Ok(text.trim().to_owned())

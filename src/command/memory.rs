@@ -261,7 +261,7 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
                 restored: of,
                 parent: _,
             } = version;
-            let line = json!({ "id": id, "time": time, "cause": cause.name(), "session": session, "bytes": bytes,
+            let line = json!({ "id": id, "time": ctx.clock.to_rfc3339(time), "cause": cause.name(), "session": session, "bytes": bytes,
                                "aside": aside, "untrusted": untrusted, "of": of, "current": current == Some(*id) });
             format!("{line}\n")
         };

@@ -51,13 +51,14 @@ fn undo_or_redo(ctx: &Context, arguments: &Arguments, owns: Option<TurnCheck<'_>
         dry_run,
         redo,
         force,
-    } = *arguments;
+    } = arguments;
+    let (dry_run, redo, force) = (*dry_run, *redo, *force);
     let mut odd = |id: u64, error: &anyhow::Error| {
         ctx.notice(&format!("skipped turn {id}: {error:#}"));
     };
     let turns = UndoStore::new(ctx.paths.undo()).turns(&mut odd)?;
-    if list {
-        ctx.terminal.print(&format_turns(ctx, &turns, json))?;
+    if *list {
+        ctx.terminal.print(&format_turns(ctx, &turns, *json))?;
         return Ok(Exit::Answered);
     }
     let way = if redo {
@@ -66,7 +67,7 @@ fn undo_or_redo(ctx: &Context, arguments: &Arguments, owns: Option<TurnCheck<'_>
         RestoreDirection::Undo
     };
     let is_found = turn.is_none();
-    let turn = choose_turn(ctx, &turns, turn, way)?;
+    let turn = choose_turn(ctx, &turns, turn.as_deref(), way)?;
     if let Some(owns) = owns.filter(|_| is_found) {
         owns(turn)?;
     }
@@ -151,20 +152,22 @@ fn display_path(path: &Path) -> String {
 fn choose_turn<'a>(
     ctx: &Context,
     turns: &'a [UndoTurn],
-    id: Option<u64>,
+    name: Option<&str>,
     way: RestoreDirection,
 ) -> Result<&'a UndoTurn> {
-    if let Some(id) = id {
-        let turn = turns.iter().find(|turn| turn.id == id).ok_or_else(|| {
+    if let Some(name) = name {
+        // A number is at most as long as the id of a turn, which may have only digits.
+        let is_named = |turn: &&UndoTurn| name == turn.info.turn || name.parse() == Ok(turn.id);
+        let turn = turns.iter().find(is_named).ok_or_else(|| {
             fail_with_hint(
                 Exit::NoInput,
-                format!("there is no turn {id} to undo"),
+                format!("there is no turn {name} to undo"),
                 "`nanobot undo --list`",
             )
         })?;
         return match (way, turn.undone_at.is_some()) {
             (RestoreDirection::Redo, false) => {
-                let cause = format!("turn {id} is not undone");
+                let cause = format!("turn {} is not undone", turn.id);
                 Err(fail_with_hint(
                     Exit::NoInput,
                     cause,
@@ -222,10 +225,10 @@ fn format_turns(ctx: &Context, turns: &[UndoTurn], as_json: bool) -> String {
                 "id": turn.id,
                 "turn": turn.info.turn,
                 "session": turn.info.session,
-                "time": turn.info.time,
+                "time": ctx.clock.to_rfc3339(&turn.info.time),
                 "directory": turn.info.directory.display().to_string(),
                 "paths": paths,
-                "undone": turn.undone_at,
+                "undone": turn.undone_at.as_deref().map(|time| ctx.clock.to_rfc3339(time)),
             });
             format!("{line}\n")
         };

@@ -50,6 +50,7 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
     // The offset of the summary in the source is not valid in the copy.
     let summary = tail.summary.filter(|summary| summary.first_sent <= count);
     let mut metadata = truncate_metadata(tail.metadata, count);
+    metadata.update_session_metadata(|kept| key.clone_into(&mut kept.fork_of));
     metadata.summary_offset = None;
     let now = store.clock.local_timestamp();
     metadata.key = Some(new.to_owned());

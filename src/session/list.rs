@@ -36,6 +36,8 @@ pub struct SessionSummary {
     pub first_words: String,
     /// The title, if it has one.
     pub title: Option<String>,
+    /// The session that it was copied from, if it was.
+    pub fork_of: Option<String>,
     /// True if a newer release of this program wrote it, so that it is read-only.
     pub is_newer: bool,
 }
@@ -134,7 +136,8 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
     };
     let metadata = tail.metadata;
     let is_newer = metadata.is_newer();
-    let stats = metadata.session_metadata().stats;
+    let kept = metadata.session_metadata();
+    let (stats, fork_of) = (kept.stats, kept.fork_of);
     let title = metadata.title();
     let modified = file_metadata
         .modified()
@@ -157,6 +160,7 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
         stats: (stats != SessionStats::default()).then_some(stats),
         first_words: head.first_words,
         title,
+        fork_of: Some(fork_of).filter(|key| !key.is_empty()),
         is_newer,
     }))
 }

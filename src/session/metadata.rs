@@ -45,6 +45,9 @@ pub(super) struct SessionMetadata {
     /// The title that the user has given.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) title: String,
+    /// The key of the session that this one is a copy of.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(super) fork_of: String,
     #[serde(flatten)]
     other_keys: Map<String, Value>,
 }

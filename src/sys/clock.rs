@@ -199,6 +199,19 @@ impl Clock {
         }
     }
 
+    /// Converts local time without a zone, as files contain it, to RFC 3339 in UTC. Other text is returned as it is.
+    pub fn to_rfc3339(&self, local: &str) -> String {
+        let zone = self.now().time_zone().clone();
+        let time = local.parse::<jiff::civil::DateTime>();
+        match (
+            local.parse::<Timestamp>(),
+            time.map(|time| time.to_zoned(zone)),
+        ) {
+            (Err(_), Ok(Ok(time))) => time.timestamp().to_string(),
+            _ => local.to_owned(),
+        }
+    }
+
     /// Returns local time without a zone, to the microsecond: the format of session files.
     pub fn local_timestamp(&self) -> String {
         self.now().strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string()

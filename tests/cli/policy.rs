@@ -821,12 +821,28 @@ fn a_run_without_a_provider_leaves_nothing_behind() {
 }
 
 #[test]
-fn undo_accepts_only_a_turn_number() {
+fn a_tool_is_shown_with_the_schema_of_its_arguments() {
     let story = Story::new();
+    let shown = story.run(["tool", "show", "read_file"]).text();
+    assert!(shown.starts_with("read_file\n\n"), "{shown}");
+    assert!(shown.contains("\"required\""), "{shown}");
+    let line = story.run(["tool", "show", "read_file", "--json"]).json();
+    assert_eq!(line["parameters"]["required"][0], "path");
     story
-        .run(["undo", "abc"])
-        .status(2)
-        .stderr_has("no such turn");
+        .run(["tool", "show", "raed_file"])
+        .status(66)
+        .stderr_has("try: nanobot tool show read_file");
+}
+
+#[test]
+fn undo_of_an_unknown_turn_is_refused() {
+    let story = Story::new();
+    for turn in ["abc", "55"] {
+        story
+            .run(["undo", turn])
+            .status(66)
+            .stderr_has(&format!("there is no turn {turn} to undo"));
+    }
 }
 
 #[test]

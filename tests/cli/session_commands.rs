@@ -197,7 +197,7 @@ fn show_prints_messages_and_totals() {
         .json_lines();
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0]["number"], 3);
-    assert_eq!(lines[1]["time"], "2026-01-02T03:04:05.000000");
+    assert_eq!(lines[1]["time"], "2026-01-02T03:04:05Z");
     assert_eq!(lines[1]["turn"], lines[0]["turn"]);
 }
 
@@ -375,7 +375,7 @@ fn search_as_json_has_positions() {
         .run(["session", "search", "two", "--json", "-C", "1"])
         .json_lines();
     let expect = json!({
-        "session": "new", "number": 3, "time": "2025-12-01T09:30:00.000000", "role": "tool", "line": "two needles",
+        "session": "new", "number": 3, "time": "2025-12-01T09:30:00Z", "role": "tool", "line": "two needles",
         "start": 0, "end": 3, "before": ["one"], "after": ["three"],
     });
     assert_eq!(lines, [expect]);
@@ -683,6 +683,14 @@ fn a_fork_is_independent() {
     let original: Vec<&str> = before.lines().collect();
     assert_eq!(lines[1..3], original[1..3]);
     assert_eq!(lines.len(), 4);
+    let forks = story
+        .run(["session", "list", "--json", "whole"])
+        .json_lines();
+    assert_eq!(forks[0]["fork_of"], "cli:direct");
+    assert_eq!(forks[0]["created"], "2026-01-02T03:04:05Z");
+    story
+        .run(["session", "list", "whole"])
+        .stdout_has("fork of cli:direct: one");
     story
         .run(["agent", "-m", "again", "-s", "other:way"])
         .stdout("3\n");
@@ -723,7 +731,7 @@ fn a_fork_resets_statistics_and_pointers() {
     let last = story.session("b.jsonl").pop().unwrap();
     assert_eq!(
         last["metadata"]["nanobot"],
-        json!({ "aged": 1, "later": "x" })
+        json!({ "fork_of": "a", "aged": 1, "later": "x" })
     );
     assert_eq!(
         (&last["last_consolidated"], &last["messages"]),
@@ -995,10 +1003,7 @@ fn an_export_is_one_document() {
     assert_eq!(document["key"], "cli:direct");
     assert_eq!(document["messages"].as_array().unwrap().len(), 4);
     assert_eq!(document["messages"][2]["text"], "1| ```\n2| rm -rf");
-    assert_eq!(
-        document["messages"][3]["time"],
-        "2026-01-02T03:04:05.000000"
-    );
+    assert_eq!(document["messages"][3]["time"], "2026-01-02T03:04:05Z");
     // The extension of the file says the format.
     for (name, start) in [
         ("o.JSON", "{"),

@@ -207,6 +207,13 @@ fn turns_are_undone_one_after_the_other() {
     assert_eq!(lines.lines().count(), 2);
     let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert_eq!(line["id"], 2);
+    assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
+    // The id that `agent --json` prints names the turn as well.
+    let first: Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
+    let turn = first["turn"].as_str().unwrap();
+    story
+        .run(["undo", turn, "--dry-run", "--redo"])
+        .stdout("would restore a\n");
     assert_eq!(line["paths"][0], "$DIR/a");
     story
         .run(["undo", "--redo"])

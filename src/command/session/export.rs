@@ -8,6 +8,7 @@ use crate::cli::session::{DocumentFormat, SessionExportArgs as Arguments};
 use crate::ops::context::Context;
 use crate::report::Bar;
 use crate::session::{self, LoggedMessage, SessionEntry, SessionStore, SessionSummary};
+use crate::sys::clock::Clock;
 use crate::sys::terminal::StdoutWriter;
 use crate::sys::{durable_file, signal};
 use anyhow::{Context as _, Result};
@@ -42,7 +43,7 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
         });
         match format {
             DocumentFormat::Markdown => write_markdown(&summary, &mut said, put),
-            DocumentFormat::Json => write_json(&summary, &mut said, put),
+            DocumentFormat::Json => write_json(&ctx.clock, &summary, &mut said, put),
             DocumentFormat::Html => write_html(&summary, &mut said, put),
         }
     };
@@ -85,7 +86,12 @@ type LoggedMessages<'a> = &'a mut dyn Iterator<Item = Result<LoggedMessage>>;
 /// A sink for text.
 type TextSink<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
 
-fn write_json(summary: &SessionSummary, said: LoggedMessages<'_>, put: TextSink<'_>) -> Result<()> {
+fn write_json(
+    clock: &Clock,
+    summary: &SessionSummary,
+    said: LoggedMessages<'_>,
+    put: TextSink<'_>,
+) -> Result<()> {
     let SessionSummary {
         key,
         created,
@@ -94,7 +100,7 @@ fn write_json(summary: &SessionSummary, said: LoggedMessages<'_>, put: TextSink<
         ..
     } = summary;
     let head = json!({
-        "key": key, "created": created, "updated": updated, "statistics": statistics_json(stats.as_ref()),
+        "key": key, "created": clock.to_rfc3339(created), "updated": clock.to_rfc3339(updated), "statistics": statistics_json(stats.as_ref()),
     });
     // The messages are added one by one to the object that starts here.
     let mut text = head.to_string();
@@ -102,7 +108,7 @@ fn write_json(summary: &SessionSummary, said: LoggedMessages<'_>, put: TextSink<
     text.push_str(",\"messages\":[");
     for (number, logged) in said.enumerate() {
         let comma = if number > 0 { "," } else { "" };
-        text.push_str(&format!("{comma}\n{}", message_json(&logged?)));
+        text.push_str(&format!("{comma}\n{}", message_json(clock, &logged?)));
         if text.len() > WRITE_CHUNK_BYTES {
             put(&std::mem::take(&mut text))?;
         }

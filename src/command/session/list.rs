@@ -1,6 +1,5 @@
 //! `session list`: lists the sessions with their age, length and cost.
 
-use super::key_pattern::{SessionPattern, single_line};
 use crate::cli::session::{SessionListArgs as Arguments, SessionSort};
 use crate::command::arguments::since_filter;
 use crate::command::name_pattern::{NamePattern, single_line};
@@ -10,6 +9,7 @@ use crate::ops::context::Context;
 use crate::report::columns::{Side, align_to_width, truncate};
 use crate::report::short_text::format_age;
 use crate::session::{self, SessionListing, SessionStats, SessionStore, SessionSummary};
+use crate::sys::clock::Clock;
 use anyhow::Result;
 use console::measure_text_width;
 use jiff::Timestamp;
@@ -49,7 +49,10 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
     let width = ctx.terminal.stdout_width();
     match json {
         true => {
-            let lines: String = sessions.iter().map(session_json).collect();
+            let lines: String = sessions
+                .iter()
+                .map(|session| session_json(&ctx.clock, session))
+                .collect();
             ctx.terminal.print_json_text(&lines)?;
         }
         false => ctx
@@ -91,7 +94,7 @@ fn tokens(stats: &SessionStats) -> u64 {
 }
 
 /// A session as a line of JSON.
-pub(super) fn session_json(session: &SessionSummary) -> String {
+pub(super) fn session_json(clock: &Clock, session: &SessionSummary) -> String {
     let SessionSummary {
         key,
         path,
@@ -103,11 +106,12 @@ pub(super) fn session_json(session: &SessionSummary) -> String {
         stats,
         first_words,
         title,
+        fork_of,
         is_newer,
     } = session;
     let mut line = json!({
-        "key": key, "messages": messages, "created": created, "updated": updated, "used": used.to_string(),
-        "title": title, "first_words": first_words, "bytes": bytes, "path": path, "read_only": is_newer,
+        "key": key, "messages": messages, "created": clock.to_rfc3339(created), "updated": clock.to_rfc3339(updated), "used": used.to_string(),
+        "title": title, "first_words": first_words, "fork_of": fork_of, "bytes": bytes, "path": path, "read_only": is_newer,
     });
     line["statistics"] = statistics_json(stats.as_ref());
     format!("{line}\n")
@@ -154,6 +158,10 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
             .map_or_else(|| "?".into(), |count| count.to_string());
         let of_stats = |part: fn(&SessionStats) -> String| session.stats.as_ref().map(part);
         let title = session.title.as_ref().unwrap_or(&session.first_words);
+        let title = match &session.fork_of {
+            Some(of) => format!("fork of {of}: {title}"),
+            None => title.clone(),
+        };
         let tokens = of_stats(|stats| tokens(stats).to_string());
         let cost = session.stats.and_then(|stats| stats.cost);
         let cost = cost.map(|cost| format!("${}", format_dollars(cost)));
@@ -163,7 +171,7 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
             messages,
             tokens.unwrap_or_default(),
             cost.unwrap_or_default(),
-            truncate(&single_line(title), Some(room)),
+            truncate(&single_line(&title), Some(room)),
         ]
     };
     let lines = |room: usize| {

@@ -65,7 +65,10 @@ pub(super) fn restore(
         let day = format!("{}-{}-{}", part(0..4), part(4..6), part(6..8));
         let time = format!("{day} {}:{}", part(8..10), part(10..12));
         match as_json {
-            true => format!("{}\n", json!({ "session": discarded.key, "deleted": time })),
+            true => format!(
+                "{}\n",
+                json!({ "session": discarded.key, "deleted": ctx.clock.to_rfc3339(&time) })
+            ),
             false => format!("{time}  {}\n", single_line(&discarded.key)),
         }
     };
@@ -157,7 +160,7 @@ fn list(ctx: &Context, sessions: &[SessionSummary], now: Timestamp, as_json: boo
     if as_json {
         let lines = sessions
             .iter()
-            .map(session_json);
+            .map(|session| session_json(&ctx.clock, session));
         return ctx.terminal.print_json_text(&lines.collect::<String>());
     }
     if sessions.is_empty() {

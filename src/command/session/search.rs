@@ -7,6 +7,7 @@ use crate::command::name_pattern::single_line;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::session::{self, MatchLine, MessageMatch, SearchPattern, SessionListing, SessionStore};
+use crate::sys::clock::Clock;
 use crate::sys::durable_file;
 use crate::sys::terminal::{StdoutWriter, sanitize, theme};
 use anyhow::Result;
@@ -60,6 +61,7 @@ pub(super) fn run(
         format: form,
         is_empty: true,
         context: *context,
+        clock: ctx.clock.clone(),
     };
     let unread = session::search(&sessions, &needle, *context, &mut |summary, found| {
         let MessageMatch {
@@ -167,6 +169,7 @@ struct SearchOutput {
     format: SearchFormat,
     is_empty: bool,
     context: usize,
+    clock: Clock,
 }
 
 impl SearchOutput {
@@ -205,7 +208,7 @@ impl SearchOutput {
                 near.map(|near| near.text.clone()).collect()
             };
             let mut found = json!({
-                file: name, "number": number, "time": time, "role": role, "line": line.text,
+                file: name, "number": number, "time": self.clock.to_rfc3339(time), "role": role, "line": line.text,
                 "start": matched.start, "end": matched.end,
             });
             if self.context > 0 {

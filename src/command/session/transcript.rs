@@ -2,6 +2,7 @@
 
 use crate::message::{Message, Reply, ToolCall, ToolResult, plain_text};
 use crate::session::LoggedMessage;
+use crate::sys::clock::Clock;
 use crate::sys::terminal::{StdoutWriter, sanitize};
 use anyhow::Result;
 use console::Style;
@@ -169,7 +170,7 @@ pub(super) fn day_and_time(time: &str) -> String {
 }
 
 /// A message as a JSON object.
-pub(super) fn message_json(logged: &LoggedMessage) -> Value {
+pub(super) fn message_json(clock: &Clock, logged: &LoggedMessage) -> Value {
     let LoggedMessage {
         index: number,
         time,
@@ -187,6 +188,8 @@ pub(super) fn message_json(logged: &LoggedMessage) -> Value {
             json!({ "role": "tool", "call": result.call_id, "name": result.name, "text": plain_text(&result.parts), "failed": result.failed })
         }
     };
-    (line["number"], line["time"], line["turn"]) = (json!(number + 1), json!(time), json!(turn));
+    line["number"] = json!(number + 1);
+    line["time"] = json!(clock.to_rfc3339(time));
+    line["turn"] = json!(turn);
     line
 }
