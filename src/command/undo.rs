@@ -176,8 +176,8 @@ fn choose_turn<'a>(
             }
             (RestoreDirection::Undo, true) => Err(fail_with_hint(
                 Exit::NoInput,
-                format!("turn {id} is already undone"),
-                format!("`nanobot undo --redo {id}`, which takes that back"),
+                format!("turn {} is already undone", turn.id),
+                format!("`nanobot undo --redo {}`, which takes that back", turn.id),
             )),
             _ => Ok(turn),
         };

@@ -29,7 +29,7 @@ pub(super) fn unknown_metadata_keys(path: &[String], value: &Value) -> Vec<KeyPa
         (_, Value::Object(members)) => members
             .iter()
             .flat_map(|(name, member)| {
-                unknown_metadata_keys(&[path, &[name.clone()]].concat(), member)
+                unknown_metadata_keys(&[path, std::slice::from_ref(name)].concat(), member)
             })
             .collect(),
         _ => Vec::new(),

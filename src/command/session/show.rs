@@ -37,7 +37,7 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
     for entry in entries {
         match entry? {
             SessionEntry::Message(logged) if *json => {
-                page.write_json(&message_json(&ctx.clock, &logged))?
+                page.write_json(&message_json(&ctx.clock, &logged))?;
             }
             SessionEntry::Message(logged) => transcript.push(*logged, &mut page)?,
             SessionEntry::Invalid(at) => ctx
