@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::alphabet::IMAP_MUTF7;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use imap_proto::{AttributeValue, Capability, MailboxDatum, Response, ResponseCode};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Maximum size of a line, in bytes.
@@ -312,6 +313,7 @@ impl ImapSession {
             if let Some(ImapOutcome::Refused(cause)) = self.end_of(&tag, &raw) {
                 return Err(SendError::Unavailable(cause));
             }
+            let raw = to_parsable(&raw);
             let response = parse(&raw);
             has_news = matches!(
                 response,
@@ -368,7 +370,7 @@ impl ImapSession {
             if let Some(end) = self.end_of(tag, &raw) {
                 return Ok(end);
             }
-            if let Some(response) = parse(&raw) {
+            if let Some(response) = parse(&to_parsable(&raw)) {
                 on_response(&response);
             }
         }
@@ -404,6 +406,19 @@ impl ImapSession {
                 }
                 Some(size) => self.connection.read_exact(&mut raw, size)?,
             }
+        }
+    }
+}
+
+/// A response without letters that are not ASCII, unless it has the content of a mail: `imap-proto` panics where they
+/// follow a response code.
+fn to_parsable(raw: &[u8]) -> Cow<'_, [u8]> {
+    let has_number = raw.strip_prefix(b"* ").and_then(|rest| rest.first());
+    match raw.is_ascii() || has_number.is_some_and(u8::is_ascii_digit) {
+        true => raw.into(),
+        false => {
+            let to_ascii = |byte: &u8| if byte.is_ascii() { *byte } else { b'?' };
+            raw.iter().map(to_ascii).collect()
         }
     }
 }
@@ -474,7 +489,7 @@ fn encode_mailbox(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{code_of, encode_mailbox, literal_size, quoted};
+    use super::{code_of, encode_mailbox, literal_size, parse, quoted, to_parsable};
 
     #[test]
     fn names_and_texts_are_encoded() {
@@ -497,5 +512,26 @@ mod tests {
         assert_eq!(code_of("NO [inuse] busy"), "INUSE");
         assert_eq!(code_of("NO [X y] z"), "X");
         assert_eq!(code_of("NO z"), "");
+    }
+
+    #[test]
+    fn fuzz_responses_of_servers() {
+        let seeds: &[&[u8]] = &[
+            b"* OK [ALERT]\xc3\xa9t\xc3\xa9\r\n",
+            b"* OK [UIDVALIDITY 7] valid\r\n",
+            b"* OK [PERMANENTFLAGS (\\Answered \\Seen \\*)] kept\r\n",
+            b"* CAPABILITY IMAP4rev1 SASL-IR AUTH=PLAIN IDLE\r\n",
+            b"* SEARCH 1 2 3\r\n",
+            b"* 3 EXISTS\r\n",
+            b"* 1 FETCH (UID 9 RFC822.SIZE 5 INTERNALDATE \"02-Jan-2026 03:04:05 +0000\" BODY[HEADER]<0> {5}\r\nab\r\nc)\r\n",
+            b"* 1 FETCH (FLAGS (\\Seen) MODSEQ (12))\r\n",
+            b"* BYE closing\r\n",
+            b"+ idling\r\n",
+        ];
+        crate::fuzz::check(seeds, |input, _| {
+            parse(&to_parsable(input));
+            literal_size(input);
+            code_of(&String::from_utf8_lossy(input));
+        });
     }
 }

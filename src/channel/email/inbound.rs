@@ -166,20 +166,23 @@ pub(super) fn parse_arrival(date: &str) -> Option<i64> {
 
 /// Adds the text and the attachments of the whole mail to a message. The header and all that is not the sender's own
 /// words in this mail become quotes, so that a mail always counts as content from outside.
-pub(super) fn add_content(message: &mut InboundMessage, raw: &[u8], settings: &MailSettings) {
+pub(super) fn add_content(
+    message: &mut InboundMessage,
+    raw: &[u8],
+    max_chars: usize,
+    limits: &AttachmentLimits,
+) {
     let Some(mail) = MessageParser::new().parse(raw) else {
         return;
     };
     let text: Vec<String> = mail.text_bodies().map(text_of).collect();
     let text = quotation::divide(&text.join("\n\n"));
-    let limit = settings.max_body_chars;
-    message.text = cut(&text.typed, limit);
+    message.text = cut(&text.typed, max_chars);
     let mut left_out = Vec::new();
     let mut files = Vec::new();
     for (number, part) in attachments(&mail) {
         let file = to_file(&message.reply_facts, number, part);
-        match is_taken(part, &settings.attachments) && files.len() < settings.attachments.max_count
-        {
+        match is_taken(part, limits) && files.len() < limits.max_count {
             true => files.push(file),
             false => left_out.push(file.name),
         }
@@ -188,8 +191,8 @@ pub(super) fn add_content(message: &mut InboundMessage, raw: &[u8], settings: &M
     let header = describe_header(&mail, &left_out);
     let quotes = [
         ("header of the mail", header),
-        ("quoted text", cut(&text.quoted, limit)),
-        ("signature", cut(&text.signature, limit)),
+        ("quoted text", cut(&text.quoted, max_chars)),
+        ("signature", cut(&text.signature, max_chars)),
     ];
     message.quotes = quotes
         .into_iter()
@@ -296,7 +299,10 @@ fn to_file(facts: &serde_json::Value, number: usize, part: &MessagePart<'_>) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{MailHeader, MailPlace, parse_arrival};
+    use super::{
+        AttachmentLimits, MailHeader, MailPlace, add_content, attachment_content, is_address,
+        parse_arrival,
+    };
 
     #[test]
     fn a_mail_has_one_sender() {
@@ -348,5 +354,43 @@ mod tests {
         check("17-Jul-1996 02:44:25 -0700", Some(837_596_665));
         check(" 2-Jan-2026 03:04:05 +0000", Some(1_767_323_045));
         check("", None);
+    }
+
+    #[test]
+    fn fuzz_mails() {
+        let seeds: &[&[u8]] = &[
+            b"Authentication-Results: mx.example.net (a); dmarc=pass header.from=example.org\r\nFrom: Ann <ann@example.org>\r\n\
+              Subject: =?utf-8?q?L=C3=BCnch?=\r\nMessage-ID: <1@b.c>\r\nReferences: <2@b.c>\r\n\r\nhi\r\n> a\r\n-- \r\nAnn\r\n",
+            b"From: a@b.c\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n<p>x\r\n--b\r\n\
+              Content-Type: image/png; name=\"a\"\r\nContent-Transfer-Encoding: base64\r\n\r\nAAAA\r\n--b--\r\n",
+            b"From: a@b.c\r\nContent-Type: message/rfc822\r\n\r\nFrom: x@y.z\r\n\r\nForwarded message\r\n",
+        ];
+        let limits = AttachmentLimits {
+            types: vec!["*".into()],
+            max_bytes: 100,
+            max_count: 2,
+        };
+        let place = MailPlace {
+            uid_validity: 1,
+            uid: 2,
+        };
+        crate::fuzz::check(seeds, |input, _| {
+            let Some(header) = MailHeader::parse(input) else {
+                return;
+            };
+            header.verifying_server();
+            let Some(sender) = header.sender() else {
+                return;
+            };
+            assert!(is_address(&sender) && sender == sender.to_lowercase());
+            header.reason_to_ignore(&sender, &[]);
+            let mut message = header.to_message(&sender, place, None);
+            add_content(&mut message, input, 50, &limits);
+            assert!(message.files.len() <= 2);
+            for file in &message.files {
+                let number = file.id.rsplit('.').next().unwrap().parse().unwrap();
+                assert!(attachment_content(input, number).is_some());
+            }
+        });
     }
 }

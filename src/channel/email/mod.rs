@@ -398,7 +398,9 @@ impl Email {
         let Some(raw) = session.fetch_content(uid, limit)? else {
             return ignore("it is gone");
         };
-        inbound::add_content(&mut message, &raw, &self.settings);
+        let settings = &self.settings;
+        let (max_chars, limits) = (settings.max_body_chars, &settings.attachments);
+        inbound::add_content(&mut message, &raw, max_chars, limits);
         if is_large {
             // Their ends are missing.
             for file in &mut message.files {
