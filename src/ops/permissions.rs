@@ -393,7 +393,7 @@ fn file_scope(
     }
     let (hidden, notes, mut read_only) = protected_paths(ctx, workspace, real_paths);
     let written = roots.iter().filter(|root| root.may_write);
-    read_only.extend(written.flat_map(|root| git_paths::configured_paths(&root.path)));
+    read_only.extend(written.flat_map(|root| git_paths::configured_paths(&root.path, &home)));
     Ok(FileScope {
         directory,
         workspace: workspace.to_owned(),

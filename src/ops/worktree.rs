@@ -8,6 +8,15 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Options before a subcommand of git: outside of the sandbox it must not run what a command has left in the repository.
+const RUNS_NOTHING: [&str; 6] = [
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.pager=cat",
+];
 /// The time that one call of git may take. A checkout of a large repository takes minutes.
 const GIT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Bytes kept of the output of git.
@@ -172,9 +181,10 @@ impl Worktree {
 /// # Errors
 /// There is no git, or it fails; the error is its message.
 fn git(ctx: &Context, directory: &Path, arguments: &[&str]) -> Result<String> {
+    let arguments = RUNS_NOTHING.iter().chain(arguments);
     let spec = CommandSpec {
         program: "git".into(),
-        arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+        arguments: arguments.map(|&word| word.to_owned()).collect(),
         directory: directory.to_owned(),
         env: ctx
             .env

@@ -109,7 +109,13 @@ impl FileScope {
         {
             return Err(Refusal::new(format!("`{shown}` is read-only")));
         }
-        let allowed = |pattern: &Pattern| self.matches(pattern, &path);
+        // A pattern for the name of a directory is not about those around the root.
+        let allowed = |pattern: &Pattern| {
+            let places = path.ancestors().take_while(|place| *place != root.path);
+            places
+                .into_iter()
+                .any(|place| self.matches_exactly(pattern, place))
+        };
         if access == FileAccess::Write && !root.may_write && !self.allowed.iter().any(allowed) {
             return Err(Refusal {
                 message: format!(

@@ -15,6 +15,7 @@ use crate::policy::{Policy, Refusal};
 use crate::sys::clock::{FileTime, current_file_time};
 use crate::sys::digest::digest;
 use crate::sys::rooted_fs::{self, RootDir};
+use crate::sys::sandbox::is_in_git_dir;
 use crate::sys::sandbox::private_tmp;
 use crate::sys::sandbox::project_file_rules::ChangedPaths;
 use crate::sys::sync::IgnorePoison;
@@ -349,6 +350,16 @@ impl Files {
                 .map_err(|refusal| FileError::Tool(refusal.into()))?;
             if access == FileAccess::Write && self.file_scope.is_instruction_file(&path) {
                 self.check_provenance(&path)?;
+            }
+            if access == FileAccess::Write
+                && !self.file_scope.is_unrestricted
+                && is_in_git_dir(&path)
+            {
+                let cause = format!(
+                    "`{}` would belong to a git directory, whose config and hooks git runs",
+                    path.display()
+                );
+                return Err(FileError::Tool(Refusal::new(cause).into()));
             }
             match work(root, &path, &relative) {
                 Ok(done) => return Ok((done, path)),

@@ -231,6 +231,68 @@ fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
     ]);
 }
 
+/// The file tools may write where commands may not, so such a place proves nothing.
+#[test]
+fn an_object_that_a_file_tool_wrote_is_not_what_git_had() {
+    if !require("git") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = story();
+    let name = run_as_user(&story, "echo evil | git hash-object --stdin");
+    let (folder, file) = name.trim().split_at(2);
+    let objects = story.workspace().join("o");
+    let object = objects.join(folder).join(file);
+    let command = format!(
+        "mkdir -p .git/objects/info; echo {} > .git/objects/info/alternates; echo evil > CLAUDE.md; cp CLAUDE.md .envrc",
+        objects.display()
+    );
+    story.server().script([
+        calls("web_fetch", json!({ "url": page.url("/") })),
+        calls("write_file", json!({ "path": object, "content": "x" })),
+        calls("exec", json!({ "command": command })),
+        says("done"),
+    ]);
+    let ran = story.run(["agent", "-m", "go", "--write", "--net=127.0.0.2"]);
+    let text = ran.error_text();
+    assert!(text.contains("denied: exec"), "{text}");
+    let found = contents(&story.dir());
+    assert_eq!(found["CLAUDE.md"], "mine\n");
+    assert!(!found.contains_key(".envrc"));
+}
+
+#[test]
+fn file_tools_make_no_git_directory() {
+    let write = |path: &str| calls("write_file", json!({ "path": path, "content": "x" }));
+    let story = Story::new()
+        .file("bare/HEAD", "ref: refs/heads/main")
+        .file("bare/objects/x", "")
+        .file("bare/refs/x", "")
+        .file("objects/model.bin", "")
+        .script([
+            write("repo/HEAD"),
+            write("repo/config"),
+            write("repo/objects/x"),
+            write("repo/refs/x"),
+            write("bare/config"),
+            write("bare/hooks/post-receive"),
+            write("config"),
+            write("objects/other.bin"),
+            says("done"),
+        ]);
+    let text = story.run(["agent", "-m", "go", "--write"]).error_text();
+    for path in ["repo/refs/x", "bare/config", "bare/hooks/post-receive"] {
+        assert!(!story.dir().join(path).exists(), "{path}");
+        assert!(
+            text.contains(&format!("{path}` would belong to a git directory")),
+            "{text}"
+        );
+    }
+    for path in ["repo/objects/x", "config", "objects/other.bin"] {
+        assert!(story.dir().join(path).exists(), "{path}");
+    }
+}
+
 #[test]
 fn after_content_from_outside_git_and_package_managers_bring_what_they_have() {
     if !require("git") {

@@ -25,7 +25,7 @@ struct MethodResult {
 impl AuthenticationResults {
     /// Parses the value of a header.
     pub(super) fn parse(value: &str) -> Self {
-        let value = without_comments(value).to_lowercase();
+        let value = without_comments(value).to_ascii_lowercase();
         // The id comes first; a server that writes none cannot be trusted by it.
         let (server, results) = value.split_once(';').unwrap_or((&value, ""));
         let server = Some(server).filter(|server| !server.contains('='));

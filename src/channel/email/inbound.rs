@@ -50,7 +50,7 @@ impl<'m> MailHeader<'m> {
             return None;
         }
         let mut addresses = self.message.from()?.iter();
-        let address = addresses.next()?.address()?.to_lowercase();
+        let address = addresses.next()?.address()?.to_ascii_lowercase();
         (addresses.next().is_none() && is_address(&address)).then_some(address)
     }
 
@@ -382,7 +382,7 @@ mod tests {
             let Some(sender) = header.sender() else {
                 return;
             };
-            assert!(is_address(&sender) && sender == sender.to_lowercase());
+            assert!(is_address(&sender) && sender == sender.to_ascii_lowercase());
             header.reason_to_ignore(&sender, &[]);
             let mut message = header.to_message(&sender, place, None);
             add_content(&mut message, input, 50, &limits);

@@ -189,7 +189,7 @@ impl Channel for Email {
 
     fn parse_chat(&self, recipient: &str) -> Chat {
         Chat {
-            id: recipient.trim().to_lowercase(),
+            id: recipient.trim().to_ascii_lowercase(),
             thread: None,
             is_direct: true,
         }

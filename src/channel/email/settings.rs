@@ -133,7 +133,7 @@ impl MailSettings {
                 .text("imapMailbox")
                 .unwrap_or_else(|| "INBOX".to_owned()),
             from,
-            own_addresses: own.map(|it| it.to_lowercase()).collect(),
+            own_addresses: own.map(|it| it.to_ascii_lowercase()).collect(),
             replies: config.flag("autoReplyEnabled"),
             marks_seen: config.flag("markSeen"),
             post_action: post_action(config)?,
@@ -165,7 +165,10 @@ impl SenderVerification {
     /// there are servers to believe.
     fn read(config: &ChannelConfig, access: &AccessRules) -> Self {
         let ids = config.list("trustedAuthservIds");
-        let trusted_ids: Vec<String> = ids.iter().map(|id| id.trim().to_lowercase()).collect();
+        let trusted_ids: Vec<String> = ids
+            .iter()
+            .map(|id| id.trim().to_ascii_lowercase())
+            .collect();
         let (needs_dkim, needs_spf) = (config.flag("verifyDkim"), config.flag("verifySpf"));
         let admits_all = access.allow_from.iter().any(|entry| entry == "*");
         Self {

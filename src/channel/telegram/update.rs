@@ -68,8 +68,14 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
     let typed = typed.or(message["sticker"]["emoji"].as_str());
     let typed = typed.unwrap_or_default();
     let mut quotes = quotes(message, account);
-    let text = if is_forward && !typed.is_empty() {
-        quotes.push(quote("forwarded message", typed));
+    let others = match message.get("via_bot") {
+        _ if is_forward => Some("forwarded message"),
+        // The sender has chosen what a bot composed.
+        Some(_) => Some("text of a bot"),
+        None => None,
+    };
+    let text = if let Some(label) = others.filter(|_| !typed.is_empty()) {
+        quotes.push(quote(label, typed));
         String::new()
     } else {
         without_own_name(typed, &account.name)
@@ -205,9 +211,12 @@ fn files(message: &Value) -> Vec<RemoteFile> {
         "photo.jpg",
     );
     // A voice message that is passed on has words of others.
-    let voice = match message.get("forward_origin") {
-        None => AttachmentKind::Voice,
-        Some(_) => AttachmentKind::Audio,
+    let is_of_others = ["forward_origin", "via_bot"]
+        .iter()
+        .any(|key| message.get(key).is_some());
+    let voice = match is_of_others {
+        false => AttachmentKind::Voice,
+        true => AttachmentKind::Audio,
     };
     add(&message["voice"], voice, "voice.ogg");
     add(&message["audio"], AttachmentKind::Audio, "audio.mp3");
@@ -283,6 +292,7 @@ mod tests {
         };
         check(json!({ "text": "a" }), "a", &[]);
         check(json!({ "text": "a", "forward_origin": {} }), "", &["a"]);
+        check(json!({ "text": "a", "via_bot": {} }), "", &["a"]);
         check(
             json!({ "text": "a", "reply_to_message": { "from": { "id": 8 }, "text": "b" } }),
             "a",

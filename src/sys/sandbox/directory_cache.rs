@@ -25,6 +25,8 @@ pub(super) struct DirectoryContents {
     pub(super) entries: usize,
     /// The directories among them.
     pub(super) directories: Vec<OsString>,
+    /// The symbolic links among them.
+    pub(super) links: Vec<OsString>,
     /// The files among them that count.
     pub(super) files: Vec<OsString>,
     /// The names among them by which git knows a repository.

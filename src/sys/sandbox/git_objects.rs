@@ -34,10 +34,9 @@ const PACK_INDEX_MAGIC: &[u8] = b"\xfftOc\0\0\0\x02";
 type ObjectName = [u8; 20];
 
 /// True if the repository around `relative`, a path in `root`, or the one that it was cloned from on this machine, has a
-/// file with this content. `writable` are the places that the command may change: what is elsewhere counts whatever its age.
+/// file with this content. Places that commands cannot change are not trusted more: the file tools and servers may.
 pub(super) fn has_blob(
     root: &Path,
-    writable: &[PathBuf],
     relative: &Path,
     content: &[u8],
     trusted: TrustedObjects,
@@ -57,11 +56,6 @@ pub(super) fn has_blob(
         if searched.len() == MAX_OBJECT_DIRECTORIES || searched.contains(&objects) {
             continue;
         }
-        let is_out_of_reach = !writable.iter().any(|place| objects.starts_with(place));
-        let trusted = match is_out_of_reach {
-            true => TrustedObjects::All,
-            false => trusted,
-        };
         if has_loose(&objects, &name, trusted) || has_packed(&objects, &name, trusted) {
             return true;
         }
@@ -113,8 +107,7 @@ fn local_origin(git_dir: &Path) -> Option<PathBuf> {
     })
 }
 
-/// True if there is a loose object of this name. Its content is what the name says: it was not changed since git wrote it,
-/// or no command can change it.
+/// True if there is a loose object of this name. Its content is what the name says: it was not changed since git wrote it.
 fn has_loose(objects: &Path, name: &ObjectName, trusted: TrustedObjects) -> bool {
     let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
     is_trusted(&objects.join(&hex[..2]).join(&hex[2..]), trusted)
@@ -237,15 +230,8 @@ mod tests {
         std::fs::create_dir_all(dir.join("sub")).unwrap();
         git(&dir, &["init", "-q"]);
         let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).unwrap();
-        let here = [dir.clone()];
         let check = |text: &str, trusted, expect: bool| {
-            let found = has_blob(
-                &dir,
-                &here,
-                Path::new("sub/AGENTS.md"),
-                text.as_bytes(),
-                trusted,
-            );
+            let found = has_blob(&dir, Path::new("sub/AGENTS.md"), text.as_bytes(), trusted);
             assert_eq!(found, expect, "{text} {trusted:?}");
         };
         let all = TrustedObjects::All;
@@ -273,20 +259,18 @@ mod tests {
         std::fs::create_dir_all(&place).unwrap();
         std::fs::copy(dir.join("f"), place.join(&name[2..])).unwrap();
         check("evil", before, false);
-        // A worktree has the objects of its repository, and a clone those of where it came from, if no command can write
-        // there.
+        // A worktree has the objects of its repository, and a clone those of where it came from.
         git(&dir, &["commit", "-qm", "x"]);
         git(&dir, &["worktree", "add", "-q", "../v"]);
         git(temp.path(), &["clone", "-q", "w", "c"]);
         let now = TrustedObjects::Before((0, 0));
-        let of = |name: &str, writable: &[std::path::PathBuf], trusted| {
+        let of = |name: &str, trusted| {
             let root = temp.path().canonicalize().unwrap().join(name);
-            has_blob(&root, writable, Path::new("f"), b"loose", trusted)
+            has_blob(&root, Path::new("f"), b"loose", trusted)
         };
-        assert!(of("v", &here, all) && !of("v", &here, now));
-        assert!(of("v", &[temp.path().join("v")], now));
-        let clone = temp.path().canonicalize().unwrap().join("c");
-        assert!(of("c", &[clone], now) && !of("c", &[temp.path().canonicalize().unwrap()], now));
+        for name in ["v", "c"] {
+            assert!(of(name, all) && !of(name, now), "{name}");
+        }
         // A pipe in place of a file is not waited for.
         std::fs::remove_dir_all(dir.join("sub")).unwrap();
         std::fs::create_dir(dir.join("sub")).unwrap();

@@ -16,6 +16,12 @@ const GIT_DIR_PATHS: &[&str] = &["hooks", "config", "config.worktree", "commondi
 /// The file in the directory of an unfinished rebase that has its steps.
 pub(super) const REBASE_STEPS: &str = "git-rebase-todo";
 
+/// Directories in a git directory that contain no submodules.
+const GIT_DIR_CONTENTS: &[&str] = &["objects", "refs", "logs", "hooks", "info", "lfs"];
+/// Maximum directory levels and entries that are searched for submodules.
+const MAX_MODULE_DEPTH: usize = 128;
+const MAX_MODULE_ENTRIES: usize = 100_000;
+
 /// Maximum directory levels below a writable directory that are searched for repositories.
 const MAX_SEARCH_DEPTH: usize = 4;
 /// Maximum directory entries that the search reads, nearest first. This takes a few milliseconds.
@@ -53,7 +59,13 @@ pub(super) fn all_repository_paths(root: &Path, found: &[RepositoryPath]) -> Vec
     let mut kept = repository_paths(root);
     for repository in found {
         kept.extend(match repository {
-            RepositoryPath::Worktree(path) => repository_paths(&root.join(path)),
+            RepositoryPath::Worktree(path) => {
+                let path = root.join(path);
+                // What it names in the user's home is not known here.
+                let mut named = configured_paths(&path, Path::new("/nonexistent"));
+                named.extend(repository_paths(&path));
+                named
+            }
             RepositoryPath::GitDir(path) => git_dir_paths(&root.join(path)),
         });
     }
@@ -71,24 +83,48 @@ pub(super) fn rebase_directories(protected: &[(usize, PathBuf)]) -> BTreeSet<(us
         .collect()
 }
 
-/// The paths in `root` that the config of its repository names as hooks or as further config, whether they exist or not.
-pub fn configured_paths(root: &Path) -> Vec<PathBuf> {
-    let git_dir = root.join(".git");
-    let config = std::fs::read_to_string(git_dir.join("config")).unwrap_or_default();
+/// The paths in `root` that git's config names as hooks or as further config, whether they exist or not: that of the
+/// repository at `root`, of the one around it, and of the user, whose home is `home`.
+pub fn configured_paths(root: &Path, home: &Path) -> Vec<PathBuf> {
+    let repository = root.ancestors().find(|path| path.join(".git").exists());
+    let git_dir = repository.unwrap_or(root).join(".git");
+    let mut paths = Vec::new();
+    for (directory, name) in [
+        (git_dir.as_path(), "config"),
+        (&git_dir, "config.worktree"),
+        (home, ".gitconfig"),
+        (home, ".config/git/config"),
+    ] {
+        let top = git_dir.parent().unwrap_or(root);
+        paths.extend(paths_in_config(&directory.join(name), top, home));
+    }
+    paths.retain(|path| path.starts_with(root) && path != root);
+    paths
+}
+
+/// The paths that the config file of a repository at `top` names as hooks or as further config.
+fn paths_in_config(file: &Path, top: &Path, home: &Path) -> Vec<PathBuf> {
+    let config = std::fs::read_to_string(file).unwrap_or_default();
+    let config = config.replace("\\\n", "");
+    let directory = file.parent().unwrap_or(top);
     let values = config.lines().filter_map(|line| {
         let (key, value) = line.split_once('=')?;
         let value = value.split([';', '#']).next().unwrap_or_default();
         let value = value.trim().trim_matches('"');
+        let absolute = |around: &Path| match value.strip_prefix("~/") {
+            Some(rest) => home.join(rest),
+            None => around.join(value),
+        };
         // A section may be on the same line.
         let key = key.rsplit([']', ' ', '\t']).find(|word| !word.is_empty())?;
         match key.to_ascii_lowercase().as_str() {
-            "hookspath" => Some(root.join(value)),
-            "path" => Some(git_dir.join(value)),
+            "hookspath" => Some(absolute(top)),
+            "path" => Some(absolute(directory)),
             _ => None,
         }
     });
-    let real = values.map(|path| path.canonicalize().unwrap_or_else(|_| without_dots(&path)));
-    real.filter(|path| path.starts_with(root) && path != root)
+    values
+        .map(|path| path.canonicalize().unwrap_or_else(|_| without_dots(&path)))
         .collect()
 }
 
@@ -103,22 +139,41 @@ fn repository_paths(root: &Path) -> Vec<PathBuf> {
 /// The paths to protect in a git directory, and in those of its submodules and linked worktrees.
 fn git_dir_paths(git_dir: &Path) -> Vec<PathBuf> {
     let mut left = MAX_SEARCH_ENTRIES;
-    // A submodule's name is its path, slashes included, and it can contain further submodules.
-    let modules = find_directories(
-        &git_dir.join("modules"),
-        MAX_SEARCH_DEPTH,
-        &["objects"],
-        &mut left,
-    );
-    let modules = modules
-        .into_iter()
-        .filter(|path| path.join("HEAD").exists());
     let worktrees = find_directories(&git_dir.join("worktrees"), 1, &[], &mut left);
-    let inner = modules.chain(worktrees);
+    let inner = submodules(&git_dir.join("modules"))
+        .into_iter()
+        .chain(worktrees);
     std::iter::once(git_dir.to_owned())
         .chain(inner)
         .flat_map(|path| GIT_DIR_PATHS.iter().map(move |name| path.join(name)))
         .collect()
+}
+
+/// The git directories of submodules. The name of a submodule is its path, slashes included, and it can contain further
+/// submodules.
+fn submodules(modules: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = MAX_MODULE_ENTRIES;
+    let mut waiting = vec![(modules.to_owned(), 0)];
+    while let Some((path, deep)) = waiting.pop() {
+        let is_git_dir = path.join("HEAD").exists();
+        for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+            let Some(rest) = left.checked_sub(1) else {
+                return found;
+            };
+            left = rest;
+            let name = entry.file_name();
+            let is_content = is_git_dir && GIT_DIR_CONTENTS.iter().any(|other| name == *other);
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_directory && !is_content && deep < MAX_MODULE_DEPTH {
+                waiting.push((entry.path(), deep + 1));
+            }
+        }
+        if is_git_dir {
+            found.push(path);
+        }
+    }
+    found
 }
 
 /// The directories beneath `root`, nearest first, down to `max_depth` levels, without `skipped` and their contents.
@@ -168,7 +223,17 @@ mod tests {
                       [core] hooksPath = more\n[includeIf \"x\"]\n\tPATH=/etc/passwd\n[core]\n\tworktree = .\n";
         std::fs::write(dir.join(".git/config"), config).unwrap();
         let expect = ["own/hooks", "shared.gitconfig", "gone", "more"].map(|name| dir.join(name));
-        assert_eq!(configured_paths(&dir), expect);
+        assert_eq!(configured_paths(&dir, Path::new("/h")), expect);
+        // The repository is around the directory, and its config has other forms.
+        let config = "[core]\n\thooksPath = \\\n own/hooks\n[include]\n\tpath = ~/own/inc\n";
+        std::fs::write(dir.join(".git/config.worktree"), config).unwrap();
+        std::fs::write(
+            dir.join(".gitconfig"),
+            "[core]\n\thooksPath = ~/own/global\n",
+        )
+        .unwrap();
+        let expect = ["own/hooks", "own/hooks", "own/inc", "own/global"].map(|name| dir.join(name));
+        assert_eq!(configured_paths(&dir.join("own"), &dir), expect);
     }
 
     #[test]

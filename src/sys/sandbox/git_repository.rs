@@ -1,10 +1,22 @@
 //! The names by which git knows that a directory is a repository.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The names in a directory by which git knows a repository, in the order of [`RepositoryNames`].
 pub(super) const REPOSITORY_NAMES: [&str; 5] = [".git", "HEAD", "commondir", "objects", "refs"];
+
+/// The names in a git directory by which git knows it, or that name what git runs.
+const GIT_DIR_NAMES: [&str; 8] = [
+    "HEAD",
+    "commondir",
+    "objects",
+    "refs",
+    "config",
+    "config.worktree",
+    "gitdir",
+    "hooks",
+];
 
 /// Large directories that contain no repositories that a user works in.
 pub(super) const SKIPPED_DIRECTORIES: &[&str] =
@@ -32,6 +44,25 @@ pub(super) struct RepositoryNames {
     has_common_dir: bool,
     has_objects: bool,
     has_refs: bool,
+}
+
+/// True if `path` belongs to a git directory other than `.git`, or would make its directory one.
+pub fn is_in_git_dir(path: &Path) -> bool {
+    path.ancestors().skip(1).any(|directory| {
+        let rest = path.strip_prefix(directory).unwrap_or(path);
+        let first = rest.iter().next().unwrap_or_default();
+        let is_part = GIT_DIR_NAMES
+            .iter()
+            .any(|name| first.eq_ignore_ascii_case(name));
+        is_part && {
+            let mut names = RepositoryNames::default();
+            let has = |name: &&&str| directory.join(name).symlink_metadata().is_ok();
+            let present = REPOSITORY_NAMES.iter().filter(has);
+            present.for_each(|name| names.add(OsStr::new(name)));
+            names.add(first);
+            names.are_of_git_dir()
+        }
+    })
 }
 
 impl RepositoryNames {

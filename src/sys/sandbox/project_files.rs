@@ -138,9 +138,8 @@ impl ProjectFileSnapshot {
         };
         let root = &roots.paths[place.0];
         let is_in_git = |state: &SnapshotState| {
-            content(state).is_some_and(|bytes| {
-                git_objects::has_blob(root, roots.paths, &place.1, bytes, objects)
-            })
+            content(state)
+                .is_some_and(|bytes| git_objects::has_blob(root, &place.1, bytes, objects))
         };
         match is {
             SnapshotState::Missing => is_in_git(was) || self.is_directory_gone(roots, place),

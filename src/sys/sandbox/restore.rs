@@ -465,11 +465,16 @@ fn read_run_steps(root: &OwnedFd, relative: &Path) -> Result<BTreeSet<String>, E
         // After an error, the part that was read is checked.
         drop(
             File::from(file)
-                .take(MAX_STEPS_BYTES)
+                .take(MAX_STEPS_BYTES + 1)
                 .read_to_end(&mut text),
         );
     }
-    Ok(new_repository::run_steps(&text))
+    let mut steps = new_repository::run_steps(&text);
+    if text.len() as u64 > MAX_STEPS_BYTES {
+        // The rest may have any.
+        steps.insert("(more than is read)".to_owned());
+    }
+    Ok(steps)
 }
 
 /// True if a mount can protect what is at `name`.

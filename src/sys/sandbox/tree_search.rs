@@ -46,7 +46,7 @@ pub(super) fn search_roots(
 ) -> Vec<FoundPaths> {
     let mut cache = rules.cache.lock().ignore_poison();
     let each = roots.paths.iter().zip(roots.fds);
-    each.map(|(path, fd)| TreeSearch::new(rules, path, started, &mut cache).run(fd))
+    each.map(|(path, fd)| TreeSearch::new(rules, path, roots.paths, started, &mut cache).run(fd))
         .collect()
 }
 
@@ -54,6 +54,8 @@ pub(super) fn search_roots(
 struct TreeSearch<'a> {
     rules: &'a ProjectFiles,
     root: &'a Path,
+    /// All writable directories.
+    roots: &'a [PathBuf],
     /// The paths in it that are not searched.
     skipped: Vec<&'a Path>,
     /// The start of the command.
@@ -81,6 +83,7 @@ impl<'a> TreeSearch<'a> {
     fn new(
         rules: &'a ProjectFiles,
         root: &'a Path,
+        roots: &'a [PathBuf],
         started: FileTime,
         cache: &'a mut DirectoryCache,
     ) -> Self {
@@ -93,6 +96,7 @@ impl<'a> TreeSearch<'a> {
         Self {
             rules,
             root,
+            roots,
             skipped: skipped
                 .filter_map(|path| path.strip_prefix(root).ok())
                 .filter(|path| !path.as_os_str().is_empty())
@@ -143,6 +147,11 @@ impl<'a> TreeSearch<'a> {
         if directory.has_repositories {
             self.add_repositories(contents.repository_names, &directory.path);
         }
+        let links = contents.links.iter().filter(|_| directory.has_repositories);
+        let skipping = links.filter(|name| self.leads_to_skipped(&fd, name));
+        let skipping = skipping.map(|name| RepositoryPath::Worktree(directory.path.join(name)));
+        let skipping: Vec<RepositoryPath> = skipping.collect();
+        self.found.repositories.extend(skipping);
         for name in &contents.files {
             if !directory.is_generated || self.is_new(fd.as_fd(), name) {
                 self.found.files.insert(directory.path.join(name));
@@ -165,6 +174,25 @@ impl<'a> TreeSearch<'a> {
                 self.walk(fd.as_fd(), &name, &inner);
             }
         }
+    }
+
+    /// True if the link `name` leads to a directory in a folder of dependencies or of build results, which is not searched:
+    /// whatever is there counts as a repository at the place of the link.
+    fn leads_to_skipped(&self, dir: &OwnedFd, name: &OsStr) -> bool {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(target) = rustix::fs::openat(dir, name, flags, Mode::empty()) else {
+            return false;
+        };
+        let target = format!("/proc/self/fd/{}", target.as_raw_fd());
+        let target = std::fs::read_link(target).unwrap_or_default();
+        let mut beneath = self
+            .roots
+            .iter()
+            .filter_map(|root| target.strip_prefix(root).ok());
+        beneath.any(|path| {
+            let mut parts = path.iter();
+            parts.any(|part| git_repository::is_skipped(part) || is_generated_dir(Path::new(part)))
+        })
     }
 
     fn add_repositories(&mut self, names: RepositoryNames, path: &Path) {
@@ -230,6 +258,9 @@ impl<'a> TreeSearch<'a> {
                 FileType::Unknown => kind_of(fd.as_fd(), name),
                 kind => kind,
             };
+            if kind == FileType::Symlink {
+                contents.links.push(name.to_owned());
+            }
             match kind {
                 FileType::Directory if name == ".git" => {}
                 FileType::Directory => contents.directories.push(name.to_owned()),
@@ -290,7 +321,7 @@ mod tests {
         };
         let started = clock::current_file_time();
         let opened = File::open(root).unwrap().into();
-        let found = TreeSearch::new(&rules, root, started, cache).run(&opened);
+        let found = TreeSearch::new(&rules, root, &[root.to_owned()], started, cache).run(&opened);
         let files = found.files.iter().map(|path| path.display().to_string());
         let repositories = found.repositories.iter().map(|found| match found {
             RepositoryPath::Worktree(path) => format!("{}: worktree", path.display()),
@@ -329,10 +360,13 @@ mod tests {
                 "vendor/two/AGENTS.md",
             ],
         );
+        std::os::unix::fs::symlink("node_modules/one", root.join("app")).unwrap();
+        std::os::unix::fs::symlink("x", root.join("inside")).unwrap();
         let mut cache = DirectoryCache::new();
         let expect = [
             "a/agents.MD",
             "a/b/c/d/e/f: worktree",
+            "app: worktree",
             "bare: git directory",
             "vendor/two: worktree",
             "x/.vscode/deep/tasks.json",
@@ -348,6 +382,7 @@ mod tests {
         let expect = [
             "a/agents.MD",
             "a/c/AGENTS.md",
+            "app: worktree",
             "vendor/two: worktree",
             "x/.vscode/deep/tasks.json",
             "x/b/c/d/e/f: worktree",

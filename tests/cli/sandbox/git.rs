@@ -141,6 +141,42 @@ const ATTACKS: &[(&str, &str, &str, &str)] = &[
          .git/modules/inner/hooks/pre-commit",
         "git -C inner commit -q --allow-empty -m x",
     ),
+    (
+        "a hook of a submodule with a long name",
+        "git init -q inner && mkdir -p .git/modules/a/b/c/d && mv inner/.git .git/modules/a/b/c/d/e && echo 'gitdir: \
+         ../.git/modules/a/b/c/d/e' > inner/.git",
+        "mkdir -p .git/modules/a/b/c/d/e/hooks; printf '#!/bin/sh\nPWN\n' > .git/modules/a/b/c/d/e/hooks/pre-commit; chmod +x \
+         .git/modules/a/b/c/d/e/hooks/pre-commit",
+        "git -C inner commit -q --allow-empty -m x",
+    ),
+    (
+        "a hook of a nested repository, where its config says",
+        "git init -q proj && git -C proj config core.hooksPath .githooks && mkdir proj/.githooks && touch \
+         proj/.githooks/pre-commit && chmod +x proj/.githooks/pre-commit",
+        "printf '#!/bin/sh\nPWN\n' > proj/.githooks/pre-commit",
+        "git -C proj commit -q --allow-empty -m x",
+    ),
+    (
+        "a link to a repository among build results",
+        "mkdir src",
+        "mkdir -p target; mv src target/src; git init -q target/src; git -C target/src config core.fsmonitor 'PWN'; \
+         ln -s target/src src",
+        "git -C src status",
+    ),
+    (
+        "a link in a directory to a dependency's repository",
+        "mkdir docs",
+        "git init -q node_modules/x; git -C node_modules/x config core.fsmonitor 'PWN'; ln -s ../node_modules/x docs/y",
+        "git -C docs/y status",
+    ),
+    (
+        "steps of a rebase after more than is read",
+        "git commit -q --allow-empty -m 1 && git commit -q --allow-empty -m 2 && git commit -q --allow-empty -m 3 && \
+         GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -q --keep-empty -i HEAD~2",
+        "yes '# c' | head -n 300000 > t; echo 'exec PWN' >> t; cat .git/rebase-merge/git-rebase-todo >> t; \
+         cat t > .git/rebase-merge/git-rebase-todo",
+        "git rebase --continue",
+    ),
 ];
 
 /// The check waits for nothing that a command left, and destroys nothing of the user's.
