@@ -494,3 +494,27 @@ fn the_message_tool_stays_in_the_thread() {
         assert_eq!(mail.attachment_count() > 0, is_file);
     }
 }
+
+#[test]
+fn logins_and_addresses_follow_the_extensions_of_the_server() {
+    let (story, server) = mail_story();
+    let send = |to: &str| story.run(["channel", "send", "email", to, "hi"]);
+    server.set_extensions("250 AUTH LOGIN");
+    assert!(send("bob@example.com").text().contains('@'));
+    send("jürgen@example.com").status(65).stderr_has("SMTPUTF8");
+    server.set_extensions("250 AUTH GSSAPI");
+    send("bob@example.com")
+        .status(78)
+        .stderr_has("no login by password");
+    server.set_extensions("250-SMTPUTF8\r\n250-8BITMIME\r\n250 AUTH PLAIN");
+    send("jürgen@example.com").text();
+    let sent = server.sent();
+    assert_eq!(sent[1].to, "jürgen@example.com");
+    let commands = server.commands();
+    assert!(
+        commands
+            .iter()
+            .any(|it| it.starts_with("MAIL") && it.ends_with(" SMTPUTF8")),
+        "{commands:?}"
+    );
+}

@@ -47,6 +47,8 @@ struct State {
     /// connection.
     failures: Vec<(String, Option<String>)>,
     capabilities: String,
+    /// The extensions of SMTP, from the second line of the reply to `EHLO`.
+    extensions: String,
 }
 
 type Shared = Arc<(Mutex<State>, Condvar)>;
@@ -63,6 +65,8 @@ impl MailServer {
         {
             let mut state = shared.0.lock().unwrap();
             (state.uid_validity, state.next_uid) = (7, 100);
+            state.extensions =
+                "250-SIZE 1000000\r\n250-8BITMIME\r\n250 AUTH PLAIN LOGIN".to_owned();
             state.capabilities = "IMAP4rev1 SASL-IR AUTH=PLAIN IDLE MOVE UIDPLUS".to_owned();
         }
         Self {
@@ -123,6 +127,10 @@ impl MailServer {
             state.mails[index].uid = state.next_uid;
             state.next_uid += 1;
         }
+    }
+
+    pub(crate) fn set_extensions(&self, text: &str) {
+        self.shared.0.lock().unwrap().extensions = text.to_owned();
     }
 
     pub(crate) fn set_capabilities(&self, text: &str) {
@@ -391,7 +399,22 @@ fn serve_smtp(stream: TcpStream, shared: &Shared) -> Option<()> {
                 .to_owned()
         };
         let reply = match upper.split(' ').next()? {
-            "EHLO" => "250-hello\r\n250-SIZE 1000000\r\n250-8BITMIME\r\n250 AUTH PLAIN LOGIN",
+            "EHLO" => {
+                let extensions = shared.0.lock().unwrap().extensions.clone();
+                say(&format!("250-hello\r\n{extensions}"))?;
+                continue;
+            }
+            "AUTH" if upper == "AUTH LOGIN" => {
+                let mut texts = Vec::new();
+                for question in ["VXNlcm5hbWU6", "UGFzc3dvcmQ6"] {
+                    say(&format!("334 {question}"))?;
+                    texts.push(STANDARD.decode(read_line(&mut reader)?).ok()?);
+                }
+                match texts == [BOT.as_bytes(), PASSWORD.as_bytes()] {
+                    true => "235 welcome",
+                    false => "535 5.7.8 wrong password",
+                }
+            }
             "AUTH" if is_login(command.split(' ').nth(2)?) => "235 welcome",
             "AUTH" => "535 5.7.8 wrong password",
             "MAIL" => {
