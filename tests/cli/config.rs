@@ -248,7 +248,7 @@ fn get_set_and_check() {
         .status(78)
         .stderr_has("agents.defaults.model");
     story.run(["config", "get", "model"]).status(78).stderr(
-        "nanobot: there is no key `model`\n  try: `agents.defaults.model`, `memory.model`\n",
+        "nanobot: there is no key `model`\n  try: `agents.defaults.model`, `transcription.model`, `memory.model`\n",
     );
     story
         .run(["config", "get", "api_base"])

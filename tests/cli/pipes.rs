@@ -193,7 +193,10 @@ fn a_silent_pipe_is_reported_and_times_out() {
 fn large_input_is_read_completely_and_oversized_input_is_rejected() {
     let line = "0123456789abcde\n";
     let much = line.repeat((10 << 20) / line.len());
-    let story = Story::new().stdin(&much).script([says("ok")]);
+    let story = Story::new()
+        .set("agents.defaults.contextWindowTokens", json!(10_000_000))
+        .stdin(&much)
+        .script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     assert!(story.requests()[0].last_content().contains(&much));
     let story = Story::new().stdin(line.repeat((17 << 20) / line.len()));

@@ -255,6 +255,7 @@ fn an_object_that_a_file_tool_wrote_is_not_what_git_had() {
     ]);
     let ran = story.run(["agent", "-m", "go", "--write", "--net=127.0.0.2"]);
     let text = ran.error_text();
+    ran.stdout("done\n");
     assert!(text.contains("denied: exec"), "{text}");
     let found = contents(&story.dir());
     assert_eq!(found["CLAUDE.md"], "mine\n");
@@ -280,7 +281,8 @@ fn file_tools_make_no_git_directory() {
             write("objects/other.bin"),
             says("done"),
         ]);
-    let text = story.run(["agent", "-m", "go", "--write"]).error_text();
+    let ran = story.run(["agent", "-m", "go", "--write"]);
+    let text = ran.stdout("done\n").error_text();
     for path in ["repo/refs/x", "bare/config", "bare/hooks/post-receive"] {
         assert!(!story.dir().join(path).exists(), "{path}");
         assert!(
