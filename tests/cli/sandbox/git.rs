@@ -173,7 +173,7 @@ const ATTACKS: &[(&str, &str, &str, &str)] = &[
         "steps of a rebase after more than is read",
         "git commit -q --allow-empty -m 1 && git commit -q --allow-empty -m 2 && git commit -q --allow-empty -m 3 && \
          GIT_SEQUENCE_EDITOR='sed -i 1s/pick/edit/' git rebase -q --keep-empty -i HEAD~2",
-        "yes '# c' | head -n 300000 > t; echo 'exec PWN' >> t; cat .git/rebase-merge/git-rebase-todo >> t; \
+        "{ printf '# '; head -c 1200000 /dev/zero | tr '\\0' c; echo; echo 'exec PWN'; } > t; cat .git/rebase-merge/git-rebase-todo >> t; \
          cat t > .git/rebase-merge/git-rebase-todo",
         "git rebase --continue",
     ),
