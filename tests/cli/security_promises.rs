@@ -403,9 +403,7 @@ const LIMITS: &[TestedPromise] = &[
     ("The kernel is trusted", &[]),
     (
         "a file of the repository may become a start-up file",
-        &[
-            "startup_files::after_content_from_outside_git_and_package_managers_bring_what_they_have",
-        ],
+        &["after_content_from_outside_git_and_package_managers_bring_what_they_have"],
     ),
     (
         "Start-up names are looked for 64 levels deep",
