@@ -109,13 +109,7 @@ impl FileScope {
         {
             return Err(Refusal::new(format!("`{shown}` is read-only")));
         }
-        // A pattern for the name of a directory is not about those around the root.
-        let allowed = |pattern: &Pattern| {
-            let places = path.ancestors().take_while(|place| *place != root.path);
-            places
-                .into_iter()
-                .any(|place| self.matches_exactly(pattern, place))
-        };
+        let allowed = |pattern: &Pattern| self.matches_beneath(pattern, &path, &root.path);
         if access == FileAccess::Write && !root.may_write && !self.allowed.iter().any(allowed) {
             return Err(Refusal {
                 message: format!(
@@ -215,6 +209,12 @@ impl FileScope {
         let mut places = path
             .ancestors()
             .take_while(|place| !place.as_os_str().is_empty());
+        places.any(|place| self.matches_exactly(pattern, place))
+    }
+
+    /// As [`Self::matches`], but without the directories around `root`: an allow rule for a name is not about these.
+    pub(super) fn matches_beneath(&self, pattern: &Pattern, path: &Path, root: &Path) -> bool {
+        let mut places = path.ancestors().take_while(|place| *place != root);
         places.any(|place| self.matches_exactly(pattern, place))
     }
 

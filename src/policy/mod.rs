@@ -332,10 +332,10 @@ impl Policy {
             };
             let is_about = |rule: &&PolicyRule| {
                 let is_tool = rule.tool.matches(tool) || rule.tool.matches(file.tool);
-                let path = rule.argument.as_ref();
-                rule.effect == RuleEffect::Allow
-                    && is_tool
-                    && path.is_some_and(|path| self.file_scope.matches(path, &place.path))
+                let pattern = rule.argument.as_ref();
+                let root = &self.file_scope.roots[place.root].path;
+                let covers = |pattern| self.file_scope.matches_beneath(pattern, &place.path, root);
+                rule.effect == RuleEffect::Allow && is_tool && pattern.is_some_and(covers)
             };
             match self.rules.iter().find(is_about) {
                 Some(rule) => decision = Some(PolicyDecision::Allow(rule.reason())),
@@ -937,7 +937,13 @@ mod tests {
         assert!(adds.starts_with("rule"), "{adds}");
         let removes = decide(rule, "apply_patch", patch("*** Delete File: sub/x"));
         assert!(removes.starts_with("ask"), "{removes}");
-        // What a root allows needs no rule, and other places are refused as before.
+        // A rule for a name is not about the directories around the root, which is `/d`.
+        let both = &["allow delete_file(d*)", "allow write_file(sub/*)"][..];
+        assert!(decide(both, "write_file", at("sub/x")).starts_with("rule"));
+        assert!(decide(both, "delete_file", at("sub/x")).starts_with("ask"));
+        let around = policy(&["allow write_file(d*)"]);
+        assert!(around.file_scope.decide("x", FileAccess::Write).is_err());
+        // A writable root needs no rule. Other places are refused when they are opened.
         let granted = &["allow write_file(sub/*)", "write /d"][..];
         assert_eq!(
             decide(granted, "delete_file", at("sub/x")),
