@@ -1,11 +1,13 @@
 //! Transcription of recordings: by a service with OpenAI's interface for speech, or by a command of the user's.
 
+use crate::channel::SendError;
 use crate::channel::upload::UploadFile;
 use crate::error::{Exit, fail};
 use crate::ledger::{CallPurpose, Ledger, ModelCall};
 use crate::message::Usage;
 use crate::ops::context::Context;
 use crate::ops::model;
+use crate::provider::ProviderError;
 use crate::provider::registry::speech;
 use crate::settings::channels::TranscriptionSettings;
 use crate::settings::{ModelSettings, Settings};
@@ -133,9 +135,11 @@ impl Transcriber<'_> {
                 return Ok(None);
             }
         };
-        let recording = UploadFile::read(path, limits.max_bytes);
-        let Ok(recording) = recording else {
-            return Ok(None);
+        let recording = match UploadFile::read(path, limits.max_bytes) {
+            Ok(recording) => recording,
+            // It is too large.
+            Err(SendError::Undeliverable(_)) => return Ok(None),
+            Err(error) => return Err(error.into_error()),
         };
         let provider = &endpoint.choice.provider;
         let dollars =
@@ -151,7 +155,7 @@ impl Transcriber<'_> {
         let (base, headers) = endpoint
             .http_provider
             .base_and_headers()
-            .map_err(crate::provider::ProviderError::into_failure)?;
+            .map_err(ProviderError::into_failure)?;
         let proxy = self.settings.provider(provider)?;
         let proxy = proxy.and_then(|block| block.proxy.as_ref());
         let http = Http::new(TIMEOUTS, false, &self.settings.network)

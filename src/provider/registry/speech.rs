@@ -1,4 +1,4 @@
-//! The models that transcribe speech, and their prices. From the vendors' price lists, November 2026.
+//! The models that transcribe speech, and their prices: as the vendors have published them, not looked up for this release.
 
 /// The default models, by provider.
 const DEFAULT_MODELS: [(&str, &str); 2] = [("groq", "whisper-large-v3"), ("openai", "whisper-1")];
