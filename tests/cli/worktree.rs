@@ -122,6 +122,24 @@ fn the_repository_of_a_worktree_keeps_its_hooks_and_config() {
     );
 }
 
+/// Git outside of the sandbox runs nothing that a command has left in a worktree.
+#[test]
+fn the_removal_of_a_worktree_runs_no_hook() {
+    let Some(story) = in_repository() else { return };
+    git(&story, "git config core.hooksPath .husky");
+    let mark = story.home().join("pwned");
+    let script = format!(
+        "G=$(git rev-parse --git-common-dir); mkdir -p .husky $G/.husky; echo '.husky/*' >> $G/info/exclude; \
+         printf '#!/bin/sh\ntouch {0}\n' > .husky/post-index-change; cp .husky/post-index-change $G/.husky/reference-transaction; \
+         chmod +x .husky/* $G/.husky/*; echo done",
+        mark.display()
+    );
+    let flags = ["--worktree", "x", "--write", "--remove-worktree"];
+    let (told, _) = run_command(&story, &flags, &script);
+    assert!(told.contains("done"), "{told}");
+    assert!(!mark.exists());
+}
+
 #[test]
 fn a_worktree_is_removed_if_nothing_is_lost() {
     let Some(story) = in_repository() else { return };

@@ -277,7 +277,7 @@ fn is_taken(part: &MessagePart<'_>, limits: &AttachmentLimits) -> bool {
 fn to_file(facts: &serde_json::Value, number: usize, part: &MessagePart<'_>) -> RemoteFile {
     let content = part.contents();
     let media_type = media_type(part);
-    // What a mail says of an image or of a text is not relied on.
+    // The declared type of an image or a text may be wrong, so the content decides.
     let kind = match media_type.split('/').next() {
         _ if input::image_type(content).is_some() => AttachmentKind::Image,
         Some("audio") => AttachmentKind::Audio,
@@ -313,6 +313,8 @@ mod tests {
         };
         check(b"From: Ann <Ann@Example.org>", Some("ann@example.org"));
         check(b"from: ann@example.org (Ann)", Some("ann@example.org"));
+        // The sign for kelvin is another letter than `k`, although it is `k` in lower case.
+        check("From: \u{212a}im@b.c".as_bytes(), Some("\u{212a}im@b.c"));
         check(b"Subject: x", None);
         check(b"From: a@b.c, ann@example.org", None);
         check(b"From: a@b.c\r\nFrom: ann@example.org", None);

@@ -236,7 +236,7 @@ impl Email {
             uid_next: mailbox.uid_next,
             read_at: self.clock.timestamp().as_second(),
         };
-        // What is there at first was not written to us.
+        // Mail that was there before the first poll is not for the agent.
         let Some(mut position) = position else {
             return deliver(self.batch(now, Vec::new()));
         };

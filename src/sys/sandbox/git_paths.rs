@@ -61,7 +61,7 @@ pub(super) fn all_repository_paths(root: &Path, found: &[RepositoryPath]) -> Vec
         kept.extend(match repository {
             RepositoryPath::Worktree(path) => {
                 let path = root.join(path);
-                // What it names in the user's home is not known here.
+                // The user's home is not known here, so paths in it are left out.
                 let mut named = configured_paths(&path, Path::new("/nonexistent"));
                 named.extend(repository_paths(&path));
                 named

@@ -330,7 +330,7 @@ impl AttackFixture {
         for path in paths {
             let (old, new) = (self.snapshot.get(path), after.get(path));
             let may_change = !is_external && self.is_changed_by_tools(path);
-            // What was renamed is read by none.
+            // No program reads a file that was renamed.
             let is_aside = old.is_none() && path.to_string_lossy().contains(".set-aside-");
             if old == new || may_change || is_aside || !self.is_protected(path, writes) {
                 continue;
