@@ -5,6 +5,7 @@
 
 use crate::sys::process_group::process_group;
 use crate::sys::sync::IgnorePoison;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, Once};
@@ -12,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// The time that a killed process may take to disappear.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time that is spent at most to end processes that commands left behind.
+const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time that a child may take to end after `SIGTERM`.
 pub(super) const TERM_GRACE: Duration = Duration::from_millis(200);
@@ -51,15 +55,18 @@ pub(super) fn prepare() {
 }
 
 /// Ends every child that this run did not start. Returns true if there was one.
+///
+/// A process that ends leaves its children to us, so that some are found only after others have ended. The search is
+/// over when no child is left, and at the latest after [`LEFTOVERS_TIMEOUT`].
 pub(super) fn kill_leftovers() -> bool {
     let mut found = false;
-    // Ending a process can make its children ours.
-    for _ in 0..16 {
+    let started = Instant::now();
+    while started.elapsed() < LEFTOVERS_TIMEOUT {
         let mut leftovers: Vec<Pid> = {
             // Locked while listing, so that a command that is being started does not count as a leftover.
             let known = groups();
             let all = children().into_iter();
-            all.filter(|pid| !is_ours_or_in_group(*pid, &known) && !try_reap(*pid))
+            all.filter(|pid| !is_ours_or_in_group(*pid, &known))
                 .collect()
         };
         if leftovers.is_empty() {
@@ -132,10 +139,11 @@ pub(super) fn reap_group(group: Pid) -> bool {
     )
 }
 
+/// Reaps `pid` if it has ended. Returns true if it is no longer a child.
 fn try_reap(pid: Pid) -> bool {
     matches!(
         rustix::process::waitpid(Some(pid), WaitOptions::NOHANG),
-        Ok(Some(_))
+        Ok(Some(_)) | Err(Errno::CHILD)
     )
 }
 

@@ -521,4 +521,18 @@ pub(crate) mod tests {
             );
         }
     }
+
+    #[test]
+    fn chains_of_processes_that_replace_each_other_end_with_their_command() {
+        let mark = format!("chain-{}", std::process::id());
+        let hop = format!(
+            "if [ $1 -gt 0 ]; then setsid sh -c \"$0\" \"$0\" $(($1-1)) {mark} >/dev/null 2>&1 & exit; fi; exec sleep 60 {mark}"
+        );
+        for round in 0..60 {
+            let start =
+                format!("for n in 1 2 3 4; do sh -c '{hop}' '{hop}' 200 {mark} & done; sleep 0.01");
+            sh(&start, 10);
+            assert!(!is_process_running(&mark), "{round}");
+        }
+    }
 }
