@@ -36,6 +36,14 @@ pub const STATE_FILES: &[StateFile] = &[
         concurrent: "Locked, read, changed and replaced: no change is lost.",
     },
     StateFile {
+        path: "~/.nanobot/git-objects",
+        empty: "Nothing was written.",
+        torn: "Lines that cannot be read are skipped. What was written by a command whose record has no end is known by its time.",
+        unreadable: "After content from outside, commands that may write are refused.",
+        newer: "Lines that this release does not know are skipped.",
+        concurrent: "Each record is appended in one write. What is written while another run has an open record counts as that run's too.",
+    },
+    StateFile {
         path: "~/.nanobot/workspace/cron/jobs.json",
         empty: "Status 78; a copy is kept as `jobs.json.corrupt-TIME`, and the file and the crontab stay as they are.",
         torn: "As an empty one.",

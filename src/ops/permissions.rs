@@ -27,6 +27,7 @@ const PROTECTED_PATHS: &[&str] = &[
     "auth",
     "commands",
     "cron",
+    "git-objects",
     "history",
     "limits",
     "mcp",

@@ -1,8 +1,8 @@
 //! Reads responses in all forms that servers send, a stream of events or one object, regardless of which was requested.
 //! Pure: bytes are fed in as they arrive, and the reply is taken at the end.
 
-use super::DeltaSink;
 use super::error_response;
+use super::{Delta, DeltaSink};
 use crate::message::{Reply, ToolCall, lenient_json};
 use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
 use serde_json::{Map, Value};
@@ -122,12 +122,16 @@ impl ResponseReader {
         }
         let draft = self.builder.as_mut();
         let has_progress = &mut self.has_progress;
+        let mut pieces = PieceJoiner::default();
+        let mut join = |delta: Delta<'_>| pieces.add(delta, on_delta);
         let fed = self.parser.feed(bytes, &mut |found| {
             *has_progress |= found.data.as_ref().is_some_and(|data| !data.is_empty());
-            process_event(found, draft, on_delta)
+            process_event(found, draft, &mut join)
         });
         self.has_progress |= self.parser.has_partial_line();
-        fed
+        // What came before an error has arrived.
+        let emitted = pieces.emit(on_delta).map_err(ReplyError::Cancelled);
+        fed.and(emitted)
     }
 
     /// True if data arrived since the last call. The comments and blanks that servers send while they have nothing to
@@ -161,6 +165,44 @@ impl ResponseReader {
     /// Returns the finished reply.
     pub(super) fn into_reply(self) -> Result<Reply, ReplyError> {
         self.builder.into_reply()
+    }
+}
+
+/// Joins pieces of a reply that arrive at once: a fast server sends a hundred words at a time, and each piece costs every
+/// receiver of it.
+#[derive(Default)]
+struct PieceJoiner {
+    text: String,
+    /// True if the pieces are reasoning.
+    is_reasoning: bool,
+}
+
+impl PieceJoiner {
+    fn add(&mut self, delta: Delta<'_>, on_delta: &mut DeltaSink<'_>) -> anyhow::Result<()> {
+        let (text, is_reasoning) = match delta {
+            Delta::Text(text) => (text, false),
+            Delta::Reasoning(text) => (text, true),
+            other => {
+                self.emit(on_delta)?;
+                return on_delta(other);
+            }
+        };
+        if is_reasoning != self.is_reasoning {
+            self.emit(on_delta)?;
+        }
+        self.is_reasoning = is_reasoning;
+        self.text.push_str(text);
+        Ok(())
+    }
+
+    /// Passes on what was joined.
+    fn emit(&mut self, on_delta: &mut DeltaSink<'_>) -> anyhow::Result<()> {
+        let text = std::mem::take(&mut self.text);
+        match (text.as_str(), self.is_reasoning) {
+            ("", _) => Ok(()),
+            (text, true) => on_delta(Delta::Reasoning(text)),
+            (text, false) => on_delta(Delta::Text(text)),
+        }
     }
 }
 

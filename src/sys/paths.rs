@@ -94,6 +94,10 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "trusted directories, whose AGENTS.md and skills are read, with digests of these files",
     },
     DocumentedPath {
+        path: "~/.nanobot/git-objects",
+        meaning: "names of the git objects that commands wrote while content from outside was in their conversation, so that no later run takes instruction files from them",
+    },
+    DocumentedPath {
         path: "~/.nanobot/auth/PROVIDER.json",
         meaning: "login tokens, renewed automatically",
     },
@@ -322,6 +326,11 @@ impl Paths {
     /// Returns the directory of the user's profiles, one `NAME.md` each.
     pub fn profiles(&self) -> PathBuf {
         self.root.join("profiles")
+    }
+
+    /// Returns the file with the names of the git objects that commands wrote after content from outside.
+    pub fn git_objects(&self) -> PathBuf {
+        self.root.join("git-objects")
     }
 
     /// Returns the directory of undo data, with one folder for each turn.

@@ -181,6 +181,7 @@ impl ExecTool {
         fence.project_files.names = startup_files::project_files();
         fence.project_files.skipped = vec![private.clone()];
         fence.project_files.changed = self.files.changed_startup_files();
+        fence.project_files.git = self.files.git_history();
         fence.writable.push(private);
         for (_, value) in &self.env {
             fence.add_links(Path::new(value));
@@ -366,7 +367,8 @@ impl ExecTool {
             return Ok(None);
         }
         let fence = self.sandbox_spec();
-        let mut fence = fence.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
+        let fence = fence.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
+        let mut fence = fence.without_mounts_in_created_repositories();
         fence.project_files.access = self.project_file_access();
         let (net, count) = (self.containment.has_network, fence.writable.len());
         log::info!(target: "sandbox", "the command is sandboxed: {count} writable paths, {} network", if net { "with" } else { "no" });

@@ -15,9 +15,9 @@ use crate::policy::{Policy, Refusal};
 use crate::sys::clock::{FileTime, current_file_time};
 use crate::sys::digest::digest;
 use crate::sys::rooted_fs::{self, RootDir};
-use crate::sys::sandbox::is_in_git_dir;
 use crate::sys::sandbox::private_tmp;
 use crate::sys::sandbox::project_file_rules::ChangedPaths;
+use crate::sys::sandbox::{GitHistory, is_in_git_dir};
 use crate::sys::sync::IgnorePoison;
 use crate::undo::ChangeRecorder;
 use std::collections::{BTreeSet, HashMap};
@@ -69,6 +69,8 @@ struct ChangeState {
     startup_files: ChangedPaths,
     /// The start of the turn, unless content from outside came earlier.
     clean_until: FileTime,
+    /// The git objects that were there before the turn.
+    git: Arc<GitHistory>,
     /// Why changes of commands could not be recorded.
     failures: BTreeSet<String>,
 }
@@ -439,6 +441,15 @@ impl Files {
     /// Records that content from outside came into the conversation at this instant, in an earlier turn.
     pub fn set_clean_until(&self, time: FileTime) {
         self.lock_changes().clean_until = time;
+    }
+
+    /// Keeps what commands write into git repositories, while it may come from outside, in this file.
+    pub fn keep_git_history(&self, file: PathBuf) {
+        self.lock_changes().git = Arc::new(GitHistory::new(Some(file)));
+    }
+
+    pub(super) fn git_history(&self) -> Arc<GitHistory> {
+        Arc::clone(&self.lock_changes().git)
     }
 
     /// The files that start or instruct something later and were changed in this turn, by tools and by commands.

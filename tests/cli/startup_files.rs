@@ -396,6 +396,119 @@ fn what_an_earlier_turn_prepared_in_git_is_not_what_git_had() {
     );
 }
 
+/// Between two turns, git is the user's: it does not matter that a page was read before.
+#[test]
+fn what_the_user_gives_to_git_between_two_turns_is_the_users() {
+    if !require("git") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let check = |between: &str, turns: &[(&[&str], &[&str])], test: &str| {
+        let story = story();
+        run_as_user(
+            &story,
+            "git clone -q . up && cd up && git checkout -q -b third && echo three > AGENTS.md && git add . \
+             && git commit -qm three",
+        );
+        run(&story, Some(&page), &["true"], &["-s", "work"]);
+        run_as_user(&story, between);
+        for (commands, flags) in turns {
+            let flags = [&["-s", "work"], *flags].concat();
+            let text = run(&story, None, commands, &flags);
+            assert!(!text.contains("denied"), "{between} {commands:?}: {text}");
+        }
+        run_as_user(&story, test);
+        drop(story);
+    };
+    check(
+        "echo mine >> src/AGENTS.md; git commit -qam mine",
+        &[(
+            &["git checkout -q -b work HEAD~1", "git checkout -q main"],
+            &[],
+        )],
+        "grep -q mine src/AGENTS.md && git diff --quiet",
+    );
+    check(
+        "git fetch -q ./up third:third",
+        &[(&["git checkout -q third"], &[])],
+        "grep -q three AGENTS.md",
+    );
+    check(
+        "git gc -q",
+        &[(&["git checkout -q other"], &[])],
+        "grep -q two .envrc",
+    );
+    check(
+        "true",
+        &[(&["git gc -q"], &[]), (&["git checkout -q other"], &[])],
+        "grep -q two .envrc",
+    );
+    check(
+        "true",
+        &[(&["git gc -q", "git checkout -q other"], &[])],
+        "grep -q two .envrc",
+    );
+    // What is fetched with network is what git has, also later.
+    check(
+        "true",
+        &[
+            (&["git fetch -q ./up third:third"], &["--net"]),
+            (&["git checkout -q third"], &[]),
+        ],
+        "grep -q three AGENTS.md",
+    );
+    check(
+        "true",
+        &[(&["git pull -q ./up third"], &[])],
+        "grep -q three AGENTS.md",
+    );
+}
+
+#[test]
+fn what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_repository() {
+    if !require("git") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let check = |prepare: &str, between: &str, command: &str| {
+        let story = story();
+        let flags = ["-s", "work"];
+        let text = run(&story, Some(&page), &[prepare], &flags);
+        assert!(!text.contains("startup"), "{prepare}: {text}");
+        run_as_user(&story, between);
+        // Another conversation with content from outside takes nothing from there either.
+        for (page, session) in [(None, "work"), (Some(&page), "other")] {
+            let text = run(&story, page, &[command], &["-s", session]);
+            assert!(
+                text.contains("--allow startup"),
+                "{between} {session}: {text}"
+            );
+            let found = contents(&story.dir());
+            let is_evil = |(name, text): (&String, &String)| {
+                name.ends_with("AGENTS.md") && text.contains("evil")
+            };
+            assert!(!found.iter().any(is_evil), "{between}: {found:?}");
+        }
+        drop(story);
+    };
+    let commit = "git update-index --add --cacheinfo 100644,$(echo evil | git hash-object -w --stdin),AGENTS.md; \
+                  git commit -qm x; git reset -q --hard HEAD~1";
+    let checkout = "git checkout -q HEAD@{1} -- AGENTS.md";
+    check(commit, "true", checkout);
+    check(commit, "git gc -q", checkout);
+    // The turn was killed.
+    check(
+        commit,
+        "sed -i '/^begin/!d' ~/.nanobot/git-objects && git gc -q",
+        checkout,
+    );
+    check(
+        "git init -q e; cd e; git update-index --add --cacheinfo 100644,$(echo evil | git hash-object -w --stdin),AGENTS.md",
+        "true",
+        "git -C e checkout -q -- AGENTS.md",
+    );
+}
+
 #[test]
 fn the_user_grants_and_denies_changes_of_startup_files() {
     let page = PageServer::start(|_| page_response("text/plain", "words of another"));
@@ -444,4 +557,49 @@ fn a_nested_repository_can_be_made_plain_files() {
     assert!(text.contains("core.fsmonitor"), "{text}");
     let config = std::fs::read_to_string(story.dir().join("copy/.git/config")).unwrap();
     assert!(!config.contains("fsmonitor"), "{config}");
+}
+
+/// A repository that a call has made is configured by the next one, as if it were one call.
+#[test]
+fn a_repository_that_a_call_has_made_is_configured_by_the_next() {
+    if !require("git") {
+        return;
+    }
+    let check = |set_up: &str, commands: &[&str], test: &str| {
+        let story = Story::new().file("f", "x");
+        run_as_user(&story, set_up);
+        let text = run(&story, None, commands, &["--strict"]);
+        assert!(!text.contains("denied"), "{commands:?}: {text}");
+        run_as_user(&story, test);
+        drop(story);
+    };
+    let configure = "git config user.email a@b.c && git remote add origin https://x.org/y && git add f && \
+                     git commit -qm x && git branch -m trunk && git checkout -q -b b --track trunk";
+    let is_configured =
+        "git config branch.b.merge && git config user.email && git config remote.origin.url";
+    check("true", &["git init -q", configure], is_configured);
+    let inner = format!("cd n; cp ../f .; {configure}");
+    check(
+        "git init -q",
+        &["git init -q n", &inner],
+        &format!("cd n; {is_configured}"),
+    );
+    check(
+        "git init -q && git add f && git commit -qm x",
+        &["git worktree add -q w", "git worktree remove w"],
+        "test ! -e w -a ! -e .git/worktrees/w",
+    );
+    // What runs programs is taken out again, and the repository that was there is closed.
+    let story = story();
+    for (directory, make) in [(".", "git worktree add -q w other"), ("n", "git init -q n")] {
+        let evil = format!(
+            "cd {directory}; git config core.fsmonitor ./evil; echo x > .git/hooks/post-commit"
+        );
+        let text = run(&story, None, &[make, &evil], &[]);
+        assert_eq!(text.contains("core.fsmonitor"), directory == "n", "{text}");
+        let git_dir = story.dir().join(directory).join(".git");
+        let config = std::fs::read_to_string(git_dir.join("config")).unwrap();
+        assert!(!config.contains("fsmonitor"), "{config}");
+        assert!(!git_dir.join("hooks/post-commit").exists());
+    }
 }

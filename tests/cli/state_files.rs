@@ -56,6 +56,15 @@ const ROWS: &[Row] = &[
         concurrent: "concurrency::concurrent_changes_of_trust_are_all_kept",
     },
     Row {
+        path: "~/.nanobot/git-objects",
+        command: TURN,
+        empty: (0, ""),
+        torn: (0, ""),
+        unreadable: (0, ""),
+        newer: (0, ""),
+        concurrent: "startup_files::what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_repository",
+    },
+    Row {
         path: "~/.nanobot/workspace/cron/jobs.json",
         command: &["cron", "add", "-m", "y", "-e", "1h"],
         empty: (78, "a copy is kept as"),
@@ -165,6 +174,12 @@ fn prepared_story() -> (Story, String) {
     let id = add_job(&story, &["-n", "hourly", "-e", "1h"]);
     story.run(["cron", "run", &id]).stdout("by hand\n");
     drop(story.run(["trust", "."]).text());
+    let name = "ce013625030ba8dba906f756967f9e9ca394464a";
+    let objects = format!("begin 1767323045.0 1-1767323045.0\n{name}\nend 1-1767323045.0\n");
+    write(
+        &story.home().join(".nanobot/git-objects"),
+        objects.as_bytes(),
+    );
     // An answer that was not printed.
     let answer = json!({ "type": "out", "key": "1", "answers": ["1"], "session": "s", "destination": { "chat": { "id": "" } },
         "parts": [{ "plain": "kept" }], "at": 1_767_323_045_000_i64 });

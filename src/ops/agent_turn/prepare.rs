@@ -92,7 +92,7 @@ pub(crate) fn prepare(
         }
         turn_setup::prepare(ctx, &input, vec![spawn], &mut |text| report.notice(text))?
     };
-    restore_origin(&session, origin, &setup);
+    restore_origin(ctx, &session, origin, &setup);
     log_policy(&profile.name, &setup);
     report_ignored_files(ctx, &setup, report, summary);
     setup.sections.extend(origin.prompt_section());
@@ -145,10 +145,12 @@ fn announces_directory(
 }
 
 /// Starts with the origin of the earlier turns, and of the job or the chat message.
-fn restore_origin(session: &Session, origin: &TurnOrigin<'_>, setup: &TurnSetup) {
+fn restore_origin(ctx: &Context, session: &Session, origin: &TurnOrigin<'_>, setup: &TurnSetup) {
     let provenance = &setup.shared.provenance;
+    let files = &setup.shared.files;
+    files.keep_git_history(ctx.paths.git_objects());
     if let Some(time) = session.external_since() {
-        setup.shared.files.set_clean_until((time, 0));
+        files.set_clean_until((time, 0));
     }
     if let Some(RecordedOrigin { level, content, .. }) = session.origin() {
         match session.is_origin_complete() {

@@ -78,6 +78,22 @@ impl SpanBuffer {
         tail
     }
 
+    /// Moves all of `other` to the end.
+    pub(super) fn append(&mut self, other: &mut Self) {
+        for span in other.0.drain(..) {
+            match self.0.last() {
+                Some(last) if last.style == span.style && last.link == span.link => {
+                    self.add_linked(span.style, &span.text, span.link.as_ref());
+                }
+                _ => self.0.push(span),
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn take(&mut self) -> Vec<Span> {
         std::mem::take(&mut self.0)
     }

@@ -49,7 +49,37 @@ impl RowWrapper {
     }
 
     pub(super) fn push_text(&mut self, look: TextStyle, text: &str) {
-        text.chars().for_each(|letter| self.push_char(look, letter));
+        let mut rest = text;
+        while let Some(letter) = rest.chars().next() {
+            let pushed = match self.push_ascii(look, rest) {
+                0 => {
+                    self.push_char(look, letter);
+                    letter.len_utf8()
+                }
+                pushed => pushed,
+            };
+            rest = &rest[pushed..];
+        }
+    }
+
+    /// Adds the start of `text` to the current word at once, as far as it is made of ASCII letters that fit. Returns their
+    /// number.
+    fn push_ascii(&mut self, look: TextStyle, text: &str) -> usize {
+        if self.last.is_some_and(|last| !last.is_ascii()) {
+            return 0;
+        }
+        let free = self.text_columns().saturating_sub(self.word_width);
+        let letters = text.bytes().take(free).take_while(u8::is_ascii_graphic);
+        let count = letters.count();
+        let Some(last) = text[..count].chars().next_back() else {
+            return 0;
+        };
+        self.current_word
+            .add_linked(look, &text[..count], self.link.as_ref());
+        self.word_width += count;
+        self.break_point = (self.current_word.length() - 1, self.word_width - 1);
+        self.last = Some(last);
+        count
     }
 
     fn push_char(&mut self, look: TextStyle, letter: char) {
@@ -109,10 +139,9 @@ impl RowWrapper {
     }
 
     fn end_word(&mut self) {
-        let word = self.current_word.take();
         let width = std::mem::take(&mut self.word_width);
         self.last = None;
-        if word.is_empty() {
+        if self.current_word.is_empty() {
             return;
         }
         let gap = self.gap.take();
@@ -124,11 +153,12 @@ impl RowWrapper {
         }
         match (self.column, gap) {
             (None, _) => self.output.add_all(&self.first),
+            (_, Some((look, 1))) => self.output.add(look, " "),
             (_, Some((look, count))) => self.output.add(look, &" ".repeat(count)),
             _ => {}
         }
         self.column = Some(self.column.map_or(0, |column| column + blanks) + width);
-        self.output.add_all(&word);
+        self.output.append(&mut self.current_word);
     }
 
     /// Ends the words. A row without words still has its prefix.

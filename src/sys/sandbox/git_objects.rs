@@ -2,11 +2,13 @@
 //! a command could prepare that. A command may have put anything into a repository: only the age of its files is trusted,
 //! which no program can set, and every name is opened without blocking.
 
-use crate::sys::clock::{FileTime, file_time};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
-use std::fs::File;
+use super::git_history::GitHistory;
+use super::git_object_list::{
+    ObjectName, format_name, is_listed, open_regular, pack_indexes, regular_file_time,
+};
+use super::git_repository::RepositoryPath;
+use crate::sys::clock::FileTime;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The objects that count.
@@ -23,29 +25,38 @@ const MAX_SMALL_FILE_BYTES: u64 = 64 << 10;
 /// The most repositories that are searched for an object: one may borrow the objects of others.
 const MAX_OBJECT_DIRECTORIES: usize = 8;
 
-/// The position of the number of objects by first byte in the index of a pack, version 2 (gitformat-pack(5)).
-const PACK_FANOUT: u64 = 8;
-/// The position of the object names in it.
-const PACK_NAMES: u64 = PACK_FANOUT + 256 * 4;
-/// The beginning of such an index.
-const PACK_INDEX_MAGIC: &[u8] = b"\xfftOc\0\0\0\x02";
-
-/// The SHA-1 name of an object.
-type ObjectName = [u8; 20];
+/// The directory of the objects of each repository that a search of `root` has found, and of that at `root` itself. Only those
+/// in a directory named `.git` count, which file tools do not write to.
+pub(super) fn object_directories(root: &Path, found: &[RepositoryPath]) -> Vec<PathBuf> {
+    let own = git_directory(root);
+    let others = found.iter().filter_map(|repository| match repository {
+        RepositoryPath::Worktree(path) => git_directory(&root.join(path)),
+        RepositoryPath::GitDir(path) => Some(root.join(path)),
+    });
+    let all = own.into_iter().chain(others);
+    let real = all.filter_map(|git_dir| git_dir.join("objects").canonicalize().ok());
+    real.filter(|path| path.iter().any(|part| part == ".git"))
+        .collect()
+}
 
 /// True if the repository around `relative`, a path in `root`, or the one that it was cloned from on this machine, has a
-/// file with this content. Places that commands cannot change are not trusted more: the file tools and servers may.
+/// file with this content. For repositories in the `history`, that decides. Other places are not trusted more because commands
+/// cannot change them: the file tools and servers may.
 pub(super) fn has_blob(
     root: &Path,
     relative: &Path,
     content: &[u8],
-    trusted: TrustedObjects,
+    (trusted, history): (TrustedObjects, &GitHistory),
 ) -> bool {
     let name = blob_name(content);
     let mut around = relative.ancestors().skip(1).map(|path| root.join(path));
     let Some(git_dir) = around.find_map(|directory| git_directory(&directory)) else {
         return false;
     };
+    let is_limited = matches!(trusted, TrustedObjects::Before(_));
+    if is_limited && history.had(&name) {
+        return true;
+    }
     let mut waiting = vec![git_dir.join("objects")];
     waiting.extend(local_origin(&git_dir));
     let mut searched = Vec::new();
@@ -56,7 +67,9 @@ pub(super) fn has_blob(
         if searched.len() == MAX_OBJECT_DIRECTORIES || searched.contains(&objects) {
             continue;
         }
-        if has_loose(&objects, &name, trusted) || has_packed(&objects, &name, trusted) {
+        if !(is_limited && history.covers(&objects))
+            && (has_loose(&objects, &name, trusted) || has_packed(&objects, &name, trusted))
+        {
             return true;
         }
         let others = read_small(&objects.join("info/alternates")).unwrap_or_default();
@@ -109,74 +122,24 @@ fn local_origin(git_dir: &Path) -> Option<PathBuf> {
 
 /// True if there is a loose object of this name. Its content is what the name says: it was not changed since git wrote it.
 fn has_loose(objects: &Path, name: &ObjectName, trusted: TrustedObjects) -> bool {
-    let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = format_name(name);
     is_trusted(&objects.join(&hex[..2]).join(&hex[2..]), trusted)
 }
 
 fn has_packed(objects: &Path, name: &ObjectName, trusted: TrustedObjects) -> bool {
-    let packs = std::fs::read_dir(objects.join("pack"));
-    let paths = packs
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path());
-    paths
-        .filter(|path| path.extension().is_some_and(|end| end == "idx"))
+    pack_indexes(objects)
         .filter(|path| {
             is_trusted(path, trusted) && is_trusted(&path.with_extension("pack"), trusted)
         })
         .any(|path| open_regular(&path).is_some_and(|index| is_listed(&index, name)))
 }
 
-/// True if the index of a pack lists the object.
-fn is_listed(index: &File, name: &ObjectName) -> bool {
-    let mut magic = [0; 8];
-    if index.read_exact_at(&mut magic, 0).is_err() || magic != PACK_INDEX_MAGIC {
-        return false;
-    }
-    let count = |byte: u8| {
-        let mut bytes = [0; 4];
-        let read = index.read_exact_at(&mut bytes, PACK_FANOUT + u64::from(byte) * 4);
-        read.map(|()| u64::from(u32::from_be_bytes(bytes)))
-    };
-    let first = name[0].checked_sub(1).map_or(Ok(0), count);
-    let (Ok(mut low), Ok(mut high)) = (first, count(name[0])) else {
-        return false;
-    };
-    while low < high {
-        let middle = low.midpoint(high);
-        let mut found = [0; 20];
-        if index
-            .read_exact_at(&mut found, PACK_NAMES + middle * 20)
-            .is_err()
-        {
-            return false;
-        }
-        match found.cmp(name) {
-            std::cmp::Ordering::Equal => return true,
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Greater => high = middle,
-        }
-    }
-    false
-}
-
 /// True if there is a regular file that counts.
 fn is_trusted(path: &Path, trusted: TrustedObjects) -> bool {
-    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| {
-        let is_old = match trusted {
-            TrustedObjects::Before(limit) => file_time(&stat) < limit,
-            TrustedObjects::All => true,
-        };
-        is_old && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+    regular_file_time(path).is_some_and(|time| match trusted {
+        TrustedObjects::Before(limit) => time < limit,
+        TrustedObjects::All => true,
     })
-}
-
-fn open_regular(path: &Path) -> Option<File> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    file.metadata().ok()?.is_file().then_some(file)
 }
 
 /// The beginning of a regular file that is UTF-8.
@@ -191,7 +154,7 @@ fn read_small(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{TrustedObjects, blob_name, has_blob};
+    use super::{GitHistory, TrustedObjects, blob_name, has_blob};
     use crate::sys::clock::current_file_time;
     use std::path::Path;
 
@@ -231,7 +194,12 @@ mod tests {
         git(&dir, &["init", "-q"]);
         let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).unwrap();
         let check = |text: &str, trusted, expect: bool| {
-            let found = has_blob(&dir, Path::new("sub/AGENTS.md"), text.as_bytes(), trusted);
+            let found = has_blob(
+                &dir,
+                Path::new("sub/AGENTS.md"),
+                text.as_bytes(),
+                (trusted, &GitHistory::default()),
+            );
             assert_eq!(found, expect, "{text} {trusted:?}");
         };
         let all = TrustedObjects::All;
@@ -266,7 +234,12 @@ mod tests {
         let now = TrustedObjects::Before((0, 0));
         let of = |name: &str, trusted| {
             let root = temp.path().canonicalize().unwrap().join(name);
-            has_blob(&root, Path::new("f"), b"loose", trusted)
+            has_blob(
+                &root,
+                Path::new("f"),
+                b"loose",
+                (trusted, &GitHistory::default()),
+            )
         };
         for name in ["v", "c"] {
             assert!(of(name, all) && !of(name, now), "{name}");

@@ -9,6 +9,8 @@
 mod directory_cache;
 mod files_beneath;
 mod git_config;
+mod git_history;
+mod git_object_list;
 mod git_objects;
 pub mod git_paths;
 mod git_repository;
@@ -31,6 +33,7 @@ pub mod system_paths;
 mod tree_search;
 mod undone_change;
 
+pub use git_history::GitHistory;
 pub use git_objects::TrustedObjects;
 pub use git_repository::is_in_git_dir;
 pub use project_file_rules::{ProjectFileAccess, ProjectFiles};
@@ -176,6 +179,14 @@ impl SandboxSpec {
     pub fn without_root(mut self) -> Self {
         self.split_parents = true;
         self.cache = Arc::default();
+        self
+    }
+
+    /// Leaves the repositories that earlier commands of the run created without mounts. Their config is checked after the
+    /// command, as it was after they were created.
+    pub fn without_mounts_in_created_repositories(mut self) -> Self {
+        let rules = &self.project_files;
+        self.protected.retain(|path| !rules.is_created(path));
         self
     }
 

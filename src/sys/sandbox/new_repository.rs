@@ -1,8 +1,21 @@
 //! Recognises harmless new repositories. `git init` writes the files that commands otherwise must not change; they are
 //! accepted as long as they contain nothing that git would ever run.
 
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+/// The inode number and the birth time of a directory, in seconds and nanoseconds. Numbers are used again.
+pub(super) type DirectoryId = (u64, i64, u32);
+
+/// Identifies the git directory that contains `path`.
+pub(super) fn git_dir_id(path: &Path) -> Option<DirectoryId> {
+    let outer = enclosing_git_dir(path);
+    let git_dir = outer.or_else(|| path.parent().map(Path::to_owned))?;
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let stat = rustix::fs::statx(CWD, git_dir, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
+    Some((stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
+}
 
 /// The `.git` directory that contains `path`, or `path` itself if it is one.
 pub(super) fn enclosing_git_dir(path: &Path) -> Option<PathBuf> {

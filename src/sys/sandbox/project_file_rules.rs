@@ -1,9 +1,12 @@
 //! The names of project files, and the changes of them that commands may make.
 
 use super::directory_cache::DirectoryCache;
+use super::git_history::GitHistory;
 use super::git_objects::TrustedObjects;
+use super::new_repository::{DirectoryId, git_dir_id};
 use crate::sys::paths::is_generated_dir;
-use std::collections::BTreeSet;
+use crate::sys::sync::IgnorePoison;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -19,6 +22,10 @@ pub struct ProjectFiles {
     pub access: ProjectFileAccess,
     /// The files that commands changed, and were permitted to.
     pub changed: ChangedPaths,
+    /// The objects that git had before the commands of the run, as far as only these count.
+    pub git: Arc<GitHistory>,
+    /// The git directories that commands of the run created.
+    created: Arc<Mutex<BTreeMap<PathBuf, DirectoryId>>>,
     /// The directories that the searches of the run have read.
     pub(super) cache: Arc<Mutex<DirectoryCache>>,
 }
@@ -50,6 +57,22 @@ impl ProjectFiles {
         parts
             .find(|part| self.is_name(part) || is_generated_dir(Path::new(part)))
             .is_some_and(|part| !self.is_name(part))
+    }
+
+    /// Remembers that a command created this git directory.
+    pub(super) fn add_created(&self, git_dir: &Path) {
+        if let Some(id) = git_dir_id(&git_dir.join("config")) {
+            let mut created = self.created.lock().ignore_poison();
+            created.insert(git_dir.to_owned(), id);
+        }
+    }
+
+    /// True if a command of the run created the git directory of `path`, and it is still that.
+    pub(super) fn is_created(&self, path: &Path) -> bool {
+        let created = self.created.lock().ignore_poison();
+        let mut above = path.ancestors();
+        let known = above.find_map(|above| created.get(above));
+        known.is_some_and(|id| git_dir_id(path).as_ref() == Some(id))
     }
 
     /// True if the writable place `root` has such a name itself: the user granted it by name.

@@ -4,7 +4,8 @@
 //! it, and undone unless it is permitted. Folders of dependencies are not searched, but for what is new in them.
 
 use super::files_beneath::{open_parent, set_aside};
-use super::git_objects;
+use super::git_history::CommandRecord;
+use super::git_objects::{self, TrustedObjects};
 use super::project_file_rules::{ProjectFileAccess, ProjectFiles};
 use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, restore_state,
@@ -32,17 +33,22 @@ pub(super) struct ProjectFileSnapshot {
     started: FileTime,
     /// Empty if all changes are permitted.
     before: BTreeMap<FilePlace, SnapshotState>,
+    /// Ends with the command. There is one if only what git had before counts.
+    record: Option<CommandRecord>,
 }
 
 impl ProjectFileSnapshot {
     /// Records the files that are found beneath the `roots`. A place within another one is searched with that, and one that
     /// has such a name itself was granted by name.
+    ///
+    /// # Errors
+    /// What git has cannot be recorded.
     pub(super) fn take(
         rules: &ProjectFiles,
         roots: &WritableRoots<'_>,
         found: Vec<FoundPaths>,
         started: FileTime,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let is_inner = |path: &Path| {
             let mut others = roots.paths.iter();
             others.any(|other| other != path && path.starts_with(other))
@@ -56,9 +62,15 @@ impl ProjectFileSnapshot {
             roots: searched.map(|(number, _)| number).collect(),
             started,
             before: BTreeMap::new(),
+            record: match rules.access {
+                ProjectFileAccess::FromGit(TrustedObjects::Before(_)) => {
+                    Some(rules.git.begin(&object_directories(roots, &found))?)
+                }
+                _ => None,
+            },
         };
         if matches!(rules.access, ProjectFileAccess::Free) || rules.names.is_empty() {
-            return snapshot;
+            return Ok(snapshot);
         }
         let mut left = SNAPSHOT_LIMIT_BYTES;
         for place in snapshot.files(found) {
@@ -66,7 +78,7 @@ impl ProjectFileSnapshot {
             let state = read_place(roots, &place, &mut left).unwrap_or(SnapshotState::Other);
             snapshot.before.insert(place, state);
         }
-        snapshot
+        Ok(snapshot)
     }
 
     /// Undoes the changes that are not permitted, and records the others. `found` is what there is now.
@@ -78,6 +90,7 @@ impl ProjectFileSnapshot {
         if self.rules.names.is_empty() {
             return Vec::new();
         }
+        let objects = object_directories(roots, &found);
         let mut places = self.files(found);
         if matches!(self.rules.access, ProjectFileAccess::Free) {
             places.retain(|place| is_changed_since(roots, place, self.started));
@@ -101,6 +114,9 @@ impl ProjectFileSnapshot {
             }
         }
         self.record_permitted(roots, &permitted);
+        if let Some(record) = &self.record {
+            record.add_new(&objects);
+        }
         undone
     }
 
@@ -138,8 +154,9 @@ impl ProjectFileSnapshot {
         };
         let root = &roots.paths[place.0];
         let is_in_git = |state: &SnapshotState| {
-            content(state)
-                .is_some_and(|bytes| git_objects::has_blob(root, &place.1, bytes, objects))
+            content(state).is_some_and(|bytes| {
+                git_objects::has_blob(root, &place.1, bytes, (objects, &self.rules.git))
+            })
         };
         match is {
             SnapshotState::Missing => is_in_git(was) || self.is_directory_gone(roots, place),
@@ -178,10 +195,22 @@ impl ProjectFileSnapshot {
         files.flatten().collect()
     }
 
+    /// The rules for the files.
+    pub(super) fn rules(&self) -> &ProjectFiles {
+        &self.rules
+    }
+
     /// Searches the `roots` as they are now.
     pub(super) fn search(&self, roots: &WritableRoots<'_>) -> Vec<FoundPaths> {
         search_roots(&self.rules, roots, self.started)
     }
+}
+
+/// The directories of git objects in the writable places.
+fn object_directories(roots: &WritableRoots<'_>, found: &[FoundPaths]) -> Vec<PathBuf> {
+    let each = roots.paths.iter().zip(found);
+    each.flat_map(|(root, found)| git_objects::object_directories(root, &found.repositories))
+        .collect()
 }
 
 /// The content of a file, or the target of a link, as git stores it.

@@ -17,12 +17,13 @@ use super::tree_search::{FoundPaths, WritableRoots, search_roots};
 use super::undone_change::{Remedy, UndoneChange};
 use super::{git_paths, new_repository};
 use crate::sys::clock::current_file_time;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Bound;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -55,11 +56,8 @@ struct SnapshotEntry {
     /// It belongs to a repository that was found only after the command.
     is_found_later: bool,
     /// Identifies the git directory that contains it, if it is in a nested repository.
-    git_dir: Option<DirectoryId>,
+    git_dir: Option<new_repository::DirectoryId>,
 }
-
-/// The inode number and the birth time of a directory, in seconds and nanoseconds. Numbers are used again.
-type DirectoryId = (u64, i64, u32);
 
 impl PathSnapshot {
     /// Records the protected paths beneath the writable `roots`: absent ones, since mounts protect existing places, and
@@ -94,39 +92,9 @@ impl PathSnapshot {
             .filter(is_unlisted)
             .cloned()
             .collect();
-        let mut left = SNAPSHOT_LIMIT_BYTES;
-        let mut places = Vec::new();
         let protected = protected_paths.iter().map(|path| (path, false));
-        for (path, is_nested) in protected.chain(nested.iter().map(|path| (path, true))) {
-            let inside = root_paths
-                .iter()
-                .enumerate()
-                .filter(|(_, root)| path.starts_with(root) && path != *root);
-            let Some((root, root_path)) = inside.max_by_key(|(_, root)| root.as_os_str().len())
-            else {
-                continue;
-            };
-            let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
-            let was = match open_parent(&root_fds[root], &relative, false) {
-                Ok((dir, name)) if !is_nested && is_mountable(dir.as_fd(), &name) => {
-                    continue;
-                }
-                Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut left).map_err(|error| {
-                    io::Error::other(format!("record the state of `{}`: {error}", path.display()))
-                })?,
-                Err(Errno::LOOP | Errno::NOTDIR) => SnapshotState::Unreachable,
-                Err(_) => SnapshotState::Missing,
-            };
-            places.push(SnapshotEntry {
-                root,
-                path: path.clone(),
-                relative,
-                before: was,
-                is_nested,
-                is_found_later: false,
-                git_dir: is_nested.then(|| git_dir_id(path)).flatten(),
-            });
-        }
+        let places = protected.chain(nested.iter().map(|path| (path, true)));
+        let entries = record_places(&writable, places, project_files)?;
         let all: Vec<PathBuf> = protected_paths.iter().chain(&nested).cloned().collect();
         let mut rebase_steps = BTreeMap::new();
         for (root, path) in git_paths::rebase_directories(&found) {
@@ -137,10 +105,10 @@ impl PathSnapshot {
             }
         }
         Ok(Self {
-            project_files: ProjectFileSnapshot::take(project_files, &writable, tree, started),
+            project_files: ProjectFileSnapshot::take(project_files, &writable, tree, started)?,
             roots: root_fds,
             root_paths,
-            entries: places,
+            entries,
             rebase_steps,
             protected: all.into_iter().collect(),
         })
@@ -152,15 +120,7 @@ impl PathSnapshot {
         for (root, path) in repository_paths {
             let is_new = !self.protected.contains(path);
             if let (true, Ok(relative)) = (is_new, path.strip_prefix(&self.root_paths[*root])) {
-                let entry = SnapshotEntry {
-                    root: *root,
-                    relative: relative.to_owned(),
-                    path: path.clone(),
-                    before: SnapshotState::Missing,
-                    is_nested: true,
-                    is_found_later: true,
-                    git_dir: None,
-                };
+                let entry = SnapshotEntry::new_in(*root, path, relative.to_owned());
                 found.insert(path, entry);
             }
         }
@@ -218,8 +178,29 @@ impl PathSnapshot {
         changed.extend(
             places.filter_map(|(place, is_replaced)| self.undo(place, is_replaced, &checked)),
         );
+        self.remember_created(&repository_paths);
         changed.extend(self.project_files.restore(&writable, tree));
         changed
+    }
+
+    /// Remembers the git directories that were not there before: what is harmless in their config may change later too.
+    fn remember_created(&self, repository_paths: &[(usize, PathBuf)]) {
+        let was_missing = |path: &PathBuf| {
+            let mut entries = self.entries.iter().filter(|entry| entry.path == *path);
+            entries.any(|entry| entry.before == SnapshotState::Missing)
+        };
+        for config in repository_paths.iter().map(|(_, path)| path) {
+            let Some(git_dir) = config.parent().filter(|_| config.ends_with("config")) else {
+                continue;
+            };
+            let beneath = self
+                .protected
+                .range::<Path, _>((Bound::Included(git_dir), Bound::Unbounded));
+            let mut beneath = beneath.take_while(|path| path.starts_with(git_dir));
+            if git_dir.is_dir() && beneath.all(was_missing) {
+                self.project_files.rules().add_created(git_dir);
+            }
+        }
     }
 
     /// Undoes the change of a place, unless there is none or it is permitted.
@@ -290,6 +271,19 @@ impl PathSnapshot {
 }
 
 impl SnapshotEntry {
+    /// A place in a repository that a command of this run created.
+    fn new_in(root: usize, path: &Path, relative: PathBuf) -> Self {
+        Self {
+            root,
+            path: path.to_owned(),
+            relative,
+            before: SnapshotState::Missing,
+            is_nested: true,
+            is_found_later: true,
+            git_dir: None,
+        }
+    }
+
     /// True if the directory that contains the repository no longer exists and nothing has replaced it, or its whole git
     /// directory, as also that of a linked worktree, within another one.
     fn is_repository_gone(&self, root: &OwnedFd) -> bool {
@@ -309,7 +303,7 @@ impl SnapshotEntry {
 
     /// True if another repository is in the place of the one that was there.
     fn is_replaced(&self) -> bool {
-        let now = git_dir_id(&self.path);
+        let now = new_repository::git_dir_id(&self.path);
         self.git_dir.is_some() && now.is_some() && now != self.git_dir
     }
 
@@ -323,13 +317,55 @@ impl SnapshotEntry {
     }
 }
 
-/// Identifies the git directory that contains `path`.
-fn git_dir_id(path: &Path) -> Option<DirectoryId> {
-    let outer = new_repository::enclosing_git_dir(path);
-    let git_dir = outer.or_else(|| path.parent().map(Path::to_owned))?;
-    let wanted = StatxFlags::INO | StatxFlags::BTIME;
-    let stat = rustix::fs::statx(CWD, git_dir, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
-    Some((stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
+/// Records the state of the places beneath the `roots` that no mount protects. Each is given with whether it belongs to a nested
+/// repository.
+///
+/// # Errors
+/// A place exists and cannot be read.
+fn record_places<'p>(
+    roots: &WritableRoots<'_>,
+    given: impl Iterator<Item = (&'p PathBuf, bool)>,
+    project_files: &ProjectFiles,
+) -> io::Result<Vec<SnapshotEntry>> {
+    let mut left = SNAPSHOT_LIMIT_BYTES;
+    let mut places = Vec::new();
+    for (path, is_nested) in given {
+        let inside = roots
+            .paths
+            .iter()
+            .enumerate()
+            .filter(|(_, root)| path.starts_with(root) && path != *root);
+        let Some((root, root_path)) = inside.max_by_key(|(_, root)| root.as_os_str().len()) else {
+            continue;
+        };
+        let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
+        if is_nested && project_files.is_created(path) {
+            places.push(SnapshotEntry::new_in(root, path, relative));
+            continue;
+        }
+        let was = match open_parent(&roots.fds[root], &relative, false) {
+            Ok((dir, name)) if !is_nested && is_mountable(dir.as_fd(), &name) => {
+                continue;
+            }
+            Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut left).map_err(|error| {
+                io::Error::other(format!("record the state of `{}`: {error}", path.display()))
+            })?,
+            Err(Errno::LOOP | Errno::NOTDIR) => SnapshotState::Unreachable,
+            Err(_) => SnapshotState::Missing,
+        };
+        places.push(SnapshotEntry {
+            root,
+            path: path.clone(),
+            relative,
+            before: was,
+            is_nested,
+            is_found_later: false,
+            git_dir: is_nested
+                .then(|| new_repository::git_dir_id(path))
+                .flatten(),
+        });
+    }
+    Ok(places)
 }
 
 /// The repositories whose files are checked after the command.

@@ -1,0 +1,237 @@
+//! Lists of the objects that git repositories had before the commands of a run, and of those that commands wrote while
+//! content from outside was in their conversation.
+//!
+//! The name of an object is a digest of its content, so a list of names tells what git had, however the repository is
+//! packed later. The names of what commands write are kept from run to run: a later run must not take an instruction
+//! file from git that an earlier one put there. What the user commits, fetches or packs between two runs is git's.
+//!
+//! The file has one record on each line: `begin TIME ID` before a command, then the name of each object that it wrote,
+//! then `end ID`. If a run is killed, the next one adds `killed ID TIME`, and what appeared between these times counts as
+//! written.
+
+use super::git_object_list::{ObjectList, ObjectName, format_name, parse_name};
+use crate::sys::clock::{FileTime, current_file_time};
+use crate::sys::durable_file;
+use crate::sys::sync::IgnorePoison;
+use rustix::process::Pid;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// The size of the file from which on no more names are added. What is written later then counts by its time.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+/// The identifier of the record that is added then. It has no end.
+const FULL: &str = "full";
+/// Later than any file.
+const NEVER: FileTime = (i64::MAX, 0);
+
+/// The objects of the repositories that the commands of a run may write to.
+#[derive(Debug)]
+pub struct GitHistory {
+    /// The start of the run: what is newer was written in it.
+    started: FileTime,
+    /// The file with the names of written objects. Without one, they count for this run only.
+    file: Option<PathBuf>,
+    state: Mutex<HistoryState>,
+}
+
+#[derive(Debug, Default)]
+struct HistoryState {
+    is_loaded: bool,
+    /// The objects that each directory had before, by its real path.
+    before: HashMap<PathBuf, ObjectList>,
+    written: HashSet<ObjectName>,
+    /// The times at which runs wrote that did not record what.
+    unrecorded: Vec<(FileTime, FileTime)>,
+    /// The number of commands under way.
+    running: usize,
+    /// True if what a command wrote could not be recorded. Then it is known by its time.
+    has_failed: bool,
+}
+
+/// A command under way.
+#[derive(Debug)]
+pub(super) struct CommandRecord(Arc<GitHistory>);
+
+impl Default for GitHistory {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
+impl GitHistory {
+    /// The history of a run that starts now. It is kept in `file`.
+    pub fn new(file: Option<PathBuf>) -> Self {
+        Self {
+            started: current_file_time(),
+            file,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Records what the object `directories` have, before a command.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub(super) fn begin(self: &Arc<Self>, directories: &[PathBuf]) -> io::Result<CommandRecord> {
+        let mut state = self.state.lock().ignore_poison();
+        if !state.is_loaded {
+            self.load(&mut state)?;
+        }
+        for directory in directories {
+            if !state.before.contains_key(directory) {
+                let is_older = |time: FileTime| {
+                    let mut unrecorded = state.unrecorded.iter();
+                    time <= self.started
+                        && !unrecorded.any(|(from, to)| *from <= time && time <= *to)
+                };
+                let list = ObjectList::read(directory, &is_older);
+                state.before.insert(directory.clone(), list);
+            }
+        }
+        if state.running == 0 {
+            let (seconds, nanoseconds) = current_file_time();
+            self.append(&format!("begin {seconds}.{nanoseconds} {}\n", self.id()))?;
+        }
+        state.running += 1;
+        Ok(CommandRecord(Arc::clone(self)))
+    }
+
+    /// Adds the names of what is new in the object `directories` to the file.
+    fn add_new(&self, state: &mut HistoryState, directories: &[PathBuf]) -> io::Result<()> {
+        let mut added = String::new();
+        for directory in directories {
+            let now = ObjectList::read(directory, &|_| true);
+            let known = state.before.get(directory);
+            for name in now.names_beyond(known) {
+                let mut others = state.before.values();
+                if !others.any(|list| list.contains(&name)) && state.written.insert(name) {
+                    added.push_str(&format_name(&name));
+                    added.push('\n');
+                }
+            }
+        }
+        let is_full = |file: &PathBuf| {
+            let size = file.metadata().map_or(0, |data| data.len());
+            size + added.len() as u64 > MAX_FILE_BYTES
+        };
+        if !added.is_empty() && self.file.as_ref().is_some_and(is_full) {
+            let (seconds, nanoseconds) = self.started;
+            added = format!("begin {seconds}.{nanoseconds} {FULL}\n");
+        }
+        self.append(&added)
+    }
+
+    /// True if git had the object `name` before the commands of this run, in any recorded directory, and no earlier run
+    /// wrote it.
+    pub(super) fn had(&self, name: &ObjectName) -> bool {
+        let state = self.state.lock().ignore_poison();
+        let mut lists = state.before.values();
+        !state.written.contains(name) && lists.any(|list| list.contains(name))
+    }
+
+    /// True if the object `directory` is recorded, so that its files need no other proof.
+    pub(super) fn covers(&self, directory: &Path) -> bool {
+        let state = self.state.lock().ignore_poison();
+        state.before.contains_key(directory)
+    }
+
+    fn load(&self, state: &mut HistoryState) -> io::Result<()> {
+        let Some(file) = &self.file else {
+            state.is_loaded = true;
+            return Ok(());
+        };
+        let text = match std::fs::read_to_string(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(|error| {
+                io::Error::new(error.kind(), format!("read `{}`: {error}", file.display()))
+            })?,
+        };
+        let mut open: BTreeMap<&str, FileTime> = BTreeMap::new();
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                ["begin", time, id] => {
+                    open.insert(id, parse_time(time));
+                }
+                ["end", id] => {
+                    open.remove(id);
+                }
+                ["killed", id, time] => {
+                    let from = open.remove(id).unwrap_or_default();
+                    state.unrecorded.push((from, parse_time(time)));
+                }
+                [name] => state.written.extend(parse_name(name)),
+                _ => {}
+            }
+        }
+        let (seconds, nanoseconds) = current_file_time();
+        for (id, from) in open {
+            let to = match is_running(id) {
+                true => NEVER,
+                false => {
+                    self.append(&format!("killed {id} {seconds}.{nanoseconds}\n"))?;
+                    (seconds, nanoseconds)
+                }
+            };
+            state.unrecorded.push((from, to));
+        }
+        state.is_loaded = true;
+        Ok(())
+    }
+
+    fn append(&self, text: &str) -> io::Result<()> {
+        match &self.file {
+            Some(file) if !text.is_empty() => {
+                durable_file::append(file, text.as_bytes()).map_err(io::Error::other)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Identifies this run: its process, and its start.
+    fn id(&self) -> String {
+        let (seconds, nanoseconds) = self.started;
+        format!("{}-{seconds}.{nanoseconds}", std::process::id())
+    }
+}
+
+impl CommandRecord {
+    /// Records what the command has written into the object `directories`.
+    pub(super) fn add_new(&self, directories: &[PathBuf]) {
+        let mut state = self.0.state.lock().ignore_poison();
+        if let Err(error) = self.0.add_new(&mut state, directories) {
+            log::warn!(target: "sandbox", "record what a command wrote into git: {error}");
+            state.has_failed = true;
+        }
+    }
+}
+
+impl Drop for CommandRecord {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock().ignore_poison();
+        state.running -= 1;
+        if state.running == 0 && !state.has_failed {
+            // Without an end, what the command wrote is known by its time.
+            drop(self.0.append(&format!("end {}\n", self.0.id())));
+        }
+    }
+}
+
+/// True if the run of this identifier goes on, or its record has no end.
+fn is_running(id: &str) -> bool {
+    let process = id.split('-').next().and_then(|pid| pid.parse().ok());
+    id == FULL
+        || process
+            .and_then(Pid::from_raw)
+            .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+}
+
+fn parse_time(text: &str) -> FileTime {
+    let (seconds, nanoseconds) = text.split_once('.').unwrap_or((text, "0"));
+    (
+        seconds.parse().unwrap_or_default(),
+        nanoseconds.parse().unwrap_or_default(),
+    )
+}
