@@ -39,6 +39,17 @@ pub(super) fn headline(case: &ApprovalRequest<'_>, is_new_file: bool) -> String 
     let tool = case.tool;
     let place = case.file_scope.directory.display();
     let flag = Flag::suggested_by(case);
+    if !case.withheld.is_empty() {
+        let directory = &case.file_scope.directory;
+        let names = case.withheld.iter().map(|path| {
+            let name = path.strip_prefix(directory).unwrap_or(path);
+            name.display().to_string().replace(['\n', '\r'], "␊")
+        });
+        return format!(
+            "{tool} changed what programs and agents read on their own, and that was taken back. Make the changes of {}?",
+            names.collect::<Vec<_>>().join(", ")
+        );
+    }
     if case.is_retry {
         return match flag.parts() {
             ("--write", None) => format!(
@@ -125,6 +136,7 @@ mod tests {
                 arguments: &arguments,
                 refusal: &refusal,
                 is_retry: false,
+                withheld: &[],
                 file_scope: &file_scope,
             };
             let found = [

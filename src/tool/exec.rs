@@ -3,7 +3,9 @@
 
 pub mod background_commands;
 mod failures;
+mod output;
 pub mod process_tool;
+mod withheld;
 
 use super::dangerous_command::dangerous_command;
 use super::files::{Files, StartupGrant};
@@ -19,13 +21,16 @@ use crate::sys::sandbox::{
     self, ProjectFileAccess, SandboxError, SandboxSpec, TrustedObjects, namespaces, private_tmp,
     system_paths,
 };
+use crate::sys::sync::IgnorePoison;
 use crate::sys::utf8_stream::Utf8Decoder;
 use background_commands::BackgroundCommands;
+use output::format_output;
 use serde_json::{Value, json};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use withheld::WithheldResult;
 
 /// Maximum length of the note on the omitted middle of an output, in characters.
 const MAX_NOTE_CHARS: usize = 256;
@@ -91,6 +96,7 @@ pub struct ExecTool {
     /// `None` if no commands can be started in the background.
     background: Option<Arc<BackgroundCommands>>,
     sandbox_spec: OnceLock<SandboxSpec>,
+    withheld: Mutex<Option<WithheldResult>>,
 }
 
 /// Creates missing paths that a mount is to protect. Returns true if there were any.
@@ -134,6 +140,7 @@ impl ExecTool {
             before_first_run: None,
             background: None,
             sandbox_spec: OnceLock::new(),
+            withheld: Mutex::default(),
         }
     }
 
@@ -277,6 +284,7 @@ impl Tool for ExecTool {
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         let command = arguments["command"].as_str().unwrap_or_default();
+        *self.withheld.lock().ignore_poison() = None;
         self.check(command)?;
         let given = arguments["working_dir"].as_str().unwrap_or(".");
         // Keep the directory open: the command starts in it even if its path leads elsewhere by then.
@@ -311,7 +319,28 @@ impl Tool for ExecTool {
         let finished = finished.map_err(|error| start_error(&error, timeout))?;
         pass(&letters.finish());
         let kept = keeper.finish();
-        self.to_output(command, (&finished, kept.as_ref()), timeout)
+        self.to_output(command, (finished, kept.as_ref()), timeout)
+    }
+
+    fn withheld_changes(&self) -> Vec<PathBuf> {
+        let withheld = self.withheld.lock().ignore_poison();
+        withheld.as_ref().map_or(Vec::new(), WithheldResult::paths)
+    }
+
+    fn make_withheld_changes(&self) -> Result<ToolOutput, ToolError> {
+        let Some(mut result) = self.withheld.lock().ignore_poison().take() else {
+            return Err("no change waits for consent".into());
+        };
+        let made = self.files.record_command(|| result.make());
+        let changed = self.files.changed_startup_files();
+        changed.lock().ignore_poison().extend(made);
+        if !result.undone.is_empty() {
+            return Err(self.undone_refusal(&result.text, &result.undone).into());
+        }
+        Ok(ToolOutput {
+            command_failed: result.command_failed,
+            ..result.text.trim_start_matches('\n').to_owned().into()
+        })
     }
 }
 
@@ -330,6 +359,14 @@ impl Tool for Arc<ExecTool> {
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         self.as_ref().run(arguments, on_output)
+    }
+
+    fn withheld_changes(&self) -> Vec<PathBuf> {
+        self.as_ref().withheld_changes()
+    }
+
+    fn make_withheld_changes(&self) -> Result<ToolOutput, ToolError> {
+        self.as_ref().make_withheld_changes()
     }
 }
 
@@ -379,7 +416,7 @@ impl ExecTool {
     fn to_output(
         &self,
         command: &str,
-        (finished, kept): (&process::CommandResult, Option<&KeptOutput>),
+        (finished, kept): (process::CommandResult, Option<&KeptOutput>),
         timeout: Duration,
     ) -> Result<ToolOutput, ToolError> {
         let output = (
@@ -439,7 +476,13 @@ impl ExecTool {
                 .message;
         }
         if !finished.undone.is_empty() {
-            return Err(self.undone_refusal(&text, &finished.undone).into());
+            let refusal = self.undone_refusal(&text, &finished.undone);
+            *self.withheld.lock().ignore_poison() = Some(WithheldResult {
+                text,
+                command_failed: unsuccessful,
+                undone: finished.undone,
+            });
+            return Err(refusal.into());
         }
         Ok(ToolOutput {
             command_failed: unsuccessful,
@@ -493,33 +536,6 @@ fn start_error(error: &std::io::Error, timeout: Duration) -> ToolError {
         ),
     }
     .into()
-}
-
-/// The output as text, with a mark in place of a middle that was left out, which tells where all of it is.
-fn format_output(
-    (head, tail, omitted_bytes): (&[u8], &[u8], u64),
-    kept: Option<&KeptOutput>,
-    keep: usize,
-) -> String {
-    let head = String::from_utf8_lossy(head);
-    let tail = String::from_utf8_lossy(tail);
-    let excess = tail.len().saturating_sub(keep);
-    let start = (excess..=tail.len())
-        .find(|at| tail.is_char_boundary(*at))
-        .unwrap_or(tail.len());
-    let left_out = omitted_bytes + start as u64;
-    let text = match left_out {
-        0 => format!("{head}{tail}"),
-        _ => format!(
-            "{head}\n[… {left_out} bytes left out{} …]\n{}",
-            kept.map(KeptOutput::describe).unwrap_or_default(),
-            &tail[start..]
-        ),
-    };
-    match text.trim() {
-        "" => "(no output)".into(),
-        _ => text.trim_end().to_owned(),
-    }
 }
 
 /// The complete environment of a command. Variables are passed by an allow list, so that no key is passed on by

@@ -17,12 +17,14 @@ use crate::sys::sync::IgnorePoison;
 use crate::sys::{cancel, panic_report};
 use serde_json::Value;
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 pub mod apply_patch;
 pub mod arguments;
 pub mod ask_user;
+mod call_result;
 pub mod cron;
 mod dangerous_command;
 pub mod delete_file;
@@ -46,6 +48,8 @@ pub mod web;
 pub mod web_fetch;
 pub mod web_search;
 pub mod write_file;
+
+pub use call_result::{CallEffect, ToolError, ToolOutput};
 
 /// The end of every refusal, so that the model does not try another way.
 const DENIAL_SUFFIX: &str = "This is final; continue without it.";
@@ -79,6 +83,19 @@ pub trait Tool: Send + Sync {
         Ok(())
     }
 
+    /// The files whose changes by the last call were taken back and wait for the user's consent.
+    fn withheld_changes(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// Makes these changes after all, and returns the result of the call.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    fn make_withheld_changes(&self) -> Result<ToolOutput, ToolError> {
+        Err("no change waits for consent".into())
+    }
+
     /// As [`Self::run`], for a tool whose work outlasts the call: `call` is the tool call's id, used in later messages.
     fn run_with_id(
         &self,
@@ -87,76 +104,6 @@ pub trait Tool: Send + Sync {
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         self.run(arguments, on_output)
-    }
-}
-
-/// The reason why a tool did not do what a call asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ToolError {
-    /// It could not be done; text for the model.
-    Failed(String),
-    /// The policy refused it.
-    Denied(Refusal),
-    /// The user was asked and declined; text for the model.
-    Declined(String),
-}
-
-impl ToolError {
-    /// The text for the model.
-    pub fn message(&self) -> &str {
-        match self {
-            Self::Failed(message) | Self::Declined(message) => message,
-            Self::Denied(refusal) => &refusal.message,
-        }
-    }
-}
-
-impl From<String> for ToolError {
-    fn from(words: String) -> Self {
-        Self::Failed(words)
-    }
-}
-
-impl From<&str> for ToolError {
-    fn from(words: &str) -> Self {
-        Self::Failed(words.to_owned())
-    }
-}
-
-impl From<Refusal> for ToolError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Denied(refusal)
-    }
-}
-
-/// The effect of a call. Adjacent calls that only read run in parallel; a writing call runs alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallEffect {
-    Reads,
-    Writes,
-}
-
-/// The result of a tool.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolOutput {
-    pub parts: Vec<MessagePart>,
-    /// True if the command that was run failed, as `parts` describe. For the model that is a result like any other; a
-    /// call by hand shows it in the exit status.
-    pub command_failed: bool,
-    /// The permission that was probably missing, if the user can grant it.
-    pub missing_grant: Option<Refusal>,
-    /// The change to a file as a unified diff: for people who follow the run, not for the model.
-    pub diff: Option<String>,
-}
-
-impl From<String> for ToolOutput {
-    fn from(text: String) -> Self {
-        Self {
-            parts: vec![MessagePart::Text(text)],
-            command_failed: false,
-            missing_grant: None,
-            diff: None,
-        }
     }
 }
 
@@ -191,6 +138,8 @@ pub struct ApprovalRequest<'a> {
     pub refusal: &'a Refusal,
     /// True if the call was made and failed for lack of this permission, so it would be repeated.
     pub is_retry: bool,
+    /// The files whose changes by the call wait for consent. If there are any, the call has been made.
+    pub withheld: &'a [PathBuf],
     /// The paths that the run may use.
     pub file_scope: &'a FileScope,
 }
@@ -468,37 +417,37 @@ impl Toolbox {
             arguments,
             refusal: &Refusal::new(""),
             is_retry: false,
+            withheld: &[],
             file_scope: &self.policy.file_scope,
         };
-        match (
-            self.policy.decide(&call.name, arguments),
-            &self.approval_handler,
-        ) {
-            (PolicyDecision::Allow(why), _) => {
-                log::info!(target: "policy", "`{}` is allowed: {why}", call.name);
-            }
-            (PolicyDecision::Ask(refusal), Some(appeals)) => {
-                attempt.record_approval(appeals.approve(&ApprovalRequest {
-                    refusal: &refusal,
-                    ..case
-                })?);
-            }
-            // Without a user to ask, a call that needs approval is refused.
-            (PolicyDecision::Ask(refusal) | PolicyDecision::Deny(refusal), _) => {
-                log::info!(target: "policy", "`{}` is refused: {}", call.name, refusal.message);
-                return Err(refusal.into());
-            }
-        }
+        self.permit(attempt, &case)?;
         let done = tool.run_with_id(&call.id, arguments, on_output);
         let Some(appeals) = &self.approval_handler else {
             return done;
         };
         match &done {
             Err(ToolError::Denied(refusal)) if refusal.suggested_flag.is_some() => {
-                let request = ApprovalRequest { refusal, ..case };
-                let (wider, approval) = appeals.with_grant(&request)?;
+                let withheld = tool.withheld_changes();
+                let asked = Instant::now();
+                let granted = appeals.with_grant(&ApprovalRequest {
+                    refusal,
+                    withheld: &withheld,
+                    ..case
+                });
+                let (wider, approval) = match granted {
+                    Ok(granted) => granted,
+                    Err(declined) if withheld.is_empty() => return Err(declined),
+                    // The call was made, and its result tells what was taken back.
+                    Err(_) => {
+                        attempt.started += asked.elapsed();
+                        return done;
+                    }
+                };
                 attempt.record_approval(approval);
-                wider.retry(call, arguments, on_output)
+                match withheld.is_empty() {
+                    true => wider.retry(call, arguments, on_output),
+                    false => tool.make_withheld_changes(),
+                }
             }
             Ok(ToolOutput {
                 missing_grant: Some(refusal),
@@ -524,6 +473,34 @@ impl Toolbox {
             }
             _ => done,
         }
+    }
+
+    /// Decides on a call by the policy, or asks the user.
+    fn permit(
+        &self,
+        attempt: &mut CallAttempt,
+        case: &ApprovalRequest<'_>,
+    ) -> Result<(), ToolError> {
+        match (
+            self.policy.decide(case.tool, case.arguments),
+            &self.approval_handler,
+        ) {
+            (PolicyDecision::Allow(why), _) => {
+                log::info!(target: "policy", "`{}` is allowed: {why}", case.tool);
+            }
+            (PolicyDecision::Ask(refusal), Some(appeals)) => {
+                attempt.record_approval(appeals.approve(&ApprovalRequest {
+                    refusal: &refusal,
+                    ..*case
+                })?);
+            }
+            // Without a user to ask, a call that needs approval is refused.
+            (PolicyDecision::Ask(refusal) | PolicyDecision::Deny(refusal), _) => {
+                log::info!(target: "policy", "`{}` is refused: {}", case.tool, refusal.message);
+                return Err(refusal.into());
+            }
+        }
+        Ok(())
     }
 
     /// Repeats a refused call with the tools of this toolbox.

@@ -694,6 +694,43 @@ const GIT: &[Scene] = &[
         "git log -1 --format=%s wt -- | grep -q wt",
     ),
     scene(
+        "a worktree of yesterday removed, with the grant that the refusal names",
+        "git",
+        "git init -q -b main && echo a > f && git add f && git commit -q -m one && git worktree add -q wt",
+        &["--write", "--write=.git/worktrees"],
+        &[("exec", "git worktree remove wt && git branch -D wt")],
+        "test ! -e wt && test ! -e .git/worktrees/wt && ! git branch | grep -q wt",
+    ),
+    scene(
+        "a hook installed, with the grant that the refusal names",
+        "git",
+        COMMIT,
+        &["--write", "--write=.git/hooks"],
+        &[(
+            "exec",
+            "echo exit 0 > .git/hooks/pre-push && chmod +x .git/hooks/pre-push",
+        )],
+        "test -x .git/hooks/pre-push",
+    ),
+    scene(
+        "a repository made, and configured in the next call",
+        "git",
+        "true",
+        WRITE,
+        &[
+            ("exec", "git init -q -b main"),
+            (
+                "exec",
+                "git config user.email a@b.c && git remote add origin https://x.org/y.git",
+            ),
+            (
+                "exec",
+                "echo a > f && git add f && git commit -qm one && git branch -m trunk",
+            ),
+        ],
+        "git log -1 --format=%ae trunk | grep -q a@b.c && git config remote.origin.url",
+    ),
+    scene(
         "a clone with instructions and tasks",
         "git",
         "mkdir up && cd up && git init -q && mkdir .vscode && echo {} > .vscode/tasks.json && echo hi > AGENTS.md && git add . && git commit -qm x",

@@ -103,12 +103,23 @@ fn files_are_at_the_documented_paths() {
         let ran = story.run(arguments).stdout_has("✓");
         ran.error_text();
     }
+    let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+    // A command after the output of one with network, which is content from outside.
+    let exec = || calls("exec", serde_json::json!({ "command": "true" }));
+    story
+        .server()
+        .script([exec(), says("x"), exec(), says("x")]);
+    for flags in [&["--write", "--net"][..], &["--write"]] {
+        let mut command = story.command(["agent", "-m", "x", "-s", "other"]);
+        command.args(flags);
+        command.env("NANOBOT_PROVIDERS__OLLAMA__API_BASE", &base);
+        assert_eq!(command.output().unwrap().status.code(), Some(0));
+    }
     // One call that changes a file, and one that is scheduled.
     let busy = Response::json(429, &serde_json::json!({})).header("retry-after", "99");
     let put = serde_json::json!({ "path": "made", "content": "x" });
     let put = calls("write_file", put);
     story.server().script([put, says("x"), sends(busy)]);
-    let base = format!("http://127.0.0.1:{}/v1", story.server().port);
     for status in [0, 75] {
         let mut command = story.command(["agent", "-m", "x", "--write"]);
         command.env("NANOBOT_PROVIDERS__OLLAMA__API_BASE", &base);

@@ -5,6 +5,7 @@ use crate::server::{Ending, Response, calls, fails, says, sends};
 use crate::signals::is_alive;
 use crate::story::{Story, write};
 use crate::wait::until_exists;
+use crate::web::{PageServer, page_response};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -454,6 +455,58 @@ fn a_command_without_permission_needs_approval() {
     let text = std::fs::read_to_string(story.dir().join("list.md")).unwrap();
     assert_eq!(text, "bread\n");
     exit_and_check(&mut screen);
+}
+
+/// A command is not run again for a question about what it has changed: a "yes" makes these changes, a "no" tells the model what
+/// was taken back and what was not.
+#[test]
+fn changes_of_startup_files_by_a_command_are_made_after_approval_without_running_it_again() {
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let check = |answer: &str, is_made: bool| {
+        let command = "echo x >> AGENTS.md; echo y > .envrc; echo once >> log";
+        let story = Story::new()
+            .set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }))
+            .file("AGENTS.md", "mine\n")
+            .script([
+                calls("web_fetch", json!({ "url": page.url("/") })),
+                calls("exec", json!({ "command": command })),
+                says("Done."),
+            ]);
+        let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
+        send_line(&mut screen, "read and write")
+            .until("Make the changes of")
+            .until_prompt("  allow?");
+        send_line(&mut screen, answer).until("Done.");
+        let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap_or_default();
+        assert_eq!(read("log"), "once\n");
+        let expected = if is_made {
+            ["mine\nx\n", "y\n"]
+        } else {
+            ["mine\n", ""]
+        };
+        assert_eq!([read("AGENTS.md"), read(".envrc")], expected);
+        let asides = std::fs::read_dir(story.dir()).unwrap().flatten();
+        let asides =
+            asides.filter(|entry| entry.file_name().to_string_lossy().contains("set-aside"));
+        assert_eq!(asides.count(), usize::from(!is_made));
+        let result = story.requests()[2].last_content();
+        assert_eq!(result.contains("it was restored"), !is_made, "{result}");
+        exit_and_check(&mut screen);
+        if is_made {
+            drop(
+                story
+                    .run(["undo"])
+                    .stdout_has("AGENTS.md")
+                    .stderr_has("turn 1"),
+            );
+            assert_eq!(
+                [read("AGENTS.md"), read(".envrc"), read("log")],
+                ["mine\n", "", ""]
+            );
+        }
+    };
+    check("yes", true);
+    check("no", false);
 }
 
 #[test]

@@ -55,6 +55,7 @@ const GUARANTEES: &[TestedPromise] = &[
         &[
             "after_content_from_outside_git_and_package_managers_bring_what_they_have",
             "what_an_earlier_turn_prepared_in_git_is_not_what_git_had",
+            "what_the_user_gives_to_git_between_two_turns_is_the_users",
         ],
     ),
     (
@@ -456,6 +457,10 @@ const LIMITS: &[TestedPromise] = &[
     (
         "A host that was allowed can receive data",
         &["hosts_are_allowed_by_provenance"],
+    ),
+    (
+        "The git objects that commands write after content from outside",
+        &["what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_repository"],
     ),
     ("CPU, memory and disk usage", &[]),
     (

@@ -603,3 +603,36 @@ fn a_repository_that_a_call_has_made_is_configured_by_the_next() {
         assert!(!git_dir.join("hooks/post-commit").exists());
     }
 }
+
+/// A refusal names what can be granted, and the grant suffices.
+#[test]
+fn a_refusal_names_the_path_to_grant() {
+    if !require("git") {
+        return;
+    }
+    let check = |command: &str, grant: &str| {
+        let story = story();
+        run_as_user(&story, "git worktree add -q w other");
+        let text = run(&story, None, &[command], &[]);
+        let result = story.requests()[1].last_content();
+        assert!(
+            result.contains(&format!("`--write --write={grant}`")),
+            "{result} {text}"
+        );
+        drop(story);
+    };
+    check("echo x > .git/hooks/pre-commit", ".git/hooks");
+    check("git config user.name x", ".git/config");
+    check("git worktree remove --force w", ".git/worktrees");
+    check("git branch -m main trunk", ".git/config");
+    // Also a directory elsewhere, which can only be read.
+    let story = Story::new();
+    let side = story.home().join("side");
+    std::fs::create_dir(&side).unwrap();
+    let side = side.display();
+    let command = format!("echo x > {side}/f");
+    let text = run(&story, None, &[&command], &[&format!("--read={side}")]);
+    let result = story.requests()[1].last_content();
+    let grant = format!("`--write --write={side}`");
+    assert!(result.contains(&grant), "{result} {text}");
+}

@@ -25,7 +25,7 @@ pub struct ProjectFiles {
     /// The objects that git had before the commands of the run, as far as only these count.
     pub git: Arc<GitHistory>,
     /// The git directories that commands of the run created.
-    created: Arc<Mutex<BTreeMap<PathBuf, DirectoryId>>>,
+    pub(super) created: Arc<Mutex<BTreeMap<PathBuf, DirectoryId>>>,
     /// The directories that the searches of the run have read.
     pub(super) cache: Arc<Mutex<DirectoryCache>>,
 }

@@ -11,7 +11,7 @@ use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, restore_state,
 };
 use super::tree_search::{FoundPaths, WritableRoots, search_roots};
-use super::undone_change::{Remedy, UndoneChange};
+use super::undone_change::{Remedy, UndoneChange, WithheldChange};
 use crate::sys::clock::{FileTime, file_time};
 use crate::sys::sync::IgnorePoison;
 use rustix::fs::AtFlags;
@@ -110,7 +110,7 @@ impl ProjectFileSnapshot {
                 Ok(is) if self.is_permitted(roots, &place, was, is) => {
                     permitted.insert(place);
                 }
-                _ => undone.push(undo(roots, &place, was)),
+                _ => undone.push(undo(roots, &place, was, is.ok())),
             }
         }
         self.record_permitted(roots, &permitted);
@@ -247,11 +247,12 @@ fn is_changed_since(
     stat.is_ok_and(|stat| file_time(&stat) >= started)
 }
 
-/// Puts a file back, or renames a new one.
+/// Puts a file back, or renames a new one. `is` is the state that the command left, if it could be read.
 fn undo(
     roots: &WritableRoots<'_>,
     (root, relative): &FilePlace,
     was: &SnapshotState,
+    is: Option<SnapshotState>,
 ) -> UndoneChange {
     let is_new = matches!(was, SnapshotState::Missing | SnapshotState::Other);
     let path = roots.paths[*root].join(relative);
@@ -262,5 +263,15 @@ fn undo(
         )),
         false => restore_state(dir.as_fd(), &name, was).map(|()| Remedy::Restored),
     });
-    UndoneChange { path, remedy }
+    let root = roots.fds[*root].try_clone().ok();
+    let withheld = is.zip(root).map(|(state, root)| WithheldChange {
+        root,
+        relative: relative.clone(),
+        state,
+    });
+    UndoneChange {
+        path,
+        remedy,
+        withheld,
+    }
 }

@@ -255,6 +255,7 @@ impl PathSnapshot {
                 remedy: opened
                     .and_then(|(dir, name)| restore_state(dir.as_fd(), &name, &place.before))
                     .map(|()| Remedy::Restored),
+                withheld: None,
             },
         })
     }
@@ -444,6 +445,7 @@ impl CheckedRepositories<'_> {
         Some(Some(UndoneChange {
             path: place.path.clone(),
             remedy: filtered,
+            withheld: None,
         }))
     }
 
@@ -463,8 +465,14 @@ fn list_repository_paths(roots: &[PathBuf], tree: &[FoundPaths]) -> Vec<(usize, 
     let mut found = Vec::new();
     for (number, (root, in_root)) in roots.iter().zip(tree).enumerate() {
         let mut paths = git_paths::all_repository_paths(root, &in_root.repositories);
-        // A file that is granted by name may be changed.
-        paths.retain(|path| !roots.contains(path));
+        // What is granted by name may be changed, also as a part of a git directory.
+        let is_granted = |path: &Path| {
+            roots.iter().any(|root| {
+                let git_dir = new_repository::enclosing_git_dir(root);
+                root == path || path.starts_with(root) && git_dir.is_some_and(|it| it != *root)
+            })
+        };
+        paths.retain(|path| !is_granted(path));
         found.extend(paths.into_iter().map(|path| (number, path)));
     }
     found

@@ -1,7 +1,11 @@
 //! A change that a command made and that was undone, with the remedy.
 
+use super::files_beneath::open_parent;
+use super::protected_state::{SnapshotState, restore_state};
+use rustix::fs::RenameFlags;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 /// A change of a protected path, which was undone.
@@ -11,6 +15,19 @@ pub struct UndoneChange {
     pub path: PathBuf,
     /// The remedy. An error means that the change is still there.
     pub remedy: io::Result<Remedy>,
+    /// The change itself, if the user may allow it.
+    pub(super) withheld: Option<WithheldChange>,
+}
+
+/// A change that can be made after all.
+#[derive(Debug)]
+pub(super) struct WithheldChange {
+    /// The writable place.
+    pub(super) root: OwnedFd,
+    /// The path beneath it.
+    pub(super) relative: PathBuf,
+    /// The state that the command left.
+    pub(super) state: SnapshotState,
 }
 
 /// The treatment of a change of a protected path.
@@ -30,9 +47,38 @@ pub enum Remedy {
 }
 
 impl UndoneChange {
+    /// True if the user may allow the change after all.
+    pub fn is_withheld(&self) -> bool {
+        self.withheld.is_some() && self.remedy.is_ok()
+    }
+
+    /// Makes the change after all, if it was withheld.
+    ///
+    /// # Errors
+    /// The place cannot be written, or something new is there.
+    pub fn make(&self) -> io::Result<()> {
+        let (Some(withheld), Ok(remedy)) = (&self.withheld, &self.remedy) else {
+            return Ok(());
+        };
+        let (dir, name) = open_parent(&withheld.root, &withheld.relative, true)?;
+        match remedy {
+            Remedy::Restored => restore_state(dir.as_fd(), &name, &withheld.state),
+            Remedy::SetAside(other) => {
+                let other = other.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+                let flags = RenameFlags::NOREPLACE;
+                Ok(rustix::fs::renameat_with(&dir, other, &dir, &name, flags)?)
+            }
+            Remedy::LinesRemoved { .. } => Ok(()),
+        }
+    }
+
     /// The change of `path`, which now is at `name` in the same directory.
     pub(super) fn set_aside(path: PathBuf, name: io::Result<OsString>) -> Self {
         let remedy = name.map(|name| Remedy::SetAside(path.with_file_name(name)));
-        Self { path, remedy }
+        Self {
+            path,
+            remedy,
+            withheld: None,
+        }
     }
 }

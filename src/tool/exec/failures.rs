@@ -2,17 +2,20 @@
 
 use super::{CommandEnd, ExecTool};
 use crate::policy::Refusal;
-use crate::sys::sandbox::{Remedy, UndoneChange};
-use std::path::{Path, PathBuf};
+use crate::sys::sandbox::{Remedy, SandboxSpec, UndoneChange};
+use std::path::{Component, Path, PathBuf};
 
 /// The flag that permits changes of what programs and agents read on their own.
 const STARTUP_FLAG: &str = "--allow startup";
 
-/// The file that git cannot change, as it says in `line`.
-fn config_file(line: &str) -> Option<&str> {
-    let (_, rest) = line.split_once("config file ")?;
-    let (path, _) = rest.split_once(": ")?;
-    Some(path.trim_matches(['\'', '"']))
+/// The path in the git directory that git cannot change, as it says in `line`.
+fn protected_git_path(line: &str) -> &str {
+    if line.contains(".git/worktrees/") {
+        return ".git/worktrees";
+    }
+    let named = line.split_once("config file ");
+    let path = named.and_then(|(_, rest)| rest.split_once(": "));
+    path.map_or(".git/config", |(path, _)| path.trim_matches(['\'', '"']))
 }
 
 /// The beginning of `line`, as much as a message can take.
@@ -127,13 +130,14 @@ impl ExecTool {
         if let Some(line) = find(BUSY_SIGNS)
             && !self.writable_roots().is_empty()
         {
-            let file = config_file(line).unwrap_or(".git/config");
+            let file = protected_git_path(line);
             let message = format!(
                 "(in this run `.git/config`, as tracking branches, remotes and submodules need it, git hooks and start-up \
                  files cannot be changed, nor the directories that contain them moved or removed; the user can also grant \
                  one of them, as with `--write --write={file}`)"
             );
-            return Some((message, None));
+            let exists = self.files.file_scope.directory.join(file).exists();
+            return Some((message, exists.then(|| format!("--write={file}"))));
         }
         if let Some(path) = find(ABSENT_SIGNS).and_then(|line| self.invisible_path(line)) {
             let message = match path.starts_with("/tmp") {
@@ -159,21 +163,30 @@ impl ExecTool {
             return Some((message.into(), None));
         }
         // The file itself is no program.
-        if end == CommandEnd::NotExecutable || find(FILE_SIGNS).is_none() {
-            return None;
-        }
+        let line = find(FILE_SIGNS).filter(|_| end != CommandEnd::NotExecutable)?;
         if find(LIST_SIGNS).is_some()
             && let Some(message) = self.explain_unlisted_directory()
         {
             return Some((message, None));
         }
-        Some(self.explain_file_access())
+        Some(self.explain_file_access(line))
     }
 
-    /// Tells which files commands can access, and the flag that grants more.
-    fn explain_file_access(&self) -> (String, Option<String>) {
+    /// Tells which files commands can access, and the flag that grants more: what a `line` of output names, if it is known.
+    fn explain_file_access(&self, line: &str) -> (String, Option<String>) {
         let roots = self.writable_roots();
-        let may_write = roots.contains(&self.files.file_scope.directory);
+        let directory = &self.files.file_scope.directory;
+        let may_write = roots.contains(directory);
+        if let Some(path) = self.unwritable_path(line)
+            && (may_write || !path.starts_with(directory))
+        {
+            let shown = path.strip_prefix(directory).unwrap_or(&path).display();
+            let also = if may_write { "--write " } else { "" };
+            let message = format!(
+                "(commands cannot change `{shown}` in this run; the user can grant it with `{also}--write={shown}`)"
+            );
+            return (message, Some(format!("--write={shown}")));
+        }
         let mut places: Vec<String> = roots
             .iter()
             .map(|path| {
@@ -200,20 +213,40 @@ impl ExecTool {
         above.find(is_root).filter(|_| !is_inside)
     }
 
+    /// The path that a line of output names, or the nearest directory around it, if commands see it and cannot change it. Only
+    /// within the home directory or a granted one: the rest of the system is not for a run to change.
+    fn unwritable_path(&self, line: &str) -> Option<PathBuf> {
+        let sandbox = self.sandbox_spec().ok()?;
+        let scope = &self.files.file_scope;
+        let can_change = |path: &Path| {
+            let is_protected = sandbox.protected.iter().any(|kept| path.starts_with(kept));
+            !is_protected && sandbox.writable.iter().any(|root| path.starts_with(root))
+        };
+        let granted = scope.roots.iter().map(|root| &root.path);
+        let places: Vec<&PathBuf> = granted.chain([&scope.home]).collect();
+        let named = words_of(line).filter(|word| word.contains('/') || word.starts_with('.'));
+        let mut paths = named.filter_map(|word| {
+            let path = scope.directory.join(word);
+            let mut around = path.ancestors();
+            around
+                .find(|path| path.symlink_metadata().is_ok())
+                .map(Path::to_owned)
+        });
+        paths.find(|path| {
+            path.components().all(|part| part != Component::ParentDir)
+                && is_visible(&sandbox, path)
+                && !can_change(path)
+                && places.iter().any(|place| path.starts_with(place))
+                && ![&scope.directory, &scope.home].contains(&path)
+        })
+    }
+
     /// The absolute path that a line of output names, if commands do not see it. Its existence is not checked: that would
     /// tell the model about it.
     fn invisible_path<'a>(&self, line: &'a str) -> Option<&'a Path> {
         let sandbox = self.sandbox_spec().ok()?;
-        let is_visible = |path: &Path| {
-            let mut granted = sandbox.readable.iter().chain(&sandbox.writable);
-            let is_own = ["/proc", "/dev"].iter().any(|own| path.starts_with(own));
-            is_own || granted.any(|place| path.starts_with(place) || place.starts_with(path))
-        };
-        let is_part =
-            |letter: char| !letter.is_whitespace() && !"'\"`:;,()\u{2018}\u{2019}".contains(letter);
-        let words = line.split(|letter| !is_part(letter));
-        let mut paths = words.filter(|word| word.len() > 1).map(Path::new);
-        paths.find(|path| path.is_absolute() && !is_visible(path))
+        let mut paths = words_of(line).map(Path::new);
+        paths.find(|path| path.is_absolute() && !is_visible(&sandbox, path))
     }
 
     /// True if the directory contains a closed path. Without mounts, access to the directory is then granted entry by
@@ -233,6 +266,21 @@ impl ExecTool {
                 .to_owned()
         })
     }
+}
+
+/// The words of a line of output that may be paths.
+fn words_of(line: &str) -> impl Iterator<Item = &str> {
+    let is_part =
+        |letter: char| !letter.is_whitespace() && !"'\"`:;,()\u{2018}\u{2019}".contains(letter);
+    let words = line.split(move |letter| !is_part(letter));
+    words.filter(|word| word.len() > 1)
+}
+
+/// True if commands see `path`, or what is in it.
+fn is_visible(sandbox: &SandboxSpec, path: &Path) -> bool {
+    let mut granted = sandbox.readable.iter().chain(&sandbox.writable);
+    let is_own = ["/proc", "/dev"].iter().any(|own| path.starts_with(own));
+    is_own || granted.any(|place| path.starts_with(place) || place.starts_with(path))
 }
 
 /// Messages that programs print if a directory contains a path protected by a mount, or is such a path itself.

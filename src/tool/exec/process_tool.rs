@@ -4,7 +4,8 @@
 use super::background_commands::{
     BackgroundCommand, BackgroundCommands, CommandState, add, check_count, unknown_id,
 };
-use super::{CommandEnd, ExecTool, format_output, start_error};
+use super::output::format_output;
+use super::{CommandEnd, ExecTool, start_error};
 use crate::message::{ToolSpec, without_blanks};
 use crate::policy::Refusal;
 use crate::policy::tool_names::PROCESS;

@@ -1,0 +1,30 @@
+//! The output of a command for the model.
+
+use crate::sys::kept_output::KeptOutput;
+
+/// The output as text, with a mark in place of a middle that was left out, which tells where all of it is.
+pub(super) fn format_output(
+    (head, tail, omitted_bytes): (&[u8], &[u8], u64),
+    kept: Option<&KeptOutput>,
+    keep: usize,
+) -> String {
+    let head = String::from_utf8_lossy(head);
+    let tail = String::from_utf8_lossy(tail);
+    let excess = tail.len().saturating_sub(keep);
+    let start = (excess..=tail.len())
+        .find(|at| tail.is_char_boundary(*at))
+        .unwrap_or(tail.len());
+    let left_out = omitted_bytes + start as u64;
+    let text = match left_out {
+        0 => format!("{head}{tail}"),
+        _ => format!(
+            "{head}\n[… {left_out} bytes left out{} …]\n{}",
+            kept.map(KeptOutput::describe).unwrap_or_default(),
+            &tail[start..]
+        ),
+    };
+    match text.trim() {
+        "" => "(no output)".into(),
+        _ => text.trim_end().to_owned(),
+    }
+}
