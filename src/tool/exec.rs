@@ -21,6 +21,7 @@ use crate::sys::sandbox::{
     self, ProjectFileAccess, SandboxError, SandboxSpec, TrustedObjects, namespaces, private_tmp,
     system_paths,
 };
+use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::utf8_stream::Utf8Decoder;
 use background_commands::BackgroundCommands;
@@ -407,6 +408,9 @@ impl ExecTool {
         let fence = fence.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
         let mut fence = fence.without_mounts_in_created_repositories();
         fence.project_files.access = self.project_file_access();
+        // Its name is new: a command in the background has its own.
+        let private = fence.writable.last();
+        fence.config_copies = private.map(|path| path.join(format!("git-{}", random_hex(8))));
         let (net, count) = (self.containment.has_network, fence.writable.len());
         log::info!(target: "sandbox", "the command is sandboxed: {count} writable paths, {} network", if net { "with" } else { "no" });
         Ok(Some(fence))

@@ -694,6 +694,23 @@ const GIT: &[Scene] = &[
         "git log -1 --format=%s wt -- | grep -q wt",
     ),
     scene(
+        "a remote branch checked out, worked on and pushed, and another one renamed and deleted",
+        "git",
+        "git init -q --bare -b main up.git && git clone -q up.git down 2>/dev/null && cd down && git commit -q --allow-empty -m x && git push -q origin HEAD:main HEAD:feature && git fetch -q && git branch old && git branch gone",
+        WRITE,
+        &[
+            (
+                "exec",
+                "cd down && git checkout -q feature && echo f > f && git add f && git commit -qm f && git push -q",
+            ),
+            (
+                "exec",
+                "cd down && git branch -m old new && git branch -D gone && git checkout -q -b topic && git push -q -u origin topic",
+            ),
+        ],
+        "git -C up.git log --format=%s feature | grep -q f && test $(git -C down config branch.topic.remote) = origin && git -C down branch | grep -q new",
+    ),
+    scene(
         "a worktree of yesterday removed, with the grant that the refusal names",
         "git",
         "git init -q -b main && echo a > f && git add f && git commit -q -m one && git worktree add -q wt",

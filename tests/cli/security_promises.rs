@@ -43,6 +43,13 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "Of `.git/config` it changes a copy",
+        &[
+            "commands_configure_branches_in_a_repository_that_was_there",
+            "a_config_is_unchanged_while_the_command_runs",
+        ],
+    ),
+    (
         "What editors and agents read in a directory",
         &[
             "changed_startup_files_are_told_in_one_line_and_undone",
@@ -446,6 +453,10 @@ const LIMITS: &[TestedPromise] = &[
         ],
     ),
     (
+        "The git objects that commands write after content from outside",
+        &["what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_repository"],
+    ),
+    (
         "What git would run for you later",
         &[
             "git_runs_nothing_that_a_command_left_behind",
@@ -457,10 +468,6 @@ const LIMITS: &[TestedPromise] = &[
     (
         "A host that was allowed can receive data",
         &["hosts_are_allowed_by_provenance"],
-    ),
-    (
-        "The git objects that commands write after content from outside",
-        &["what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_repository"],
     ),
     ("CPU, memory and disk usage", &[]),
     (

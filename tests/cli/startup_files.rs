@@ -4,11 +4,12 @@
 use crate::requirements::require;
 use crate::server::{calls, says};
 use crate::story::Story;
+use crate::wait::until_exists;
 use crate::web::{PageServer, page_response};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The user's own git, without the settings of this machine.
 const GIT: &str = "export GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@example.org GIT_COMMITTER_NAME=u \
@@ -616,15 +617,14 @@ fn a_refusal_names_the_path_to_grant() {
         let text = run(&story, None, &[command], &[]);
         let result = story.requests()[1].last_content();
         assert!(
-            result.contains(&format!("`--write --write={grant}`")),
+            result.contains(&format!("--write={grant}`")),
             "{result} {text}"
         );
         drop(story);
     };
     check("echo x > .git/hooks/pre-commit", ".git/hooks");
-    check("git config user.name x", ".git/config");
+    check("git remote add o https://x.org/y", ".git/config");
     check("git worktree remove --force w", ".git/worktrees");
-    check("git branch -m main trunk", ".git/config");
     // Also a directory elsewhere, which can only be read.
     let story = Story::new();
     let side = story.home().join("side");
@@ -635,4 +635,89 @@ fn a_refusal_names_the_path_to_grant() {
     let result = story.requests()[1].last_content();
     let grant = format!("`--write --write={side}`");
     assert!(result.contains(&grant), "{result} {text}");
+}
+
+/// In a repository of the user's, commands set up branches and the user's name, and nothing else.
+#[test]
+fn commands_configure_branches_in_a_repository_that_was_there() {
+    if !require("git") {
+        return;
+    }
+    for directory in [".", "down"] {
+        let story = Story::new();
+        run_as_user(
+            &story,
+            &format!(
+                "mkdir ../up; (cd ../up; {SET_UP}) && git clone -q ../up {directory} && cd {directory} && git config alias.x '!echo'"
+            ),
+        );
+        let config = story.dir().join(directory).join(".git/config");
+        let read = || std::fs::read_to_string(&config).unwrap();
+        let commands = "git checkout -q other && git branch -m main trunk && git config user.email a@b.c \
+                        && git checkout -q -b new --track trunk";
+        let text = run(
+            &story,
+            None,
+            &[&format!("cd {directory}; {commands}")],
+            &["--strict"],
+        );
+        assert!(!text.contains("denied"), "{text}");
+        run_as_user(
+            &story,
+            &format!(
+                "cd {directory} && test $(git config branch.other.remote) = origin \
+             && test $(git config branch.new.merge) = refs/heads/trunk \
+             && test $(git config branch.trunk.remote) = origin && test $(git config user.email) = a@b.c"
+            ),
+        );
+        let configured = read();
+        for evil in [
+            "git config core.fsmonitor ./evil",
+            "git remote set-url origin https://x.org/z",
+            "git remote add z https://x.org/z",
+            "git config --unset alias.x",
+            "git config branch.new.remote https://x.org/z",
+            "echo '[include] path = ../../x' >> .git/config",
+            "git config user.email z; git config core.editor ./evil",
+        ] {
+            let text = run(&story, None, &[&format!("cd {directory}; {evil}")], &[]);
+            assert!(text.contains("denied"), "{evil}: {text}");
+            assert_eq!(read(), configured, "{evil}");
+        }
+        // The place itself can be neither removed nor replaced.
+        for evil in [
+            "rm -f .git/config",
+            "mv .git/config c",
+            "ln -sf ../../x .git/config",
+        ] {
+            run(&story, None, &[&format!("cd {directory}; {evil}")], &[]);
+            assert_eq!(read(), configured, "{evil}");
+        }
+    }
+}
+
+/// The config itself changes after the command only: git outside must not run a program meanwhile.
+#[test]
+fn a_config_is_unchanged_while_the_command_runs() {
+    if !require("git") {
+        return;
+    }
+    let story = story();
+    let config = story.dir().join(".git/config");
+    let before = std::fs::read(&config).unwrap();
+    let command = "git config core.fsmonitor ./evil; git config user.name x; touch made; while [ ! -e go ]; do sleep 0.01; done";
+    story
+        .server()
+        .script([calls("exec", json!({ "command": command })), says("done")]);
+    let mut child = story
+        .command(["agent", "-m", "x", "--write"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until_exists(&story.dir().join("made"));
+    assert_eq!(std::fs::read(&config).unwrap(), before);
+    std::fs::write(story.dir().join("go"), "").unwrap();
+    child.wait().unwrap();
+    assert_eq!(std::fs::read(&config).unwrap(), before);
 }

@@ -293,14 +293,14 @@ pub(super) fn without_programs(config: &[u8], place: &ConfigPlace<'_>) -> Option
 }
 
 /// The header of a section, `[core]` or `[remote "origin"]`.
-struct SectionHeader<'a> {
-    section: String,
-    subsection: Option<&'a str>,
+pub(super) struct SectionHeader<'a> {
+    pub(super) section: String,
+    pub(super) subsection: Option<&'a str>,
 }
 
 impl<'a> SectionHeader<'a> {
     /// Parses a line that is entirely a header.
-    fn parse(line: &'a str) -> Option<Self> {
+    pub(super) fn parse(line: &'a str) -> Option<Self> {
         let inner = line.strip_prefix('[')?.strip_suffix(']')?;
         let (section, subsection) = match inner.split_once(' ') {
             None => (inner, None),
@@ -319,7 +319,7 @@ impl<'a> SectionHeader<'a> {
         })
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let section = &self.section;
         self.subsection
             .map_or_else(|| section.clone(), |name| format!("{section}.{name}"))
@@ -360,7 +360,7 @@ impl<'a> SectionHeader<'a> {
 }
 
 /// The value that git reads from `text`, if that is as git writes it: quoted as a whole or not at all.
-fn plain_value(text: &str) -> Option<String> {
+pub(super) fn plain_value(text: &str) -> Option<String> {
     let quoted = text
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'));

@@ -6,9 +6,11 @@
 //! needed. Where a system allows no namespaces, the two stand alone, and commands may change nothing. A requested
 //! restriction is either enforced or reported as an error; it is never silently weakened.
 
+mod config_copies;
 mod directory_cache;
 mod files_beneath;
 mod git_config;
+mod git_config_change;
 mod git_history;
 mod git_object_list;
 mod git_objects;
@@ -201,7 +203,8 @@ impl SandboxSpec {
         };
         let denied = self.denied.iter().filter(is_new);
         let protected: Vec<PathBuf> = self.protected.iter().chain(denied).cloned().collect();
-        PathSnapshot::take(&self.writable, &protected, &self.project_files)
+        let copies = self.config_copies.as_deref();
+        PathSnapshot::take(&self.writable, &protected, copies, &self.project_files)
     }
 
     /// The Landlock ruleset, built once.

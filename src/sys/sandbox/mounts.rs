@@ -4,11 +4,12 @@
 //! This needs a mount namespace, which not every system allows. Without it, protected paths are restored afterwards
 //! instead, and a directory that contains a denied path is granted entry by entry.
 
+use super::config_copies;
 use super::landlock_rules;
 use super::spec::SandboxSpec;
 use super::start_directory::StartDirectory;
 use super::system_paths::{DEVICES, TERMINALS};
-use rustix::fs::{FileType, Mode, OFlags, StatVfsMountFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -340,6 +341,7 @@ fn protect(sandbox: &SandboxSpec, mounts: &BTreeSet<PathBuf>) -> io::Result<()> 
         with_existing(place, |fd, kind| match kind {
             // The contents of `.git` have entries of their own.
             FileType::Directory if place.ends_with(".git") => Ok(()),
+            FileType::RegularFile if mount_copy(sandbox, place) => Ok(()),
             FileType::Directory | FileType::RegularFile => {
                 mount_on_itself(fd)?;
                 // The descriptor still refers to the directory below; only the path leads to the new mount.
@@ -362,6 +364,23 @@ fn protect(sandbox: &SandboxSpec, mounts: &BTreeSet<PathBuf>) -> io::Result<()> 
         }
     }
     Ok(())
+}
+
+/// Mounts the link to a copy of the git config at `place`. Returns false if there is no copy, or the system cannot do it.
+fn mount_copy(sandbox: &SandboxSpec, place: &Path) -> bool {
+    let copies = sandbox.config_copies.as_deref();
+    let Some(link) = copies.and_then(|copies| config_copies::link_of(copies, place)) else {
+        return false;
+    };
+    let mounted = open_path(&link).and_then(|(link, _)| {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_EMPTY_PATH;
+        let tree = rustix::mount::open_tree(&link, "", flags)?;
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        Ok(rustix::mount::move_mount(&tree, "", CWD, place, flags)?)
+    });
+    mounted.is_ok()
 }
 
 /// The mount point in a line of proc_pid_mountinfo(5), unless the mount is read-only. Blanks and backslashes are written

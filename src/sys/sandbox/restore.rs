@@ -6,6 +6,7 @@
 //! their absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
 //! following symbolic links. No process of the command is alive at the last check: its namespace has ended.
 
+use super::config_copies::ConfigCopies;
 use super::files_beneath::{open_parent, set_aside};
 use super::git_config::{ConfigPlace, HarmlessConfig, without_programs};
 use super::project_file_rules::ProjectFiles;
@@ -15,7 +16,7 @@ use super::protected_state::{
 };
 use super::tree_search::{FoundPaths, WritableRoots, search_roots};
 use super::undone_change::{Remedy, UndoneChange};
-use super::{git_paths, new_repository};
+use super::{git_config_change, git_paths, new_repository};
 use crate::sys::clock::current_file_time;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -42,6 +43,7 @@ pub struct PathSnapshot {
     /// The steps of unfinished rebases that run commands, by the directory of the rebase.
     rebase_steps: BTreeMap<PathBuf, BTreeSet<String>>,
     project_files: ProjectFileSnapshot,
+    configs: ConfigCopies,
 }
 
 #[derive(Debug)]
@@ -61,13 +63,15 @@ struct SnapshotEntry {
 
 impl PathSnapshot {
     /// Records the protected paths beneath the writable `roots`: absent ones, since mounts protect existing places, and
-    /// those of repositories that are not among them, which no mount protects. Then `project_files`.
+    /// those of repositories that are not among them, which no mount protects. Then `project_files`. Copies of git configs
+    /// are made in the directory `config_copies`, which must not exist yet.
     ///
     /// # Errors
     /// A place exists and cannot be read, so it could not be restored.
     pub fn take(
         roots: &[PathBuf],
         protected_paths: &[PathBuf],
+        config_copies: Option<&Path>,
         project_files: &ProjectFiles,
     ) -> io::Result<Self> {
         let mut root_fds = Vec::new();
@@ -81,6 +85,10 @@ impl PathSnapshot {
         let writable = WritableRoots {
             fds: &root_fds,
             paths: &root_paths,
+        };
+        let configs = match config_copies {
+            Some(copies) => ConfigCopies::create(copies, protected_paths, &writable)?,
+            None => ConfigCopies::default(),
         };
         let started = current_file_time();
         let tree = search_roots(project_files, &writable, started);
@@ -110,6 +118,7 @@ impl PathSnapshot {
             root_paths,
             entries,
             rebase_steps,
+            configs,
             protected: all.into_iter().collect(),
         })
     }
@@ -178,6 +187,7 @@ impl PathSnapshot {
         changed.extend(
             places.filter_map(|(place, is_replaced)| self.undo(place, is_replaced, &checked)),
         );
+        changed.extend(self.configs.apply());
         self.remember_created(&repository_paths);
         changed.extend(self.project_files.restore(&writable, tree));
         changed
@@ -234,6 +244,12 @@ impl PathSnapshot {
             }
         }
         if place.is_nested && place.is_repository_gone(root) {
+            return None;
+        }
+        if let Ok(is) = &is
+            && place.path.ends_with("config")
+            && is_harmless_config_change(&place.before, is)
+        {
             return None;
         }
         let was_there = !matches!(
@@ -367,6 +383,21 @@ fn record_places<'p>(
         });
     }
     Ok(places)
+}
+
+/// True if a config only changed in what commands may change.
+fn is_harmless_config_change(before: &SnapshotState, is: &SnapshotState) -> bool {
+    let file = |state: &SnapshotState| match state {
+        SnapshotState::File {
+            mode,
+            content: RecordedContent::Bytes(bytes),
+        } => Some((*mode, bytes.clone())),
+        _ => None,
+    };
+    let (before, is) = (file(before), file(is));
+    before.zip(is).is_some_and(|(before, is)| {
+        before.0 == is.0 && git_config_change::is_harmless_change(&before.1, &is.1)
+    })
 }
 
 /// The repositories whose files are checked after the command.
@@ -624,6 +655,7 @@ mod tests {
             let remembered = PathSnapshot::take(
                 std::slice::from_ref(&dir),
                 &outside_git(&protected),
+                None,
                 &ProjectFiles::default(),
             )
             .unwrap();
@@ -685,6 +717,7 @@ mod tests {
             let remembered = PathSnapshot::take(
                 std::slice::from_ref(&dir),
                 &outside_git(&protected),
+                None,
                 &ProjectFiles::default(),
             )
             .unwrap();

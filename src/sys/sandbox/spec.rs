@@ -22,6 +22,9 @@ pub struct SandboxSpec {
     pub denied: Vec<PathBuf>,
     /// Places within `writable` that have the same state after the command as before, including absence.
     pub protected: Vec<PathBuf>,
+    /// The directory for the copies of the git configs among `protected`, which is made for one command. Commands change
+    /// these. Without one, the configs are read-only.
+    pub config_copies: Option<PathBuf>,
     /// The files at any depth of `writable` whose changes are looked for after the command.
     #[serde(skip)]
     pub project_files: ProjectFiles,
@@ -66,6 +69,7 @@ impl SandboxSpec {
             tmp: None,
             denied,
             protected,
+            config_copies: None,
             project_files: ProjectFiles::default(),
             links: BTreeMap::new(),
             in_namespaces: false,

@@ -132,8 +132,8 @@ impl ExecTool {
         {
             let file = protected_git_path(line);
             let message = format!(
-                "(in this run `.git/config`, as tracking branches, remotes and submodules need it, git hooks and start-up \
-                 files cannot be changed, nor the directories that contain them moved or removed; the user can also grant \
+                "(in this run `.git/config`, as remotes and submodules need it, git hooks and start-up files cannot be \
+                 replaced, nor the directories that contain them moved or removed; the user can also grant \
                  one of them, as with `--write --write={file}`)"
             );
             let exists = self.files.file_scope.directory.join(file).exists();

@@ -189,7 +189,7 @@ fn explanations_follow_the_output() {
 fn changed_protected_files_are_restored_and_reported() {
     let yard = SandboxFixture::new(User::Current);
     yard.write_file(&yard.story.dir().join(".git/config"), "[core]\n");
-    let command = "(echo '[alias]' >> .git/config); echo x > .bashrc; echo x > fine";
+    let command = "(echo '[alias] x = !y' >> .git/config); echo x > .bashrc; echo x > fine";
     yard.story
         .server()
         .script([calls("exec", json!({ "command": command })), says("done")]);

@@ -1,0 +1,189 @@
+//! Copies of git configs, which commands see and change in place of these: a mount of a symbolic link leads from the config to
+//! its copy. After the command, a harmless change is made in the config itself. Until then, git outside of the sandbox does
+//! not see it.
+
+use super::files_beneath::open_parent;
+use super::git_config_change::is_harmless_change;
+use super::new_repository::enclosing_git_dir;
+use super::protected_state::{
+    RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, replace_file,
+};
+use super::tree_search::WritableRoots;
+use super::undone_change::{Remedy, UndoneChange, WithheldChange};
+use crate::sys::sync::IgnorePoison;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The name of a copy in its directory.
+const COPY: &str = "config";
+/// The name of the link to the copy.
+const LINK: &str = "link";
+
+/// The copies of a command. They are removed when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct ConfigCopies {
+    /// The directory of all of them.
+    base: Option<PathBuf>,
+    copies: Vec<ConfigCopy>,
+}
+
+#[derive(Debug)]
+struct ConfigCopy {
+    /// The config, with its writable place and its path beneath that.
+    path: PathBuf,
+    root: OwnedFd,
+    relative: PathBuf,
+    /// The open directory of the copy.
+    directory: OwnedFd,
+    /// The content of the config and of its copy, as last seen.
+    state: Mutex<CopyState>,
+}
+
+#[derive(Debug)]
+struct CopyState {
+    mode: u32,
+    config: Vec<u8>,
+    copy: Vec<u8>,
+}
+
+/// The link to the copy of the config at `path`, in the directory `copies`. `None` if `path` is not a git config.
+pub(super) fn link_of(copies: &Path, path: &Path) -> Option<PathBuf> {
+    is_config(path).then(|| copies.join(directory_name(path)).join(LINK))
+}
+
+fn is_config(path: &Path) -> bool {
+    path.ends_with(COPY) && enclosing_git_dir(path).is_some()
+}
+
+fn directory_name(path: &Path) -> String {
+    crate::sys::digest::digest(path.as_os_str().as_encoded_bytes())
+}
+
+impl ConfigCopies {
+    /// Copies the configs among the `protected` paths beneath the `roots` into the directory `copies`, which must not exist.
+    /// A command that can change the directory around it can break a copy, but not lead a write elsewhere.
+    ///
+    /// # Errors
+    /// A copy cannot be made.
+    pub(super) fn create(
+        copies: &Path,
+        protected: &[PathBuf],
+        roots: &WritableRoots<'_>,
+    ) -> io::Result<Self> {
+        let mut made = Self::default();
+        let mut base = None;
+        for path in protected.iter().filter(|path| is_config(path)) {
+            let numbered = roots.paths.iter().enumerate();
+            let around = numbered.filter(|(_, root)| path.starts_with(root) && path != *root);
+            let Some((number, root)) = around.max_by_key(|(_, root)| root.as_os_str().len()) else {
+                continue;
+            };
+            let relative = path.strip_prefix(root).unwrap_or(path);
+            let Some((mode, config)) = read_config(&roots.fds[number], relative) else {
+                continue;
+            };
+            if base.is_none() {
+                base = Some(create_directory(CWD, copies.as_os_str())?);
+                made.base = Some(copies.to_owned());
+            }
+            let Some(base) = &base else { continue };
+            let name = directory_name(path);
+            let directory = create_directory(base.as_fd(), OsStr::new(&name))?;
+            let flags =
+                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&directory, COPY, flags, Mode::from_raw_mode(0o600))?;
+            File::from(file).write_all(&config)?;
+            rustix::fs::symlinkat(copies.join(&name).join(COPY), &directory, LINK)?;
+            made.copies.push(ConfigCopy {
+                path: path.clone(),
+                root: roots.fds[number].try_clone()?,
+                relative: relative.to_owned(),
+                directory,
+                state: Mutex::new(CopyState {
+                    mode,
+                    copy: config.clone(),
+                    config,
+                }),
+            });
+        }
+        Ok(made)
+    }
+
+    /// Makes harmless changes of the copies in the configs. Returns the others.
+    pub(super) fn apply(&self) -> Vec<UndoneChange> {
+        self.copies.iter().filter_map(ConfigCopy::apply).collect()
+    }
+}
+
+impl Drop for ConfigCopies {
+    fn drop(&mut self) {
+        let Some(base) = &self.base else { return };
+        for copy in &self.copies {
+            for name in [COPY, LINK] {
+                let _: Result<_, _> = rustix::fs::unlinkat(&copy.directory, name, AtFlags::empty());
+            }
+            // What a command has put there stays until the end of the run, with the directory around it.
+            drop(std::fs::remove_dir(base.join(directory_name(&copy.path))));
+        }
+        drop(std::fs::remove_dir(base));
+    }
+}
+
+impl ConfigCopy {
+    fn apply(&self) -> Option<UndoneChange> {
+        let mut state = self.state.lock().ignore_poison();
+        let (_, copy) = read_config(&self.directory, Path::new(COPY))?;
+        if copy == state.copy {
+            return None;
+        }
+        state.copy.clone_from(&copy);
+        let now = read_config(&self.root, &self.relative);
+        let is_unchanged = now.is_some_and(|(_, now)| now == state.config);
+        if is_unchanged && is_harmless_change(&state.config, &copy) {
+            let written = open_parent(&self.root, &self.relative, false)
+                .map_err(io::Error::from)
+                .and_then(|(dir, name)| replace_file(dir.as_fd(), &name, &copy, state.mode));
+            if written.is_ok() {
+                state.config = copy;
+                return None;
+            }
+        }
+        let root = self.root.try_clone().ok().filter(|_| is_unchanged);
+        Some(UndoneChange {
+            path: self.path.clone(),
+            remedy: Ok(Remedy::Restored),
+            withheld: root.map(|root| WithheldChange {
+                root,
+                relative: self.relative.clone(),
+                state: SnapshotState::File {
+                    mode: state.mode,
+                    content: RecordedContent::Bytes(copy),
+                },
+            }),
+        })
+    }
+}
+
+/// Creates a directory that only this user can enter, and opens it.
+fn create_directory(around: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    rustix::fs::mkdirat(&around, name, Mode::from_raw_mode(0o700))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(&around, name, flags, Mode::empty())?)
+}
+
+/// The mode and the content of a regular file.
+fn read_config(root: &OwnedFd, relative: &Path) -> Option<(u32, Vec<u8>)> {
+    let (dir, name) = open_parent(root, relative, false).ok()?;
+    match read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok()? {
+        SnapshotState::File {
+            mode,
+            content: RecordedContent::Bytes(bytes),
+        } => Some((mode, bytes)),
+        _ => None,
+    }
+}

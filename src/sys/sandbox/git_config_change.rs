@@ -1,0 +1,168 @@
+//! Decides which changes of an existing git config a command may make: of the branches that other branches are merged
+//! into, and of the user's name. All else, among it whatever makes git run a program or talk to another repository, stays as
+//! it was. It understands git's syntax only as far as git itself writes it.
+
+use super::git_config::{SectionHeader, plain_value};
+use std::collections::BTreeSet;
+
+/// The keys of a branch that may change.
+const BRANCH_KEYS: &[&str] = &[
+    "remote",
+    "pushremote",
+    "merge",
+    "rebase",
+    "description",
+    "vscode-merge-base",
+    "gh-merge-base",
+];
+/// The keys of a branch that name a remote.
+const REMOTE_KEYS: &[&str] = &["remote", "pushremote"];
+/// The keys of the section `user` that may change.
+const USER_KEYS: &[&str] = &["name", "email"];
+
+/// A line of a config that is neither empty nor a comment, and no header that was understood.
+#[derive(PartialEq, Eq)]
+enum ConfigLine {
+    /// It stays as it was: its section, and the whole line.
+    Fixed(String, String),
+    /// It may change: its section, its key and its value.
+    Free(String, String, String),
+}
+
+/// True if the change of a config from `before` to `after` may be a command's.
+pub(super) fn is_harmless_change(before: &[u8], after: &[u8]) -> bool {
+    let [Some(before), Some(after)] = [before, after].map(config_lines) else {
+        return false;
+    };
+    let is_fixed = |line: &&ConfigLine| matches!(line, ConfigLine::Fixed(..));
+    let remotes: BTreeSet<&str> = before
+        .iter()
+        .filter_map(|line| match line {
+            ConfigLine::Fixed(section, _) => section.strip_prefix("remote."),
+            ConfigLine::Free(..) => None,
+        })
+        .collect();
+    let is_permitted = |line: &ConfigLine| match line {
+        ConfigLine::Free(_, key, value) if REMOTE_KEYS.contains(&key.as_str()) => {
+            value == "." || remotes.contains(value.as_str())
+        }
+        _ => true,
+    };
+    before
+        .iter()
+        .filter(is_fixed)
+        .eq(after.iter().filter(is_fixed))
+        && after
+            .iter()
+            .all(|line| before.contains(line) || is_permitted(line))
+}
+
+/// The lines of a config. Returns `None` if it is no text, or has a line that goes on in the next one.
+fn config_lines(config: &[u8]) -> Option<Vec<ConfigLine>> {
+    let text = std::str::from_utf8(config).ok()?;
+    let mut lines = Vec::new();
+    let mut section = None;
+    let mut name = String::new();
+    for whole in text.split('\n') {
+        let line = whole.trim_matches([' ', '\t']);
+        if line.contains(|letter: char| letter.is_control() && letter != '\t')
+            || line.ends_with('\\')
+        {
+            return None;
+        }
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        if line.starts_with('[') {
+            section = SectionHeader::parse(line);
+            name = section
+                .as_ref()
+                .map_or(line.to_owned(), SectionHeader::name);
+            if section.is_some() {
+                continue;
+            }
+        }
+        let free = section.as_ref().and_then(|section| free_key(section, line));
+        lines.push(match free {
+            Some((key, value)) => ConfigLine::Free(name.clone(), key, value),
+            None => ConfigLine::Fixed(name.clone(), line.to_owned()),
+        });
+    }
+    Some(lines)
+}
+
+/// The key and the value of a line that may change.
+fn free_key(section: &SectionHeader<'_>, line: &str) -> Option<(String, String)> {
+    let (key, value) = line.split_once('=')?;
+    let blank = [' ', '\t'];
+    let key = key.trim_end_matches(blank).to_ascii_lowercase();
+    let keys = match (section.section.as_str(), section.subsection) {
+        ("branch", Some(_)) => BRANCH_KEYS,
+        ("user", None) => USER_KEYS,
+        _ => return None,
+    };
+    let value = plain_value(value.trim_matches(blank))?;
+    keys.contains(&key.as_str()).then_some((key, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_harmless_change;
+
+    const BEFORE: &str = "[core]\n\tbare = false\n\tfsmonitor = ./watch\n[remote \"origin\"]\n\turl = https://x.org/y\n\
+                          \tfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n\
+                          [alias]\n\tx = !echo\n";
+
+    #[test]
+    fn only_branches_and_the_users_name_change() {
+        let check = |after: String, expect: bool| {
+            let found = is_harmless_change(BEFORE.as_bytes(), after.as_bytes());
+            assert_eq!(found, expect, "{after}");
+        };
+        let with = |text: &str| format!("{BEFORE}{text}");
+        let changed = |from: &str, to: &str| BEFORE.replace(from, to);
+        check(BEFORE.into(), true);
+        check(with("[user]\n\temail = a@b.c\n\tname = \"A # B\"\n"), true);
+        check(
+            with("[branch \"b\"]\n\tremote = origin\n\tmerge = \"refs/heads/#1\"\n"),
+            true,
+        );
+        check(
+            with("[branch \"b\"]\n\tremote = .\n\tmerge = refs/heads/main\n\trebase = true\n"),
+            true,
+        );
+        check(changed("[branch \"main\"]", "[branch \"trunk\"]"), true);
+        check(
+            changed(
+                "[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n",
+                "",
+            ),
+            true,
+        );
+        check(changed("[alias]", "# a comment\n[alias]"), true);
+        // Programs, other repositories, and what only looks like a harmless key.
+        check(with("[branch \"b\"]\n\tremote = other\n"), false);
+        check(with("[branch \"b\"]\n\tremote = https://x.org/z\n"), false);
+        check(with("[branch \"b\"]\n\tremote = ../z\n"), false);
+        check(with("[remote \"other\"]\n\turl = https://x.org/z\n"), false);
+        check(with("[core]\n\teditor = ./x\n"), false);
+        check(with("[user]\n\tsigningkey = x\n"), false);
+        check(with("[user] email = a\n"), false);
+        check(with("[branch \"b\"]\n\tmerge = a\\\n\n"), false);
+        check(with("[branch \"b\"]\n\tmerge = a\r\n"), false);
+        check(with("[include]\n\tpath = x\n"), false);
+        check(with("[branch.b]\n\tremote = origin\n"), false);
+        check(changed("https://x.org/y", "https://z.org/y"), false);
+        check(changed("\tfsmonitor = ./watch\n", ""), false);
+        check(changed("[alias]\n", "[diff]\n"), false);
+        check(changed("[core]", "[includeIf \"onbranch:x\"]"), false);
+        check(String::new(), false);
+    }
+
+    #[test]
+    fn the_order_of_other_keys_counts() {
+        let [one, two] = ["true", "./x"].map(|value| format!("[core]\n\tfsmonitor = {value}\n"));
+        let [before, after] = [format!("{one}{two}"), format!("{two}{one}")];
+        assert!(!is_harmless_change(before.as_bytes(), after.as_bytes()));
+    }
+}
