@@ -503,6 +503,12 @@ fn what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_rep
         "sed -i '/^begin/!d' ~/.nanobot/git-objects && git gc -q",
         checkout,
     );
+    // The objects cannot be listed when the command has ended.
+    check(
+        &format!("{commit}; chmod 000 .git/objects/??; chmod 400 .git/objects/a?"),
+        "chmod 755 .git/objects/??",
+        checkout,
+    );
     check(
         "git init -q e; cd e; git update-index --add --cacheinfo 100644,$(echo evil | git hash-object -w --stdin),AGENTS.md",
         "true",

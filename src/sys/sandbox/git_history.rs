@@ -86,7 +86,8 @@ impl GitHistory {
                     time <= self.started
                         && !unrecorded.any(|(from, to)| *from <= time && time <= *to)
                 };
-                let list = ObjectList::read(directory, &is_older);
+                // A directory that cannot be read proves nothing.
+                let list = ObjectList::read(directory, &is_older).unwrap_or_default();
                 state.before.insert(directory.clone(), list);
             }
         }
@@ -102,7 +103,7 @@ impl GitHistory {
     fn add_new(&self, state: &mut HistoryState, directories: &[PathBuf]) -> io::Result<()> {
         let mut added = String::new();
         for directory in directories {
-            let now = ObjectList::read(directory, &|_| true);
+            let now = ObjectList::read(directory, &|_| true)?;
             let known = state.before.get(directory);
             for name in now.names_beyond(known) {
                 let mut others = state.before.values();

@@ -4,7 +4,9 @@
 use crate::sys::clock::{FileTime, file_time};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -19,7 +21,7 @@ const PACK_INDEX_MAGIC: &[u8] = b"\xfftOc\0\0\0\x02";
 pub(super) type ObjectName = [u8; 20];
 
 /// The objects in a directory at one time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ObjectList {
     loose: HashSet<ObjectName>,
     /// The indexes of packs, by inode number. They stay readable when git replaces the packs.
@@ -28,35 +30,36 @@ pub(super) struct ObjectList {
 
 impl ObjectList {
     /// Lists the objects in `directory` whose files have a time that counts.
-    pub(super) fn read(directory: &Path, counts: &dyn Fn(FileTime) -> bool) -> Self {
-        let mut list = Self {
-            loose: HashSet::new(),
-            packs: BTreeMap::new(),
-        };
+    ///
+    /// # Errors
+    /// A part of it cannot be read, as a command may have made it.
+    pub(super) fn read(directory: &Path, counts: &dyn Fn(FileTime) -> bool) -> io::Result<Self> {
+        let mut list = Self::default();
         for first in 0..=u8::MAX {
             let first = format!("{first:02x}");
-            let names = std::fs::read_dir(directory.join(&first));
-            for entry in names.into_iter().flatten().flatten() {
-                let rest = entry.file_name();
+            for rest in names_in(&directory.join(&first))? {
                 let name = rest.to_str().map(|rest| format!("{first}{rest}"));
                 if let Some(name) = name.as_deref().and_then(parse_name)
-                    && regular_file_time(&entry.path()).is_some_and(counts)
+                    && time_of(&directory.join(&first).join(&rest))?.is_some_and(counts)
                 {
                     list.loose.insert(name);
                 }
             }
         }
-        for index in pack_indexes(directory) {
-            let pack = index.with_extension("pack");
-            let times = [&index, &pack].map(|path| regular_file_time(path));
-            if times.iter().all(|time| time.is_some_and(counts))
-                && let Some(file) = open_regular(&index)
-                && let Ok(stat) = file.metadata()
-            {
-                list.packs.insert(stat.ino(), file);
+        let packs = directory.join("pack");
+        for name in names_in(&packs)? {
+            let index = packs.join(name);
+            if index.extension().is_none_or(|end| end != "idx") {
+                continue;
+            }
+            let times = [time_of(&index)?, time_of(&index.with_extension("pack"))?];
+            if times.iter().all(|time| time.is_some_and(counts)) {
+                let file = open_regular(&index)
+                    .ok_or_else(|| io::Error::other("the index of a pack cannot be read"))?;
+                list.packs.insert(file.metadata()?.ino(), file);
             }
         }
-        list
+        Ok(list)
     }
 
     pub(super) fn contains(&self, name: &ObjectName) -> bool {
@@ -76,6 +79,30 @@ impl ObjectList {
         }
         names
     }
+}
+
+/// The names in a directory; none if it does not exist.
+fn names_in(directory: &Path) -> io::Result<Vec<OsString>> {
+    match std::fs::read_dir(directory) {
+        Err(error) if is_absent(&error) => Ok(Vec::new()),
+        entries => entries?.map(|entry| Ok(entry?.file_name())).collect(),
+    }
+}
+
+/// The time of a regular file. `None` if there is none.
+fn time_of(path: &Path) -> io::Result<Option<FileTime>> {
+    match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from) {
+        Err(error) if is_absent(&error) => Ok(None),
+        stat => {
+            let stat = stat?;
+            let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            Ok(is_regular.then(|| file_time(&stat)))
+        }
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind())
 }
 
 /// Formats a name as git shows it.
@@ -150,11 +177,9 @@ fn name_at(index: &File, position: u64) -> Option<ObjectName> {
     Some(name)
 }
 
-/// The time of a regular file.
+/// The time of a regular file that can be looked at.
 pub(super) fn regular_file_time(path: &Path) -> Option<FileTime> {
-    let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    is_regular.then(|| file_time(&stat))
+    time_of(path).ok().flatten()
 }
 
 /// Opens a regular file for reading.

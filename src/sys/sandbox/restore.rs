@@ -674,7 +674,7 @@ mod tests {
         };
         check("true", false);
         check("echo x > other", false);
-        check("echo '[alias]' >> .git/config", true);
+        check("echo '[alias] x = y' >> .git/config", true);
         check("echo x > .git/hooks/pre-commit", true);
         check("rm -r .git/hooks", true);
         check("echo x > .bashrc", true);
