@@ -253,7 +253,6 @@ fn describe_origin(ctx: &Context, key: &str) -> Result<String> {
         level,
         content,
         since,
-        since_time: _,
     }) = session.origin()
     else {
         return Ok("not recorded; the next turn determines it".into());

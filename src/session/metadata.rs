@@ -63,9 +63,6 @@ pub struct RecordedOrigin {
     /// Number of the first message of the turn that had this content, counted from 1 in the log.
     #[serde(skip_serializing_if = "is_default")]
     pub since: usize,
-    /// The time at which that turn began, in seconds since 1970. 0 if it is not known.
-    #[serde(skip_serializing_if = "is_default")]
-    pub since_time: i64,
 }
 
 /// Sums over all turns of a session.

@@ -10,7 +10,6 @@ use crate::history::rejection::leave_out;
 use crate::history::{self, result_truncation};
 use crate::message::token_estimate;
 use crate::message::{Image, ImageSource, Message, MessagePart, Origin, ToolResult, plain_text};
-use crate::sys::clock::current_file_time;
 use crate::sys::{durable_file, secret};
 use anyhow::Result;
 use integrity::end_of_last_line;
@@ -83,8 +82,6 @@ pub struct Session {
     origin: Option<RecordedOrigin>,
     /// Number of messages in the log when the turn began.
     count_before_turn: usize,
-    /// The time when the turn began, in seconds since 1970.
-    turn_time: i64,
     /// `None` for an ephemeral session.
     log: Option<SessionLog>,
 }
@@ -191,7 +188,6 @@ impl Session {
                 .origin
                 .or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
             count_before_turn: tail.count,
-            turn_time: 0,
             log,
         }
     }
@@ -250,15 +246,6 @@ impl Session {
         self.is_closed || self.count_before_turn == 0
     }
 
-    /// The time since which content from outside may be in the conversation, in seconds since 1970; 0 if it is not known.
-    pub fn external_since(&self) -> Option<i64> {
-        match &self.origin {
-            Some(recorded) if recorded.level == Origin::External => Some(recorded.since_time),
-            Some(_) if self.is_origin_complete() => None,
-            _ => Some(0),
-        }
-    }
-
     /// Records that the conversation has content of `origin`, which is stored with the next closing line.
     pub fn record_origin(&mut self, origin: Origin, content: &str) {
         if self
@@ -272,10 +259,6 @@ impl Session {
                 since: match origin {
                     Origin::User => 0,
                     _ => self.count_before_turn + 1,
-                },
-                since_time: match origin {
-                    Origin::External => self.turn_time,
-                    _ => 0,
                 },
             });
         }
@@ -303,7 +286,6 @@ impl Session {
     pub fn begin_turn(&mut self, turn: &str) {
         turn.clone_into(&mut self.turn);
         self.count_before_turn = self.history_window().count;
-        self.turn_time = current_file_time().0;
     }
 
     /// True if images of earlier turns may be restored.

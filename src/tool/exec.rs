@@ -18,8 +18,7 @@ use crate::sys::env::{Env, INSIDE_SANDBOX};
 use crate::sys::kept_output::{KeptOutput, OutputKeeper};
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::sandbox::{
-    self, ProjectFileAccess, SandboxError, SandboxSpec, TrustedObjects, namespaces, private_tmp,
-    system_paths,
+    self, ProjectFileAccess, SandboxError, SandboxSpec, namespaces, private_tmp, system_paths,
 };
 use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;
@@ -214,11 +213,9 @@ impl ExecTool {
             StartupGrant::Allowed => ProjectFileAccess::Free,
             StartupGrant::Denied => ProjectFileAccess::Closed,
             StartupGrant::NeedsPermission if self.containment.has_network => {
-                ProjectFileAccess::FromGit(TrustedObjects::All)
+                ProjectFileAccess::FromGit
             }
-            StartupGrant::NeedsPermission => {
-                ProjectFileAccess::FromGit(TrustedObjects::Before(self.files.clean_until()))
-            }
+            StartupGrant::NeedsPermission => ProjectFileAccess::FromHistory,
         }
     }
 

@@ -12,7 +12,6 @@ use crate::message::tagged_block;
 use crate::policy::file_scope::{FileAccess, FileScope, ResolvedPath};
 use crate::policy::provenance::{ChangeGrants, Grant, GuardedChange, ProvenanceTracker};
 use crate::policy::{Policy, Refusal};
-use crate::sys::clock::{FileTime, current_file_time};
 use crate::sys::digest::digest;
 use crate::sys::rooted_fs::{self, RootDir};
 use crate::sys::sandbox::private_tmp;
@@ -67,8 +66,6 @@ struct ChangeState {
     recorder: Option<ChangeRecorder>,
     /// Those that were changed and start or instruct something later.
     startup_files: ChangedPaths,
-    /// The start of the turn, unless content from outside came earlier.
-    clean_until: FileTime,
     /// The git objects that were there before the turn.
     git: Arc<GitHistory>,
     /// Why changes of commands could not be recorded.
@@ -98,10 +95,7 @@ impl Files {
             outputs: OnceLock::new(),
             provenance: None,
             grants: ChangeGrants::default(),
-            changes: Arc::new(Mutex::new(ChangeState {
-                clean_until: current_file_time(),
-                ..ChangeState::default()
-            })),
+            changes: Arc::default(),
             instructions: None,
         })
     }
@@ -431,16 +425,6 @@ impl Files {
             Grant::Unset if is_external() => StartupGrant::NeedsPermission,
             Grant::Allowed | Grant::Unset => StartupGrant::Allowed,
         }
-    }
-
-    /// The instant up to which no content from outside was in the conversation.
-    pub(super) fn clean_until(&self) -> FileTime {
-        self.lock_changes().clean_until
-    }
-
-    /// Records that content from outside came into the conversation at this instant, in an earlier turn.
-    pub fn set_clean_until(&self, time: FileTime) {
-        self.lock_changes().clean_until = time;
     }
 
     /// Keeps what commands write into git repositories, while it may come from outside, in this file.

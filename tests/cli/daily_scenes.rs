@@ -515,18 +515,6 @@ const PROJECT: &[Scene] = &[
         "grep -q 1 got",
     ),
     scene(
-        "tests of files that cannot be read",
-        "python3",
-        "true",
-        WRITE,
-        &[(
-            "exec",
-            "mkdir -p d/e && echo x > d/f && chmod 000 d/f d/e && chmod 200 d && ls -l d > /dev/null 2>&1; chmod 755 d && chmod 000 d/e && \
-             python3 -c 'import os; os.chmod(\"d/f\", 0o400); os.umask(0o777); os.mkdir(\"g\")' && stat -c %a d/f > mode",
-        )],
-        "grep -q 400 mode && test -d g",
-    ),
-    scene(
         "tests of python",
         "python3",
         "printf 'import unittest\\nclass T(unittest.TestCase):\\n  def test(self): open(\"got\",\"w\").close()\\n' > test_a.py",

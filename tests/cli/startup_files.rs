@@ -209,6 +209,8 @@ fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
     // A file of the user's under another name is new there.
     check(&["mkdir -p p/q; echo evil > p/q/AGENTS.md; chmod 0311 p"]);
     check(&["cp CLAUDE.md AGENTS.md"]);
+    // A link whose target is the text of another file of git.
+    check(&["n=$(printf '{}\\nx'); n=${n%x}; echo evil > \"$n\"; ln -s \"$n\" AGENTS.md"]);
     // What the run itself gives to git is not what git had.
     check(&["echo evil > AGENTS.md; git add AGENTS.md; git commit -qm x"]);
     check(&[
@@ -505,7 +507,7 @@ fn what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_rep
     );
     // The objects cannot be listed when the command has ended.
     check(
-        &format!("{commit}; chmod 000 .git/objects/??; chmod 400 .git/objects/a?"),
+        &format!("{commit}; chmod 400 .git/objects/??"),
         "chmod 755 .git/objects/??",
         checkout,
     );
@@ -515,6 +517,82 @@ fn what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_rep
         "git -C e checkout -q -- AGENTS.md",
     );
 }
+
+/// Objects that are not where git puts them, or are listed by what git would not write.
+#[test]
+fn what_only_looks_like_an_object_of_git_is_not_what_git_had() {
+    if !require("git") || !require("python3") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let check = |between: &str, prepare: &[&str], command: &str| {
+        let story = story();
+        run_as_user(&story, between);
+        std::fs::write(story.dir().join("index.py"), FORGED_INDEX).unwrap();
+        let text = run(&story, Some(&page), prepare, &["-s", "work"]);
+        assert!(!text.contains("startup"), "{prepare:?}: {text}");
+        let text = run(&story, None, &[command], &["-s", "work"]);
+        assert!(
+            text.contains("--allow startup"),
+            "{prepare:?} {command}: {text}"
+        );
+        assert!(!story.dir().join("AGENTS.md").exists(), "{prepare:?}");
+        drop(story);
+    };
+    let write = "echo evil > AGENTS.md";
+    // The index of a pack that lists nothing, and yet has the name.
+    check(
+        "true",
+        &["python3 index.py 0 .git/objects/pack/pack-1.idx"],
+        write,
+    );
+    check(
+        "true",
+        &["python3 index.py 1 .git/objects/pack/pack-1.idx"],
+        write,
+    );
+    // The user's index, overwritten in place.
+    let overwrite = format!(
+        "for i in .git/objects/pack/*.idx; do chmod u+w $i; python3 index.py 1 $i; done; {write}"
+    );
+    check("git gc -q", &["true"], &overwrite);
+    check(
+        "true",
+        &[
+            "git init -q --bare o.x; echo evil | git --git-dir=o.x hash-object -w --stdin; \
+           mkdir -p .git/objects/info; echo $PWD/o.x/objects > .git/objects/info/alternates",
+        ],
+        write,
+    );
+    check(
+        "true",
+        &[
+            "mv .git/objects objs; ln -s ../objs .git/objects; echo evil | git hash-object -w --stdin",
+        ],
+        write,
+    );
+    let linked = "h=$(echo evil | git hash-object --stdin); f=$(echo $h | cut -c 1-2); mkdir d; rm -rf .git/objects/$f; \
+                  ln -s ../../d .git/objects/$f; echo x > d/$(echo $h | cut -c 3-)";
+    check("true", &[linked], write);
+    // A repository that cannot be listed, and a command after it.
+    check(
+        "git init -q n; mkdir -p n/.git/objects",
+        &[
+            "echo evil | git hash-object -w --stdin; ln -s 01 n/.git/objects/01",
+            "rm n/.git/objects/01",
+        ],
+        write,
+    );
+}
+
+/// Writes the index of a pack with the name of the content `evil`, which it counts, or does not.
+const FORGED_INDEX: &str = r#"
+import hashlib, struct, sys
+name = hashlib.sha1(b"blob 5\0evil\n").digest()
+counts = [0] * name[0] + [1] * (255 - name[0]) + [int(sys.argv[1])]
+open(sys.argv[2], "wb").write(b"\xfftOc\0\0\0\x02" + struct.pack(">256I", *counts) + name + bytes(100))
+open(sys.argv[2][:-3] + "pack", "ab").close()
+"#;
 
 #[test]
 fn the_user_grants_and_denies_changes_of_startup_files() {

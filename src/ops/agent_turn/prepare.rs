@@ -147,11 +147,8 @@ fn announces_directory(
 /// Starts with the origin of the earlier turns, and of the job or the chat message.
 fn restore_origin(ctx: &Context, session: &Session, origin: &TurnOrigin<'_>, setup: &TurnSetup) {
     let provenance = &setup.shared.provenance;
-    let files = &setup.shared.files;
-    files.keep_git_history(ctx.paths.git_objects());
-    if let Some(time) = session.external_since() {
-        files.set_clean_until((time, 0));
-    }
+    let file = ctx.paths.git_objects();
+    setup.shared.files.keep_git_history(file);
     if let Some(RecordedOrigin { level, content, .. }) = session.origin() {
         match session.is_origin_complete() {
             true => provenance.restore(*level, content),

@@ -14,9 +14,9 @@ use crate::sys::clock::{FileTime, current_file_time};
 use crate::sys::durable_file;
 use crate::sys::sync::IgnorePoison;
 use rustix::process::Pid;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// The size of the file from which on no more names are added. What is written later then counts by its time.
@@ -87,7 +87,7 @@ impl GitHistory {
                         && !unrecorded.any(|(from, to)| *from <= time && time <= *to)
                 };
                 // A directory that cannot be read proves nothing.
-                let list = ObjectList::read(directory, &is_older).unwrap_or_default();
+                let list = ObjectList::read(directory, None, &is_older).unwrap_or_default();
                 state.before.insert(directory.clone(), list);
             }
         }
@@ -101,27 +101,39 @@ impl GitHistory {
 
     /// Adds the names of what is new in the object `directories` to the file.
     fn add_new(&self, state: &mut HistoryState, directories: &[PathBuf]) -> io::Result<()> {
-        let mut added = String::new();
+        let mut added: BTreeSet<ObjectName> = BTreeSet::new();
+        let mut failed = Ok(());
         for directory in directories {
-            let now = ObjectList::read(directory, &|_| true)?;
             let known = state.before.get(directory);
-            for name in now.names_beyond(known) {
-                let mut others = state.before.values();
-                if !others.any(|list| list.contains(&name)) && state.written.insert(name) {
-                    added.push_str(&format_name(&name));
-                    added.push('\n');
+            let now = match ObjectList::read(directory, known, &|_| true) {
+                Ok(now) => now,
+                Err(error) => {
+                    failed = Err(error);
+                    continue;
                 }
-            }
+            };
+            let is_new = |name: &&ObjectName| {
+                let mut lists = state.before.values();
+                !state.written.contains(*name) && !lists.any(|list| list.contains(name))
+            };
+            added.extend(now.names_beyond(known).filter(is_new));
+        }
+        let mut text = String::new();
+        for name in &added {
+            text.push_str(&format_name(name));
+            text.push('\n');
         }
         let is_full = |file: &PathBuf| {
             let size = file.metadata().map_or(0, |data| data.len());
-            size + added.len() as u64 > MAX_FILE_BYTES
+            size + text.len() as u64 > MAX_FILE_BYTES
         };
-        if !added.is_empty() && self.file.as_ref().is_some_and(is_full) {
+        if !text.is_empty() && self.file.as_ref().is_some_and(is_full) {
             let (seconds, nanoseconds) = self.started;
-            added = format!("begin {seconds}.{nanoseconds} {FULL}\n");
+            text = format!("begin {seconds}.{nanoseconds} {FULL}\n");
         }
-        self.append(&added)
+        self.append(&text)?;
+        state.written.extend(added);
+        failed
     }
 
     /// True if git had the object `name` before the commands of this run, in any recorded directory, and no earlier run
@@ -130,12 +142,6 @@ impl GitHistory {
         let state = self.state.lock().ignore_poison();
         let mut lists = state.before.values();
         !state.written.contains(name) && lists.any(|list| list.contains(name))
-    }
-
-    /// True if the object `directory` is recorded, so that its files need no other proof.
-    pub(super) fn covers(&self, directory: &Path) -> bool {
-        let state = self.state.lock().ignore_poison();
-        state.before.contains_key(directory)
     }
 
     fn load(&self, state: &mut HistoryState) -> io::Result<()> {
@@ -154,7 +160,8 @@ impl GitHistory {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
                 ["begin", time, id] => {
-                    open.insert(id, parse_time(time));
+                    // The earliest record counts, if there are several without an end.
+                    open.entry(id).or_insert_with(|| parse_time(time));
                 }
                 ["end", id] => {
                     open.remove(id);

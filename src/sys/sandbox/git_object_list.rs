@@ -1,108 +1,116 @@
 //! The names of the objects in a git repository, read from its loose objects and from the indexes of its packs. A command
-//! may have put anything there: every name is opened without blocking.
+//! may have put anything there: every name is opened without blocking, no link is followed, and an index counts only if it is
+//! one that git could have written.
 
 use crate::sys::clock::{FileTime, file_time};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsString;
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
 
-/// The position of the number of objects by first byte in the index of a pack, version 2 (gitformat-pack(5)).
-const PACK_FANOUT: u64 = 8;
-/// The position of the object names in it.
-const PACK_NAMES: u64 = PACK_FANOUT + 256 * 4;
-/// The beginning of such an index.
-const PACK_INDEX_MAGIC: &[u8] = b"\xfftOc\0\0\0\x02";
+/// The beginning of the index of a pack, version 2 (gitformat-pack(5)).
+const INDEX_MAGIC: &[u8] = b"\xfftOc\0\0\0\x02";
+/// The size of the table of the numbers of objects by first byte that follows.
+const FANOUT_BYTES: usize = 256 * 4;
+/// The bytes of the index for each object: its name, its checksum and its position.
+const ENTRY_BYTES: usize = 20 + 4 + 4;
+/// The size of the largest index that is read.
+const MAX_INDEX_BYTES: u64 = 512 << 20;
 
 /// The SHA-1 name of an object.
 pub(super) type ObjectName = [u8; 20];
+
+/// The inode number and the time of a file.
+type FileVersion = (u64, FileTime);
 
 /// The objects in a directory at one time.
 #[derive(Debug, Default)]
 pub(super) struct ObjectList {
     loose: HashSet<ObjectName>,
-    /// The indexes of packs, by inode number. They stay readable when git replaces the packs.
-    packs: BTreeMap<u64, File>,
+    /// The names in the packs, sorted, by the index that lists them.
+    packs: BTreeMap<FileVersion, Arc<[ObjectName]>>,
 }
 
 impl ObjectList {
-    /// Lists the objects in `directory` whose files have a time that counts.
+    /// Lists the objects in `directory` whose files have a time that counts. The indexes that are in the `earlier` list are
+    /// not read again.
     ///
     /// # Errors
-    /// A part of it cannot be read, as a command may have made it.
-    pub(super) fn read(directory: &Path, counts: &dyn Fn(FileTime) -> bool) -> io::Result<Self> {
+    /// A part of it cannot be read, or is not as git writes it: a command may have made it so.
+    pub(super) fn read(
+        directory: &Path,
+        earlier: Option<&Self>,
+        counts: &dyn Fn(FileTime) -> bool,
+    ) -> io::Result<Self> {
         let mut list = Self::default();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Some(objects) = existing(rustix::fs::open(directory, flags, Mode::empty()))? else {
+            return Ok(list);
+        };
         for first in 0..=u8::MAX {
             let first = format!("{first:02x}");
-            for rest in names_in(&directory.join(&first))? {
-                let name = rest.to_str().map(|rest| format!("{first}{rest}"));
-                if let Some(name) = name.as_deref().and_then(parse_name)
-                    && time_of(&directory.join(&first).join(&rest))?.is_some_and(counts)
+            let Some(folder) =
+                existing(rustix::fs::openat(&objects, &first, flags, Mode::empty()))?
+            else {
+                continue;
+            };
+            for rest in names_in(&folder)? {
+                if let Some(name) = parse_name(&format!("{first}{rest}"))
+                    && version_of(folder.as_fd(), &rest)?.is_some_and(|(_, time)| counts(time))
                 {
                     list.loose.insert(name);
                 }
             }
         }
-        let packs = directory.join("pack");
-        for name in names_in(&packs)? {
-            let index = packs.join(name);
-            if index.extension().is_none_or(|end| end != "idx") {
+        let Some(packs) = existing(rustix::fs::openat(&objects, "pack", flags, Mode::empty()))?
+        else {
+            return Ok(list);
+        };
+        for index in names_in(&packs)? {
+            let Some(stem) = index.strip_suffix(".idx") else {
                 continue;
-            }
-            let times = [time_of(&index)?, time_of(&index.with_extension("pack"))?];
-            if times.iter().all(|time| time.is_some_and(counts)) {
-                let file = open_regular(&index)
-                    .ok_or_else(|| io::Error::other("the index of a pack cannot be read"))?;
-                list.packs.insert(file.metadata()?.ino(), file);
+            };
+            let pack = version_of(packs.as_fd(), &format!("{stem}.pack"))?;
+            let version = version_of(packs.as_fd(), &index)?;
+            let (Some(version), Some((_, time))) = (version, pack) else {
+                continue;
+            };
+            if counts(version.1) && counts(time) {
+                let known = earlier.and_then(|list| list.packs.get(&version));
+                let names = match known {
+                    Some(known) => Arc::clone(known),
+                    None => read_index(packs.as_fd(), &index)?.into(),
+                };
+                list.packs.insert(version, names);
             }
         }
         Ok(list)
     }
 
     pub(super) fn contains(&self, name: &ObjectName) -> bool {
-        self.loose.contains(name) || self.packs.values().any(|index| is_listed(index, name))
+        let mut packs = self.packs.values();
+        self.loose.contains(name) || packs.any(|names| names.binary_search(name).is_ok())
     }
 
     /// The names of the objects that are not in the same files in the `earlier` list.
-    pub(super) fn names_beyond(&self, earlier: Option<&Self>) -> Vec<ObjectName> {
-        let is_earlier =
-            |name: &&ObjectName| earlier.is_some_and(|list| list.loose.contains(*name));
-        let loose = self.loose.iter().filter(|name| !is_earlier(name));
-        let mut names: Vec<ObjectName> = loose.copied().collect();
-        for (inode, index) in &self.packs {
-            if !earlier.is_some_and(|list| list.packs.contains_key(inode)) {
-                names.extend(listed_names(index));
-            }
-        }
-        names
+    pub(super) fn names_beyond<'a>(
+        &'a self,
+        earlier: Option<&'a Self>,
+    ) -> impl Iterator<Item = &'a ObjectName> {
+        let is_new_loose =
+            move |name: &&ObjectName| !earlier.is_some_and(|list| list.loose.contains(*name));
+        let is_new_pack = move |version: &FileVersion| {
+            !earlier.is_some_and(|list| list.packs.contains_key(version))
+        };
+        let packs = self.packs.iter();
+        let packed = packs.filter(move |(version, _)| is_new_pack(version));
+        let packed = packed.flat_map(|(_, names)| names.iter());
+        self.loose.iter().filter(is_new_loose).chain(packed)
     }
-}
-
-/// The names in a directory; none if it does not exist.
-fn names_in(directory: &Path) -> io::Result<Vec<OsString>> {
-    match std::fs::read_dir(directory) {
-        Err(error) if is_absent(&error) => Ok(Vec::new()),
-        entries => entries?.map(|entry| Ok(entry?.file_name())).collect(),
-    }
-}
-
-/// The time of a regular file. `None` if there is none.
-fn time_of(path: &Path) -> io::Result<Option<FileTime>> {
-    match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from) {
-        Err(error) if is_absent(&error) => Ok(None),
-        stat => {
-            let stat = stat?;
-            let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-            Ok(is_regular.then(|| file_time(&stat)))
-        }
-    }
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind())
 }
 
 /// Formats a name as git shows it.
@@ -122,69 +130,64 @@ pub(super) fn parse_name(text: &str) -> Option<ObjectName> {
     Some(name)
 }
 
-/// The indexes of the packs in the directory of the objects.
-pub(super) fn pack_indexes(objects: &Path) -> impl Iterator<Item = PathBuf> {
-    let packs = std::fs::read_dir(objects.join("pack"));
-    let entries = packs.into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    paths.filter(|path| path.extension().is_some_and(|end| end == "idx"))
-}
-
-/// True if the index of a pack lists the object.
-pub(super) fn is_listed(index: &File, name: &ObjectName) -> bool {
-    let first = name[0]
-        .checked_sub(1)
-        .map_or(Some(0), |byte| count_up_to(index, byte));
-    let (Some(mut low), Some(mut high)) = (first, count_up_to(index, name[0])) else {
-        return false;
-    };
-    while low < high {
-        let middle = low.midpoint(high);
-        let Some(found) = name_at(index, middle) else {
-            return false;
-        };
-        match found.cmp(name) {
-            std::cmp::Ordering::Equal => return true,
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Greater => high = middle,
-        }
+/// Returns what was found, or `None` if it does not exist.
+fn existing<T>(found: Result<T, Errno>) -> io::Result<Option<T>> {
+    match found {
+        Err(Errno::NOENT) => Ok(None),
+        found => Ok(Some(found?)),
     }
-    false
 }
 
-/// All names that the index of a pack lists.
-fn listed_names(index: &File) -> Vec<ObjectName> {
-    let count = count_up_to(index, u8::MAX).unwrap_or_default();
-    (0..count).map_while(|at| name_at(index, at)).collect()
+/// The names in a directory that are ASCII, as all of git's are.
+fn names_in(directory: &OwnedFd) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        names.extend(entry?.file_name().to_str().map(str::to_owned));
+    }
+    Ok(names)
 }
 
-/// The number of objects whose names begin with `byte` or a lower one.
-fn count_up_to(index: &File, byte: u8) -> Option<u64> {
-    let mut magic = [0; 8];
-    index.read_exact_at(&mut magic, 0).ok()?;
-    let mut count = [0; 4];
-    index
-        .read_exact_at(&mut count, PACK_FANOUT + u64::from(byte) * 4)
-        .ok()?;
-    (magic == PACK_INDEX_MAGIC).then(|| u64::from(u32::from_be_bytes(count)))
+/// The version of a regular file. `None` if there is none of this name.
+fn version_of(directory: BorrowedFd<'_>, name: &str) -> io::Result<Option<FileVersion>> {
+    let stat = existing(rustix::fs::statat(
+        directory,
+        name,
+        AtFlags::SYMLINK_NOFOLLOW,
+    ))?;
+    Ok(stat
+        .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+        .map(|stat| (stat.st_ino, file_time(&stat))))
 }
 
-/// The name at this position of the index of a pack.
-fn name_at(index: &File, position: u64) -> Option<ObjectName> {
-    let mut name = [0; 20];
-    let place = PACK_NAMES + position * 20;
-    index.read_exact_at(&mut name, place).ok()?;
-    Some(name)
-}
-
-/// The time of a regular file that can be looked at.
-pub(super) fn regular_file_time(path: &Path) -> Option<FileTime> {
-    time_of(path).ok().flatten()
-}
-
-/// Opens a regular file for reading.
-pub(super) fn open_regular(path: &Path) -> Option<File> {
+/// The names that the index of a pack lists, sorted.
+fn read_index(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<ObjectName>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    file.metadata().ok()?.is_file().then_some(file)
+    let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
+    let mut bytes = Vec::new();
+    file.take(MAX_INDEX_BYTES + 1).read_to_end(&mut bytes)?;
+    parse_index(&bytes)
+        .filter(|_| bytes.len() as u64 <= MAX_INDEX_BYTES)
+        .ok_or_else(|| io::Error::other(format!("`{name}` is no index of a pack")))
+}
+
+/// Parses the index of a pack. Returns `None` unless git could have written it: the names are sorted, and as many as it says for
+/// each first byte.
+fn parse_index(bytes: &[u8]) -> Option<Vec<ObjectName>> {
+    let (fanout, rest) = bytes
+        .strip_prefix(INDEX_MAGIC)?
+        .split_at_checked(FANOUT_BYTES)?;
+    let counts = fanout.chunks_exact(4).map(|count| {
+        let count = count.try_into().map_or(0, u32::from_be_bytes);
+        usize::try_from(count).unwrap_or(usize::MAX)
+    });
+    let total = counts.clone().next_back()?;
+    if rest.len() < total.checked_mul(ENTRY_BYTES)? {
+        return None;
+    }
+    let names = rest[..total * 20].chunks_exact(20);
+    let names: Vec<ObjectName> = names.filter_map(|name| name.try_into().ok()).collect();
+    let is_counted = |(first, count): (usize, usize)| {
+        names.partition_point(|name| usize::from(name[0]) <= first) == count
+    };
+    (names.is_sorted() && counts.enumerate().all(is_counted)).then_some(names)
 }

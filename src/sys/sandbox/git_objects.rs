@@ -1,24 +1,13 @@
-//! The objects of git repositories, as far as is needed to tell that git has a file with a given content, and had it before
-//! a command could prepare that. A command may have put anything into a repository: only the age of its files is trusted,
-//! which no program can set, and every name is opened without blocking.
+//! The objects of git repositories, as far as is needed to tell that git has a file with a given content. A command may have put
+//! anything into a repository: every name is opened without blocking.
 
 use super::git_history::GitHistory;
-use super::git_object_list::{
-    ObjectName, format_name, is_listed, open_regular, pack_indexes, regular_file_time,
-};
+use super::git_object_list::{ObjectList, ObjectName};
 use super::git_repository::RepositoryPath;
-use crate::sys::clock::FileTime;
+use rustix::fs::{Mode, OFlags};
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// The objects that count.
-#[derive(Clone, Copy, Debug)]
-pub enum TrustedObjects {
-    /// Those that are as they were before this instant.
-    Before(FileTime),
-    /// All: commands can fetch any.
-    All,
-}
 
 /// The most bytes of a small file of a repository that are read.
 const MAX_SMALL_FILE_BYTES: u64 = 64 << 10;
@@ -39,23 +28,21 @@ pub(super) fn object_directories(root: &Path, found: &[RepositoryPath]) -> Vec<P
         .collect()
 }
 
-/// True if the repository around `relative`, a path in `root`, or the one that it was cloned from on this machine, has a
-/// file with this content. For repositories in the `history`, that decides. Other places are not trusted more because commands
-/// cannot change them: the file tools and servers may.
+/// True if the repository around `relative`, a path in `root`, has a file with this content. With a `history`, only what it had
+/// before counts, in any repository of that. Without one, also what the repository was cloned from on this machine.
 pub(super) fn has_blob(
     root: &Path,
     relative: &Path,
     content: &[u8],
-    (trusted, history): (TrustedObjects, &GitHistory),
+    history: Option<&GitHistory>,
 ) -> bool {
     let name = blob_name(content);
     let mut around = relative.ancestors().skip(1).map(|path| root.join(path));
     let Some(git_dir) = around.find_map(|directory| git_directory(&directory)) else {
         return false;
     };
-    let is_limited = matches!(trusted, TrustedObjects::Before(_));
-    if is_limited && history.had(&name) {
-        return true;
+    if let Some(history) = history {
+        return history.had(&name);
     }
     let mut waiting = vec![git_dir.join("objects")];
     waiting.extend(local_origin(&git_dir));
@@ -67,9 +54,8 @@ pub(super) fn has_blob(
         if searched.len() == MAX_OBJECT_DIRECTORIES || searched.contains(&objects) {
             continue;
         }
-        if !(is_limited && history.covers(&objects))
-            && (has_loose(&objects, &name, trusted) || has_packed(&objects, &name, trusted))
-        {
+        let list = ObjectList::read(&objects, None, &|_| true);
+        if list.is_ok_and(|list| list.contains(&name)) {
             return true;
         }
         let others = read_small(&objects.join("info/alternates")).unwrap_or_default();
@@ -120,32 +106,12 @@ fn local_origin(git_dir: &Path) -> Option<PathBuf> {
     })
 }
 
-/// True if there is a loose object of this name. Its content is what the name says: it was not changed since git wrote it.
-fn has_loose(objects: &Path, name: &ObjectName, trusted: TrustedObjects) -> bool {
-    let hex = format_name(name);
-    is_trusted(&objects.join(&hex[..2]).join(&hex[2..]), trusted)
-}
-
-fn has_packed(objects: &Path, name: &ObjectName, trusted: TrustedObjects) -> bool {
-    pack_indexes(objects)
-        .filter(|path| {
-            is_trusted(path, trusted) && is_trusted(&path.with_extension("pack"), trusted)
-        })
-        .any(|path| open_regular(&path).is_some_and(|index| is_listed(&index, name)))
-}
-
-/// True if there is a regular file that counts.
-fn is_trusted(path: &Path, trusted: TrustedObjects) -> bool {
-    regular_file_time(path).is_some_and(|time| match trusted {
-        TrustedObjects::Before(limit) => time < limit,
-        TrustedObjects::All => true,
-    })
-}
-
 /// The beginning of a regular file that is UTF-8.
 fn read_small(path: &Path) -> Option<String> {
     let mut text = String::new();
-    let file = open_regular(path)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    file.metadata().ok().filter(Metadata::is_file)?;
     file.take(MAX_SMALL_FILE_BYTES)
         .read_to_string(&mut text)
         .ok()?;
@@ -154,9 +120,10 @@ fn read_small(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{GitHistory, TrustedObjects, blob_name, has_blob};
-    use crate::sys::clock::current_file_time;
+    use super::{blob_name, has_blob, object_directories};
+    use crate::sys::sandbox::GitHistory;
     use std::path::Path;
+    use std::sync::Arc;
 
     fn git(dir: &Path, arguments: &[&str]) {
         let _alone = crate::sys::process::tests::serialize();
@@ -193,62 +160,49 @@ mod tests {
         std::fs::create_dir_all(dir.join("sub")).unwrap();
         git(&dir, &["init", "-q"]);
         let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).unwrap();
-        let check = |text: &str, trusted, expect: bool| {
-            let found = has_blob(
-                &dir,
-                Path::new("sub/AGENTS.md"),
-                text.as_bytes(),
-                (trusted, &GitHistory::default()),
-            );
-            assert_eq!(found, expect, "{text} {trusted:?}");
+        // A run that starts now.
+        let history = || {
+            let history = Arc::new(GitHistory::default());
+            let record = history.begin(&object_directories(&dir, &[])).unwrap();
+            (history, record)
         };
-        let all = TrustedObjects::All;
-        check("loose", all, false);
+        let has = |text: &str, history: Option<&GitHistory>| {
+            has_blob(&dir, Path::new("sub/AGENTS.md"), text.as_bytes(), history)
+        };
+        assert!(!has("one", None));
         for text in ["one", "two", "three"] {
             write("f", text);
             git(&dir, &["add", "f"]);
             git(&dir, &["commit", "-qm", text]);
         }
+        crate::sys::clock::wait_for_later_file_time().unwrap();
+        let (before, record) = history();
         git(&dir, &["gc", "-q"]);
         write("f", "loose");
         git(&dir, &["add", "f"]);
-        for text in ["one", "two", "three", "loose"] {
-            check(text, all, true);
-            check(text, TrustedObjects::Before((0, 0)), false);
+        for text in ["one", "two", "three"] {
+            assert!(has(text, None) && has(text, Some(&before)), "{text}");
         }
-        check("other", all, false);
-        // A file of an old time under another name is no object: moving it there changes its time.
-        let before = TrustedObjects::Before(current_file_time());
-        let name: String = blob_name(b"evil")
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let place = dir.join(".git/objects").join(&name[..2]);
-        std::fs::create_dir_all(&place).unwrap();
-        std::fs::copy(dir.join("f"), place.join(&name[2..])).unwrap();
-        check("evil", before, false);
+        assert!(has("loose", None) && !has("loose", Some(&before)));
+        assert!(!has("other", None) && !has("other", Some(&before)));
+        record.add_new(&object_directories(&dir, &[]));
+        drop(record);
+        crate::sys::clock::wait_for_later_file_time().unwrap();
+        let (later, _record) = history();
+        assert!(has("loose", Some(&later)) && has("one", Some(&later)));
         // A worktree has the objects of its repository, and a clone those of where it came from.
         git(&dir, &["commit", "-qm", "x"]);
         git(&dir, &["worktree", "add", "-q", "../v"]);
         git(temp.path(), &["clone", "-q", "w", "c"]);
-        let now = TrustedObjects::Before((0, 0));
-        let of = |name: &str, trusted| {
-            let root = temp.path().canonicalize().unwrap().join(name);
-            has_blob(
-                &root,
-                Path::new("f"),
-                b"loose",
-                (trusted, &GitHistory::default()),
-            )
-        };
         for name in ["v", "c"] {
-            assert!(of(name, all) && !of(name, now), "{name}");
+            let root = temp.path().canonicalize().unwrap().join(name);
+            assert!(has_blob(&root, Path::new("f"), b"loose", None), "{name}");
         }
         // A pipe in place of a file is not waited for.
         std::fs::remove_dir_all(dir.join("sub")).unwrap();
         std::fs::create_dir(dir.join("sub")).unwrap();
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, dir.join("sub/.git"), mode).unwrap();
-        check("two", all, true);
+        assert!(has("two", None));
     }
 }

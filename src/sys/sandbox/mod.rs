@@ -36,7 +36,6 @@ mod tree_search;
 mod undone_change;
 
 pub use git_history::GitHistory;
-pub use git_objects::TrustedObjects;
 pub use git_repository::is_in_git_dir;
 pub use project_file_rules::{ProjectFileAccess, ProjectFiles};
 pub use restore::PathSnapshot;

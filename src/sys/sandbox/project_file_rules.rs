@@ -2,7 +2,6 @@
 
 use super::directory_cache::DirectoryCache;
 use super::git_history::GitHistory;
-use super::git_objects::TrustedObjects;
 use super::new_repository::{DirectoryId, git_dir_id};
 use crate::sys::paths::is_generated_dir;
 use crate::sys::sync::IgnorePoison;
@@ -39,8 +38,10 @@ pub enum ProjectFileAccess {
     /// All changes.
     #[default]
     Free,
-    /// Those by which a file becomes what git has in one of these objects.
-    FromGit(TrustedObjects),
+    /// Those by which a file becomes what git had before the turn.
+    FromHistory,
+    /// Those by which a file becomes what git has: commands can fetch any.
+    FromGit,
     /// None.
     Closed,
 }

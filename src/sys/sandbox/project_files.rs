@@ -5,7 +5,7 @@
 
 use super::files_beneath::{open_parent, set_aside};
 use super::git_history::CommandRecord;
-use super::git_objects::{self, TrustedObjects};
+use super::git_objects;
 use super::project_file_rules::{ProjectFileAccess, ProjectFiles};
 use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, restore_state,
@@ -63,7 +63,7 @@ impl ProjectFileSnapshot {
             started,
             before: BTreeMap::new(),
             record: match rules.access {
-                ProjectFileAccess::FromGit(TrustedObjects::Before(_)) => {
+                ProjectFileAccess::FromHistory => {
                     Some(rules.git.begin(&object_directories(roots, &found))?)
                 }
                 _ => None,
@@ -149,14 +149,16 @@ impl ProjectFileSnapshot {
         if self.rules.is_in_dependencies(&place.1) {
             return true;
         }
-        let ProjectFileAccess::FromGit(objects) = self.rules.access else {
-            return false;
+        let history = match self.rules.access {
+            ProjectFileAccess::Free => return true,
+            ProjectFileAccess::Closed => return false,
+            ProjectFileAccess::FromHistory => Some(&*self.rules.git),
+            ProjectFileAccess::FromGit => None,
         };
         let root = &roots.paths[place.0];
         let is_in_git = |state: &SnapshotState| {
-            content(state).is_some_and(|bytes| {
-                git_objects::has_blob(root, &place.1, bytes, (objects, &self.rules.git))
-            })
+            content(state)
+                .is_some_and(|bytes| git_objects::has_blob(root, &place.1, bytes, history))
         };
         match is {
             SnapshotState::Missing => is_in_git(was) || self.is_directory_gone(roots, place),
@@ -166,11 +168,20 @@ impl ProjectFileSnapshot {
                     .before
                     .iter()
                     .filter(|((_, other), _)| other.file_name() == name);
-                let is_moved = |state: &SnapshotState| {
-                    content(state).is_some() && content(state) == content(is)
-                };
-                same_name.any(|(_, state)| is_moved(state)) || is_in_git(is)
+                same_name.any(|(_, state)| is_moved(state, is))
+                    || self.leads_to_project_file(is) && is_in_git(is)
             }
+        }
+    }
+
+    /// True unless the file is a link to a file of another kind: git may have its target as the content of any file.
+    fn leads_to_project_file(&self, state: &SnapshotState) -> bool {
+        match state {
+            SnapshotState::Link(target) => {
+                let name = Path::new(target).file_name();
+                name.is_some_and(|name| self.rules.is_name(name))
+            }
+            _ => true,
         }
     }
 
@@ -211,6 +222,12 @@ fn object_directories(roots: &WritableRoots<'_>, found: &[FoundPaths]) -> Vec<Pa
     let each = roots.paths.iter().zip(found);
     each.flat_map(|(root, found)| git_objects::object_directories(root, &found.repositories))
         .collect()
+}
+
+/// True if a file of the `other` state may have become this one by a move.
+fn is_moved(other: &SnapshotState, is: &SnapshotState) -> bool {
+    let are_links = [other, is].map(|state| matches!(state, SnapshotState::Link(_)));
+    are_links[0] == are_links[1] && content(is).is_some() && content(other) == content(is)
 }
 
 /// The content of a file, or the target of a link, as git stores it.

@@ -262,23 +262,24 @@ pub(super) struct Sockets {
     pub(super) local: bool,
 }
 
-/// Applies the filters to this thread, including those for `protected` and against unreadable files, which a thread in
-/// namespaces of its own does not need.
+/// Applies the filters to this thread, including one for `protected`, which a thread in namespaces of its own does not
+/// need.
 ///
 /// # Errors
 /// The kernel does not accept a filter.
 pub(super) fn apply(sockets: Sockets, protected: Option<&ProtectedPids>) -> io::Result<()> {
-    type Programs = BTreeMap<(Sockets, bool), Arc<[BpfProgram]>>;
-    static BUILT: Mutex<Programs> = Mutex::new(BTreeMap::new());
-    let key = (sockets, protected.is_some());
-    let built = BUILT.lock().ignore_poison().get(&key).cloned();
+    static BUILT: Mutex<BTreeMap<Sockets, Arc<[BpfProgram]>>> = Mutex::new(BTreeMap::new());
+    let built = BUILT.lock().ignore_poison().get(&sockets).cloned();
     let programs = match built {
         Some(programs) => programs,
         None => {
-            let programs = build_filters(sockets, protected.is_some()).map(Arc::from);
+            let programs = build_filters(sockets).map(Arc::from);
             let programs: Arc<[BpfProgram]> =
                 programs.ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
-            BUILT.lock().ignore_poison().insert(key, programs.clone());
+            BUILT
+                .lock()
+                .ignore_poison()
+                .insert(sockets, programs.clone());
             programs
         }
     };
@@ -295,9 +296,8 @@ pub(super) fn apply(sockets: Sockets, protected: Option<&ProtectedPids>) -> io::
     Ok(())
 }
 
-/// The filters, one for each result. The kernel evaluates all of them and applies the most restrictive result. With
-/// `keeps_readable`, no file can be made unreadable for its owner.
-fn build_filters(sockets: Sockets, keeps_readable: bool) -> Option<Vec<BpfProgram>> {
+/// The filters, one for each result. The kernel evaluates all of them and applies the most restrictive result.
+fn build_filters(sockets: Sockets) -> Option<Vec<BpfProgram>> {
     let always = |calls: &[i64]| calls.iter().map(|call| (*call, Vec::new())).collect();
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = always(EPERM_CALLS);
     let new = NAMESPACE_FLAGS.iter().map(|flag| has_bits(0, *flag as u64));
@@ -310,7 +310,7 @@ fn build_filters(sockets: Sockets, keeps_readable: bool) -> Option<Vec<BpfProgra
     let owners = owners.map(|request| argument_equals(1, to_argument(request)));
     refused.insert(libc::SYS_fcntl, owners.into_iter().collect::<Option<_>>()?);
     refused.extend(other_process_rules()?);
-    refused.extend(file_mode_rules(keeps_readable)?);
+    refused.extend(file_mode_rules()?);
     Some(vec![
         build_filter(always(ENOSYS_CALLS), libc::ENOSYS)?,
         build_filter(always(ATTRIBUTE_CALLS), libc::EOPNOTSUPP)?,
@@ -350,11 +350,10 @@ fn other_process_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     ]))
 }
 
-/// Rules against two file modes, also by way of the mask for new files. A set-user-ID program would remain a way for others to
-/// run code as this user. (Set-group-ID is allowed: shared directories use it.) With `keeps_readable`, none without access for the
-/// owner: an owner can change a file's mode anywhere, and Landlock does not restrict that, so a command that sees files outside of its places
-/// could make these unreadable.
-fn file_mode_rules(keeps_readable: bool) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
+/// Rules against two file modes, also by way of the mask for new files. An owner can change a file's mode anywhere, and Landlock does not restrict that, so a
+/// command could make files outside the sandbox unreadable. A set-user-ID program would remain a way for others to run
+/// code as this user. (Set-group-ID is allowed: shared directories use it.)
+fn file_mode_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     let runs_as_owner = |mode| {
         condition(
             mode,
@@ -372,11 +371,8 @@ fn file_mode_rules(keeps_readable: bool) -> Option<BTreeMap<i64, Vec<SeccompRule
         (FCHMODAT2, 2),
     ] {
         let given = SeccompRule::new(vec![runs_as_owner(mode)?]).ok()?;
-        let mut modes = vec![given];
-        if keeps_readable {
-            modes.push(SeccompRule::new(vec![unreadable(mode)?]).ok()?);
-        }
-        rules.insert(call, modes);
+        let taken = SeccompRule::new(vec![unreadable(mode)?]).ok()?;
+        rules.insert(call, vec![given, taken]);
     }
     for (call, mode) in [
         #[cfg(target_arch = "x86_64")]
@@ -388,17 +384,16 @@ fn file_mode_rules(keeps_readable: bool) -> Option<BTreeMap<i64, Vec<SeccompRule
         let made = SeccompRule::new(vec![runs_as_owner(mode)?]).ok()?;
         rules.insert(call, vec![made]);
     }
-    if keeps_readable {
-        for (call, mode) in [
-            #[cfg(target_arch = "x86_64")]
-            (libc::SYS_mkdir, 1),
-            (libc::SYS_mkdirat, 2),
-        ] {
-            let taken = SeccompRule::new(vec![unreadable(mode)?]).ok()?;
-            rules.insert(call, vec![taken]);
-        }
-        rules.insert(libc::SYS_umask, vec![has_bits(0, OWNER_READ_BIT)?]);
+    // The check after the command has to read every directory.
+    for (call, mode) in [
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mkdir, 1),
+        (libc::SYS_mkdirat, 2),
+    ] {
+        let taken = SeccompRule::new(vec![unreadable(mode)?]).ok()?;
+        rules.insert(call, vec![taken]);
     }
+    rules.insert(libc::SYS_umask, vec![has_bits(0, OWNER_READ_BIT)?]);
     for (call, flags) in [
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_open, 1),
@@ -511,7 +506,7 @@ mod tests {
     fn the_filters_can_be_built() {
         assert!(ARCHITECTURE.is_some());
         for (internet, local) in [(false, false), (true, false), (false, true), (true, true)] {
-            let programs = build_filters(Sockets { internet, local }, !local).unwrap();
+            let programs = build_filters(Sockets { internet, local }).unwrap();
             assert_eq!(programs.len(), 5);
             assert!(programs.iter().map(Vec::len).sum::<usize>() < 1000);
         }

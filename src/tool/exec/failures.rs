@@ -159,7 +159,7 @@ impl ExecTool {
             return Some((message, None));
         }
         if find(RIGHTS_SIGNS).is_some() {
-            let message = "(in the sandbox no command can change owners, mount, trace other processes or change the system)";
+            let message = "(in the sandbox no command can change owners, mount, trace other processes, change the system, or take the right to read from the owner of a file)";
             return Some((message.into(), None));
         }
         // The file itself is no program.

@@ -104,7 +104,7 @@ const PYTHON_PROGRAMS: [(&str, &str); 42] = [
     ),
     (
         "a directory that cannot be read",
-        "not ALONE and call(83,(os.environ['TMPDIR']+'/closed').encode(),0o300)==0",
+        "call(83,(os.environ['TMPDIR']+'/closed').encode(),0o300)==0",
     ),
 ];
 
@@ -180,7 +180,7 @@ const SHELL_COMMANDS: [(&str, &str); 18] = [
     ),
     (
         "all modes but the reader's",
-        "mkdir $TMPDIR/modes && cd $TMPDIR/modes && ! grep -q ^nanobot-supervisor /proc/1/cmdline && (chmod 377 . || chmod u-r .) && echo escaped || echo held",
+        "mkdir $TMPDIR/modes && cd $TMPDIR/modes && (chmod 377 . || chmod u-r .) && echo escaped || echo held",
     ),
 ];
 
