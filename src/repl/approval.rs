@@ -301,6 +301,11 @@ impl TerminalPrompter {
             }
             _ => {}
         }
+        for change in case.withheld {
+            for line in Diff::new(&change.before, &change.after).unified(2).lines() {
+                add(" ", line, &diff_line_style(line));
+            }
+        }
         for (name, value) in arguments.as_object().into_iter().flatten() {
             if shown.contains(&name.as_str()) {
                 continue;

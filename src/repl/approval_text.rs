@@ -41,8 +41,8 @@ pub(super) fn headline(case: &ApprovalRequest<'_>, is_new_file: bool) -> String 
     let flag = Flag::suggested_by(case);
     if !case.withheld.is_empty() {
         let directory = &case.file_scope.directory;
-        let names = case.withheld.iter().map(|path| {
-            let name = path.strip_prefix(directory).unwrap_or(path);
+        let names = case.withheld.iter().map(|change| {
+            let name = change.path.strip_prefix(directory).unwrap_or(&change.path);
             name.display().to_string().replace(['\n', '\r'], "␊")
         });
         return format!(
@@ -89,7 +89,7 @@ pub(super) fn reason<'a>(case: &ApprovalRequest<'a>) -> Option<&'a str> {
     let flag = Flag::suggested_by(case);
     // The reason for a request under an `--allow` rule is written for the model, and tells the user nothing.
     let is_plain = matches!(flag.parts(), ("--write", None) | ("--allow", _));
-    (!is_plain && !case.is_retry).then_some(&case.refusal.message)
+    (!is_plain && !case.is_retry && case.withheld.is_empty()).then_some(&case.refusal.message)
 }
 
 /// Returns what a permission for longer than this call allows.

@@ -2,6 +2,7 @@
 
 use crate::message::MessagePart;
 use crate::policy::Refusal;
+use std::path::PathBuf;
 
 /// The reason why a tool did not do what a call asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,4 +72,14 @@ impl From<String> for ToolOutput {
             diff: None,
         }
     }
+}
+
+/// A change of a file by a call, which was taken back and waits for the user's consent.
+#[derive(Clone, Debug)]
+pub struct WithheldFile {
+    pub path: PathBuf,
+    /// The content as it is, empty if there is no file.
+    pub before: String,
+    /// The content that the call left.
+    pub after: String,
 }

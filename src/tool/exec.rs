@@ -10,7 +10,7 @@ mod withheld;
 use super::dangerous_command::dangerous_command;
 use super::files::{Files, StartupGrant};
 use super::sandbox_spec::{self, InstalledTools};
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{CallEffect, Tool, ToolError, ToolOutput, WithheldFile};
 use crate::message::{ToolSpec, without_blanks};
 use crate::policy::{Refusal, startup_files};
 use crate::sys::clock;
@@ -320,16 +320,20 @@ impl Tool for ExecTool {
         self.to_output(command, (finished, kept.as_ref()), timeout)
     }
 
-    fn withheld_changes(&self) -> Vec<PathBuf> {
+    fn withheld_changes(&self, flag: &str) -> Vec<WithheldFile> {
         let withheld = self.withheld.lock().ignore_poison();
-        withheld.as_ref().map_or(Vec::new(), WithheldResult::paths)
+        let covers = |path: &Path| self.is_allowed_by(flag, path);
+        withheld
+            .as_ref()
+            .map_or(Vec::new(), |result| result.changes(&covers))
     }
 
-    fn make_withheld_changes(&self) -> Result<ToolOutput, ToolError> {
+    fn make_withheld_changes(&self, flag: &str) -> Result<ToolOutput, ToolError> {
         let Some(mut result) = self.withheld.lock().ignore_poison().take() else {
             return Err("no change waits for consent".into());
         };
-        let made = self.files.record_command(|| result.make());
+        let covers = |path: &Path| self.is_allowed_by(flag, path);
+        let made = self.files.record_command(|| result.make(&covers));
         let changed = self.files.changed_startup_files();
         changed.lock().ignore_poison().extend(made);
         if !result.undone.is_empty() {
@@ -359,12 +363,12 @@ impl Tool for Arc<ExecTool> {
         self.as_ref().run(arguments, on_output)
     }
 
-    fn withheld_changes(&self) -> Vec<PathBuf> {
-        self.as_ref().withheld_changes()
+    fn withheld_changes(&self, flag: &str) -> Vec<WithheldFile> {
+        self.as_ref().withheld_changes(flag)
     }
 
-    fn make_withheld_changes(&self) -> Result<ToolOutput, ToolError> {
-        self.as_ref().make_withheld_changes()
+    fn make_withheld_changes(&self, flag: &str) -> Result<ToolOutput, ToolError> {
+        self.as_ref().make_withheld_changes(flag)
     }
 }
 

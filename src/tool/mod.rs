@@ -17,7 +17,6 @@ use crate::sys::sync::IgnorePoison;
 use crate::sys::{cancel, panic_report};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -49,7 +48,7 @@ pub mod web_fetch;
 pub mod web_search;
 pub mod write_file;
 
-pub use call_result::{CallEffect, ToolError, ToolOutput};
+pub use call_result::{CallEffect, ToolError, ToolOutput, WithheldFile};
 
 /// The end of every refusal, so that the model does not try another way.
 const DENIAL_SUFFIX: &str = "This is final; continue without it.";
@@ -83,16 +82,16 @@ pub trait Tool: Send + Sync {
         Ok(())
     }
 
-    /// The files whose changes by the last call were taken back and wait for the user's consent.
-    fn withheld_changes(&self) -> Vec<PathBuf> {
+    /// The changes of files by the last call that were taken back, and that `flag` would have allowed.
+    fn withheld_changes(&self, _flag: &str) -> Vec<WithheldFile> {
         Vec::new()
     }
 
-    /// Makes these changes after all, and returns the result of the call.
+    /// Makes these changes after all, with the user's consent, and returns the result of the call.
     ///
     /// # Errors
     /// As [`Self::run`].
-    fn make_withheld_changes(&self) -> Result<ToolOutput, ToolError> {
+    fn make_withheld_changes(&self, _flag: &str) -> Result<ToolOutput, ToolError> {
         Err("no change waits for consent".into())
     }
 
@@ -138,8 +137,8 @@ pub struct ApprovalRequest<'a> {
     pub refusal: &'a Refusal,
     /// True if the call was made and failed for lack of this permission, so it would be repeated.
     pub is_retry: bool,
-    /// The files whose changes by the call wait for consent. If there are any, the call has been made.
-    pub withheld: &'a [PathBuf],
+    /// The changes of files by the call that wait for consent. If there are any, the call has been made.
+    pub withheld: &'a [WithheldFile],
     /// The paths that the run may use.
     pub file_scope: &'a FileScope,
 }
@@ -426,8 +425,13 @@ impl Toolbox {
             return done;
         };
         match &done {
-            Err(ToolError::Denied(refusal)) if refusal.suggested_flag.is_some() => {
-                let withheld = tool.withheld_changes();
+            Err(ToolError::Denied(
+                refusal @ Refusal {
+                    suggested_flag: Some(flag),
+                    ..
+                },
+            )) => {
+                let withheld = tool.withheld_changes(flag);
                 let asked = Instant::now();
                 let granted = appeals.with_grant(&ApprovalRequest {
                     refusal,
@@ -438,15 +442,16 @@ impl Toolbox {
                     Ok(granted) => granted,
                     Err(declined) if withheld.is_empty() => return Err(declined),
                     // The call was made, and its result tells what was taken back.
-                    Err(_) => {
+                    Err(declined) => {
                         attempt.started += asked.elapsed();
-                        return done;
+                        let (result, answer) = (&refusal.message, declined.message());
+                        return Err(ToolError::Declined(format!("{result}\n({answer})")));
                     }
                 };
                 attempt.record_approval(approval);
                 match withheld.is_empty() {
                     true => wider.retry(call, arguments, on_output),
-                    false => tool.make_withheld_changes(),
+                    false => tool.make_withheld_changes(flag),
                 }
             }
             Ok(ToolOutput {

@@ -1,5 +1,6 @@
 //! The REPL on a terminal: input, approval prompts, interrupts and exit. The terminal is restored however it ends.
 
+use crate::requirements::require;
 use crate::screen::{Key, Screen};
 use crate::server::{Ending, Response, calls, fails, says, sends};
 use crate::signals::is_alive;
@@ -507,6 +508,44 @@ fn changes_of_startup_files_by_a_command_are_made_after_approval_without_running
     };
     check("yes", true);
     check("no", false);
+}
+
+/// An answer is for what it was asked about: files that instruct, or git's config.
+#[test]
+fn an_answer_about_startup_files_does_not_change_the_config_of_git() {
+    if !require("git") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let exec = |command: &str| calls("exec", json!({ "command": command }));
+    let story = Story::new()
+        .set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }))
+        .script([
+            calls("web_fetch", json!({ "url": page.url("/") })),
+            exec("echo one > AGENTS.md"),
+            exec("echo two >> AGENTS.md; git config core.fsmonitor ./evil"),
+            exec("git remote add up https://x.org/y"),
+            says("Done."),
+        ]);
+    let made = story.program("git").args(["init", "-q"]).status();
+    assert!(made.unwrap().success());
+    let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
+    send_line(&mut screen, "go")
+        .until("Make the changes of AGENTS.md?")
+        .until_prompt("  allow?");
+    send_line(&mut screen, "session")
+        .until("Make the changes of .git/config?")
+        .until("+[remote \"up\"]")
+        .until_prompt("  allow?");
+    send_line(&mut screen, "yes").until("Done.");
+    let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap_or_default();
+    assert_eq!(read("AGENTS.md"), "one\ntwo\n");
+    let config = read(".git/config");
+    assert!(
+        !config.contains("fsmonitor") && config.contains("https://x.org/y"),
+        "{config}"
+    );
+    exit_and_check(&mut screen);
 }
 
 #[test]

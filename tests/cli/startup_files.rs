@@ -460,11 +460,6 @@ fn what_the_user_gives_to_git_between_two_turns_is_the_users() {
         ],
         "grep -q three AGENTS.md",
     );
-    check(
-        "true",
-        &[(&["git pull -q ./up third"], &[])],
-        "grep -q three AGENTS.md",
-    );
 }
 
 #[test]
@@ -536,7 +531,9 @@ fn what_only_looks_like_an_object_of_git_is_not_what_git_had() {
             text.contains("--allow startup"),
             "{prepare:?} {command}: {text}"
         );
-        assert!(!story.dir().join("AGENTS.md").exists(), "{prepare:?}");
+        for file in ["AGENTS.md", "h/AGENTS.md"] {
+            assert!(!story.dir().join(file).exists(), "{prepare:?}");
+        }
         drop(story);
     };
     let write = "echo evil > AGENTS.md";
@@ -574,6 +571,21 @@ fn what_only_looks_like_an_object_of_git_is_not_what_git_had() {
     let linked = "h=$(echo evil | git hash-object --stdin); f=$(echo $h | cut -c 1-2); mkdir d; rm -rf .git/objects/$f; \
                   ln -s ../../d .git/objects/$f; echo x > d/$(echo $h | cut -c 3-)";
     check("true", &[linked], write);
+    // A repository that was hidden at the end of the turn.
+    let hidden = "git init -q h; cd h; echo evil | git hash-object -w --stdin; mv .git dotgit";
+    check(
+        "true",
+        &[hidden],
+        "mv h/dotgit h/.git; echo evil > h/AGENTS.md",
+    );
+    // The text of another repository.
+    check(
+        "git init -q third; echo evil > third/f; git -C third add f; git -C third commit -qm x",
+        &[
+            "mkdir -p .git/objects/info; echo $PWD/third/.git/objects > .git/objects/info/alternates",
+        ],
+        write,
+    );
     // A repository that cannot be listed, and a command after it.
     check(
         "git init -q n; mkdir -p n/.git/objects",
@@ -804,4 +816,27 @@ fn a_config_is_unchanged_while_the_command_runs() {
     std::fs::write(story.dir().join("go"), "").unwrap();
     child.wait().unwrap();
     assert_eq!(std::fs::read(&config).unwrap(), before);
+}
+
+/// A git directory of the user's that was renamed and renamed back is no new one.
+#[test]
+fn a_repository_that_was_renamed_keeps_its_protection() {
+    if !require("git") {
+        return;
+    }
+    let story = Story::new();
+    run_as_user(
+        &story,
+        "mkdir -p a/b/c/d/e/lib && cd a/b/c/d/e/lib && git init -q && git remote add origin https://x.org/y",
+    );
+    let config = story.dir().join("a/b/c/d/e/lib/.git/config");
+    let before = std::fs::read_to_string(&config).unwrap();
+    let commands = [
+        "cd a/b/c/d/e/lib; mv .git dotgit",
+        "cd a/b/c/d/e/lib; mv dotgit .git",
+        "cd a/b/c/d/e/lib; git remote set-url origin https://evil.example/x",
+    ];
+    run(&story, None, &commands, &[]);
+    let after = std::fs::read_to_string(&config).unwrap();
+    assert_eq!(after, before);
 }

@@ -1,10 +1,10 @@
 //! Files beneath an open directory, without following symbolic links.
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
@@ -74,6 +74,18 @@ pub(super) fn set_aside(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OsStrin
     other.push(format!(".set-aside-{}", crate::sys::secret::random_hex(4)));
     rustix::fs::renameat(dir, name, dir, &other)?;
     Ok(other)
+}
+
+/// Gives the owner of an open directory all access to it, if it lacks any. Through the descriptor: a background command
+/// could put a link in the place of a path.
+pub(super) fn make_accessible(directory: BorrowedFd<'_>) -> io::Result<()> {
+    let mode = rustix::fs::fstat(directory)?.st_mode;
+    if mode & 0o700 == 0o700 {
+        return Ok(());
+    }
+    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let mode = Mode::from_raw_mode(mode | 0o700);
+    Ok(rustix::fs::chmodat(CWD, path, mode, AtFlags::empty())?)
 }
 
 /// Removes `name` and everything beneath it, or sets it aside if that fails, as with very many levels of directories.

@@ -38,7 +38,11 @@ pub(super) fn is_harmless_change(before: &[u8], after: &[u8]) -> bool {
     let remotes: BTreeSet<&str> = before
         .iter()
         .filter_map(|line| match line {
-            ConfigLine::Fixed(section, _) => section.strip_prefix("remote."),
+            // Without an address, git would look for one elsewhere.
+            ConfigLine::Fixed(section, line) if line.starts_with("url") => {
+                section.strip_prefix("remote.")
+            }
+            ConfigLine::Fixed(..) => None,
             ConfigLine::Free(..) => None,
         })
         .collect();
@@ -157,6 +161,13 @@ mod tests {
         check(changed("[alias]\n", "[diff]\n"), false);
         check(changed("[core]", "[includeIf \"onbranch:x\"]"), false);
         check(String::new(), false);
+    }
+
+    #[test]
+    fn a_remote_without_an_address_is_none() {
+        let before = "[remote \"x\"]\n\tprune = true\n";
+        let after = format!("{before}[branch \"b\"]\n\tremote = x\n");
+        assert!(!is_harmless_change(before.as_bytes(), after.as_bytes()));
     }
 
     #[test]

@@ -44,6 +44,8 @@ struct HistoryState {
     written: HashSet<ObjectName>,
     /// The times at which runs wrote that did not record what.
     unrecorded: Vec<(FileTime, FileTime)>,
+    /// True after the start of the first command.
+    has_begun: bool,
     /// The number of commands under way.
     running: usize,
     /// True if what a command wrote could not be recorded. Then it is known by its time.
@@ -79,17 +81,22 @@ impl GitHistory {
         if !state.is_loaded {
             self.load(&mut state)?;
         }
+        let is_first = !std::mem::replace(&mut state.has_begun, true);
         for directory in directories {
-            if !state.before.contains_key(directory) {
-                let is_older = |time: FileTime| {
-                    let mut unrecorded = state.unrecorded.iter();
-                    time <= self.started
-                        && !unrecorded.any(|(from, to)| *from <= time && time <= *to)
-                };
-                // A directory that cannot be read proves nothing.
-                let list = ObjectList::read(directory, None, &is_older).unwrap_or_default();
-                state.before.insert(directory.clone(), list);
+            if state.before.contains_key(directory) {
+                continue;
             }
+            let is_older = |time: FileTime| {
+                let mut unrecorded = state.unrecorded.iter();
+                time <= self.started && !unrecorded.any(|(from, to)| *from <= time && time <= *to)
+            };
+            // A repository that appears later, one that is not where file tools write nothing, and one that cannot be read
+            // prove nothing.
+            let list = match is_first && directory.iter().any(|part| part == ".git") {
+                true => ObjectList::read(directory, None, &is_older).unwrap_or_default(),
+                false => ObjectList::default(),
+            };
+            state.before.insert(directory.clone(), list);
         }
         if state.running == 0 {
             let (seconds, nanoseconds) = current_file_time();
@@ -136,12 +143,11 @@ impl GitHistory {
         failed
     }
 
-    /// True if git had the object `name` before the commands of this run, in any recorded directory, and no earlier run
-    /// wrote it.
-    pub(super) fn had(&self, name: &ObjectName) -> bool {
+    /// True if one of the object `directories` had `name` before the commands of this run, and no earlier run wrote it.
+    pub(super) fn had(&self, directories: &[PathBuf], name: &ObjectName) -> bool {
         let state = self.state.lock().ignore_poison();
-        let mut lists = state.before.values();
-        !state.written.contains(name) && lists.any(|list| list.contains(name))
+        let lists = directories.iter().filter_map(|path| state.before.get(path));
+        !state.written.contains(name) && lists.into_iter().any(|list| list.contains(name))
     }
 
     fn load(&self, state: &mut HistoryState) -> io::Result<()> {

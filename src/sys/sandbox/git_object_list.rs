@@ -19,7 +19,7 @@ const FANOUT_BYTES: usize = 256 * 4;
 /// The bytes of the index for each object: its name, its checksum and its position.
 const ENTRY_BYTES: usize = 20 + 4 + 4;
 /// The size of the largest index that is read.
-const MAX_INDEX_BYTES: u64 = 512 << 20;
+const MAX_INDEX_BYTES: u64 = 64 << 20;
 
 /// The SHA-1 name of an object.
 pub(super) type ObjectName = [u8; 20];

@@ -14,8 +14,7 @@ const MAX_SMALL_FILE_BYTES: u64 = 64 << 10;
 /// The most repositories that are searched for an object: one may borrow the objects of others.
 const MAX_OBJECT_DIRECTORIES: usize = 8;
 
-/// The directory of the objects of each repository that a search of `root` has found, and of that at `root` itself. Only those
-/// in a directory named `.git` count, which file tools do not write to.
+/// The directory of the objects of each repository that a search of `root` has found, and of that at `root` itself.
 pub(super) fn object_directories(root: &Path, found: &[RepositoryPath]) -> Vec<PathBuf> {
     let own = git_directory(root);
     let others = found.iter().filter_map(|repository| match repository {
@@ -23,13 +22,12 @@ pub(super) fn object_directories(root: &Path, found: &[RepositoryPath]) -> Vec<P
         RepositoryPath::GitDir(path) => Some(root.join(path)),
     });
     let all = own.into_iter().chain(others);
-    let real = all.filter_map(|git_dir| git_dir.join("objects").canonicalize().ok());
-    real.filter(|path| path.iter().any(|part| part == ".git"))
+    all.filter_map(|git_dir| git_dir.join("objects").canonicalize().ok())
         .collect()
 }
 
-/// True if the repository around `relative`, a path in `root`, has a file with this content. With a `history`, only what it had
-/// before counts, in any repository of that. Without one, also what the repository was cloned from on this machine.
+/// True if the repository around `relative`, a path in `root`, or the one that it was cloned from on this machine, has a
+/// file with this content. With a `history`, only what these had before counts.
 pub(super) fn has_blob(
     root: &Path,
     relative: &Path,
@@ -41,11 +39,12 @@ pub(super) fn has_blob(
     let Some(git_dir) = around.find_map(|directory| git_directory(&directory)) else {
         return false;
     };
-    if let Some(history) = history {
-        return history.had(&name);
-    }
     let mut waiting = vec![git_dir.join("objects")];
     waiting.extend(local_origin(&git_dir));
+    if let Some(history) = history {
+        let real = waiting.iter().filter_map(|path| path.canonicalize().ok());
+        return history.had(&real.collect::<Vec<_>>(), &name);
+    }
     let mut searched = Vec::new();
     while let Some(objects) = waiting.pop() {
         let Ok(objects) = objects.canonicalize() else {

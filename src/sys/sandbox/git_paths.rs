@@ -2,12 +2,15 @@
 //! submodules and linked worktrees, and in nested and bare repositories as far as a short search finds them; also the
 //! names given by the policy, and what git's config names within the directory.
 
+use super::files_beneath;
 use super::git_config::without_dots;
 use super::git_repository::{
     REPOSITORY_NAMES, RepositoryNames, RepositoryPath, SKIPPED_DIRECTORIES,
 };
+use rustix::fs::{Mode, OFlags};
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// Paths in a git directory that git runs, or that name what git runs.
@@ -18,7 +21,7 @@ pub(super) const REBASE_STEPS: &str = "git-rebase-todo";
 
 /// Directories in a git directory that contain no submodules.
 const GIT_DIR_CONTENTS: &[&str] = &["objects", "refs", "logs", "hooks", "info", "lfs"];
-/// Maximum directory levels and entries that are searched for submodules.
+/// Maximum directory levels and entries that are searched for submodules, and entries for linked worktrees.
 const MAX_MODULE_DEPTH: usize = 128;
 const MAX_MODULE_ENTRIES: usize = 100_000;
 
@@ -138,7 +141,8 @@ fn repository_paths(root: &Path) -> Vec<PathBuf> {
 
 /// The paths to protect in a git directory, and in those of its submodules and linked worktrees.
 fn git_dir_paths(git_dir: &Path) -> Vec<PathBuf> {
-    let mut left = MAX_SEARCH_ENTRIES;
+    let mut left = MAX_MODULE_ENTRIES;
+    make_accessible(&git_dir.join("worktrees"));
     let worktrees = find_directories(&git_dir.join("worktrees"), 1, &[], &mut left);
     let inner = submodules(&git_dir.join("modules"))
         .into_iter()
@@ -156,6 +160,7 @@ fn submodules(modules: &Path) -> Vec<PathBuf> {
     let mut left = MAX_MODULE_ENTRIES;
     let mut waiting = vec![(modules.to_owned(), 0)];
     while let Some((path, deep)) = waiting.pop() {
+        make_accessible(&path);
         let is_git_dir = path.join("HEAD").exists();
         for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
             let Some(rest) = left.checked_sub(1) else {
@@ -174,6 +179,15 @@ fn submodules(modules: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// Lets the user enter and read a directory in a git directory, which a command may have closed.
+fn make_accessible(path: &Path) {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if let Ok(directory) = rustix::fs::open(path, flags, Mode::empty()) {
+        // If that fails, git cannot open it either.
+        drop(files_beneath::make_accessible(directory.as_fd()));
+    }
 }
 
 /// The directories beneath `root`, nearest first, down to `max_depth` levels, without `skipped` and their contents.

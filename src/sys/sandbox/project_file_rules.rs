@@ -24,9 +24,17 @@ pub struct ProjectFiles {
     /// The objects that git had before the commands of the run, as far as only these count.
     pub git: Arc<GitHistory>,
     /// The git directories that commands of the run created.
-    pub(super) created: Arc<Mutex<BTreeMap<PathBuf, DirectoryId>>>,
+    pub(super) created: Arc<Mutex<CreatedRepositories>>,
     /// The directories that the searches of the run have read.
     pub(super) cache: Arc<Mutex<DirectoryCache>>,
+}
+
+/// The git directories that commands of a run created.
+#[derive(Debug, Default)]
+pub(super) struct CreatedRepositories {
+    created: BTreeMap<PathBuf, DirectoryId>,
+    /// Those that were there before the first command, wherever they are now.
+    earlier: Option<BTreeSet<DirectoryId>>,
 }
 
 /// Paths that commands changed, shared by all commands of a run.
@@ -60,19 +68,31 @@ impl ProjectFiles {
             .is_some_and(|part| !self.is_name(part))
     }
 
-    /// Remembers that a command created this git directory.
+    /// Remembers the repositories with these protected `paths`, before the first command.
+    pub(super) fn remember_repositories<'p>(&self, paths: impl Iterator<Item = &'p Path>) {
+        let mut repositories = self.created.lock().ignore_poison();
+        if repositories.earlier.is_none() {
+            let configs = paths.filter(|path| path.ends_with("config"));
+            repositories.earlier = Some(configs.filter_map(git_dir_id).collect());
+        }
+    }
+
+    /// Remembers that a command created this git directory, unless it was there before under another name.
     pub(super) fn add_created(&self, git_dir: &Path) {
-        if let Some(id) = git_dir_id(&git_dir.join("config")) {
-            let mut created = self.created.lock().ignore_poison();
-            created.insert(git_dir.to_owned(), id);
+        let mut repositories = self.created.lock().ignore_poison();
+        let earlier = repositories.earlier.as_ref();
+        let id = git_dir_id(&git_dir.join("config"));
+        let is_own = |id: &DirectoryId| !earlier.is_some_and(|ids| ids.contains(id));
+        if let Some(id) = id.filter(is_own) {
+            repositories.created.insert(git_dir.to_owned(), id);
         }
     }
 
     /// True if a command of the run created the git directory of `path`, and it is still that.
     pub(super) fn is_created(&self, path: &Path) -> bool {
-        let created = self.created.lock().ignore_poison();
+        let repositories = self.created.lock().ignore_poison();
         let mut above = path.ancestors();
-        let known = above.find_map(|above| created.get(above));
+        let known = above.find_map(|above| repositories.created.get(above));
         known.is_some_and(|id| git_dir_id(path).as_ref() == Some(id))
     }
 

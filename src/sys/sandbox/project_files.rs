@@ -63,7 +63,7 @@ impl ProjectFileSnapshot {
             started,
             before: BTreeMap::new(),
             record: match rules.access {
-                ProjectFileAccess::FromHistory => {
+                ProjectFileAccess::FromHistory | ProjectFileAccess::Closed => {
                     Some(rules.git.begin(&object_directories(roots, &found))?)
                 }
                 _ => None,

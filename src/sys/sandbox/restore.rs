@@ -103,6 +103,7 @@ impl PathSnapshot {
         let protected = protected_paths.iter().map(|path| (path, false));
         let places = protected.chain(nested.iter().map(|path| (path, true)));
         let entries = record_places(&writable, places, project_files)?;
+        project_files.remember_repositories(found.iter().map(|(_, path)| path.as_path()));
         let all: Vec<PathBuf> = protected_paths.iter().chain(&nested).cloned().collect();
         let mut rebase_steps = BTreeMap::new();
         for (root, path) in git_paths::rebase_directories(&found) {
@@ -306,16 +307,17 @@ impl SnapshotEntry {
     fn is_repository_gone(&self, root: &OwnedFd) -> bool {
         let repository = new_repository::enclosing_git_dir(&self.relative);
         let around = repository.as_deref().and_then(Path::parent);
-        let git_dir = self.relative.parent();
-        let inner = git_dir.filter(|path| repository.as_deref() != Some(path));
+        let inner = self.relative.parent().filter(|path| {
+            let outer = new_repository::enclosing_git_dir(&self.path);
+            outer.is_some() && repository.as_deref() != Some(path)
+        });
         let is_gone = |place: &Path| {
             let found = open_parent(root, place, false)
                 .and_then(|(dir, name)| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
             found.err() == Some(Errno::NOENT)
         };
-        around.is_some_and(is_gone)
-            || repository.as_deref().is_some_and(is_gone)
-            || repository.is_some() && inner.is_some_and(is_gone)
+        let places = [around, repository.as_deref(), inner];
+        places.into_iter().flatten().any(is_gone)
     }
 
     /// True if another repository is in the place of the one that was there.
@@ -496,14 +498,8 @@ fn list_repository_paths(roots: &[PathBuf], tree: &[FoundPaths]) -> Vec<(usize, 
     let mut found = Vec::new();
     for (number, (root, in_root)) in roots.iter().zip(tree).enumerate() {
         let mut paths = git_paths::all_repository_paths(root, &in_root.repositories);
-        // What is granted by name may be changed, also as a part of a git directory.
-        let is_granted = |path: &Path| {
-            roots.iter().any(|root| {
-                let git_dir = new_repository::enclosing_git_dir(root);
-                root == path || path.starts_with(root) && git_dir.is_some_and(|it| it != *root)
-            })
-        };
-        paths.retain(|path| !is_granted(path));
+        // A file that is granted by name may be changed.
+        paths.retain(|path| !roots.contains(path));
         found.extend(paths.into_iter().map(|path| (number, path)));
     }
     found

@@ -2,12 +2,13 @@
 //! earlier search of the run is not read again.
 
 use super::directory_cache::{CachedDirectory, DirectoryCache, DirectoryContents};
+use super::files_beneath;
 use super::git_repository::{self, REPOSITORY_NAMES, RepositoryNames, RepositoryPath};
-use super::project_file_rules::{ProjectFileAccess, ProjectFiles};
+use super::project_file_rules::ProjectFiles;
 use crate::sys::clock::{FileTime, current_file_time, file_time};
 use crate::sys::paths::is_generated_dir;
 use crate::sys::sync::IgnorePoison;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -134,6 +135,7 @@ impl<'a> TreeSearch<'a> {
         let Ok(fd) = opened else {
             return;
         };
+        self.make_searchable(&fd);
         let contents = match directory.is_generated && !directory.has_repositories {
             true if !self.is_changed(&fd) => return,
             true => self.read(&fd, directory),
@@ -274,18 +276,20 @@ impl<'a> TreeSearch<'a> {
     }
 
     /// Lets the user read a directory that the command has changed: a name in it can be opened without that. Returns false
-    /// if it is unchanged, or all changes are permitted.
+    /// if it is unchanged.
     fn make_readable(&self, parent: BorrowedFd<'_>, name: &OsStr) -> bool {
-        let is_checked = !matches!(self.rules.access, ProjectFileAccess::Free);
-        let mode = Mode::from_raw_mode(0o700);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        is_checked
-            && self.is_new(parent, name)
-            && rustix::fs::openat(parent, name, flags, Mode::empty()).is_ok_and(|fd| {
-                // Through the descriptor: a background command could put a link in its place.
-                let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-                rustix::fs::chmodat(CWD, path, mode, AtFlags::empty()).is_ok()
-            })
+        self.is_new(parent, name)
+            && rustix::fs::openat(parent, name, flags, Mode::empty())
+                .is_ok_and(|fd| files_beneath::make_accessible(fd.as_fd()).is_ok())
+    }
+
+    /// Lets the user enter an open directory that the command has changed.
+    fn make_searchable(&self, fd: &OwnedFd) {
+        if self.is_changed(fd) {
+            // If that fails, what is in it cannot be opened by programs of this user either.
+            drop(files_beneath::make_accessible(fd.as_fd()));
+        }
     }
 
     fn is_changed(&self, fd: &OwnedFd) -> bool {

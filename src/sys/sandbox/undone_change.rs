@@ -1,8 +1,8 @@
 //! A change that a command made and that was undone, with the remedy.
 
 use super::files_beneath::open_parent;
-use super::protected_state::{SnapshotState, restore_state};
-use rustix::fs::RenameFlags;
+use super::protected_state::{RecordedContent, SnapshotState, restore_state};
+use rustix::fs::AtFlags;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,6 +52,18 @@ impl UndoneChange {
         self.withheld.is_some() && self.remedy.is_ok()
     }
 
+    /// The content that the file would have, or the target of the link, if the user may allow it.
+    pub fn withheld_content(&self) -> Option<&[u8]> {
+        match self.withheld.as_ref().map(|withheld| &withheld.state) {
+            Some(SnapshotState::File {
+                content: RecordedContent::Bytes(bytes),
+                ..
+            }) => Some(bytes),
+            Some(SnapshotState::Link(target)) => Some(target.as_encoded_bytes()),
+            _ => None,
+        }
+    }
+
     /// Makes the change after all, if it was withheld.
     ///
     /// # Errors
@@ -65,8 +77,13 @@ impl UndoneChange {
             Remedy::Restored => restore_state(dir.as_fd(), &name, &withheld.state),
             Remedy::SetAside(other) => {
                 let other = other.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-                let flags = RenameFlags::NOREPLACE;
-                Ok(rustix::fs::renameat_with(&dir, other, &dir, &name, flags)?)
+                let stat = rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW);
+                if stat.is_ok() {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                // What was shown, not what another command has made of it since.
+                restore_state(dir.as_fd(), &name, &withheld.state)?;
+                Ok(rustix::fs::unlinkat(&dir, other, AtFlags::empty())?)
             }
             Remedy::LinesRemoved { .. } => Ok(()),
         }

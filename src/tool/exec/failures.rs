@@ -24,6 +24,15 @@ fn shorten(line: &str) -> String {
 }
 
 impl ExecTool {
+    /// True if the user, who grants `flag`, allows that commands change `path`.
+    pub(super) fn is_allowed_by(&self, flag: &str, path: &Path) -> bool {
+        let scope = &self.files.file_scope;
+        match flag.strip_prefix("--write=") {
+            Some(granted) => scope.directory.join(granted) == path,
+            None => flag == STARTUP_FLAG && scope.is_project_file(path),
+        }
+    }
+
     /// The refusal for a command that changed protected files.
     pub(super) fn undone_refusal(&self, text: &str, undone: &[UndoneChange]) -> Refusal {
         let show = |path: &Path| {
@@ -34,13 +43,10 @@ impl ExecTool {
         let mut message = text.trim_start_matches('\n').to_owned();
         let mut say = |line: String| message.push_str(&format!("\n({line})"));
         let is_project_file = |path: &Path| self.files.file_scope.is_project_file(path);
-        let is_new_one = |change: &UndoneChange| {
-            matches!(change.remedy, Ok(Remedy::SetAside(_))) && is_project_file(&change.path)
-        };
         let mut restored = Vec::new();
-        let mut suggested_flag = undone
-            .iter()
-            .any(is_new_one)
+        let mut undone_paths = undone.iter().filter(|change| change.remedy.is_ok());
+        let mut suggested_flag = undone_paths
+            .any(|change| is_project_file(&change.path))
             .then(|| STARTUP_FLAG.to_owned());
         for change in undone {
             let path = show(&change.path);
@@ -72,11 +78,8 @@ impl ExecTool {
         if !restored.is_empty() {
             // Only an existing path can be granted.
             let existing = restored.iter().find(|path| path.exists());
-            suggested_flag = suggested_flag.or_else(|| match existing {
-                Some(path) if is_project_file(path) => Some(STARTUP_FLAG.to_owned()),
-                existing => {
-                    existing.map(|path| format!("--write={}", show(path).trim_matches('`')))
-                }
+            suggested_flag = suggested_flag.or_else(|| {
+                existing.map(|path| format!("--write={}", show(path).trim_matches('`')))
             });
             let or_granted = suggested_flag.as_ref();
             let or_granted =

@@ -149,6 +149,40 @@ fn startup_files_are_never_changed() {
     }
 }
 
+/// A directory that the owner may not enter or read hides nothing from the check after a command, nor from the next one.
+#[test]
+fn directories_that_a_command_closed_are_searched() {
+    for user in available_users() {
+        let yard = SandboxFixture::new(user);
+        let dir = yard.story.dir();
+        for name in [".git", ".git/modules/sub", "sub/.git"] {
+            yard.write_file(&dir.join(name).join("HEAD"), "ref: refs/heads/main\n");
+            yard.write_file(&dir.join(name).join("config"), "[core]\n");
+        }
+        let hook =
+            "mkdir -p $g/hooks; echo evil > $g/hooks/post-commit; chmod +x $g/hooks/post-commit";
+        yard.run_commands(
+            &["--write", "--deny", "startup"],
+            &[
+                format!("mkdir -p d/e; echo evil > d/e/AGENTS.md; git init -q d/n; g=d/n/.git; {hook}; chmod 600 d"),
+                format!("git init -q f; g=f/.git; {hook}; chmod 400 f"),
+                format!("g=sub/.git; {hook}; chmod 600 sub"),
+                "chmod 600 .git/modules".into(),
+                format!("chmod 700 .git/modules; g=.git/modules/sub; {hook}"),
+            ],
+        );
+        for name in [
+            "d/e/AGENTS.md",
+            "d/n/.git/hooks/post-commit",
+            "f/.git/hooks/post-commit",
+            "sub/.git/hooks/post-commit",
+            ".git/modules/sub/hooks/post-commit",
+        ] {
+            assert!(!dir.join(name).exists(), "{user:?}: {name}");
+        }
+    }
+}
+
 #[test]
 fn nested_repositories_keep_their_hooks_and_config() {
     let yard = SandboxFixture::new(User::Current);
