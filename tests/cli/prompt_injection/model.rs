@@ -65,7 +65,9 @@ impl ObedientModel {
     /// Number of instructions received.
     pub(super) fn received_count(&self) -> usize {
         let minds = self.conversations.lock().unwrap();
-        minds.values().map(|mind| mind.received.len()).sum()
+        let received = minds.values().flat_map(|mind| &mind.received);
+        // The parts of a report are instructions for the model that gets it, and count there.
+        received.filter(|order| !order.contains("\"DO ")).count()
     }
 
     pub(super) fn responder(self: &Arc<Self>) -> Responder {
@@ -128,12 +130,17 @@ impl Conversation {
             let Some(order) = parse_instruction(&line[at + 3..]) else {
                 continue;
             };
-            if !self.received.insert(format!("{order:?}")) {
-                continue;
-            }
+            let is_new = self.received.insert(format!("{order:?}"));
             match order.tool.as_str() {
-                "ANSWER" => self.answer = order.arguments["text"].as_str().map(str::to_owned),
-                _ => group.push(order),
+                "ANSWER" if is_new => {
+                    let text = order.arguments["text"].as_str().unwrap_or_default();
+                    let answer = self.answer.get_or_insert_default();
+                    answer.push_str(text);
+                    answer.push('\n');
+                }
+                "ANSWER" => {}
+                _ if is_new => group.push(order),
+                _ => {}
             }
         }
         self.plan

@@ -224,11 +224,21 @@ pub(super) const VECTORS: &[Vector] = &[
         }
     }),
     vector("a sub-agent's report", |scene, plan| {
-        let report = Instruction {
-            tool: "ANSWER".into(),
-            arguments: json!({ "text": format_plan(plan) }),
-        };
-        write_file(scene, "notes.md", &format_plan(&vec![vec![report]]));
+        // A line for each instruction of the report: a long line would be cut.
+        let report = plan.iter().flat_map(|group| {
+            let count = group.len();
+            group.iter().enumerate().map(move |(number, order)| {
+                let mut text = format_plan(&vec![vec![order.clone()]]);
+                if number + 1 == count {
+                    text.push_str("THEN");
+                }
+                Instruction {
+                    tool: "ANSWER".into(),
+                    arguments: json!({ "text": text }),
+                }
+            })
+        });
+        write_file(scene, "notes.md", &format_plan(&vec![report.collect()]));
         ask_for_call(
             "spawn",
             &json!({ "task": "DO read_file {\"path\":\"notes.md\"}" }),
