@@ -333,7 +333,11 @@ impl Tool for ExecTool {
             return Err("no change waits for consent".into());
         };
         let covers = |path: &Path| self.is_allowed_by(flag, path);
+        let allowed = result.changes(&covers);
         let made = self.files.record_command(|| result.make(&covers));
+        let contents = allowed.iter().map(|change| change.after.as_bytes());
+        let granted = self.files.git_history().grant(contents);
+        granted.map_err(|error| format!("record what the user allowed: {error}"))?;
         let changed = self.files.changed_startup_files();
         changed.lock().ignore_poison().extend(made);
         if !result.undone.is_empty() {

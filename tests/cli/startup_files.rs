@@ -451,6 +451,33 @@ fn what_the_user_gives_to_git_between_two_turns_is_the_users() {
         &[(&["git gc -q", "git checkout -q other"], &[])],
         "grep -q two .envrc",
     );
+    // What lies in the directory is the user's, too, also when a command has given it to git.
+    check(
+        "echo mine >> src/AGENTS.md",
+        &[(&["git stash -q"], &[]), (&["git stash pop -q"], &[])],
+        "grep -q mine src/AGENTS.md",
+    );
+    check(
+        "echo mine >> src/AGENTS.md",
+        &[
+            (&["git commit -qam mine", "git checkout -q HEAD~1"], &[]),
+            (&["git checkout -q main"], &[]),
+        ],
+        "grep -q mine src/AGENTS.md",
+    );
+    // What the user allowed once is git's from then on.
+    check(
+        "true",
+        &[
+            (&["echo new | git hash-object -w --stdin"], &[]),
+            (
+                &["echo new > src/AGENTS.md; git commit -qam new"],
+                &["--allow", "startup"],
+            ),
+            (&["git checkout -q HEAD~1", "git checkout -q main"], &[]),
+        ],
+        "grep -q new src/AGENTS.md",
+    );
     // What is fetched with network is what git has, also later.
     check(
         "true",

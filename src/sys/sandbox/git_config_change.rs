@@ -1,5 +1,5 @@
-//! Decides which changes of an existing git config a command may make: of the branches that other branches are merged
-//! into, and of the user's name. All else, among it whatever makes git run a program or talk to another repository, stays as
+//! Decides which changes of an existing git config a command may make: of what branches track, of the user's name, and of
+//! habits such as whether a pull rebases. All else, among it whatever makes git run a program or talk to another repository, stays as
 //! it was. It understands git's syntax only as far as git itself writes it.
 
 use super::git_config::{SectionHeader, plain_value};
@@ -17,8 +17,37 @@ const BRANCH_KEYS: &[&str] = &[
 ];
 /// The keys of a branch that name a remote.
 const REMOTE_KEYS: &[&str] = &["remote", "pushremote"];
-/// The keys of the section `user` that may change.
-const USER_KEYS: &[&str] = &["name", "email"];
+/// The keys of other sections that may change: they name no program, path or repository, and weaken no check.
+const OTHER_KEYS: &[(&str, &[&str])] = &[
+    ("user", &["name", "email"]),
+    ("init", &["defaultbranch"]),
+    (
+        "core",
+        &["abbrev", "quotepath", "whitespace", "commentchar"],
+    ),
+    ("pull", &["rebase", "ff"]),
+    ("push", &["default", "autosetupremote", "followtags"]),
+    ("fetch", &["prune", "prunetags"]),
+    ("merge", &["ff", "conflictstyle"]),
+    ("rebase", &["autosquash", "autostash", "updaterefs", "stat"]),
+    ("rerere", &["enabled", "autoupdate"]),
+    (
+        "diff",
+        &[
+            "algorithm",
+            "renames",
+            "colormoved",
+            "mnemonicprefix",
+            "context",
+        ],
+    ),
+    (
+        "status",
+        &["short", "branch", "showstash", "showuntrackedfiles"],
+    ),
+    ("log", &["date", "decorate", "abbrevcommit"]),
+    ("color", &["ui", "diff", "status", "branch"]),
+];
 
 /// A line of a config that is neither empty nor a comment, and no header that was understood.
 #[derive(PartialEq, Eq)]
@@ -102,8 +131,8 @@ fn free_key(section: &SectionHeader<'_>, line: &str) -> Option<(String, String)>
     let key = key.trim_end_matches(blank).to_ascii_lowercase();
     let keys = match (section.section.as_str(), section.subsection) {
         ("branch", Some(_)) => BRANCH_KEYS,
-        ("user", None) => USER_KEYS,
-        _ => return None,
+        (name, None) => OTHER_KEYS.iter().find(|(other, _)| *other == name)?.1,
+        (_, Some(_)) => return None,
     };
     let value = plain_value(value.trim_matches(blank))?;
     keys.contains(&key.as_str()).then_some((key, value))

@@ -6,17 +6,17 @@
 //! file from git that an earlier one put there. What the user commits, fetches or packs between two runs is git's.
 //!
 //! The file has one record on each line: `begin TIME ID` before a command, then the name of each object that it wrote,
-//! then `end ID`. If a run is killed, the next one adds `killed ID TIME`, and what appeared between these times counts as
+//! then `end ID`; and `granted NAME` for the content of an instruction file that the user allowed. If a run is killed, the next one adds `killed ID TIME`, and what appeared between these times counts as
 //! written.
 
-use super::git_object_list::{ObjectList, ObjectName, format_name, parse_name};
+use super::git_object_list::{ObjectList, ObjectName, blob_name, format_name, parse_name};
 use crate::sys::clock::{FileTime, current_file_time};
 use crate::sys::durable_file;
 use crate::sys::sync::IgnorePoison;
 use rustix::process::Pid;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// The size of the file from which on no more names are added. What is written later then counts by its time.
@@ -41,6 +41,8 @@ struct HistoryState {
     is_loaded: bool,
     /// The objects that each directory had before, by its real path.
     before: HashMap<PathBuf, ObjectList>,
+    /// The names of the contents of the instruction files before. Commands give them to git, as `git stash` does.
+    on_disk: HashMap<PathBuf, ObjectName>,
     written: HashSet<ObjectName>,
     /// The times at which runs wrote that did not record what.
     unrecorded: Vec<(FileTime, FileTime)>,
@@ -72,16 +74,24 @@ impl GitHistory {
         }
     }
 
-    /// Records what the object `directories` have, before a command.
+    /// Records what the object `directories` have, before a command, and the `contents` of instruction files.
     ///
     /// # Errors
     /// The file cannot be read or written.
-    pub(super) fn begin(self: &Arc<Self>, directories: &[PathBuf]) -> io::Result<CommandRecord> {
+    pub(super) fn begin<'c>(
+        self: &Arc<Self>,
+        directories: &[PathBuf],
+        contents: impl Iterator<Item = (PathBuf, &'c [u8])>,
+    ) -> io::Result<CommandRecord> {
         let mut state = self.state.lock().ignore_poison();
         if !state.is_loaded {
             self.load(&mut state)?;
         }
         let is_first = !std::mem::replace(&mut state.has_begun, true);
+        if is_first {
+            let contents = contents.map(|(path, content)| (path, blob_name(content)));
+            state.on_disk = contents.collect();
+        }
         for directory in directories {
             if state.before.contains_key(directory) {
                 continue;
@@ -121,7 +131,9 @@ impl GitHistory {
             };
             let is_new = |name: &&ObjectName| {
                 let mut lists = state.before.values();
-                !state.written.contains(*name) && !lists.any(|list| list.contains(name))
+                let mut on_disk = state.on_disk.values();
+                let is_known = state.written.contains(*name) || on_disk.any(|it| it == *name);
+                !is_known && !lists.any(|list| list.contains(name))
             };
             added.extend(now.names_beyond(known).filter(is_new));
         }
@@ -146,8 +158,32 @@ impl GitHistory {
     /// True if one of the object `directories` had `name` before the commands of this run, and no earlier run wrote it.
     pub(super) fn had(&self, directories: &[PathBuf], name: &ObjectName) -> bool {
         let state = self.state.lock().ignore_poison();
-        let lists = directories.iter().filter_map(|path| state.before.get(path));
-        !state.written.contains(name) && lists.into_iter().any(|list| list.contains(name))
+        let mut lists = directories.iter().filter_map(|path| state.before.get(path));
+        !state.written.contains(name) && lists.any(|list| list.contains(name))
+    }
+
+    /// True if the instruction file at `path` had this content before the commands of this run.
+    pub(super) fn was_on_disk(&self, path: &Path, content: &[u8]) -> bool {
+        let state = self.state.lock().ignore_poison();
+        state.on_disk.get(path) == Some(&blob_name(content))
+    }
+
+    /// Records that the user allowed instruction files with these `contents`, whichever run wrote them into git.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn grant<'c>(&self, contents: impl Iterator<Item = &'c [u8]>) -> io::Result<()> {
+        let mut state = self.state.lock().ignore_poison();
+        let mut text = String::new();
+        for name in contents.map(blob_name) {
+            if !state.is_loaded {
+                self.load(&mut state)?;
+            }
+            if state.written.remove(&name) {
+                text.push_str(&format!("granted {}\n", format_name(&name)));
+            }
+        }
+        self.append(&text)
     }
 
     fn load(&self, state: &mut HistoryState) -> io::Result<()> {
@@ -175,6 +211,11 @@ impl GitHistory {
                 ["killed", id, time] => {
                     let from = open.remove(id).unwrap_or_default();
                     state.unrecorded.push((from, parse_time(time)));
+                }
+                ["granted", name] => {
+                    if let Some(name) = parse_name(name) {
+                        state.written.remove(&name);
+                    }
                 }
                 [name] => state.written.extend(parse_name(name)),
                 _ => {}

@@ -113,6 +113,16 @@ impl ObjectList {
     }
 }
 
+/// The name of a file with this content.
+pub(super) fn blob_name(content: &[u8]) -> ObjectName {
+    let mut hash = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
+    hash.update(format!("blob {}\0", content.len()).as_bytes());
+    hash.update(content);
+    let mut name = [0; 20];
+    name.copy_from_slice(hash.finish().as_ref());
+    name
+}
+
 /// Formats a name as git shows it.
 pub(super) fn format_name(name: &ObjectName) -> String {
     name.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -190,4 +200,29 @@ fn parse_index(bytes: &[u8]) -> Option<Vec<ObjectName>> {
         names.partition_point(|name| usize::from(name[0]) <= first) == count
     };
     (names.is_sorted() && counts.enumerate().all(is_counted)).then_some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{blob_name, format_name, parse_name};
+
+    #[test]
+    fn names_of_blobs() {
+        assert_eq!(
+            format_name(&blob_name(b"")),
+            "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+        );
+        assert_eq!(
+            format_name(&blob_name(b"hello\n")),
+            "ce013625030ba8dba906f756967f9e9ca394464a"
+        );
+    }
+
+    #[test]
+    fn names_are_parsed() {
+        let name = blob_name(b"");
+        assert_eq!(parse_name(&format_name(&name)), Some(name));
+        assert_eq!(parse_name("abc"), None);
+        assert_eq!(parse_name(&"\u{e9}".repeat(20)), None);
+    }
 }

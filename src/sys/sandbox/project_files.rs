@@ -62,21 +62,25 @@ impl ProjectFileSnapshot {
             roots: searched.map(|(number, _)| number).collect(),
             started,
             before: BTreeMap::new(),
-            record: match rules.access {
-                ProjectFileAccess::FromHistory | ProjectFileAccess::Closed => {
-                    Some(rules.git.begin(&object_directories(roots, &found))?)
-                }
-                _ => None,
-            },
+            record: None,
         };
         if matches!(rules.access, ProjectFileAccess::Free) || rules.names.is_empty() {
             return Ok(snapshot);
         }
+        let objects = object_directories(roots, &found);
         let mut left = SNAPSHOT_LIMIT_BYTES;
         for place in snapshot.files(found) {
             // What this user cannot read, no program of this user reads.
             let state = read_place(roots, &place, &mut left).unwrap_or(SnapshotState::Other);
             snapshot.before.insert(place, state);
+        }
+        // With network, a command can fetch anything.
+        if !matches!(rules.access, ProjectFileAccess::FromGit) {
+            let before = snapshot.before.iter();
+            let contents = before.filter_map(|((root, relative), state)| {
+                Some((roots.paths[*root].join(relative), content(state)?))
+            });
+            snapshot.record = Some(rules.git.begin(&objects, contents)?);
         }
         Ok(snapshot)
     }
@@ -95,6 +99,7 @@ impl ProjectFileSnapshot {
         if matches!(self.rules.access, ProjectFileAccess::Free) {
             places.retain(|place| is_changed_since(roots, place, self.started));
             self.record_permitted(roots, &places);
+            self.grant(roots, &places);
             return Vec::new();
         }
         places.extend(self.before.keys().cloned());
@@ -125,6 +130,17 @@ impl ProjectFileSnapshot {
             .iter()
             .map(|(root, relative)| roots.paths[*root].join(relative));
         self.rules.changed.lock().ignore_poison().extend(paths);
+    }
+
+    /// Records that the user allowed the contents of these files.
+    fn grant(&self, roots: &WritableRoots<'_>, places: &BTreeSet<FilePlace>) {
+        let states: Vec<SnapshotState> = places
+            .iter()
+            .filter_map(|place| read_place(roots, place, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok())
+            .collect();
+        if let Err(error) = self.rules.git.grant(states.iter().filter_map(content)) {
+            log::warn!(target: "sandbox", "record what the user allowed: {error}");
+        }
     }
 
     /// True if a writable place that was granted by its name contains `place`.
@@ -168,8 +184,12 @@ impl ProjectFileSnapshot {
                     .before
                     .iter()
                     .filter(|((_, other), _)| other.file_name() == name);
+                let was_here = |bytes: &[u8]| {
+                    history.is_some_and(|it| it.was_on_disk(&root.join(&place.1), bytes))
+                };
                 same_name.any(|(_, state)| is_moved(state, is))
-                    || self.leads_to_project_file(is) && is_in_git(is)
+                    || self.leads_to_project_file(is)
+                        && (is_in_git(is) || content(is).is_some_and(was_here))
             }
         }
     }
