@@ -465,6 +465,15 @@ fn what_the_user_gives_to_git_between_two_turns_is_the_users() {
         ],
         "grep -q mine src/AGENTS.md",
     );
+    // The same content in another repository is another matter.
+    check(
+        "git init -q n && cp src/AGENTS.md n/other",
+        &[
+            (&["cd n; echo two > x; git add -A; git commit -qm x"], &[]),
+            (&["git checkout -q other"], &[]),
+        ],
+        "grep -q two src/AGENTS.md",
+    );
     // What the user allowed once is git's from then on.
     check(
         "true",
@@ -612,6 +621,12 @@ fn what_only_looks_like_an_object_of_git_is_not_what_git_had() {
             "mkdir -p .git/objects/info; echo $PWD/third/.git/objects > .git/objects/info/alternates",
         ],
         write,
+    );
+    // A repository that takes the place of another one.
+    check(
+        "git init -q b",
+        &["git init -q a; echo evil | git -C a hash-object -w --stdin"],
+        "mv b c; mv a b; echo evil > b/AGENTS.md; cp b/AGENTS.md .; mv b h",
     );
     // A repository that cannot be listed, and a command after it.
     check(

@@ -5,12 +5,13 @@
 //! packed later. The names of what commands write are kept from run to run: a later run must not take an instruction
 //! file from git that an earlier one put there. What the user commits, fetches or packs between two runs is git's.
 //!
-//! The file has one record on each line: `begin TIME ID` before a command, then the name of each object that it wrote,
-//! then `end ID`; and `granted NAME` for the content of an instruction file that the user allowed. If a run is killed, the next one adds `killed ID TIME`, and what appeared between these times counts as
+//! The file has one record on each line: `begin TIME ID` before a command, then `in DIRECTORY`, which is a digest of the path
+//! of the objects, and the name of each object that the command wrote there, then `end ID`; and `granted NAME` for the content of an instruction file that the user allowed. If a run is killed, the next one adds `killed ID TIME`, and what appeared between these times counts as
 //! written.
 
 use super::git_object_list::{ObjectList, ObjectName, blob_name, format_name, parse_name};
 use crate::sys::clock::{FileTime, current_file_time};
+use crate::sys::digest::digest;
 use crate::sys::durable_file;
 use crate::sys::sync::IgnorePoison;
 use rustix::process::Pid;
@@ -43,7 +44,8 @@ struct HistoryState {
     before: HashMap<PathBuf, ObjectList>,
     /// The names of the contents of the instruction files before. Commands give them to git, as `git stash` does.
     on_disk: HashMap<PathBuf, ObjectName>,
-    written: HashSet<ObjectName>,
+    /// The names of what commands wrote, by the digest of the directory.
+    written: HashMap<String, HashSet<ObjectName>>,
     /// The times at which runs wrote that did not record what.
     unrecorded: Vec<(FileTime, FileTime)>,
     /// True after the start of the first command.
@@ -118,7 +120,7 @@ impl GitHistory {
 
     /// Adds the names of what is new in the object `directories` to the file.
     fn add_new(&self, state: &mut HistoryState, directories: &[PathBuf]) -> io::Result<()> {
-        let mut added: BTreeSet<ObjectName> = BTreeSet::new();
+        let mut added: BTreeMap<String, BTreeSet<ObjectName>> = BTreeMap::new();
         let mut failed = Ok(());
         for directory in directories {
             let known = state.before.get(directory);
@@ -129,18 +131,27 @@ impl GitHistory {
                     continue;
                 }
             };
+            let key = directory_key(directory);
             let is_new = |name: &&ObjectName| {
-                let mut lists = state.before.values();
+                let is_recorded = state.written.get(&key).is_some_and(|it| it.contains(*name));
                 let mut on_disk = state.on_disk.values();
-                let is_known = state.written.contains(*name) || on_disk.any(|it| it == *name);
-                !is_known && !lists.any(|list| list.contains(name))
+                let is_known = on_disk.any(|it| it == *name)
+                    || state.before.keys().any(|other| state.had(other, name));
+                !is_recorded && !is_known
             };
-            added.extend(now.names_beyond(known).filter(is_new));
+            let new: BTreeSet<ObjectName> =
+                now.names_beyond(known).filter(is_new).copied().collect();
+            if !new.is_empty() {
+                added.insert(key, new);
+            }
         }
         let mut text = String::new();
-        for name in &added {
-            text.push_str(&format_name(name));
-            text.push('\n');
+        for (key, names) in &added {
+            text.push_str(&format!("in {key}\n"));
+            for name in names {
+                text.push_str(&format_name(name));
+                text.push('\n');
+            }
         }
         let is_full = |file: &PathBuf| {
             let size = file.metadata().map_or(0, |data| data.len());
@@ -151,15 +162,16 @@ impl GitHistory {
             text = format!("begin {seconds}.{nanoseconds} {FULL}\n");
         }
         self.append(&text)?;
-        state.written.extend(added);
+        for (key, names) in added {
+            state.written.entry(key).or_default().extend(names);
+        }
         failed
     }
 
     /// True if one of the object `directories` had `name` before the commands of this run, and no earlier run wrote it.
     pub(super) fn had(&self, directories: &[PathBuf], name: &ObjectName) -> bool {
         let state = self.state.lock().ignore_poison();
-        let mut lists = directories.iter().filter_map(|path| state.before.get(path));
-        !state.written.contains(name) && lists.any(|list| list.contains(name))
+        directories.iter().any(|path| state.had(path, name))
     }
 
     /// True if the instruction file at `path` had this content before the commands of this run.
@@ -179,7 +191,7 @@ impl GitHistory {
             if !state.is_loaded {
                 self.load(&mut state)?;
             }
-            if state.written.remove(&name) {
+            if state.forget(&name) {
                 text.push_str(&format!("granted {}\n", format_name(&name)));
             }
         }
@@ -198,6 +210,7 @@ impl GitHistory {
             })?,
         };
         let mut open: BTreeMap<&str, FileTime> = BTreeMap::new();
+        let mut key = "";
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
@@ -213,11 +226,13 @@ impl GitHistory {
                     state.unrecorded.push((from, parse_time(time)));
                 }
                 ["granted", name] => {
-                    if let Some(name) = parse_name(name) {
-                        state.written.remove(&name);
-                    }
+                    parse_name(name).inspect(|name| _ = state.forget(name));
                 }
-                [name] => state.written.extend(parse_name(name)),
+                ["in", directory] => key = directory,
+                [name] => {
+                    let written = state.written.entry(key.to_owned()).or_default();
+                    written.extend(parse_name(name));
+                }
                 _ => {}
             }
         }
@@ -252,6 +267,21 @@ impl GitHistory {
     }
 }
 
+impl HistoryState {
+    /// True if the object `directory` had `name` before, and no earlier run wrote it there.
+    fn had(&self, directory: &Path, name: &ObjectName) -> bool {
+        let written = self.written.get(&directory_key(directory));
+        let list = self.before.get(directory);
+        list.is_some_and(|list| list.contains(name)) && !written.is_some_and(|it| it.contains(name))
+    }
+
+    /// Forgets that commands wrote `name`. Returns true if they did.
+    fn forget(&mut self, name: &ObjectName) -> bool {
+        let directories = self.written.values_mut();
+        directories.fold(false, |found, names| names.remove(name) | found)
+    }
+}
+
 impl CommandRecord {
     /// Records what the command has written into the object `directories`.
     pub(super) fn add_new(&self, directories: &[PathBuf]) {
@@ -281,6 +311,10 @@ fn is_running(id: &str) -> bool {
         || process
             .and_then(Pid::from_raw)
             .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+}
+
+fn directory_key(directory: &Path) -> String {
+    digest(directory.as_os_str().as_encoded_bytes())
 }
 
 fn parse_time(text: &str) -> FileTime {
