@@ -5,10 +5,13 @@
 //! state in memory.
 
 pub mod access;
+mod conversation_poll;
 pub mod dialect;
 mod email;
 pub mod inbox;
 mod matrix;
+mod mattermost;
+mod mention;
 mod ntfy;
 pub mod pairing;
 mod service_client;
@@ -130,6 +133,21 @@ pub struct Chat {
     pub is_direct: bool,
 }
 
+impl Chat {
+    /// The chat of a recipient that is an id, or an id and a thread with `separator` between them.
+    fn with_thread_after(recipient: &str, separator: &str) -> Self {
+        let (id, thread) = match recipient.split_once(separator) {
+            Some((id, thread)) => (id, Some(thread.to_owned())),
+            None => (recipient, None),
+        };
+        Self {
+            id: id.to_owned(),
+            thread,
+            is_direct: true,
+        }
+    }
+}
+
 /// The sender of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sender {
@@ -177,6 +195,20 @@ pub struct QuotedText {
     pub text: String,
 }
 
+impl QuotedText {
+    /// A quote of at most `max_chars` characters of a text.
+    fn cut(label: &str, text: &str, max_chars: usize) -> Self {
+        let mut cut: String = text.chars().take(max_chars).collect();
+        if cut.len() < text.len() {
+            cut.push_str(" […]");
+        }
+        Self {
+            label: label.to_owned(),
+            text: cut,
+        }
+    }
+}
+
 /// An attachment that is still at the service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RemoteFile {
@@ -205,6 +237,18 @@ pub enum AttachmentKind {
     Video,
     #[default]
     File,
+}
+
+impl AttachmentKind {
+    /// The kind of a media type.
+    fn of_media_type(media_type: &str) -> Self {
+        match media_type.split('/').next() {
+            Some("image") => Self::Image,
+            Some("audio") => Self::Audio,
+            Some("video") => Self::Video,
+            _ => Self::File,
+        }
+    }
 }
 
 /// The place to which a part is sent.

@@ -70,7 +70,7 @@ pub(super) struct ServiceRequest<'r> {
 pub(super) struct ServiceResponse {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
-    /// The header `Retry-After`.
+    /// The header `Retry-After`, or `X-RateLimit-Reset` of Mattermost.
     retry_after: Option<Duration>,
 }
 
@@ -279,6 +279,46 @@ impl ServiceClient {
         }
     }
 
+    /// Gets JSON.
+    pub(super) fn get(&self, path: &str) -> Result<Value, SendError> {
+        self.exchange(&ServiceRequest::get(path))
+    }
+
+    /// Posts JSON in a request without side effects that matter, and returns the JSON of the response.
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, SendError> {
+        let body = body.to_string();
+        self.exchange(&ServiceRequest {
+            is_idempotent: true,
+            ..ServiceRequest::post(path, "application/json", body.as_bytes())
+        })
+    }
+
+    /// Posts JSON once. The result does not matter.
+    pub(super) fn notify(&self, path: &str, body: &Value) {
+        let body = body.to_string();
+        let request = ServiceRequest::post(path, "application/json", body.as_bytes());
+        if let Err(error) = self.request_once(&request) {
+            log::debug!(target: "channel", "{}: {path}: {error:#}", self.name);
+        }
+    }
+
+    /// Sends a request, and returns the JSON of its response.
+    pub(super) fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, SendError> {
+        self.read_success(&self.request(request)?)
+    }
+
+    /// Returns the JSON of a response, or the reason why the service has not done what was asked.
+    pub(super) fn read_success(&self, response: &ServiceResponse) -> Result<Value, SendError> {
+        match response.status {
+            200..300 => match response.json() {
+                body @ (Value::Object(_) | Value::Array(_)) => Ok(body),
+                _ => Err(self.unexpected_response()),
+            },
+            403 => Err(SendError::RecipientRefused(response.describe())),
+            _ => Err(SendError::Undeliverable(response.describe())),
+        }
+    }
+
     /// Sends a request once, and reads its response.
     ///
     /// # Errors
@@ -350,6 +390,7 @@ pub(super) fn failure(error: anyhow::Error) -> Result<String, SendError> {
 
 fn read_response(response: Response) -> anyhow::Result<ServiceResponse> {
     let retry_after = response.header("retry-after");
+    let retry_after = retry_after.or_else(|| response.header("x-ratelimit-reset"));
     let retry_after = retry_after.and_then(|text| text.trim().parse().ok());
     let mut body = Vec::new();
     let status = response.status;

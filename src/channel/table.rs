@@ -2,7 +2,7 @@
 
 use super::dialect::{Dialect, LengthUnit, TextLimit};
 use super::setup::ChannelSetup;
-use super::{Channel, email, matrix, ntfy, telegram, webhook};
+use super::{Channel, email, matrix, mattermost, ntfy, telegram, webhook};
 use anyhow::Result;
 
 /// A row of the table: what differs between services apart from the wire format.
@@ -73,6 +73,19 @@ pub const CHANNELS: &[ChannelKind] = &[
             LoginQuestion::required("accessToken", "Access token of the bot's account"),
         ],
         open: matrix::open,
+    },
+    ChannelKind {
+        name: "mattermost",
+        receives: true,
+        pairs: true,
+        matches_names: false,
+        is_mail: false,
+        dialect: Dialect::Mattermost,
+        login: &[
+            LoginQuestion::required("serverUrl", "Server"),
+            LoginQuestion::required("token", "Access token of the bot's account"),
+        ],
+        open: mattermost::open,
     },
     ChannelKind {
         name: "email",

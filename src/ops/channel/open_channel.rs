@@ -1,6 +1,6 @@
 //! A channel as a run uses it: its config, its files, and the connection to its service.
 
-use crate::channel::access::{AccessRules, GroupPolicy};
+use crate::channel::access::{AccessRules, DirectRule, GroupPolicy};
 use crate::channel::dialect;
 use crate::channel::inbox::ChannelInbox;
 use crate::channel::pairing::PairingFile;
@@ -123,10 +123,26 @@ impl ChannelFiles {
             allow_from: self.allow_from(),
             approved: pairing.approved(self.kind.name),
             pairs: self.kind.pairs && self.settings.pairing,
-            matches_names: self.kind.matches_names,
+            matches_names: self.kind.matches_names || self.matches_names_by_config(),
             group_policy: GroupPolicy::parse(&policy),
             group_allow_from: self.config.list("groupAllowFrom"),
+            direct: self.direct_rule(),
         })
+    }
+
+    /// True if the config asks for user names or mail addresses in `allowFrom`.
+    fn matches_names_by_config(&self) -> bool {
+        let mode = self.config.text("allowFromMatchMode");
+        mode.is_some_and(|mode| mode != "id")
+    }
+
+    fn direct_rule(&self) -> DirectRule {
+        let is_disabled = self.config.is_flag("dm.enabled") && !self.config.flag("dm.enabled");
+        match self.config.text("dm.policy").as_deref() {
+            _ if is_disabled => DirectRule::Disabled,
+            Some("allowlist") => DirectRule::Listed(self.config.list("dm.allowFrom")),
+            _ => DirectRule::AllowFrom,
+        }
     }
 
     /// The allowed senders. Mail addresses are compared without case (RFC 5321 §2.4 asks for less, no service does more).
