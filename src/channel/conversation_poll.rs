@@ -5,9 +5,17 @@
 
 use super::{Batch, Identity, InboundMessage, SendError};
 use crate::sys::signal;
+use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use serde_json::{Value, json};
+use std::sync::Mutex;
 use std::time::Duration;
+
+/// First and longest delay after a connection for events has failed twice.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
+/// The time after which a poll that listens to events looks at all conversations nevertheless.
+const MAX_LOOK_AGE: Duration = Duration::from_secs(300);
 
 /// A conversation that we take part in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,13 +58,100 @@ pub(super) trait ConversationService {
         position: u64,
     ) -> Result<Vec<ConversationEntry>, SendError>;
 
-    /// Waits for news until `end`, on the clock of [`signal::now`], or for a while.
-    fn wait_for_news(&self, end: Duration) -> Result<(), SendError>;
+    /// The pause between two looks of a poll that waits without a connection for events.
+    const LOOK_INTERVAL: Duration;
+
+    /// A connection over which the service tells of new messages.
+    type Connection: Send;
+
+    /// Opens such a connection. `cache` is that of [`Self::conversations`]. `None` if the config does not provide for one.
+    fn connect(&self, cache: &mut Value) -> Result<Option<Self::Connection>, SendError>;
+
+    /// Waits for a message until `end`, on the clock of [`signal::now`]. Returns its conversation.
+    ///
+    /// # Errors
+    /// The connection cannot be used any longer.
+    fn next_conversation(
+        &self,
+        connection: &mut Self::Connection,
+        cache: &mut Value,
+        account: &Identity,
+        end: Duration,
+    ) -> Result<Option<Conversation>, SendError>;
+
+    /// Waits between two looks.
+    fn pause(&self, duration: Duration) -> Result<(), SendError>;
 }
 
-/// Does what [`super::Channel::poll`] promises.
+/// The connection of a channel, which stays open from poll to poll.
+pub(super) struct EventListener<C>(Mutex<ListenerState<C>>);
+
+struct ListenerState<C> {
+    connection: Option<C>,
+    /// The time before which no connection is tried, on the clock of [`signal::now`], and the delay after a failure.
+    retry_at: Duration,
+    delay: Duration,
+    /// The time of the last look at all conversations, if none of the events since then was missed.
+    looked_at: Option<Duration>,
+}
+
+impl<C> Default for EventListener<C> {
+    fn default() -> Self {
+        Self(Mutex::new(ListenerState {
+            connection: None,
+            retry_at: Duration::ZERO,
+            delay: Duration::ZERO,
+            looked_at: None,
+        }))
+    }
+}
+
+impl<C> ListenerState<C> {
+    /// Opens the connection, unless the last failure was just before.
+    fn connect<S: ConversationService<Connection = C>>(
+        &mut self,
+        service: &S,
+        cache: &mut Value,
+    ) -> Result<(), SendError> {
+        if self.connection.is_some() || signal::now() < self.retry_at {
+            return Ok(());
+        }
+        self.looked_at = None;
+        match service.connect(cache) {
+            Ok(connection) => self.connection = connection,
+            Err(error) => self.give_up(error)?,
+        }
+        Ok(())
+    }
+
+    /// Drops a connection that has failed. The messages that it does not tell of are looked for.
+    fn give_up(&mut self, error: SendError) -> Result<(), SendError> {
+        let is_temporary = matches!(
+            error,
+            SendError::Unavailable(_) | SendError::RateLimited(..)
+        );
+        if !is_temporary {
+            return Err(error);
+        }
+        log::info!(target: "channel", "no events: {error}; next attempt in {} s", self.delay.as_secs());
+        (self.connection, self.looked_at) = (None, None);
+        self.retry_at = signal::now() + self.delay;
+        self.delay = (self.delay * 2).clamp(MIN_RETRY_DELAY, MAX_RETRY_DELAY);
+        Ok(())
+    }
+
+    /// True if a connection has told of all messages since the last look.
+    fn is_current(&self) -> bool {
+        let is_recent = |at: Duration| signal::now() < at + MAX_LOOK_AGE;
+        self.connection.is_some() && self.looked_at.is_some_and(is_recent)
+    }
+}
+
+/// Does what [`super::Channel::poll`] promises. A poll that waits listens to events; messages are always read by
+/// requests, so that an event that is missed delays a message and loses none.
 pub(super) fn poll<S: ConversationService>(
     service: &S,
+    listener: &EventListener<S::Connection>,
     account: &Identity,
     cursor: Option<&Value>,
     wait: Duration,
@@ -74,10 +169,31 @@ pub(super) fn poll<S: ConversationService>(
         cursor: cursor.clone(),
         deliver,
     };
-    while !reader.read_all()? && signal::now() < end {
-        service.wait_for_news(end).map_err(SendError::into_error)?;
+    if wait.is_zero() {
+        return reader.read_all().map(drop);
     }
-    Ok(())
+    let mut state = listener.0.lock().ignore_poison();
+    loop {
+        reader.with_cache(|cache| state.connect(service, cache))?;
+        let has_messages = match state.is_current() {
+            true => reader.wait_and_read(&mut state, end)?,
+            false => {
+                let looked_at = signal::now();
+                state.looked_at = None;
+                let has_messages = reader.read_all()?;
+                state.looked_at = Some(looked_at);
+                has_messages
+            }
+        };
+        let left = end.saturating_sub(signal::now());
+        if has_messages || left.is_zero() {
+            return Ok(());
+        }
+        if state.connection.is_none() {
+            let pause = S::LOOK_INTERVAL.min(left);
+            service.pause(pause).map_err(SendError::into_error)?;
+        }
+    }
 }
 
 /// The cursor of the first look: all that is there now was written before.
@@ -100,19 +216,65 @@ struct ConversationReader<'p, S> {
 impl<S: ConversationService> ConversationReader<'_, S> {
     /// Hands on the new messages of all conversations. Returns true if there were any.
     fn read_all(&mut self) -> Result<bool> {
-        let mut cache = self.cursor["cache"].take();
-        let before = cache.clone();
-        let listed = self.service.conversations(&mut cache);
-        let is_cache_changed = cache != before;
-        self.cursor["cache"] = cache;
+        let service = self.service;
+        let listed = self.with_cache(|cache| service.conversations(cache))?;
         let mut has_messages = false;
-        for conversation in listed.map_err(SendError::into_error)? {
+        for conversation in listed {
             has_messages |= self.read_new(&conversation)?;
         }
-        if is_cache_changed && !has_messages {
+        Ok(has_messages)
+    }
+
+    /// Waits until `end` for an event, and hands on the new messages of its conversation. Returns true if there were any.
+    fn wait_and_read(
+        &mut self,
+        state: &mut ListenerState<S::Connection>,
+        end: Duration,
+    ) -> Result<bool> {
+        let (service, account) = (self.service, self.account);
+        let Some(connection) = &mut state.connection else {
+            return Ok(false);
+        };
+        let event = self.with_cache(|cache| {
+            match service.next_conversation(connection, cache, account, end) {
+                Ok(event) => Ok(Ok(event)),
+                Err(error) => Ok(Err(error)),
+            }
+        })?;
+        match event {
+            Ok(None) => {
+                state.delay = Duration::ZERO;
+                Ok(false)
+            }
+            Ok(Some(conversation)) => {
+                state.delay = Duration::ZERO;
+                // After a failure, all conversations are looked at.
+                let looked_at = state.looked_at.take();
+                let has_messages = self.read_new(&conversation)?;
+                state.looked_at = looked_at;
+                Ok(has_messages)
+            }
+            Err(error) => {
+                state.give_up(error).map_err(SendError::into_error)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Runs `work` with the cache of the service, and stores the cache if it has changed.
+    fn with_cache<T>(
+        &mut self,
+        work: impl FnOnce(&mut Value) -> Result<T, SendError>,
+    ) -> Result<T> {
+        let mut cache = self.cursor["cache"].take();
+        let before = cache.clone();
+        let outcome = work(&mut cache);
+        let is_changed = cache != before;
+        self.cursor["cache"] = cache;
+        if is_changed {
             self.hand_on(Vec::new())?;
         }
-        Ok(has_messages)
+        outcome.map_err(SendError::into_error)
     }
 
     /// Hands on the new messages of a conversation. Returns true if there were any.

@@ -5,7 +5,8 @@ use super::{RateLimit, SendError};
 use crate::error::{Exit, HintedError, Stop, fail};
 use crate::sys::clock::Clock;
 use crate::sys::http::{
-    ConnectError, Http, HttpMethod, HttpTimeouts, Response, body_error_message,
+    ConnectError, Http, HttpMethod, HttpTimeouts, Response, WEBSOCKET_TIMEOUTS, WebSocket,
+    WebSocketEvent, body_error_message,
 };
 use crate::sys::secret::{Secret, redact_known};
 use crate::sys::web_url::redact_url;
@@ -45,6 +46,8 @@ pub(super) struct ServiceClient {
     http: Http,
     /// For requests that wait at the service.
     waiting_http: Http,
+    /// For connections for events.
+    event_http: Http,
     clock: Clock,
     /// Attempts at a request that fails for a temporary cause.
     max_attempts: u32,
@@ -196,6 +199,7 @@ impl ServiceClient {
                 total: Duration::ZERO,
                 ..TIMEOUTS
             })?,
+            event_http: client(WEBSOCKET_TIMEOUTS)?,
             clock: clock.clone(),
             max_attempts: *max_attempts,
         })
@@ -206,6 +210,18 @@ impl ServiceClient {
         let value = format!("Bearer {}", token.expose());
         self.headers.push(("authorization".to_owned(), value));
         self
+    }
+
+    /// Opens a WebSocket, once. `url` is a whole address, or a path after the base address, for which the token is sent.
+    pub(super) fn open_websocket(&self, url: &str) -> Result<WebSocket, SendError> {
+        let opened = match url.starts_with('/') {
+            true => {
+                let url = format!("{}{url}", self.base);
+                self.event_http.open_websocket(&url, &self.headers)
+            }
+            false => self.event_http.open_websocket(url, &[]),
+        };
+        opened.map_err(to_send_error)
     }
 
     /// True if `url` is an address of this service.
@@ -369,6 +385,32 @@ impl ServiceClient {
         let mut body = response.body;
         std::io::copy(&mut (&mut body).take(limit_bytes), into)?;
         Ok(Ok(body.read(&mut [0])? == 0))
+    }
+}
+
+/// Returns the next event as JSON, or `None` at `end`, on the clock of [`signal::now`].
+///
+/// # Errors
+/// The connection was closed or broke.
+pub(super) fn next_json(socket: &mut WebSocket, end: Duration) -> Result<Option<Value>, SendError> {
+    match socket.next(end).map_err(to_send_error)? {
+        Some(WebSocketEvent::Text(text)) => {
+            Ok(Some(serde_json::from_str(&text).unwrap_or_default()))
+        }
+        Some(WebSocketEvent::Closed(code, reason)) => {
+            let code = code.map_or(String::new(), |code| format!(" with code {code}"));
+            let cause = format!("the service closed the connection{code} {reason}");
+            Err(SendError::Unavailable(cause.trim_end().to_owned()))
+        }
+        None => Ok(None),
+    }
+}
+
+/// The error of an exchange that is not retried at once.
+pub(super) fn to_send_error(error: anyhow::Error) -> SendError {
+    match failure(error) {
+        Ok(cause) => SendError::Unavailable(cause),
+        Err(error) => error,
     }
 }
 

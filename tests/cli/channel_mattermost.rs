@@ -1,10 +1,13 @@
 //! The Mattermost channel through the whole program, against a server on loopback.
 
+use crate::channel::send_signal;
 use crate::channel_adapter::{Reader, open, open_failure, text_part, to_chat};
 use crate::mattermost_server::{ANN, BOT, MattermostServer, TOKEN};
 use crate::server::{Response, says};
 use crate::story::Story;
+use crate::wait::until;
 use nanobot::channel::Channel;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -347,6 +350,30 @@ fn what_was_written_before_we_came_is_not_for_us() {
     let messages = reader.poll_as(BOT, Duration::ZERO).unwrap();
     let found: Vec<&str> = messages.iter().map(|it| it.text.as_str()).collect();
     assert_eq!(found, ["three"]);
+}
+
+#[test]
+fn a_poll_that_follows_answers_events_and_reconnects() {
+    let (story, server) = mattermost_story();
+    story.server().always(says("Yes."));
+    let mut command = story.command(["channel", "poll", "--follow"]);
+    let child = story.start(&mut command);
+    server.sockets.wait_for_connections(1);
+    for (number, text) in ["one", "two", "three"].iter().enumerate() {
+        server.write("direct", ANN, text);
+        until("the answer is sent", || {
+            server.answers("direct").len() == number + 1
+        });
+        if number == 0 {
+            server.sockets.close(1001);
+            server.sockets.wait_for_connections(2);
+        }
+    }
+    send_signal(&child, Signal::TERM);
+    assert_eq!(story.wait(child).signal(), Some(15));
+    assert_eq!(story.requests().len(), 3);
+    let listed = server.paths("/users/me/channels").len();
+    assert!(listed <= 5, "{listed}");
 }
 
 #[test]

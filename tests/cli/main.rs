@@ -112,6 +112,7 @@ mod shared_home;
 mod signals;
 mod situation;
 mod skill;
+mod socket_server;
 mod startup_files;
 mod state_files;
 mod story;

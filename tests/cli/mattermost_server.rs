@@ -2,6 +2,7 @@
 //! API describes them.
 
 use crate::server::{Request, Response, Server};
+use crate::socket_server::Sockets;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -17,6 +18,7 @@ const MAX_MESSAGE_CHARS: usize = 16_383;
 
 pub(crate) struct MattermostServer {
     pub(crate) http: Server,
+    pub(crate) sockets: Sockets,
     state: Arc<Mutex<State>>,
 }
 
@@ -40,10 +42,22 @@ impl MattermostServer {
         let http = Server::start();
         let state: Arc<Mutex<State>> = Arc::default();
         let ours = Arc::clone(&state);
-        http.always(Box::new(move |request| {
-            respond(&mut ours.lock().unwrap(), request)
+        let sockets = Sockets::new(Box::new(|message| match &message["seq"] {
+            Value::Null => vec![json!({ "event": "hello", "data": {}, "broadcast": {}, "seq": 0 })],
+            seq => vec![json!({ "status": "OK", "seq_reply": seq })],
         }));
-        let server = Self { http, state };
+        let accepting = sockets.clone();
+        http.always(Box::new(move |request| {
+            match request.path.starts_with("/api/v4/websocket") {
+                true => accepting.accept(request),
+                false => respond(&mut ours.lock().unwrap(), request),
+            }
+        }));
+        let server = Self {
+            http,
+            sockets,
+            state,
+        };
         server.add_channel("direct", "D", "");
         server.add_channel("town", "O", "team");
         server
@@ -66,7 +80,15 @@ impl MattermostServer {
     }
 
     pub(crate) fn add(&self, post: Value) -> String {
-        self.state.lock().unwrap().add(post)
+        let mut state = self.state.lock().unwrap();
+        let id = state.add(post);
+        let post = state.posts.last().unwrap();
+        let channel = post["channel_id"].as_str().unwrap().to_owned();
+        let (kind, team) = state.channels.get(&channel).cloned().unwrap_or_default();
+        let data = json!({ "post": post.to_string(), "channel_type": kind, "team_id": team });
+        drop(state);
+        self.sockets.send(&json!({ "event": "posted", "data": data, "broadcast": { "channel_id": channel }, "seq": 1 }));
+        id
     }
 
     /// Adds a file; returns its description for a post.

@@ -1,21 +1,23 @@
 //! Mattermost, through its REST API (<https://developers.mattermost.com/api-documentation>).
 //!
-//! One request lists our channels with the time of their last posts; those with news are asked for posts since then. A
-//! post that is sent again within half a minute is recognised by its `pending_post_id`.
+//! One request lists our channels with the time of their last posts; those with news are asked for posts since then, and
+//! a WebSocket tells a poll that waits where to look. A post that is sent again within half a minute is recognised by its `pending_post_id`.
 
 mod post;
 
 use super::access::{AccessDecision, AccessRules, GroupPolicy};
-use super::conversation_poll::{self, Conversation, ConversationEntry, ConversationService};
+use super::conversation_poll::{
+    self, Conversation, ConversationEntry, ConversationService, EventListener,
+};
 use super::mention::without_pings;
-use super::service_client::{ServiceClient, ServiceRequest};
+use super::service_client::{ServiceClient, ServiceRequest, next_json};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
     Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RemoteFile, SendError,
 };
 use crate::error::{Exit, fail};
-use crate::sys::signal;
+use crate::sys::http::WebSocket;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::web_url::percent_encode;
 use anyhow::Result;
@@ -44,6 +46,7 @@ struct Mattermost {
     client: ServiceClient,
     access: AccessRules,
     settings: MattermostSettings,
+    events: EventListener<WebSocket>,
     /// User names or mail addresses by user id, as `allowFromMatchMode` wants them.
     names: Mutex<BTreeMap<String, String>>,
 }
@@ -91,23 +94,23 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         client: client.with_bearer(token),
         access: setup.access.clone(),
         settings,
+        events: EventListener::default(),
         names: Mutex::default(),
     }))
 }
 
 impl ConversationService for Mattermost {
     const OVERLAP: u64 = POST_OVERLAP_MILLIS;
+    const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
+    type Connection = WebSocket;
 
     fn conversations(&self, _cache: &mut Value) -> Result<Vec<Conversation>, SendError> {
         let listed = self.client.get("/api/v4/users/me/channels");
         let listed = listed.map_err(|error| self.misconfigured(error))?;
         let channels = listed.as_array();
         let channels = channels.ok_or_else(|| self.client.unexpected_response())?;
-        let is_ours = |channel: &&Value| {
-            let team = channel["team_id"].as_str().unwrap_or_default();
-            let ours = self.settings.team.as_deref();
-            team.is_empty() || ours.is_none_or(|ours| ours == team)
-        };
+        let is_ours =
+            |channel: &&Value| self.reads_team(channel["team_id"].as_str().unwrap_or_default());
         let conversations = channels.iter().filter(is_ours).filter_map(|channel| {
             Some(Conversation {
                 id: channel["id"].as_str()?.to_owned(),
@@ -144,9 +147,30 @@ impl ConversationService for Mattermost {
         Ok(entries)
     }
 
-    fn wait_for_news(&self, end: Duration) -> Result<(), SendError> {
-        let left = end.saturating_sub(signal::now());
-        self.client.pause(LOOK_INTERVAL.min(left))
+    fn connect(&self, _cache: &mut Value) -> Result<Option<WebSocket>, SendError> {
+        let socket = self.client.open_websocket("/api/v4/websocket")?;
+        Ok(Some(socket))
+    }
+
+    fn next_conversation(
+        &self,
+        socket: &mut WebSocket,
+        _cache: &mut Value,
+        account: &Identity,
+        end: Duration,
+    ) -> Result<Option<Conversation>, SendError> {
+        while let Some(event) = next_json(socket, end)? {
+            if let Some(conversation) = post::conversation_of(&event, account)
+                && self.reads_team(event["data"]["team_id"].as_str().unwrap_or_default())
+            {
+                return Ok(Some(conversation));
+            }
+        }
+        Ok(None)
+    }
+
+    fn pause(&self, duration: Duration) -> Result<(), SendError> {
+        self.client.pause(duration)
     }
 }
 
@@ -158,7 +182,7 @@ impl Channel for Mattermost {
         wait: Duration,
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
-        conversation_poll::poll(self, account, cursor, wait, deliver)
+        conversation_poll::poll(self, &self.events, account, cursor, wait, deliver)
     }
 
     fn send(
@@ -240,6 +264,12 @@ impl Channel for Mattermost {
 }
 
 impl Mattermost {
+    /// True if messages of this team are read; direct ones have none.
+    fn reads_team(&self, team: &str) -> bool {
+        let ours = self.settings.team.as_deref();
+        team.is_empty() || ours.is_none_or(|ours| ours == team)
+    }
+
     /// The error of a request that every server must answer.
     fn misconfigured(&self, error: SendError) -> SendError {
         match error {

@@ -37,6 +37,19 @@ pub(super) fn created_at(post: &Value) -> u64 {
     post["create_at"].as_u64().unwrap_or_default()
 }
 
+/// The conversation of an event that tells of a post of another user.
+pub(super) fn conversation_of(event: &Value, account: &Identity) -> Option<Conversation> {
+    let post: Value = serde_json::from_str(event["data"]["post"].as_str()?).ok()?;
+    let is_new = event["event"] == "posted" && post["user_id"] != account.id.as_str();
+    is_new.then(|| {
+        Some(Conversation {
+            id: post["channel_id"].as_str()?.to_owned(),
+            is_direct: event["data"]["channel_type"] == "D",
+            newest: None,
+        })
+    })?
+}
+
 impl PostReader<'_> {
     pub(super) fn to_entry(&self, post: &Value) -> ConversationEntry {
         let own = self.account.id.as_str();
