@@ -17,8 +17,10 @@ pub mod pairing;
 mod service_client;
 pub mod settlement;
 pub mod setup;
+mod slack;
 pub mod table;
 mod telegram;
+mod thread_context;
 pub(crate) mod upload;
 mod webhook;
 
@@ -63,6 +65,19 @@ pub trait Channel: Send + Sync {
         part: &Part,
         key: &str,
     ) -> std::result::Result<String, SendError>;
+
+    /// Looks for a part that an earlier attempt may have sent. Returns the service's id of the message. For
+    /// services that do not recognise a key by themselves.
+    ///
+    /// # Errors
+    /// As [`Self::send`]: the part is not sent again before the service can be asked.
+    fn find_sent(
+        &self,
+        _destination: &Destination,
+        _key: &str,
+    ) -> std::result::Result<Option<String>, SendError> {
+        Ok(None)
+    }
 
     /// Writes the content of an attachment, at most `limit_bytes` of it. Returns false if it is longer.
     ///

@@ -9,11 +9,12 @@ use crate::sys::http::{
     WebSocketEvent, body_error_message,
 };
 use crate::sys::secret::{Secret, redact_known};
-use crate::sys::web_url::redact_url;
+use crate::sys::web_url::{is_loopback, redact_url};
 use crate::sys::{signal, web_url};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::time::Duration;
+use url::Url;
 
 /// Timeouts of a request that does not wait for messages.
 const TIMEOUTS: HttpTimeouts = HttpTimeouts {
@@ -43,6 +44,8 @@ pub(super) struct ServiceClient {
     token_key: &'static str,
     base: String,
     headers: Vec<(String, String)>,
+    /// Hosts that belong to the service, with their subdomains, besides that of `base`.
+    hosts: &'static [&'static str],
     http: Http,
     /// For requests that wait at the service.
     waiting_http: Http,
@@ -193,6 +196,7 @@ impl ServiceClient {
             token_key,
             base: base.to_owned(),
             headers: Vec::new(),
+            hosts: &[],
             http: client(TIMEOUTS)?,
             waiting_http: client(HttpTimeouts {
                 first_byte: MAX_SERVICE_TIMEOUT + TIMEOUTS.first_byte,
@@ -224,10 +228,28 @@ impl ServiceClient {
         opened.map_err(to_send_error)
     }
 
-    /// True if `url` is an address of this service.
+    /// Lets files of these hosts and their subdomains count as the service's own.
+    pub(super) fn with_file_hosts(mut self, hosts: &'static [&'static str]) -> Self {
+        self.hosts = hosts;
+        self
+    }
+
+    /// True if `url` is an address of this service, to which the token may be sent.
     pub(super) fn owns(&self, url: &str) -> bool {
-        let rest = url.strip_prefix(&self.base);
-        rest.is_some_and(|rest| rest.starts_with('/'))
+        let (Ok(base), Ok(url)) = (Url::parse(&self.base), Url::parse(url)) else {
+            return false;
+        };
+        let host = url.host_str().unwrap_or_default();
+        let is_listed = |listed: &&str| {
+            let rest = host.strip_suffix(*listed);
+            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        let is_local = || is_loopback(base.host_str().unwrap_or_default()) && is_loopback(host);
+        url.origin() == base.origin()
+            || is_local()
+            || url.scheme() == "https"
+                && url.port_or_known_default() == Some(443)
+                && self.hosts.iter().any(is_listed)
     }
 
     /// The error of a response that has not what the protocol requires, such as a page of a proxy.

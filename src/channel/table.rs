@@ -2,7 +2,7 @@
 
 use super::dialect::{Dialect, LengthUnit, TextLimit};
 use super::setup::ChannelSetup;
-use super::{Channel, email, matrix, mattermost, ntfy, telegram, webhook};
+use super::{Channel, email, matrix, mattermost, ntfy, slack, telegram, webhook};
 use anyhow::Result;
 
 /// A row of the table: what differs between services apart from the wire format.
@@ -86,6 +86,25 @@ pub const CHANNELS: &[ChannelKind] = &[
             LoginQuestion::required("token", "Access token of the bot's account"),
         ],
         open: mattermost::open,
+    },
+    ChannelKind {
+        name: "slack",
+        receives: true,
+        pairs: true,
+        matches_names: false,
+        is_mail: false,
+        dialect: Dialect::Slack,
+        login: &[
+            LoginQuestion::required("botToken", "Token of the bot, which begins with xoxb-"),
+            LoginQuestion {
+                is_optional: true,
+                ..LoginQuestion::required(
+                    "appToken",
+                    "Token of the app for Socket Mode, which begins with xapp-",
+                )
+            },
+        ],
+        open: slack::open,
     },
     ChannelKind {
         name: "email",

@@ -32,6 +32,7 @@ struct State {
     files: Vec<String>,
     /// Post ids by pending id.
     pending: BTreeMap<String, String>,
+    forgets_pending: bool,
     reactions: Vec<Value>,
     /// Responses to the next requests whose path begins so.
     failures: VecDeque<(String, Response)>,
@@ -99,6 +100,11 @@ impl MattermostServer {
             "mime_type": media_type })
     }
 
+    /// Lets posts that are sent again be taken again, as half a minute later.
+    pub(crate) fn forget_pending_ids(&self) {
+        self.state.lock().unwrap().forgets_pending = true;
+    }
+
     pub(crate) fn fail_next(&self, path: &str, response: Response) {
         let mut state = self.state.lock().unwrap();
         state.failures.push_back((path.to_owned(), response));
@@ -164,8 +170,8 @@ impl State {
         let pending = body["pending_post_id"].as_str().unwrap_or_default();
         if let Some(id) = self.pending.get(pending) {
             let posts = self.posts.iter();
-            let known = posts.filter(|post| post["id"] == id.as_str());
-            return Response::json(201, known.last().unwrap());
+            let mut known = posts.filter(|post| post["id"] == id.as_str());
+            return Response::json(201, known.next_back().unwrap());
         }
         if !self.channels.contains_key(channel) {
             return error(403, "You do not have the appropriate permissions.");
@@ -185,7 +191,7 @@ impl State {
         let mut post = body.clone();
         post["user_id"] = json!(BOT);
         let id = self.add(post);
-        if !pending.is_empty() {
+        if !pending.is_empty() && !self.forgets_pending {
             self.pending.insert(pending.to_owned(), id);
         }
         Response::json(201, self.posts.last().unwrap())

@@ -101,10 +101,21 @@ impl Sockets {
         }
     }
 
+    /// The messages that were sent to the server.
+    pub(crate) fn received(&self) -> Vec<Value> {
+        self.0.0.lock().unwrap().received.clone()
+    }
+
     /// Waits until `count` connections were opened in all.
     #[track_caller]
     pub(crate) fn wait_for_connections(&self, count: usize) {
         self.wait_until(|state| state.open.len() >= count);
+    }
+
+    /// Waits until a message was received for which `is_wanted` is true.
+    #[track_caller]
+    pub(crate) fn wait_for_message(&self, is_wanted: impl Fn(&Value) -> bool) {
+        self.wait_until(|state| state.received.iter().any(&is_wanted));
     }
 
     #[track_caller]

@@ -1,7 +1,8 @@
 //! Mattermost, through its REST API (<https://developers.mattermost.com/api-documentation>).
 //!
 //! One request lists our channels with the time of their last posts; those with news are asked for posts since then, and
-//! a WebSocket tells a poll that waits where to look. A post that is sent again within half a minute is recognised by its `pending_post_id`.
+//! a WebSocket tells a poll that waits where to look. A post that is sent again within half a
+//! minute is recognised by its `pending_post_id`; later it is looked for by a property.
 
 mod post;
 
@@ -39,6 +40,8 @@ const POST_OVERLAP_MILLIS: u64 = 1000;
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Largest upload; the default of the server is twice as much.
 const MAX_UPLOAD_BYTES: u64 = 50_000_000;
+/// The property of our posts with the key of the part.
+const KEY_PROP: &str = "nanobot_key";
 /// Mentions that notify a whole channel.
 const CHANNEL_MENTIONS: &[&str] = &["@all", "@channel", "@here"];
 
@@ -217,6 +220,23 @@ impl Channel for Mattermost {
         }
     }
 
+    fn find_sent(
+        &self,
+        destination: &Destination,
+        key: &str,
+    ) -> std::result::Result<Option<String>, SendError> {
+        let channel = percent_encode(&destination.chat.id);
+        let path = format!("/api/v4/channels/{channel}/posts?per_page={PAGE_POSTS}");
+        let posts = match self.client.get(&path) {
+            Ok(list) => post::in_order(&list),
+            // The attempt to send will say more; the recipient may be a user.
+            Err(SendError::RecipientRefused(_) | SendError::Undeliverable(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let sent = posts.iter().find(|post| post["props"][KEY_PROP] == key);
+        Ok(sent.and_then(|sent| Some(sent["id"].as_str()?.to_owned())))
+    }
+
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let path = format!("/api/v4/files/{}", percent_encode(&file.id));
         match self.client.download(&path, into, limit_bytes)? {
@@ -366,6 +386,7 @@ impl Mattermost {
             "channel_id": channel,
             "message": without_pings(&part.markup, CHANNEL_MENTIONS),
             "pending_post_id": key,
+            "props": { KEY_PROP: key },
         });
         if let Some(thread) = thread {
             body["root_id"] = thread.into();

@@ -3,13 +3,11 @@
 use crate::channel::access::GroupPolicy;
 use crate::channel::conversation_poll::{Conversation, ConversationEntry};
 use crate::channel::mention::without_mention;
+use crate::channel::thread_context::{ThreadMessage, context_quotes};
 use crate::channel::{
     AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender,
 };
 use serde_json::{Value, json};
-
-/// Maximum characters of a post that is quoted as context.
-const MAX_QUOTE_CHARS: usize = 500;
 
 /// Converts posts of a channel.
 pub(super) struct PostReader<'r> {
@@ -117,7 +115,7 @@ impl PostReader<'_> {
         })
     }
 
-    /// Up to `max_posts` posts of a thread before the post `id`, since our last one: the session has what is older.
+    /// Up to `max_posts` posts of a thread before the post `id`, since our last one.
     pub(super) fn thread_context(
         &self,
         thread: &[Value],
@@ -125,17 +123,11 @@ impl PostReader<'_> {
         max_posts: usize,
     ) -> Vec<QuotedText> {
         let before = thread.iter().take_while(|post| post["id"] != id);
-        let before: Vec<&Value> = before.collect();
-        let own = before
-            .iter()
-            .rposition(|post| post["user_id"] == self.account.id.as_str());
-        let since = &before[own.map_or(0, |own| own + 1)..];
-        let newest = &since[since.len().saturating_sub(max_posts)..];
-        let texts = newest.iter().filter_map(|post| post["message"].as_str());
-        let quotes = texts
-            .filter(|text| !text.is_empty())
-            .map(|text| QuotedText::cut("earlier message of the thread", text, MAX_QUOTE_CHARS));
-        quotes.collect()
+        let messages = before.map(|post| ThreadMessage {
+            is_own: post["user_id"] == self.account.id.as_str(),
+            text: post["message"].as_str().unwrap_or_default().to_owned(),
+        });
+        context_quotes(messages, max_posts)
     }
 }
 
