@@ -80,6 +80,17 @@ impl AccessRules {
         self.is_allowed(&self.allow_from, id, None)
     }
 
+    /// The ids in the list for direct messages, and the paired ones.
+    pub fn direct_ids(&self) -> impl Iterator<Item = &str> {
+        let list = match &self.direct {
+            DirectRule::AllowFrom => self.allow_from.as_slice(),
+            DirectRule::Listed(list) => list.as_slice(),
+            DirectRule::Disabled => &[],
+        };
+        let ids = list.iter().map(|entry| entry.trim());
+        ids.chain(self.approved.iter().map(String::as_str))
+    }
+
     /// Decides about a message.
     pub fn decide(&self, message: &InboundMessage) -> AccessDecision {
         let InboundMessage { chat, from, .. } = message;

@@ -7,6 +7,7 @@
 pub mod access;
 mod conversation_poll;
 pub mod dialect;
+mod discord;
 mod email;
 pub mod inbox;
 mod matrix;

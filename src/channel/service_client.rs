@@ -210,9 +210,13 @@ impl ServiceClient {
     }
 
     /// Sends a token with every request.
-    pub(super) fn with_bearer(mut self, token: &Secret) -> Self {
-        let value = format!("Bearer {}", token.expose());
-        self.headers.push(("authorization".to_owned(), value));
+    pub(super) fn with_bearer(self, token: &Secret) -> Self {
+        self.with_header("authorization", format!("Bearer {}", token.expose()))
+    }
+
+    /// Sends a header with every request.
+    pub(super) fn with_header(mut self, name: &str, value: String) -> Self {
+        self.headers.push((name.to_owned(), value));
         self
     }
 

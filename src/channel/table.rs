@@ -2,7 +2,7 @@
 
 use super::dialect::{Dialect, LengthUnit, TextLimit};
 use super::setup::ChannelSetup;
-use super::{Channel, email, matrix, mattermost, ntfy, slack, telegram, webhook};
+use super::{Channel, discord, email, matrix, mattermost, ntfy, slack, telegram, webhook};
 use anyhow::Result;
 
 /// A row of the table: what differs between services apart from the wire format.
@@ -105,6 +105,19 @@ pub const CHANNELS: &[ChannelKind] = &[
             },
         ],
         open: slack::open,
+    },
+    ChannelKind {
+        name: "discord",
+        receives: true,
+        pairs: true,
+        matches_names: false,
+        is_mail: false,
+        dialect: Dialect::Discord,
+        login: &[LoginQuestion::required(
+            "token",
+            "Token of the bot, from Discord's developer portal",
+        )],
+        open: discord::open,
     },
     ChannelKind {
         name: "email",

@@ -2,6 +2,7 @@
 //! part that is in flight where the service cannot recognise it.
 
 use crate::channel::telegram_story;
+use crate::discord_server::DiscordServer;
 use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
 use crate::mail_server::MailServer;
 use crate::matrix_server::MatrixServer;
@@ -136,6 +137,24 @@ fn kill_slack_poll_at(kind: &str, n: usize, count: usize) -> bool {
         json!({ "slack": server.keys() }),
         &names,
         &|name, text| drop(server.write(name, slack_server::ANN, text)),
+        &|name| server.answer_texts(name),
+    )
+}
+
+fn kill_discord_poll_at(kind: &str, n: usize, count: usize) -> bool {
+    let server = DiscordServer::start();
+    let users = (0..count).map(|number| (number + 10).to_string());
+    let names: Vec<String> = users.clone().map(|user| format!("60{user}")).collect();
+    let mut keys = server.keys();
+    keys["allowFrom"] = users.clone().collect();
+    for (user, name) in users.zip(&names) {
+        server.add_direct(&user, name);
+    }
+    kill_keyed_poll_at(
+        (kind, n),
+        json!({ "discord": keys }),
+        &names,
+        &|name, text| drop(server.write(name, &name[2..], text)),
         &|name| server.answer_texts(name),
     )
 }
@@ -282,6 +301,7 @@ fn a_killed_poll_loses_no_message() {
 fn a_killed_poll_of_conversations_answers_once() {
     kill_at_calls(&|kind, n| kill_mattermost_poll_at(kind, n, 2));
     kill_at_calls(&|kind, n| kill_slack_poll_at(kind, n, 2));
+    kill_at_calls(&|kind, n| kill_discord_poll_at(kind, n, 2));
 }
 
 #[test]
@@ -327,6 +347,7 @@ fn a_matrix_poll_killed_at_any_call_loses_no_message() {
 fn polls_of_conversations_killed_at_any_call_answer_once() {
     kill_everywhere(&|kind, n| kill_mattermost_poll_at(kind, n, 20));
     kill_everywhere(&|kind, n| kill_slack_poll_at(kind, n, 20));
+    kill_everywhere(&|kind, n| kill_discord_poll_at(kind, n, 20));
 }
 
 #[test]
