@@ -24,8 +24,10 @@ mod telegram;
 mod thread_context;
 pub(crate) mod upload;
 mod webhook;
+mod whatsapp;
 
 use crate::error::{Exit, exit_for, fail};
+use crate::sys::webhook_request::{WebhookRequest, WebhookResponse};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,6 +55,15 @@ pub trait Channel: Send + Sync {
         wait: Duration,
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()>;
+
+    /// Checks a webhook request by its signature, and reads the messages in it. They are on disk before the response is
+    /// sent.
+    ///
+    /// # Errors
+    /// Status 78 if the service sends none, or a key for the signature is missing.
+    fn receive(&self, _request: &WebhookRequest) -> Result<WebhookReceipt> {
+        Err(fail(Exit::Config, "this channel takes no webhooks"))
+    }
 
     /// Sends one part. `key` is the same when a part is sent again, and no other part has it. Returns the service's id
     /// of the message. The implementation retries short failures itself (5xx, connection refused, a rate limit of up
@@ -135,6 +146,32 @@ pub struct Batch {
     pub messages: Vec<InboundMessage>,
     /// The position after the messages, as the service's adapter writes and reads it.
     pub cursor: Value,
+}
+
+/// The outcome of a webhook request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WebhookReceipt {
+    pub response: WebhookResponse,
+    /// Our account, to which the messages were sent.
+    pub account: Identity,
+    pub messages: Vec<InboundMessage>,
+    /// True if the request only tells that a poll will find something.
+    pub is_for_poll: bool,
+}
+
+impl WebhookReceipt {
+    /// The receipt of a request without messages.
+    fn without_messages(response: WebhookResponse) -> Self {
+        Self {
+            response,
+            account: Identity {
+                id: String::new(),
+                name: String::new(),
+            },
+            messages: Vec::new(),
+            is_for_poll: false,
+        }
+    }
 }
 
 /// A chat, room, topic or address.

@@ -125,6 +125,7 @@ impl ServiceResponse {
         let body = self.json();
         let members = ["description", "error", "message"];
         let text = members.iter().find_map(|member| body[member].as_str());
+        let text = text.or_else(|| body["error"]["message"].as_str());
         let text = match text {
             Some(text) => text.to_owned(),
             None => String::from_utf8_lossy(&self.body).into_owned(),

@@ -2,7 +2,9 @@
 
 use super::dialect::{Dialect, LengthUnit, TextLimit};
 use super::setup::ChannelSetup;
-use super::{Channel, discord, email, matrix, mattermost, ntfy, slack, telegram, webhook};
+use super::{
+    Channel, discord, email, matrix, mattermost, ntfy, slack, telegram, webhook, whatsapp,
+};
 use anyhow::Result;
 
 /// A row of the table: what differs between services apart from the wire format.
@@ -11,6 +13,8 @@ pub struct ChannelKind {
     pub name: &'static str,
     /// True if messages come from it. Otherwise a poll only sends what waits.
     pub receives: bool,
+    /// True if messages come by `channel listen` only: a poll answers those that it has stored.
+    pub is_pushed: bool,
     /// True if unknown senders of direct messages may get a pairing code.
     pub pairs: bool,
     /// True if user names, which can change hands, are matched with `allowFrom` besides ids.
@@ -51,6 +55,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "telegram",
         receives: true,
+        is_pushed: false,
         pairs: true,
         matches_names: true,
         is_mail: false,
@@ -64,6 +69,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "matrix",
         receives: true,
+        is_pushed: false,
         pairs: true,
         matches_names: false,
         is_mail: false,
@@ -77,6 +83,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "mattermost",
         receives: true,
+        is_pushed: false,
         pairs: true,
         matches_names: false,
         is_mail: false,
@@ -90,6 +97,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "slack",
         receives: true,
+        is_pushed: false,
         pairs: true,
         matches_names: false,
         is_mail: false,
@@ -109,6 +117,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "discord",
         receives: true,
+        is_pushed: false,
         pairs: true,
         matches_names: false,
         is_mail: false,
@@ -120,8 +129,28 @@ pub const CHANNELS: &[ChannelKind] = &[
         open: discord::open,
     },
     ChannelKind {
+        name: "whatsapp",
+        receives: true,
+        is_pushed: true,
+        pairs: true,
+        matches_names: false,
+        is_mail: false,
+        dialect: Dialect::Plain(WHATSAPP_LIMIT),
+        login: &[
+            LoginQuestion::required(
+                "phoneNumberId",
+                "Id of the phone number, in the app dashboard",
+            ),
+            LoginQuestion::required("accessToken", "Access token of a system user"),
+            LoginQuestion::required("appSecret", "Secret of the app"),
+            LoginQuestion::required("verifyToken", "A password of your choice, for the webhook"),
+        ],
+        open: whatsapp::open,
+    },
+    ChannelKind {
         name: "email",
         receives: true,
+        is_pushed: false,
         pairs: false,
         matches_names: false,
         is_mail: true,
@@ -147,6 +176,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "ntfy",
         receives: true,
+        is_pushed: false,
         pairs: false,
         matches_names: false,
         is_mail: false,
@@ -164,6 +194,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "webhook",
         receives: false,
+        is_pushed: false,
         pairs: false,
         matches_names: false,
         is_mail: false,
@@ -177,6 +208,12 @@ pub const CHANNELS: &[ChannelKind] = &[
 const NTFY_LIMIT: TextLimit = TextLimit {
     amount: 4096,
     unit: LengthUnit::Bytes,
+};
+
+/// The limit of a text message (Cloud API, "Text messages").
+const WHATSAPP_LIMIT: TextLimit = TextLimit {
+    amount: 4096,
+    unit: LengthUnit::Utf16,
 };
 
 /// The channel named `name`.

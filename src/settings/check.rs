@@ -443,9 +443,9 @@ mod tests {
             ],
         );
         check(
-            r#"{"channels": {"whatsapp": {"enabled": true, "bridgeToken": ""}}}"#,
+            r#"{"channels": {"dingtalk": {"enabled": true, "clientSecret": ""}}}"#,
             &[
-                "note: c.json:1:39: `channels.whatsapp.enabled` is valid, but not used by this release",
+                "note: c.json:1:39: `channels.dingtalk.enabled` is valid, but not used by this release",
             ],
         );
         check(

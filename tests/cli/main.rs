@@ -14,6 +14,7 @@ mod channel_counterparts;
 mod channel_discord;
 mod channel_injection;
 mod channel_kills;
+mod channel_listen;
 mod channel_login;
 mod channel_matrix;
 mod channel_mattermost;

@@ -17,11 +17,14 @@ use super::thread_context::{ThreadMessage, context_quotes};
 use super::upload::UploadFile;
 use super::{
     Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RemoteFile, SendError,
+    WebhookReceipt,
 };
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
 use crate::sys::http::WebSocket;
+use crate::sys::secret::Secret;
 use crate::sys::sync::IgnorePoison;
+use crate::sys::webhook_request::{WebhookRequest, WebhookResponse, is_signed};
 use anyhow::Result;
 use api::WebApi;
 use message::{MessageReader, position_of, stamp_of};
@@ -37,6 +40,8 @@ const LIST_LIFETIME_SECS: i64 = 60;
 /// The pause between two looks without Socket Mode: each asks for the history of every conversation, and an app may do so
 /// 50 times in a minute (Slack, "Rate limits", tier 3).
 const LOOK_INTERVAL: Duration = Duration::from_secs(15);
+/// The age of a webhook request after which it counts as a repeated one.
+const MAX_REQUEST_AGE_SECS: i64 = 300;
 /// Largest upload.
 const MAX_UPLOAD_BYTES: u64 = 50_000_000;
 /// References and words that notify many people.
@@ -48,6 +53,8 @@ struct Slack {
     api: WebApi,
     /// The API for Socket Mode, if it is used.
     app_api: Option<WebApi>,
+    /// The key of the signatures of webhook requests.
+    signing_secret: Option<Secret>,
     access: AccessRules,
     clock: Clock,
     settings: SlackSettings,
@@ -95,6 +102,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     Ok(Box::new(Slack {
         api: WebApi::new(setup, "botToken", bot_token)?,
         app_api: app_api.transpose()?,
+        signing_secret: config.secret("signingSecret").cloned(),
         access: setup.access.clone(),
         clock: setup.clock.clone(),
         settings,
@@ -218,6 +226,44 @@ impl Channel for Slack {
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         conversation_poll::poll(self, &self.events, account, cursor, wait, deliver)
+    }
+
+    /// Events only tell where to look, so a poll does the rest.
+    fn receive(&self, request: &WebhookRequest) -> Result<WebhookReceipt> {
+        let Some(secret) = &self.signing_secret else {
+            let cause = "`channels.slack.signingSecret` is not set";
+            return Err(fail(Exit::Config, cause));
+        };
+        let refused = || {
+            Ok(WebhookReceipt::without_messages(WebhookResponse::empty(
+                401,
+            )))
+        };
+        let sent_at = request.header("x-slack-request-timestamp");
+        let Some(sent_at) = sent_at.and_then(|text| text.parse::<i64>().ok()) else {
+            return refused();
+        };
+        let age = self.clock.timestamp().as_second().saturating_sub(sent_at);
+        let message = [format!("v0:{sent_at}:").as_bytes(), &request.body].concat();
+        let signature = request.header("x-slack-signature").unwrap_or_default();
+        let signature = signature.strip_prefix("v0=").unwrap_or_default();
+        let is_recent = age.abs() <= MAX_REQUEST_AGE_SECS;
+        if !is_signed(secret.expose(), &message, signature) || !is_recent {
+            return refused();
+        }
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let challenge = match body["type"] == "url_verification" {
+            true => body["challenge"].as_str().unwrap_or_default(),
+            false => "",
+        };
+        let response = WebhookResponse {
+            status: 200,
+            body: challenge.to_owned(),
+        };
+        Ok(WebhookReceipt {
+            is_for_poll: body["type"] == "event_callback",
+            ..WebhookReceipt::without_messages(response)
+        })
     }
 
     fn send(

@@ -145,16 +145,16 @@ impl ChannelFiles {
         }
     }
 
-    /// The allowed senders. Mail addresses are compared without case (RFC 5321 §2.4 asks for less, no service does more).
+    /// The allowed senders. Mail addresses are compared without case (RFC 5321 §2.4 asks for less, no service does more),
+    /// phone numbers without the sign before them.
     fn allow_from(&self) -> Vec<String> {
         let entries = self.config.list("allowFrom");
-        match self.kind.is_mail {
-            true => entries
-                .iter()
-                .map(|entry| entry.trim().to_lowercase())
-                .collect(),
-            false => entries,
-        }
+        let compared = |entry: String| match self.kind.name {
+            _ if self.kind.is_mail => entry.trim().to_lowercase(),
+            "whatsapp" => entry.trim().trim_start_matches('+').to_owned(),
+            _ => entry,
+        };
+        entries.into_iter().map(compared).collect()
     }
 
     /// Takes the lock under which a poll answers, waiting up to `wait`. The directory must exist.
