@@ -307,7 +307,7 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         }
         let near = entries
             .iter()
-            .filter(|entry| S::OVERLAP > 0 && entry.position + S::OVERLAP > at);
+            .filter(|entry| S::OVERLAP > 0 && entry.position.saturating_add(S::OVERLAP) > at);
         let near: Vec<Value> = near.map(|entry| entry.id.as_str().into()).collect();
         self.cursor["positions"][&conversation.id] = [vec![json!(at)], near].concat().into();
         let entrance = entries.iter().rposition(|entry| entry.is_own_entrance);
@@ -355,7 +355,7 @@ impl Position {
     /// True if the entry was not read yet.
     fn is_before(&self, entry: &ConversationEntry) -> bool {
         let is_near = || {
-            entry.position + self.overlap > self.at
+            entry.position.saturating_add(self.overlap) > self.at
                 && !self.ids.iter().any(|id| *id == entry.id.as_str())
         };
         entry.position > self.started && (entry.position > self.at || self.overlap > 0 && is_near())

@@ -250,7 +250,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("channels.email.proxy", Secret, "null", Used, "proxy for mail"),
     key("channels.email.recipients", TextList, "[]", Used, "further addresses that the `message` tool may write to"),
     key("channels.slack.enabled", Bool, "false", Used, "use Slack"),
-    key("channels.slack.mode", OneOf(&["socket", "webhook"]), r#""socket""#, Used, "how events come while a poll waits: by Socket Mode, which needs `appToken`; with `webhook`, a poll looks every 15 seconds"),
+    key("channels.slack.mode", Text, r#""socket""#, Used, "`socket`: while a poll waits, events come by Socket Mode, which needs `appToken`; otherwise it looks every 15 seconds"),
     key("channels.slack.webhookPath", Text, r#""/slack/events""#, Ignored, "the web server in front decides which path leads here"),
     key("channels.slack.botToken", Secret, r#""""#, Used, "the bot's token (`xoxb-`)"),
     key("channels.slack.appToken", Secret, r#""""#, Used, "the app's token for Socket Mode (`xapp-`)"),

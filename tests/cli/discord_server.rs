@@ -222,6 +222,13 @@ impl State {
         let mut message = body.clone();
         message["channel_id"] = json!(channel);
         message["author"] = json!({ "id": BOT, "bot": true });
+        let files = body["files"].as_array().into_iter().flatten();
+        let url = self.base.clone() + "/attachments/1";
+        let attachments = files.map(|file| {
+            json!({ "id": "1", "filename": "a.txt", "url": url, "proxy_url": url,
+                "size": file.as_str().unwrap().len() })
+        });
+        message["attachments"] = attachments.collect();
         let id = self.add(message);
         self.nonces.insert(nonce.to_owned(), id);
         Response::json(200, self.messages.last().unwrap())
@@ -290,6 +297,11 @@ fn respond(state: &mut State, request: &Request) -> Response {
     let body = match words.as_slice() {
         ["users", "@me"] => {
             json!({ "id": BOT, "username": "bot", "discriminator": "0", "avatar": null, "bot": true })
+        }
+        ["oauth2", "applications", "@me"] => {
+            json!({ "id": BOT, "name": "bot", "icon": null, "description": "",
+            "bot_public": true, "bot_require_code_grant": false, "verify_key": "", "flags": 0,
+            "owner": { "id": ANN, "username": "ann", "discriminator": "0", "avatar": null } })
         }
         ["users", "@me", "guilds"] => json!([{ "id": SERVER, "name": "server" }]),
         ["users", "@me", "channels"] => {

@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// Time that the gateway has for its first message.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
+/// Bounds of the interval that the gateway asks for; usual are 41 seconds.
+const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(600);
 /// New sessions in an hour, at most.
 const MAX_SESSIONS_PER_HOUR: usize = 10;
 const HOUR_SECS: i64 = 3600;
@@ -74,7 +77,8 @@ impl GatewayConnection {
         else {
             return Err(client.unexpected_response());
         };
-        let heartbeat_interval = Duration::from_millis(interval);
+        let heartbeat_interval =
+            Duration::from_millis(interval).clamp(MIN_HEARTBEAT_INTERVAL, MAX_HEARTBEAT_INTERVAL);
         let mut connection = Self {
             socket,
             heartbeat_interval,

@@ -20,7 +20,10 @@ pub(super) fn position_of(stamp: &Value) -> u64 {
     let (seconds, rest) = stamp.split_once('.').unwrap_or((stamp, ""));
     let micros = format!("{rest:0<6}");
     let number = |text: &str| text.parse::<u64>().unwrap_or_default();
-    number(seconds).saturating_mul(1_000_000) + number(micros.get(..6).unwrap_or_default())
+    let micros = number(micros.get(..6).unwrap_or_default());
+    number(seconds)
+        .saturating_mul(1_000_000)
+        .saturating_add(micros)
 }
 
 /// The time stamp of a position.

@@ -81,8 +81,8 @@ struct SlackSettings {
 pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let bot_token = config.required_secret("botToken")?;
-    let is_webhook = config.text("mode").as_deref() == Some("webhook");
-    let app_token = config.secret("appToken").filter(|_| !is_webhook);
+    let is_socket = config.text("mode").as_deref() == Some("socket");
+    let app_token = config.secret("appToken").filter(|_| is_socket);
     let app_api = app_token.map(|token| WebApi::new(setup, "appToken", token));
     let emoji = |key| {
         let name = config.text(key)?;
