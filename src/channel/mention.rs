@@ -55,6 +55,7 @@ pub(super) fn without_pings(text: &str, marks: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{without_mention, without_pings};
+    use crate::fuzz;
 
     #[test]
     fn our_mentions_are_removed() {
@@ -77,5 +78,20 @@ mod tests {
     fn marks_for_many_do_not_notify() {
         let text = without_pings("@all a@all @ann", &["@all"]);
         assert_eq!(text, "@\u{2060}all a@\u{2060}all @ann");
+    }
+
+    #[test]
+    fn fuzz_no_mention_is_left() {
+        let seeds: &[&[u8]] = &["ä @bot, @bot.x <@1> @bot@bot é@bot".as_bytes()];
+        fuzz::check(seeds, |input, _| {
+            let text = fuzz::lossy_text(input);
+            for mention in ["@bot", "<@1>"] {
+                if let Some(kept) = without_mention(&text, mention) {
+                    assert!(kept.len() < text.len(), "{text:?}");
+                }
+            }
+            let kept = without_pings(&text, &["@bot"]);
+            assert!(!kept.contains("@bot"), "{text:?}");
+        });
     }
 }

@@ -233,8 +233,8 @@ impl ServiceClient {
         opened.map_err(to_send_error)
     }
 
-    /// Lets files of these hosts and their subdomains count as the service's own.
-    pub(super) fn with_file_hosts(mut self, hosts: &'static [&'static str]) -> Self {
+    /// Lets these hosts and their subdomains count as the service's own.
+    pub(super) fn with_hosts(mut self, hosts: &'static [&'static str]) -> Self {
         self.hosts = hosts;
         self
     }
@@ -255,6 +255,12 @@ impl ServiceClient {
             || url.scheme() == "https"
                 && url.port_or_known_default() == Some(443)
                 && self.hosts.iter().any(is_listed)
+    }
+
+    /// True if `url` is the address of a WebSocket of this service.
+    pub(super) fn owns_socket(&self, url: &str) -> bool {
+        let rest = url.strip_prefix("ws");
+        rest.is_some_and(|rest| self.owns(&format!("http{rest}")))
     }
 
     /// The error of a response that has not what the protocol requires, such as a page of a proxy.

@@ -135,7 +135,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: true,
         matches_names: false,
         is_mail: false,
-        dialect: Dialect::Plain(WHATSAPP_LIMIT),
+        dialect: Dialect::WhatsApp,
         login: &[
             LoginQuestion::required(
                 "phoneNumberId",
@@ -208,12 +208,6 @@ pub const CHANNELS: &[ChannelKind] = &[
 const NTFY_LIMIT: TextLimit = TextLimit {
     amount: 4096,
     unit: LengthUnit::Bytes,
-};
-
-/// The limit of a text message (Cloud API, "Text messages").
-const WHATSAPP_LIMIT: TextLimit = TextLimit {
-    amount: 4096,
-    unit: LengthUnit::Utf16,
 };
 
 /// The channel named `name`.

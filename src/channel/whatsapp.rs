@@ -51,7 +51,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let app_secret = config.required_secret("appSecret")?.clone();
     let client = ServiceClient::new(setup, "apiBase", "accessToken")?;
     Ok(Box::new(WhatsApp {
-        client: client.with_bearer(token).with_file_hosts(FILE_HOSTS),
+        client: client.with_bearer(token).with_hosts(FILE_HOSTS),
         phone_number,
         app_secret,
         verify_token: config.secret("verifyToken").cloned(),
@@ -112,7 +112,7 @@ impl Channel for WhatsApp {
             }
             None => {
                 body["type"] = "text".into();
-                body["text"] = json!({ "preview_url": false, "body": part.plain });
+                body["text"] = json!({ "preview_url": false, "body": part.markup });
             }
         }
         let (path, body) = (self.path("messages"), body.to_string());

@@ -5,6 +5,8 @@ use crate::slack_server::{ANN, SlackServer};
 use crate::story::{RunResult, Story};
 use ring::hmac;
 use serde_json::{Value, json};
+use std::io::Write;
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
 const TOKEN: &str = "graph-token";
@@ -128,7 +130,7 @@ fn a_signed_message_is_answered_once() {
     deliver(&mut story, &body).stdout(ACCEPTED);
     let sent = graph.sent.lock().unwrap().clone();
     let expect = json!({ "messaging_product": "whatsapp", "recipient_type": "individual", "to": ADA,
-        "type": "text", "text": { "preview_url": false, "body": "Hello Ada." } });
+        "type": "text", "text": { "preview_url": false, "body": "*Hello* Ada." } });
     assert_eq!(sent, [expect]);
     // The service repeats a request whose response it has not seen.
     deliver(&mut story, &body).stdout(ACCEPTED);
@@ -312,6 +314,38 @@ fn a_request_under_cgi() {
         .run(["channel", "listen", "whatsapp"])
         .stdout_has("Status: 200 OK\r\n");
     assert_eq!(graph.texts(), ["Hello."]);
+}
+
+#[test]
+fn requests_at_the_same_time_are_each_answered_once() {
+    let graph = GraphServer::start();
+    let story = graph
+        .story()
+        .set("channels.whatsapp.allowFrom", json!(["*"]));
+    story.server().always(says("Hello."));
+    let start = |number: usize| {
+        let message = text_message(&format!("wamid.{number}"), &format!("49{number}"), "hi");
+        let body = webhook(&json!([message]));
+        let signature = format!("sha256={}", sign(APP_SECRET, body.as_bytes()));
+        let mut command = story.command(["channel", "listen", "whatsapp"]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let request = post(&[("X-Hub-Signature-256", &signature)], &body);
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(request.as_bytes()).unwrap();
+        child
+    };
+    // The service sends each message twice.
+    let children: Vec<Child> = (0..16).map(|number| start(number / 2)).collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), ACCEPTED);
+    }
+    assert_eq!(graph.texts().len(), 8);
+    assert_eq!(story.requests().len(), 8);
 }
 
 #[test]

@@ -330,6 +330,22 @@ fn posts_that_the_server_left_out_are_paged_back() {
 }
 
 #[test]
+fn posts_that_become_visible_late_are_read_once() {
+    let server = MattermostServer::start();
+    server.write("direct", ANN, "before");
+    let channel = connect(&server);
+    let mut reader = Reader::after_first_look(&*channel);
+    for text in ["one", "two", "three", "four"] {
+        server.write("direct", ANN, text);
+    }
+    assert_eq!(texts(&mut reader), ["one", "two", "three", "four"]);
+    server.write_late("direct", ANN, "late");
+    server.write("direct", ANN, "last");
+    assert_eq!(texts(&mut reader), ["late", "last"]);
+    assert_eq!(texts(&mut reader), [""; 0]);
+}
+
+#[test]
 fn what_was_written_before_we_came_is_not_for_us() {
     let server = MattermostServer::start();
     let channel = connect(&server);

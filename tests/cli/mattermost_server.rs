@@ -92,6 +92,15 @@ impl MattermostServer {
         id
     }
 
+    /// Adds a post that was created before the last one, and became visible later.
+    pub(crate) fn write_late(&self, channel: &str, user: &str, text: &str) {
+        self.write(channel, user, text);
+        let mut state = self.state.lock().unwrap();
+        let post = state.posts.last_mut().unwrap();
+        let time = post["create_at"].as_u64().unwrap() - 3;
+        post["create_at"] = json!(time);
+    }
+
     /// Adds a file; returns its description for a post.
     pub(crate) fn add_file(&self, name: &str, media_type: &str, content: &str) -> Value {
         let mut state = self.state.lock().unwrap();

@@ -58,6 +58,8 @@ impl GatewayConnection {
         } = login;
         let session = cache["session"].clone();
         let resume_url = session["url"].as_str();
+        // The token goes to gateways of the service only.
+        let resume_url = resume_url.filter(|url| client.owns_socket(url));
         let mut begun: Vec<Value> = cache["begun"].as_array().cloned().unwrap_or_default();
         begun.retain(|at| {
             at.as_i64()

@@ -34,6 +34,8 @@ use std::time::Duration;
 
 /// Hosts of attachments, whose addresses need no token.
 const FILE_HOSTS: &[&str] = &["cdn.discordapp.com", "media.discordapp.net"];
+/// The host of gateways.
+const GATEWAY_HOSTS: &[&str] = &["discord.gg"];
 /// The program, in the form that Discord asks for.
 const USER_AGENT: &str = concat!(
     "DiscordBot (",
@@ -57,6 +59,9 @@ const THREAD_TYPES: [u64; 3] = [10, 11, 12];
 const RATE_LIMIT_CODES: [u64; 2] = [20028, 40003];
 /// The wait that such a code stands for.
 const CODED_RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
+/// The permissions that the bot needs: to see channels, read their history, write in them and in threads, attach files, and
+/// react.
+const PERMISSIONS: u64 = 1024 + 65_536 + 2048 + 274_877_906_944 + 32_768 + 64;
 /// The flag of a message that shows no previews of links.
 const SUPPRESS_EMBEDS: u64 = 4;
 /// Characters of a nonce, at most 25.
@@ -90,10 +95,11 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let token = config.required_secret("token")?;
     let client = ServiceClient::new(setup, "apiBase", "token")?;
     let client = client.with_header("authorization", format!("Bot {}", token.expose()));
+    let client = client.with_hosts(GATEWAY_HOSTS);
     let file_client = ServiceClient::new(setup, "apiBase", "token")?;
     Ok(Box::new(Discord {
         client: client.with_header("user-agent", USER_AGENT.to_owned()),
-        file_client: file_client.with_file_hosts(FILE_HOSTS),
+        file_client: file_client.with_hosts(FILE_HOSTS),
         token: token.clone(),
         access: setup.access.clone(),
         clock: setup.clock.clone(),
@@ -281,6 +287,13 @@ impl Channel for Discord {
             (Some(id), Some(name)) => Ok(Identity { id, name }),
             _ => Err(self.client.unexpected_response().into_error()),
         }
+    }
+
+    fn login(&self) -> Result<String> {
+        let Identity { id, name } = self.identity()?;
+        Ok(format!(
+            "{name} ({id}); invite it: https://discord.com/oauth2/authorize?client_id={id}&scope=bot&permissions={PERMISSIONS}"
+        ))
     }
 
     fn session_key(&self, chat: &Chat) -> String {

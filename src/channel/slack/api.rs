@@ -34,7 +34,7 @@ impl WebApi {
     ) -> Result<Self> {
         let client = ServiceClient::new(setup, "apiBase", token_key)?;
         Ok(Self {
-            client: client.with_bearer(token).with_file_hosts(FILE_HOSTS),
+            client: client.with_bearer(token).with_hosts(FILE_HOSTS),
             token_key,
         })
     }

@@ -161,6 +161,7 @@ pub(super) fn to_plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{position_of, stamp_of, to_plain};
+    use crate::fuzz;
     use serde_json::json;
 
     #[test]
@@ -183,5 +184,16 @@ mod tests {
             "X (https://x.y) https://x.y https://x.y",
         );
         check("<mailto:a@b.c|a@b.c> a < b", "a@b.c a < b");
+    }
+
+    #[test]
+    fn fuzz_texts_keep_their_words() {
+        let seeds: &[&[u8]] = &[b"a <@U1|b> <https://x|y> &lt;c&gt; <!here> <#C|d>"];
+        fuzz::check(seeds, |input, _| {
+            let text = fuzz::lossy_text(input);
+            let plain = to_plain(&text);
+            assert!(plain.len() <= 2 * text.len() + 8, "{text:?}");
+            position_of(&json!(text));
+        });
     }
 }

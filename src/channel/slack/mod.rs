@@ -183,7 +183,10 @@ impl ConversationService for Slack {
         };
         let opened = api.write("apps.connections.open", &json!({}))?;
         let url = opened["url"].as_str().unwrap_or_default();
-        api.client.open_websocket(url).map(Some)
+        match api.client.owns_socket(url) {
+            true => api.client.open_websocket(url).map(Some),
+            false => Err(api.client.unexpected_response()),
+        }
     }
 
     fn next_conversation(
@@ -388,7 +391,7 @@ impl Channel for Slack {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let account = self.api.read("auth.test", &[]);
+        let account = self.api.write("auth.test", &json!({}));
         let account = account.map_err(SendError::into_error)?;
         let text = |name: &str| account[name].as_str().map(str::to_owned);
         match (text("user_id"), text("user")) {

@@ -7,25 +7,25 @@ use crate::channel::inbox::ChannelInbox;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::channel::intake;
 use crate::ops::channel::open_channel::ChannelFiles;
+use crate::ops::channel::outbox;
 use crate::ops::channel::poll::{self, PollOptions};
 use crate::ops::channel::poll_run::{PollRun, PolledChannel};
 use crate::ops::context::Context;
 use crate::settings::channels::ChannelSettings;
 use crate::settings::{Config, FlagOverrides, LayeredConfig};
-use crate::sys::durable_file;
-use crate::sys::file_lock::FileLock;
 use crate::sys::signal;
 use crate::sys::webhook_request::{self, WebhookRequest, WebhookResponse};
 use anyhow::Result;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Time for another request to be stored.
+/// Time for another process that writes into the journal, or sends.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The interval in which a poll that is at work is asked again, and the time after which the messages are left to the
-/// next one.
+/// The interval in which a poll is tried while another one is at work, and the times after which messages of the journal,
+/// and those that are still at the service, are left to the other one.
 const RETRY_INTERVAL: Duration = Duration::from_millis(300);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(900);
+const LOOK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Takes the request of this process for the channel `name`.
 ///
@@ -80,7 +80,11 @@ pub(crate) fn listen(ctx: &Context, name: &str) -> Result<Exit> {
     if ids.is_empty() && !receipt.is_for_poll {
         return Ok(Exit::Answered);
     }
-    let end = signal::now() + ANSWER_TIMEOUT;
+    let timeout = match receipt.is_for_poll {
+        true => LOOK_TIMEOUT,
+        false => ANSWER_TIMEOUT,
+    };
+    let end = signal::now() + timeout;
     loop {
         let status = poll::poll(ctx, &options)?;
         if status != Exit::TryAgain || signal::now() >= end {
@@ -108,11 +112,9 @@ fn take(ctx: &Context, files: ChannelFiles, request: &WebhookRequest) -> Result<
     if receipt.messages.is_empty() {
         return Ok(receipt);
     }
-    let directory = &open.files.directory;
-    durable_file::create_dir(directory)?;
-    // One request after the other, so that a message that comes twice is stored once.
-    let lock_path = directory.join("listen.lock");
-    let lock = FileLock::acquire(&lock_path, "the webhook", "", STORE_TIMEOUT, &mut |_| {})?;
+    // One request after the other, so that a message that comes twice is stored once; and no poll writes the journal anew
+    // meanwhile.
+    let lock = outbox::lock(&open, STORE_TIMEOUT)?;
     let inbox = open.files.open_inbox()?;
     let channels = ChannelSettings::read(&LayeredConfig::new(&config, &ctx.env))?;
     let run = PollRun::new(ctx, settings, 1, channels.max_parallel);
