@@ -155,6 +155,8 @@ fn policies_of_channels() {
     check(json!({}), &["two", "three"]);
     check(json!({ "groupPolicy": "open" }), &["one", "two", "three"]);
     check(json!({ "allowChannels": ["1"] }), &["three"]);
+    let listed = json!({ "groupPolicy": "allowlist", "allowChannels": [TOWN] });
+    check(listed, &["one", "two", "three"]);
     check(json!({ "allowFrom": [EVE] }), &[]);
 }
 

@@ -125,9 +125,16 @@ impl ChannelFiles {
             pairs: self.kind.pairs && self.settings.pairing,
             matches_names: self.kind.matches_names || self.matches_names_by_config(),
             group_policy: GroupPolicy::parse(&policy),
-            group_allow_from: self.config.list("groupAllowFrom"),
+            group_allow_from: self.group_allow_from(),
             direct: self.direct_rule(),
         })
+    }
+
+    /// The chats of the group policy `allowlist`. Discord's key has another name.
+    fn group_allow_from(&self) -> Vec<String> {
+        let mut listed = self.config.list("groupAllowFrom");
+        listed.extend(self.config.list("allowChannels"));
+        listed
     }
 
     /// True if the config asks for user names or mail addresses in `allowFrom`.
