@@ -6,6 +6,7 @@ use crate::markdown::{delta, end_event};
 use crate::server::{Response, calls, fails, replies, says, sends};
 use crate::story::Story;
 use crate::telegram_server::{TOKEN, TelegramServer};
+use crate::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -502,7 +503,7 @@ fn a_signal_lets_the_begun_turn_finish_and_messages_join() {
     story.server().wait_for_requests(1);
     telegram.message(ANN, "two");
     telegram.message(ANN, "three");
-    telegram.wait_for_calls("getUpdates", 4);
+    until("all messages are stored", || count_lines(&story, "in") == 3);
     send_signal(&child, Signal::TERM);
     for event in [delta("One."), end_event()] {
         sender.send(event.into_bytes()).unwrap();

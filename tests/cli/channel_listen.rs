@@ -1,6 +1,6 @@
 //! `channel listen`: webhook requests of WhatsApp and Slack on standard input, under CGI, and their refusals.
 
-use crate::server::{Response, Server, says};
+use crate::server::{Response, Server, says, sends};
 use crate::slack_server::{ANN, SlackServer};
 use crate::story::{RunResult, Story};
 use ring::hmac;
@@ -116,6 +116,22 @@ fn deliver<'s>(story: &'s mut Option<Story>, body: &str) -> RunResult<'s> {
         .as_ref()
         .unwrap()
         .run(["channel", "listen", "whatsapp"])
+}
+
+/// Starts `channel listen whatsapp` with a signed request that has this message.
+fn start(story: &Story, message: &Value) -> Child {
+    let body = webhook(&json!([message]));
+    let signature = format!("sha256={}", sign(APP_SECRET, body.as_bytes()));
+    let mut command = story.command(["channel", "listen", "whatsapp"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let request = post(&[("X-Hub-Signature-256", &signature)], &body);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(request.as_bytes()).unwrap();
+    child
 }
 
 const ACCEPTED: &str =
@@ -323,29 +339,36 @@ fn requests_at_the_same_time_are_each_answered_once() {
         .story()
         .set("channels.whatsapp.allowFrom", json!(["*"]));
     story.server().always(says("Hello."));
-    let start = |number: usize| {
-        let message = text_message(&format!("wamid.{number}"), &format!("49{number}"), "hi");
-        let body = webhook(&json!([message]));
-        let signature = format!("sha256={}", sign(APP_SECRET, body.as_bytes()));
-        let mut command = story.command(["channel", "listen", "whatsapp"]);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let request = post(&[("X-Hub-Signature-256", &signature)], &body);
-        let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(request.as_bytes()).unwrap();
-        child
-    };
     // The service sends each message twice.
-    let children: Vec<Child> = (0..16).map(|number| start(number / 2)).collect();
+    let children: Vec<Child> = (0..16)
+        .map(|number| number / 2)
+        .map(|number| {
+            let (id, from) = (format!("wamid.{number}"), format!("49{number}"));
+            start(&story, &text_message(&id, &from, "hi"))
+        })
+        .collect();
     for child in children {
         let output = child.wait_with_output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), ACCEPTED);
     }
     assert_eq!(graph.texts().len(), 8);
     assert_eq!(story.requests().len(), 8);
+}
+
+#[test]
+fn a_turn_of_another_process_can_be_stopped() {
+    let graph = GraphServer::start();
+    let (model, stalled) = Response::streaming();
+    let story = graph.story().script([sends(stalled)]);
+    let busy = start(&story, &text_message("wamid.1", ADA, "think for long"));
+    story.server().wait_for_requests(1);
+    let stopping = start(&story, &text_message("wamid.2", ADA, "/stop"));
+    for child in [busy, stopping] {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), ACCEPTED);
+    }
+    drop(model);
+    assert_eq!(graph.texts(), ["Stopped 1 task."]);
 }
 
 #[test]

@@ -117,7 +117,8 @@ fn take(ctx: &Context, files: ChannelFiles, request: &WebhookRequest) -> Result<
     let lock = outbox::lock(&open, STORE_TIMEOUT)?;
     let inbox = open.files.open_inbox()?;
     let channels = ChannelSettings::read(&LayeredConfig::new(&config, &ctx.env))?;
-    let run = PollRun::new(ctx, settings, 1, channels.max_parallel);
+    let mut run = PollRun::new(ctx, settings, 1, channels.max_parallel);
+    run.only_stores = true;
     run.channels[0].get_or_init(|| PolledChannel::new(lock, open, inbox));
     let batch = Batch {
         messages: receipt.messages.clone(),

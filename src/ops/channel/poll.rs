@@ -286,7 +286,7 @@ impl<'scope> Listener<'scope, '_> {
                 let is_new = is_idle || matches!(item, WorkItem::Message { .. });
                 is_new && begun.insert(item.id().to_owned())
             });
-            self.enqueue(work);
+            self.enqueue(intake::answer_stops(self.run, self.index, work)?);
             let is_done = self.time_left().is_zero() && self.run.queue.is_idle();
             if is_done || self.run.queue.is_closed() || channel.is_rejected() {
                 return Ok(());
