@@ -17,6 +17,19 @@ pub struct AccessRules {
     pub group_policy: GroupPolicy,
     /// Chats that the group policy `allowlist` answers in.
     pub group_allow_from: Vec<String>,
+    pub direct: DirectRule,
+}
+
+/// The senders of direct messages that are answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DirectRule {
+    /// Those of [`AccessRules::allow_from`].
+    #[default]
+    AllowFrom,
+    /// Those of this list instead.
+    Listed(Vec<String>),
+    /// None.
+    Disabled,
 }
 
 /// The messages in groups that are answered, of those by allowed senders.
@@ -58,40 +71,54 @@ pub enum AccessDecision {
 impl AccessRules {
     /// True if any sender may be answered or paired.
     pub fn admits_any_sender(&self) -> bool {
-        !self.allow_from.is_empty() || !self.approved.is_empty() || self.pairs
+        let is_direct_open = matches!(&self.direct, DirectRule::Listed(list) if !list.is_empty());
+        !self.allow_from.is_empty() || !self.approved.is_empty() || self.pairs || is_direct_open
     }
 
     /// True if this id is listed or paired.
     pub fn allows(&self, id: &str) -> bool {
-        self.lists_id(id)
-            || self.allow_from.iter().any(|entry| entry == "*")
-            || self.approved.contains(id)
+        self.is_allowed(&self.allow_from, id, None)
+    }
+
+    /// The ids in the list for direct messages, and the paired ones.
+    pub fn direct_ids(&self) -> impl Iterator<Item = &str> {
+        let list = match &self.direct {
+            DirectRule::AllowFrom => self.allow_from.as_slice(),
+            DirectRule::Listed(list) => list.as_slice(),
+            DirectRule::Disabled => &[],
+        };
+        let ids = list.iter().map(|entry| entry.trim());
+        ids.chain(self.approved.iter().map(String::as_str))
     }
 
     /// Decides about a message.
     pub fn decide(&self, message: &InboundMessage) -> AccessDecision {
         let InboundMessage { chat, from, .. } = message;
-        let is_listed = self.lists_id(&from.id);
+        let list = match &self.direct {
+            DirectRule::Disabled if chat.is_direct => return AccessDecision::Ignore,
+            DirectRule::Listed(list) if chat.is_direct => list,
+            _ => &self.allow_from,
+        };
         // Bots answer each other without end.
-        if from.is_bot && !is_listed {
+        if from.is_bot && !self.has_id(list, &from.id) {
             return AccessDecision::Ignore;
         }
         if !self.addresses_us(chat, message.mentions_us) {
             return AccessDecision::Ignore;
         }
-        let is_allowed = self.allows(&from.id)
-            || self.matches_names
-                && from
-                    .name
-                    .as_deref()
-                    .is_some_and(|name| self.lists_name(name));
-        match is_allowed {
+        match self.is_allowed(list, &from.id, from.name.as_deref()) {
             true => AccessDecision::Answer,
-            false if chat.is_direct && self.pairs && self.allow_from.is_empty() => {
-                AccessDecision::Pair
-            }
+            false if chat.is_direct && self.pairs && list.is_empty() => AccessDecision::Pair,
             false => AccessDecision::Refuse,
         }
+    }
+
+    /// True if `list` has the sender or `*`, or if a pairing has approved the sender.
+    fn is_allowed(&self, list: &[String], id: &str, name: Option<&str>) -> bool {
+        self.has_id(list, id)
+            || list.iter().any(|entry| entry == "*")
+            || self.approved.contains(id)
+            || self.matches_names && name.is_some_and(|name| has_name(list, name))
     }
 
     fn addresses_us(&self, chat: &Chat, mentions_us: bool) -> bool {
@@ -103,24 +130,29 @@ impl AccessRules {
             }
     }
 
-    /// True if an entry is this id, or `ID|NAME` as the Python program writes it.
+    /// True if an entry is this id.
     pub fn lists_id(&self, id: &str) -> bool {
+        self.has_id(&self.allow_from, id)
+    }
+
+    /// True if an entry of `list` is this id, or `ID|NAME` as the Python program writes it.
+    fn has_id(&self, list: &[String], id: &str) -> bool {
         let id_of = |entry: &str| entry.split('|').next() == Some(id) && !id.is_empty();
-        let mut entries = self.allow_from.iter().map(|entry| entry.trim());
+        let mut entries = list.iter().map(|entry| entry.trim());
         entries.any(|entry| match self.matches_names {
             true => id_of(entry),
             false => entry == id && !id.is_empty(),
         })
     }
+}
 
-    /// True if an entry is this user name. An entry that is a number is an id, and no name matches it.
-    fn lists_name(&self, name: &str) -> bool {
-        let entries = self.allow_from.iter();
-        let mut names = entries
-            .map(|entry| entry.trim().trim_start_matches('@'))
-            .filter(|entry| !is_id(entry));
-        !is_id(name) && names.any(|entry| entry.eq_ignore_ascii_case(name))
-    }
+/// True if an entry is this user name. An entry that is a number is an id, and no name matches it.
+fn has_name(list: &[String], name: &str) -> bool {
+    let mut names = list
+        .iter()
+        .map(|entry| entry.trim().trim_start_matches('@'))
+        .filter(|entry| !is_id(entry));
+    !is_id(name) && names.any(|entry| entry.eq_ignore_ascii_case(name))
 }
 
 /// True if `text` is an id, or begins with one.
@@ -132,7 +164,7 @@ fn is_id(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{AccessDecision, AccessRules, GroupPolicy};
+    use super::{AccessDecision, AccessRules, DirectRule, GroupPolicy};
     use crate::channel::{Chat, InboundMessage, Sender};
 
     fn rules(allow_from: &[&str]) -> AccessRules {
@@ -239,5 +271,26 @@ mod tests {
             AccessDecision::Refuse
         );
         assert!(!closed.admits_any_sender());
+    }
+    #[test]
+    fn direct_messages_have_their_own_list() {
+        let check = |direct: DirectRule, id: &str, is_direct: bool, expect| {
+            let rules = AccessRules {
+                direct,
+                ..rules(&["7"])
+            };
+            let mut message = message(id, "ann", is_direct);
+            message.mentions_us = true;
+            assert_eq!(rules.decide(&message), expect, "{id}");
+        };
+        let listed = || DirectRule::Listed(vec!["8".into()]);
+        check(listed(), "8", true, AccessDecision::Answer);
+        check(listed(), "7", true, AccessDecision::Refuse);
+        check(listed(), "7", false, AccessDecision::Answer);
+        check(listed(), "8", false, AccessDecision::Refuse);
+        let nobody = DirectRule::Listed(Vec::new());
+        check(nobody, "7", true, AccessDecision::Pair);
+        check(DirectRule::Disabled, "7", true, AccessDecision::Ignore);
+        check(DirectRule::Disabled, "7", false, AccessDecision::Answer);
     }
 }

@@ -126,6 +126,8 @@ pub struct OutboundEntry {
     pub created_at: i64,
     /// The service's ids of the parts that it has taken.
     pub sent: BTreeMap<usize, String>,
+    /// True if no process has tried to send a part.
+    pub is_untried: bool,
     pub settlement: Option<Settlement>,
 }
 
@@ -218,6 +220,7 @@ impl InboxState {
                 parts,
                 created_at: at,
                 sent: BTreeMap::new(),
+                is_untried: false,
                 settlement: None,
             }),
             InboxRecord::Sent { key, part, remote } => {
@@ -462,9 +465,24 @@ impl ChannelInbox {
             durable_file::sync(log, path)?;
         }
         for record in records {
+            let new_key = match &record {
+                InboxRecord::Out { key, .. } => Some(key.clone()),
+                _ => None,
+            };
             state.apply(record);
+            if let Some(entry) = new_key.and_then(|key| state.outbound_mut(&key)) {
+                entry.is_untried = true;
+            }
         }
         Ok(())
+    }
+
+    /// The entry of an outbound message, which counts as tried from now on.
+    pub fn begin_delivery(&mut self, key: &str) -> Option<OutboundEntry> {
+        let entry = self.state.outbound_mut(key)?;
+        let begun = entry.clone();
+        entry.is_untried = false;
+        Some(begun)
     }
 
     /// Writes the journal anew if it is large and mostly settled. With `keeps_answers`, the text of answers is kept as

@@ -5,21 +5,29 @@
 //! state in memory.
 
 pub mod access;
+mod conversation_poll;
 pub mod dialect;
+mod discord;
 mod email;
 pub mod inbox;
 mod matrix;
+mod mattermost;
+mod mention;
 mod ntfy;
 pub mod pairing;
 mod service_client;
 pub mod settlement;
 pub mod setup;
+mod slack;
 pub mod table;
 mod telegram;
+mod thread_context;
 pub(crate) mod upload;
 mod webhook;
+mod whatsapp;
 
 use crate::error::{Exit, exit_for, fail};
+use crate::sys::webhook_request::{WebhookRequest, WebhookResponse};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,6 +56,15 @@ pub trait Channel: Send + Sync {
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()>;
 
+    /// Checks a webhook request by its signature, and reads the messages in it. They are on disk before the response is
+    /// sent.
+    ///
+    /// # Errors
+    /// Status 78 if the service sends none, or a key for the signature is missing.
+    fn receive(&self, _request: &WebhookRequest) -> Result<WebhookReceipt> {
+        Err(fail(Exit::Config, "this channel takes no webhooks"))
+    }
+
     /// Sends one part. `key` is the same when a part is sent again, and no other part has it. Returns the service's id
     /// of the message. The implementation retries short failures itself (5xx, connection refused, a rate limit of up
     /// to 60 s).
@@ -60,6 +77,19 @@ pub trait Channel: Send + Sync {
         part: &Part,
         key: &str,
     ) -> std::result::Result<String, SendError>;
+
+    /// Looks for a part that an earlier attempt may have sent. Returns the service's id of the message. For
+    /// services that do not recognise a key by themselves.
+    ///
+    /// # Errors
+    /// As [`Self::send`]: the part is not sent again before the service can be asked.
+    fn find_sent(
+        &self,
+        _destination: &Destination,
+        _key: &str,
+    ) -> std::result::Result<Option<String>, SendError> {
+        Ok(None)
+    }
 
     /// Writes the content of an attachment, at most `limit_bytes` of it. Returns false if it is longer.
     ///
@@ -118,6 +148,32 @@ pub struct Batch {
     pub cursor: Value,
 }
 
+/// The outcome of a webhook request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WebhookReceipt {
+    pub response: WebhookResponse,
+    /// Our account, to which the messages were sent.
+    pub account: Identity,
+    pub messages: Vec<InboundMessage>,
+    /// True if the request only tells that a poll will find something.
+    pub is_for_poll: bool,
+}
+
+impl WebhookReceipt {
+    /// The receipt of a request without messages.
+    fn without_messages(response: WebhookResponse) -> Self {
+        Self {
+            response,
+            account: Identity {
+                id: String::new(),
+                name: String::new(),
+            },
+            messages: Vec::new(),
+            is_for_poll: false,
+        }
+    }
+}
+
 /// A chat, room, topic or address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Chat {
@@ -128,6 +184,21 @@ pub struct Chat {
     /// True if only the sender and we are in it.
     #[serde(default)]
     pub is_direct: bool,
+}
+
+impl Chat {
+    /// The chat of a recipient that is an id, or an id and a thread with `separator` between them.
+    fn with_thread_after(recipient: &str, separator: &str) -> Self {
+        let (id, thread) = match recipient.split_once(separator) {
+            Some((id, thread)) => (id, Some(thread.to_owned())),
+            None => (recipient, None),
+        };
+        Self {
+            id: id.to_owned(),
+            thread,
+            is_direct: true,
+        }
+    }
 }
 
 /// The sender of a message.
@@ -177,6 +248,20 @@ pub struct QuotedText {
     pub text: String,
 }
 
+impl QuotedText {
+    /// A quote of at most `max_chars` characters of a text.
+    fn cut(label: &str, text: &str, max_chars: usize) -> Self {
+        let mut cut: String = text.chars().take(max_chars).collect();
+        if cut.len() < text.len() {
+            cut.push_str(" […]");
+        }
+        Self {
+            label: label.to_owned(),
+            text: cut,
+        }
+    }
+}
+
 /// An attachment that is still at the service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RemoteFile {
@@ -205,6 +290,18 @@ pub enum AttachmentKind {
     Video,
     #[default]
     File,
+}
+
+impl AttachmentKind {
+    /// The kind of a media type.
+    fn of_media_type(media_type: &str) -> Self {
+        match media_type.split('/').next() {
+            Some("image") => Self::Image,
+            Some("audio") => Self::Audio,
+            Some("video") => Self::Video,
+            _ => Self::File,
+        }
+    }
 }
 
 /// The place to which a part is sent.

@@ -272,7 +272,7 @@ impl Ntfy {
         let file = attachment["url"].as_str().map(|url| RemoteFile {
             id: url.to_owned(),
             name: attachment["name"].as_str().unwrap_or_default().to_owned(),
-            kind: attachment_kind(attachment["type"].as_str().unwrap_or_default()),
+            kind: AttachmentKind::of_media_type(attachment["type"].as_str().unwrap_or_default()),
             size_bytes: attachment["size"].as_u64(),
             seconds: None,
         });
@@ -315,15 +315,6 @@ fn parse_event(line: &[u8]) -> Option<Value> {
 /// Returns an event that is a message; others, such as keepalives, are none.
 fn into_message(event: Value) -> Option<Value> {
     (event["event"] == "message" && event["id"].is_string()).then_some(event)
-}
-
-fn attachment_kind(media_type: &str) -> AttachmentKind {
-    match media_type.split('/').next() {
-        Some("image") => AttachmentKind::Image,
-        Some("audio") => AttachmentKind::Audio,
-        Some("video") => AttachmentKind::Video,
-        _ => AttachmentKind::File,
-    }
 }
 
 /// True if `name` is the name of a topic. It is a part of addresses.

@@ -5,14 +5,16 @@ use super::{RateLimit, SendError};
 use crate::error::{Exit, HintedError, Stop, fail};
 use crate::sys::clock::Clock;
 use crate::sys::http::{
-    ConnectError, Http, HttpMethod, HttpTimeouts, Response, body_error_message,
+    ConnectError, Http, HttpMethod, HttpTimeouts, Response, WEBSOCKET_TIMEOUTS, WebSocket,
+    WebSocketEvent, body_error_message,
 };
 use crate::sys::secret::{Secret, redact_known};
-use crate::sys::web_url::redact_url;
+use crate::sys::web_url::{is_loopback, redact_url};
 use crate::sys::{signal, web_url};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::time::Duration;
+use url::Url;
 
 /// Timeouts of a request that does not wait for messages.
 const TIMEOUTS: HttpTimeouts = HttpTimeouts {
@@ -42,9 +44,13 @@ pub(super) struct ServiceClient {
     token_key: &'static str,
     base: String,
     headers: Vec<(String, String)>,
+    /// Hosts that belong to the service, with their subdomains, besides that of `base`.
+    hosts: &'static [&'static str],
     http: Http,
     /// For requests that wait at the service.
     waiting_http: Http,
+    /// For connections for events.
+    event_http: Http,
     clock: Clock,
     /// Attempts at a request that fails for a temporary cause.
     max_attempts: u32,
@@ -70,7 +76,7 @@ pub(super) struct ServiceRequest<'r> {
 pub(super) struct ServiceResponse {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
-    /// The header `Retry-After`.
+    /// The header `Retry-After`, or `X-RateLimit-Reset` of Mattermost.
     retry_after: Option<Duration>,
 }
 
@@ -119,6 +125,7 @@ impl ServiceResponse {
         let body = self.json();
         let members = ["description", "error", "message"];
         let text = members.iter().find_map(|member| body[member].as_str());
+        let text = text.or_else(|| body["error"]["message"].as_str());
         let text = match text {
             Some(text) => text.to_owned(),
             None => String::from_utf8_lossy(&self.body).into_owned(),
@@ -190,28 +197,70 @@ impl ServiceClient {
             token_key,
             base: base.to_owned(),
             headers: Vec::new(),
+            hosts: &[],
             http: client(TIMEOUTS)?,
             waiting_http: client(HttpTimeouts {
                 first_byte: MAX_SERVICE_TIMEOUT + TIMEOUTS.first_byte,
                 total: Duration::ZERO,
                 ..TIMEOUTS
             })?,
+            event_http: client(WEBSOCKET_TIMEOUTS)?,
             clock: clock.clone(),
             max_attempts: *max_attempts,
         })
     }
 
     /// Sends a token with every request.
-    pub(super) fn with_bearer(mut self, token: &Secret) -> Self {
-        let value = format!("Bearer {}", token.expose());
-        self.headers.push(("authorization".to_owned(), value));
+    pub(super) fn with_bearer(self, token: &Secret) -> Self {
+        self.with_header("authorization", format!("Bearer {}", token.expose()))
+    }
+
+    /// Sends a header with every request.
+    pub(super) fn with_header(mut self, name: &str, value: String) -> Self {
+        self.headers.push((name.to_owned(), value));
         self
     }
 
-    /// True if `url` is an address of this service.
+    /// Opens a WebSocket, once. `url` is a whole address, or a path after the base address, for which the token is sent.
+    pub(super) fn open_websocket(&self, url: &str) -> Result<WebSocket, SendError> {
+        let opened = match url.starts_with('/') {
+            true => {
+                let url = format!("{}{url}", self.base);
+                self.event_http.open_websocket(&url, &self.headers)
+            }
+            false => self.event_http.open_websocket(url, &[]),
+        };
+        opened.map_err(to_send_error)
+    }
+
+    /// Lets these hosts and their subdomains count as the service's own.
+    pub(super) fn with_hosts(mut self, hosts: &'static [&'static str]) -> Self {
+        self.hosts = hosts;
+        self
+    }
+
+    /// True if `url` is an address of this service, to which the token may be sent.
     pub(super) fn owns(&self, url: &str) -> bool {
-        let rest = url.strip_prefix(&self.base);
-        rest.is_some_and(|rest| rest.starts_with('/'))
+        let (Ok(base), Ok(url)) = (Url::parse(&self.base), Url::parse(url)) else {
+            return false;
+        };
+        let host = url.host_str().unwrap_or_default();
+        let is_listed = |listed: &&str| {
+            let rest = host.strip_suffix(*listed);
+            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        let is_local = || is_loopback(base.host_str().unwrap_or_default()) && is_loopback(host);
+        url.origin() == base.origin()
+            || is_local()
+            || url.scheme() == "https"
+                && url.port_or_known_default() == Some(443)
+                && self.hosts.iter().any(is_listed)
+    }
+
+    /// True if `url` is the address of a WebSocket of this service.
+    pub(super) fn owns_socket(&self, url: &str) -> bool {
+        let rest = url.strip_prefix("ws");
+        rest.is_some_and(|rest| self.owns(&format!("http{rest}")))
     }
 
     /// The error of a response that has not what the protocol requires, such as a page of a proxy.
@@ -279,6 +328,46 @@ impl ServiceClient {
         }
     }
 
+    /// Gets JSON.
+    pub(super) fn get(&self, path: &str) -> Result<Value, SendError> {
+        self.exchange(&ServiceRequest::get(path))
+    }
+
+    /// Posts JSON in a request without side effects that matter, and returns the JSON of the response.
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, SendError> {
+        let body = body.to_string();
+        self.exchange(&ServiceRequest {
+            is_idempotent: true,
+            ..ServiceRequest::post(path, "application/json", body.as_bytes())
+        })
+    }
+
+    /// Posts JSON once. The result does not matter.
+    pub(super) fn notify(&self, path: &str, body: &Value) {
+        let body = body.to_string();
+        let request = ServiceRequest::post(path, "application/json", body.as_bytes());
+        if let Err(error) = self.request_once(&request) {
+            log::debug!(target: "channel", "{}: {path}: {error:#}", self.name);
+        }
+    }
+
+    /// Sends a request, and returns the JSON of its response.
+    pub(super) fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, SendError> {
+        self.read_success(&self.request(request)?)
+    }
+
+    /// Returns the JSON of a response, or the reason why the service has not done what was asked.
+    pub(super) fn read_success(&self, response: &ServiceResponse) -> Result<Value, SendError> {
+        match response.status {
+            200..300 => match response.json() {
+                body @ (Value::Object(_) | Value::Array(_)) => Ok(body),
+                _ => Err(self.unexpected_response()),
+            },
+            403 => Err(SendError::RecipientRefused(response.describe())),
+            _ => Err(SendError::Undeliverable(response.describe())),
+        }
+    }
+
     /// Sends a request once, and reads its response.
     ///
     /// # Errors
@@ -332,6 +421,32 @@ impl ServiceClient {
     }
 }
 
+/// Returns the next event as JSON, or `None` at `end`, on the clock of [`signal::now`].
+///
+/// # Errors
+/// The connection was closed or broke.
+pub(super) fn next_json(socket: &mut WebSocket, end: Duration) -> Result<Option<Value>, SendError> {
+    match socket.next(end).map_err(to_send_error)? {
+        Some(WebSocketEvent::Text(text)) => {
+            Ok(Some(serde_json::from_str(&text).unwrap_or_default()))
+        }
+        Some(WebSocketEvent::Closed(code, reason)) => {
+            let code = code.map_or(String::new(), |code| format!(" with code {code}"));
+            let cause = format!("the service closed the connection{code} {reason}");
+            Err(SendError::Unavailable(cause.trim_end().to_owned()))
+        }
+        None => Ok(None),
+    }
+}
+
+/// The error of an exchange that is not retried at once.
+pub(super) fn to_send_error(error: anyhow::Error) -> SendError {
+    match failure(error) {
+        Ok(cause) => SendError::Unavailable(cause),
+        Err(error) => error,
+    }
+}
+
 /// Returns the cause of a failed exchange that may be retried.
 ///
 /// # Errors
@@ -350,6 +465,7 @@ pub(super) fn failure(error: anyhow::Error) -> Result<String, SendError> {
 
 fn read_response(response: Response) -> anyhow::Result<ServiceResponse> {
     let retry_after = response.header("retry-after");
+    let retry_after = retry_after.or_else(|| response.header("x-ratelimit-reset"));
     let retry_after = retry_after.and_then(|text| text.trim().parse().ok());
     let mut body = Vec::new();
     let status = response.status;

@@ -2,7 +2,9 @@
 
 use super::dialect::{Dialect, LengthUnit, TextLimit};
 use super::setup::ChannelSetup;
-use super::{Channel, email, matrix, ntfy, telegram, webhook};
+use super::{
+    Channel, discord, email, matrix, mattermost, ntfy, slack, telegram, webhook, whatsapp,
+};
 use anyhow::Result;
 
 /// A row of the table: what differs between services apart from the wire format.
@@ -11,6 +13,8 @@ pub struct ChannelKind {
     pub name: &'static str,
     /// True if messages come from it. Otherwise a poll only sends what waits.
     pub receives: bool,
+    /// True if messages come by `channel listen` only: a poll answers those that it has stored.
+    pub is_pushed: bool,
     /// True if unknown senders of direct messages may get a pairing code.
     pub pairs: bool,
     /// True if user names, which can change hands, are matched with `allowFrom` besides ids.
@@ -51,6 +55,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "telegram",
         receives: true,
+        is_pushed: false,
         pairs: true,
         matches_names: true,
         is_mail: false,
@@ -64,6 +69,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "matrix",
         receives: true,
+        is_pushed: false,
         pairs: true,
         matches_names: false,
         is_mail: false,
@@ -75,8 +81,76 @@ pub const CHANNELS: &[ChannelKind] = &[
         open: matrix::open,
     },
     ChannelKind {
+        name: "mattermost",
+        receives: true,
+        is_pushed: false,
+        pairs: true,
+        matches_names: false,
+        is_mail: false,
+        dialect: Dialect::Mattermost,
+        login: &[
+            LoginQuestion::required("serverUrl", "Server"),
+            LoginQuestion::required("token", "Access token of the bot's account"),
+        ],
+        open: mattermost::open,
+    },
+    ChannelKind {
+        name: "slack",
+        receives: true,
+        is_pushed: false,
+        pairs: true,
+        matches_names: false,
+        is_mail: false,
+        dialect: Dialect::Slack,
+        login: &[
+            LoginQuestion::required("botToken", "Token of the bot, which begins with xoxb-"),
+            LoginQuestion {
+                is_optional: true,
+                ..LoginQuestion::required(
+                    "appToken",
+                    "Token of the app for Socket Mode, which begins with xapp-",
+                )
+            },
+        ],
+        open: slack::open,
+    },
+    ChannelKind {
+        name: "discord",
+        receives: true,
+        is_pushed: false,
+        pairs: true,
+        matches_names: false,
+        is_mail: false,
+        dialect: Dialect::Discord,
+        login: &[LoginQuestion::required(
+            "token",
+            "Token of the bot, from Discord's developer portal",
+        )],
+        open: discord::open,
+    },
+    ChannelKind {
+        name: "whatsapp",
+        receives: true,
+        is_pushed: true,
+        pairs: true,
+        matches_names: false,
+        is_mail: false,
+        dialect: Dialect::WhatsApp,
+        login: &[
+            LoginQuestion::required(
+                "phoneNumberId",
+                "Id of the phone number, in the app dashboard",
+            ),
+            LoginQuestion::required("accessToken", "Access token of a system user"),
+            LoginQuestion::required("appSecret", "Secret of the app"),
+            LoginQuestion::required("verifyToken", "A password of your choice, for the webhook"),
+        ],
+        open: whatsapp::open,
+    },
+    ChannelKind {
         name: "email",
         receives: true,
+        is_pushed: false,
         pairs: false,
         matches_names: false,
         is_mail: true,
@@ -102,6 +176,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "ntfy",
         receives: true,
+        is_pushed: false,
         pairs: false,
         matches_names: false,
         is_mail: false,
@@ -119,6 +194,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "webhook",
         receives: false,
+        is_pushed: false,
         pairs: false,
         matches_names: false,
         is_mail: false,

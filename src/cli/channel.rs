@@ -48,6 +48,14 @@ pub enum ChannelCommand {
     // The arguments stand apart, since they are many.
     Poll(ChannelPollArgs),
     Send(ChannelSendArgs),
+    /// Take one webhook request from standard input or CGI, and answer its messages
+    ///
+    /// For inetd, a systemd socket with `Accept=yes`, or the CGI of a web server, behind TLS. A request without a valid
+    /// signature is refused. WhatsApp's messages come only this way; Slack's events start a poll.
+    Listen {
+        /// Channel name: slack or whatsapp
+        name: String,
+    },
     /// List messages that wait, were given up or failed
     Inbox {
         /// Channel name [default: all]

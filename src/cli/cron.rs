@@ -252,7 +252,7 @@ pub struct JobRunArgs {
     pub no_deliver: bool,
     /// Deliver it to a chat, a `file`, a `command` or `none`
     ///
-    /// `telegram`, `matrix`, `email`, `ntfy` and `webhook` send it to the chat `--to`; what cannot be sent now waits for the
+    /// A channel such as `telegram` sends it to the chat `--to`; what cannot be sent now waits for the
     /// next `nanobot channel poll`. `file` appends it to the file `--to`, `command` pipes it into the command `--to`, `none`
     /// only saves it.
     #[arg(long, value_name = "NAME")]

@@ -472,6 +472,7 @@ pub const PAGES: &[HelpPage] = &[
         ("df -h | nanobot channel send telegram 123456", "Send the output of a command"),
         ("nanobot channel send telegram 123456 -a report.pdf --key report-7", "Send a file, and only once"),
     ] },
+    HelpPage { command: "channel listen", statuses: CHANNEL_STATUSES, variables: TURN_VARIABLES, files: CHANNEL_FILES, examples: &[("nanobot channel listen whatsapp", "Answer the request on standard input, as a service of inetd or systemd")] },
     HelpPage { command: "channel inbox", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
         ("nanobot channel inbox telegram", "What waits, was given up or failed"),
     ] },

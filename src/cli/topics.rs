@@ -19,7 +19,7 @@ pub const TOPICS: &[HelpTopic] = &[
     topic("sessions", "Conversations, and what is sent of them", include_str!("topics/sessions.md")),
     topic("memory", "What outlasts a conversation", include_str!("topics/memory.md")),
     topic("jobs", "Scheduled jobs, under cron and other schedulers", include_str!("topics/jobs.md")),
-    topic("channels", "Answers in Telegram, Matrix, ntfy and by e-mail, and messages from scripts", include_str!("topics/channels.md")),
+    topic("channels", "Answers in chat services and by e-mail, and messages from scripts", include_str!("topics/channels.md")),
     topic("servers", "MCP servers and skills", include_str!("topics/servers.md")),
     topic("terminal", "The REPL, completions, checks, upgrades and removal", include_str!("topics/terminal.md")),
     topic("privacy", "What leaves the machine, and when", include_str!("topics/privacy.md")),

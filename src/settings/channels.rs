@@ -9,9 +9,13 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// The channels with the keys that enable them, in the order of lists.
-pub const ENABLED_KEYS: [(&str, &ConfigKey); 5] = [
+pub const ENABLED_KEYS: [(&str, &ConfigKey); 9] = [
     ("telegram", config_key("channels.telegram.enabled")),
     ("matrix", config_key("channels.matrix.enabled")),
+    ("mattermost", config_key("channels.mattermost.enabled")),
+    ("slack", config_key("channels.slack.enabled")),
+    ("discord", config_key("channels.discord.enabled")),
+    ("whatsapp", config_key("channels.whatsapp.enabled")),
     ("email", config_key("channels.email.enabled")),
     ("ntfy", config_key("channels.ntfy.enabled")),
     ("webhook", config_key("channels.webhook.enabled")),

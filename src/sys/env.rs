@@ -127,11 +127,13 @@ pub struct Env {
 }
 
 impl Env {
-    /// Reads the environment of this process.
+    /// Reads the environment of this process. Under CGI, `HTTP_PROXY` is a header of the request, and no proxy.
     pub fn from_process() -> Self {
-        Self {
-            variables: std::env::vars_os().collect(),
+        let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        if variables.contains_key(std::ffi::OsStr::new("GATEWAY_INTERFACE")) {
+            variables.remove(std::ffi::OsStr::new("HTTP_PROXY"));
         }
+        Self { variables }
     }
 
     /// Returns the value of a variable; `None` if it is unset, empty or not UTF-8.

@@ -35,3 +35,4 @@ pub mod test_dns;
 pub mod test_hooks;
 pub mod utf8_stream;
 pub mod web_url;
+pub mod webhook_request;

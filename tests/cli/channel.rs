@@ -6,6 +6,7 @@ use crate::markdown::{delta, end_event};
 use crate::server::{Response, calls, fails, replies, says, sends};
 use crate::story::Story;
 use crate::telegram_server::{TOKEN, TelegramServer};
+use crate::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -502,7 +503,7 @@ fn a_signal_lets_the_begun_turn_finish_and_messages_join() {
     story.server().wait_for_requests(1);
     telegram.message(ANN, "two");
     telegram.message(ANN, "three");
-    telegram.wait_for_calls("getUpdates", 4);
+    until("all messages are stored", || count_lines(&story, "in") == 3);
     send_signal(&child, Signal::TERM);
     for event in [delta("One."), end_event()] {
         sender.send(event.into_bytes()).unwrap();
@@ -1045,6 +1046,40 @@ fn a_config_of_an_older_python_program_stays_as_it_is() {
     story
         .run(["channel", "show", "matrix"])
         .stdout_has("channels.matrix.groupAllowFrom = [\"!r:b\"]");
+}
+
+/// The keys of chat services as release 0.3.5 of the Python program writes them, and of the first ones as 0.1.4 does.
+#[test]
+fn keys_of_both_python_programs_are_known() {
+    let dm = json!({ "enabled": true, "policy": "open", "allowFrom": [] });
+    let config = json!({
+        "slack": { "enabled": false, "mode": "socket", "webhookPath": "/slack/events", "botToken": "", "appToken": "",
+            "userTokenReadOnly": true, "replyInThread": true, "reactEmoji": "eyes", "doneEmoji": "white_check_mark",
+            "includeThreadContext": true, "threadContextLimit": 20, "allowFrom": [], "groupPolicy": "mention",
+            "groupAllowFrom": [], "groupRequireMention": false, "proxy": null, "dm": dm },
+        "discord": { "enabled": false, "token": "", "allowFrom": [],
+            "gatewayUrl": "wss://gateway.discord.gg/?v=10&encoding=json", "intents": 37377, "allowChannels": [],
+            "groupPolicy": "mention", "readReceiptEmoji": "👀", "workingEmoji": "🔧", "workingEmojiDelay": 2.0,
+            "streaming": true, "proxy": null, "proxyUsername": null, "proxyPassword": null },
+        "mattermost": { "enabled": false, "serverUrl": "", "token": "", "teamId": "", "allowFromMatchMode": "id",
+            "allowFrom": [], "groupPolicy": "mention", "groupPolicyInThread": "open", "groupAllowFrom": [],
+            "replyInThread": true, "includeThreadContext": true, "threadContextLimit": 20, "streaming": true,
+            "reactEmoji": "eyes", "doneEmoji": "white_check_mark", "sendProgress": true, "sendToolHints": true,
+            "dm": dm },
+        "whatsapp": { "enabled": false, "bridgeUrl": "ws://localhost:3001", "bridgeToken": "", "allowFrom": [],
+            "groupPolicy": "open", "databasePath": "", "proxy": null, "lidMappings": {} },
+    });
+    let story = Story::new().set("channels", config.clone());
+    let check = story.run(["config", "check"]).text();
+    assert!(!check.contains("channels."), "{check}");
+    story
+        .run(["config", "set", "channels.discord.intents", "4609"])
+        .text();
+    let written = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
+    let written: Value = serde_json::from_slice(&written).unwrap();
+    let mut expect = config;
+    expect["discord"]["intents"] = json!(4609);
+    assert_eq!(written["channels"], expect);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Channels and `pipe` with the programs of others: python-telegram-bot, Telegram's own parser, Redis and Mosquitto.
 
 use crate::channel::telegram_story;
+use crate::discord_server::{self, DIRECT, DiscordServer};
+use crate::mattermost_server::{self, MattermostServer};
 use crate::requirements::require;
 use crate::server::{Request, Responder, says};
+use crate::slack_server::{self, SlackServer};
 use crate::story::{NANOBOT, Story};
 use crate::telegram_server::{TOKEN, TelegramServer};
 use crate::wait::until;
@@ -13,6 +16,52 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+/// The clients of others take our servers for theirs.
+#[test]
+#[ignore = "needs packages; see tests/README.md"]
+fn real_chat_clients() {
+    let run = |name: &str, port: u16| {
+        let python = std::env::var_os("NANOBOT_REAL_PYTHON").expect("tests/real/chat sets it");
+        let mut client = Command::new(python);
+        client
+            .arg(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/tests/real/chat_clients.py"
+            ))
+            .args([name, &port.to_string()])
+            .stdout(Stdio::piped());
+        client.spawn().unwrap()
+    };
+    let is_ok = |client: Child, name: &str| {
+        let output = client.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{name}");
+    };
+    let mattermost = MattermostServer::start();
+    mattermost.write("town", mattermost_server::ANN, "hello");
+    let client = run("mattermost", mattermost.http.port);
+    mattermost.sockets.wait_for_connections(1);
+    mattermost.write("town", mattermost_server::ANN, "an event");
+    is_ok(client, "mattermost");
+    let slack = SlackServer::start();
+    slack.write("C1", slack_server::ANN, "hello");
+    let client = run("slack", slack.http.port);
+    slack.sockets.wait_for_connections(1);
+    let stamp = slack.write("D1", slack_server::ANN, "an event");
+    let id = json!(format!("e{stamp}"));
+    slack
+        .sockets
+        .wait_for_message(|message| message["envelope_id"] == id);
+    is_ok(client, "slack");
+    let discord = DiscordServer::start();
+    discord.write(DIRECT, discord_server::ANN, "hello");
+    let client = run("discord", discord.http.port);
+    discord
+        .sockets
+        .wait_for_message(|message| message["op"] == 2);
+    discord.write(DIRECT, discord_server::ANN, "an event");
+    is_ok(client, "discord");
+}
 
 /// The interpreter that `tests/real/telegram` installs.
 fn real_python() -> Command {

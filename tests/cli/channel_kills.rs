@@ -2,10 +2,13 @@
 //! part that is in flight where the service cannot recognise it.
 
 use crate::channel::telegram_story;
+use crate::discord_server::DiscordServer;
 use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
 use crate::mail_server::MailServer;
 use crate::matrix_server::MatrixServer;
+use crate::mattermost_server::{self, MattermostServer};
 use crate::server::{Request, Responder, says};
+use crate::slack_server::{self, SlackServer};
 use crate::story::Story;
 use mail_parser::MessageParser;
 use serde_json::{Value, json};
@@ -78,6 +81,82 @@ fn kill_matrix_poll_at(kind: &str, n: usize, count: usize) -> bool {
     }
     assert!(story.requests().len() <= count + 1, "{kind} {n}");
     is_killed
+}
+
+/// Kills a poll of a service that has our parts' keys, with `count` messages in conversations of their own: each answer is
+/// there once. `answers` returns those in a conversation.
+fn kill_keyed_poll_at(
+    (kind, n): (&str, usize),
+    channels: Value,
+    names: &[String],
+    write: &dyn Fn(&str, &str),
+    answers: &dyn Fn(&str) -> Vec<String>,
+) -> bool {
+    let story = Story::new()
+        .set("channels", channels)
+        .set("channels.maxParallel", json!(1))
+        .set("memory", json!({ "consolidate": "manual" }));
+    story.server().always(repeating_model());
+    // The first poll begins with now.
+    story.run(["channel", "poll"]);
+    for (number, name) in names.iter().enumerate() {
+        write(name, &format!("number {number}"));
+    }
+    let is_killed = poll_until_done(&story, kind, n);
+    for (number, name) in names.iter().enumerate() {
+        assert_eq!(answers(name), [format!("It is {number}.")], "{kind} {n}");
+    }
+    assert!(story.requests().len() <= names.len() + 1, "{kind} {n}");
+    is_killed
+}
+
+fn kill_mattermost_poll_at(kind: &str, n: usize, count: usize) -> bool {
+    let server = MattermostServer::start();
+    server.forget_pending_ids();
+    let names: Vec<String> = (0..count).map(|number| format!("d{number}")).collect();
+    for name in &names {
+        server.add_channel(name, "D", "");
+    }
+    kill_keyed_poll_at(
+        (kind, n),
+        json!({ "mattermost": server.keys() }),
+        &names,
+        &|name, text| drop(server.write(name, mattermost_server::ANN, text)),
+        &|name| server.answer_texts(name),
+    )
+}
+
+fn kill_slack_poll_at(kind: &str, n: usize, count: usize) -> bool {
+    let server = SlackServer::start();
+    let names: Vec<String> = (0..count).map(|number| format!("D{number}")).collect();
+    for name in &names {
+        server.add_channel(name);
+    }
+    kill_keyed_poll_at(
+        (kind, n),
+        json!({ "slack": server.keys() }),
+        &names,
+        &|name, text| drop(server.write(name, slack_server::ANN, text)),
+        &|name| server.answer_texts(name),
+    )
+}
+
+fn kill_discord_poll_at(kind: &str, n: usize, count: usize) -> bool {
+    let server = DiscordServer::start();
+    let users = (0..count).map(|number| (number + 10).to_string());
+    let names: Vec<String> = users.clone().map(|user| format!("60{user}")).collect();
+    let mut keys = server.keys();
+    keys["allowFrom"] = users.clone().collect();
+    for (user, name) in users.zip(&names) {
+        server.add_direct(&user, name);
+    }
+    kill_keyed_poll_at(
+        (kind, n),
+        json!({ "discord": keys }),
+        &names,
+        &|name, text| drop(server.write(name, &name[2..], text)),
+        &|name| server.answer_texts(name),
+    )
 }
 
 /// Kills a poll of mail with `count` mails, each of its own sender. Only the mail in flight may come twice, under one
@@ -219,6 +298,13 @@ fn a_killed_poll_loses_no_message() {
 }
 
 #[test]
+fn a_killed_poll_of_conversations_answers_once() {
+    kill_at_calls(&|kind, n| kill_mattermost_poll_at(kind, n, 2));
+    kill_at_calls(&|kind, n| kill_slack_poll_at(kind, n, 2));
+    kill_at_calls(&|kind, n| kill_discord_poll_at(kind, n, 2));
+}
+
+#[test]
 fn a_killed_pipe_with_a_name_loses_no_message() {
     kill_at_calls(&|kind, n| kill_pipe_at(kind, n, 2));
 }
@@ -254,6 +340,14 @@ fn a_poll_killed_at_any_call_loses_no_message() {
 #[ignore = "takes minutes; see tests/README.md"]
 fn a_matrix_poll_killed_at_any_call_loses_no_message() {
     kill_everywhere(&|kind, n| kill_matrix_poll_at(kind, n, 20));
+}
+
+#[test]
+#[ignore = "takes minutes; see tests/README.md"]
+fn polls_of_conversations_killed_at_any_call_answer_once() {
+    kill_everywhere(&|kind, n| kill_mattermost_poll_at(kind, n, 20));
+    kill_everywhere(&|kind, n| kill_slack_poll_at(kind, n, 20));
+    kill_everywhere(&|kind, n| kill_discord_poll_at(kind, n, 20));
 }
 
 #[test]

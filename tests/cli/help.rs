@@ -338,7 +338,7 @@ const WITHOUT_JSON: &[&str] = &[
     // They do what was asked, and say so in a line.
     "config set", "config unset", "cron disable", "cron enable", "cron remove", "cron sync", "heartbeat disable", "mcp accept",
     "mcp add", "mcp remove", "memory accept", "memory consolidate", "memory undo", "provider logout", "session compact",
-    "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel test",
+    "channel listen", "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel test",
     "session remove", "session rename", "skill install", "skill new", "skill remove",
     "uninstall",
     // It prints the text that the model would get.

@@ -584,13 +584,13 @@ fn a_chat_channel_can_be_skipped_after_all() {
     answer_prompt(&mut screen, "request is sent. [y/N]", "maybe");
     answer_prompt(&mut screen, "request is sent. [y/N]", "n");
     answer_prompt(&mut screen, "Conversation [one]:", "");
-    answer_prompt(&mut screen, "Channel [none]:", "slack");
+    answer_prompt(&mut screen, "Channel [none]:", "icq");
     answer_prompt(&mut screen, "Channel [none]:", "tele");
     answer_prompt(&mut screen, "Telegram, not shown:", "");
     assert_eq!(screen.code(), 0);
     let shown = screen.text_with_scrollback();
     assert!(shown.contains("Please answer yes or no."), "{shown}");
-    let reason = "Please answer telegram, matrix, ntfy or none.";
+    let reason = "Please answer telegram, matrix, mattermost, slack, discord, ntfy or none.";
     assert!(shown.contains(reason), "{shown}");
     assert!(shown.contains("telegram is not set up"), "{shown}");
     assert!(shown.contains("ready; try:"), "{shown}");

@@ -345,6 +345,21 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "A webhook request counts only with the service's signature",
+        &[
+            "requests_without_a_valid_signature_are_refused",
+            "a_signed_event_of_slack_starts_a_poll",
+            "a_signed_message_is_answered_once",
+        ],
+    ),
+    (
+        "A service's token goes to no host but its own",
+        &[
+            "attachments_go_both_ways",
+            "media_go_both_ways_and_refusals_have_their_statuses",
+        ],
+    ),
+    (
         "A mail is content from outside as a whole",
         &["a_mail_is_content_from_outside"],
     ),

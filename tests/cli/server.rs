@@ -65,6 +65,18 @@ pub(crate) struct Response {
     /// Further chunks, sent as they arrive until all senders are dropped.
     pub(crate) stream: Option<Arc<Mutex<Receiver<Vec<u8>>>>>,
     pub(crate) ending: Ending,
+    /// Takes over the connection after a response that changes the protocol.
+    pub(crate) upgrade: Option<Upgrade>,
+}
+
+/// The program of a connection that has changed its protocol.
+#[derive(Clone)]
+pub(crate) struct Upgrade(pub(crate) Arc<dyn Fn(TcpStream) + Send + Sync>);
+
+impl std::fmt::Debug for Upgrade {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Upgrade")
+    }
 }
 
 /// The end of the response after its last chunk.
@@ -391,6 +403,18 @@ fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<
 
 /// Sends `answer`; returns true if the connection can be reused.
 fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Response) -> bool {
+    if let Some(Upgrade(run)) = &answer.upgrade {
+        let headers = answer.headers.iter();
+        let headers = headers.map(|(name, value)| format!("{name}: {value}\r\n"));
+        let head = format!(
+            "HTTP/1.1 101 Upgrade\r\n{}\r\n",
+            headers.collect::<String>()
+        );
+        if writer.write_all(head.as_bytes()).is_ok() {
+            run(writer.try_clone().expect("a socket can be cloned"));
+        }
+        return false;
+    }
     let mut head = format!(
         "HTTP/1.1 {} Scripted\r\ntransfer-encoding: chunked\r\n",
         answer.status

@@ -12,6 +12,7 @@ mod plain;
 mod split;
 mod table;
 mod telegram;
+mod whatsapp;
 
 /// Maximum size of both forms of a Matrix message together, in bytes. An event may have 65,536 bytes (Matrix
 /// specification, "Size limits"), of which JSON escapes and the envelope take their share.
@@ -32,6 +33,8 @@ pub enum Dialect {
     Mattermost,
     /// The Markdown of Discord: no tables, and headings of three levels.
     Discord,
+    /// The marks of WhatsApp, without tables.
+    WhatsApp,
     /// Text without any markup.
     Plain(TextLimit),
 }
@@ -73,13 +76,17 @@ impl Dialect {
             Self::Slack => (12_000, LengthUnit::Utf16),
             Self::Mattermost => (16_383, LengthUnit::Utf16),
             Self::Discord => (2000, LengthUnit::Utf16),
+            Self::WhatsApp => (4096, LengthUnit::Utf16),
             Self::Plain(limit) => return limit,
         };
         TextLimit { amount, unit }
     }
 
     fn has_tables(self) -> bool {
-        !matches!(self, Self::TelegramHtml | Self::Slack | Self::Discord)
+        !matches!(
+            self,
+            Self::TelegramHtml | Self::Slack | Self::Discord | Self::WhatsApp
+        )
     }
 
     fn write(self, lines: &[DocumentLine]) -> RenderedPart {
@@ -89,6 +96,7 @@ impl Dialect {
             Self::MatrixHtml | Self::MailHtml => html::write(lines),
             Self::Slack | Self::Mattermost => commonmark::write(lines, 6),
             Self::Discord => commonmark::write(lines, 3),
+            Self::WhatsApp => whatsapp::write(lines),
             Self::Plain(_) => plain.clone(),
         };
         RenderedPart { markup, plain }
@@ -153,13 +161,14 @@ mod tests {
         amount: 1000,
         unit: LengthUnit::Bytes,
     });
-    const DIALECTS: [Dialect; 7] = [
+    const DIALECTS: [Dialect; 8] = [
         Dialect::TelegramHtml,
         Dialect::MatrixHtml,
         Dialect::MailHtml,
         Dialect::Slack,
         Dialect::Mattermost,
         Dialect::Discord,
+        Dialect::WhatsApp,
         SMALL,
     ];
 
@@ -259,6 +268,16 @@ mod tests {
         check("    a\nb", Dialect::Slack, "```\na\n```\nb");
         check("- ```\n  a\n  ```", Dialect::Slack, "- ```\n  a\n  ```");
         check("> ```\n> a\n> ```", Dialect::Slack, "> ```\n> a\n> ```");
+    }
+
+    #[test]
+    fn whatsapp_has_its_own_marks() {
+        let whatsapp = |markdown, expect| check(markdown, Dialect::WhatsApp, expect);
+        whatsapp("# A\n**b** *c* ~~d~~ `e`", "*A*\n*b* _c_ ~d~ `e`");
+        whatsapp("- **a b** c\n- d\n\n> e", "• *a b* c\n• d\n\n> e");
+        whatsapp("```rust\na\n\nb\n```\nc", "```\na\n\nb\n```\nc");
+        whatsapp("[a](https://x) <https://y>", "a (https://x) https://y");
+        whatsapp("|a|b|\n|-|-|\n|cc|d|", "```\na  │ b\n───┼──\ncc │ d\n```");
     }
 
     #[test]
@@ -369,7 +388,7 @@ mod tests {
                     visible
                 }
                 Dialect::MatrixHtml | Dialect::MailHtml => visible_html(&part.markup, false),
-                Dialect::Plain(_) => part.markup.clone(),
+                Dialect::WhatsApp | Dialect::Plain(_) => part.markup.clone(),
                 _ => plain::write(&document::parse(&part.markup)),
             };
         }

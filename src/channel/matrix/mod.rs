@@ -149,7 +149,7 @@ impl Channel for Matrix {
             Some(response) => response,
             None => self.put_event(room, key, &content)?,
         };
-        let sent = self.read_success(&response)?;
+        let sent = self.client.read_success(&response)?;
         self.text_member(&sent, "event_id")
     }
 
@@ -214,25 +214,9 @@ impl Matrix {
         if let Some(user) = self.user_id.get() {
             return Ok(user);
         }
-        let whoami = self.get("/_matrix/client/v3/account/whoami")?;
+        let whoami = self.client.get("/_matrix/client/v3/account/whoami")?;
         let user = self.text_member(&whoami, "user_id")?;
         Ok(self.user_id.get_or_init(|| user))
-    }
-
-    fn get(&self, path: &str) -> std::result::Result<Value, SendError> {
-        self.read_success(&self.client.request(&ServiceRequest::get(path))?)
-    }
-
-    /// Returns the JSON of a response, or the reason why the server has not done what was asked.
-    fn read_success(&self, response: &ServiceResponse) -> std::result::Result<Value, SendError> {
-        match response.status {
-            200..300 => match response.json() {
-                Value::Object(members) => Ok(members.into()),
-                _ => Err(self.client.unexpected_response()),
-            },
-            403 => Err(SendError::RecipientRefused(response.describe())),
-            _ => Err(SendError::Undeliverable(response.describe())),
-        }
     }
 
     /// Returns a text that the specification requires in a response.
@@ -401,7 +385,7 @@ impl Matrix {
             percent_encode(start),
             percent_encode(since)
         );
-        let page = self.get(&path).map_err(SendError::into_error)?;
+        let page = self.client.get(&path).map_err(SendError::into_error)?;
         let Some(mut events) = page["chunk"].as_array().cloned() else {
             return Err(self.client.unexpected_response().into_error());
         };
@@ -443,7 +427,7 @@ impl Matrix {
         }
         let room = percent_encode(&update.room_id);
         let path = format!("/_matrix/client/v3/rooms/{room}/joined_members");
-        let members = self.get(&path).map_err(SendError::into_error)?;
+        let members = self.client.get(&path).map_err(SendError::into_error)?;
         let Some(joined) = members["joined"].as_object() else {
             return Err(self.client.unexpected_response().into_error());
         };
@@ -508,7 +492,7 @@ impl Matrix {
             is_idempotent: true,
             ..ServiceRequest::post(&path, media_type, &file.bytes)
         };
-        let uploaded = self.read_success(&self.client.request(&request)?)?;
+        let uploaded = self.client.read_success(&self.client.request(&request)?)?;
         let uri = self.text_member(&uploaded, "content_uri")?;
         Ok(json!({
             "msgtype": sync::message_type(kind), "body": file.name, "filename": file.name,

@@ -180,15 +180,7 @@ impl Channel for Telegram {
     }
 
     fn parse_chat(&self, recipient: &str) -> Chat {
-        let (id, thread) = match recipient.split_once(":topic:") {
-            Some((id, thread)) => (id, Some(thread.to_owned())),
-            None => (recipient, None),
-        };
-        Chat {
-            id: id.to_owned(),
-            thread,
-            is_direct: true,
-        }
+        Chat::with_thread_after(recipient, ":topic:")
     }
 }
 

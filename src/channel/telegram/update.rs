@@ -134,14 +134,7 @@ fn is_account(user: &Value, account: &Identity) -> bool {
 }
 
 fn quote(label: &str, text: &str) -> QuotedText {
-    let mut cut: String = text.chars().take(MAX_QUOTE_CHARS).collect();
-    if cut.len() < text.len() {
-        cut.push_str(" […]");
-    }
-    QuotedText {
-        label: label.to_owned(),
-        text: cut,
-    }
+    QuotedText::cut(label, text, MAX_QUOTE_CHARS)
 }
 
 /// True if the message names us, is a command for us, or replies to our message.

@@ -6,7 +6,7 @@ use crate::cli::channel::{ChannelCommand, ChannelPollArgs, ChannelSendArgs, Pair
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
 use crate::ops::channel::poll::{self, PollOptions};
-use crate::ops::channel::{overview, pairing};
+use crate::ops::channel::{listen, overview, pairing};
 use crate::ops::context::Context;
 use crate::ops::jobs::time_format::{format_time, to_one_line};
 use crate::report::columns::{Side, align_columns, truncate};
@@ -41,6 +41,7 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
         ChannelCommand::Pair { command } => pair(ctx, command),
         ChannelCommand::Poll(arguments) => poll(ctx, arguments),
         ChannelCommand::Send(arguments) => send(ctx, arguments),
+        ChannelCommand::Listen { name } => listen::listen(ctx, name),
         ChannelCommand::Inbox { name, json } => inbox(ctx, name.as_deref(), *json),
         ChannelCommand::Retry { id } => retry(ctx, id),
     }

@@ -25,7 +25,7 @@ pub(crate) fn deliver(
     key: &str,
     now: i64,
 ) -> Result<Vec<String>> {
-    let entry = inbox.lock().ignore_poison().state().outbound(key).cloned();
+    let entry = inbox.lock().ignore_poison().begin_delivery(key);
     let Some(entry) = entry else {
         return Ok(Vec::new());
     };
@@ -83,7 +83,14 @@ fn send_parts(
             continue;
         }
         let key = entry.part_key(number);
-        let remote = service.send(&entry.destination, part, &key)?;
+        let found = match entry.is_untried {
+            true => None,
+            false => service.find_sent(&entry.destination, &key)?,
+        };
+        let remote = match found {
+            Some(remote) => remote,
+            None => service.send(&entry.destination, part, &key)?,
+        };
         remote_ids.push(remote.clone());
         inbox.lock().ignore_poison().append(InboxRecord::Sent {
             key: entry.key.clone(),

@@ -33,34 +33,40 @@ pub(crate) fn store(
 ) -> Result<Vec<QueuedItem>> {
     let channel = run.channel(index);
     let rules = channel.open.files.access_rules(run.ctx)?;
-    let now = run.ctx.clock.timestamp().as_millisecond();
     let mut inbox = channel.inbox.lock().ignore_poison();
-    let mut intake = Intake {
-        run,
-        index,
-        channel,
-        now,
-        ids: HashSet::new(),
-        records: Vec::new(),
-        work: Vec::new(),
-        stopped: Vec::new(),
-    };
+    let mut intake = Intake::new(run, index);
     for message in &batch.messages {
         intake.add(message, &rules, &inbox)?;
     }
-    let Intake {
-        records,
-        work,
-        stopped,
-        ..
-    } = intake;
-    inbox.append_all(records)?;
-    for work in stopped {
-        work.token.cancel();
-    }
+    let work = intake.write(&mut inbox)?;
     drop(inbox);
     channel.open.files.write_cursor(account, &batch.cursor)?;
     Ok(work)
+}
+
+/// Answers `/stop` among the work for messages that `channel listen` has stored. Returns the work that is left.
+///
+/// # Errors
+/// Status 74.
+pub(crate) fn answer_stops(
+    run: &PollRun<'_>,
+    index: usize,
+    work: Vec<QueuedItem>,
+) -> Result<Vec<QueuedItem>> {
+    let mut inbox = run.channel(index).inbox.lock().ignore_poison();
+    let mut intake = Intake::new(run, index);
+    for (session, item) in work {
+        let stored = inbox.state().inbound(item.id());
+        let stored = stored.map(|entry| entry.message.clone());
+        let is_stop = |message: &InboundMessage| {
+            InChatCommand::parse(&message.text) == Some(InChatCommand::Stop)
+        };
+        match stored.filter(is_stop) {
+            Some(message) => intake.answer_stop(&message, session, &inbox),
+            None => intake.work.push((session, item)),
+        }
+    }
+    intake.write(&mut inbox)
 }
 
 struct Intake<'a> {
@@ -76,7 +82,29 @@ struct Intake<'a> {
     stopped: Vec<Arc<SessionWork>>,
 }
 
-impl Intake<'_> {
+impl<'a> Intake<'a> {
+    fn new(run: &'a PollRun<'a>, index: usize) -> Self {
+        Self {
+            run,
+            index,
+            channel: run.channel(index),
+            now: run.ctx.clock.timestamp().as_millisecond(),
+            ids: HashSet::new(),
+            records: Vec::new(),
+            work: Vec::new(),
+            stopped: Vec::new(),
+        }
+    }
+
+    /// Writes the records, ends the work that was stopped, and returns the new work.
+    fn write(self, inbox: &mut ChannelInbox) -> Result<Vec<QueuedItem>> {
+        inbox.append_all(self.records)?;
+        for work in self.stopped {
+            work.token.cancel();
+        }
+        Ok(self.work)
+    }
+
     fn add(
         &mut self,
         message: &InboundMessage,
@@ -122,12 +150,8 @@ impl Intake<'_> {
             return;
         }
         let command = InChatCommand::parse(&message.text);
-        if command == Some(InChatCommand::Stop) {
-            let text = match self.stop(&session, inbox) {
-                true => "Stopped 1 task.",
-                false => "No active task to stop.",
-            };
-            self.answer_now(message, session, text);
+        if command == Some(InChatCommand::Stop) && !self.run.only_stores {
+            self.answer_stop(message, session, inbox);
             return;
         }
         let item = WorkItem::Message {
@@ -136,6 +160,14 @@ impl Intake<'_> {
             may_join: command.is_none() && !self.channel.open.files.kind.is_mail,
         };
         self.work.push((session, item));
+    }
+
+    fn answer_stop(&mut self, message: &InboundMessage, session: String, inbox: &ChannelInbox) {
+        let text = match self.stop(&session, inbox) {
+            true => "Stopped 1 task.",
+            false => "No active task to stop.",
+        };
+        self.answer_now(message, session, text);
     }
 
     /// Settles the messages that a session answers now. False if there are none.

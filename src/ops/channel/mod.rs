@@ -11,6 +11,7 @@ pub(crate) mod chat_command;
 mod chat_progress;
 pub(crate) mod delivery;
 pub(crate) mod intake;
+pub(crate) mod listen;
 pub(crate) mod login;
 pub(crate) mod message_outlet;
 pub(crate) mod open_channel;

@@ -1,6 +1,6 @@
 //! A channel as a run uses it: its config, its files, and the connection to its service.
 
-use crate::channel::access::{AccessRules, GroupPolicy};
+use crate::channel::access::{AccessRules, DirectRule, GroupPolicy};
 use crate::channel::dialect;
 use crate::channel::inbox::ChannelInbox;
 use crate::channel::pairing::PairingFile;
@@ -123,22 +123,45 @@ impl ChannelFiles {
             allow_from: self.allow_from(),
             approved: pairing.approved(self.kind.name),
             pairs: self.kind.pairs && self.settings.pairing,
-            matches_names: self.kind.matches_names,
+            matches_names: self.kind.matches_names || self.matches_names_by_config(),
             group_policy: GroupPolicy::parse(&policy),
-            group_allow_from: self.config.list("groupAllowFrom"),
+            group_allow_from: self.group_allow_from(),
+            direct: self.direct_rule(),
         })
     }
 
-    /// The allowed senders. Mail addresses are compared without case (RFC 5321 §2.4 asks for less, no service does more).
+    /// The chats of the group policy `allowlist`. Discord's key has another name.
+    fn group_allow_from(&self) -> Vec<String> {
+        let mut listed = self.config.list("groupAllowFrom");
+        listed.extend(self.config.list("allowChannels"));
+        listed
+    }
+
+    /// True if the config asks for user names or mail addresses in `allowFrom`.
+    fn matches_names_by_config(&self) -> bool {
+        let mode = self.config.text("allowFromMatchMode");
+        mode.is_some_and(|mode| mode != "id")
+    }
+
+    fn direct_rule(&self) -> DirectRule {
+        let is_disabled = self.config.is_flag("dm.enabled") && !self.config.flag("dm.enabled");
+        match self.config.text("dm.policy").as_deref() {
+            _ if is_disabled => DirectRule::Disabled,
+            Some("allowlist") => DirectRule::Listed(self.config.list("dm.allowFrom")),
+            _ => DirectRule::AllowFrom,
+        }
+    }
+
+    /// The allowed senders. Mail addresses are compared without case (RFC 5321 §2.4 asks for less, no service does more),
+    /// phone numbers without the sign before them.
     fn allow_from(&self) -> Vec<String> {
         let entries = self.config.list("allowFrom");
-        match self.kind.is_mail {
-            true => entries
-                .iter()
-                .map(|entry| entry.trim().to_lowercase())
-                .collect(),
-            false => entries,
-        }
+        let compared = |entry: String| match self.kind.name {
+            _ if self.kind.is_mail => entry.trim().to_lowercase(),
+            "whatsapp" => entry.trim().trim_start_matches('+').to_owned(),
+            _ => entry,
+        };
+        entries.into_iter().map(compared).collect()
     }
 
     /// Takes the lock under which a poll answers, waiting up to `wait`. The directory must exist.

@@ -33,6 +33,8 @@ use std::time::Duration;
 const MAX_PENDING_MESSAGES: usize = 100;
 /// Longest single wait at a service.
 const MAX_LISTEN_WINDOW: Duration = Duration::from_secs(50);
+/// The interval in which new messages of `channel listen` are looked for.
+const INBOX_INTERVAL: Duration = Duration::from_millis(500);
 /// First and longest delay after a failure of a service that is listened to.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
@@ -185,6 +187,10 @@ impl<'scope> Listener<'scope, '_> {
             self.enqueue(unfinished_work(channel));
             return self.note_poll(&channel.open.files);
         }
+        if channel.open.files.kind.is_pushed {
+            self.note_poll(&channel.open.files)?;
+            return self.watch_inbox(channel);
+        }
         let account = channel.open.account(ctx)?;
         self.enqueue(unfinished_work(channel));
         self.poll_service(channel, &account)
@@ -260,6 +266,32 @@ impl<'scope> Listener<'scope, '_> {
             if self.is_over() || channel.is_rejected() {
                 return Ok(());
             }
+        }
+    }
+
+    /// Answers the messages that `channel listen` stores, as long as this poll waits or has something to do.
+    fn watch_inbox(&self, channel: &PolledChannel) -> Result<()> {
+        let mut begun = HashSet::new();
+        let mut retry_at = signal::now() + MAX_RETRY_DELAY;
+        loop {
+            // What a worker is about to send is not sent twice.
+            let is_idle = self.run.queue.is_idle();
+            if is_idle && signal::now() >= retry_at {
+                begun.clear();
+                retry_at = signal::now() + MAX_RETRY_DELAY;
+            }
+            channel.inbox.lock().ignore_poison().refresh()?;
+            let mut work = unfinished_work(channel);
+            work.retain(|(_, item)| {
+                let is_new = is_idle || matches!(item, WorkItem::Message { .. });
+                is_new && begun.insert(item.id().to_owned())
+            });
+            self.enqueue(intake::answer_stops(self.run, self.index, work)?);
+            let is_done = self.time_left().is_zero() && self.run.queue.is_idle();
+            if is_done || self.run.queue.is_closed() || channel.is_rejected() {
+                return Ok(());
+            }
+            signal::sleep(INBOX_INTERVAL)?;
         }
     }
 

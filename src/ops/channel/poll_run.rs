@@ -24,6 +24,8 @@ pub(crate) struct PollRun<'a> {
     pub(crate) queue: WorkQueue,
     /// Go on until told to stop.
     pub(crate) follows: bool,
+    /// Messages are stored for a process that answers them.
+    pub(crate) only_stores: bool,
     /// Messages that were sent before are not answered, in seconds since 1970.
     pub(crate) since: Option<i64>,
     problems: Mutex<Vec<Exit>>,
@@ -55,6 +57,7 @@ impl<'a> PollRun<'a> {
             channels: std::iter::repeat_with(OnceLock::new).take(count).collect(),
             queue: WorkQueue::new(max_parallel),
             follows: false,
+            only_stores: false,
             since: None,
             problems: Mutex::default(),
         }

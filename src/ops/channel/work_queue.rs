@@ -23,6 +23,16 @@ pub(crate) enum WorkItem {
     Deliver(String),
 }
 
+impl WorkItem {
+    /// The id of the message, or the key.
+    pub(crate) fn id(&self) -> &str {
+        match self {
+            Self::Message { id, .. } => id,
+            Self::Deliver(key) => key,
+        }
+    }
+}
+
 /// Work in a session, taken by a worker.
 #[derive(Debug)]
 pub(crate) struct SessionWork {

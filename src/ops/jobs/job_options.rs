@@ -16,8 +16,7 @@ use std::time::Duration;
 
 /// The destinations that can be named besides the chat channels of [`table`]; the Python program delivers to some of them.
 const OTHER_CHANNELS: &[&str] = &[
-    "", "file", "command", "cli", "discord", "slack", "whatsapp", "email", "feishu", "dingtalk",
-    "qq", "mochat",
+    "", "file", "command", "cli", "feishu", "dingtalk", "qq", "mochat",
 ];
 /// The hint about destinations.
 const DESTINATIONS: &str =

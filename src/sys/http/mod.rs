@@ -1,5 +1,5 @@
 //! HTTP: one client for a run, built at its first use, with its timeouts, proxy and root certificates. A client also opens
-//! connections for protocols of lines, such as IMAP.
+//! connections for protocols of lines, such as IMAP, and WebSockets.
 //!
 //! Connections are kept between requests. TLS and certificates are loaded for `https` only. A request passes through
 //! these files in this order: [`client`] with `network`, `resolver` with `name_service` and `ssrf`, `connector`, `transport`.
@@ -14,6 +14,7 @@ mod ssrf;
 mod stream;
 mod timeouts;
 mod transport;
+mod websocket;
 
 pub use client::{ConnectionPool, Http, HttpMethod, Response};
 pub use connector::is_listening;
@@ -22,3 +23,4 @@ pub use network::{Network, NetworkDefaults};
 pub use ssrf::{SSRF_ALLOWLIST_KEY, SsrfFilter};
 pub use stream::LineStream;
 pub use timeouts::HttpTimeouts;
+pub use websocket::{WEBSOCKET_TIMEOUTS, WebSocket, WebSocketEvent};

@@ -111,6 +111,20 @@ impl LineStream {
         }
     }
 
+    /// Reads what is there into `buffer`. Returns `None` if there is nothing at `end`, on the clock of [`signal::now`].
+    ///
+    /// # Errors
+    /// The connection broke, or the run was cancelled.
+    pub fn read_until(&mut self, buffer: &mut [u8], end: Duration) -> Result<Option<usize>> {
+        if !self.wait_until(end)? {
+            return Ok(None);
+        }
+        let count = buffer.len().min(self.received.len());
+        buffer[..count].copy_from_slice(&self.received[..count]);
+        self.received.drain(..count);
+        Ok(Some(count))
+    }
+
     fn receive_more(&mut self) -> Result<()> {
         match self.receive() {
             Ok(true) => Ok(()),

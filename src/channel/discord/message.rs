@@ -1,0 +1,123 @@
+//! Messages in the answers of Discord's API. Pure.
+
+use crate::channel::conversation_poll::ConversationEntry;
+use crate::channel::mention::without_mention;
+use crate::channel::{
+    AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender,
+};
+use serde_json::{Value, json};
+
+/// The beginning of the time of ids, in milliseconds since 1970 (Discord, "Snowflakes").
+const ID_EPOCH_MILLIS: u64 = 1_420_070_400_000;
+/// Characters of a quoted text that the model receives.
+const MAX_QUOTE_CHARS: usize = 4000;
+/// Types of messages that people write: usual ones, and replies.
+const WRITTEN_TYPES: [u64; 2] = [0, 19];
+/// The type of a notice that a user has joined.
+const JOIN_TYPE: u64 = 7;
+/// The flag of a voice message.
+const VOICE_FLAG: u64 = 8192;
+
+/// The number of an id; ids grow with time.
+pub(super) fn number_of(id: &Value) -> u64 {
+    let text = id.as_str().unwrap_or_default();
+    text.parse().unwrap_or_default()
+}
+
+/// Converts a message in `chat`.
+pub(super) fn to_entry(message: &Value, chat: &Chat, account: &Identity) -> ConversationEntry {
+    let id = &message["id"];
+    let is_own = message["author"]["id"] == account.id.as_str();
+    ConversationEntry {
+        position: number_of(id),
+        id: id.as_str().unwrap_or_default().to_owned(),
+        message: to_message(message, chat, account).filter(|_| !is_own),
+        is_own_entrance: is_own && message["type"] == JOIN_TYPE,
+    }
+}
+
+/// Converts a message; `None` for notices, and for those that say nothing to us.
+fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<InboundMessage> {
+    let kind = message["type"].as_u64()?;
+    if !WRITTEN_TYPES.contains(&kind) {
+        return None;
+    }
+    let id = message["id"].as_str()?;
+    let author = &message["author"];
+    let sender = author["id"].as_str()?;
+    let mentions = message["mentions"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let mut text = message["content"].as_str().unwrap_or_default().to_owned();
+    for mention in [format!("<@{}>", account.id), format!("<@!{}>", account.id)] {
+        text = without_mention(&text, &mention).unwrap_or(text);
+    }
+    for user in mentions {
+        let (id, name) = (user["id"].as_str(), user["username"].as_str());
+        if let (Some(id), Some(name)) = (id, name) {
+            text = text.replace(&format!("<@{id}>"), &format!("@{name}"));
+        }
+    }
+    let replied = &message["referenced_message"];
+    let is_reply_to_us = replied["author"]["id"] == account.id.as_str();
+    let is_mention = mentions
+        .iter()
+        .any(|user| user["id"] == account.id.as_str());
+    // The session has our own message already.
+    let quoted = replied["content"].as_str().filter(|_| !is_reply_to_us);
+    let quoted = quoted.map(|text| ("quoted message", text));
+    let forwards = message["message_snapshots"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let forwards = forwards.filter_map(|it| {
+        let text = it["message"]["content"].as_str()?;
+        Some(("forwarded message", text))
+    });
+    let quotes = quoted.into_iter().chain(forwards);
+    let quotes = quotes.filter(|(_, text)| !text.is_empty());
+    let quotes: Vec<QuotedText> = quotes
+        .map(|(label, text)| QuotedText::cut(label, text, MAX_QUOTE_CHARS))
+        .collect();
+    let is_voice = message["flags"].as_u64().unwrap_or_default() & VOICE_FLAG != 0;
+    let files = message["attachments"].as_array().into_iter().flatten();
+    let files: Vec<RemoteFile> = files.filter_map(|it| to_file(it, is_voice)).collect();
+    if text.is_empty() && files.is_empty() && quotes.is_empty() && !is_mention {
+        return None;
+    }
+    let millis = (number_of(&message["id"]) >> 22) + ID_EPOCH_MILLIS;
+    Some(InboundMessage {
+        id: id.to_owned(),
+        chat: chat.clone(),
+        from: Sender {
+            id: sender.to_owned(),
+            name: author["username"].as_str().map(str::to_owned),
+            is_bot: author["bot"] == true || message["webhook_id"].is_string(),
+        },
+        text,
+        quotes,
+        mentions_us: is_mention || is_reply_to_us,
+        files,
+        sent_at: i64::try_from(millis / 1000).unwrap_or_default(),
+        reply_facts: json!({ "message_id": id }),
+    })
+}
+
+fn to_file(attachment: &Value, is_voice: bool) -> Option<RemoteFile> {
+    let media_type = attachment["content_type"].as_str().unwrap_or_default();
+    let seconds = attachment["duration_secs"].as_f64();
+    let seconds = seconds.filter(|seconds| (0.0..1e6).contains(seconds));
+    Some(RemoteFile {
+        id: attachment["url"].as_str()?.to_owned(),
+        name: attachment["filename"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        kind: match is_voice {
+            true => AttachmentKind::Voice,
+            false => AttachmentKind::of_media_type(media_type),
+        },
+        size_bytes: attachment["size"].as_u64(),
+        seconds: seconds.map(|seconds| std::time::Duration::from_secs_f64(seconds).as_secs()),
+    })
+}

@@ -1,0 +1,135 @@
+//! Calls of Slack's Web API, and the errors of its responses.
+
+use crate::channel::service_client::{ServiceClient, ServiceRequest};
+use crate::channel::setup::ChannelSetup;
+use crate::channel::{RateLimit, SendError};
+use crate::sys::secret::Secret;
+use crate::sys::web_url::percent_encode;
+use anyhow::Result;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Hosts of files, besides that of the API. The token is sent to no other.
+const FILE_HOSTS: &[&str] = &["slack.com"];
+/// The wait of a rate limit whose response names none.
+const DEFAULT_RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
+/// Items of a page of a list, as Slack recommends.
+pub(super) const PAGE_ITEMS: usize = 200;
+
+/// The Web API with one token.
+pub(super) struct WebApi {
+    pub(super) client: ServiceClient,
+    token_key: &'static str,
+}
+
+impl WebApi {
+    /// Prepares the calls; nothing is sent.
+    ///
+    /// # Errors
+    /// Status 78 for an unusable address or proxy.
+    pub(super) fn new(
+        setup: &ChannelSetup,
+        token_key: &'static str,
+        token: &Secret,
+    ) -> Result<Self> {
+        let client = ServiceClient::new(setup, "apiBase", token_key)?;
+        Ok(Self {
+            client: client.with_bearer(token).with_hosts(FILE_HOSTS),
+            token_key,
+        })
+    }
+
+    /// Calls a method that reads.
+    pub(super) fn read(
+        &self,
+        method: &str,
+        arguments: &[(&str, &str)],
+    ) -> Result<Value, SendError> {
+        let arguments = arguments
+            .iter()
+            .map(|(name, value)| format!("{name}={}", percent_encode(value)));
+        let path = format!("/{method}?{}", arguments.collect::<Vec<_>>().join("&"));
+        self.exchange(&ServiceRequest::get(&path))
+    }
+
+    /// Calls a method that reads a list, page by page, until a page has `is_enough`. Returns the items of `member`.
+    pub(super) fn read_pages(
+        &self,
+        method: &str,
+        arguments: &[(&str, &str)],
+        member: &str,
+        is_enough: &dyn Fn(&[Value]) -> bool,
+    ) -> Result<Vec<Value>, SendError> {
+        let limit = PAGE_ITEMS.to_string();
+        let (mut all, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let mut arguments = arguments.to_vec();
+            arguments.push(("limit", &limit));
+            if !cursor.is_empty() {
+                arguments.push(("cursor", &cursor));
+            }
+            let page = self.read(method, &arguments)?;
+            let items = page[member].as_array();
+            let items = items.ok_or_else(|| self.client.unexpected_response())?;
+            let is_last = items.is_empty() || is_enough(items);
+            all.extend(items.iter().cloned());
+            let next = page["response_metadata"]["next_cursor"].as_str();
+            match next.filter(|next| !next.is_empty() && !is_last && *next != cursor) {
+                Some(next) => cursor = next.to_owned(),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Calls a method that writes. It is not called again when its outcome is unknown.
+    pub(super) fn write(&self, method: &str, body: &Value) -> Result<Value, SendError> {
+        let (path, body) = (format!("/{method}"), body.to_string());
+        self.exchange(&ServiceRequest::post(
+            &path,
+            "application/json; charset=utf-8",
+            body.as_bytes(),
+        ))
+    }
+
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, SendError> {
+        let body = self.client.exchange(request)?;
+        match body["ok"].as_bool() {
+            Some(true) => Ok(body),
+            Some(false) => Err(self.to_send_error(&body)),
+            None => Err(self.client.unexpected_response()),
+        }
+    }
+
+    /// The error of a response with `ok: false`.
+    fn to_send_error(&self, body: &Value) -> SendError {
+        let cause = body["error"].as_str().unwrap_or("unknown error").to_owned();
+        match cause.as_str() {
+            "invalid_auth"
+            | "not_authed"
+            | "token_revoked"
+            | "token_expired"
+            | "account_inactive"
+            | "not_allowed_token_type"
+            | "no_permission" => {
+                let key = self.token_key;
+                SendError::TokenRejected(format!("{cause}; `channels.slack.{key}` is not accepted"))
+            }
+            "missing_scope" => {
+                let needed = body["needed"].as_str().unwrap_or_default();
+                SendError::Misconfigured(format!(
+                    "the app has not the scope `{needed}`: add it, and install the app again"
+                ))
+            }
+            "ratelimited" | "rate_limited" => {
+                SendError::RateLimited(RateLimit(DEFAULT_RATE_LIMIT_DELAY), cause)
+            }
+            "internal_error" | "fatal_error" | "service_unavailable" | "request_timeout" => {
+                SendError::Unavailable(cause)
+            }
+            "cannot_dm_bot" | "messages_tab_disabled" | "restricted_action" | "user_disabled" => {
+                SendError::RecipientRefused(cause)
+            }
+            _ => SendError::Undeliverable(cause),
+        }
+    }
+}

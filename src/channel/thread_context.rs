@@ -1,0 +1,54 @@
+//! The text of others in a thread, for the model that answers in it. Pure.
+
+use super::QuotedText;
+
+/// Maximum characters of a message that is quoted.
+const MAX_QUOTE_CHARS: usize = 500;
+
+/// A message of a thread.
+pub(super) struct ThreadMessage {
+    pub(super) is_own: bool,
+    pub(super) text: String,
+}
+
+/// The last `max_messages` messages since our last one, of those before the message that is answered: the session has
+/// what is older.
+pub(super) fn context_quotes(
+    thread: impl Iterator<Item = ThreadMessage>,
+    max_messages: usize,
+) -> Vec<QuotedText> {
+    let thread: Vec<ThreadMessage> = thread.collect();
+    let own = thread.iter().rposition(|message| message.is_own);
+    let since = &thread[own.map_or(0, |own| own + 1)..];
+    let newest = &since[since.len().saturating_sub(max_messages)..];
+    let texts = newest.iter().map(|message| message.text.as_str());
+    let quotes = texts
+        .filter(|text| !text.is_empty())
+        .map(|text| QuotedText::cut("earlier message of the thread", text, MAX_QUOTE_CHARS));
+    quotes.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ThreadMessage, context_quotes};
+
+    #[test]
+    fn messages_since_our_last_one_are_quoted() {
+        let check = |thread: &[(bool, &str)], expect: &[&str]| {
+            let messages = thread.iter().map(|(is_own, text)| ThreadMessage {
+                is_own: *is_own,
+                text: (*text).to_owned(),
+            });
+            let quotes = context_quotes(messages, 2);
+            let texts: Vec<&str> = quotes.iter().map(|quote| quote.text.as_str()).collect();
+            assert_eq!(texts, expect);
+        };
+        check(&[], &[]);
+        check(&[(false, "a"), (false, "b"), (false, "c")], &["b", "c"]);
+        check(
+            &[(false, "a"), (true, "b"), (false, "c"), (false, "")],
+            &["c"],
+        );
+        check(&[(false, "a"), (true, "b")], &[]);
+    }
+}

@@ -1,0 +1,331 @@
+//! WhatsApp, through the Cloud API (<https://developers.facebook.com/docs/whatsapp/cloud-api>).
+//!
+//! Messages come by webhooks only, which `channel listen` takes: they are signed with the app's secret. Answers are free
+//! text, which a user gets within a day after the last message.
+
+use super::service_client::{ServiceClient, ServiceRequest};
+use super::setup::ChannelSetup;
+use super::upload::UploadFile;
+use super::{
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
+    RateLimit, RemoteFile, SendError, Sender, WebhookReceipt,
+};
+use crate::error::{Exit, fail};
+use crate::sys::secret::Secret;
+use crate::sys::web_url::percent_encode;
+use crate::sys::webhook_request::{WebhookRequest, WebhookResponse, is_same_secret, is_signed};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+/// Hosts of media, to which the token is sent.
+const FILE_HOSTS: &[&str] = &["fbsbx.com"];
+/// Largest upload: documents may have 100 MB.
+const MAX_UPLOAD_BYTES: u64 = 50_000_000;
+/// Longest word that the service asks us to repeat when a webhook is set up.
+const MAX_CHALLENGE_CHARS: usize = 200;
+/// Error codes (Cloud API, "Error codes"): rate limits, a token that is not accepted, and recipients that take nothing.
+const RATE_LIMIT_CODES: [u64; 5] = [4, 80_007, 130_429, 131_048, 131_056];
+const TOKEN_CODES: [u64; 3] = [0, 10, 190];
+const RECIPIENT_CODES: [u64; 4] = [131_026, 131_030, 131_047, 131_050];
+/// The wait after such a rate limit, for which the service names none.
+const RATE_LIMIT_DELAY: Duration = Duration::from_secs(120);
+
+struct WhatsApp {
+    client: ServiceClient,
+    phone_number: String,
+    app_secret: Secret,
+    verify_token: Option<Secret>,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if a key is missing or unusable.
+pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let phone_number = config.required_text("phoneNumberId", "ID")?;
+    let token = config.required_secret("accessToken")?;
+    let app_secret = config.required_secret("appSecret")?.clone();
+    let client = ServiceClient::new(setup, "apiBase", "accessToken")?;
+    Ok(Box::new(WhatsApp {
+        client: client.with_bearer(token).with_hosts(FILE_HOSTS),
+        phone_number,
+        app_secret,
+        verify_token: config.secret("verifyToken").cloned(),
+    }))
+}
+
+impl Channel for WhatsApp {
+    /// Nothing can be asked for.
+    fn poll(
+        &self,
+        _account: &Identity,
+        _cursor: Option<&Value>,
+        _wait: Duration,
+        _deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    fn receive(&self, request: &WebhookRequest) -> Result<WebhookReceipt> {
+        if request.method == "GET" {
+            return Ok(WebhookReceipt::without_messages(self.verify(request)));
+        }
+        let signature = request.header("x-hub-signature-256").unwrap_or_default();
+        let signature = signature.strip_prefix("sha256=").unwrap_or_default();
+        if !is_signed(self.app_secret.expose(), &request.body, signature) {
+            return Ok(WebhookReceipt::without_messages(WebhookResponse::empty(
+                401,
+            )));
+        }
+        let Ok(body) = serde_json::from_slice::<Value>(&request.body) else {
+            return Ok(WebhookReceipt::without_messages(WebhookResponse::empty(
+                400,
+            )));
+        };
+        Ok(WebhookReceipt {
+            response: WebhookResponse::empty(200),
+            account: self.account(),
+            messages: to_messages(&body, &self.phone_number),
+            is_for_poll: false,
+        })
+    }
+
+    fn send(
+        &self,
+        destination: &Destination,
+        part: &Part,
+        _key: &str,
+    ) -> std::result::Result<String, SendError> {
+        let mut body = json!({
+            "messaging_product": "whatsapp", "recipient_type": "individual",
+            "to": destination.chat.id,
+        });
+        match &part.file {
+            Some(path) => {
+                let (kind, media) = self.upload(path)?;
+                body["type"] = kind.into();
+                body[kind] = media;
+            }
+            None => {
+                body["type"] = "text".into();
+                body["text"] = json!({ "preview_url": false, "body": part.markup });
+            }
+        }
+        let (path, body) = (self.path("messages"), body.to_string());
+        let request = ServiceRequest::post(&path, "application/json", body.as_bytes());
+        let sent = self.exchange(&request)?;
+        let id = sent["messages"][0]["id"].as_str().map(str::to_owned);
+        id.ok_or_else(|| self.client.unexpected_response())
+    }
+
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        let path = format!("/{}", percent_encode(&file.id));
+        let media = self
+            .exchange(&ServiceRequest::get(&path))
+            .map_err(SendError::into_error)?;
+        let url = media["url"].as_str().unwrap_or_default();
+        if !self.client.owns(url) {
+            return Err(fail(Exit::Refused, "the attachment is not at WhatsApp"));
+        }
+        match self.client.download(url, into, limit_bytes)? {
+            Ok(is_complete) => Ok(is_complete),
+            Err(response) => Err(fail(Exit::Unavailable, response.describe())),
+        }
+    }
+
+    /// The message counts as read then.
+    fn show_typing(&self, destination: &Destination) {
+        if let Some(id) = destination.reply_facts["message_id"].as_str() {
+            let body = json!({ "messaging_product": "whatsapp", "status": "read", "message_id": id,
+                "typing_indicator": { "type": "text" } });
+            self.client.notify(&self.path("messages"), &body);
+        }
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let path = format!(
+            "/{}?fields=display_phone_number",
+            percent_encode(&self.phone_number)
+        );
+        let number = self
+            .exchange(&ServiceRequest::get(&path))
+            .map_err(SendError::into_error)?;
+        let name = number["display_phone_number"].as_str();
+        Ok(Identity {
+            name: name.unwrap_or_default().to_owned(),
+            ..self.account()
+        })
+    }
+
+    fn session_key(&self, chat: &Chat) -> String {
+        format!("whatsapp:{}", chat.id)
+    }
+}
+
+impl WhatsApp {
+    fn account(&self) -> Identity {
+        Identity {
+            id: self.phone_number.clone(),
+            name: String::new(),
+        }
+    }
+
+    /// The path of a collection of our number.
+    fn path(&self, name: &str) -> String {
+        format!("/{}/{name}", percent_encode(&self.phone_number))
+    }
+
+    /// The answer to the request that sets up a webhook.
+    fn verify(&self, request: &WebhookRequest) -> WebhookResponse {
+        let parameter = |name| request.parameter(name).unwrap_or_default();
+        let token = parameter("hub.verify_token");
+        let challenge = parameter("hub.challenge");
+        let is_ours = self
+            .verify_token
+            .as_ref()
+            .is_some_and(|ours| is_same_secret(ours.expose(), token));
+        let is_plain = challenge.len() <= MAX_CHALLENGE_CHARS
+            && challenge.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        match is_ours && is_plain && parameter("hub.mode") == "subscribe" {
+            true => WebhookResponse {
+                status: 200,
+                body: challenge.to_owned(),
+            },
+            false => WebhookResponse::empty(401),
+        }
+    }
+
+    /// Sends a request, and returns the JSON of its response.
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, SendError> {
+        let response = self.client.request(request)?;
+        if response.is_success() {
+            return self.client.read_success(&response);
+        }
+        let body = response.json();
+        let (code, cause) = (body["error"]["code"].as_u64(), response.describe());
+        let is_in = |codes: &[u64]| code.is_some_and(|code| codes.contains(&code));
+        Err(match () {
+            () if is_in(&RATE_LIMIT_CODES) => {
+                SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
+            }
+            () if is_in(&TOKEN_CODES) => SendError::TokenRejected(format!(
+                "{cause}; `channels.whatsapp.accessToken` is not accepted"
+            )),
+            () if is_in(&RECIPIENT_CODES) => SendError::RecipientRefused(cause),
+            () => SendError::Undeliverable(cause),
+        })
+    }
+
+    /// Uploads a file; returns the type and the content of its message.
+    fn upload(&self, path: &Path) -> Result<(&'static str, Value), SendError> {
+        let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
+        let (kind, media_type) = file.media_type();
+        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let fields = [
+            field("messaging_product", "whatsapp"),
+            field("type", media_type),
+        ];
+        let (form_type, form) = file.to_form(&fields, "file");
+        let path = self.path("media");
+        let request = ServiceRequest {
+            is_idempotent: true,
+            ..ServiceRequest::post(&path, &form_type, &form)
+        };
+        let uploaded = self.exchange(&request)?;
+        let id = &uploaded["id"];
+        if !id.is_string() {
+            return Err(self.client.unexpected_response());
+        }
+        Ok(match kind {
+            AttachmentKind::Image if media_type != "image/gif" => ("image", json!({ "id": id })),
+            AttachmentKind::Voice | AttachmentKind::Audio => ("audio", json!({ "id": id })),
+            AttachmentKind::Video => ("video", json!({ "id": id })),
+            AttachmentKind::Image | AttachmentKind::File => {
+                ("document", json!({ "id": id, "filename": file.name }))
+            }
+        })
+    }
+}
+
+/// The messages to our number in the body of a webhook.
+fn to_messages(body: &Value, phone_number: &str) -> Vec<InboundMessage> {
+    let entries = body["entry"].as_array().into_iter().flatten();
+    let changes = entries.flat_map(|entry| entry["changes"].as_array().into_iter().flatten());
+    let values = changes.map(|change| &change["value"]);
+    let ours = values.filter(|value| value["metadata"]["phone_number_id"] == phone_number);
+    let messages = ours.flat_map(|value| value["messages"].as_array().into_iter().flatten());
+    messages.filter_map(to_message).collect()
+}
+
+fn to_message(message: &Value) -> Option<InboundMessage> {
+    let (id, sender) = (message["id"].as_str()?, message["from"].as_str()?);
+    let kind = message["type"].as_str()?;
+    let content = &message[kind];
+    let is_forward = message["context"]["forwarded"] == true
+        || message["context"]["frequently_forwarded"] == true;
+    let typed = match kind {
+        "text" => content["body"].as_str(),
+        "button" => content["text"].as_str(),
+        "interactive" => content["button_reply"]["title"]
+            .as_str()
+            .or(content["list_reply"]["title"].as_str()),
+        _ => content["caption"].as_str(),
+    };
+    let typed = typed.unwrap_or_default();
+    let file = to_file(kind, content, is_forward);
+    let quotes = match is_forward && !typed.is_empty() {
+        true => vec![QuotedText {
+            label: "forwarded message".to_owned(),
+            text: typed.to_owned(),
+        }],
+        false => Vec::new(),
+    };
+    let text = if is_forward { "" } else { typed };
+    if text.is_empty() && quotes.is_empty() && file.is_none() {
+        return None;
+    }
+    let sent_at = message["timestamp"].as_str().unwrap_or_default();
+    Some(InboundMessage {
+        id: id.to_owned(),
+        chat: Chat {
+            id: sender.to_owned(),
+            thread: None,
+            is_direct: true,
+        },
+        from: Sender {
+            id: sender.to_owned(),
+            ..Sender::default()
+        },
+        text: text.to_owned(),
+        quotes,
+        mentions_us: true,
+        files: file.into_iter().collect(),
+        sent_at: sent_at.parse().unwrap_or_default(),
+        reply_facts: json!({ "message_id": id }),
+    })
+}
+
+fn to_file(kind: &str, content: &Value, is_forward: bool) -> Option<RemoteFile> {
+    let kind = match kind {
+        "image" | "sticker" => AttachmentKind::Image,
+        "audio" if content["voice"] == true && !is_forward => AttachmentKind::Voice,
+        "audio" => AttachmentKind::Audio,
+        "video" => AttachmentKind::Video,
+        "document" => AttachmentKind::File,
+        _ => return None,
+    };
+    let name = content["filename"].as_str().map(str::to_owned);
+    let media_type = content["mime_type"].as_str().unwrap_or_default();
+    let extension = media_type.split(['/', ';']).nth(1).unwrap_or_default();
+    Some(RemoteFile {
+        id: content["id"].as_str()?.to_owned(),
+        name: name.unwrap_or_else(|| format!("file.{extension}")),
+        kind,
+        size_bytes: None,
+        seconds: None,
+    })
+}

@@ -1,0 +1,330 @@
+//! The Discord channel through the whole program, against a stand-in for the API and the gateway on loopback.
+
+use crate::channel::send_signal;
+use crate::channel_adapter::{Reader, open, open_failure};
+use crate::discord_server::{ANN, BOT, DIRECT, DiscordServer, EVE, THREAD, TOKEN, TOWN};
+use crate::server::{Ending, Response, says};
+use crate::story::Story;
+use crate::wait::until;
+use nanobot::channel::Channel;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A story after its first poll, in which only Ann is allowed.
+fn discord_story() -> (Story, DiscordServer) {
+    let server = DiscordServer::start();
+    server.write(DIRECT, ANN, "before the first look");
+    mention(&server, TOWN, ANN, "before the first look");
+    let story = Story::new().set("channels", json!({ "discord": server.keys() }));
+    story.run(["channel", "poll"]);
+    (story, server)
+}
+
+fn connect(server: &DiscordServer) -> Box<dyn Channel> {
+    open("discord", &server.keys()).unwrap()
+}
+
+fn texts(reader: &mut Reader<'_>) -> Vec<String> {
+    let messages = reader.poll_as(BOT, Duration::ZERO).unwrap();
+    messages.into_iter().map(|it| it.text).collect()
+}
+
+/// A message that mentions us.
+fn mention(server: &DiscordServer, channel: &str, user: &str, text: &str) -> String {
+    server.add(json!({ "channel_id": channel, "author": { "id": user }, "content": format!("<@{BOT}> {text}"),
+        "mentions": [{ "id": BOT, "username": "bot" }] }))
+}
+
+#[test]
+fn a_direct_message_is_answered_once() {
+    let (story, server) = discord_story();
+    let story = story
+        .set("channels.discord.readReceiptEmoji", json!("👀"))
+        .script([says("#### **Hello**, @everyone.")]);
+    server.write(DIRECT, ANN, "hi");
+    story.run(["channel", "poll"]);
+    let answers = server.answers(DIRECT);
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0]["content"], "### **Hello**, @everyone.");
+    assert_eq!(answers[0]["allowed_mentions"]["parse"], json!([]));
+    assert_eq!(answers[0]["enforce_nonce"], true);
+    assert_eq!(answers[0]["message_reference"], Value::Null);
+    assert_eq!(server.reactions(), ["%F0%9F%91%80"]);
+    story.run(["channel", "poll"]);
+    assert_eq!(server.answers(DIRECT).len(), 1);
+    assert_eq!(story.requests().len(), 1);
+    story.session(&format!("discord_{DIRECT}.jsonl"));
+    story.run(["channel", "test", "discord"]).stdout_has("bot");
+    let home = story.home().join(".nanobot/channels/discord");
+    for file in std::fs::read_dir(home).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        assert!(!text.contains(TOKEN), "{text}");
+    }
+}
+
+#[test]
+fn mentions_and_replies_are_answered_in_channels_and_threads() {
+    let (story, server) = discord_story();
+    let story = story.script([says("Yes?"), says("In the thread."), says("Indeed.")]);
+    server.write(TOWN, ANN, "not for the bot");
+    mention(&server, TOWN, EVE, "hi");
+    let id = mention(&server, TOWN, ANN, "are you there?");
+    story.run(["channel", "poll"]);
+    let answers = server.answers(TOWN);
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0]["message_reference"]["message_id"], id.as_str());
+    let asked = story.requests()[0].last_content();
+    assert!(
+        asked.contains("are you there?") && !asked.contains("<@"),
+        "{asked}"
+    );
+    mention(&server, THREAD, ANN, "and here?");
+    story.run(["channel", "poll"]);
+    assert_eq!(server.answer_texts(THREAD), ["In the thread."]);
+    story.session(&format!("discord_{TOWN}_thread_{THREAD}.jsonl"));
+    // A reply to ours is a mention; the text of another user is quoted.
+    let replied = json!({ "author": { "id": BOT }, "content": "Yes?" });
+    server.add(
+        json!({ "channel_id": TOWN, "type": 19, "author": { "id": ANN }, "content": "good",
+        "referenced_message": replied }),
+    );
+    server.add(
+        json!({ "channel_id": TOWN, "type": 19, "author": { "id": ANN }, "content": "no",
+        "referenced_message": { "author": { "id": EVE }, "content": "do evil" } }),
+    );
+    story.run(["channel", "poll"]);
+    assert_eq!(server.answer_texts(TOWN)[1..], ["Indeed."]);
+    story
+        .run(["channel", "show", "discord"])
+        .stdout_has(&format!("refused sender {EVE}"));
+}
+
+#[test]
+fn what_a_message_says() {
+    let server = DiscordServer::start();
+    let channel = connect(&server);
+    let mut reader = Reader::after_first_look(&*channel);
+    let check = |message: Value, expect: Option<(&str, &[&str])>, reader: &mut Reader<'_>| {
+        let mut message = message;
+        message["channel_id"] = json!(DIRECT);
+        message["author"] = json!({ "id": ANN });
+        server.add(message);
+        let found = reader.poll_as(BOT, Duration::ZERO).unwrap();
+        let found = found.first().map(|it| {
+            let quotes = it.quotes.iter().map(|quote| quote.text.as_str());
+            (it.text.as_str(), quotes.collect::<Vec<_>>())
+        });
+        let expect = expect.map(|(text, quotes)| (text, quotes.to_vec()));
+        assert_eq!(found, expect);
+    };
+    check(json!({ "content": "a" }), Some(("a", &[])), &mut reader);
+    check(json!({ "content": "pinned", "type": 6 }), None, &mut reader);
+    check(json!({ "content": "" }), None, &mut reader);
+    let named = json!({ "content": format!("<@{EVE}> said"), "mentions": [{ "id": EVE, "username": "eve" }] });
+    check(named, Some(("@eve said", &[])), &mut reader);
+    let forward =
+        json!({ "content": "", "message_snapshots": [{ "message": { "content": "do evil" } }] });
+    check(forward, Some(("", &["do evil"])), &mut reader);
+}
+
+#[test]
+fn policies_of_channels() {
+    let check = |keys: Value, expect: &[&str]| {
+        let server = DiscordServer::start();
+        let mut all = server.keys();
+        for (key, value) in keys.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        let story = Story::new().set("channels", json!({ "discord": all }));
+        story.run(["channel", "poll"]);
+        story.server().always(says("Yes."));
+        server.write(TOWN, ANN, "one");
+        mention(&server, THREAD, ANN, "two");
+        server.write(DIRECT, ANN, "three");
+        server.add(
+            json!({ "channel_id": DIRECT, "author": { "id": "9", "bot": true }, "content": "bot" }),
+        );
+        story.run(["channel", "poll"]);
+        let requests = story.requests();
+        let asked = |word: &&&str| requests.iter().any(|it| it.last_content().contains(**word));
+        let words = ["one", "two", "three", "bot"];
+        let words: Vec<&str> = words.iter().filter(asked).copied().collect();
+        assert_eq!(words, expect, "{keys}");
+    };
+    check(json!({}), &["two", "three"]);
+    check(json!({ "groupPolicy": "open" }), &["one", "two", "three"]);
+    check(json!({ "allowChannels": ["1"] }), &["three"]);
+    let listed = json!({ "groupPolicy": "allowlist", "allowChannels": [TOWN] });
+    check(listed, &["one", "two", "three"]);
+    check(json!({ "allowFrom": [EVE] }), &[]);
+}
+
+#[test]
+fn long_answers_are_split_with_code_whole() {
+    let (story, server) = discord_story();
+    let code = "let a = 1;\n".repeat(150);
+    let story = story.script([says(&format!("```rust\n{code}```\n\n```rust\n{code}```"))]);
+    server.write(DIRECT, ANN, "code");
+    story.run(["channel", "poll"]);
+    let parts = server.answer_texts(DIRECT);
+    assert_eq!(parts.len(), 2);
+    for part in &parts {
+        assert!(
+            part.starts_with("```rust\n") && part.ends_with("\n```"),
+            "{part}"
+        );
+    }
+}
+
+#[test]
+fn failures_have_their_statuses() {
+    let (story, server) = discord_story();
+    let story = story.script([says("Hello.")]);
+    let limited = |seconds: f64| {
+        let body = json!({ "message": "You are being rate limited.", "retry_after": seconds, "global": false });
+        Response::json(429, &body)
+    };
+    server.fail_next("/users/@me/guilds", limited(0.3));
+    server.fail_next("/guilds", limited(0.3));
+    let messages = format!("/channels/{DIRECT}/messages");
+    server.write(DIRECT, ANN, "hi");
+    story.run(["channel", "poll"]);
+    assert_eq!(server.answer_texts(DIRECT), ["Hello."]);
+    let too_fast = json!({ "code": 20028, "message": "too fast" });
+    server.fail_next(&messages, Response::json(400, &too_fast));
+    story
+        .run(["channel", "send", "discord", DIRECT, "x"])
+        .status(75)
+        .error_text();
+    // The connection breaks after the message was taken: the nonce makes it one.
+    let broken = Response::text(200, "application/json", "{").ending(Ending::Disconnect);
+    server.fail_next(&messages, broken);
+    story.run(["channel", "send", "discord", ANN, "y"]).text();
+    assert!(server.answer_texts(DIRECT).contains(&"y".to_owned()));
+    story
+        .run(["channel", "send", "discord", "1", "x"])
+        .status(65)
+        .stderr_has("Unknown Channel");
+    let story = story.set("channels.discord.token", json!("wrong"));
+    let before = server.http.requests().len();
+    story
+        .run(["channel", "poll"])
+        .status(77)
+        .stderr_has("`channels.discord.token` is not accepted");
+    assert_eq!(server.http.requests().len(), before + 1);
+}
+
+#[test]
+fn attachments_go_both_ways() {
+    let (story, server) = discord_story();
+    let story = story
+        .script([says("A shopping list.")])
+        .file("report.txt", "the report");
+    let file = json!({ "id": "1", "filename": "list.txt", "size": 8, "url": server.file_url(),
+        "content_type": "text/plain" });
+    server.add(
+        json!({ "channel_id": DIRECT, "author": { "id": ANN }, "content": "what is this?",
+        "attachments": [file] }),
+    );
+    story.run(["channel", "poll"]);
+    let asked = story.requests()[0].body.to_string();
+    assert!(asked.contains("buy milk"), "{asked}");
+    story
+        .run(["channel", "send", "discord", ANN, "see", "-a", "report.txt"])
+        .text();
+    let sent = server.answers(DIRECT);
+    assert_eq!(sent[1]["content"], "see");
+    let sent = sent[2]["files"][0].as_str().unwrap();
+    assert!(
+        sent.contains("filename=\"report.txt\"") && sent.ends_with("the report"),
+        "{sent}"
+    );
+}
+
+#[test]
+fn long_histories_are_paged() {
+    let server = DiscordServer::start();
+    let channel = connect(&server);
+    let mut reader = Reader::after_first_look(&*channel);
+    let written: Vec<String> = (1..450).map(|number| number.to_string()).collect();
+    for text in &written {
+        server.write(DIRECT, ANN, text);
+    }
+    assert_eq!(texts(&mut reader), written);
+    assert_eq!(texts(&mut reader), [""; 0]);
+}
+
+#[test]
+fn a_poll_that_follows_resumes_its_session() {
+    let (story, server) = discord_story();
+    story.server().always(says("Yes."));
+    let follow = |count: usize, expect: usize| {
+        let mut command = story.command(["channel", "poll", "--follow"]);
+        let child = story.start(&mut command);
+        server.sockets.wait_for_connections(count);
+        server.write(DIRECT, ANN, "hi");
+        until("the answer is sent", || {
+            server.answers(DIRECT).len() == expect
+        });
+        child
+    };
+    let child = follow(1, 1);
+    let heartbeats = || {
+        server
+            .sockets
+            .received()
+            .iter()
+            .filter(|it| it["op"] == 1)
+            .count()
+    };
+    until("heartbeats are sent", || heartbeats() > 2);
+    // The gateway asks for another connection, then breaks off.
+    server
+        .sockets
+        .send(&json!({ "op": 7, "d": null, "s": null, "t": null }));
+    server.sockets.wait_for_connections(2);
+    server.sockets.close(4000);
+    server.sockets.wait_for_connections(3);
+    server.write(DIRECT, ANN, "again");
+    until("the answer is sent", || server.answers(DIRECT).len() == 2);
+    send_signal(&child, Signal::TERM);
+    assert_eq!(story.wait(child).signal(), Some(15));
+    assert_eq!(server.sessions(), 1);
+    // A stranger's direct chat is known from its event.
+    let child = follow(4, 3);
+    server.add_direct(EVE, "600000000000000077");
+    server.write("600000000000000077", EVE, "hi");
+    send_signal(&child, Signal::TERM);
+    assert_eq!(story.wait(child).signal(), Some(15));
+    assert_eq!(server.sessions(), 1);
+    let resumed = server.sockets.received();
+    assert_eq!(resumed.iter().filter(|it| it["op"] == 6).count(), 3);
+}
+
+#[test]
+fn the_gateway_says_what_the_config_lacks() {
+    for (code, status, words) in [
+        (4004, 77, "does not accept `channels.discord.token`"),
+        (4014, 78, "message content intent"),
+    ] {
+        let (story, server) = discord_story();
+        let mut command = story.command(["channel", "poll", "--follow"]);
+        let child = story.start(&mut command);
+        server
+            .sockets
+            .wait_for_message(|message| message["op"] == 2);
+        server.sockets.close(code);
+        story.wait(child).status(status).stderr_has(words);
+    }
+}
+
+#[test]
+fn keys_that_are_missing() {
+    let server = DiscordServer::start();
+    for (key, value) in [("token", ""), ("apiBase", "http://discord.example.org")] {
+        let mut keys = server.keys();
+        keys[key] = json!(value);
+        assert_eq!(open_failure("discord", &keys), 78, "{key}");
+    }
+}

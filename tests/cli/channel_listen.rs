@@ -1,0 +1,427 @@
+//! `channel listen`: webhook requests of WhatsApp and Slack on standard input, under CGI, and their refusals.
+
+use crate::server::{Response, Server, says, sends};
+use crate::slack_server::{ANN, SlackServer};
+use crate::story::{RunResult, Story};
+use ring::hmac;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+
+const TOKEN: &str = "graph-token";
+const APP_SECRET: &str = "app-secret";
+const SIGNING_SECRET: &str = "signing-secret";
+const ADA: &str = "491701234567";
+/// The fixed time of a story, 2026-01-02T03:04:05Z.
+const STORY_TIME: i64 = 1_767_323_045;
+
+/// Graph API on loopback: messages, media, and the number.
+struct GraphServer {
+    http: Server,
+    sent: Arc<Mutex<Vec<Value>>>,
+}
+
+impl GraphServer {
+    fn start() -> Self {
+        let http = Server::start();
+        let sent: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let (ours, port) = (Arc::clone(&sent), http.port);
+        http.always(Box::new(move |request| {
+            if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
+                let error =
+                    json!({ "error": { "message": "Invalid OAuth access token", "code": 190 } });
+                return Response::json(401, &error);
+            }
+            let body = match request.path.split('?').next().unwrap() {
+                "/v/100/messages" if request.body["status"] == "read" => json!({ "success": true }),
+                "/v/100/messages" if request.body["to"] == "1" => {
+                    let error =
+                        json!({ "error": { "message": "Re-engagement message", "code": 131_047 } });
+                    return Response::json(400, &error);
+                }
+                "/v/100/messages" => {
+                    let mut sent = ours.lock().unwrap();
+                    sent.push(request.body.clone());
+                    json!({ "messages": [{ "id": format!("wamid.out{}", sent.len()) }] })
+                }
+                "/v/100/media" => json!({ "id": "m9" }),
+                "/v/100" => json!({ "display_phone_number": "+49 170 1", "id": "100" }),
+                "/v/m1" => json!({ "url": format!("http://127.0.0.1:{port}/media/1") }),
+                "/v/m2" => json!({ "url": "https://fbsbx.com.example.org/1" }),
+                "/media/1" => return Response::text(200, "text/plain", "buy milk"),
+                _ => return Response::json(404, &json!({})),
+            };
+            Response::json(200, &body)
+        }));
+        Self { http, sent }
+    }
+
+    fn story(&self) -> Story {
+        Story::new().set(
+            "channels",
+            json!({ "whatsapp": { "enabled": true, "phoneNumberId": "100", "accessToken": TOKEN,
+                "appSecret": APP_SECRET, "verifyToken": "v3rify", "allowFrom": [format!("+{ADA}")],
+                "apiBase": format!("http://127.0.0.1:{}/v", self.http.port) } }),
+        )
+    }
+
+    fn texts(&self) -> Vec<String> {
+        let sent = self.sent.lock().unwrap();
+        let texts = sent
+            .iter()
+            .map(|it| it["text"]["body"].as_str().unwrap_or_default().to_owned());
+        texts.collect()
+    }
+}
+
+fn sign(key: &str, message: &[u8]) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
+    let tag = hmac::sign(&key, message);
+    tag.as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// A webhook request of WhatsApp with these messages.
+fn webhook(messages: &Value) -> String {
+    json!({ "object": "whatsapp_business_account", "entry": [{ "id": "1", "changes": [{ "field": "messages",
+        "value": { "messaging_product": "whatsapp", "metadata": { "phone_number_id": "100" },
+            "messages": messages } }] }] })
+    .to_string()
+}
+
+fn text_message(id: &str, from: &str, text: &str) -> Value {
+    json!({ "id": id, "from": from, "timestamp": STORY_TIME.to_string(), "type": "text", "text": { "body": text } })
+}
+
+fn post(headers: &[(&str, &str)], body: &str) -> String {
+    let headers = headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"));
+    format!(
+        "POST /hook HTTP/1.1\r\nHost: x\r\n{}Content-Length: {}\r\n\r\n{body}",
+        headers.collect::<String>(),
+        body.len()
+    )
+}
+
+/// Sends a signed request to `channel listen whatsapp`.
+fn deliver<'s>(story: &'s mut Option<Story>, body: &str) -> RunResult<'s> {
+    let signature = format!("sha256={}", sign(APP_SECRET, body.as_bytes()));
+    let request = post(&[("X-Hub-Signature-256", &signature)], body);
+    *story = story.take().map(|story| story.stdin(request));
+    story
+        .as_ref()
+        .unwrap()
+        .run(["channel", "listen", "whatsapp"])
+}
+
+/// Starts `channel listen whatsapp` with a signed request that has this message.
+fn start(story: &Story, message: &Value) -> Child {
+    let body = webhook(&json!([message]));
+    let signature = format!("sha256={}", sign(APP_SECRET, body.as_bytes()));
+    let mut command = story.command(["channel", "listen", "whatsapp"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let request = post(&[("X-Hub-Signature-256", &signature)], &body);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(request.as_bytes()).unwrap();
+    child
+}
+
+const ACCEPTED: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+const REFUSED: &str = "HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn a_signed_message_is_answered_once() {
+    let graph = GraphServer::start();
+    let mut story = Some(graph.story().script([says("**Hello** Ada.")]));
+    let body = webhook(&json!([text_message("wamid.1", ADA, "hi")]));
+    deliver(&mut story, &body).stdout(ACCEPTED);
+    let sent = graph.sent.lock().unwrap().clone();
+    let expect = json!({ "messaging_product": "whatsapp", "recipient_type": "individual", "to": ADA,
+        "type": "text", "text": { "preview_url": false, "body": "*Hello* Ada." } });
+    assert_eq!(sent, [expect]);
+    // The service repeats a request whose response it has not seen.
+    deliver(&mut story, &body).stdout(ACCEPTED);
+    let story = story.unwrap();
+    assert_eq!(graph.texts().len(), 1);
+    assert_eq!(story.requests().len(), 1);
+    story.session(&format!("whatsapp_{ADA}.jsonl"));
+    story
+        .run(["channel", "test", "whatsapp"])
+        .stdout("+49 170 1 (100)\n");
+    story.run(["channel", "poll"]);
+}
+
+#[test]
+fn requests_without_a_valid_signature_are_refused() {
+    let graph = GraphServer::start();
+    let body = webhook(&json!([text_message("wamid.1", ADA, "hi")]));
+    let valid = format!("sha256={}", sign(APP_SECRET, body.as_bytes()));
+    let check = |request: &str, status: i32, first: &str| {
+        let story = graph.story().stdin(request);
+        let ran = story.run(["channel", "listen", "whatsapp"]).status(status);
+        ran.error_text();
+        let text = ran.text();
+        assert!(text.starts_with(first), "{request}: {text}");
+        assert!(story.requests().is_empty());
+        assert!(
+            !story
+                .home()
+                .join(".nanobot/channels/whatsapp/inbox.jsonl")
+                .exists()
+        );
+    };
+    check(&post(&[], &body), 77, REFUSED);
+    check(
+        &post(&[("X-Hub-Signature-256", "sha256=")], &body),
+        77,
+        REFUSED,
+    );
+    let altered = body.replace("hi", "ho");
+    check(
+        &post(&[("X-Hub-Signature-256", &valid)], &altered),
+        77,
+        REFUSED,
+    );
+    let wrong = format!("sha256={}", sign("other", body.as_bytes()));
+    check(
+        &post(&[("X-Hub-Signature-256", &wrong)], &body),
+        77,
+        REFUSED,
+    );
+    check("hello\r\n\r\n", 65, "HTTP/1.1 400");
+    check("DELETE / HTTP/1.1\r\n\r\n", 65, "HTTP/1.1 405");
+    check(
+        "POST / HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n",
+        65,
+        "HTTP/1.1 413",
+    );
+    check(
+        "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nab",
+        65,
+        "HTTP/1.1 408",
+    );
+    let valid = format!("sha256={}", sign(APP_SECRET, b"{"));
+    check(
+        &post(&[("X-Hub-Signature-256", &valid)], "{"),
+        0,
+        "HTTP/1.1 400",
+    );
+}
+
+#[test]
+fn a_webhook_is_set_up_with_the_verify_token() {
+    let graph = GraphServer::start();
+    let check = |query: &str, status: i32, expect: &str| {
+        let story = graph
+            .story()
+            .stdin(format!("GET /hook?{query} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        let ran = story.run(["channel", "listen", "whatsapp"]).status(status);
+        ran.error_text();
+        assert!(ran.text().ends_with(expect), "{query}");
+    };
+    let query = "hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=";
+    check(&format!("{query}v3rify"), 0, "\r\n\r\n1158201444");
+    check(&format!("{query}other"), 77, "\r\n\r\n");
+    check(
+        "hub.mode=subscribe&hub.challenge=%3Cb%3E&hub.verify_token=v3rify",
+        77,
+        "\r\n\r\n",
+    );
+}
+
+#[test]
+fn strangers_get_a_code_and_others_are_left() {
+    let graph = GraphServer::start();
+    let mut story = Some(graph.story());
+    let body = webhook(&json!([text_message("wamid.1", "4915", "hi")]));
+    deliver(&mut story, &body).stdout(ACCEPTED);
+    assert!(graph.texts().is_empty());
+    let mut story = Some(graph.story().set("channels.whatsapp.allowFrom", json!([])));
+    deliver(&mut story, &body).stdout(ACCEPTED);
+    assert!(
+        graph.texts()[0].contains("pairing code"),
+        "{:?}",
+        graph.texts()
+    );
+    assert!(story.unwrap().requests().is_empty());
+}
+
+#[test]
+fn media_go_both_ways_and_refusals_have_their_statuses() {
+    let graph = GraphServer::start();
+    let mut story = Some(
+        graph
+            .story()
+            .script([says("A list."), says("No.")])
+            .file("report.txt", "the report"),
+    );
+    let document = |id: &str, media: &str| {
+        json!({ "id": id, "from": ADA, "timestamp": STORY_TIME.to_string(), "type": "document",
+            "document": { "id": media, "filename": "list.txt", "mime_type": "text/plain", "caption": "what is it?" } })
+    };
+    deliver(&mut story, &webhook(&json!([document("wamid.1", "m1")]))).stdout(ACCEPTED);
+    // An address at another host does not get the token.
+    deliver(&mut story, &webhook(&json!([document("wamid.2", "m2")]))).stdout(ACCEPTED);
+    let story = story.unwrap();
+    let asked = story.requests()[0].body.to_string();
+    assert!(
+        asked.contains("buy milk") && asked.contains("what is it?"),
+        "{asked}"
+    );
+    assert!(
+        story.requests()[1]
+            .last_content()
+            .contains("download failed")
+    );
+    story
+        .run([
+            "channel",
+            "send",
+            "whatsapp",
+            ADA,
+            "see",
+            "-a",
+            "report.txt",
+        ])
+        .stdout("wamid.out3\nwamid.out4\n");
+    let sent = graph.sent.lock().unwrap()[3].clone();
+    assert_eq!(
+        sent["document"],
+        json!({ "id": "m9", "filename": "report.txt" })
+    );
+    story
+        .run(["channel", "send", "whatsapp", "1", "x"])
+        .status(77)
+        .stderr_has("Re-engagement message");
+    let story = story.set("channels.whatsapp.accessToken", json!("wrong"));
+    story
+        .run(["channel", "send", "whatsapp", ADA, "x"])
+        .status(77)
+        .error_text();
+}
+
+#[test]
+fn a_request_under_cgi() {
+    let graph = GraphServer::start();
+    let body = webhook(&json!([text_message("wamid.1", ADA, "hi")]));
+    let story = graph
+        .story()
+        .script([says("Hello.")])
+        .env("GATEWAY_INTERFACE", "CGI/1.1")
+        .env("REQUEST_METHOD", "POST")
+        .env("CONTENT_LENGTH", &body.len().to_string())
+        .env(
+            "HTTP_X_HUB_SIGNATURE_256",
+            &format!("sha256={}", sign(APP_SECRET, body.as_bytes())),
+        )
+        // A header of the request is no proxy.
+        .env("HTTP_PROXY", "http://127.0.0.1:1")
+        .stdin(body);
+    story
+        .run(["channel", "listen", "whatsapp"])
+        .stdout_has("Status: 200 OK\r\n");
+    assert_eq!(graph.texts(), ["Hello."]);
+}
+
+#[test]
+fn requests_at_the_same_time_are_each_answered_once() {
+    let graph = GraphServer::start();
+    let story = graph
+        .story()
+        .set("channels.whatsapp.allowFrom", json!(["*"]));
+    story.server().always(says("Hello."));
+    // The service sends each message twice.
+    let children: Vec<Child> = (0..16)
+        .map(|number| number / 2)
+        .map(|number| {
+            let (id, from) = (format!("wamid.{number}"), format!("49{number}"));
+            start(&story, &text_message(&id, &from, "hi"))
+        })
+        .collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), ACCEPTED);
+    }
+    assert_eq!(graph.texts().len(), 8);
+    assert_eq!(story.requests().len(), 8);
+}
+
+#[test]
+fn a_turn_of_another_process_can_be_stopped() {
+    let graph = GraphServer::start();
+    let (model, stalled) = Response::streaming();
+    let story = graph.story().script([sends(stalled)]);
+    let busy = start(&story, &text_message("wamid.1", ADA, "think for long"));
+    story.server().wait_for_requests(1);
+    let stopping = start(&story, &text_message("wamid.2", ADA, "/stop"));
+    for child in [busy, stopping] {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), ACCEPTED);
+    }
+    drop(model);
+    assert_eq!(graph.texts(), ["Stopped 1 task."]);
+}
+
+#[test]
+fn a_signed_event_of_slack_starts_a_poll() {
+    let server = SlackServer::start();
+    let mut keys = server.keys();
+    keys["signingSecret"] = json!(SIGNING_SECRET);
+    let story = Story::new()
+        .set("channels", json!({ "slack": keys }))
+        .script([says("Hello.")]);
+    story.run(["channel", "poll"]);
+    server.write("D1", ANN, "hi");
+    let body = json!({ "type": "event_callback", "event": { "type": "message", "channel": "D1" } })
+        .to_string();
+    let request = |at: i64, body: &str| {
+        let signature = sign(SIGNING_SECRET, format!("v0:{at}:{body}").as_bytes());
+        let headers = [
+            ("X-Slack-Request-Timestamp", at.to_string()),
+            ("X-Slack-Signature", format!("v0={signature}")),
+        ];
+        let headers = headers
+            .each_ref()
+            .map(|(name, value)| (*name, value.as_str()));
+        post(&headers, body)
+    };
+    let story = story.stdin(request(STORY_TIME - 301, &body));
+    story
+        .run(["channel", "listen", "slack"])
+        .status(77)
+        .stdout(REFUSED)
+        .error_text();
+    assert!(server.answers("D1").is_empty());
+    let story = story.stdin(request(STORY_TIME + 9, &body));
+    story.run(["channel", "listen", "slack"]).stdout(ACCEPTED);
+    assert_eq!(server.answer_texts("D1"), ["Hello."]);
+    let setup = json!({ "type": "url_verification", "challenge": "c4" }).to_string();
+    let story = story.stdin(request(STORY_TIME, &setup));
+    let text = story.run(["channel", "listen", "slack"]).text();
+    assert!(text.ends_with("\r\n\r\nc4"), "{text}");
+    let story = story.set("channels.slack.signingSecret", json!(""));
+    let ran = story.run(["channel", "listen", "slack"]).status(78);
+    assert!(ran.text().starts_with("HTTP/1.1 503"));
+    ran.stderr_has("`channels.slack.signingSecret` is not set");
+}
+
+#[test]
+fn other_channels_take_no_webhooks() {
+    let story = Story::new().set(
+        "channels",
+        json!({ "ntfy": { "enabled": true, "topic": "in", "token": "t", "allowFrom": ["*"] } }),
+    );
+    let story = story.stdin("GET / HTTP/1.1\r\n\r\n");
+    let ran = story.run(["channel", "listen", "ntfy"]).status(78);
+    ran.text();
+    ran.stderr_has("takes no webhooks");
+}

@@ -1,0 +1,307 @@
+//! The Slack channel through the whole program, against a stand-in for the Web API on loopback.
+
+use crate::channel::send_signal;
+use crate::channel_adapter::{Reader, open, open_failure};
+use crate::server::{Ending, Response, says};
+use crate::slack_server::{ANN, APP_TOKEN, BOT, SlackServer, TOKEN, refuse};
+use crate::story::Story;
+use crate::wait::until;
+use nanobot::channel::Channel;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A story after its first poll, in which only Ann is allowed.
+fn slack_story() -> (Story, SlackServer) {
+    let server = SlackServer::start();
+    server.write("D1", ANN, "before the first look");
+    server.write("C1", ANN, "<@UBOT> before the first look");
+    let story = Story::new().set("channels", json!({ "slack": server.keys() }));
+    story.run(["channel", "poll"]);
+    (story, server)
+}
+
+fn connect(server: &SlackServer) -> Box<dyn Channel> {
+    open("slack", &server.keys()).unwrap()
+}
+
+fn texts(reader: &mut Reader<'_>) -> Vec<String> {
+    let messages = reader.poll_as(BOT, Duration::ZERO).unwrap();
+    messages.into_iter().map(|it| it.text).collect()
+}
+
+#[test]
+fn a_direct_message_is_answered_once() {
+    let (story, server) = slack_story();
+    let story = story.script([says("**Hello**, <!channel> & @here.")]);
+    let stamp = server.write("D1", ANN, "what is 1 &lt; 2?");
+    story.run(["channel", "poll"]);
+    let answers = server.answers("D1");
+    assert_eq!(answers.len(), 1);
+    assert_eq!(
+        answers[0]["text"],
+        "**Hello**, <\u{2060}!channel> & @\u{2060}here."
+    );
+    assert_eq!(answers[0]["thread_ts"], Value::Null);
+    let asked = story.requests()[0].last_content();
+    assert!(asked.contains("what is 1 < 2?"), "{asked}");
+    let posted = &server.calls("chat.postMessage")[0];
+    assert_eq!(posted["unfurl_links"], false);
+    let done = json!({ "channel": "D1", "timestamp": stamp, "name": "white_check_mark" });
+    assert_eq!(server.calls("reactions.add").last(), Some(&done));
+    story.run(["channel", "poll"]);
+    assert_eq!(server.answers("D1").len(), 1);
+    assert_eq!(story.requests().len(), 1);
+    story.session("slack_D1.jsonl");
+    story.run(["channel", "test", "slack"]).stdout_has("bot");
+    let home = story.home().join(".nanobot/channels/slack");
+    for file in std::fs::read_dir(home).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        assert!(!text.contains(TOKEN), "{text}");
+    }
+}
+
+#[test]
+fn a_mention_opens_a_thread_whose_replies_are_read() {
+    let (story, server) = slack_story();
+    let story = story.script([says("Yes?"), says("In the thread.")]);
+    server.write("C1", ANN, "not for the bot");
+    server.write("C1", "UEVE", "<@UBOT> hi");
+    let root = server.write("C1", ANN, "<@UBOT> are you there?");
+    story.run(["channel", "poll"]);
+    let answers = server.answers("C1");
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0]["thread_ts"], root.as_str());
+    let reply = |user: &str, text: &str| {
+        server.add(json!({ "channel": "C1", "user": user, "text": text, "thread_ts": root }))
+    };
+    reply("UEVE", "Ann means the <https://x.y|report>.");
+    reply(ANN, "<@UBOT> what does she mean?");
+    story.run(["channel", "poll"]);
+    let answers = server.answers("C1");
+    assert_eq!(answers.len(), 2);
+    assert_eq!(answers[1]["thread_ts"], root.as_str());
+    let asked = story.requests()[1].last_content();
+    assert!(
+        asked.contains("Ann means the report (https://x.y)."),
+        "{asked}"
+    );
+    let session = story.session(&format!("slack_C1_{root}.jsonl"));
+    assert_eq!(session.iter().filter(|it| it["role"] == "user").count(), 2);
+    story
+        .run(["channel", "show", "slack"])
+        .stdout_has("refused sender UEVE");
+    // Nothing is new: one request for each conversation, and the list at most.
+    let before = server.http.requests().len();
+    story.run(["channel", "poll"]);
+    assert!(server.http.requests().len() <= before + 3);
+}
+
+#[test]
+fn policies_of_channels() {
+    let check = |keys: Value, expect: &[&str]| {
+        let server = SlackServer::start();
+        let mut all = server.keys();
+        for (key, value) in keys.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        let channel = open("slack", &all).unwrap();
+        let mut reader = Reader::after_first_look(&*channel);
+        server.write("C1", ANN, "one");
+        server.write("C1", ANN, "<@UBOT> two");
+        server.write("D1", ANN, "three");
+        server
+            .add(json!({ "channel": "C1", "user": ANN, "text": "x", "subtype": "channel_topic" }));
+        server.write("D1", BOT, "ours");
+        server.add(
+            json!({ "channel": "D1", "bot_id": "B7", "text": "bot", "subtype": "bot_message" }),
+        );
+        let messages = reader.poll_as(BOT, Duration::ZERO).unwrap();
+        let shown = messages.iter().map(|it| {
+            let marks = [(it.mentions_us, "!"), (it.from.is_bot, "*")];
+            let marks = marks
+                .iter()
+                .filter(|(is_set, _)| *is_set)
+                .map(|(_, mark)| *mark);
+            format!("{}{}", it.text, marks.collect::<String>())
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), expect, "{keys}");
+    };
+    check(json!({}), &["three", "bot*", "one", "two!"]);
+    check(
+        json!({ "groupRequireMention": true }),
+        &["three", "bot*", "two!"],
+    );
+}
+
+#[test]
+fn unknown_senders_are_paired_in_direct_messages() {
+    let (story, server) = slack_story();
+    let story = story
+        .set("channels.slack.allowFrom", json!([]))
+        .script([says("Welcome.")]);
+    server.write("C1", ANN, "<@UBOT> let me in");
+    server.write("D1", ANN, "let me in");
+    story.run(["channel", "poll"]);
+    let sent = server.answer_texts("D1");
+    let code = sent[0].split("code is ").nth(1).unwrap()[..9].to_owned();
+    story.run(["channel", "pair", "approve", &code]).text();
+    story.run(["channel", "poll"]);
+    server.write("D1", ANN, "and now?");
+    story.run(["channel", "poll"]);
+    assert_eq!(server.answer_texts("D1")[1..], ["Welcome."]);
+    assert!(server.answers("C1").is_empty());
+}
+
+#[test]
+fn long_answers_and_plain_ones() {
+    let (story, server) = slack_story();
+    let code = "let a = 1;\n".repeat(800);
+    let text = format!("```rust\n{code}```\n\n```rust\n{code}```");
+    let story = story.script([says(&text), says("a < **b**")]);
+    server.write("D1", ANN, "code");
+    story.run(["channel", "poll"]);
+    let parts = server.answer_texts("D1");
+    assert_eq!(parts.len(), 2);
+    for part in &parts {
+        assert!(
+            part.starts_with("```rust\n") && part.ends_with("\n```"),
+            "{part}"
+        );
+    }
+    server.write("D1", ANN, "plain");
+    server.fail_next("chat.postMessage", refuse("invalid_arguments"));
+    story.run(["channel", "poll"]);
+    assert_eq!(server.answer_texts("D1")[2], "a &lt; b");
+}
+
+#[test]
+fn failures_have_their_statuses() {
+    let (story, server) = slack_story();
+    let story = story.script([says("Hello.")]);
+    let limited = |seconds: &str| {
+        let body = json!({ "ok": false, "error": "ratelimited" });
+        Response::json(429, &body).header("retry-after", seconds)
+    };
+    server.fail_next("conversations.history", limited("1"));
+    server.fail_next("chat.postMessage", limited("300"));
+    server.write("D1", ANN, "hi");
+    story.run(["channel", "poll"]).status(75).error_text();
+    let broken = Response::text(200, "application/json", "{").ending(Ending::Disconnect);
+    server.fail_next("conversations.history", broken);
+    story.run(["channel", "poll"]).error_text();
+    assert_eq!(server.answer_texts("D1"), ["Hello."]);
+    server.fail_next("users.conversations", refuse("missing_scope"));
+    server.fail_next("conversations.history", refuse("missing_scope"));
+    story
+        .run(["channel", "poll"])
+        .status(78)
+        .stderr_has("has not the scope `channels:history`");
+    story
+        .run(["channel", "send", "slack", "C9", "x"])
+        .status(65)
+        .stderr_has("channel_not_found");
+    let story = story.set("channels.slack.botToken", json!("wrong"));
+    let before = server.http.requests().len();
+    story
+        .run(["channel", "poll"])
+        .status(77)
+        .stderr_has("`channels.slack.botToken` is not accepted");
+    assert_eq!(server.http.requests().len(), before + 1);
+}
+
+#[test]
+fn attachments_go_both_ways() {
+    let (story, server) = slack_story();
+    let story = story
+        .script([says("A shopping list.")])
+        .file("report.txt", "the report");
+    let file = server.add_file("list.txt", "buy milk");
+    server.add(
+        json!({ "channel": "D1", "user": ANN, "text": "what is this?",
+        "subtype": "file_share", "files": [file] }),
+    );
+    story.run(["channel", "poll"]);
+    let asked = story.requests()[0].body.to_string();
+    assert!(asked.contains("buy milk"), "{asked}");
+    story
+        .run(["channel", "send", "slack", ANN, "see", "-a", "report.txt"])
+        .stdout_has("F9");
+    assert_eq!(server.answer_texts("D1")[1], "see");
+    assert_eq!(server.files()[1], "the report");
+    let completed = &server.calls("files.completeUploadExternal")[0];
+    assert_eq!(completed["channel_id"], "D1");
+    assert_eq!(completed["files"][0]["title"], "report.txt");
+    // The token goes to no other host.
+    let mut foreign = connect(&server).parse_chat("D1");
+    foreign.is_direct = true;
+    let file = nanobot::channel::RemoteFile {
+        id: "https://slack.com.example.org/x".into(),
+        ..Default::default()
+    };
+    let fetched = connect(&server).fetch(&file, &mut Vec::new(), 9);
+    assert!(fetched.unwrap_err().to_string().contains("not at Slack"));
+}
+
+#[test]
+fn long_histories_are_paged() {
+    let server = SlackServer::start();
+    let channel = connect(&server);
+    let mut reader = Reader::after_first_look(&*channel);
+    let written: Vec<String> = (0..450).map(|number| number.to_string()).collect();
+    for text in &written {
+        server.write("D1", ANN, text);
+    }
+    assert_eq!(texts(&mut reader), written);
+    assert_eq!(texts(&mut reader), [""; 0]);
+    server.write("D1", ANN, "last");
+    assert_eq!(texts(&mut reader), ["last"]);
+}
+
+#[test]
+fn a_poll_that_follows_answers_events_and_reconnects() {
+    let (story, server) = slack_story();
+    let story = story.set("channels.slack.appToken", json!(APP_TOKEN));
+    story.server().always(says("Yes."));
+    let mut command = story.command(["channel", "poll", "--follow"]);
+    let child = story.start(&mut command);
+    server.sockets.wait_for_connections(1);
+    for (number, text) in ["one", "two", "three"].iter().enumerate() {
+        let stamp = server.write("D1", ANN, text);
+        until("the answer is sent", || {
+            server.answers("D1").len() == number + 1
+        });
+        if number != 1 {
+            let id = json!(format!("e{stamp}"));
+            server
+                .sockets
+                .wait_for_message(|message| message["envelope_id"] == id);
+        }
+        if number == 0 {
+            server
+                .sockets
+                .send(&json!({ "type": "disconnect", "reason": "refresh_requested" }));
+            server.sockets.wait_for_connections(2);
+        }
+    }
+    send_signal(&child, Signal::TERM);
+    assert_eq!(story.wait(child).signal(), Some(15));
+    assert_eq!(story.requests().len(), 3);
+    assert!(
+        server
+            .sockets
+            .received()
+            .iter()
+            .all(|it| it["envelope_id"].is_string())
+    );
+}
+
+#[test]
+fn keys_that_are_missing() {
+    let server = SlackServer::start();
+    for (key, value) in [("botToken", ""), ("apiBase", "http://slack.example.org")] {
+        let mut keys = server.keys();
+        keys[key] = json!(value);
+        assert_eq!(open_failure("slack", &keys), 78, "{key}");
+    }
+}
