@@ -74,7 +74,7 @@ fn canonical_path(key: &str) -> Result<Vec<String>> {
 }
 
 /// Maximum number of keys that are suggested for one name.
-const MAX_SUGGESTIONS: usize = 4;
+const MAX_SUGGESTIONS: usize = 6;
 
 /// The keys in use, in backticks, whose last names are `name`; none if there are too many.
 fn keys_that_end_in(name: &str) -> Vec<String> {

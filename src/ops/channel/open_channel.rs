@@ -86,9 +86,11 @@ impl ChannelFiles {
         })
     }
 
-    /// True if the config enables the channel.
+    /// True if the config enables the channel. That of the Python program for WhatsApp is for its bridge, which has other keys.
     pub(crate) fn is_enabled(&self) -> bool {
-        self.config.flag("enabled")
+        let is_of_bridge =
+            self.kind.name == "whatsapp" && self.config.text("phoneNumberId").is_none();
+        self.config.flag("enabled") && !is_of_bridge
     }
 
     /// Prepares the connection to the service. Nothing is sent.
