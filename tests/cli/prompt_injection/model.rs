@@ -67,7 +67,8 @@ impl ObedientModel {
         let minds = self.conversations.lock().unwrap();
         let received = minds.values().flat_map(|mind| &mind.received);
         // The parts of a report are instructions for the model that gets it, and count there.
-        received.filter(|order| !order.contains("\"DO ")).count()
+        let is_part = |order: &&String| order.contains("\"ANSWER\"") && order.contains("\"DO ");
+        received.filter(|order| !is_part(order)).count()
     }
 
     pub(super) fn responder(self: &Arc<Self>) -> Responder {
