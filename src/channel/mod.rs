@@ -187,6 +187,14 @@ pub struct Chat {
 }
 
 impl Chat {
+    /// The key of the session: the channel's `name` and the id, and the thread after `separator`.
+    fn session_key(&self, name: &str, separator: &str) -> String {
+        match &self.thread {
+            Some(thread) => format!("{name}:{}{separator}{thread}", self.id),
+            None => format!("{name}:{}", self.id),
+        }
+    }
+
     /// The chat of a recipient that is an id, or an id and a thread with `separator` between them.
     fn with_thread_after(recipient: &str, separator: &str) -> Self {
         let (id, thread) = match recipient.split_once(separator) {

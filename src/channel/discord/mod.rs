@@ -297,10 +297,7 @@ impl Channel for Discord {
     }
 
     fn session_key(&self, chat: &Chat) -> String {
-        match &chat.thread {
-            Some(thread) => format!("discord:{}:thread:{thread}", chat.id),
-            None => format!("discord:{}", chat.id),
-        }
+        chat.session_key("discord", ":thread:")
     }
 
     fn parse_chat(&self, recipient: &str) -> Chat {

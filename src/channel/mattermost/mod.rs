@@ -272,10 +272,7 @@ impl Channel for Mattermost {
     }
 
     fn session_key(&self, chat: &Chat) -> String {
-        match &chat.thread {
-            Some(thread) => format!("mattermost:{}:{thread}", chat.id),
-            None => format!("mattermost:{}", chat.id),
-        }
+        chat.session_key("mattermost", ":")
     }
 
     fn parse_chat(&self, recipient: &str) -> Chat {

@@ -401,10 +401,7 @@ impl Channel for Slack {
     }
 
     fn session_key(&self, chat: &Chat) -> String {
-        match &chat.thread {
-            Some(thread) => format!("slack:{}:{thread}", chat.id),
-            None => format!("slack:{}", chat.id),
-        }
+        chat.session_key("slack", ":")
     }
 
     fn parse_chat(&self, recipient: &str) -> Chat {

@@ -173,10 +173,7 @@ impl Channel for Telegram {
     }
 
     fn session_key(&self, chat: &Chat) -> String {
-        match &chat.thread {
-            Some(thread) => format!("telegram:{}:topic:{thread}", chat.id),
-            None => format!("telegram:{}", chat.id),
-        }
+        chat.session_key("telegram", ":topic:")
     }
 
     fn parse_chat(&self, recipient: &str) -> Chat {
