@@ -442,11 +442,13 @@ impl Toolbox {
                     Ok(granted) => granted,
                     Err(declined) if withheld.is_empty() => return Err(declined),
                     // The call was made, and its result tells what was taken back.
-                    Err(declined) => {
+                    Err(ToolError::Declined(answer)) => {
                         attempt.started += asked.elapsed();
-                        let (result, answer) = (&refusal.message, declined.message());
+                        let result = &refusal.message;
                         return Err(ToolError::Declined(format!("{result}\n({answer})")));
                     }
+                    // The user cannot be asked about it.
+                    Err(_) => return done,
                 };
                 attempt.record_approval(approval);
                 match withheld.is_empty() {
