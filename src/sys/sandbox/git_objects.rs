@@ -5,6 +5,8 @@ use super::git_history::GitHistory;
 use super::git_object_list::{ObjectList, blob_name};
 use super::git_repository::RepositoryPath;
 use rustix::fs::{Mode, OFlags};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -26,13 +28,16 @@ pub(super) fn object_directories(root: &Path, found: &[RepositoryPath]) -> Vec<P
         .collect()
 }
 
+/// The object directories that were read, so that each is read once for all files of a command.
+pub(super) type ReadObjects = RefCell<BTreeMap<PathBuf, ObjectList>>;
+
 /// True if the repository around `relative`, a path in `root`, or the one that it was cloned from on this machine, has a
 /// file with this content. With a `history`, only what these had before counts.
 pub(super) fn has_blob(
     root: &Path,
     relative: &Path,
     content: &[u8],
-    history: Option<&GitHistory>,
+    (history, read): (Option<&GitHistory>, &ReadObjects),
 ) -> bool {
     let name = blob_name(content);
     let mut around = relative.ancestors().skip(1).map(|path| root.join(path));
@@ -53,8 +58,12 @@ pub(super) fn has_blob(
         if searched.len() == MAX_OBJECT_DIRECTORIES || searched.contains(&objects) {
             continue;
         }
-        let list = ObjectList::read(&objects, None, &|_| true);
-        if list.is_ok_and(|list| list.contains(&name)) {
+        let mut read = read.borrow_mut();
+        // A directory that cannot be read proves nothing.
+        let list = read
+            .entry(objects.clone())
+            .or_insert_with(|| ObjectList::read(&objects, None, &|_| true).unwrap_or_default());
+        if list.contains(&name) {
             return true;
         }
         let others = read_small(&objects.join("info/alternates")).unwrap_or_default();
@@ -110,7 +119,7 @@ fn read_small(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_blob, object_directories};
+    use super::{ReadObjects, has_blob, object_directories};
     use crate::sys::sandbox::GitHistory;
     use std::path::Path;
     use std::sync::Arc;
@@ -142,7 +151,13 @@ mod tests {
             (history, record)
         };
         let has = |text: &str, history: Option<&GitHistory>| {
-            has_blob(&dir, Path::new("sub/AGENTS.md"), text.as_bytes(), history)
+            let path = Path::new("sub/AGENTS.md");
+            has_blob(
+                &dir,
+                path,
+                text.as_bytes(),
+                (history, &ReadObjects::default()),
+            )
         };
         assert!(!has("one", None));
         for text in ["one", "two", "three"] {
@@ -171,7 +186,15 @@ mod tests {
         git(temp.path(), &["clone", "-q", "w", "c"]);
         for name in ["v", "c"] {
             let root = temp.path().canonicalize().unwrap().join(name);
-            assert!(has_blob(&root, Path::new("f"), b"loose", None), "{name}");
+            assert!(
+                has_blob(
+                    &root,
+                    Path::new("f"),
+                    b"loose",
+                    (None, &ReadObjects::default())
+                ),
+                "{name}"
+            );
         }
         // A pipe in place of a file is not waited for.
         std::fs::remove_dir_all(dir.join("sub")).unwrap();

@@ -5,7 +5,7 @@
 
 use super::files_beneath::{open_parent, set_aside};
 use super::git_history::CommandRecord;
-use super::git_objects;
+use super::git_objects::{self, ReadObjects};
 use super::project_file_rules::{ProjectFileAccess, ProjectFiles};
 use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, restore_state,
@@ -42,7 +42,7 @@ impl ProjectFileSnapshot {
     /// has such a name itself was granted by name.
     ///
     /// # Errors
-    /// What git has cannot be recorded.
+    /// The objects of git cannot be recorded.
     pub(super) fn take(
         rules: &ProjectFiles,
         roots: &WritableRoots<'_>,
@@ -106,13 +106,14 @@ impl ProjectFileSnapshot {
         places.retain(|place| !self.is_granted_by_name(roots, place));
         let mut undone = Vec::new();
         let mut permitted = BTreeSet::new();
+        let read = ReadObjects::default();
         for place in places {
             let was = self.before.get(&place).unwrap_or(&SnapshotState::Missing);
             let is = read_place(roots, &place, &mut SNAPSHOT_LIMIT_BYTES.clone());
             match &is {
                 Ok(is) if is == was => {}
                 Err(_) if *was == SnapshotState::Other => {}
-                Ok(is) if self.is_permitted(roots, &place, was, is) => {
+                Ok(is) if self.is_permitted(roots, &place, (was, is), &read) => {
                     permitted.insert(place);
                 }
                 _ => undone.push(undo(roots, &place, was, is.ok())),
@@ -159,8 +160,8 @@ impl ProjectFileSnapshot {
         &self,
         roots: &WritableRoots<'_>,
         place: &FilePlace,
-        was: &SnapshotState,
-        is: &SnapshotState,
+        (was, is): (&SnapshotState, &SnapshotState),
+        read: &ReadObjects,
     ) -> bool {
         if self.rules.is_in_dependencies(&place.1) {
             return true;
@@ -174,7 +175,7 @@ impl ProjectFileSnapshot {
         let root = &roots.paths[place.0];
         let is_in_git = |state: &SnapshotState| {
             content(state)
-                .is_some_and(|bytes| git_objects::has_blob(root, &place.1, bytes, history))
+                .is_some_and(|bytes| git_objects::has_blob(root, &place.1, bytes, (history, read)))
         };
         match is {
             SnapshotState::Missing => is_in_git(was) || self.is_directory_gone(roots, place),
