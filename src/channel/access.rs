@@ -288,8 +288,8 @@ mod tests {
         check(listed(), "7", true, AccessDecision::Refuse);
         check(listed(), "7", false, AccessDecision::Answer);
         check(listed(), "8", false, AccessDecision::Refuse);
-        let nobody = DirectRule::Listed(Vec::new());
-        check(nobody, "7", true, AccessDecision::Pair);
+        let no_sender = DirectRule::Listed(Vec::new());
+        check(no_sender, "7", true, AccessDecision::Pair);
         check(DirectRule::Disabled, "7", true, AccessDecision::Ignore);
         check(DirectRule::Disabled, "7", false, AccessDecision::Answer);
     }

@@ -129,7 +129,7 @@ impl ResponseReader {
             process_event(found, draft, &mut join)
         });
         self.has_progress |= self.parser.has_partial_line();
-        // What came before an error has arrived.
+        // The pieces before an error have arrived.
         let emitted = pieces.emit(on_delta).map_err(ReplyError::Cancelled);
         fed.and(emitted)
     }

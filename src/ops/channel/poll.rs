@@ -274,7 +274,7 @@ impl<'scope> Listener<'scope, '_> {
         let mut begun = HashSet::new();
         let mut retry_at = signal::now() + MAX_RETRY_DELAY;
         loop {
-            // What a worker is about to send is not sent twice.
+            // An answer that a worker is about to send is not sent twice.
             let is_idle = self.run.queue.is_idle();
             if is_idle && signal::now() >= retry_at {
                 begun.clear();

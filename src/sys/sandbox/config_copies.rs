@@ -127,7 +127,7 @@ impl Drop for ConfigCopies {
             for name in [COPY, LINK] {
                 let _: Result<_, _> = rustix::fs::unlinkat(&copy.directory, name, AtFlags::empty());
             }
-            // What a command has put there stays until the end of the run, with the directory around it.
+            // Files that a command has put there are removed at the end of the run, with the directory around them.
             drop(std::fs::remove_dir(base.join(directory_name(&copy.path))));
         }
         drop(std::fs::remove_dir(base));

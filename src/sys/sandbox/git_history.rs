@@ -5,9 +5,10 @@
 //! packed later. The names of what commands write are kept from run to run: a later run must not take an instruction
 //! file from git that an earlier one put there. What the user commits, fetches or packs between two runs is git's.
 //!
-//! The file has one record on each line: `begin TIME ID` before a command, then `in DIRECTORY`, which is a digest of the path
-//! of the objects, and the name of each object that the command wrote there, then `end ID`; and `granted NAME` for the content of an instruction file that the user allowed. If a run is killed, the next one adds `killed ID TIME`, and what appeared between these times counts as
-//! written.
+//! The file has one record on each line: `begin TIME ID` before a command; `in DIRECTORY`, a digest of the path of the objects, and
+//! the name of each object that the command wrote there; `end ID` after it. `granted NAME` is for the content of an instruction
+//! file that the user allowed. If a run is killed, the next one adds `killed ID TIME`: objects that appeared between these times
+//! count as written.
 
 use super::git_object_list::{ObjectList, ObjectName, blob_name, format_name, parse_name};
 use crate::sys::clock::{FileTime, current_file_time};

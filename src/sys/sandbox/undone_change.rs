@@ -81,7 +81,7 @@ impl UndoneChange {
                 if stat.is_ok() {
                     return Err(io::ErrorKind::AlreadyExists.into());
                 }
-                // What was shown, not what another command has made of it since.
+                // The content that the question showed: another command may have changed the file since.
                 restore_state(dir.as_fd(), &name, &withheld.state)?;
                 Ok(rustix::fs::unlinkat(&dir, other, AtFlags::empty())?)
             }
