@@ -427,10 +427,15 @@ fn stream_json_is_one_event_per_line() {
     let lines = story
         .run(["agent", "-m", "x", "--output-format", "stream-json"])
         .json_lines();
-    let kinds: Vec<&str> = lines
+    let mut kinds: Vec<&str> = lines
         .iter()
         .map(|line| line["type"].as_str().unwrap())
         .collect();
+    // Pieces that arrive at once are one event, so their number depends on the load.
+    kinds.dedup();
+    let texts = lines.iter().filter(|line| line["type"] == "text");
+    let joined: String = texts.map(|line| line["text"].as_str().unwrap()).collect();
+    assert_eq!(joined, "one two");
     assert_eq!(
         kinds,
         [
@@ -439,7 +444,6 @@ fn stream_json_is_one_event_per_line() {
             "usage",
             "tool_call",
             "tool_result",
-            "text",
             "text",
             "assistant",
             "usage",
