@@ -3,6 +3,7 @@
 
 pub mod background_commands;
 mod failures;
+mod merge;
 mod output;
 pub mod process_tool;
 mod withheld;
@@ -484,12 +485,13 @@ impl ExecTool {
                 .undone_refusal(&text, &finished.undone_in_background)
                 .message;
         }
-        if !finished.undone.is_empty() {
-            let refusal = self.undone_refusal(&text, &finished.undone);
+        let undone = self.make_merges(finished.undone);
+        if !undone.is_empty() {
+            let refusal = self.undone_refusal(&text, &undone);
             *self.withheld.lock().ignore_poison() = Some(WithheldResult {
                 text,
                 command_failed: unsuccessful,
-                undone: finished.undone,
+                undone,
             });
             return Err(refusal.into());
         }

@@ -260,7 +260,8 @@ fn protected_files_are_restored() {
     );
     assert!(found[1].contains("on\n(still running)"), "{}", found[1]);
     assert!(found[1].contains("may not change `.bashrc`, so it was restored"));
-    assert_eq!(found[2], "(no output)");
+    assert!(found[2].starts_with(".bashrc.set-aside-"), "{}", found[2]);
+    assert_eq!(found[2].lines().count(), 1);
     assert!(found[3].contains("may not change `.bashrc`, so it was restored"));
     assert_eq!(found[4], "(no output)\nExited with status 0");
     assert_eq!(errors.matches("denied: process").count(), 2, "{errors}");

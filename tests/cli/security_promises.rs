@@ -58,8 +58,14 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "What was written in place of a file that is put back",
+        &["what_is_put_back_is_kept_under_another_name"],
+    ),
+    (
         "Exceptions are what git checks out",
         &[
+            "after_content_from_outside_git_merges_what_both_sides_changed",
+            "after_content_from_outside_a_merge_of_new_content_is_refused",
             "after_content_from_outside_git_and_package_managers_bring_what_they_have",
             "what_an_earlier_turn_prepared_in_git_is_not_what_git_had",
             "what_the_user_gives_to_git_between_two_turns_is_the_users",

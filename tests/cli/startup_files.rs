@@ -367,6 +367,100 @@ fn after_content_from_outside_git_and_package_managers_bring_what_they_have() {
     );
 }
 
+/// A branch `theirs` that changed the same instruction file as `main`, in another place, and a repository to pull from.
+const TWO_SIDES: &str = "seq 9 > AGENTS.md && git add . && git commit -qm base && git checkout -q -b theirs \
+    && sed -i 1s/1/one/ AGENTS.md && git commit -qam first && sed -i 9d AGENTS.md && git commit -qam last && git checkout -q main \
+    && sed -i 5s/5/five/ AGENTS.md && git commit -qam ours && git clone -q . ../up && git -C ../up checkout -q theirs";
+
+/// The check that both sides are in the work tree, and in the last commit.
+const BOTH_SIDES: &str =
+    "test \"$(tr '\\n' ' ' < AGENTS.md)\" = 'one 2 3 4 five 6 7 8 ' && git diff --quiet HEAD";
+
+#[test]
+fn after_content_from_outside_git_merges_what_both_sides_changed() {
+    if !require("git") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    for commands in [
+        &["git merge -q --no-edit theirs"][..],
+        &["git rebase -q theirs"],
+        &[
+            "git checkout -q theirs && git rebase -q main && git checkout -q main && git merge -q theirs",
+        ],
+        &["git cherry-pick theirs~1 theirs"],
+        &[
+            "git merge -q --no-edit theirs",
+            "echo x > f && git add -A && git commit -qm more",
+        ],
+        &[
+            "git merge -q --squash theirs",
+            "git commit -qm squashed",
+            "git checkout -q other",
+            "git checkout -q main",
+        ],
+    ] {
+        let story = story();
+        run_as_user(&story, TWO_SIDES);
+        let text = run(&story, Some(&page), commands, &[]);
+        assert!(!text.contains("denied"), "{commands:?}: {text}");
+        run_as_user(&story, BOTH_SIDES);
+    }
+}
+
+#[test]
+fn after_content_from_outside_a_merge_of_new_content_is_refused() {
+    if !require("git") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    for command in [
+        "git merge -q --no-edit --no-commit theirs; echo evil >> AGENTS.md; git commit -qam merged",
+        "git checkout -q -b evil theirs && echo evil >> AGENTS.md && git commit -qam evil && git checkout -q main && git merge -q evil",
+        "git merge -q --no-edit theirs && sed -i 3d AGENTS.md",
+        "git replace main:AGENTS.md $(echo evil | git hash-object -w --stdin); git merge -q --no-edit theirs; echo evil > AGENTS.md",
+    ] {
+        let story = story();
+        run_as_user(&story, TWO_SIDES);
+        let text = run(&story, Some(&page), &[command], &[]);
+        assert!(text.contains("--allow startup"), "{command}: {text}");
+        run_as_user(
+            &story,
+            "test \"$(tr '\\n' ' ' < AGENTS.md)\" = '1 2 3 4 five 6 7 8 9 '",
+        );
+    }
+}
+
+/// A file that the user saves while a command runs looks like a change of the command.
+#[test]
+fn what_is_put_back_is_kept_under_another_name() {
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = story();
+    let fetch = calls("web_fetch", json!({ "url": page.url("/") }));
+    let wait = "touch started; while [ ! -e saved ]; do :; done";
+    let command = calls("exec", json!({ "command": wait }));
+    story.server().script([fetch, command, says("done")]);
+    let arguments = ["agent", "-m", "x", "--write"];
+    let child = story.command(arguments).spawn().unwrap();
+    until_exists(&story.dir().join("started"));
+    std::fs::write(story.dir().join("CLAUDE.md"), "work of an hour").unwrap();
+    std::fs::write(story.dir().join("saved"), "").unwrap();
+    let ran = story.wait(child);
+    let text = ran.stdout("done\n").error_text();
+    let files = contents(&story.dir());
+    assert_eq!(files["CLAUDE.md"], "mine\n");
+    let kept = files
+        .iter()
+        .find(|(name, _)| name.starts_with("CLAUDE.md.set-aside-"));
+    let (name, content) = kept.unwrap();
+    assert_eq!(content, "work of an hour");
+    let told = story.requests()[2].last_content();
+    assert!(
+        told.contains(&format!("what was written there is in `{name}`")),
+        "{told} {text}"
+    );
+}
+
 #[test]
 fn what_an_earlier_turn_prepared_in_git_is_not_what_git_had() {
     if !require("git") {

@@ -156,7 +156,7 @@ impl ConfigCopy {
         let root = self.root.try_clone().ok().filter(|_| is_unchanged);
         Some(UndoneChange {
             path: self.path.clone(),
-            remedy: Ok(Remedy::Restored),
+            remedy: Ok(Remedy::Restored(None)),
             withheld: root.map(|root| WithheldChange {
                 root,
                 relative: self.relative.clone(),

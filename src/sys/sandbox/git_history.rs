@@ -7,7 +7,7 @@
 //!
 //! The file has one record on each line: `begin TIME ID` before a command; `in DIRECTORY`, a digest of the path of the objects, and
 //! the name of each object that the command wrote there; `end ID` after it. `granted NAME` is for the content of an instruction
-//! file that the user allowed. If a run is killed, the next one adds `killed ID TIME`: objects that appeared between these times
+//! file that the user allowed, or that git merged of what it had. If a run is killed, the next one adds `killed ID TIME`: objects that appeared between these times
 //! count as written.
 
 use super::git_object_list::{ObjectList, ObjectName, blob_name, format_name, parse_name};
@@ -47,6 +47,8 @@ struct HistoryState {
     on_disk: HashMap<PathBuf, ObjectName>,
     /// The names of what commands wrote, by the digest of the directory.
     written: HashMap<String, HashSet<ObjectName>>,
+    /// The names of contents of instruction files that were granted in this run.
+    granted: HashSet<ObjectName>,
     /// The times at which runs wrote that did not record what.
     unrecorded: Vec<(FileTime, FileTime)>,
     /// True after the start of the first command.
@@ -181,7 +183,7 @@ impl GitHistory {
         state.on_disk.get(path) == Some(&blob_name(content))
     }
 
-    /// Records that the user allowed instruction files with these `contents`, whichever run wrote them into git.
+    /// Records that instruction files may have these `contents`, whichever run wrote them into git.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -192,6 +194,7 @@ impl GitHistory {
             if !state.is_loaded {
                 self.load(&mut state)?;
             }
+            state.granted.insert(name);
             if state.forget(&name) {
                 text.push_str(&format!("granted {}\n", format_name(&name)));
             }
@@ -269,11 +272,13 @@ impl GitHistory {
 }
 
 impl HistoryState {
-    /// True if the object `directory` had `name` before, and no earlier run wrote it there.
+    /// True if the object `directory` had `name` before, and no earlier run wrote it there, or if it is granted.
     fn had(&self, directory: &Path, name: &ObjectName) -> bool {
         let written = self.written.get(&directory_key(directory));
         let list = self.before.get(directory);
-        list.is_some_and(|list| list.contains(name)) && !written.is_some_and(|it| it.contains(name))
+        self.granted.contains(name)
+            || list.is_some_and(|list| list.contains(name))
+                && !written.is_some_and(|it| it.contains(name))
     }
 
     /// Forgets that commands wrote `name`. Returns true if they did.

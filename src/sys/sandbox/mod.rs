@@ -191,6 +191,18 @@ impl SandboxSpec {
         self
     }
 
+    /// The same access without any change, but for the private directory.
+    pub fn read_only(mut self) -> Self {
+        let private = self.writable.pop();
+        self.readable.append(&mut self.writable);
+        self.writable.extend(private);
+        self.config_copies = None;
+        self.protected = Vec::new();
+        self.project_files = ProjectFiles::default();
+        self.cache = Arc::default();
+        self
+    }
+
     /// Records the state of protected paths that no mount protects.
     ///
     /// # Errors

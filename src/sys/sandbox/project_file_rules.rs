@@ -41,7 +41,7 @@ pub(super) struct CreatedRepositories {
 pub type ChangedPaths = Arc<Mutex<BTreeSet<PathBuf>>>;
 
 /// The changes of project files that a command may make.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProjectFileAccess {
     /// All changes.
     #[default]

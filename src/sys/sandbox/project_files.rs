@@ -7,11 +7,9 @@ use super::files_beneath::{open_parent, set_aside};
 use super::git_history::CommandRecord;
 use super::git_objects::{self, ReadObjects};
 use super::project_file_rules::{ProjectFileAccess, ProjectFiles};
-use super::protected_state::{
-    RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, restore_state,
-};
+use super::protected_state::{RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state};
 use super::tree_search::{FoundPaths, WritableRoots, search_roots};
-use super::undone_change::{Remedy, UndoneChange, WithheldChange};
+use super::undone_change::{Remedy, UndoneChange, WithheldChange, put_back};
 use crate::sys::clock::{FileTime, file_time};
 use crate::sys::sync::IgnorePoison;
 use rustix::fs::AtFlags;
@@ -299,7 +297,10 @@ fn undo(
         true => Ok(Remedy::SetAside(
             path.with_file_name(set_aside(dir.as_fd(), &name)?),
         )),
-        false => restore_state(dir.as_fd(), &name, was).map(|()| Remedy::Restored),
+        false => {
+            let kept = put_back(dir.as_fd(), &name, was, is.as_ref())?;
+            Ok(Remedy::Restored(kept.map(|name| path.with_file_name(name))))
+        }
     });
     let root = roots.fds[*root].try_clone().ok();
     let withheld = is.zip(root).map(|(state, root)| WithheldChange {

@@ -12,10 +12,10 @@ use super::git_config::{ConfigPlace, HarmlessConfig, without_programs};
 use super::project_file_rules::ProjectFiles;
 use super::project_files::ProjectFileSnapshot;
 use super::protected_state::{
-    RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, replace_file, restore_state,
+    RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, replace_file,
 };
 use super::tree_search::{FoundPaths, WritableRoots, search_roots};
-use super::undone_change::{Remedy, UndoneChange};
+use super::undone_change::{Remedy, UndoneChange, put_back};
 use super::{git_config_change, git_paths, new_repository};
 use crate::sys::clock::current_file_time;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -268,10 +268,12 @@ impl PathSnapshot {
                 opened.and_then(|(dir, name)| set_aside(dir.as_fd(), &name)),
             ),
             false => UndoneChange {
-                path,
                 remedy: opened
-                    .and_then(|(dir, name)| restore_state(dir.as_fd(), &name, &place.before))
-                    .map(|()| Remedy::Restored),
+                    .and_then(|(dir, name)| {
+                        put_back(dir.as_fd(), &name, &place.before, is.as_ref().ok())
+                    })
+                    .map(|kept| Remedy::Restored(kept.map(|name| path.with_file_name(name)))),
+                path,
                 withheld: None,
             },
         })

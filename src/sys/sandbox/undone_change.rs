@@ -1,12 +1,12 @@
 //! A change that a command made and that was undone, with the remedy.
 
-use super::files_beneath::open_parent;
+use super::files_beneath::{open_parent, set_aside};
 use super::protected_state::{RecordedContent, SnapshotState, restore_state};
 use rustix::fs::AtFlags;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 /// A change of a protected path, which was undone.
 #[derive(Debug)]
@@ -30,11 +30,34 @@ pub(super) struct WithheldChange {
     pub(super) state: SnapshotState,
 }
 
+/// Puts `name`, which is in the state `is`, back to the state `was`. A file of other content is kept under another name, which
+/// is returned.
+///
+/// # Errors
+/// It cannot be changed, or its content was not recorded.
+pub(super) fn put_back(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    was: &SnapshotState,
+    is: Option<&SnapshotState>,
+) -> io::Result<Option<OsString>> {
+    let kept = match (was, is) {
+        (
+            SnapshotState::File { content: had, .. },
+            Some(SnapshotState::File { content: has, .. }),
+        ) if had == has => None,
+        (_, Some(SnapshotState::File { .. })) => Some(set_aside(dir, name)?),
+        _ => None,
+    };
+    restore_state(dir, name, was).map(|()| kept)
+}
+
 /// The treatment of a change of a protected path.
 #[derive(Debug)]
 pub enum Remedy {
-    /// It is as it was before.
-    Restored,
+    /// It is as it was before. What was there instead now has this name, if it was a file: the user may have saved it while
+    /// the command ran.
+    Restored(Option<PathBuf>),
     /// It was new and now has this name.
     SetAside(PathBuf),
     /// It is the config of a new repository, without the lines that could make git run a program.
@@ -74,7 +97,13 @@ impl UndoneChange {
         };
         let (dir, name) = open_parent(&withheld.root, &withheld.relative, true)?;
         match remedy {
-            Remedy::Restored => restore_state(dir.as_fd(), &name, &withheld.state),
+            Remedy::Restored(kept) => {
+                restore_state(dir.as_fd(), &name, &withheld.state)?;
+                match kept.as_deref().and_then(Path::file_name) {
+                    Some(kept) => Ok(rustix::fs::unlinkat(&dir, kept, AtFlags::empty())?),
+                    None => Ok(()),
+                }
+            }
             Remedy::SetAside(other) => {
                 let other = other.file_name().ok_or(io::ErrorKind::InvalidInput)?;
                 let stat = rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW);

@@ -43,7 +43,7 @@ impl ExecTool {
         let mut message = text.trim_start_matches('\n').to_owned();
         let mut say = |line: String| message.push_str(&format!("\n({line})"));
         let is_project_file = |path: &Path| self.files.file_scope.is_project_file(path);
-        let mut restored = Vec::new();
+        let (mut restored, mut kept_files) = (Vec::new(), Vec::new());
         let mut undone_paths = undone.iter().filter(|change| change.remedy.is_ok());
         let mut suggested_flag = undone_paths
             .any(|change| is_project_file(&change.path))
@@ -51,7 +51,10 @@ impl ExecTool {
         for change in undone {
             let path = show(&change.path);
             match &change.remedy {
-                Ok(Remedy::Restored) => restored.push(change.path.as_path()),
+                Ok(Remedy::Restored(kept)) => {
+                    restored.push(change.path.as_path());
+                    kept_files.extend(kept.as_deref().map(show));
+                }
                 Ok(Remedy::SetAside(other)) if is_project_file(&change.path) => say(format!(
                     "{path} is read by programs and agents on their own, so it was renamed to {}; the user can allow it with \
                      `{STARTUP_FLAG}`",
@@ -93,6 +96,12 @@ impl ExecTool {
             let of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
             if !restored.iter().all(|path| of_git(path)) {
                 say("if git tracks such a file, it now shows it as changed or deleted: do not commit that".into());
+            }
+            if !kept_files.is_empty() {
+                say(format!(
+                    "what was written there is in {}: do not commit that either",
+                    kept_files.join(", ")
+                ));
             }
         }
         Refusal {

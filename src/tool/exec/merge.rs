@@ -1,0 +1,160 @@
+//! Instruction files that git merged. A merge, a rebase or a cherry-pick makes a content that git did not have before, from
+//! versions that it had.
+
+use super::ExecTool;
+use crate::diff;
+use crate::sys::process::{self, CommandSpec};
+use crate::sys::sandbox::{ProjectFileAccess, UndoneChange};
+use crate::sys::sync::IgnorePoison;
+use std::path::Path;
+use std::time::Duration;
+
+/// Prints the last versions of the file `$NAME`, of all branches and of where they were before, as `NAME blob SIZE`, a line
+/// break, the content, and another line break.
+const VERSIONS_COMMAND: &str = "git --literal-pathspecs rev-list --all --reflog -n 64 -- \"$NAME\" | \
+    while read -r commit; do git rev-parse -q --verify \"$commit:./$NAME\"; done | git cat-file --batch";
+/// The time that git may take. Without an answer by then, the file counts as not merged.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The most bytes of output that are read.
+const MAX_OUTPUT_BYTES: usize = 4 << 20;
+/// The most versions that are merged with each other.
+const MAX_VERSIONS: usize = 16;
+
+impl ExecTool {
+    /// Makes the changes that are clean merges of versions that git had before the commands of the run. Returns the others.
+    pub(super) fn make_merges(&self, undone: Vec<UndoneChange>) -> Vec<UndoneChange> {
+        if undone.is_empty() || self.project_file_access() != ProjectFileAccess::FromHistory {
+            return undone;
+        }
+        let (merged, mut others): (Vec<_>, Vec<_>) =
+            undone.into_iter().partition(|change| self.is_merge(change));
+        if merged.is_empty() {
+            return others;
+        }
+        let history = self.files.git_history();
+        let contents = merged.iter().filter_map(UndoneChange::withheld_content);
+        if let Err(error) = history.grant(contents) {
+            log::warn!(target: "sandbox", "record what git merged: {error}");
+        }
+        let changed = self.files.changed_startup_files();
+        others.extend(self.files.record_command(|| {
+            let failed = merged.into_iter().filter_map(|change| {
+                match change.make() {
+                    Ok(()) => _ = changed.lock().ignore_poison().insert(change.path),
+                    Err(error) => {
+                        log::warn!(target: "sandbox", "change `{}`: {error}", change.path.display());
+                        return Some(change);
+                    }
+                }
+                None
+            });
+            failed.collect::<Vec<_>>()
+        }));
+        others
+    }
+
+    fn is_merge(&self, change: &UndoneChange) -> bool {
+        let Some(after) = change
+            .withheld_content()
+            .and_then(|it| str::from_utf8(it).ok())
+        else {
+            return false;
+        };
+        // The content before the command, which is there again.
+        let Ok(before) = std::fs::read_to_string(&change.path) else {
+            return false;
+        };
+        let history = self.files.git_history();
+        let mut versions = vec![before];
+        for version in self.read_versions(&change.path) {
+            // What git printed is checked: the command may have changed the repository.
+            if !versions.contains(&version)
+                && versions.len() < MAX_VERSIONS
+                && history.had_content(&change.path, version.as_bytes())
+            {
+                versions.push(version);
+            }
+        }
+        is_merge_of(&versions, after)
+    }
+
+    /// The versions of a file, as git prints them, in the sandbox and without write access.
+    fn read_versions(&self, path: &Path) -> Vec<String> {
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+            return Vec::new();
+        };
+        let Ok(Some(sandbox)) = self.configured_sandbox_spec() else {
+            return Vec::new();
+        };
+        let sandbox = sandbox.read_only();
+        let private = sandbox.writable.last();
+        let mut env = private.map_or_else(Vec::new, |path| self.sandbox_environment(path));
+        env.push(("NAME".into(), name.to_string_lossy().into_owned()));
+        let spec = CommandSpec {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), VERSIONS_COMMAND.into()],
+            directory: directory.to_owned(),
+            env,
+            timeout: TIMEOUT,
+            capture_bytes: MAX_OUTPUT_BYTES,
+            sandbox: Some(sandbox),
+            input: None,
+        };
+        let output = process::run_split_stderr(&spec);
+        output.map_or_else(|_| Vec::new(), |(result, _)| parse_versions(&result.head))
+    }
+}
+
+/// True if one of the `versions` is the base of two others whose merge is `text`.
+fn is_merge_of(versions: &[String], text: &str) -> bool {
+    let mut bases = versions.iter();
+    bases.any(|base| {
+        let mut pairs = versions.iter().enumerate();
+        pairs.any(|(number, ours)| {
+            let mut others = versions[..number].iter();
+            others.any(|theirs| diff::merge(base, ours, theirs).as_deref() == Some(text))
+        })
+    })
+}
+
+/// Parses the output of `git cat-file --batch`. What is cut or no text is left out.
+fn parse_versions(mut output: &[u8]) -> Vec<String> {
+    let mut versions = Vec::new();
+    while let Some(end) = output.iter().position(|byte| *byte == b'\n') {
+        let header = str::from_utf8(&output[..end]).unwrap_or_default();
+        output = &output[end + 1..];
+        let mut words = header.split(' ').skip(1);
+        let (Some("blob"), Some(Ok(size))) = (words.next(), words.next().map(str::parse::<usize>))
+        else {
+            // Such as `NAME missing`, which has no content.
+            continue;
+        };
+        let Some((content, rest)) = output.split_at_checked(size) else {
+            break;
+        };
+        versions.extend(str::from_utf8(content).map(str::to_owned));
+        output = rest.strip_prefix(b"\n").unwrap_or(rest);
+    }
+    versions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_merge_of, parse_versions};
+
+    #[test]
+    fn output_of_git() {
+        let output =
+            b"aa blob 4\none\n\nbb missing\ncc blob 2\n\xff\xfe\ndd blob 0\n\nee blob 9\ncut";
+        assert_eq!(parse_versions(output), ["one\n", ""]);
+    }
+
+    #[test]
+    fn only_merges_of_versions_are_merges() {
+        let versions = ["1\n2\n3\n", "0\n1\n2\n3\n", "1\n2\n3\n4\n"].map(str::to_owned);
+        assert!(is_merge_of(&versions, "0\n1\n2\n3\n4\n"));
+        assert!(!is_merge_of(&versions, "0\n1\n2\n3\n4\n5\n"));
+        assert!(!is_merge_of(&versions[..2], "0\n1\n2\n3\n4\n"));
+        assert!(!is_merge_of(&versions[..1], "1\n2\n"));
+    }
+}
