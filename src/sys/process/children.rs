@@ -91,6 +91,28 @@ pub(super) fn kill_leftovers() -> bool {
     found
 }
 
+/// The supervisors of commands that have ended. They only take their namespaces down, which is not waited for.
+static ENDING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// Leaves the supervisor of a command, in a group of its own, to end by itself.
+pub(super) fn leave_to_end(supervisor: Pid) {
+    detached().push(supervisor);
+    ENDING.lock().ignore_poison().push(supervisor);
+    groups().retain(|group| *group != supervisor);
+}
+
+/// Reaps the supervisors that have ended since.
+pub(super) fn reap_ending() {
+    let mut ending = ENDING.lock().ignore_poison();
+    ending.retain(|supervisor| {
+        let has_ended = try_reap(*supervisor);
+        if has_ended {
+            detached().retain(|pid| pid != supervisor);
+        }
+        !has_ended
+    });
+}
+
 /// True if a process of this group still runs after its leader has ended. Waits up to `limit` for processes that are
 /// exiting.
 pub(super) fn is_group_alive(group: Pid, limit: Duration) -> bool {

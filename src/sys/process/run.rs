@@ -2,7 +2,8 @@
 //! process that it started outlives it.
 
 use super::children::{
-    KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, prepare, reap_group,
+    KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, leave_to_end, prepare,
+    reap_ending, reap_group,
 };
 use super::namespaced_supervisor::{knows_namespaces, namespace_command, remember_namespaces};
 use super::output::{HeadAndTail, OutputPipe};
@@ -138,6 +139,7 @@ fn run_with(
     on_output: &mut dyn FnMut(&[u8]),
 ) -> io::Result<CommandResult> {
     prepare();
+    reap_ending();
     let writing = spec
         .sandbox
         .as_ref()
@@ -205,10 +207,12 @@ fn wait(
     // A child that writes all the time is never waited for, but must respect the timeout too.
     let end = signal::now().saturating_add(timeout);
     loop {
-        let mut fds = Vec::with_capacity(2);
+        let mut fds = Vec::with_capacity(3);
         let pipe = output.pipe.as_ref();
         fds.extend(pipe.map(|pipe| (pipe.as_fd(), PollFlags::IN)));
         fds.extend(pidfd.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN)));
+        let reports = child.connection.as_ref().filter(|_| child.has_more_reports);
+        fds.extend(reports.map(|connection| (connection.control.as_fd(), PollFlags::IN)));
         let mut deadline = Deadline::until(end);
         if pidfd.is_none() {
             deadline = deadline.min(Deadline::after(POLL_INTERVAL));
@@ -233,8 +237,13 @@ struct RunningChild {
     /// The connection to its supervisor, which the process then belongs to.
     connection: Option<SupervisorConnection>,
     group: Pid,
+    has_more_reports: bool,
     /// The report of its start has arrived.
     has_started: bool,
+    /// The reported end of the command.
+    reported_end: Option<ExitStatus>,
+    /// None of its processes is left, but for its supervisor, which is about to end.
+    is_finished: bool,
     is_ended: bool,
     had_leftovers: bool,
 }
@@ -264,7 +273,10 @@ fn spawn(
         group: Pid::from_child(&process),
         process,
         connection: None,
+        has_more_reports: false,
         has_started: true,
+        reported_end: None,
+        is_finished: false,
         is_ended: false,
         had_leftovers: false,
     })
@@ -302,7 +314,10 @@ fn spawn_supervised(
         group: Pid::from_child(&process),
         process,
         connection: Some(connection),
+        has_more_reports: true,
         has_started: false,
+        reported_end: None,
+        is_finished: false,
         is_ended: false,
         had_leftovers: false,
     };
@@ -367,39 +382,51 @@ impl RunningChild {
     /// # Errors
     /// It could not be started.
     fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        let Some(status) = self.process.try_wait()? else {
-            return Ok(None);
-        };
-        let Some(connection) = &mut self.connection else {
-            return Ok(Some(status));
-        };
+        let ended = self.process.try_wait()?;
+        if self.connection.is_none() {
+            return Ok(ended);
+        }
+        self.read_reports()?;
+        if self.is_finished {
+            return Ok(self.reported_end);
+        }
         // Without a report of its end, its supervisor was killed, and the command with it.
         let killed = ExitStatus::from_raw(Signal::KILL.as_raw());
-        let mut found = match self.has_started {
-            true => Ok(killed),
-            false => Err(io::Error::other("its sandbox could not be set up")),
+        match (ended, self.has_started) {
+            (None, _) => Ok(None),
+            (Some(_), true) => Ok(Some(self.reported_end.unwrap_or(killed))),
+            (Some(_), false) => Err(io::Error::other("its sandbox could not be set up")),
+        }
+    }
+
+    fn read_reports(&mut self) -> io::Result<()> {
+        let Some(connection) = &mut self.connection else {
+            return Ok(());
         };
-        connection.read_reports();
+        self.has_more_reports = connection.read_reports();
         while let Some(report) = connection.next_report() {
             match report {
-                SupervisorReport::Started(_) => found = Ok(killed),
-                SupervisorReport::Ended(Some(code), _) => {
-                    found = Ok(ExitStatus::from_raw(code << 8));
-                }
-                SupervisorReport::Ended(None, signal) => {
-                    found = Ok(ExitStatus::from_raw(signal.unwrap_or_default()));
+                SupervisorReport::Started(_) => self.has_started = true,
+                SupervisorReport::Ended(status, signal) => {
+                    let ended = status.map_or(signal.unwrap_or_default(), |code| code << 8);
+                    self.reported_end = Some(ExitStatus::from_raw(ended));
                 }
                 SupervisorReport::Leftovers => self.had_leftovers = true,
-                other => found = Err(other.into_error()),
+                SupervisorReport::Finished => self.is_finished = true,
+                other => return Err(other.into_error()),
             }
         }
-        found.map(Some)
+        Ok(())
     }
 
     /// Ends what is left of its group and the processes that it moved out of it. Returns true if there were any.
     fn terminate(&mut self, has_ended: bool) -> bool {
         self.is_ended = true;
         let group = self.group;
+        if self.is_finished {
+            leave_to_end(group);
+            return self.had_leftovers;
+        }
         let mut leftovers = self.had_leftovers;
         leftovers |= has_ended && is_group_alive(group, TERM_GRACE);
         // Errors below mean that no process is left to signal or to wait for.

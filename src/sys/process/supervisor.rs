@@ -91,6 +91,8 @@ pub(super) enum SupervisorReport {
     NoNamespaces(String),
     /// It left processes behind.
     Leftovers,
+    /// It has ended, and none of its processes is left.
+    Finished,
     /// The sandbox could be entered; what its test found.
     Tested(Vec<SelfTestResult>),
 }
@@ -317,7 +319,9 @@ impl Supervisor {
             is_ordered = self.wait(None, true);
         }
         if self.kind == LaunchKind::Command {
-            self.finish_command(is_ordered);
+            if self.finish_command(is_ordered) {
+                send_report(&mut self.control, &SupervisorReport::Finished);
+            }
             return true;
         }
         // On an order, as opposed to a signal, the server's input has ended too.
@@ -345,16 +349,19 @@ impl Supervisor {
         false
     }
 
-    /// Asks what a command leaves behind to end. The rest ends with the namespace.
-    fn finish_command(&mut self, is_parent_gone: bool) {
-        if is_parent_gone || self.has_ended && !self.has_leftovers() {
-            return;
+    /// Asks what a command leaves behind to end. The rest ends with the namespace. Returns true if there is none.
+    fn finish_command(&mut self, is_parent_gone: bool) -> bool {
+        if is_parent_gone {
+            return false;
+        }
+        if self.has_ended && !self.has_leftovers() {
+            return true;
         }
         if self.has_ended {
             send_report(&mut self.control, &SupervisorReport::Leftovers);
         }
         self.signal(Signal::TERM);
-        self.wait_until(TERM_GRACE, Self::reap);
+        self.wait_until(TERM_GRACE, Self::reap)
     }
 
     /// True if a process still runs. Waits for those that are exiting, and a little for those that are about to, as a

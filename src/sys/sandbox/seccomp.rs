@@ -268,19 +268,16 @@ pub(super) struct Sockets {
 /// # Errors
 /// The kernel does not accept a filter.
 pub(super) fn apply(sockets: Sockets, protected: Option<&ProtectedPids>) -> io::Result<()> {
-    static BUILT: Mutex<BTreeMap<Sockets, Arc<[BpfProgram]>>> = Mutex::new(BTreeMap::new());
+    static BUILT: Mutex<BTreeMap<Sockets, Arc<BpfProgram>>> = Mutex::new(BTreeMap::new());
     let built = BUILT.lock().ignore_poison().get(&sockets).cloned();
-    let programs = match built {
-        Some(programs) => programs,
+    let program = match built {
+        Some(program) => program,
         None => {
-            let programs = build_filters(sockets).map(Arc::from);
-            let programs: Arc<[BpfProgram]> =
-                programs.ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
-            BUILT
-                .lock()
-                .ignore_poison()
-                .insert(sockets, programs.clone());
-            programs
+            let program = build_filters(sockets).map(|filters| Arc::new(join(filters)));
+            let program =
+                program.ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
+            let mut built = BUILT.lock().ignore_poison();
+            Arc::clone(built.entry(sockets).or_insert(program))
         }
     };
     let build = |protected: &ProtectedPids| {
@@ -290,13 +287,40 @@ pub(super) fn apply(sockets: Sockets, protected: Option<&ProtectedPids>) -> io::
             .ok_or_else(|| io::Error::other("cannot build the signal filter"))
     };
     let signal_filter = protected.map(build).transpose()?;
-    for program in programs.iter().chain(&signal_filter) {
+    for program in std::iter::once(&*program).chain(&signal_filter) {
         seccompiler::apply_filter(program).map_err(io::Error::other)?;
     }
     Ok(())
 }
 
-/// The filters, one for each result. The kernel evaluates all of them and applies the most restrictive result.
+/// Joins filters into one: what a filter allows is up to the next. The kernel prepares each filter of a process for all system
+/// calls, and evaluates all of them for each call.
+fn join(filters: Vec<BpfProgram>) -> BpfProgram {
+    let mut left = filters.len();
+    let mut joined = BpfProgram::new();
+    for filter in filters {
+        left -= 1;
+        let length = filter.len();
+        joined.extend(filter.into_iter().enumerate().map(|(at, step)| {
+            let allows = step.code == RETURN && step.k == libc::SECCOMP_RET_ALLOW;
+            match u32::try_from(length - at - 1) {
+                Ok(distance) if allows && left > 0 => sock_filter {
+                    code: JUMP,
+                    k: distance,
+                    ..step
+                },
+                _ => step,
+            }
+        }));
+    }
+    joined
+}
+
+/// The instructions of a filter that end it, and that skip the next `k` ones.
+const RETURN: u16 = 0x06;
+const JUMP: u16 = 0x05;
+
+/// The filters, one for each result.
 fn build_filters(sockets: Sockets) -> Option<Vec<BpfProgram>> {
     let always = |calls: &[i64]| calls.iter().map(|call| (*call, Vec::new())).collect();
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = always(EPERM_CALLS);
@@ -312,11 +336,11 @@ fn build_filters(sockets: Sockets) -> Option<Vec<BpfProgram>> {
     refused.extend(other_process_rules()?);
     refused.extend(file_mode_rules()?);
     Some(vec![
+        x32_filter(),
         build_filter(always(ENOSYS_CALLS), libc::ENOSYS)?,
         build_filter(always(ATTRIBUTE_CALLS), libc::EOPNOTSUPP)?,
         build_filter(refused, libc::EPERM)?,
         build_filter(socket_rules(sockets)?, libc::EAFNOSUPPORT)?,
-        x32_filter(),
     ])
 }
 
@@ -466,8 +490,8 @@ fn x32_filter() -> BpfProgram {
         // Load the call number; kill the process if the number is at least that bit; otherwise allow.
         step(0x20, 0, 0, 0),
         step(0x35, 0, 1, 0x4000_0000),
-        step(0x06, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
-        step(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ]
 }
 
@@ -498,7 +522,7 @@ fn argument_equals(argument: u8, value: u64) -> Option<SeccompRule> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ARCHITECTURE, ProtectedPids, Sockets, apply, build_filters};
+    use super::{ARCHITECTURE, ProtectedPids, Sockets, apply, build_filters, join};
     use rustix::io::Errno;
     use rustix::process::{Pid, PidfdFlags};
 
@@ -508,7 +532,17 @@ mod tests {
         for (internet, local) in [(false, false), (true, false), (false, true), (true, true)] {
             let programs = build_filters(Sockets { internet, local }).unwrap();
             assert_eq!(programs.len(), 5);
-            assert!(programs.iter().map(Vec::len).sum::<usize>() < 1000);
+            let joined = join(programs);
+            assert!(joined.len() < 1000);
+            // Only the last filter allows anything.
+            let allows =
+                |step: &&super::sock_filter| step.code == 0x06 && step.k == libc::SECCOMP_RET_ALLOW;
+            let first = joined.iter().position(|step| allows(&step)).unwrap();
+            let last_filter = build_filters(Sockets { internet, local })
+                .unwrap()
+                .pop()
+                .unwrap();
+            assert!(first >= joined.len() - last_filter.len());
         }
     }
 

@@ -93,15 +93,15 @@ impl ExecTool {
                 paths.join(", "),
                 or_granted.unwrap_or_default()
             ));
-            let of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
-            if !restored.iter().all(|path| of_git(path)) {
-                say("if git tracks such a file, it now shows it as changed or deleted: do not commit that".into());
-            }
             if !kept_files.is_empty() {
                 say(format!(
-                    "what was written there is in {}: do not commit that either",
+                    "what was written there is in {}",
                     kept_files.join(", ")
                 ));
+            }
+            let of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
+            if !restored.iter().all(|path| of_git(path)) {
+                say("if git tracks such a file, it now shows it as changed or deleted: do not commit that, nor a file that was kept".into());
             }
         }
         Refusal {
