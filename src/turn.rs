@@ -96,6 +96,8 @@ struct Turn<'a, 'b, 's> {
     summary_count: u32,
     /// Number of messages that the user has sent into this turn.
     steering_count: u32,
+    /// Number of answers that hooks have rejected in this turn.
+    rejection_count: u32,
     /// True if no further compaction is possible in this turn.
     compaction_exhausted: bool,
 }

@@ -21,6 +21,7 @@ pub const TOPICS: &[HelpTopic] = &[
     topic("jobs", "Scheduled jobs, under cron and other schedulers", include_str!("topics/jobs.md")),
     topic("channels", "Answers in chat services and by e-mail, and messages from scripts", include_str!("topics/channels.md")),
     topic("servers", "MCP servers and skills", include_str!("topics/servers.md")),
+    topic("hooks", "Commands of yours before and after tool calls, turns and jobs", include_str!("topics/hooks.md")),
     topic("terminal", "The REPL, completions, checks, upgrades and removal", include_str!("topics/terminal.md")),
     topic("privacy", "What leaves the machine, and when", include_str!("topics/privacy.md")),
 ];

@@ -112,7 +112,9 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
     }
     match tool.precheck(call) {
         Ok(()) => {}
-        Err(ToolError::Denied(refusal)) => return PolicyDecision::Deny(refusal),
+        Err(ToolError::Denied(refusal) | ToolError::Rejected(refusal)) => {
+            return PolicyDecision::Deny(refusal);
+        }
         Err(ToolError::Failed(words) | ToolError::Declined(words)) => {
             return PolicyDecision::Deny(Refusal::new(words));
         }

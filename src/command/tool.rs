@@ -192,6 +192,10 @@ fn call_tool(
                 }
                 Ok(())
             });
+    let hooks = setup.shared.hooks.iter();
+    hooks
+        .flat_map(|hooks| hooks.take_notices())
+        .for_each(|notice| ctx.notice(&notice));
     emitted?;
     signal::check()?;
     let done = results.first().expect("one call has one result");

@@ -369,6 +369,7 @@ fn run_turn(
     summary.provider.clone_from(&model.provider_name);
     summary.model.clone_from(&model.model);
     report.set_context_window(model.context_tokens);
+    execute::run_hooks_before(&mut prepared, report)?;
     let memory = MemorySnapshot::take(ctx, &prepared.settings)?;
 
     let steering = origin.repl().map(|repl| repl.steering.as_ref());

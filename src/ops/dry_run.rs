@@ -77,6 +77,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
             .schema
             .as_ref()
             .map(|schema| schema as &dyn AnswerFormat),
+        hooks: None,
         background: None,
         steering: None,
     };

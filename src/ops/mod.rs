@@ -12,6 +12,7 @@ pub(crate) mod default_session;
 pub(crate) mod doctor;
 pub(crate) mod dry_run;
 pub(crate) mod git_facts;
+pub(crate) mod hooks;
 pub(crate) mod interactive_approval;
 pub(crate) mod jobs;
 pub(crate) mod mcp_budget;

@@ -29,6 +29,7 @@ const PROTECTED_PATHS: &[&str] = &[
     "cron",
     "git-objects",
     "history",
+    "hooks",
     "limits",
     "mcp",
     "profiles",

@@ -9,6 +9,7 @@ use crate::tool::ask_user::UserPrompt;
 use crate::tool::cron::JobScheduler;
 use crate::workspace::Workspace;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The input for building the tools and the prompt of a turn.
@@ -21,6 +22,8 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) turn_id: &'a str,
     /// The session's key, which the undo journal also records.
     pub(crate) session_key: &'a str,
+    /// The file of the session, for hooks; `None` if nothing is stored.
+    pub(crate) transcript: Option<&'a Path>,
     /// Maximum number of tools that run concurrently.
     pub(crate) max_parallel: usize,
     /// Connect to loopback addresses only.

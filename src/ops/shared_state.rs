@@ -1,8 +1,10 @@
 //! State shared by a turn and its sub-agents.
 
+use crate::ops::hooks::Hooks;
 use crate::ops::mcp_tools::McpTools;
 use crate::policy::Policy;
 use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
+use crate::tool::call_hooks::CallHooks;
 use crate::tool::exec::background_commands::BackgroundCommands;
 use crate::tool::files::Files;
 use std::collections::BTreeSet;
@@ -24,9 +26,17 @@ pub(crate) struct SharedState {
     pub(crate) listed_tools: BTreeSet<String>,
     /// The commands in the background. `None` if none can be started: they would outlast what permits them.
     pub(crate) background: Option<Arc<BackgroundCommands>>,
+    /// The user's hooks, if there are any.
+    pub(crate) hooks: Option<Arc<Hooks>>,
 }
 
 impl SharedState {
+    /// The hooks as the toolbox calls them.
+    pub(crate) fn call_hooks(&self) -> Option<Arc<dyn CallHooks>> {
+        let hooks = self.hooks.as_ref().map(Arc::clone);
+        hooks.map(|hooks| hooks as Arc<dyn CallHooks>)
+    }
+
     /// The hosts that a run under `policy` may reach regardless of the content it has read.
     pub(crate) fn allowed_hosts(&self, policy: &Policy) -> AllowedHosts {
         AllowedHosts {

@@ -27,6 +27,7 @@ pub(crate) fn prepare_subagent(
         files: Arc::new(files.context("open the granted directories")?),
         // A command of the parent may have more permissions.
         background: Some(Arc::default()),
+        hooks: shared.hooks.as_ref().map(|hooks| hooks.for_subagent()),
         ..shared.clone()
     };
     let mut tools = all_tools(ctx, settings, policy, &shared);
@@ -34,8 +35,10 @@ pub(crate) fn prepare_subagent(
         let name = &tool.spec().name;
         names.contains(name) && policy.is_offered(name)
     });
-    let toolbox =
-        Toolbox::new(tools, parallel, Arc::clone(policy)).with_provenance(shared.provenance);
+    let hooks = shared.call_hooks();
+    let toolbox = Toolbox::new(tools, parallel, Arc::clone(policy))
+        .with_provenance(shared.provenance)
+        .with_hooks(hooks);
     let prompt = profile.and_then(|profile| Some((profile, profile.prompt.as_deref()?)));
     let system = prompt::subagent_prompt(&PromptInput {
         own_text: None,

@@ -8,8 +8,9 @@ use crate::memory::request::CHARS_PER_TOKEN;
 use crate::message::Origin;
 use crate::ops::channel::message_outlet::OutboxOutlet;
 use crate::ops::context::Context;
+use crate::ops::hooks::{HookedRun, Hooks};
 use crate::ops::interactive_approval::InteractiveApproval;
-use crate::ops::mcp_tools;
+use crate::ops::mcp_tools::{self, McpTools};
 use crate::ops::permissions::{self, Grants};
 use crate::ops::prompt_files;
 use crate::ops::session_library::StoredSessions;
@@ -74,9 +75,9 @@ pub(crate) fn prepare(
     own_tools: Vec<Box<dyn Tool>>,
     notice: &mut dyn FnMut(&str),
 ) -> Result<TurnSetup> {
-    let (settings, profile) = (input.settings, input.profile);
+    let settings = input.settings;
     let home = PathResolver::default().resolve(&permissions::absolute(&input.workspace.root));
-    let mut policy = permissions::build_policy(ctx, input.grants, settings, profile, &home)?;
+    let mut policy = permissions::build_policy(ctx, input.grants, settings, input.profile, &home)?;
     let project = project_instructions(ctx, &home, &mut policy)?;
     let mcp_tools = mcp_tools::load_mcp_tools(ctx, input, &policy, notice)?;
     mcp_tools.add_to_policy(&mut policy);
@@ -92,10 +93,7 @@ pub(crate) fn prepare(
         input.announces_directory,
     );
     about_home.iter().for_each(|text| notice(text));
-    let seen = web_tools::new_provenance_tracker(settings, &policy, &mcp_tools);
-    if let Some(reason) = mcp_tools.untrusted_descriptions() {
-        seen.raise(Origin::External, &reason);
-    }
+    let seen = new_provenance(settings, &policy, &mcp_tools);
     let files = Arc::new(open_files(ctx, input, &policy, &seen, &project)?);
     let mut notes = input.workspace.read_notes()?;
     let memory_version = raise_by_memory(ctx, input.workspace, &notes, &seen)?;
@@ -119,6 +117,7 @@ pub(crate) fn prepare(
         mcp_tools,
         listed_tools: input.listed_tools(),
         background: Some(Arc::default()),
+        hooks: hooks_of_run(ctx, input, &policy)?,
     };
     let toolbox = build_toolbox(ctx, input, &policy, &shared, own_tools)?;
     let skill_list = match toolbox.specs().is_empty() {
@@ -146,6 +145,36 @@ pub(crate) fn prepare(
         skill_list,
         project,
         memory_version,
+    })
+}
+
+/// The provenance of a run that has read nothing but the descriptions of its tools.
+fn new_provenance(
+    settings: &Settings,
+    policy: &Policy,
+    mcp_tools: &McpTools,
+) -> Arc<ProvenanceTracker> {
+    let provenance = web_tools::new_provenance_tracker(settings, policy, mcp_tools);
+    if let Some(reason) = mcp_tools.untrusted_descriptions() {
+        provenance.raise(Origin::External, &reason);
+    }
+    provenance
+}
+
+/// The user's hooks around this run.
+fn hooks_of_run(
+    ctx: &Context,
+    input: &SetupInput<'_>,
+    policy: &Policy,
+) -> Result<Option<Arc<Hooks>>> {
+    Hooks::for_run(ctx, input.settings, Some(&policy.file_scope), || {
+        HookedRun {
+            session_key: input.session_key.to_owned(),
+            transcript: input.transcript.map(Path::to_owned),
+            directory: policy.file_scope.directory.clone(),
+            profile: input.profile.name.clone(),
+            is_subagent: false,
+        }
     })
 }
 
@@ -326,6 +355,7 @@ pub(crate) fn prepare_without_turn(
         profile: &profile,
         turn_id: &secret::random_hex(5),
         session_key: "tool",
+        transcript: None,
         max_parallel: 1,
         offline,
         is_dry_run_or_replay: is_dry_run,
@@ -405,7 +435,8 @@ fn build_toolbox(
     });
     Ok(Toolbox::new(tools, input.max_parallel, Arc::clone(policy))
         .with_provenance(Arc::clone(&shared.provenance))
-        .with_approval(approval))
+        .with_approval(approval)
+        .with_hooks(shared.call_hooks()))
 }
 
 /// Keeps only the tools that `--tools` lists.

@@ -195,13 +195,15 @@ impl TerminalPrompter {
         }
         let mut choices = vec![YES, NO, REASON];
         choices.extend(is_cut.then_some(VIEW));
-        choices.push(SESSION);
+        // A hook's question is about one call.
+        let is_lasting = case.refusal.suggested_flag.is_some();
+        let rule = rule.filter(|_| is_lasting);
+        choices.extend(is_lasting.then_some(SESSION));
         choices.extend(rule.map(|_| ALWAYS));
         let view = if is_cut { " · [v]iew all" } else { "" };
-        let mut words = vec![
-            format!("[y]es, once · [n]o · no, with a [r]eason{view}"),
-            format!("this [s]ession: {}", approval_text::permission(case)),
-        ];
+        let mut words = vec![format!("[y]es, once · [n]o · no, with a [r]eason{view}")];
+        let session = || format!("this [s]ession: {}", approval_text::permission(case));
+        words.extend(is_lasting.then(session));
         words.extend(
             rule.map(|rule| format!("[a]lways, in every run: the rule `{}`", rule.description)),
         );

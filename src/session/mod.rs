@@ -16,6 +16,7 @@ use integrity::end_of_last_line;
 use line::ClosingLine;
 use log::SessionLog;
 use std::borrow::Cow;
+use std::path::Path;
 use std::time::Duration;
 use tail_reader::LogTail;
 
@@ -201,6 +202,11 @@ impl Session {
     /// The session's key.
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// The path of its log, if it has one.
+    pub fn path(&self) -> Option<&Path> {
+        self.log.as_ref().map(|log| log.path.as_path())
     }
 
     /// True if it has a log.

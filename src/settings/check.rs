@@ -4,6 +4,7 @@
 use super::channels::ChannelConfig;
 use super::expand::has_reference;
 use super::file::{Config, KeyPath};
+use super::hooks::HookSettings;
 use super::key_node::KeyNode;
 use super::key_type::{KeyType, type_name};
 use super::keys::{ConfigKey, KeySupport};
@@ -226,6 +227,15 @@ impl ConfigChecker<'_> {
             return;
         }
         let joined = path.join(".");
+        if joined == "hooks" {
+            match HookSettings::parse(&typed) {
+                Err(cause) => return self.push(ConfigSeverity::Error, path, &cause),
+                Ok(hooks) => hooks
+                    .remarks
+                    .iter()
+                    .for_each(|remark| self.push(ConfigSeverity::Warning, path, remark)),
+            }
+        }
         if joined == "models" {
             for path in unknown_metadata_keys(path, &typed) {
                 self.report_unknown_key(&path);

@@ -21,6 +21,8 @@ pub enum KeyType {
     SecretMap,
     OneOf(&'static [&'static str]),
     Any,
+    /// Like `Any`, but references to variables are left as they are.
+    Verbatim,
 }
 
 impl KeyType {
@@ -53,7 +55,7 @@ impl KeyType {
                 map.values().all(Value::is_string).then(|| value.clone())
             }
             Self::OneOf(words) => words.contains(&value.as_str()?).then(|| value.clone()),
-            Self::Any => Some(value.clone()),
+            Self::Any | Self::Verbatim => Some(value.clone()),
         }
     }
 
@@ -61,7 +63,7 @@ impl KeyType {
     pub fn parse(self, text: &str) -> Value {
         let compound = matches!(
             self,
-            Self::TextList | Self::Map | Self::SecretMap | Self::Any
+            Self::TextList | Self::Map | Self::SecretMap | Self::Any | Self::Verbatim
         );
         match serde_json::from_str(text) {
             Ok(value) if compound => value,
@@ -80,7 +82,7 @@ impl KeyType {
             Self::TextList => "a list of strings".into(),
             Self::Map | Self::SecretMap => "an object with string values".into(),
             Self::OneOf(words) => format!("one of `{}`", words.join("`, `")),
-            Self::Any => "a value".into(),
+            Self::Any | Self::Verbatim => "a value".into(),
         }
     }
 
@@ -123,7 +125,7 @@ impl KeyType {
                 words.push(Value::Null);
                 json!({ "enum": words })
             }
-            Self::Any => json!({}),
+            Self::Any | Self::Verbatim => json!({}),
         };
         match shape {
             Value::Object(shape) => shape,

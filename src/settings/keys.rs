@@ -7,7 +7,7 @@
 
 use super::key_type::KeyType;
 use super::key_type::KeyType::{
-    Any, Bool, Map, Number, OneOf, Secret, SecretMap, Text, TextList, Whole,
+    Any, Bool, Map, Number, OneOf, Secret, SecretMap, Text, TextList, Verbatim, Whole,
 };
 use serde_json::Value;
 
@@ -375,6 +375,8 @@ pub const KEYS: &[ConfigKey] = &[
     key("memory.budgetTokens", TOKEN_COUNT, "4000", Used, "maximum tokens of MEMORY.md before it is condensed"),
 
     key("session.sync", OneOf(&["turn", "none"]), r#""turn""#, Used, "when the session is synced to disk: at the end of each turn, or never"),
+
+    key("hooks", Verbatim, "null", Used, "commands to run before and after tool calls, turns, compactions and jobs: `nanobot help hooks`"),
 
     key("http.proxy", Secret, "null", Used, "proxy for the model and for MCP servers if HTTPS_PROXY, HTTP_PROXY and ALL_PROXY are not set; not used for loopback addresses"),
     key("http.noProxy", TextList, "[]", Used, "hosts to reach without the proxy if NO_PROXY is not set; `.example.com` is all hosts of that domain"),

@@ -48,7 +48,14 @@ impl fmt::Display for SettingOrigin {
 }
 
 /// The sections that select the provider, grant permissions or set limits.
-const CHECKED_SECTIONS: [&str; 5] = ["agents", "budget", "channels", "providers", "tools"];
+const CHECKED_SECTIONS: [&str; 6] = [
+    "agents",
+    "budget",
+    "channels",
+    "hooks",
+    "providers",
+    "tools",
+];
 
 /// Keys under `tools` whose values restrict what a run may do.
 const LIMIT_NAMES: [&str; 9] = [
@@ -115,7 +122,7 @@ impl UnknownKey {
             ),
         };
         let may_be_limit = match above {
-            [] => meant.is_some_and(|meant| ["budget", "tools"].contains(&meant)),
+            [] => meant.is_some_and(|meant| ["budget", "hooks", "tools"].contains(&meant)),
             [section, ..] if section == "budget" => true,
             [section, ..] if section == "tools" => {
                 meant.is_some_and(|meant| LIMIT_NAMES.contains(&meant))
@@ -220,6 +227,9 @@ impl<'a> LayeredConfig<'a> {
 
     /// Expands `value`, found at `path`, and converts it to `kind`.
     pub fn to_typed(&self, path: &[String], value: &Value, kind: KeyType) -> Result<Value> {
+        if kind == KeyType::Verbatim {
+            return Ok(value.clone());
+        }
         let value = expand_all(value, self.env).map_err(|UnsetVariable(variable)| {
             fail_with_hint(
                 Exit::Config,
@@ -418,7 +428,10 @@ impl<'a> LayeredConfig<'a> {
         let mut here = KeyNode::root();
         for (depth, part) in name_parts.iter().enumerate() {
             if let Some(key) = here.key() {
-                if !matches!(key.kind, KeyType::Map | KeyType::SecretMap | KeyType::Any) {
+                if !matches!(
+                    key.kind,
+                    KeyType::Map | KeyType::SecretMap | KeyType::Any | KeyType::Verbatim
+                ) {
                     return Err(Some(key.path.to_owned()));
                 }
                 path.extend(name_parts[depth..].iter().map(|&part| part.to_owned()));

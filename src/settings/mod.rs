@@ -10,6 +10,7 @@ pub mod check;
 mod config_hosts;
 pub mod expand;
 pub mod file;
+pub mod hooks;
 pub mod key_node;
 pub mod key_spelling;
 pub mod key_type;
@@ -75,6 +76,8 @@ pub struct Settings {
     pub tools: ToolSettings,
     pub exec: ExecSettings,
     pub web: WebSettings,
+    /// The hooks, or the mistake in them, which matters only to runs.
+    pub hooks: Result<hooks::HookSettings, String>,
     /// The MCP servers.
     pub servers: Vec<servers::McpServer>,
     pub restrict_to_workspace: bool,

@@ -1,6 +1,7 @@
 //! Resolves config file, variables and flags into [`Settings`].
 
 use super::channels::ENABLED_KEYS;
+use super::hooks::HookSettings;
 use super::key_spelling::snake_case;
 use super::keys::{ConfigKey, config_key};
 use super::layers::LayeredConfig;
@@ -90,6 +91,7 @@ impl Settings {
             tools: values.tools()?,
             exec: values.exec()?,
             web: values.web(config, env)?,
+            hooks: HookSettings::parse(&values.get(const { config_key("hooks") }, None)?),
             servers: values.servers(),
             restrict_to_workspace: values
                 .boolean(const { config_key("tools.restrictToWorkspace") })?,

@@ -14,7 +14,7 @@ const SECRET_WORDS: [&str; 6] = ["key", "token", "secret", "password", "auth", "
 /// True if text at `path` is a secret. Free-form values have no type in the table, so the key's name decides.
 pub fn is_secret(path: &[impl AsRef<str>]) -> bool {
     match KeyNode::kind_at(path) {
-        Some(KeyType::Any) | None => path.last().is_some_and(|name| {
+        Some(KeyType::Any | KeyType::Verbatim) | None => path.last().is_some_and(|name| {
             let name = name.as_ref().to_lowercase();
             SECRET_WORDS.iter().any(|word| name.contains(word))
         }),

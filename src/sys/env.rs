@@ -25,6 +25,8 @@ pub const SESSION: &str = "NANOBOT_SESSION";
 pub const LOG: &str = "NANOBOT_LOG";
 /// Set for every command in the sandbox. A `nanobot` that finds it refuses to run and names the alternative.
 pub const INSIDE_SANDBOX: &str = "NANOBOT_INSIDE";
+/// Set for every hook, to the event's name. A `nanobot` that finds it runs no hooks.
+pub const INSIDE_HOOK: &str = "NANOBOT_HOOK";
 /// The API key of the Brave search engine.
 pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
 /// Timeout for the first byte of an answer, in seconds.
@@ -89,6 +91,10 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "VISUAL, EDITOR",
         meaning: "editor for `nanobot memory edit`",
+    },
+    Variable {
+        name: INSIDE_HOOK,
+        meaning: "set for hooks, to the name of the event; a `nanobot` that a hook starts runs no hooks",
     },
     Variable {
         name: "NO_COLOR",

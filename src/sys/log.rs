@@ -14,7 +14,8 @@ use std::sync::OnceLock;
 
 /// The topics of this program's log lines.
 pub const TOPICS: &[&str] = &[
-    "config", "cron", "http", "mcp", "memory", "model", "policy", "sandbox", "session", "tool",
+    "config", "cron", "hook", "http", "mcp", "memory", "model", "policy", "sandbox", "session",
+    "tool",
 ];
 
 /// Libraries whose logs can be requested.

@@ -90,6 +90,10 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "the message that `/NAME` sends in `nanobot repl`; `$ARGUMENTS` in it stands for the text after the command, `$1` to `$9` for its words",
     },
     DocumentedPath {
+        path: "~/.nanobot/hooks/NAME",
+        meaning: "programs of hooks; no run may change them (`hooks` of the config names the commands)",
+    },
+    DocumentedPath {
         path: "~/.nanobot/trust.json",
         meaning: "trusted directories, whose AGENTS.md and skills are read, with digests of these files",
     },

@@ -1,8 +1,12 @@
 //! The result of a call: what the tool returns, or the reason why it did not do what was asked for.
 
-use crate::message::MessagePart;
+use crate::event::{Event, ToolOutcome};
+use crate::message::{MessagePart, ToolResult};
 use crate::policy::Refusal;
+use crate::sys::secret::redact_all_spellings;
+use std::borrow::Cow;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The reason why a tool did not do what a call asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +17,8 @@ pub enum ToolError {
     Denied(Refusal),
     /// The user was asked and declined; text for the model.
     Declined(String),
+    /// A hook of the user's forbids it. The model may try another way.
+    Rejected(Refusal),
 }
 
 impl ToolError {
@@ -20,7 +26,7 @@ impl ToolError {
     pub fn message(&self) -> &str {
         match self {
             Self::Failed(message) | Self::Declined(message) => message,
-            Self::Denied(refusal) => &refusal.message,
+            Self::Denied(refusal) | Self::Rejected(refusal) => &refusal.message,
         }
     }
 }
@@ -82,4 +88,52 @@ pub struct WithheldFile {
     pub before: String,
     /// The content that the call left.
     pub after: String,
+}
+
+/// A call that has ended.
+#[derive(Debug)]
+pub struct CompletedCall {
+    pub result: ToolResult,
+    pub outcome: ToolOutcome,
+    /// Present with [`ToolOutcome::Denied`], unless the user declined.
+    pub refusal: Option<Refusal>,
+    pub duration: Duration,
+    /// As [`ToolOutput::command_failed`].
+    pub command_failed: bool,
+    /// As [`ToolOutput::diff`].
+    pub diff: Option<String>,
+    /// True if the user was asked about it.
+    pub was_asked: bool,
+}
+
+impl CompletedCall {
+    /// The event that reports the call.
+    pub fn event(&self) -> Event<'_> {
+        let denied = self.refusal.as_ref();
+        Event::ToolResult {
+            denied: denied.map(|no| (no.message.as_str(), no.suggested_flag.as_deref())),
+            result: &self.result,
+            outcome: self.outcome,
+            command_failed: self.command_failed,
+            diff: self.diff.as_deref(),
+            was_asked: self.was_asked,
+            duration: self.duration,
+        }
+    }
+}
+
+/// Explains redacted keys to the model, so that it does not write the mask over them.
+const REDACTION_NOTE: &str =
+    "(*** replaces a hidden key: never overwrite the key with ***; edit around it)";
+
+/// Redacts the keys in `parts`, and adds a note if there were any.
+pub(super) fn redact_parts(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
+    for part in &mut parts {
+        if let MessagePart::Text(text) = part
+            && let Cow::Owned(clean) = redact_all_spellings(text)
+        {
+            *text = format!("{clean}\n{REDACTION_NOTE}");
+        }
+    }
+    parts
 }

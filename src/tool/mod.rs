@@ -5,24 +5,24 @@
 //! list that a command builds.
 
 use crate::diff::Diff;
-use crate::event::{Event, ToolOutcome};
+use crate::event::ToolOutcome;
 use crate::message::ToolSpec;
-use crate::message::{Message, MessagePart, Origin, ToolCall, ToolResult};
+use crate::message::{Message, MessagePart, Origin, ToolCall, ToolResult, plain_text};
 use crate::policy::file_scope::FileScope;
 use crate::policy::provenance::{MessageCursor, ProvenanceTracker};
 use crate::policy::refusal::DENIED;
 use crate::policy::{Policy, PolicyDecision, Refusal};
-use crate::sys::secret::{self, redact_all, redact_all_spellings};
+use crate::sys::secret::{self, redact_all};
 use crate::sys::sync::IgnorePoison;
 use crate::sys::{cancel, panic_report};
 use serde_json::Value;
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub mod apply_patch;
 pub mod arguments;
 pub mod ask_user;
+pub mod call_hooks;
 mod call_result;
 pub mod cron;
 mod dangerous_command;
@@ -48,7 +48,10 @@ pub mod web_fetch;
 pub mod web_search;
 pub mod write_file;
 
-pub use call_result::{CallEffect, ToolError, ToolOutput, WithheldFile};
+use call_hooks::{CallHooks, ExecutedCall};
+use call_result::redact_parts;
+
+pub use call_result::{CallEffect, CompletedCall, ToolError, ToolOutput, WithheldFile};
 
 /// The end of every refusal, so that the model does not try another way.
 const DENIAL_SUFFIX: &str = "This is final; continue without it.";
@@ -143,22 +146,6 @@ pub struct ApprovalRequest<'a> {
     pub file_scope: &'a FileScope,
 }
 
-/// A call that has ended.
-#[derive(Debug)]
-pub struct CompletedCall {
-    pub result: ToolResult,
-    pub outcome: ToolOutcome,
-    /// Present with [`ToolOutcome::Denied`], unless the user declined.
-    pub refusal: Option<Refusal>,
-    pub duration: Duration,
-    /// As [`ToolOutput::command_failed`].
-    pub command_failed: bool,
-    /// As [`ToolOutput::diff`].
-    pub diff: Option<String>,
-    /// True if the user was asked about it.
-    pub was_asked: bool,
-}
-
 /// The progress of a call, as far as its report needs it.
 struct CallAttempt {
     /// The time at which it was made; the user's time for thinking does not count.
@@ -174,22 +161,6 @@ impl CallAttempt {
     }
 }
 
-impl CompletedCall {
-    /// The event that reports the call.
-    pub fn event(&self) -> Event<'_> {
-        let denied = self.refusal.as_ref();
-        Event::ToolResult {
-            denied: denied.map(|no| (no.message.as_str(), no.suggested_flag.as_deref())),
-            result: &self.result,
-            outcome: self.outcome,
-            command_failed: self.command_failed,
-            diff: self.diff.as_deref(),
-            was_asked: self.was_asked,
-            duration: self.duration,
-        }
-    }
-}
-
 /// The tools of a run, in the order in which the model gets them.
 pub struct Toolbox {
     tools: Vec<Box<dyn Tool>>,
@@ -198,6 +169,7 @@ pub struct Toolbox {
     policy: Arc<Policy>,
     provenance: Option<(Arc<ProvenanceTracker>, Mutex<MessageCursor>)>,
     approval_handler: Option<Arc<dyn ApprovalHandler>>,
+    hooks: Option<Arc<dyn CallHooks>>,
 }
 
 impl Toolbox {
@@ -211,7 +183,13 @@ impl Toolbox {
             policy,
             provenance: None,
             approval_handler: None,
+            hooks: None,
         }
+    }
+
+    /// Adds the user's hooks around calls.
+    pub fn with_hooks(self, hooks: Option<Arc<dyn CallHooks>>) -> Self {
+        Self { hooks, ..self }
     }
 
     /// Adds a way to ask the user for approval.
@@ -361,10 +339,14 @@ impl Toolbox {
                         (ToolOutcome::Failed, vec![MessagePart::Text(message)])
                     }
                     Ok(Err(ToolError::Denied(refusal))) => {
-                        let message = refusal.for_model(&call.name);
-                        let text = format!("{DENIED}{}. {DENIAL_SUFFIX}", redact_all(&message));
-                        let message = redact_all(&refusal.message).into_owned();
-                        refused = Some(Refusal { message, ..refusal });
+                        let suffix = format!(". {DENIAL_SUFFIX}");
+                        let (refusal, text) = hide_keys(refusal, &call.name, &suffix);
+                        refused = Some(refusal);
+                        (ToolOutcome::Denied, vec![MessagePart::Text(text)])
+                    }
+                    Ok(Err(ToolError::Rejected(refusal))) => {
+                        let (refusal, text) = hide_keys(refusal, &call.name, "");
+                        refused = Some(refusal);
                         (ToolOutcome::Denied, vec![MessagePart::Text(text)])
                     }
                     // The user who declined does not need a report of it.
@@ -403,12 +385,47 @@ impl Toolbox {
         }
     }
 
-    /// Makes the call if the policy allows it, or if the user approves.
+    /// Makes the call if the policy allows it, or if the user approves, with the hooks before and after it.
     fn execute(
         &self,
         (call, attempt): (&ToolCall, &mut CallAttempt),
         tool: &dyn Tool,
         arguments: &Value,
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError> {
+        let Some(hooks) = &self.hooks else {
+            return self.execute_decided((call, attempt), tool, arguments, None, on_output);
+        };
+        let check = |arguments: &Value| tool.parse_arguments(arguments);
+        let before = hooks.before_call(call, arguments, &check)?;
+        let arguments = before.arguments.as_ref().unwrap_or(arguments);
+        let case = (call, &mut *attempt);
+        let mut result = self.execute_decided(case, tool, arguments, before.approval, on_output);
+        let (text, failed) = match &result {
+            Ok(output) => (plain_text(&output.parts), output.command_failed),
+            Err(ToolError::Failed(text)) => (text.clone(), true),
+            Err(_) => return result,
+        };
+        let duration = attempt.started.elapsed();
+        let executed = ExecutedCall {
+            text: &text,
+            failed,
+            duration,
+        };
+        let mut after = hooks.after_call(call, arguments, &executed);
+        after.comments.splice(0..0, before.comments);
+        after.apply(&mut result);
+        result
+    }
+
+    /// Makes the call as [`Self::execute`] does, without hooks. `hook_question` is the reason of a hook why the user must
+    /// approve it.
+    fn execute_decided(
+        &self,
+        (call, attempt): (&ToolCall, &mut CallAttempt),
+        tool: &dyn Tool,
+        arguments: &Value,
+        hook_question: Option<Refusal>,
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         let case = ApprovalRequest {
@@ -419,7 +436,7 @@ impl Toolbox {
             withheld: &[],
             file_scope: &self.policy.file_scope,
         };
-        self.permit(attempt, &case)?;
+        self.permit(attempt, &case, hook_question)?;
         let done = tool.run_with_id(&call.id, arguments, on_output);
         let Some(appeals) = &self.approval_handler else {
             return done;
@@ -487,11 +504,13 @@ impl Toolbox {
         &self,
         attempt: &mut CallAttempt,
         case: &ApprovalRequest<'_>,
+        hook_question: Option<Refusal>,
     ) -> Result<(), ToolError> {
-        match (
-            self.policy.decide(case.tool, case.arguments),
-            &self.approval_handler,
-        ) {
+        let decision = match (self.policy.decide(case.tool, case.arguments), hook_question) {
+            (PolicyDecision::Allow(_), Some(question)) => PolicyDecision::Ask(question),
+            (decision, _) => decision,
+        };
+        match (decision, &self.approval_handler) {
             (PolicyDecision::Allow(why), _) => {
                 log::info!(target: "policy", "`{}` is allowed: {why}", case.tool);
             }
@@ -549,6 +568,14 @@ impl Toolbox {
     }
 }
 
+/// The refusal of a call of `tool` without keys, and the text about it for the model, which ends in `suffix`.
+fn hide_keys(refusal: Refusal, tool: &str, suffix: &str) -> (Refusal, String) {
+    let text = refusal.for_model(tool);
+    let text = format!("{DENIED}{}{suffix}", redact_all(&text));
+    let message = redact_all(&refusal.message).into_owned();
+    (Refusal { message, ..refusal }, text)
+}
+
 /// Maximum size in bytes of a text for which a diff is made.
 const MAX_DIFF_BYTES: usize = 256 << 10;
 
@@ -558,25 +585,9 @@ fn make_diff(old: &str, new: &str) -> Option<String> {
     is_short.then(|| Diff::new(old, new).unified(2))
 }
 
-/// Explains redacted keys to the model, so that it does not write the mask over them.
-const REDACTION_NOTE: &str =
-    "(*** replaces a hidden key: never overwrite the key with ***; edit around it)";
-
 /// The refusal to write a text that contains the mask where the file contains the key.
 const MASK_ERROR: &str = "nothing was written: `***` replaces a hidden key and would overwrite it; \
      change the lines around it with edit_file";
-
-/// Redacts the keys in `parts`, and adds a note if there were any.
-fn redact_parts(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
-    for part in &mut parts {
-        if let MessagePart::Text(text) = part
-            && let Cow::Owned(clean) = redact_all_spellings(text)
-        {
-            *text = format!("{clean}\n{REDACTION_NOTE}");
-        }
-    }
-    parts
-}
 
 #[cfg(test)]
 mod tests {

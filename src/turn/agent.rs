@@ -22,6 +22,8 @@ pub struct Agent<'a> {
     pub summary_instructions: Option<&'a str>,
     /// The format that the answer must satisfy.
     pub answer_format: Option<&'a dyn AnswerFormat>,
+    /// The user's hooks.
+    pub hooks: Option<&'a dyn TurnHooks>,
     /// The background work, if the turn may have any.
     pub background: Option<&'a dyn BackgroundTasks>,
     /// Returns the next message that the user has for the running turn.
@@ -37,6 +39,25 @@ pub trait AnswerFormat {
     /// # Errors
     /// Describes for the model why the text is not valid.
     fn check(&self, text: &str) -> Result<String, String>;
+}
+
+/// The user's hooks within a turn.
+pub trait TurnHooks {
+    /// Called with an answer. `rejections` is the number of answers of this turn that hooks have rejected.
+    ///
+    /// # Errors
+    /// A hook rejects the answer: words for the model, which is asked again.
+    fn check_answer(&self, text: &str, rejections: u32) -> Result<(), String>;
+
+    /// Called before a compaction, with the user's instructions for it. Returns further instructions.
+    ///
+    /// # Errors
+    /// A hook forbids the compaction: a phrase for the user.
+    fn before_compaction(
+        &self,
+        is_automatic: bool,
+        instructions: Option<&str>,
+    ) -> Result<Option<String>, String>;
 }
 
 /// Estimates the tokens of a tool's definition.
@@ -80,6 +101,7 @@ impl Agent<'_> {
             provider: _,
             guards: _,
             background: _,
+            hooks: _,
             steering: _,
         } = self;
         Request {

@@ -14,6 +14,9 @@ const MAX_REPAIRS: u32 = 2;
 /// Maximum number of times that an answer is continued after the output limit has cut it.
 const MAX_CONTINUATIONS: u32 = 3;
 
+/// Maximum number of answers of a turn that hooks can reject. The next one is the answer.
+const MAX_REJECTIONS: u32 = 3;
+
 /// The message to the model when the output limit has cut its answer.
 const CONTINUE_PROMPT: &str = "[nanobot] Your answer reached the output limit. Continue it exactly where it stopped, even within a word. Repeat \
      nothing, and add no remark.";
@@ -39,7 +42,7 @@ impl Turn<'_, '_, '_> {
             if stop_reason == StopReason::OutputLimit && self.cut_count < MAX_CONTINUATIONS {
                 return self.request_continuation(&reply).map(|()| None);
             }
-            return Ok(Some((stop_reason, Some(reply))));
+            return self.accept_by_hooks(stop_reason, reply);
         };
         if stop_reason != StopReason::Answered {
             return Err(incomplete_answer_error(&reply.finish_reason));
@@ -55,6 +58,29 @@ impl Turn<'_, '_, '_> {
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.emit_reply(&reply, false)?;
                 self.inject_message(repair_prompt(&wrong), &format!("r{repairs}"))?;
+                return Ok(None);
+            }
+        }
+        self.accept_by_hooks(stop_reason, reply)
+    }
+
+    /// Accepts `reply` unless a hook rejects it. `None` if the model is to be asked again.
+    fn accept_by_hooks(
+        &mut self,
+        stop_reason: StopReason,
+        reply: Reply,
+    ) -> Result<Option<(StopReason, Option<Reply>)>> {
+        if let Some(hooks) = self.agent.hooks
+            && stop_reason == StopReason::Answered
+            && self.rejection_count < MAX_REJECTIONS
+        {
+            let text = format!("{}{}", self.cut_text, reply.text);
+            if let Err(words) = hooks.check_answer(&text, self.rejection_count) {
+                self.rejection_count += 1;
+                (self.cut_text, self.cut_count) = (String::new(), 0);
+                self.session.push(Message::Assistant(reply.clone()))?;
+                self.emit_reply(&reply, false)?;
+                self.inject_message(words, &format!("h{}", self.rejection_count))?;
                 return Ok(None);
             }
         }

@@ -206,13 +206,20 @@ impl Turn<'_, '_, '_> {
         }
         let (old, keep) = (old.to_vec(), kept.len());
         let before = self.context_tokens();
+        let mut instructions = instructions.map(str::to_owned);
+        if let Some(hooks) = self.agent.hooks {
+            let added = hooks.before_compaction(max_tail_tokens > 0, instructions.as_deref());
+            let given = [instructions.take(), added.map_err(ProviderError::Refused)?];
+            let given: Vec<String> = given.into_iter().flatten().collect();
+            instructions = (!given.is_empty()).then(|| given.join("\n"));
+        }
         let start = Event::CompactStart {
             tokens: before,
             threshold,
         };
         (self.sink)(start).map_err(ProviderError::Aborted)?;
         let started = Instant::now();
-        let answer = self.summarize(&old, instructions);
+        let answer = self.summarize(&old, instructions.as_deref());
         let done = answer.and_then(|text| {
             // Limit the user's messages, so that they leave enough room for the work.
             let budget = threshold.map_or(MAX_USER_TOKENS, |threshold| {

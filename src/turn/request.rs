@@ -31,6 +31,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
             pending_reply_id: String::new(),
             summary_count: 0,
             steering_count: 0,
+            rejection_count: 0,
             compaction_exhausted: false,
         }
     }

@@ -82,6 +82,7 @@ fn files_are_at_the_documented_paths() {
     crate::story::write(&profile, b"Be brief.\n");
     let command = story.home().join(".nanobot/commands/NAME.md");
     crate::story::write(&command, b"Be brief.\n");
+    crate::story::write(&story.home().join(".nanobot/hooks/NAME"), b"#!/bin/sh\n");
     story.run(["trust", "-q"]);
     let session = story.workspace().join("sessions/KEY.jsonl");
     crate::story::write(&session, b"{\"role\": \"user\", \"cont");

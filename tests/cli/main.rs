@@ -57,6 +57,7 @@ mod formats;
 mod gallery;
 mod heartbeat;
 mod help;
+mod hooks;
 mod hostile_servers;
 mod html_export;
 mod json_output;

@@ -383,6 +383,22 @@ const GUARANTEES: &[TestedPromise] = &[
             "after_content_from_outside_only_the_own_chat_is_written_to",
         ],
     ),
+    (
+        "outside the sandbox, as you",
+        &["a_hook_gets_the_facts_of_each_event"],
+    ),
+    ("A directory cannot set any", &["a_directory_sets_no_hooks"]),
+    (
+        "The policy decides after a hook",
+        &[
+            "changed_arguments_pass_the_schema_and_the_policy_again",
+            "a_hook_cannot_allow_what_the_policy_denies",
+        ],
+    ),
+    (
+        "A hook whose command names a file",
+        &["a_hook_that_the_run_may_change_is_refused"],
+    ),
     ("Known keys are masked in what is sent", &[]),
     (
         "`nanobot pipe` checks no sender",
@@ -494,6 +510,10 @@ const LIMITS: &[TestedPromise] = &[
     (
         "The commands of a job are the user's",
         &["a_grant_applies_only_to_the_unmodified_message"],
+    ),
+    (
+        "A hook receives what the model asks for",
+        &["a_hook_that_fails_is_reported_and_stops_only_if_it_is_strict"],
     ),
     (
         "The model's text can be false",

@@ -33,6 +33,20 @@ fn commands_of_the_topic_scripting() {
 }
 
 #[test]
+fn commands_of_the_topic_hooks() {
+    let rows = vec![
+        prints("mkdir", ""),
+        prints("printf", ""),
+        prints("chmod", ""),
+        prints("config set", ""),
+        prints("config check", "no problems"),
+        prints("tool run", "move it to the trash instead"),
+        prints("config unset", ""),
+    ];
+    run_page(&Story::new(), topic("hooks"), &[], rows);
+}
+
+#[test]
 fn commands_of_the_topic_permissions() {
     let story = Story::new()
         .file("notes.md", "TODO: tea\n")

@@ -23,7 +23,7 @@ use crate::report::Reporter;
 use crate::session::{self, SessionStore, consolidation};
 use crate::settings::Settings;
 use crate::sys::paths::is_generated_dir;
-use crate::turn::agent::Agent;
+use crate::turn::agent::{Agent, TurnHooks};
 use crate::turn::ending::{Ending, TurnStats};
 use crate::turn::guard::Guard;
 use crate::turn::{self, compact};
@@ -59,6 +59,7 @@ pub(crate) fn execute(
             .schema
             .as_ref()
             .map(|schema| schema as &dyn turn::agent::AnswerFormat),
+        hooks: (prepared.setup.shared.hooks.as_deref()).map(|hooks| hooks as &dyn TurnHooks),
         background: Some(&prepared.subagents),
         steering,
     };
@@ -78,7 +79,9 @@ pub(crate) fn execute(
     });
     let mut sink = |event: crate::event::Event<'_>| {
         usage.observe(setup, &event);
-        report.emit(event)
+        report.emit(event)?;
+        report_hooks(setup, report);
+        Ok(())
     };
     let ending = match &prepared.compaction {
         Some(instructions) => {
@@ -97,6 +100,31 @@ pub(crate) fn execute(
         report.notice(&format!("tool usage was not recorded: {error:#}"));
     }
     ending
+}
+
+/// Runs the hooks before the turn.
+///
+/// # Errors
+/// A hook forbids the turn.
+pub(crate) fn run_hooks_before(prepared: &mut PreparedTurn, report: &mut Reporter) -> Result<()> {
+    let (Some(hooks), Some(message)) = (&prepared.setup.shared.hooks, &mut prepared.message) else {
+        return Ok(());
+    };
+    let permitted = hooks.before_turn(message);
+    report_hooks(&prepared.setup, report);
+    permitted
+}
+
+/// Reports what hooks have to say to the user.
+fn report_hooks(setup: &TurnSetup, report: &mut Reporter) {
+    for notice in setup
+        .shared
+        .hooks
+        .iter()
+        .flat_map(|hooks| hooks.take_notices())
+    {
+        report.notice(&notice);
+    }
 }
 
 /// Ends the background commands of the turn. The model was told that they end with it.

@@ -76,6 +76,7 @@ pub(crate) fn prepare(
             profile: &profile,
             turn_id: &report.envelope.turn.clone(),
             session_key: session.key(),
+            transcript: session.path(),
             max_parallel: options.max_parallel,
             offline: options.offline,
             is_dry_run_or_replay: options.is_dry_run_or_replay(),

@@ -9,6 +9,7 @@ use crate::cron::run_record::{
 };
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::agent_turn::{self, TurnOutcome, origin::JobTurn};
+use crate::ops::hooks::{HookedRun, Hooks};
 use crate::ops::jobs::delivery::{self, DeliveryResult};
 use crate::ops::jobs::heartbeat::{self, HeartbeatCheck};
 use crate::ops::jobs::job_grants::stored_grants;
@@ -21,9 +22,11 @@ use crate::ops::jobs::workspace_jobs;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
 use crate::session as sessions;
+use crate::settings::hooks::HookEvent;
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 
@@ -159,8 +162,38 @@ impl JobRunner<'_> {
         if let Some(turn) = &result.turn {
             turn.finish(ctx);
         }
+        if let Err(error) = self.run_end_hooks(job, &record, result.text.trim_end()) {
+            self.report_error(job, &error);
+            errors.push(error);
+        }
         self.explain_silence(trigger, record.outcome);
         Ok(combined_exit(exit, &errors))
+    }
+
+    /// Runs the hooks for the end of a job. A hook that fails is reported; it does not change how the job ended.
+    fn run_end_hooks(&self, job: &Job, record: &RunRecord, answer: &str) -> Result<()> {
+        let terms = job.options.clone().unwrap_or_default();
+        let run = || HookedRun {
+            session_key: record.usage.session.clone(),
+            directory: workspace_jobs::job_directory(self.settings, &terms),
+            ..HookedRun::default()
+        };
+        let Some(hooks) = Hooks::for_run(self.ctx, self.settings, None, run)? else {
+            return Ok(());
+        };
+        if hooks.has(HookEvent::JobEnd) && record.status == Exit::Timeout.code() {
+            signal::grant_extra_time(delivery::COMMAND_TIMEOUT);
+        }
+        hooks.after_job(&json!({
+            "job_id": job.id, "job_name": job.name, "job_outcome": record.outcome, "status": record.status,
+            "cause": record.cause, "error": record.error, "answer": answer, "slot": record.slot,
+            "started_at": record.start, "ended_at": record.end, "model": record.usage.model,
+            "cost_usd": record.usage.cost_usd,
+        }));
+        for notice in hooks.take_notices() {
+            self.ctx.notice(&notice);
+        }
+        Ok(())
     }
 
     /// Notifies the user of a run that has ended: of its errors on standard error, and with the user's commands.

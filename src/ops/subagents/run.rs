@@ -98,6 +98,7 @@ fn run_turn(
         sampling: &sampling,
         summary_instructions: None,
         answer_format: None,
+        hooks: None,
         background: None,
         steering: None,
     };

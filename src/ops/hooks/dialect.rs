@@ -1,0 +1,225 @@
+//! The names of tools and arguments as scripts for other programs know them. A hook that is configured in the notation of
+//! another program gets and gives that program's names; all other names stay ours.
+
+use crate::settings::hooks::HookDialect;
+use serde_json::{Map, Value};
+
+/// A tool of ours, and its names in other programs.
+struct ToolAlias {
+    name: &'static str,
+    vibe: &'static [&'static str],
+    claude_code: &'static [&'static str],
+    /// Our arguments, Vibe's and Claude Code's.
+    arguments: &'static [(&'static str, &'static str, &'static str)],
+}
+
+/// Tools with a counterpart. The first name is the one that scripts receive; the others are older ones, which matchers may
+/// use.
+const TOOLS: &[ToolAlias] = &[
+    ToolAlias {
+        name: "exec",
+        vibe: &["bash"],
+        claude_code: &["Bash"],
+        arguments: &[],
+    },
+    ToolAlias {
+        name: "read_file",
+        vibe: &["read", "read_file"],
+        claude_code: &["Read"],
+        arguments: &[("path", "file_path", "file_path")],
+    },
+    ToolAlias {
+        name: "write_file",
+        vibe: &["write_file"],
+        claude_code: &["Write"],
+        arguments: &[("path", "path", "file_path")],
+    },
+    ToolAlias {
+        name: "edit_file",
+        vibe: &["edit", "search_replace"],
+        claude_code: &["Edit", "MultiEdit"],
+        arguments: &[
+            ("path", "file_path", "file_path"),
+            ("old_text", "old_string", "old_string"),
+            ("new_text", "new_string", "new_string"),
+        ],
+    },
+    ToolAlias {
+        name: "grep",
+        vibe: &["grep"],
+        claude_code: &["Grep"],
+        arguments: &[],
+    },
+    ToolAlias {
+        name: "glob",
+        vibe: &[],
+        claude_code: &["Glob"],
+        arguments: &[],
+    },
+    ToolAlias {
+        name: "list_dir",
+        vibe: &[],
+        claude_code: &["LS"],
+        arguments: &[],
+    },
+    ToolAlias {
+        name: "web_fetch",
+        vibe: &["web_fetch"],
+        claude_code: &["WebFetch"],
+        arguments: &[],
+    },
+    ToolAlias {
+        name: "web_search",
+        vibe: &["web_search"],
+        claude_code: &["WebSearch"],
+        arguments: &[],
+    },
+    ToolAlias {
+        name: "todo",
+        vibe: &["todo"],
+        claude_code: &["TodoWrite"],
+        arguments: &[],
+    },
+    ToolAlias {
+        name: "spawn",
+        vibe: &["task"],
+        claude_code: &["Agent", "Task"],
+        arguments: &[
+            ("task", "task", "prompt"),
+            ("label", "label", "description"),
+        ],
+    },
+];
+
+/// Claude Code's time limit of a command is in milliseconds, ours and Vibe's in seconds.
+const MILLISECONDS: u64 = 1000;
+
+fn alias(tool: &str) -> Option<&'static ToolAlias> {
+    TOOLS.iter().find(|alias| alias.name == tool)
+}
+
+/// The names of `tool` for a matcher, the one that scripts receive first.
+pub(super) fn tool_names(dialect: HookDialect, tool: &str) -> Vec<&str> {
+    let known = match (dialect, alias(tool)) {
+        (HookDialect::Vibe, Some(alias)) => alias.vibe,
+        (HookDialect::ClaudeCode, Some(alias)) => alias.claude_code,
+        _ => &[],
+    };
+    let own = (!known.contains(&tool)).then_some(tool);
+    known.iter().copied().chain(own).collect()
+}
+
+/// The arguments of a call of `tool`, under the names of `dialect`.
+pub(super) fn to_dialect(dialect: HookDialect, tool: &str, arguments: &Value) -> Value {
+    rename(
+        dialect,
+        tool,
+        arguments,
+        &|ours, theirs| (ours, theirs),
+        &|limit| limit.saturating_mul(MILLISECONDS),
+    )
+}
+
+/// The arguments that a hook of `dialect` gave for a call of `tool`, under our names.
+pub(super) fn from_dialect(dialect: HookDialect, tool: &str, arguments: &Value) -> Value {
+    rename(
+        dialect,
+        tool,
+        arguments,
+        &|ours, theirs| (theirs, ours),
+        &|limit| limit.div_ceil(MILLISECONDS),
+    )
+}
+
+fn rename(
+    dialect: HookDialect,
+    tool: &str,
+    arguments: &Value,
+    direction: &dyn Fn(&'static str, &'static str) -> (&'static str, &'static str),
+    to_unit: &dyn Fn(u64) -> u64,
+) -> Value {
+    let (Some(alias), Some(members)) = (alias(tool), arguments.as_object()) else {
+        return arguments.clone();
+    };
+    let new_name = |name: &str| {
+        let pairs = alias
+            .arguments
+            .iter()
+            .filter_map(|(ours, vibe, claude_code)| match dialect {
+                HookDialect::Nanobot => None,
+                HookDialect::Vibe => Some(direction(ours, vibe)),
+                HookDialect::ClaudeCode => Some(direction(ours, claude_code)),
+            });
+        let mut pairs = pairs;
+        let found = pairs.find(|(from, _)| *from == name);
+        found.map_or_else(|| name.to_owned(), |(_, to)| to.to_owned())
+    };
+    let is_limit = |name: &str| {
+        dialect == HookDialect::ClaudeCode && alias.name == "exec" && name == "timeout"
+    };
+    let renamed: Map<String, Value> = members
+        .iter()
+        .map(|(name, value)| match value.as_u64() {
+            Some(limit) if is_limit(name) => (name.clone(), to_unit(limit).into()),
+            _ => (new_name(name), value.clone()),
+        })
+        .collect();
+    Value::Object(renamed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{from_dialect, to_dialect, tool_names};
+    use crate::settings::hooks::HookDialect::{ClaudeCode, Nanobot, Vibe};
+    use serde_json::json;
+
+    #[test]
+    fn names_and_arguments_are_translated_both_ways() {
+        let check = |dialect, tool: &str, name: &str, ours: serde_json::Value, theirs| {
+            assert_eq!(tool_names(dialect, tool)[0], name);
+            assert_eq!(to_dialect(dialect, tool, &ours), theirs);
+            assert_eq!(from_dialect(dialect, tool, &theirs), ours);
+        };
+        let edit = json!({"path": "a", "old_text": "b", "new_text": "c", "replace_all": true});
+        let theirs =
+            json!({"file_path": "a", "old_string": "b", "new_string": "c", "replace_all": true});
+        check(
+            Nanobot,
+            "edit_file",
+            "edit_file",
+            edit.clone(),
+            edit.clone(),
+        );
+        check(
+            ClaudeCode,
+            "edit_file",
+            "Edit",
+            edit.clone(),
+            theirs.clone(),
+        );
+        check(Vibe, "edit_file", "edit", edit, theirs);
+        let command = json!({"command": "ls", "timeout": 5});
+        check(
+            ClaudeCode,
+            "exec",
+            "Bash",
+            command.clone(),
+            json!({"command": "ls", "timeout": 5000}),
+        );
+        check(Vibe, "exec", "bash", command.clone(), command);
+        check(
+            ClaudeCode,
+            "mcp_a_b",
+            "mcp_a_b",
+            json!({"path": 1}),
+            json!({"path": 1}),
+        );
+        check(
+            Vibe,
+            "write_file",
+            "write_file",
+            json!({"path": "a"}),
+            json!({"path": "a"}),
+        );
+    }
+}

@@ -1,0 +1,504 @@
+//! Runs the hooks of the config: commands of the user's, outside of the sandbox, with JSON on standard input. A hook can
+//! forbid, change or comment; it cannot allow what the policy forbids.
+//!
+//! A hook that fails (another status than 0 and 2, a timeout, an answer that cannot be read) is reported, and the run goes
+//! on, unless the hook is `strict`: then its failure is its no. Hooks do not run inside of hooks.
+
+mod dialect;
+mod reply;
+
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::message::{ToolCall, UserMessage};
+use crate::ops::context::Context;
+use crate::policy::Refusal;
+use crate::policy::file_scope::{FileAccess, FileScope};
+use crate::settings::Settings;
+use crate::settings::hooks::{HookCommand, HookDialect, HookEvent};
+use crate::sys::env::INSIDE_HOOK;
+use crate::sys::process::{self, CommandSpec};
+use crate::sys::secret::redact_all;
+use crate::sys::sync::IgnorePoison;
+use crate::tool::ToolError;
+use crate::tool::call_hooks::{CallAmendment, CallHooks, ExecutedCall, ResultAmendment};
+use crate::turn::agent::TurnHooks;
+use anyhow::Result;
+use reply::{HookDecision, HookOutput, HookReply};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// Bytes of a hook's output that are read, of each stream.
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
+
+/// The hooks of a run.
+pub(crate) struct Hooks {
+    commands: Vec<HookCommand>,
+    ctx: Context,
+    run: HookedRun,
+    /// Words for the user that wait to be reported.
+    notices: Mutex<Vec<String>>,
+}
+
+/// The facts about a run that each hook receives.
+#[derive(Clone, Default)]
+pub(crate) struct HookedRun {
+    pub(crate) session_key: String,
+    /// The file of the session, if it is stored.
+    pub(crate) transcript: Option<PathBuf>,
+    pub(crate) directory: PathBuf,
+    pub(crate) profile: String,
+    /// True if the run is that of a sub-agent of the session.
+    pub(crate) is_subagent: bool,
+}
+
+impl Hooks {
+    /// The hooks of the config for a run; `None` if there are none, or if the run itself was started by a hook.
+    ///
+    /// # Errors
+    /// Status 78 if `hooks` of the config cannot be used, or if a hook lies where the run may change it.
+    pub(crate) fn for_run(
+        ctx: &Context,
+        settings: &Settings,
+        scope: Option<&FileScope>,
+        run: impl FnOnce() -> HookedRun,
+    ) -> Result<Option<Arc<Self>>> {
+        let hooks = settings.hooks.as_ref().map_err(|cause| {
+            let hint = "`nanobot help hooks`, and `nanobot config check`";
+            fail_with_hint(
+                Exit::Config,
+                format!("`hooks` of the config: {cause}"),
+                hint,
+            )
+        })?;
+        if hooks.commands.is_empty() || ctx.env.get(INSIDE_HOOK).is_some() {
+            return Ok(None);
+        }
+        let hooks = Self {
+            commands: hooks.commands.clone(),
+            ctx: ctx.clone(),
+            run: run(),
+            notices: Mutex::default(),
+        };
+        if let Some(scope) = scope.filter(|scope| !scope.is_unrestricted) {
+            hooks.check_places(scope)?;
+        }
+        Ok(Some(Arc::new(hooks)))
+    }
+
+    /// The same hooks, for the sub-agents of the run.
+    pub(crate) fn for_subagent(&self) -> Arc<Self> {
+        Arc::new(Self {
+            commands: self.commands.clone(),
+            ctx: self.ctx.clone(),
+            run: HookedRun {
+                is_subagent: true,
+                ..self.run.clone()
+            },
+            notices: Mutex::default(),
+        })
+    }
+
+    /// Returns the notices since the last call.
+    pub(crate) fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.notices.lock().ignore_poison())
+    }
+
+    /// True if there are hooks for `event`.
+    pub(crate) fn has(&self, event: HookEvent) -> bool {
+        self.commands.iter().any(|hook| hook.event == event)
+    }
+
+    /// Checks that the run cannot change a file that a hook's command names: it would then run what it wrote there
+    /// outside of the sandbox.
+    fn check_places(&self, scope: &FileScope) -> Result<()> {
+        for hook in &self.commands {
+            let places = hook.command.split_whitespace();
+            let mut places = places.filter_map(|word| self.existing_file(word));
+            let may_change = |place: &PathBuf| {
+                let in_commands = scope
+                    .command_writable_roots()
+                    .any(|root| place.starts_with(root));
+                let path = place.to_string_lossy();
+                in_commands || scope.decide(&path, FileAccess::Write).is_ok()
+            };
+            if let Some(place) = places.find(may_change) {
+                return Err(fail_with_hint(
+                    Exit::Config,
+                    format!(
+                        "hook `{}` runs `{}`, which this run may change",
+                        hook.name,
+                        place.display()
+                    ),
+                    "move it to a directory that no run may change, such as `~/.nanobot/hooks`",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The real path of the file that a word of a command names, if there is one.
+    fn existing_file(&self, word: &str) -> Option<PathBuf> {
+        let word = word.trim_matches(['\'', '"', '(', ')', ';']);
+        let home = self.ctx.paths.home.display().to_string();
+        let directory = self.run.directory.display().to_string();
+        let mut word = word.to_owned();
+        for (name, value) in [
+            ("HOME", &home),
+            ("CLAUDE_PROJECT_DIR", &directory),
+            ("NANOBOT_DIRECTORY", &directory),
+        ] {
+            word = word
+                .replace(&format!("${{{name}}}"), value)
+                .replace(&format!("${name}"), value);
+        }
+        if let Some(rest) = word.strip_prefix("~/") {
+            word = format!("{home}/{rest}");
+        }
+        let path = std::fs::canonicalize(self.run.directory.join(word.replace('"', ""))).ok()?;
+        path.is_file().then_some(path)
+    }
+
+    /// The facts that every hook receives.
+    fn common_fields(&self, hook: &HookCommand) -> Map<String, Value> {
+        let HookedRun {
+            session_key,
+            transcript,
+            directory,
+            profile,
+            is_subagent,
+        } = &self.run;
+        let parent = is_subagent.then_some(session_key);
+        let mut fields = json!({
+            "hook_event_name": hook.event_name, "session_id": session_key, "parent_session_id": parent,
+            "transcript_path": transcript, "cwd": directory, "profile": profile,
+        });
+        if hook.dialect == HookDialect::ClaudeCode {
+            fields["permission_mode"] = match profile.as_str() {
+                "plan" => "plan",
+                "accept-edits" => "acceptEdits",
+                "auto-approve" | "full" => "bypassPermissions",
+                _ => "default",
+            }
+            .into();
+        }
+        match fields {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        }
+    }
+
+    /// Runs `hook` with `fields` on its standard input.
+    ///
+    /// # Errors
+    /// The hook failed: a phrase for the user.
+    fn run(&self, hook: &HookCommand, fields: Value) -> Result<HookReply, String> {
+        let mut input = self.common_fields(hook);
+        if let Value::Object(fields) = fields {
+            input.extend(fields);
+        }
+        let directory = self.run.directory.display().to_string();
+        let mut env: Vec<(String, String)> = self
+            .ctx
+            .env
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        env.push((INSIDE_HOOK.into(), hook.event_name.into()));
+        env.push(("NANOBOT_DIRECTORY".into(), directory.clone()));
+        if hook.dialect == HookDialect::ClaudeCode {
+            env.push(("CLAUDE_PROJECT_DIR".into(), directory));
+        }
+        let spec = CommandSpec {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), hook.command.clone()],
+            directory: self.working_directory(hook),
+            env,
+            timeout: hook.timeout,
+            capture_bytes: MAX_OUTPUT_BYTES,
+            sandbox: None,
+            input: Some(Value::Object(input).to_string().into_bytes()),
+        };
+        log::info!(target: "hook", "`{}` runs for {}", hook.name, hook.event_name);
+        let (finished, stderr) = process::run_split_stderr(&spec)
+            .map_err(|error| format!("could not be started: {error}"))?;
+        if finished.stop.is_some() {
+            return Err("was ended with the run".into());
+        }
+        let Some(status) = finished.status else {
+            return Err(format!("timed out after {} s", hook.timeout.as_secs_f64()));
+        };
+        if finished.omitted_bytes > 0 || !finished.tail.is_empty() {
+            return Err("printed more than 1 MiB".into());
+        }
+        let output = HookOutput {
+            status: status.code(),
+            stdout: &String::from_utf8_lossy(&finished.head),
+            stderr: &String::from_utf8_lossy(&stderr),
+        };
+        HookReply::parse(hook.dialect, hook.event, &output)
+    }
+
+    /// The directory in which a hook runs. Scripts for other programs expect the working directory of the run; its files
+    /// could influence what others run, so ours start at home.
+    fn working_directory(&self, hook: &HookCommand) -> PathBuf {
+        let home = &self.ctx.paths.home;
+        match hook.dialect {
+            HookDialect::Nanobot if home.is_absolute() && home.is_dir() => home.clone(),
+            HookDialect::Nanobot => "/".into(),
+            HookDialect::Vibe | HookDialect::ClaudeCode => self.run.directory.clone(),
+        }
+    }
+
+    /// Runs the hooks for `event` one after another, as long as `consume` returns true. `fields` makes the input of each.
+    /// A failure is reported, and counts as a no if the hook is strict.
+    fn run_all(
+        &self,
+        event: HookEvent,
+        is_meant: &dyn Fn(&HookCommand) -> bool,
+        consume: &mut dyn FnMut(&HookCommand, HookReply) -> bool,
+        fields: &mut dyn FnMut(&HookCommand) -> Value,
+    ) {
+        let hooks = self.commands.iter();
+        for hook in hooks.filter(|hook| hook.event == event && is_meant(hook)) {
+            let reply = match self.run(hook, fields(hook)) {
+                Ok(reply) => reply,
+                Err(cause) => {
+                    self.notify(format!("hook `{}` {}", hook.name, redact_all(&cause)));
+                    match hook.is_strict {
+                        false => continue,
+                        true => HookReply {
+                            decision: HookDecision::Deny(format!("it {cause}")),
+                            ..HookReply::default()
+                        },
+                    }
+                }
+            };
+            if let Some(words) = &reply.notice {
+                self.notify(format!("hook `{}`: {}", hook.name, redact_all(words)));
+            }
+            if !consume(hook, reply) {
+                return;
+            }
+        }
+    }
+
+    fn notify(&self, text: String) {
+        self.notices.lock().ignore_poison().push(text);
+    }
+
+    /// Runs the hooks before a turn. Their words are added to the message.
+    ///
+    /// # Errors
+    /// Status 77: a hook forbids the turn.
+    pub(crate) fn before_turn(&self, message: &mut UserMessage) -> Result<()> {
+        let prompt = crate::message::plain_text(&message.parts);
+        let mut denial = None;
+        let mut consume = |hook: &HookCommand, reply: HookReply| {
+            if let HookDecision::Deny(reason) | HookDecision::Ask(reason) = reply.decision {
+                denial = Some(format!("hook `{}`: {}", hook.name, redact_all(&reason)));
+                return false;
+            }
+            if let Some(words) = reply.context {
+                let facts = &mut message.runtime_facts;
+                *facts = format!("{facts}\n\n{}", words_of(hook, &words));
+            }
+            true
+        };
+        self.run_all(
+            HookEvent::PreTurn,
+            &|_| true,
+            &mut consume,
+            &mut |_| json!({ "prompt": prompt }),
+        );
+        match denial {
+            Some(cause) => Err(fail(Exit::Refused, cause)),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the hooks at the end of a job; `fields` describe its run.
+    pub(crate) fn after_job(&self, fields: &Value) {
+        let mut consume = |_: &HookCommand, _: HookReply| true;
+        self.run_all(HookEvent::JobEnd, &|_| true, &mut consume, &mut |_| {
+            fields.clone()
+        });
+    }
+}
+
+/// The words of a hook for the model, under its name.
+fn words_of(hook: &HookCommand, words: &str) -> String {
+    format!("[hook {}] {}", hook.name, redact_all(words))
+}
+
+fn is_for_tool(hook: &HookCommand, tool: &str) -> bool {
+    let names = dialect::tool_names(hook.dialect, tool);
+    // Claude Code separates the parts of a server's tool by two underscores.
+    let doubled = tool
+        .strip_prefix("mcp_")
+        .map(|rest| format!("mcp__{}", rest.replacen('_', "__", 1)));
+    let doubled = doubled
+        .as_deref()
+        .filter(|_| hook.dialect == HookDialect::ClaudeCode);
+    let names: Vec<&str> = names.into_iter().chain(doubled).collect();
+    hook.matcher.matches(&names)
+}
+
+/// The fields about a call.
+fn call_fields(hook: &HookCommand, call: &ToolCall, arguments: &Value) -> Value {
+    json!({
+        "tool_name": dialect::tool_names(hook.dialect, &call.name).first(),
+        "tool_call_id": call.id, "tool_use_id": call.id,
+        "tool_input": dialect::to_dialect(hook.dialect, &call.name, arguments),
+    })
+}
+
+impl CallHooks for Hooks {
+    fn before_call(
+        &self,
+        call: &ToolCall,
+        arguments: &Value,
+        check: &dyn Fn(&Value) -> Result<Value, String>,
+    ) -> Result<CallAmendment, ToolError> {
+        let mut amendment = CallAmendment::default();
+        let current = Mutex::new(arguments.clone());
+        let mut denial = None;
+        let mut consume = |hook: &HookCommand, reply: HookReply| {
+            let reject =
+                |reason: &str| Some(Refusal::new(format!("hook `{}`: {reason}", hook.name)));
+            match reply.decision {
+                HookDecision::Allow => {}
+                HookDecision::Ask(reason) => amendment.approval = reject(&reason),
+                HookDecision::Deny(reason) => {
+                    denial = reject(&reason);
+                    return false;
+                }
+            }
+            if let Some(changed) = reply.arguments {
+                let changed = dialect::from_dialect(hook.dialect, &call.name, &changed);
+                match check(&changed) {
+                    Err(cause) => {
+                        denial = reject(&format!(
+                            "it changed the arguments to invalid ones: {cause}"
+                        ));
+                        return false;
+                    }
+                    Ok(changed) => {
+                        let mut current = current.lock().ignore_poison();
+                        if *current != changed {
+                            // The model's own call stays as it is in the conversation.
+                            let words = format!("changed the arguments to {changed}");
+                            amendment.comments.push(words_of(hook, &words));
+                            *current = changed;
+                        }
+                    }
+                }
+            }
+            amendment
+                .comments
+                .extend(reply.context.map(|words| words_of(hook, &words)));
+            true
+        };
+        let is_meant = |hook: &HookCommand| is_for_tool(hook, &call.name);
+        self.run_all(HookEvent::PreTool, &is_meant, &mut consume, &mut |hook| {
+            call_fields(hook, call, &current.lock().ignore_poison())
+        });
+        if let Some(refusal) = denial {
+            return Err(ToolError::Rejected(refusal));
+        }
+        let changed = current
+            .into_inner()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        amendment.arguments = (changed != *arguments).then_some(changed);
+        Ok(amendment)
+    }
+
+    fn after_call(
+        &self,
+        call: &ToolCall,
+        arguments: &Value,
+        result: &ExecutedCall<'_>,
+    ) -> ResultAmendment {
+        let mut amendment = ResultAmendment::default();
+        let mut consume = |hook: &HookCommand, reply: HookReply| {
+            if let HookDecision::Deny(reason) | HookDecision::Ask(reason) = reply.decision {
+                amendment.output = Some(words_of(hook, &format!("withheld the result: {reason}")));
+                amendment
+                    .comments
+                    .extend(reply.context.map(|words| words_of(hook, &words)));
+                return false;
+            }
+            if let Some(output) = reply.output {
+                amendment.output = Some(output);
+            }
+            amendment
+                .comments
+                .extend(reply.context.map(|words| words_of(hook, &words)));
+            true
+        };
+        let is_meant = |hook: &HookCommand| {
+            let is_for_failures = hook.event_name == "PostToolUseFailure";
+            let is_for_successes = hook.event_name == "PostToolUse";
+            is_for_tool(hook, &call.name)
+                && !(is_for_failures && !result.failed || is_for_successes && result.failed)
+        };
+        let text = redact_all(result.text);
+        self.run_all(HookEvent::PostTool, &is_meant, &mut consume, &mut |hook| {
+            let mut fields = call_fields(hook, call, arguments);
+            fields["duration_ms"] = json!(result.duration.as_millis());
+            fields["tool_status"] = if result.failed { "failure" } else { "success" }.into();
+            fields["tool_output_text"] = json!(text);
+            fields["tool_error"] = json!(result.failed.then_some(&text));
+            fields["tool_output"] = json!({ "text": text });
+            fields["tool_response"] = match call.name.as_str() {
+                "exec" => json!({ "stdout": text, "stderr": "", "interrupted": false }),
+                _ => json!(text),
+            };
+            fields
+        });
+        amendment
+    }
+}
+
+impl TurnHooks for Hooks {
+    fn check_answer(&self, text: &str, rejections: u32) -> Result<(), String> {
+        let mut rejection = None;
+        let mut consume = |hook: &HookCommand, reply: HookReply| {
+            if let HookDecision::Deny(reason) | HookDecision::Ask(reason) = reply.decision {
+                rejection = Some(words_of(hook, &reason));
+                return false;
+            }
+            true
+        };
+        self.run_all(HookEvent::PostTurn, &|_| true, &mut consume, &mut |_| {
+            json!({
+                "answer": text, "last_assistant_message": text, "rejections": rejections,
+                "stop_hook_active": rejections > 0,
+            })
+        });
+        rejection.map_or(Ok(()), Err)
+    }
+
+    fn before_compaction(
+        &self,
+        is_automatic: bool,
+        instructions: Option<&str>,
+    ) -> Result<Option<String>, String> {
+        let (mut words, mut denial) = (Vec::new(), None);
+        let mut consume = |hook: &HookCommand, reply: HookReply| {
+            if let HookDecision::Deny(reason) | HookDecision::Ask(reason) = reply.decision {
+                denial = Some(format!("hook `{}`: {reason}", hook.name));
+                return false;
+            }
+            words.extend(reply.context);
+            true
+        };
+        let trigger = if is_automatic { "auto" } else { "manual" };
+        self.run_all(HookEvent::PreCompact, &|_| true, &mut consume, &mut |_| {
+            json!({ "trigger": trigger, "custom_instructions": instructions.unwrap_or_default() })
+        });
+        match denial {
+            Some(cause) => Err(cause),
+            None => Ok((!words.is_empty()).then(|| words.join("\n"))),
+        }
+    }
+}

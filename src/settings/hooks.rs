@@ -1,0 +1,449 @@
+//! Hooks of the config: commands of the user that run at certain points of a turn. Three notations are read, so that
+//! blocks written for other programs can be pasted: our own (`"hooks": {"pre_tool": [{"match": …, "command": …}]}`), Claude
+//! Code's (`"PreToolUse": [{"matcher": …, "hooks": […]}]`), and Vibe's (`"hooks": [{"type": "before_tool", …}]`, the list of
+//! its `hooks.toml`). Values are not expanded: a variable in a command is the shell's.
+
+use super::key_spelling::snake_case;
+use super::keys::nearest;
+use crate::policy::rule::Pattern;
+use regex::Regex;
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// The time limit of a hook that has none of its own.
+const DEFAULT_TIMEOUT_SECS: f64 = 60.0;
+/// Upper bound of a hook's time limit. A call waits for its hooks.
+const MAX_TIMEOUT_SECS: f64 = 600.0;
+
+/// A point at which hooks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookEvent {
+    PreTool,
+    PostTool,
+    PreTurn,
+    PostTurn,
+    PreCompact,
+    JobEnd,
+}
+
+/// The program whose names and fields a hook's command expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookDialect {
+    Nanobot,
+    Vibe,
+    ClaudeCode,
+}
+
+/// The names of events: ours, those of both generations of Vibe, and Claude Code's. `None` stands for events of Claude Code
+/// that have no counterpart here; hooks for them are accepted and never run.
+const EVENT_NAMES: &[(HookDialect, &str, Option<HookEvent>)] = &[
+    (HookDialect::Nanobot, "pre_tool", Some(HookEvent::PreTool)),
+    (HookDialect::Nanobot, "post_tool", Some(HookEvent::PostTool)),
+    (HookDialect::Nanobot, "pre_turn", Some(HookEvent::PreTurn)),
+    (HookDialect::Nanobot, "post_turn", Some(HookEvent::PostTurn)),
+    (
+        HookDialect::Nanobot,
+        "pre_compact",
+        Some(HookEvent::PreCompact),
+    ),
+    (HookDialect::Nanobot, "job_end", Some(HookEvent::JobEnd)),
+    (HookDialect::Vibe, "pre_tool", Some(HookEvent::PreTool)),
+    (HookDialect::Vibe, "post_tool", Some(HookEvent::PostTool)),
+    (HookDialect::Vibe, "post_agent", Some(HookEvent::PostTurn)),
+    (HookDialect::Vibe, "before_tool", Some(HookEvent::PreTool)),
+    (HookDialect::Vibe, "after_tool", Some(HookEvent::PostTool)),
+    (
+        HookDialect::Vibe,
+        "post_agent_turn",
+        Some(HookEvent::PostTurn),
+    ),
+    (
+        HookDialect::ClaudeCode,
+        "PreToolUse",
+        Some(HookEvent::PreTool),
+    ),
+    (
+        HookDialect::ClaudeCode,
+        "PostToolUse",
+        Some(HookEvent::PostTool),
+    ),
+    (
+        HookDialect::ClaudeCode,
+        "PostToolUseFailure",
+        Some(HookEvent::PostTool),
+    ),
+    (
+        HookDialect::ClaudeCode,
+        "UserPromptSubmit",
+        Some(HookEvent::PreTurn),
+    ),
+    (HookDialect::ClaudeCode, "Stop", Some(HookEvent::PostTurn)),
+    (
+        HookDialect::ClaudeCode,
+        "PreCompact",
+        Some(HookEvent::PreCompact),
+    ),
+    (HookDialect::ClaudeCode, "SessionStart", None),
+    (HookDialect::ClaudeCode, "SessionEnd", None),
+    (HookDialect::ClaudeCode, "SubagentStart", None),
+    (HookDialect::ClaudeCode, "SubagentStop", None),
+    (HookDialect::ClaudeCode, "Notification", None),
+    (HookDialect::ClaudeCode, "PermissionRequest", None),
+    (HookDialect::ClaudeCode, "PostCompact", None),
+];
+
+/// A hook as configured.
+#[derive(Clone, Debug)]
+pub struct HookCommand {
+    pub event: HookEvent,
+    /// The event as the config names it; the command receives this name.
+    pub event_name: &'static str,
+    pub dialect: HookDialect,
+    /// The name for messages: its own, or the beginning of its command.
+    pub name: String,
+    pub matcher: HookMatcher,
+    /// A shell command.
+    pub command: String,
+    pub timeout: Duration,
+    /// True if a failure of the hook counts as its no.
+    pub is_strict: bool,
+}
+
+/// The tools that a hook is for.
+#[derive(Clone, Debug)]
+pub enum HookMatcher {
+    Every,
+    /// Names of tools, any of which matches; a glob each, compared without case.
+    Names(Vec<Pattern>),
+    Regex(Regex),
+}
+
+impl HookMatcher {
+    /// True if any of `names`, which denote one tool, matches.
+    pub fn matches(&self, names: &[&str]) -> bool {
+        let mut names = names.iter();
+        match self {
+            Self::Every => true,
+            Self::Names(globs) => {
+                names.any(|name| globs.iter().any(|glob| glob.matches(&name.to_lowercase())))
+            }
+            Self::Regex(regex) => names.any(|name| regex.is_match(name)),
+        }
+    }
+
+    /// Parses a matcher. Claude Code's is a list of names separated by `|`, or a regular expression; the others are a glob,
+    /// or a regular expression after `re:`.
+    fn parse(text: &str, dialect: HookDialect) -> Result<Self, String> {
+        let text = text.trim();
+        if text.is_empty() || text == "*" {
+            return Ok(Self::Every);
+        }
+        let regex = |text: &str| {
+            let regex = regex::RegexBuilder::new(text)
+                .case_insensitive(dialect != HookDialect::ClaudeCode)
+                .build();
+            regex.map(Self::Regex).map_err(|error| {
+                let cause = error.to_string();
+                let cause = cause.lines().last().unwrap_or_default();
+                format!("its matcher `{text}` is not a regular expression: {cause}")
+            })
+        };
+        let globs = |text: &str| {
+            let names = text
+                .split('|')
+                .map(|name| Pattern::new(name.trim().to_lowercase()));
+            Self::Names(names.collect())
+        };
+        let is_list = |letter: char| letter.is_ascii_alphanumeric() || "_-| ".contains(letter);
+        match (dialect, text.strip_prefix("re:")) {
+            (HookDialect::ClaudeCode, _) if text.chars().all(is_list) => Ok(globs(text)),
+            (HookDialect::ClaudeCode, _) => regex(text),
+            (_, Some(text)) => regex(&format!("^(?:{text})$")),
+            (_, None) => Ok(globs(text)),
+        }
+    }
+}
+
+/// The hooks of the config, in its order, and what of it has no effect, as sentences.
+#[derive(Clone, Debug, Default)]
+pub struct HookSettings {
+    pub commands: Vec<HookCommand>,
+    pub remarks: Vec<String>,
+}
+
+impl HookSettings {
+    /// Reads the value of `hooks`.
+    ///
+    /// # Errors
+    /// The first mistake in it, as a phrase.
+    pub fn parse(value: &Value) -> Result<Self, String> {
+        let mut hooks = Self::default();
+        match value {
+            Value::Null => {}
+            Value::Object(events) => {
+                for (event, entries) in events {
+                    find_key(event)?;
+                    let entries = entries
+                        .as_array()
+                        .ok_or_else(|| format!("`hooks.{event}` is not a list"))?;
+                    for entry in entries {
+                        hooks.add_entry(event, entry)?;
+                    }
+                }
+            }
+            Value::Array(entries) => {
+                for entry in entries {
+                    let kind = entry["type"].as_str().unwrap_or_default();
+                    let found = find_event(kind, |dialect| dialect == HookDialect::Vibe);
+                    let (dialect, name, event) =
+                        found.ok_or_else(|| unknown_event("`type`", kind))?;
+                    hooks.add(dialect, name, event, entry, &entry["match"])?;
+                }
+            }
+            _ => return Err("`hooks` is neither an object nor a list".into()),
+        }
+        Ok(hooks)
+    }
+
+    /// Adds an entry of the object notation: a hook, or a matcher with several.
+    fn add_entry(&mut self, event: &str, entry: &Value) -> Result<(), String> {
+        let (dialect, name, event) = find_key(event)?;
+        let matcher = match &entry["matcher"] {
+            Value::Null => &entry["match"],
+            matcher => matcher,
+        };
+        match entry["hooks"].as_array() {
+            None => self.add(dialect, name, event, entry, matcher),
+            Some(nested) => nested
+                .iter()
+                .try_for_each(|entry| self.add(dialect, name, event, entry, matcher)),
+        }
+    }
+
+    fn add(
+        &mut self,
+        dialect: HookDialect,
+        event_name: &'static str,
+        event: Option<HookEvent>,
+        entry: &Value,
+        matcher: &Value,
+    ) -> Result<(), String> {
+        let Some(fields) = entry.as_object() else {
+            return Err(format!("a hook for `{event_name}` is not an object"));
+        };
+        let Some(event) = event else {
+            self.remarks.push(format!(
+                "hooks for `{event_name}` never run: there is no such event here"
+            ));
+            return Ok(());
+        };
+        let kind = fields.get("type").and_then(Value::as_str);
+        if dialect != HookDialect::Vibe && kind.is_some_and(|kind| kind != "command") {
+            let kind = kind.unwrap_or_default();
+            self.remarks.push(format!(
+                "a hook for `{event_name}` of type `{kind}` never runs: only commands do"
+            ));
+            return Ok(());
+        }
+        let hook = parse_hook(dialect, event_name, event, fields, matcher);
+        self.commands
+            .push(hook.map_err(|cause| format!("a hook for `{event_name}`: {cause}"))?);
+        Ok(())
+    }
+}
+
+fn parse_hook(
+    dialect: HookDialect,
+    event_name: &'static str,
+    event: HookEvent,
+    fields: &Map<String, Value>,
+    matcher: &Value,
+) -> Result<HookCommand, String> {
+    const FIELD_NAMES: [&str; 9] = [
+        "command",
+        "description",
+        "match",
+        "matcher",
+        "name",
+        "statusMessage",
+        "strict",
+        "timeout",
+        "type",
+    ];
+    // A misspelt limit would be lost. Other programs' blocks may have fields that are theirs alone.
+    if dialect == HookDialect::Nanobot
+        && let Some(name) = fields
+            .keys()
+            .find(|name| !FIELD_NAMES.contains(&name.as_str()))
+    {
+        let meant = nearest(name, FIELD_NAMES).map(|meant| format!("; did you mean `{meant}`?"));
+        return Err(format!("unknown key `{name}`{}", meant.unwrap_or_default()));
+    }
+    let command = fields
+        .get("command")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .trim();
+    if command.is_empty() {
+        return Err("it has no `command`".into());
+    }
+    let timeout = match fields.get("timeout") {
+        None | Some(Value::Null) => DEFAULT_TIMEOUT_SECS,
+        Some(value) => value
+            .as_f64()
+            .filter(|seconds| *seconds > 0.0)
+            .ok_or("its `timeout` is not a number of seconds")?,
+    };
+    let is_strict = match fields.get("strict") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(strict)) => *strict,
+        Some(_) => return Err("its `strict` is neither true nor false".into()),
+    };
+    let matcher = match matcher {
+        Value::Null => HookMatcher::Every,
+        Value::String(text) => HookMatcher::parse(text, dialect)?,
+        _ => return Err("its matcher is not a text".into()),
+    };
+    let name = fields.get("name").and_then(Value::as_str);
+    let name = name.map_or_else(|| command.chars().take(40).collect(), str::to_owned);
+    Ok(HookCommand {
+        event,
+        event_name,
+        dialect,
+        name,
+        matcher,
+        command: command.to_owned(),
+        timeout: Duration::from_secs_f64(timeout.min(MAX_TIMEOUT_SECS)),
+        is_strict,
+    })
+}
+
+/// A name of an event, its dialect, and the event, if there is one here.
+type NamedEvent = (HookDialect, &'static str, Option<HookEvent>);
+
+/// The event that the key `name` of the object notation stands for.
+fn find_key(name: &str) -> Result<NamedEvent, String> {
+    let spelling = snake_case(name);
+    let found = find_event(name, |_| true)
+        .or_else(|| find_event(&spelling, |dialect| dialect == HookDialect::Nanobot));
+    found.ok_or_else(|| unknown_event("`hooks` key", name))
+}
+
+/// The event called `name` in the first dialect that `is_read` accepts.
+fn find_event(name: &str, is_read: impl Fn(HookDialect) -> bool) -> Option<NamedEvent> {
+    let mut rows = EVENT_NAMES.iter();
+    let found = rows.find(|(dialect, known, _)| *known == name && is_read(*dialect));
+    found.copied()
+}
+
+fn unknown_event(place: &str, name: &str) -> String {
+    let names = EVENT_NAMES.iter().map(|(_, name, _)| *name);
+    let meant = match nearest(name, names) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "the events are pre_tool, post_tool, pre_turn, post_turn, pre_compact and job_end"
+            .into(),
+    };
+    format!("{place} `{name}` is not an event; {meant}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HookDialect, HookEvent, HookSettings};
+    use serde_json::json;
+
+    #[test]
+    fn three_notations_are_read() {
+        let check = |value, expect: Result<(HookEvent, HookDialect, &[&str]), &str>| {
+            let hooks = HookSettings::parse(&value);
+            match (hooks, expect) {
+                (Ok(hooks), Ok((event, dialect, matching))) => {
+                    let hook = &hooks.commands[0];
+                    assert_eq!((hook.event, hook.dialect), (event, dialect), "{value}");
+                    for name in matching {
+                        match name.strip_prefix('!') {
+                            Some(name) => assert!(!hook.matcher.matches(&[name]), "{value} {name}"),
+                            None => assert!(hook.matcher.matches(&[name]), "{value} {name}"),
+                        }
+                    }
+                }
+                (Err(cause), Err(part)) => assert!(cause.contains(part), "{value}: {cause}"),
+                (found, _) => panic!("{value}: {found:?}"),
+            }
+        };
+        use HookDialect::{ClaudeCode, Nanobot, Vibe};
+        check(
+            json!({"pre_tool": [{"match": "web_*|exec", "command": "a"}]}),
+            Ok((
+                HookEvent::PreTool,
+                Nanobot,
+                &["web_fetch", "exec", "!execute"],
+            )),
+        );
+        check(
+            json!({"preTool": [{"match": "re:r.*e", "command": "a"}]}),
+            Ok((
+                HookEvent::PreTool,
+                Nanobot,
+                &["read_file", "!grep", "!read_files"],
+            )),
+        );
+        check(
+            json!({"PreToolUse": [{"matcher": "Edit|Write", "hooks": [{"type": "command", "command": "a"}]}]}),
+            Ok((
+                HookEvent::PreTool,
+                ClaudeCode,
+                &["Edit", "Write", "!Bash", "!NotebookEdit"],
+            )),
+        );
+        check(
+            json!({"PostToolUse": [{"matcher": "Notebook.*", "hooks": [{"type": "command", "command": "a"}]}]}),
+            Ok((HookEvent::PostTool, ClaudeCode, &["NotebookEdit", "!Edit"])),
+        );
+        check(
+            json!([{"name": "x", "type": "before_tool", "match": "BASH", "command": "a", "strict": true}]),
+            Ok((HookEvent::PreTool, Vibe, &["bash", "!read"])),
+        );
+        check(
+            json!([{"name": "x", "type": "post_agent", "command": "a"}]),
+            Ok((HookEvent::PostTurn, Vibe, &["anything"])),
+        );
+        check(json!({"pre_tol": []}), Err("did you mean `pre_tool`?"));
+        check(
+            json!({"pre_tol": [{"command": "a"}]}),
+            Err("did you mean `pre_tool`?"),
+        );
+        check(
+            json!({"pre_tool": [{"match": "x"}]}),
+            Err("it has no `command`"),
+        );
+        check(
+            json!({"pre_tool": [{"comand": "x", "command": "a"}]}),
+            Err("did you mean `command`?"),
+        );
+        check(
+            json!({"pre_tool": [{"match": "re:(", "command": "a"}]}),
+            Err("not a regular expression"),
+        );
+        check(
+            json!({"pre_tool": [{"command": "a", "timeout": -1}]}),
+            Err("seconds"),
+        );
+        check(json!({"pre_tool": {"command": "a"}}), Err("is not a list"));
+        check(json!("x"), Err("neither an object nor a list"));
+        check(
+            json!([{"type": "x", "command": "a"}]),
+            Err("is not an event"),
+        );
+    }
+
+    #[test]
+    fn events_without_a_counterpart_are_remarked() {
+        let hooks = HookSettings::parse(&json!({
+            "Notification": [{"hooks": [{"type": "command", "command": "a"}]}],
+            "Stop": [{"hooks": [{"type": "prompt", "prompt": "a"}]}],
+        }));
+        let hooks = hooks.unwrap();
+        assert!(hooks.commands.is_empty());
+        assert_eq!(hooks.remarks.len(), 2);
+    }
+}
