@@ -171,7 +171,7 @@ pub enum CliCommand {
         #[command(subcommand)]
         command: skill::SkillCommand,
     },
-    /// Trust a directory's instructions and skills
+    /// Trust a directory's instructions, skills and tools
     Trust(policy::TrustArgs),
     /// Show usage: tokens, cost and runs
     Usage(usage::UsageArgs),

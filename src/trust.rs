@@ -10,7 +10,9 @@ use crate::sys::digest::keyed_digest;
 use crate::sys::durable_file;
 use crate::sys::secret::random_hex;
 use anyhow::{Context, Result};
-use instruction_files::{SKILL_DIRS, digest_all, read_agents_file, read_skill, skill_files};
+use instruction_files::{
+    SKILL_DIRS, digest_all, read_agents_file, read_skill, read_tool, skill_files, tool_files,
+};
 use jiff::Timestamp;
 use nested::{InstructionTrust, JudgeFile, NestedInstructions};
 use serde::{Deserialize, Serialize};
@@ -79,6 +81,8 @@ pub struct DirectoryInstructions {
     pub skills: Vec<PathBuf>,
     /// The SKILL.md files in them that are trusted.
     pub skill_files: Vec<PathBuf>,
+    /// The programs in them that are trusted as tools.
+    pub programs: Vec<PathBuf>,
     /// The trusted directories themselves, the outermost first.
     pub trusted: Vec<PathBuf>,
     /// Instruction files that exist but were not read: those that are in `stale`, and those of directories that are not
@@ -286,6 +290,15 @@ impl TrustList {
                 };
                 match self.has_digest(&path, &bytes) {
                     true => notes.skill_files.push(path),
+                    false => notes.stale.push(path),
+                }
+            }
+            for path in tool_files(place) {
+                let Some(bytes) = read_tool(&path) else {
+                    continue;
+                };
+                match self.has_digest(&path, &bytes) {
+                    true => notes.programs.push(path),
                     false => notes.stale.push(path),
                 }
             }

@@ -502,12 +502,14 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "policy test", statuses: &[(0, "all checks passed"), (1, "a check failed"), USAGE, CONFIG, (126, "the system has no sandbox")], variables: &[], files: &["config.json", "profiles/"], examples: &[
         ("nanobot policy test --net", "With the flags of a run"),
     ] },
-    HelpPage { command: "tool", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "profiles/"], examples: &[
+    HelpPage { command: "tool", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "profiles/", "tools/NAME"], examples: &[
         ("nanobot tool list", "All tools"),
         ("nanobot tool run read_file '{\"path\": \"README.md\"}'", "The result the model would get"),
     ] },
     HelpPage { command: "tool list", statuses: COMMON_STATUSES, variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool list --profile plan --json", "As JSON, with the schemas")] },
     HelpPage { command: "tool show", statuses: &[DONE, USAGE, (66, "there is no such tool"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool show grep", "Its arguments")] },
+    HelpPage { command: "tool new", statuses: &[DONE, (1, "there is such a file already"), USAGE, CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool new tides -d 'Times of high and low water'", "A program to complete; then try it with `tool run tides`")] },
+    HelpPage { command: "tool check", statuses: &[DONE, (1, "a program cannot be used"), USAGE, CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool check", "All programs, and the reason why one cannot be used")] },
     HelpPage { command: "tool run", statuses: &[DONE, (1, "the tool failed"), USAGE, (77, "the policy denies the call"), CONFIG], variables: &["HTTPS_PROXY", "BRAVE_API_KEY"], files: &["config.json", "profiles/", "undo/"], examples: &[
         ("nanobot tool run grep '{\"pattern\": \"TODO\"}'", "Search this directory as the agent would"),
         ("nanobot tool run exec '{\"command\": \"id; ls /root\"}'", "See the sandbox from inside"),
@@ -517,9 +519,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot mcp list", "All servers"),
         ("nanobot mcp test", "Test all servers; the agent starts a server when it calls one of its tools"),
     ] },
-    HelpPage { command: "mcp list", statuses: COMMON_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[
-        ("nanobot mcp list --json | jq -r 'select(.error).name'", "Servers with an error"),
-    ] },
+    HelpPage { command: "mcp list", statuses: COMMON_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[("nanobot mcp list --json | jq -r 'select(.error).name'", "Servers with an error")] },
     HelpPage { command: "mcp show", statuses: SERVER_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp show time", "Tools, resources and prompts"),
         ("nanobot mcp show time convert_time", "A tool with the schema of its arguments"),

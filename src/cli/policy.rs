@@ -1,7 +1,7 @@
 //! `nanobot policy`, `tool` and `trust`: what a run may do, seen from outside.
 
 use super::grants::GrantArgs;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Subcommand)]
@@ -67,6 +67,30 @@ pub enum ToolCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Create a program that is a tool, from a template
+    ///
+    /// The file is in ~/.nanobot/tools; its path is printed. `tools.programs` of the config then names it.
+    New {
+        /// Name of the file; the tool is `tool_NAME`
+        name: String,
+        /// Text by which the model decides when to use it
+        #[arg(short, long, value_name = "TEXT")]
+        description: Option<String>,
+        /// Language of the template
+        #[arg(short, long, value_enum, default_value = "python")]
+        language: ProgramLanguage,
+    },
+    /// Check that programs describe themselves as tools do
+    ///
+    /// Each is run with --spec, in a sandbox that can change nothing.
+    Check {
+        /// Names or paths [default: all in ~/.nanobot/tools]
+        #[arg(value_name = "PROGRAM")]
+        programs: Vec<PathBuf>,
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
     /// Run a tool, and print the result the model would get
     ///
     /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and 77 if the policy denies
@@ -85,10 +109,18 @@ pub enum ToolCommand {
     },
 }
 
-/// Trust a directory's instructions and skills
+/// The language of a program from a template.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ProgramLanguage {
+    #[default]
+    Python,
+    Sh,
+}
+
+/// Trust a directory's instructions, skills and tools
 ///
-/// The agent reads AGENTS.md and the skills in skills/, .agents/skills/ and .claude/skills/ only in a trusted
-/// directory, because they are instructions. Read them first. The list is in ~/.nanobot/trust.json, by real path and with
+/// The agent reads AGENTS.md and the skills in skills/, .agents/skills/ and .claude/skills/, and offers the programs in
+/// .nanobot/tools/ as tools, only in a trusted directory. Read them first. The list is in ~/.nanobot/trust.json, by real path and with
 /// digests of these files, at every depth: one that changes or is added is not read until the directory is trusted
 /// again, and a directory that was replaced is no longer trusted. In a trusted repository, the branch, the changed files
 /// and the last three commits are sent with a message if they differ from those sent before.

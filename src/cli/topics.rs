@@ -22,6 +22,7 @@ pub const TOPICS: &[HelpTopic] = &[
     topic("channels", "Answers in chat services and by e-mail, and messages from scripts", include_str!("topics/channels.md")),
     topic("servers", "MCP servers and skills", include_str!("topics/servers.md")),
     topic("hooks", "Commands of yours before and after tool calls, turns and jobs", include_str!("topics/hooks.md")),
+    topic("programs", "Programs of yours as tools, and nanobot as a program for others", include_str!("topics/programs.md")),
     topic("terminal", "The REPL, completions, checks, upgrades and removal", include_str!("topics/terminal.md")),
     topic("privacy", "What leaves the machine, and when", include_str!("topics/privacy.md")),
 ];

@@ -1,5 +1,7 @@
 //! `nanobot tool`: lists and runs tools by hand, under the same policy as a turn.
 
+mod program;
+
 use super::arguments::grants as from_flags;
 use crate::cli::policy::ToolCommand as Command;
 use crate::error::{Exit, Stop, fail, fail_with_hint};
@@ -8,6 +10,7 @@ use crate::message::{MessagePart, ToolCall, ToolSpec};
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::permissions::Grants;
+use crate::ops::programs;
 use crate::ops::subagents::pool;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::report::columns::hanging_indent;
@@ -26,6 +29,12 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
         Command::List { grants, json } => list_tools(ctx, &from_flags(grants), *json, &[]),
         Command::Show { name, grants, json } => show_tool(ctx, &from_flags(grants), name, *json),
+        Command::New {
+            name,
+            description,
+            language,
+        } => program::create(ctx, name, description.as_deref(), *language),
+        Command::Check { programs, json } => program::check(ctx, programs, *json),
         Command::Run {
             name,
             arguments,
@@ -171,11 +180,10 @@ fn call_tool(
 ) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
     let setup = prepare(ctx, grants, (offline, false))?;
-    let specs = setup.toolbox.specs().iter();
-    let schema = specs
-        .filter(|spec| spec.name == name)
-        .map(|spec| &*spec.parameters)
-        .next();
+    let mut specs = setup.toolbox.specs().iter();
+    let spec = specs.find(|spec| programs::is_tool_name(&spec.name, name));
+    let name = spec.map_or(name, |spec| &spec.name);
+    let schema = spec.map(|spec| &*spec.parameters);
     let arguments = parse_arguments(name, arguments, schema.unwrap_or(&Value::Null))?;
     let call = ToolCall {
         id: "by-hand".into(),

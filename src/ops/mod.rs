@@ -23,6 +23,7 @@ pub(crate) mod model;
 pub(crate) mod permissions;
 pub(crate) mod pipe;
 pub(crate) mod profiles;
+pub(crate) mod programs;
 pub(crate) mod prompt_files;
 pub(crate) mod recording;
 pub(crate) mod request_report;

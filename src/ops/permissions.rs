@@ -487,7 +487,9 @@ pub(crate) fn protected_paths(
     let own = memory::PROTECTED_NAMES
         .iter()
         .map(|name| inner("memory").join(name));
-    let read_only = own.chain([inner(".git"), inner(".nanobot")]).collect();
+    let read_only = own
+        .chain([inner(".git"), inner(".nanobot"), root.join("tools")])
+        .collect();
     (hidden, notes, read_only)
 }
 

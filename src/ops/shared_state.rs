@@ -7,6 +7,7 @@ use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use crate::tool::call_hooks::CallHooks;
 use crate::tool::exec::background_commands::BackgroundCommands;
 use crate::tool::files::Files;
+use crate::tool::program::ToolProgram;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub(crate) struct SharedState {
     pub(crate) listed_tools: BTreeSet<String>,
     /// The commands in the background. `None` if none can be started: they would outlast what permits them.
     pub(crate) background: Option<Arc<BackgroundCommands>>,
+    /// The programs that are tools.
+    pub(crate) programs: Arc<[ToolProgram]>,
     /// The user's hooks, if there are any.
     pub(crate) hooks: Option<Arc<Hooks>>,
 }

@@ -20,6 +20,7 @@ use crate::tool::files::Files;
 use crate::tool::glob::Glob;
 use crate::tool::grep::Grep;
 use crate::tool::list_dir::ListDir;
+use crate::tool::program::ProgramTool;
 use crate::tool::read_file::ReadFile;
 use crate::tool::todo::Todo;
 use crate::tool::write_file;
@@ -53,15 +54,7 @@ pub(crate) fn all_tools(
         tools.push(Box::new(Grep::new(Arc::clone(files))));
     }
     if settings.exec.enabled {
-        let mut exec = exec_tool(ctx, settings, policy, files);
-        if is_workspace_writable_by_commands(&policy.file_scope) {
-            let workspace = Workspace::new(&settings.workspace);
-            exec = exec.with_before_first_run(Box::new(move || {
-                let created = workspace.create()?;
-                durable_file::create_dir(&workspace.root.join("cron"))?;
-                Ok(!created.is_empty())
-            }));
-        }
+        let exec = with_workspace(exec_tool(ctx, settings, policy, files), settings, policy);
         match &shared.background {
             Some(commands) if policy.is_offered(PROCESS) => {
                 let exec = Arc::new(exec.with_background(Arc::clone(commands)));
@@ -72,6 +65,7 @@ pub(crate) fn all_tools(
             _ => tools.push(Box::new(exec)),
         }
     }
+    tools.extend(program_tools(ctx, settings, policy, shared));
     tools.push(Box::new(Todo::new()));
     tools.extend(web_tools::tools(ctx, settings, policy, shared));
     tools.extend(
@@ -80,6 +74,36 @@ pub(crate) fn all_tools(
             .tools(ctx, &shared.provenance, &shared.allowed_hosts(policy)),
     );
     tools
+}
+
+/// The programs of the user, which run as commands do.
+fn program_tools(
+    ctx: &Context,
+    settings: &Settings,
+    policy: &Policy,
+    shared: &SharedState,
+) -> Vec<Box<dyn Tool>> {
+    if shared.programs.is_empty() {
+        return Vec::new();
+    }
+    let paths = shared.programs.iter().map(|program| program.path.clone());
+    let runner = exec_tool(ctx, settings, policy, &shared.files).with_programs(paths.collect());
+    let runner = Arc::new(with_workspace(runner, settings, policy));
+    let tool = |program| Box::new(ProgramTool::new(program, &runner)) as Box<dyn Tool>;
+    shared.programs.iter().map(tool).collect()
+}
+
+/// The tool that runs commands, which creates what of the workspace its mounts are to protect.
+fn with_workspace(exec: ExecTool, settings: &Settings, policy: &Policy) -> ExecTool {
+    if !is_workspace_writable_by_commands(&policy.file_scope) {
+        return exec;
+    }
+    let workspace = Workspace::new(&settings.workspace);
+    exec.with_before_first_run(Box::new(move || {
+        let created = workspace.create()?;
+        durable_file::create_dir(&workspace.root.join("cron"))?;
+        Ok(!created.is_empty())
+    }))
 }
 
 /// The parts of the `cron` tool, which only turns that a person starts can have.

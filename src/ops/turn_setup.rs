@@ -12,6 +12,7 @@ use crate::ops::hooks::{HookedRun, Hooks};
 use crate::ops::interactive_approval::InteractiveApproval;
 use crate::ops::mcp_tools::{self, McpTools};
 use crate::ops::permissions::{self, Grants};
+use crate::ops::programs;
 use crate::ops::prompt_files;
 use crate::ops::session_library::StoredSessions;
 use crate::ops::setup_input::SetupInput;
@@ -24,7 +25,7 @@ use crate::policy::net::Net;
 use crate::policy::provenance::ProvenanceTracker;
 use crate::policy::provenance::addresses::find_linked_hosts;
 use crate::policy::rule::Pattern;
-use crate::policy::tool_names::SESSIONS;
+use crate::policy::tool_names::{self, SESSIONS};
 use crate::policy::{Permission, Policy, Sandbox};
 use crate::prompt::{self, PromptInput, PromptSection};
 use crate::settings::Settings;
@@ -38,6 +39,7 @@ use crate::tool::ask_user::AskUser;
 use crate::tool::cron::JobScheduler;
 use crate::tool::files::Files;
 use crate::tool::message::MessageTool;
+use crate::tool::program::ToolProgram;
 use crate::tool::sessions::SessionsTool;
 use crate::tool::{ApprovalHandler, Tool, Toolbox};
 use crate::trust::{self, DirectoryInstructions, TrustList};
@@ -79,6 +81,7 @@ pub(crate) fn prepare(
     let home = PathResolver::default().resolve(&permissions::absolute(&input.workspace.root));
     let mut policy = permissions::build_policy(ctx, input.grants, settings, input.profile, &home)?;
     let project = project_instructions(ctx, &home, &mut policy)?;
+    let programs = programs_of_run(ctx, input, &policy, &project, notice);
     let mcp_tools = mcp_tools::load_mcp_tools(ctx, input, &policy, notice)?;
     mcp_tools.add_to_policy(&mut policy);
     if let Some(limit) = input.policy_limit {
@@ -117,6 +120,7 @@ pub(crate) fn prepare(
         mcp_tools,
         listed_tools: input.listed_tools(),
         background: Some(Arc::default()),
+        programs,
         hooks: hooks_of_run(ctx, input, &policy)?,
     };
     let toolbox = build_toolbox(ctx, input, &policy, &shared, own_tools)?;
@@ -159,6 +163,31 @@ fn new_provenance(
         provenance.raise(Origin::External, &reason);
     }
     provenance
+}
+
+/// The programs that are tools of this run.
+fn programs_of_run(
+    ctx: &Context,
+    input: &SetupInput<'_>,
+    policy: &Policy,
+    project: &DirectoryInstructions,
+    notice: &mut dyn FnMut(&str),
+) -> Arc<[ToolProgram]> {
+    let listed = input.grants.tools.as_ref();
+    let may_list =
+        |name: &String| Pattern::new(name.as_str()).may_match_prefix(tool_names::PROGRAM_PREFIX);
+    if input.grants.no_tools || listed.is_some_and(|names| !names.iter().any(may_list)) {
+        return Arc::default();
+    }
+    let stores = !input.is_dry_run_or_replay;
+    programs::load(
+        ctx,
+        input.settings,
+        policy,
+        &project.programs,
+        stores,
+        notice,
+    )
 }
 
 /// The user's hooks around this run.
@@ -411,7 +440,9 @@ fn build_toolbox(
         tools.clear();
     }
     if policy.sandbox == Sandbox::Strict
-        && tools.iter().any(|tool| tool.spec().name == "exec")
+        && tools
+            .iter()
+            .any(|tool| tool_names::runs_commands(&tool.spec().name))
         && let Err(lack) = sandbox::check_available()
     {
         return Err(fail_with_hint(

@@ -22,7 +22,8 @@ pub(crate) fn new_provenance_tracker(
     policy: &Policy,
     mcp_tools: &McpTools,
 ) -> Arc<ProvenanceTracker> {
-    let has_commands = settings.exec.enabled && policy.is_offered("exec");
+    let has_commands =
+        settings.exec.enabled && policy.is_offered("exec") || !settings.tools.programs.is_empty();
     Arc::new(ProvenanceTracker::new(TrustContext {
         file_scope: policy.file_scope.clone(),
         workspace: policy.file_scope.workspace.clone(),

@@ -747,6 +747,7 @@ mod tests {
         check(&read("/home/u/w"), Origin::Project);
         check(&read("a"), Origin::Project);
         check(&call("exec", json!({"command": "date"})), Origin::Project);
+        check(&call("tool_weather", json!({})), Origin::Project);
         check(&call("process", json!({"id": "sh-1"})), Origin::Project);
         check(
             &call("web_search", json!({"query": "tea"})),

@@ -1,7 +1,8 @@
 //! The names of the tools that a run can offer. A misspelled name in a rule would silently forbid or allow nothing, so
 //! names are checked here. Patterns may use `*` and `?`.
 
-/// All built-in tools, offered or not. Tools of MCP servers are not listed; their names begin with `mcp_`.
+/// All built-in tools, offered or not. Tools of MCP servers and programs of the user are not listed; their names
+/// begin with `mcp_` and `tool_`.
 pub const TOOLS: &[&str] = &[
     "read_file",
     "write_file",
@@ -21,6 +22,9 @@ pub const TOOLS: &[&str] = &[
     "spawn",
     "cron",
 ];
+
+/// The beginning of the names of tools that are programs of the user.
+pub const PROGRAM_PREFIX: &str = "tool_";
 
 /// Words that name a change instead of a tool in a rule: of files that instruct later runs. No tool has such a name.
 pub const RESERVED_WORDS: &[&str] = &["notes", "startup"];
@@ -47,6 +51,11 @@ pub const MESSAGE: &str = "message";
 /// The tool for other conversations. It is for the user's own turns: the repl has it, other runs if the user names it.
 pub const SESSIONS: &str = "sessions";
 
+/// True if `tool` runs commands or programs in the sandbox.
+pub fn runs_commands(tool: &str) -> bool {
+    [EXEC, PROCESS].contains(&tool) || tool.starts_with(PROGRAM_PREFIX)
+}
+
 /// The tools whose changes a call of `tool` can make, itself included.
 pub fn tools_within(tool: &str) -> Vec<&str> {
     match tool {
@@ -56,12 +65,15 @@ pub fn tools_within(tool: &str) -> Vec<&str> {
     }
 }
 
-/// Checks that `name` can refer to a tool: a built-in, an `mcp_` name or a pattern.
+/// Checks that `name` can refer to a tool: a built-in, an `mcp_` or `tool_` name, or a pattern.
 ///
 /// # Errors
 /// If it cannot: a phrase to append to the name, with the closest known name.
 pub fn check(name: &str) -> Result<(), String> {
-    if TOOLS.contains(&name) || name.starts_with("mcp_") || name.contains(['*', '?']) {
+    let is_external = ["mcp_", PROGRAM_PREFIX]
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
+    if TOOLS.contains(&name) || is_external || name.contains(['*', '?']) {
         return Ok(());
     }
     let small = name.to_lowercase();
@@ -96,6 +108,7 @@ mod tests {
         };
         check("exec", Ok(()));
         check("mcp_github_search", Ok(()));
+        check("tool_weather", Ok(()));
         check("*", Ok(()));
         check("read_*", Ok(()));
         check("exce", Err("did you mean `exec`?"));

@@ -228,12 +228,9 @@ impl ConfigChecker<'_> {
         }
         let joined = path.join(".");
         if joined == "hooks" {
-            match HookSettings::parse(&typed) {
-                Err(cause) => return self.push(ConfigSeverity::Error, path, &cause),
-                Ok(hooks) => hooks
-                    .remarks
-                    .iter()
-                    .for_each(|remark| self.push(ConfigSeverity::Warning, path, remark)),
+            let hooks = HookSettings::parse(&typed).unwrap_or_default();
+            for remark in hooks.remarks {
+                self.push(ConfigSeverity::Warning, path, &remark);
             }
         }
         if joined == "models" {

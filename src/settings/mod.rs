@@ -243,6 +243,8 @@ pub struct ToolSettings {
     pub permissions: Vec<(String, String)>,
     pub allow: Vec<String>,
     pub deny: Vec<String>,
+    /// The programs in `~/.nanobot/tools` that are tools, by name; `*` for all.
+    pub programs: Vec<String>,
     /// Maximum tokens of the tools of MCP servers in each request.
     pub mcp_budget_tokens: u64,
     pub read: Vec<String>,

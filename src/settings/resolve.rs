@@ -283,6 +283,7 @@ impl TypedReader<'_> {
                 .collect(),
             allow: self.text_list(const { config_key("tools.allow") })?,
             deny: self.text_list(const { config_key("tools.deny") })?,
+            programs: self.text_list(const { config_key("tools.programs") })?,
             mcp_budget_tokens: self
                 .whole_number(const { config_key("tools.mcpBudgetTokens") }, None)?
                 .into(),

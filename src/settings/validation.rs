@@ -1,6 +1,7 @@
 //! Checks values beyond their type: rules, permissions, hosts and regular expressions, with the same parsers that a
 //! run uses. It also warns about values that are valid but risky.
 
+use super::hooks::HookSettings;
 use super::layers::UnknownKey;
 use super::model_keys::unknown_metadata_keys;
 use crate::policy::rule::{PolicyRule, RuleEffect};
@@ -26,6 +27,7 @@ pub fn validate(path: &[String], value: &Value) -> Option<String> {
         first(&|text: &str| PolicyRule::parse(text, effect, &joined).map(drop))
     };
     match joined.as_str() {
+        "hooks" => HookSettings::parse(value).err(),
         "tools.permissions" => value.as_object()?.iter().find_map(|(tool, word)| {
             let words = Permission::parse_entry(tool, word.as_str()?).err()?;
             Some(format!("`{joined}.{tool}` {words}"))

@@ -1,7 +1,9 @@
 //! The digest by which a file's content is recognized later.
 
+use crate::sys::durable_file;
 use siphasher::sip128::{Hasher128, SipHasher13, SipHasher24};
 use std::hash::Hasher;
+use std::path::Path;
 
 /// Computes a fingerprint of a content, stable across releases. It does not protect against forgery: anyone who can
 /// write the journal can change the files anyway.
@@ -10,6 +12,15 @@ pub fn digest(bytes: &[u8]) -> String {
     hasher.write(bytes);
     let hash = hasher.finish128();
     format!("{:016x}{:016x}", hash.h1, hash.h2)
+}
+
+/// Maximum size of a program whose digest is computed, in bytes.
+pub const MAX_PROGRAM_BYTES: u64 = 32 << 20;
+
+/// Computes the fingerprint of the program at `path`; `None` if it is missing or too large.
+pub fn digest_program(path: &Path) -> Option<String> {
+    let bytes = durable_file::read_limited(path, MAX_PROGRAM_BYTES).ok()??;
+    Some(digest(&bytes))
 }
 
 /// Computes a fingerprint that cannot be forged without `key`.

@@ -94,8 +94,16 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "programs of hooks; no run may change them (`hooks` of the config names the commands)",
     },
     DocumentedPath {
+        path: "~/.nanobot/tools/NAME",
+        meaning: "a program that is a tool, once `tools.programs` of the config names it; no run may change it",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/tools/.specs.json",
+        meaning: "cached descriptions of these programs; can be removed at any time",
+    },
+    DocumentedPath {
         path: "~/.nanobot/trust.json",
-        meaning: "trusted directories, whose AGENTS.md and skills are read, with digests of these files",
+        meaning: "trusted directories, whose AGENTS.md, skills and tools are used, with digests of these files",
     },
     DocumentedPath {
         path: "~/.nanobot/git-objects",
@@ -335,6 +343,16 @@ impl Paths {
     /// Returns the file with the names of the git objects that commands wrote after content from outside.
     pub fn git_objects(&self) -> PathBuf {
         self.root.join("git-objects")
+    }
+
+    /// Returns the directory of the user's programs that are tools.
+    pub fn tools(&self) -> PathBuf {
+        self.root.join("tools")
+    }
+
+    /// Returns the file with the descriptions of these programs.
+    pub fn tool_specs(&self) -> PathBuf {
+        self.root.join("tools/.specs.json")
     }
 
     /// Returns the directory of undo data, with one folder for each turn.

@@ -6,6 +6,7 @@ mod failures;
 mod merge;
 mod output;
 pub mod process_tool;
+pub mod program_call;
 mod withheld;
 
 use super::dangerous_command::dangerous_command;
@@ -16,14 +17,13 @@ use crate::message::{ToolSpec, without_blanks};
 use crate::policy::{Refusal, startup_files};
 use crate::sys::clock;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
-use crate::sys::kept_output::{KeptOutput, OutputKeeper};
+use crate::sys::kept_output::KeptOutput;
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::sandbox::{
     self, ProjectFileAccess, SandboxError, SandboxSpec, namespaces, private_tmp, system_paths,
 };
 use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;
-use crate::sys::utf8_stream::Utf8Decoder;
 use background_commands::BackgroundCommands;
 use output::format_output;
 use serde_json::{Value, json};
@@ -93,6 +93,8 @@ pub struct ExecTool {
     /// Candidate parents of the run's private directory.
     temp_parents: Vec<PathBuf>,
     tools: InstalledTools,
+    /// Programs that commands may read and run in addition.
+    programs: Vec<PathBuf>,
     before_first_run: Option<Box<BeforeFirstRun>>,
     /// `None` if no commands can be started in the background.
     background: Option<Arc<BackgroundCommands>>,
@@ -138,6 +140,7 @@ impl ExecTool {
             containment,
             temp_parents: private_tmp::candidate_parents(env.get("TMPDIR")),
             tools,
+            programs: Vec::new(),
             before_first_run: None,
             background: None,
             sandbox_spec: OnceLock::new(),
@@ -186,6 +189,7 @@ impl ExecTool {
             self.containment.has_network,
             startup_files::always_protected_from_commands(),
         )?;
+        fence.readable.extend(self.programs.iter().cloned());
         fence.project_files.names = startup_files::project_files();
         fence.project_files.skipped = vec![private.clone()];
         fence.project_files.changed = self.files.changed_startup_files();
@@ -307,18 +311,7 @@ impl Tool for ExecTool {
         if is_background {
             return self.start_in_background(command, &spec);
         }
-        let mut letters = Utf8Decoder::default();
-        let mut keeper = OutputKeeper::new(&self.temp_parents, self.capture_bytes * 2);
-        let mut pass = |text: &str| {
-            keeper.feed(text);
-            on_output(text);
-        };
-        let mut run = || process::run(&spec, &mut |bytes| pass(&letters.feed(bytes)));
-        let finished = self.files.record_command(&mut run);
-        let finished = finished.map_err(|error| start_error(&error, timeout))?;
-        pass(&letters.finish());
-        let kept = keeper.finish();
-        self.to_output(command, (finished, kept.as_ref()), timeout)
+        self.run_to_end(command, &spec, on_output)
     }
 
     fn withheld_changes(&self, flag: &str) -> Vec<WithheldFile> {

@@ -37,6 +37,7 @@ mod hidden_files;
 pub mod list_dir;
 pub mod mcp;
 pub mod message;
+pub mod program;
 pub mod read_file;
 pub mod sandbox_spec;
 pub mod sessions;

@@ -1,13 +1,15 @@
 //! The instruction files of a directory: which there are, how they are read, and the digests by which they are
 //! recognized.
 
-use crate::sys::digest::keyed_digest;
+use crate::sys::digest::{MAX_PROGRAM_BYTES, keyed_digest};
+use crate::sys::durable_file;
 use crate::sys::paths::is_generated_dir;
 use crate::sys::rooted_fs;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The largest AGENTS.md that is read, in bytes: about 16,000 tokens, which are paid for with every request.
@@ -18,9 +20,12 @@ const MAX_SKILL_BYTES: u64 = 1 << 20;
 /// The folders of a directory that may hold skills, in order of precedence: ours, then those that other agents use.
 pub(super) const SKILL_DIRS: [&str; 3] = ["skills", ".agents/skills", ".claude/skills"];
 
+/// The folder of a directory that may hold tools: programs that a run offers to the model.
+pub(super) const TOOL_DIR: &str = ".nanobot/tools";
+
 /// The paths at which `directory` may hold instructions for the agent.
 pub fn instruction_paths(directory: &Path) -> impl Iterator<Item = PathBuf> {
-    let names = std::iter::once("AGENTS.md").chain(SKILL_DIRS);
+    let names = ["AGENTS.md", TOOL_DIR].into_iter().chain(SKILL_DIRS);
     names.map(|name| directory.join(name))
 }
 
@@ -31,7 +36,9 @@ pub fn is_own_instruction_file(file: &Path, directory: &Path) -> bool {
 
 /// True if there is an instruction file in `directory`.
 pub fn has_instruction_files(directory: &Path) -> bool {
-    directory.join("AGENTS.md").is_file() || skill_files(directory).next().is_some()
+    directory.join("AGENTS.md").is_file()
+        || skill_files(directory).next().is_some()
+        || tool_files(directory).next().is_some()
 }
 
 /// The digests of all instruction files in `directory` and the directories beneath it, by relative path. Links are not
@@ -44,7 +51,9 @@ pub(super) fn digest_all(directory: &Path, key: &[u8; 16]) -> Result<BTreeMap<St
         let agents = agents.map(|bytes| (place.join("AGENTS.md"), bytes));
         let skills = skill_files(&place);
         let skills = skills.filter_map(|path| read_skill(&path).map(|bytes| (path, bytes)));
-        for (path, bytes) in agents.into_iter().chain(skills) {
+        let tools = tool_files(&place);
+        let tools = tools.filter_map(|path| read_tool(&path).map(|bytes| (path, bytes)));
+        for (path, bytes) in agents.into_iter().chain(skills).chain(tools) {
             let relative = path.strip_prefix(directory).unwrap_or(&path);
             if let Some(relative) = relative.to_str() {
                 files.insert(relative.to_owned(), keyed_digest(key, &bytes));
@@ -94,6 +103,31 @@ pub(super) fn skill_files(directory: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = dirs.flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten());
     let paths = entries.map(|entry| entry.path().join("SKILL.md"));
     paths.filter(|path| path.symlink_metadata().is_ok())
+}
+
+/// The paths of the programs in the tool folder of `directory`.
+pub(super) fn tool_files(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(directory.join(TOOL_DIR));
+    let mut paths: Vec<PathBuf> = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| is_program(path))
+        .collect();
+    paths.sort();
+    paths.into_iter()
+}
+
+/// True if there is an executable file at `path`, which is no link: its target could be outside of what was trusted.
+fn is_program(path: &Path) -> bool {
+    let metadata = path.symlink_metadata();
+    metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Reads the program at `path`; `None` if it cannot be offered as a tool.
+pub(super) fn read_tool(path: &Path) -> Option<Vec<u8>> {
+    durable_file::read_limited(path, MAX_PROGRAM_BYTES).ok()?
 }
 
 /// Reads the SKILL.md at `path`; `None` for what is not read as a skill either.

@@ -83,6 +83,12 @@ fn files_are_at_the_documented_paths() {
     let command = story.home().join(".nanobot/commands/NAME.md");
     crate::story::write(&command, b"Be brief.\n");
     crate::story::write(&story.home().join(".nanobot/hooks/NAME"), b"#!/bin/sh\n");
+    let tool = story.home().join(".nanobot/tools/NAME");
+    crate::story::write_program(&tool, "#!/bin/sh\necho '{\"description\": \"x\"}'\n");
+    story
+        .run(["config", "set", "tools.programs", "[\"NAME\"]"])
+        .text();
+    story.run(["tool", "run", "NAME"]).text();
     story.run(["trust", "-q"]);
     let session = story.workspace().join("sessions/KEY.jsonl");
     crate::story::write(&session, b"{\"role\": \"user\", \"cont");

@@ -339,7 +339,7 @@ const WITHOUT_JSON: &[&str] = &[
     "config set", "config unset", "cron disable", "cron enable", "cron remove", "cron sync", "heartbeat disable", "mcp accept",
     "mcp add", "mcp remove", "memory accept", "memory consolidate", "memory undo", "provider logout", "session compact",
     "channel listen", "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel test",
-    "session remove", "session rename", "skill install", "skill new", "skill remove",
+    "session remove", "session rename", "skill install", "skill new", "skill remove", "tool new",
     "uninstall",
     // It prints the text that the model would get.
     "tool run",

@@ -129,6 +129,7 @@ mod telegram_server;
 mod terminal;
 mod test_hooks;
 mod tidy;
+mod tool_programs;
 mod topics;
 mod trust;
 mod turn;

@@ -399,6 +399,25 @@ const GUARANTEES: &[TestedPromise] = &[
         "A hook whose command names a file",
         &["a_hook_that_the_run_may_change_is_refused"],
     ),
+    (
+        "A program that is a tool runs as a command does",
+        &[
+            "a_program_runs_in_the_sandbox_of_commands",
+            "a_program_is_under_the_policy",
+            "programs_that_cannot_be_tools_are_left_out_with_the_reason",
+        ],
+    ),
+    (
+        "No run may change the programs",
+        &["a_program_runs_in_the_sandbox_of_commands"],
+    ),
+    (
+        "A directory's own programs are tools only after",
+        &[
+            "a_directory_offers_its_tools_only_while_they_are_as_they_were_trusted",
+            "a_program_that_changes_during_the_run_is_not_run",
+        ],
+    ),
     ("Known keys are masked in what is sent", &[]),
     (
         "`nanobot pipe` checks no sender",

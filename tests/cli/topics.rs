@@ -47,6 +47,28 @@ fn commands_of_the_topic_hooks() {
 }
 
 #[test]
+fn commands_of_the_topic_programs() {
+    let rows = vec![
+        prints("tool new", ".nanobot/tools/tides"),
+        prints(
+            "tool check",
+            "ok    tool_tides: Times of high and low water",
+        ),
+        prints("tool show", "Times of high and low water"),
+        prints("tool run", "Brest"),
+        answers(
+            "high water in Brest?",
+            [
+                calls("tool_tides", json!({ "text": "Brest" })),
+                says("At six."),
+            ],
+            "At six.\n",
+        ),
+    ];
+    run_page(&Story::new(), topic("programs"), &[], rows);
+}
+
+#[test]
 fn commands_of_the_topic_permissions() {
     let story = Story::new()
         .file("notes.md", "TODO: tea\n")

@@ -19,6 +19,7 @@ use crate::ops::subagents::task::TurnContext;
 use crate::ops::tool_usage::UsageRecorder;
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup::TurnSetup;
+use crate::policy::tool_names::runs_commands;
 use crate::report::Reporter;
 use crate::session::{self, SessionStore, consolidation};
 use crate::settings::Settings;
@@ -273,7 +274,7 @@ impl MemorySnapshot {
 /// The content from outside that a change of the memory in this turn may hold. What a command wrote there may be from
 /// anywhere.
 fn memory_label(setup: &TurnSetup, stats: &TurnStats) -> Option<String> {
-    let has_run_command = || stats.tools.contains_key("exec");
+    let has_run_command = || stats.tools.keys().any(|name| runs_commands(name));
     let scope = &setup.policy.file_scope;
     let may_write = || {
         let memory = scope.workspace.join("memory/MEMORY.md");

@@ -9,7 +9,7 @@ use super::user_text::{is_attachment_placeholder, is_number, is_piped, split_blo
 use crate::message::{Message, MessagePart, Origin, Reply, ToolResult, UserMessage};
 use crate::policy::call_files::files_of_call;
 use crate::policy::refusal::DENIED;
-use crate::policy::tool_names::{APPLY_PATCH, EXEC, PROCESS, SESSIONS};
+use crate::policy::tool_names::{APPLY_PATCH, SESSIONS, runs_commands};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -230,7 +230,7 @@ impl ProvenanceState {
                 VERBATIM_TOOLS.contains(&name) && !failed && is_others_text
             }
             (name, _) => {
-                let is_local = [EXEC, PROCESS].contains(&name) && !context.commands_have_network
+                let is_local = runs_commands(name) && !context.commands_have_network
                     || FILE_TOOLS.contains(&name)
                     || context.trusted_tools.iter().any(|tool| tool == name);
                 let origin = match is_local {

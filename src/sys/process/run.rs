@@ -48,8 +48,18 @@ pub struct CommandSpec {
     pub capture_bytes: usize,
     /// The sandbox. `None` for no restrictions.
     pub sandbox: Option<SandboxSpec>,
-    /// The content of standard input. Used only for commands without a sandbox.
+    /// The content of standard input.
     pub input: Option<Vec<u8>>,
+}
+
+impl CommandSpec {
+    /// Opens standard input: a file, not a pipe, so that no thread has to write while the command runs.
+    fn open_input(&self) -> io::Result<File> {
+        match &self.input {
+            Some(bytes) => durable_file::create_temp(bytes)?.reopen(),
+            None => File::open("/dev/null"),
+        }
+    }
 }
 
 /// The result of a command.
@@ -301,11 +311,7 @@ fn spawn_supervised(
         self_test: None,
         protected: ProtectedPids::default(),
     };
-    let streams = [
-        File::open("/dev/null")?.into(),
-        output.into(),
-        errors.into(),
-    ];
+    let streams = [spec.open_input()?.into(), output.into(), errors.into()];
     // Without a change of its directory, it can be started without a copy of this process.
     let supervisor = namespace_command(sandbox)?;
     let (process, connection) =
@@ -351,11 +357,7 @@ fn spawn_unsupervised(
     (output, errors): (io::PipeWriter, io::PipeWriter),
 ) -> io::Result<Child> {
     let mut command = Command::new(&spec.program);
-    let input = match &spec.input {
-        // A file, not a pipe, so that no thread has to write while the command runs.
-        Some(bytes) => durable_file::create_temp(bytes)?.reopen()?.into(),
-        None => Stdio::null(),
-    };
+    let input = Stdio::from(spec.open_input()?);
     command
         .args(&spec.arguments)
         .current_dir(&spec.directory)

@@ -1,0 +1,181 @@
+//! `nanobot tool new` and `check`: programs of the user as tools.
+
+use crate::cli::policy::ProgramLanguage;
+use crate::error::{Exit, fail_with_hint};
+use crate::ops::context::Context;
+use crate::ops::permissions::{self, Grants};
+use crate::ops::programs;
+use crate::settings::Config;
+use crate::sys::durable_file;
+use crate::sys::paths::PathResolver;
+use crate::sys::terminal::sanitize;
+use crate::tool::program::{program_name, tool_name};
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The key of the config that names the enabled programs.
+const PROGRAMS_KEY: [&str; 2] = ["tools", "programs"];
+
+const PYTHON_TEMPLATE: &str = r#"#!/usr/bin/env python3
+import json, sys
+
+SPEC = {
+    "description": "DESCRIPTION",
+    "parameters": {
+        "type": "object",
+        "properties": {"text": {"type": "string", "description": "what it is about"}},
+        "required": ["text"],
+    },
+}
+
+if "--spec" in sys.argv[1:]:
+    print(json.dumps(SPEC))
+    sys.exit()
+arguments = json.load(sys.stdin)
+# What is printed is the result; another exit status than 0 is a failure, which the model sees too.
+print(arguments["text"])
+"#;
+
+const SH_TEMPLATE: &str = r#"#!/bin/sh
+if [ "$1" = --spec ]; then
+    cat <<'SPEC'
+{
+    "description": "DESCRIPTION",
+    "parameters": {
+        "type": "object",
+        "properties": {"text": {"type": "string", "description": "what it is about"}},
+        "required": ["text"]
+    }
+}
+SPEC
+    exit
+fi
+# The arguments are one line of JSON on standard input; jq can take them apart. What is printed is the result; another exit
+# status than 0 is a failure, which the model sees too.
+cat
+"#;
+
+/// Runs `nanobot tool new`.
+pub(super) fn create(
+    ctx: &Context,
+    name: &str,
+    description: Option<&str>,
+    language: ProgramLanguage,
+) -> Result<Exit> {
+    let dir = ctx.paths.tools();
+    let path = dir.join(name);
+    let is_file_name = path.file_name().is_some_and(|file| file == name);
+    let Some(own_name) = program_name(&path).filter(|_| is_file_name) else {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            format!("`{}` cannot be the name of a tool", sanitize(name)),
+            "a letter, then letters, digits, `-` and `_`, 48 at most",
+        ));
+    };
+    if path.symlink_metadata().is_ok() {
+        let cause = format!("`{}` exists already", ctx.paths.display(&path));
+        return Err(fail_with_hint(
+            Exit::Failed,
+            cause,
+            "another name, or edit that file",
+        ));
+    }
+    let template = match language {
+        ProgramLanguage::Python => PYTHON_TEMPLATE,
+        ProgramLanguage::Sh => SH_TEMPLATE,
+    };
+    let text =
+        description.unwrap_or("what it does and when to use it; the model decides by this text");
+    let text = Value::from(text).to_string();
+    let text = template.replace("DESCRIPTION", text.trim_matches('"'));
+    durable_file::create_dir(&dir)?;
+    durable_file::replace(&path, text.as_bytes())?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))
+        .with_context(|| format!("make `{}` executable", path.display()))?;
+    Config::change(&ctx.paths.config, |config| {
+        let enabled = config.get_path(&PROGRAMS_KEY.join("."));
+        let mut enabled: Vec<Value> = enabled
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        let covers = |entry: &Value| {
+            let entry = entry.as_str().unwrap_or_default();
+            entry == "*" || entry == name || entry == own_name
+        };
+        if !enabled.iter().any(covers) {
+            enabled.push(json!(name));
+        }
+        config.set(&PROGRAMS_KEY, &Value::Array(enabled))
+    })?;
+    ctx.terminal.print(&format!("{}\n", path.display()))?;
+    Ok(Exit::Answered)
+}
+
+/// Runs `nanobot tool check` for these names or paths, or for all programs of the user.
+pub(super) fn check(ctx: &Context, names: &[PathBuf], as_json: bool) -> Result<Exit> {
+    let settings = ctx.settings()?;
+    let grants = Grants::default();
+    let profile = permissions::resolve_profile(ctx, &grants, &settings)?;
+    let workspace = PathResolver::default().resolve(&permissions::absolute(&settings.workspace));
+    let policy = permissions::build_policy(ctx, &grants, &settings, &profile, &workspace)?;
+    let paths = match names.is_empty() {
+        true => programs::list(ctx)?,
+        false => names.iter().map(|name| find(ctx, name)).collect(),
+    };
+    if paths.is_empty() {
+        ctx.explain_empty("there are no programs in ~/.nanobot/tools");
+    }
+    let mut exit = Exit::Answered;
+    for path in paths {
+        let shown = ctx.paths.display(&path);
+        let checked = programs::check_program(&path).and_then(|(name, real)| {
+            let spec = programs::ask_spec(ctx, &settings, &policy, &real)?;
+            Ok((name, spec))
+        });
+        let is_enabled = programs::is_enabled(&settings.tools.programs, &path);
+        let line = match checked {
+            Ok((name, spec)) if as_json => json!({
+                "path": path, "tool": tool_name(&name), "enabled": is_enabled, "description": spec.description,
+                "parameters": spec.parameters,
+            })
+            .to_string(),
+            Err(error) if as_json => {
+                exit = Exit::Failed;
+                json!({ "path": path, "error": format!("{error:#}") }).to_string()
+            }
+            Ok((name, spec)) => {
+                let first_line = spec.description.lines().next().unwrap_or_default();
+                let note = match is_enabled {
+                    _ if path.parent() != Some(&ctx.paths.tools()) => "",
+                    true => "",
+                    false => "\n      not enabled: `tools.programs` of the config does not name it",
+                };
+                format!("ok    {}: {}{note}", tool_name(&name), sanitize(first_line))
+            }
+            Err(error) => {
+                exit = Exit::Failed;
+                format!("fail  {shown}: {}", sanitize(&format!("{error:#}")))
+            }
+        };
+        ctx.terminal.print(&format!("{line}\n"))?;
+    }
+    Ok(exit)
+}
+
+/// The path that `name` denotes: itself, or a program in `~/.nanobot/tools`.
+fn find(ctx: &Context, name: &Path) -> PathBuf {
+    let own = ctx.paths.tools().join(name);
+    let is_bare = name.components().count() == 1;
+    let listed = || {
+        let name = name.to_str()?;
+        let mut programs = programs::list(ctx).ok()?.into_iter();
+        programs.find(|path| programs::is_enabled(&[name.to_owned()], path))
+    };
+    match is_bare {
+        true if own.is_file() => own,
+        true => listed().unwrap_or_else(|| name.to_owned()),
+        false => name.to_owned(),
+    }
+}

@@ -1,0 +1,288 @@
+//! The programs that a run offers as tools: those of `~/.nanobot/tools` that the config enables, and those of a trusted
+//! directory. Each describes itself with `--spec`, in a sandbox that can change nothing; the descriptions are cached by the
+//! digest of the file.
+//!
+//! A run without such programs does not look for any: the config names those of the user, and the list of trusted directories
+//! those of a directory.
+
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::message::plain_text;
+use crate::ops::context::Context;
+use crate::ops::toolset::exec_tool;
+use crate::policy::net::Net;
+use crate::policy::{Policy, tool_names};
+use crate::settings::Settings;
+use crate::sys::digest::{MAX_PROGRAM_BYTES, digest_program};
+use crate::sys::durable_file;
+use crate::tool::exec::program_call::ProgramCall;
+use crate::tool::files::Files;
+use crate::tool::program::{ProgramSpec, ToolProgram, program_name, tool_name};
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time that a program has to describe itself.
+const SPEC_TIMEOUT: Duration = Duration::from_secs(10);
+/// The version of the cache's format.
+const FORMAT_VERSION: u64 = 1;
+/// Maximum size of the cache in bytes. A larger one is made anew.
+const MAX_CACHE_BYTES: u64 = 4 << 20;
+
+/// The descriptions of programs, by path.
+#[derive(Default, Serialize, Deserialize)]
+struct SpecCache {
+    v: u64,
+    programs: BTreeMap<PathBuf, CachedSpec>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CachedSpec {
+    digest: String,
+    spec: ProgramSpec,
+}
+
+impl SpecCache {
+    /// Reads the cache; it is empty if there is none, or none that can be read.
+    fn load(path: &Path) -> Self {
+        let bytes = durable_file::read_limited(path, MAX_CACHE_BYTES)
+            .ok()
+            .flatten();
+        let cache: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        cache
+            .filter(|cache| cache.v == FORMAT_VERSION)
+            .unwrap_or_default()
+    }
+
+    fn store(mut self, path: &Path) -> Result<()> {
+        self.v = FORMAT_VERSION;
+        self.programs.retain(|program, _| program.exists());
+        let text = serde_json::to_vec(&self).context("serialize the descriptions of tools")?;
+        durable_file::create_dir(path.parent().context("the cache has no directory")?)?;
+        durable_file::replace(path, &text)
+    }
+}
+
+/// The programs of a run whose `trusted_programs` are those of trusted directories. A program that cannot be used is left out, with a
+/// notice. `stores` is false for a run that writes nothing.
+pub(crate) fn load(
+    ctx: &Context,
+    settings: &Settings,
+    policy: &Policy,
+    trusted_programs: &[PathBuf],
+    stores: bool,
+    notice: &mut dyn FnMut(&str),
+) -> Arc<[ToolProgram]> {
+    let enabled = &settings.tools.programs;
+    if enabled.is_empty() && trusted_programs.is_empty() {
+        return Arc::default();
+    }
+    let mut paths = match enabled_programs(ctx, enabled) {
+        Ok(paths) => paths,
+        Err(error) => {
+            notice(&format!("{error:#}"));
+            Vec::new()
+        }
+    };
+    paths.extend(trusted_programs.iter().cloned());
+    let cache_path = ctx.paths.tool_specs();
+    let mut cache = SpecCache::load(&cache_path);
+    let (mut programs, mut names, mut is_changed) = (Vec::new(), BTreeSet::new(), false);
+    for path in paths {
+        let shown = ctx.paths.display(&path);
+        let mut load_one = || -> Result<Option<ToolProgram>> {
+            let (name, path) = check_program(&path)?;
+            if !policy.is_offered(&tool_name(&name)) || !names.insert(name.clone()) {
+                return Ok(None);
+            }
+            let digest = digest_program(&path).with_context(|| {
+                format!(
+                    "it is larger than {}",
+                    durable_file::format_size(MAX_PROGRAM_BYTES)
+                )
+            })?;
+            let cached = cache
+                .programs
+                .get(&path)
+                .filter(|cached| cached.digest == digest);
+            let spec = match cached {
+                Some(cached) => cached.spec.clone(),
+                None => {
+                    let spec = ask_spec(ctx, settings, policy, &path)?;
+                    let cached = CachedSpec {
+                        digest: digest.clone(),
+                        spec: spec.clone(),
+                    };
+                    cache.programs.insert(path.clone(), cached);
+                    is_changed = true;
+                    spec
+                }
+            };
+            Ok(Some(ToolProgram {
+                name,
+                path,
+                digest,
+                spec,
+            }))
+        };
+        match load_one() {
+            Ok(program) => programs.extend(program),
+            Err(error) => notice(&format!("the tool `{shown}` is not offered: {error:#}")),
+        }
+    }
+    if is_changed
+        && stores
+        && let Err(error) = cache.store(&cache_path)
+    {
+        notice(&format!(
+            "the descriptions of tools were not stored: {error:#}"
+        ));
+    }
+    programs.into()
+}
+
+/// The paths of the programs in `~/.nanobot/tools` that the config enables.
+///
+/// # Errors
+/// The directory cannot be read, or a program that the config names is missing.
+fn enabled_programs(ctx: &Context, enabled: &[String]) -> Result<Vec<PathBuf>> {
+    let dir = ctx.paths.tools();
+    if enabled.is_empty() {
+        return Ok(Vec::new());
+    }
+    let all = list(ctx)?;
+    if enabled.iter().any(|name| name == "*") {
+        return Ok(all);
+    }
+    let find = |wanted: &String| {
+        let is_it = |path: &&PathBuf| is_enabled(std::slice::from_ref(wanted), path);
+        all.iter().find(is_it).cloned().with_context(|| {
+            format!(
+                "`tools.programs` names `{wanted}`, which is no executable file in {}",
+                ctx.paths.display(&dir)
+            )
+        })
+    };
+    enabled.iter().map(find).collect()
+}
+
+/// True if the program at `path` is among `enabled`, names of files with or without extension, or `*`.
+pub(crate) fn is_enabled(enabled: &[String], path: &Path) -> bool {
+    enabled.iter().any(|wanted| {
+        wanted == "*"
+            || path.file_name().is_some_and(|name| name == wanted.as_str())
+            || program_name(path).as_deref() == Some(wanted)
+    })
+}
+
+/// The executable files in `~/.nanobot/tools`, by name.
+///
+/// # Errors
+/// The directory cannot be read.
+pub(crate) fn list(ctx: &Context) -> Result<Vec<PathBuf>> {
+    let dir = ctx.paths.tools();
+    let entries = match std::fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("read `{}`", dir.display())),
+    };
+    let is_program = |path: &PathBuf| {
+        let metadata = path.metadata();
+        program_name(path).is_some()
+            && metadata.is_ok_and(|metadata| {
+                metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
+            })
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(is_program)
+        .collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// Checks that the program at `path` can be a tool, and returns its name and its real path.
+///
+/// # Errors
+/// The reason why it cannot.
+pub(crate) fn check_program(path: &Path) -> Result<(String, PathBuf)> {
+    let name = program_name(path).with_context(|| {
+        format!(
+            "the name of `{}` is not that of a tool: letters, digits, `-` and `_`, 48 at most",
+            path.display()
+        )
+    })?;
+    let real = std::fs::canonicalize(path)
+        .map_err(|error| fail(Exit::NoInput, format!("read `{}`: {error}", path.display())))?;
+    let metadata = real
+        .metadata()
+        .with_context(|| format!("stat `{}`", real.display()))?;
+    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
+        let cause = format!("`{}` is not an executable file", path.display());
+        return Err(fail_with_hint(
+            Exit::Usage,
+            cause,
+            format!("chmod +x {}", path.display()),
+        ));
+    }
+    if let Some(reason) = durable_file::unsafe_permissions(&real) {
+        return Err(fail(Exit::Config, format!("`{}` {reason}", path.display())));
+    }
+    Ok((name, real))
+}
+
+/// Runs the program with `--spec`, in a sandbox that can change nothing and has no network, and reads its description.
+///
+/// # Errors
+/// It cannot be run, or its description cannot be used.
+pub(crate) fn ask_spec(
+    ctx: &Context,
+    settings: &Settings,
+    policy: &Policy,
+    program: &Path,
+) -> Result<ProgramSpec> {
+    let mut policy = Policy {
+        net: Net::Default,
+        reads_only: true,
+        ..policy.clone()
+    };
+    policy
+        .file_scope
+        .roots
+        .iter_mut()
+        .for_each(|root| root.may_write = false);
+    let files = Files::new(policy.file_scope.clone()).context("open the granted directories")?;
+    let runner =
+        exec_tool(ctx, settings, &policy, &Arc::new(files)).with_programs(vec![program.to_owned()]);
+    let call = ProgramCall {
+        program,
+        arguments: &["--spec"],
+        input: "",
+        timeout: Some(SPEC_TIMEOUT),
+    };
+    let failed = |words: String| {
+        let cause = format!("`{} --spec` {words}", program.display());
+        fail_with_hint(
+            Exit::BadInput,
+            cause,
+            "`nanobot help programs` has the format",
+        )
+    };
+    let output = runner
+        .run_program(call, &mut |_| {})
+        .map_err(|error| failed(format!("failed: {}", error.message())))?;
+    let printed = plain_text(&output.parts);
+    if output.command_failed {
+        return Err(failed(format!("failed: {}", printed.trim())));
+    }
+    ProgramSpec::parse(&printed).map_err(failed)
+}
+
+/// True if `name` denotes a program of the user: with or without the beginning of such tools' names.
+pub(crate) fn is_tool_name(tool: &str, name: &str) -> bool {
+    tool == name || tool.strip_prefix(tool_names::PROGRAM_PREFIX) == Some(name)
+}
