@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+pub mod acp;
 pub mod agent;
 pub mod channel;
 pub mod completions;
@@ -147,6 +148,8 @@ pub enum CliCommand {
     },
     /// Answer messages that arrive as JSON lines
     Pipe(Box<pipe::PipeArgs>),
+    /// Serve an editor that speaks the Agent Client Protocol
+    Acp(Box<acp::AcpArgs>),
     /// Undo the file changes of a turn
     Undo(undo::UndoArgs),
     /// Show the configuration, and test whether it works

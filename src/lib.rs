@@ -26,7 +26,7 @@
 //!
 //! A message of a chat goes `ops/channel/poll → channel (a service) → intake (access, inbox) → work_queue → answer →
 //! ops/agent_turn`, and its answer back through `delivery`; messages that answer none go through `outbox`. `ops/pipe` does
-//! the same with lines.
+//! the same with lines, and `ops/acp` with the requests of an editor.
 //!
 //! A tool call goes `turn → tool/mod (Toolbox) → policy (a decision) → tool/exec, say → sys/process/run → sys/sandbox`;
 //! its result goes back to the turn as data for the model, whether it succeeded or not.
@@ -63,7 +63,7 @@
 //! | [`event`] | what happens in a turn, as sinks receive it; plain data |
 //! | [`message`] | user message, reply, tool call, tool result, usage; plain data |
 //! | [`markdown`] | the grammar of Markdown: lines, inline marks, tables; pure |
-//! | [`diff`], [`format`], [`line_search`], [`patch`], [`shell_quote`] | text to text; pure |
+//! | [`diff`], [`format`], [`json_rpc`], [`line_search`], [`patch`], [`shell_quote`] | text to text; pure |
 //! | [`error`] | exit statuses, and errors with a hint |
 //! | [`sys`] | every contact with the operating system, one file or folder per kind |
 //!
@@ -74,7 +74,7 @@
 //!
 //! ops also uses               memory, channel, cron, attach, undo, skill, trust, ledger, workspace, settings, policy, history, prompt
 //! tools use                   attach, skill, undo and policy; the MCP client uses settings; providers use the ledger
-//! everything may use          sys, error, diff, format, line_search, markdown, patch, shell_quote
+//! everything may use          sys, error, diff, format, json_rpc, line_search, markdown, patch, shell_quote
 //! ```
 //!
 //! Imports go in one direction, between files too: there is no cycle. `ops` knows neither `command` nor `repl` nor clap:
@@ -159,6 +159,7 @@ pub mod format;
 mod fuzz;
 pub mod guard;
 pub mod history;
+pub mod json_rpc;
 pub mod ledger;
 pub mod line_search;
 pub mod markdown;
@@ -283,6 +284,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::CliCommand::Cron { command } => command::cron::run(&ctx, &command),
         cli::CliCommand::Heartbeat(arguments) => command::heartbeat::run(&ctx, &arguments),
         cli::CliCommand::Pipe(arguments) => command::pipe::run(&ctx, &arguments),
+        cli::CliCommand::Acp(arguments) => command::acp::run(&ctx, &arguments),
         cli::CliCommand::Channel { command } => command::channel::run(&ctx, &command),
         cli::CliCommand::Undo(arguments) => command::undo::run(&ctx, &arguments),
         cli::CliCommand::Usage(arguments) => command::usage::run(&ctx, &arguments),

@@ -53,6 +53,8 @@ pub struct Reporter {
     stream: AnswerStream,
     log: Option<EventLog>,
     observer: Option<EventObserver>,
+    /// True if the observer shows the pieces of a reply as they arrive.
+    is_observer_live: bool,
     /// True if the answer is only printed once it is complete, even on a terminal.
     is_buffered: bool,
 }
@@ -73,6 +75,7 @@ impl Reporter {
             stream: AnswerStream::new(terminal),
             log: None,
             observer: None,
+            is_observer_live: false,
             is_buffered: false,
         }
     }
@@ -86,7 +89,8 @@ impl Reporter {
         match self.format {
             ReportFormat::Text => self.terminal.stdout_is_tty && !self.is_buffered,
             ReportFormat::StreamJson => true,
-            ReportFormat::Json | ReportFormat::Deferred => false,
+            ReportFormat::Deferred => self.is_observer_live,
+            ReportFormat::Json => false,
         }
     }
 
@@ -98,6 +102,12 @@ impl Reporter {
     /// Also passes every event to `observer`.
     pub fn observe(&mut self, observer: EventObserver) {
         self.observer = Some(observer);
+    }
+
+    /// Also passes every event to `observer`, which shows the pieces of a reply as they arrive.
+    pub fn stream_to(&mut self, observer: EventObserver) {
+        self.observe(observer);
+        self.is_observer_live = true;
     }
 
     /// Handles an event.

@@ -582,6 +582,9 @@ pub const PAGES: &[HelpPage] = &[
         ("mosquitto_sub -q 1 -c -i bot -t ask -F %j | jq -c '{session: .topic, text: .payload}' | nanobot pipe -j 4", "Messages of an MQTT topic"),
         ("nanobot pipe --name orders < orders.jsonl >> answers.jsonl", "After a crash, the same line again answers what is missing and repeats the rest"),
     ] },
+    HelpPage { command: "acp", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "workspace/", "usage", "undo/"], examples: &[
+        ("nanobot acp --model anthropic/claude-sonnet-4-5", "The command of an editor's agent"),
+    ] },
     HelpPage { command: "metrics", statuses: COMMON_STATUSES, variables: &[], files: &["usage.jsonl", "cron/jobs.json", "cron/ID/"], examples: &[
         ("nanobot metrics > nanobot.prom.$$ && mv nanobot.prom.$$ /var/lib/node_exporter/nanobot.prom", "From a crontab line"),
     ] },

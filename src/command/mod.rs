@@ -1,5 +1,6 @@
 //! One file for each subcommand: reads the arguments, calls one function of `ops`, and prints the result.
 
+pub mod acp;
 pub mod agent;
 mod arguments;
 pub mod channel;

@@ -19,10 +19,11 @@ use crate::sys;
 use crate::sys::durable_file;
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
+use crate::sys::terminal::Terminal;
 use crate::turn::ending::{DECLINED, Ending, exit_status};
 use anyhow::{Context as _, Result};
 use execute::MemorySnapshot;
-use origin::{ChatTurn, JobTurn, ReplContext, TurnOrigin};
+use origin::{ChatTurn, InteractiveContext, JobTurn, TurnOrigin};
 use request::{ChatCommand, TurnRequest};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -151,11 +152,24 @@ fn run_deferred(
     outcome
 }
 
-/// Runs a turn of the REPL, and streams its answer.
+/// Runs a turn of an editor, which `observer` tells about its events. Prints progress only.
+pub(crate) fn run_editor_turn(
+    ctx: &Context,
+    options: &TurnOptions,
+    editor: &InteractiveContext,
+    observer: EventObserver,
+) -> TurnOutcome {
+    let mut report = new_report(ctx, options, ReportFormat::Deferred);
+    report.stream_to(observer);
+    run_deferred(ctx, options, TurnOrigin::Interactive(editor), report)
+}
+
+/// Runs a turn of the REPL, and streams its answer. `print_error` prints an error with next steps that fit the REPL.
 pub(crate) fn run_repl_turn(
     ctx: &Context,
     options: &TurnOptions,
-    repl: &ReplContext,
+    repl: &InteractiveContext,
+    print_error: fn(&anyhow::Error, Terminal),
 ) -> ReplOutcome {
     let mut report = new_report(ctx, options, ReportFormat::Text);
     report.show_status_line();
@@ -165,10 +179,10 @@ pub(crate) fn run_repl_turn(
         run_metadata: about,
         post_turn,
         ..
-    } = run_caught(ctx, options, TurnOrigin::Repl(repl), &mut report);
+    } = run_caught(ctx, options, TurnOrigin::Interactive(repl), &mut report);
     let finished = report.finish(|envelope| json::result_json(&ending, exit, &about, envelope));
     for error in finished.err().iter().chain(&ending.error) {
-        (repl.print_error)(error, ctx.terminal);
+        print_error(error, ctx.terminal);
     }
     if let Some(work) = post_turn {
         work.run(ctx, exit, false);
@@ -372,7 +386,7 @@ fn run_turn(
     execute::run_hooks_before(&mut prepared, report)?;
     let memory = MemorySnapshot::take(ctx, &prepared.settings)?;
 
-    let steering = origin.repl().map(|repl| repl.steering.as_ref());
+    let steering = origin.interactive().map(|repl| repl.steering.as_ref());
     let outputs = (&mut *report, steering);
     let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, outputs);
     *post_turn = execute::finish(

@@ -1,8 +1,11 @@
 //! The operations of the program, one use case per file or folder. Commands, the REPL, jobs and channels call the same
 //! functions here. Printing and prompting are passed in by the caller; nothing here depends on command-line types.
 
+pub(crate) mod acp;
 pub(crate) mod after_turn;
 pub(crate) mod agent_turn;
+pub(crate) mod approval_text;
+pub(crate) mod change_preview;
 pub(crate) mod channel;
 pub(crate) mod connection_test;
 pub(crate) mod consolidation;
@@ -20,6 +23,7 @@ pub(crate) mod mcp_sandbox;
 pub(crate) mod mcp_servers;
 pub(crate) mod mcp_tools;
 pub(crate) mod model;
+pub(crate) mod permanent_rule;
 pub(crate) mod permissions;
 pub(crate) mod pipe;
 pub(crate) mod profiles;

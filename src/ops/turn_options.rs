@@ -2,6 +2,7 @@
 
 use super::permissions::Grants;
 use crate::settings::FlagOverrides;
+use crate::settings::servers::McpServer;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,6 +50,8 @@ pub struct TurnOptions {
     /// Do not stream replies.
     pub no_stream: bool,
     pub grants: Grants,
+    /// MCP servers in addition to those of the config, which take precedence.
+    pub servers: Vec<McpServer>,
     /// Maximum number of tools, and of sub-agents, that run concurrently.
     pub max_parallel: usize,
     /// Connect to loopback addresses only.
@@ -124,6 +127,7 @@ impl Default for TurnOptions {
             schema: None,
             no_stream: false,
             grants: Grants::default(),
+            servers: Vec::new(),
             max_parallel: 8,
             offline: false,
             strict: false,

@@ -2,28 +2,28 @@
 //! permissions.
 
 use super::bell::Bell;
-use super::{approval_text, form, rule};
+use super::form;
 use crate::diff::Diff;
 use crate::mcp::client::ElicitationHandler;
 use crate::mcp::sanitize;
+use crate::ops::approval_text;
+use crate::ops::change_preview::ChangePreview;
 use crate::ops::context::Context;
+use crate::ops::permanent_rule::{self, PermanentRule};
 use crate::ops::turn_options::TurnOptions;
 use crate::report::short_text::truncate_line;
-use crate::sys::durable_file;
 use crate::sys::editor::{Choice, Editor, InputLine};
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::{StyledLine, sanitize, theme, wrap_words};
 use crate::tool::ask_user::UserPrompt;
-use crate::tool::{Approval, ApprovalRequest, ToolError, edit_file};
+use crate::tool::{Approval, ApprovalRequest, ToolError};
 use console::Style;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The largest file whose change is shown, in bytes.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Maximum characters shown of a server's question.
 const MAX_QUESTION_CHARS: usize = 1000;
 /// The answers to a yes-or-no question, and the index of the one that Enter alone is.
@@ -168,13 +168,12 @@ impl TerminalPrompter {
     fn request_approval(
         &self,
         case: &ApprovalRequest<'_>,
-        rule: Option<&rule::PermanentRule>,
+        rule: Option<&PermanentRule>,
     ) -> Result<ApprovalAnswer, ToolError> {
         self.bell.ring_if_long();
         let strong = theme::attention().bold();
         let dim = Style::new().dim();
-        let is_new_file = matches!(self.current_content(case), CurrentContent::None);
-        let head = approval_text::headline(case, is_new_file);
+        let head = approval_text::headline(case, ChangePreview::is_new_file(case));
         self.print_question(&head);
         if let Some(why) = approval_text::reason(case) {
             for row in wrap(&sanitize(&truncate_line(why, 300)), self.width()) {
@@ -278,8 +277,8 @@ impl TerminalPrompter {
                 if approval_text::headline_path(case).is_none() {
                     add("·", &format!("path: {}", text("path")), &plain);
                 }
-                let (before, after, is_complete) = self.content_change(case);
-                if !is_complete {
+                let change = ChangePreview::for_request(case);
+                if !change.is_complete {
                     let words = "replaces a file that is too large to show, or is not text";
                     add("·", words, &plain);
                 }
@@ -287,7 +286,7 @@ impl TerminalPrompter {
                     "write_file" => &["path", "content"],
                     _ => &["path", "old_text", "new_text"],
                 };
-                for line in Diff::new(&before, &after).unified(2).lines() {
+                for line in Diff::new(&change.before, &change.after).unified(2).lines() {
                     add(" ", line, &diff_line_style(line));
                 }
             }
@@ -316,58 +315,6 @@ impl TerminalPrompter {
         }
         rows
     }
-
-    /// The content of a file before and after the call, or as much of both as the call names. False if the file is replaced
-    /// and cannot be shown.
-    fn content_change(&self, case: &ApprovalRequest<'_>) -> (String, String, bool) {
-        let text = |key: &str| case.arguments[key].as_str().unwrap_or_default().to_owned();
-        let old = self.current_content(case);
-        if case.tool == "write_file" {
-            let (before, is_complete) = match old {
-                CurrentContent::Text(old) => (old, true),
-                CurrentContent::None => (String::new(), true),
-                CurrentContent::Other => (String::new(), false),
-            };
-            return (before, text("content"), is_complete);
-        }
-        let (old_text, new_text) = (text("old_text"), text("new_text"));
-        // The content may not be known: reading needs a permission of its own.
-        if let CurrentContent::Text(old) = old {
-            let all = case.arguments["replace_all"] == true;
-            if let Ok(new) = edit_file::edit(&old, &old_text, &new_text, all) {
-                return (old, new, true);
-            }
-        }
-        (old_text, new_text, true)
-    }
-
-    /// The current content of the file that `case` would change.
-    fn current_content(&self, case: &ApprovalRequest<'_>) -> CurrentContent {
-        let given = case.arguments["path"].as_str().unwrap_or_default();
-        let path = case.file_scope.absolute(given);
-        match std::fs::metadata(&path) {
-            Err(_) => return CurrentContent::None,
-            Ok(about) if !about.is_file() || about.len() > MAX_FILE_BYTES => {
-                return CurrentContent::Other;
-            }
-            Ok(_) => {}
-        }
-        match durable_file::read_limited(&path, MAX_FILE_BYTES)
-            .map(|bytes| bytes.map(String::from_utf8))
-        {
-            Ok(Some(Ok(text))) => CurrentContent::Text(text),
-            Ok(None) => CurrentContent::None,
-            _ => CurrentContent::Other,
-        }
-    }
-}
-
-/// The content of a file.
-enum CurrentContent {
-    None,
-    Text(String),
-    /// Cannot be shown: too large, not a regular file, or not UTF-8.
-    Other,
 }
 
 fn diff_line_style(line: &str) -> Style {
@@ -516,7 +463,7 @@ impl UserPrompt for TerminalPrompter {
                 return Ok(Approval::Earlier);
             }
             let profile = self.grants().profile.clone();
-            let rule = rule::rule_for(&self.ctx, profile.as_deref(), case);
+            let rule = permanent_rule::rule_for(&self.ctx, profile.as_deref(), case);
             match self.request_approval(case, rule.as_ref())? {
                 ApprovalAnswer::Yes => {}
                 ApprovalAnswer::Session => {

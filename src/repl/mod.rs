@@ -16,7 +16,6 @@ use repl_session::ReplSession;
 use std::time::{Duration, Instant};
 
 mod approval;
-mod approval_text;
 mod bell;
 pub mod commands;
 mod completion;
@@ -26,7 +25,6 @@ mod hints;
 mod mention;
 pub(crate) mod program_commands;
 mod repl_session;
-mod rule;
 mod slash;
 
 /// Two Ctrl-C within this time end the REPL.

@@ -5,7 +5,7 @@ use super::bell::Bell;
 use super::program_commands::ProgramCommands;
 use super::{completion, hints, mention};
 use crate::error::Exit;
-use crate::ops::agent_turn::{self, origin::ReplContext};
+use crate::ops::agent_turn::{self, origin::InteractiveContext};
 use crate::ops::context::Context;
 use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
@@ -174,14 +174,13 @@ impl<'w> ReplSession<'w> {
         let extra_input = std::mem::take(&mut self.extra_input);
         let typing = self.editor().guard_typing();
         self.bell.begin_turn();
-        let repl = ReplContext {
+        let repl = InteractiveContext {
             steering: Box::new(typing.steering()),
             user_prompt: Arc::clone(&self.prompter) as _,
             elicitation: Arc::clone(&self.prompter) as _,
-            print_error: hints::report_error,
             extra_input: RefCell::new((!extra_input.is_empty()).then(|| extra_input.into_bytes())),
         };
-        let outcome = agent_turn::run_repl_turn(self.ctx, options, &repl);
+        let outcome = agent_turn::run_repl_turn(self.ctx, options, &repl, hints::report_error);
         drop(typing);
         self.bell.ring_if_long();
         // Output that was not sent with the failed turn is sent with the next message.

@@ -333,7 +333,7 @@ fn commands_of_the_python_program_get_a_suggestion() {
 #[rustfmt::skip]
 const WITHOUT_JSON: &[&str] = &[
     // They have a conversation, or a format of their own.
-    "onboard", "repl", "pipe", "metrics", "completions", "config path", "config schema", "cron export", "session export",
+    "onboard", "repl", "pipe", "acp", "metrics", "completions", "config path", "config schema", "cron export", "session export",
     "memory edit", "config edit", "provider login",
     // They do what was asked, and say so in a line.
     "config set", "config unset", "cron disable", "cron enable", "cron remove", "cron sync", "heartbeat disable", "mcp accept",

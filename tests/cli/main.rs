@@ -3,6 +3,7 @@
 #[cfg(not(feature = "test-hooks"))]
 compile_error!("the tests need a feature: cargo test --locked --features test-hooks");
 
+mod acp;
 mod anthropic;
 mod apply_patch;
 mod attach;

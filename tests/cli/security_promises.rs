@@ -535,6 +535,13 @@ const LIMITS: &[TestedPromise] = &[
         &["a_hook_that_fails_is_reported_and_stops_only_if_it_is_strict"],
     ),
     (
+        "takes the editor that started it for you",
+        &[
+            "the_editor_is_asked_for_permissions",
+            "servers_of_the_editor_are_used",
+        ],
+    ),
+    (
         "The model's text can be false",
         &["a_denial_is_final_reported_once_and_names_its_flag"],
     ),

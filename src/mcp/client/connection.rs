@@ -3,8 +3,8 @@
 
 use super::connection_state::{ConnectionState, one_line};
 use super::decode;
-use super::json_rpc;
 use super::reply::{self, Received, RequestError, RequestResult, Wait};
+use crate::json_rpc;
 use crate::mcp::protocol::{McpError, ServerAnswer, ServerFeatures};
 use crate::sys::signal;
 use serde::Deserialize;

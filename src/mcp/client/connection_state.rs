@@ -1,9 +1,9 @@
 //! The state of a connection, which its callers and the threads of its transport share: the pending requests in both
 //! directions, and the reason of its end.
 
-use super::json_rpc::RpcMessage;
 use super::reply::{ReplySender, RequestError, RequestResult};
 use super::sandbox_refusal;
+use crate::json_rpc::RpcMessage;
 use crate::mcp::protocol::McpError;
 use crate::sys::cancel::CancelToken;
 use crate::sys::secret;
@@ -241,7 +241,7 @@ pub(super) fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{ConnectionState, FIRST_REQUEST_ID};
-    use crate::mcp::client::json_rpc::parse;
+    use crate::json_rpc::parse;
     use crate::mcp::client::reply::{RequestError, channel};
     use crate::mcp::protocol::McpError;
 

@@ -3,7 +3,7 @@
 
 use super::config::ElicitationHandler;
 use super::connection_state::ConnectionState;
-use super::json_rpc::ErrorObject;
+use crate::json_rpc::ErrorObject;
 use crate::sys::cancel::{self, CancelToken};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

@@ -8,8 +8,8 @@ use super::http_exchange::{
     is_success, parse_event, read_events, status_error,
 };
 use super::inbox::Inbox;
-use super::json_rpc::{self, RpcMessage};
 use super::reply::RequestError;
+use crate::json_rpc::{self, RpcMessage};
 use crate::mcp::protocol::McpError;
 use crate::sys::cancel;
 use crate::sys::http::HttpMethod;

@@ -3,7 +3,7 @@
 //! the headers of the config are only sent to the configured address.
 
 use super::connection_state::one_line;
-use super::json_rpc;
+use crate::json_rpc;
 use crate::mcp::protocol::McpError;
 use crate::settings::servers::RemoteEndpoint;
 use crate::sys::cancel::{self, CancelToken};

@@ -4,7 +4,7 @@
 //! [`slot`] holds the connection to one server, with its features, which [`listing`] requests. [`connection`] sends
 //! requests, whose callers wait with [`reply`]; [`inbox`] receives, and [`elicitation`] answers questions to the user.
 //! They share the [`connection_state`]. The transports are [`stdio`] for a [`program`], and [`http`] and [`sse`], both
-//! over [`http_exchange`]. Messages are parsed by [`json_rpc`] and [`decode`].
+//! over [`http_exchange`]. Messages are parsed by [`crate::json_rpc`] and [`decode`].
 
 use super::protocol::{McpError, ServerAnswer, ServerFeatures};
 use crate::settings::servers::McpServer;
@@ -33,7 +33,6 @@ mod http;
 mod http_exchange;
 mod inbox;
 mod interpreter;
-mod json_rpc;
 mod listing;
 mod program;
 mod reply;

@@ -1,8 +1,8 @@
 //! The channel on which a caller waits for the result of its request. It uses a pipe, so a signal, the `--timeout`
 //! deadline and a cancellation ([`crate::sys::cancel`]) also wake the waiting thread.
 
-use super::json_rpc::ErrorObject;
 use crate::error::Stop;
+use crate::json_rpc::ErrorObject;
 use crate::mcp::protocol::McpError;
 use crate::sys::signal::{self, Deadline};
 use crate::sys::sync::IgnorePoison;

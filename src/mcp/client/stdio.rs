@@ -6,7 +6,7 @@ use super::connection::{Outgoing, Transport};
 use super::connection_state::{ConnectionState, one_line};
 use super::grants::SandboxFactory;
 use super::inbox::Inbox;
-use super::json_rpc;
+use crate::json_rpc;
 use crate::mcp::protocol::McpError;
 use crate::sys::durable_file;
 use crate::sys::process::server::{self, ServerExit, ServerProcess, ServerSpec};

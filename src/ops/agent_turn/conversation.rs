@@ -72,7 +72,7 @@ pub(crate) fn announce(
         let text = session.last_user_text().unwrap_or_default();
         let text = truncate_line(&text, MAX_QUOTED_CHARS);
         report.notice(&match origin {
-            TurnOrigin::Repl(_) => format!("`{text}` got no answer and is sent too"),
+            TurnOrigin::Interactive(_) => format!("`{text}` got no answer and is sent too"),
             _ => format!(
                 "the previous message `{text}` got no answer; it is sent too, marked as interrupted; `--new` leaves it out"
             ),

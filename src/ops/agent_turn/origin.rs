@@ -1,10 +1,9 @@
-//! The origin of a turn: a command line, a job, a chat, or the REPL.
+//! The origin of a turn: a command line, a job, a chat, or a person at the REPL or in an editor.
 
 use crate::ledger::CallPurpose;
 use crate::mcp::client::ElicitationHandler;
 use crate::policy::Policy;
 use crate::prompt::{self, PromptSection};
-use crate::sys::terminal::Terminal;
 use crate::tool::ask_user::UserPrompt;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ pub(crate) enum TurnOrigin<'a> {
     CommandLine,
     Job(JobTurn<'a>),
     Chat(ChatTurn<'a>),
-    Repl(&'a ReplContext),
+    Interactive(&'a InteractiveContext),
 }
 
 impl<'a> TurnOrigin<'a> {
@@ -22,7 +21,7 @@ impl<'a> TurnOrigin<'a> {
     pub(crate) fn job(&self) -> Option<&JobTurn<'a>> {
         match self {
             Self::Job(job) => Some(job),
-            Self::CommandLine | Self::Chat(_) | Self::Repl(_) => None,
+            Self::CommandLine | Self::Chat(_) | Self::Interactive(_) => None,
         }
     }
 
@@ -30,7 +29,7 @@ impl<'a> TurnOrigin<'a> {
     pub(crate) fn chat(&self) -> Option<&ChatTurn<'a>> {
         match self {
             Self::Chat(chat) => Some(chat),
-            Self::CommandLine | Self::Job(_) | Self::Repl(_) => None,
+            Self::CommandLine | Self::Job(_) | Self::Interactive(_) => None,
         }
     }
 
@@ -51,14 +50,14 @@ impl<'a> TurnOrigin<'a> {
         match self {
             Self::Job(job) => Some(prompt::job_section(job.job_prompt)),
             Self::Chat(chat) => Some(prompt::chat_section(chat.chat_prompt)),
-            Self::CommandLine | Self::Repl(_) => None,
+            Self::CommandLine | Self::Interactive(_) => None,
         }
     }
 
-    /// The REPL that runs the turn.
-    pub(crate) fn repl(&self) -> Option<&ReplContext> {
+    /// The REPL or the editor that runs the turn.
+    pub(crate) fn interactive(&self) -> Option<&InteractiveContext> {
         match self {
-            Self::Repl(context) => Some(context),
+            Self::Interactive(context) => Some(context),
             Self::CommandLine | Self::Job(_) | Self::Chat(_) => None,
         }
     }
@@ -94,8 +93,8 @@ pub(crate) struct ChatTurn<'a> {
     pub(crate) external_content: Option<&'a str>,
 }
 
-/// State shared by the turns of one REPL.
-pub(crate) struct ReplContext {
+/// The person whose message a turn answers, at the REPL or in an editor.
+pub(crate) struct InteractiveContext {
     /// Answers the model's questions and approves tool calls.
     pub(crate) user_prompt: Arc<dyn UserPrompt>,
     /// Answers the questions of MCP servers.
@@ -104,6 +103,4 @@ pub(crate) struct ReplContext {
     pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
     /// Returns the next message that the user has for the running turn.
     pub(crate) steering: Box<dyn Fn() -> Option<String>>,
-    /// Prints an error with next steps that fit the REPL.
-    pub(crate) print_error: fn(&anyhow::Error, Terminal),
 }

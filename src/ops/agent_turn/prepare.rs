@@ -66,7 +66,7 @@ pub(crate) fn prepare(
         key: _,
         id_suffix: id_mark,
     } = request;
-    let job = origin.job();
+    let (job, person) = (origin.job(), origin.interactive());
     let subagents = SubagentPool::new(ctx, options, &settings);
     let mut setup = {
         let input = SetupInput {
@@ -82,8 +82,8 @@ pub(crate) fn prepare(
             is_dry_run_or_replay: options.is_dry_run_or_replay(),
             announces_directory: announces_directory(ctx, origin, &session, report.format()),
             policy_limit: job.and_then(|job| job.policy_limit),
-            user_prompt: origin.repl().map(|repl| Arc::clone(&repl.user_prompt)),
-            elicitation: origin.repl().map(|repl| Arc::clone(&repl.elicitation)),
+            user_prompt: person.map(|it| Arc::clone(&it.user_prompt)),
+            elicitation: person.map(|it| Arc::clone(&it.elicitation)),
             scheduler: job.is_none().then(|| job_scheduler(ctx, &settings)),
         };
         let spawn = subagents.tool();

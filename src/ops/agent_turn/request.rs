@@ -80,12 +80,18 @@ pub(crate) fn read(
     let piped = match origin {
         TurnOrigin::Job(job) => job.input.take(),
         TurnOrigin::CommandLine => read_piped(ctx, options, report)?,
-        TurnOrigin::Repl(context) => context.extra_input.take(),
+        TurnOrigin::Interactive(context) => context.extra_input.take(),
         TurnOrigin::Chat(_) => None,
     };
     let job = origin.job();
-    let (settings, profile) =
+    let (mut settings, profile) =
         permissions::settings_with_profile(ctx, &options.grants, options.overrides())?;
+    for server in &options.servers {
+        let mut known = settings.servers.iter();
+        if !known.any(|other| other.name == server.name) {
+            settings.servers.push(server.clone());
+        }
+    }
     if let Some(path) = &settings.event_log {
         report.log_to(path);
     }

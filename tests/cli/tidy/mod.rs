@@ -59,6 +59,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("event", "message"),
     ("message", ""),
     ("patch", ""),
+    ("json_rpc", ""),
     ("line_search", ""),
     ("markdown", ""),
     ("diff", ""),
@@ -69,11 +70,12 @@ const LAYERS: &[(&str, &str)] = &[
 ];
 
 /// Modules that every other one may import, except where [`PURE`] forbids I/O.
-const IMPORTABLE_BY_ALL: [&str; 8] = [
+const IMPORTABLE_BY_ALL: [&str; 9] = [
     "sys",
     "error",
     "diff",
     "format",
+    "json_rpc",
     "line_search",
     "markdown",
     "patch",
@@ -91,6 +93,7 @@ const PURE: &[&str] = &[
     "format",
     "guard",
     "history",
+    "json_rpc",
     "line_search",
     "markdown",
     "message",

@@ -35,7 +35,7 @@ impl Flag {
 }
 
 /// Returns the question, in one line.
-pub(super) fn headline(case: &ApprovalRequest<'_>, is_new_file: bool) -> String {
+pub(crate) fn headline(case: &ApprovalRequest<'_>, is_new_file: bool) -> String {
     let tool = case.tool;
     let place = case.file_scope.directory.display();
     let flag = Flag::suggested_by(case);
@@ -76,7 +76,7 @@ pub(super) fn headline(case: &ApprovalRequest<'_>, is_new_file: bool) -> String 
 }
 
 /// Returns the path of a call that is short and plain enough for the headline.
-pub(super) fn headline_path<'a>(case: &ApprovalRequest<'a>) -> Option<&'a str> {
+pub(crate) fn headline_path<'a>(case: &ApprovalRequest<'a>) -> Option<&'a str> {
     let has_path = ["write_file", "edit_file", "delete_file", "read_file"].contains(&case.tool);
     let path = case.arguments["path"].as_str().filter(|_| has_path)?;
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-/~+@".contains(letter);
@@ -85,7 +85,7 @@ pub(super) fn headline_path<'a>(case: &ApprovalRequest<'a>) -> Option<&'a str> {
 }
 
 /// Returns why the call is not allowed, unless the headline says enough.
-pub(super) fn reason<'a>(case: &ApprovalRequest<'a>) -> Option<&'a str> {
+pub(crate) fn reason<'a>(case: &ApprovalRequest<'a>) -> Option<&'a str> {
     let flag = Flag::suggested_by(case);
     // The reason for a request under an `--allow` rule is written for the model, and tells the user nothing.
     let is_plain = matches!(flag.parts(), ("--write", None) | ("--allow", _));
@@ -93,7 +93,7 @@ pub(super) fn reason<'a>(case: &ApprovalRequest<'a>) -> Option<&'a str> {
 }
 
 /// Returns what a permission for longer than this call allows.
-pub(super) fn permission(case: &ApprovalRequest<'_>) -> String {
+pub(crate) fn permission(case: &ApprovalRequest<'_>) -> String {
     let tool = case.tool;
     let place = case.file_scope.directory.display();
     match Flag::suggested_by(case).parts() {

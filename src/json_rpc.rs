@@ -6,14 +6,18 @@ use serde_json::{Map, Value, json};
 /// so a message of a few MiB could otherwise take a GiB.
 const MAX_VALUES: usize = 500_000;
 
+/// Error code for what is no request, or not one at this time.
+const INVALID_REQUEST: i64 = -32600;
+/// Error code for a request that could not be carried out.
+const INTERNAL_ERROR: i64 = -32603;
 /// Error code for a method that the receiver does not have.
 const METHOD_NOT_FOUND: i64 = -32601;
 /// Error code for parameters that do not fit the method.
 const INVALID_PARAMS: i64 = -32602;
 
-/// A message of the server.
+/// A message of the other side.
 #[derive(Debug, PartialEq)]
-pub(super) enum RpcMessage {
+pub enum RpcMessage {
     /// A request to us; `id` is a string or a number.
     Request {
         id: Value,
@@ -33,20 +37,35 @@ pub(super) enum RpcMessage {
 
 /// The error of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ErrorObject {
-    pub(super) code: i64,
-    pub(super) message: String,
+pub struct ErrorObject {
+    pub code: i64,
+    pub message: String,
 }
 
 impl ErrorObject {
-    pub(super) fn method_not_found(message: impl Into<String>) -> Self {
+    pub fn method_not_found(message: impl Into<String>) -> Self {
         Self {
             code: METHOD_NOT_FOUND,
             message: message.into(),
         }
     }
 
-    pub(super) fn invalid_params(message: impl Into<String>) -> Self {
+    pub fn invalid_request(message: impl Into<String>) -> Self {
+        Self {
+            code: INVALID_REQUEST,
+            message: message.into(),
+        }
+    }
+
+    /// The error of a request that could not be carried out.
+    pub fn failure(message: impl Into<String>) -> Self {
+        Self {
+            code: INTERNAL_ERROR,
+            message: message.into(),
+        }
+    }
+
+    pub fn invalid_params(message: impl Into<String>) -> Self {
         Self {
             code: INVALID_PARAMS,
             message: message.into(),
@@ -55,7 +74,7 @@ impl ErrorObject {
 }
 
 /// Parses the message in `bytes`; `None` if it is invalid or has too many values.
-pub(super) fn parse(bytes: &[u8]) -> Option<RpcMessage> {
+pub fn parse(bytes: &[u8]) -> Option<RpcMessage> {
     if has_too_many_values(bytes) {
         return None;
     }
@@ -95,7 +114,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<RpcMessage> {
 }
 
 /// Returns the id of a request of ours. Some servers return the number as a string.
-pub(super) fn own_id(id: &Value) -> Option<u64> {
+pub fn own_id(id: &Value) -> Option<u64> {
     match id {
         Value::String(text) => text.parse().ok(),
         id => id.as_u64(),
@@ -103,13 +122,13 @@ pub(super) fn own_id(id: &Value) -> Option<u64> {
 }
 
 /// Writes a request.
-pub(super) fn request(id: u64, method: &str, params: &Value) -> Vec<u8> {
+pub fn request(id: u64, method: &str, params: &Value) -> Vec<u8> {
     let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     message.to_string().into_bytes()
 }
 
 /// Writes a notification, without `params` if they are null.
-pub(super) fn notification(method: &str, params: &Value) -> Vec<u8> {
+pub fn notification(method: &str, params: &Value) -> Vec<u8> {
     let mut message = json!({ "jsonrpc": "2.0", "method": method });
     if !params.is_null() {
         message["params"] = params.clone();
@@ -117,8 +136,8 @@ pub(super) fn notification(method: &str, params: &Value) -> Vec<u8> {
     message.to_string().into_bytes()
 }
 
-/// Writes the answer to the request `id` of the server.
-pub(super) fn response(id: &Value, result: Result<Value, ErrorObject>) -> Vec<u8> {
+/// Writes the answer to the request `id`.
+pub fn response(id: &Value, result: Result<Value, ErrorObject>) -> Vec<u8> {
     let message = match result {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
         Err(ErrorObject { code, message }) => {
@@ -130,7 +149,7 @@ pub(super) fn response(id: &Value, result: Result<Value, ErrorObject>) -> Vec<u8
 }
 
 /// True if JSON text has too many values. The result for other text does not matter.
-pub(super) fn has_too_many_values(bytes: &[u8]) -> bool {
+pub fn has_too_many_values(bytes: &[u8]) -> bool {
     // Each value takes at least two bytes.
     if bytes.len() < MAX_VALUES {
         return false;

@@ -1,0 +1,87 @@
+//! The editor's side of the connection: what is sent to it, and the requests that it has not answered yet.
+
+use crate::json_rpc::{self, ErrorObject};
+use crate::sys::sync::IgnorePoison;
+use crate::sys::terminal::Terminal;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
+
+/// The editor that started this process.
+pub(super) struct EditorClient {
+    terminal: Terminal,
+    last_id: AtomicU64,
+    pending: Mutex<HashMap<u64, EditorQuestion>>,
+}
+
+/// A request to the editor that has no answer yet.
+struct EditorQuestion {
+    session: String,
+    answer: Sender<Value>,
+}
+
+impl EditorClient {
+    pub(super) fn new(terminal: Terminal) -> Self {
+        Self {
+            terminal,
+            last_id: AtomicU64::new(0),
+            pending: Mutex::default(),
+        }
+    }
+
+    /// Answers the request `id` of the editor.
+    ///
+    /// # Errors
+    /// Standard output fails.
+    pub(super) fn respond(&self, id: &Value, result: Result<Value, ErrorObject>) -> Result<()> {
+        self.send(json_rpc::response(id, result))
+    }
+
+    /// Reports what happens in a session.
+    ///
+    /// # Errors
+    /// Standard output fails.
+    pub(super) fn update(&self, session: &str, update: &Value) -> Result<()> {
+        let params = json!({ "sessionId": session, "update": update });
+        self.send(json_rpc::notification("session/update", &params))
+    }
+
+    /// Sends a request about `session`, and waits for its result. `None` if the editor refuses, if the turn of the session is
+    /// cancelled, or if the connection ends.
+    pub(super) fn ask(&self, session: &str, method: &str, params: &Value) -> Option<Value> {
+        let id = self.last_id.fetch_add(1, Ordering::SeqCst) + 1;
+        let (answer, answered) = mpsc::channel();
+        let session = session.to_owned();
+        let waiting = EditorQuestion { session, answer };
+        self.pending.lock().ignore_poison().insert(id, waiting);
+        if self.send(json_rpc::request(id, method, params)).is_err() {
+            self.pending.lock().ignore_poison().remove(&id);
+        }
+        answered.recv().ok()
+    }
+
+    /// Passes on the answer to a request of ours. One to no request is ignored.
+    pub(super) fn accept_answer(&self, id: &Value, result: Result<Value, ErrorObject>) {
+        let id = json_rpc::own_id(id).unwrap_or_default();
+        let waiting = self.pending.lock().ignore_poison().remove(&id);
+        if let (Some(waiting), Ok(result)) = (waiting, result) {
+            // The waiting thread may have ended.
+            drop(waiting.answer.send(result));
+        }
+    }
+
+    /// Stops waiting for answers about `session`, or about all sessions.
+    pub(super) fn stop_waiting(&self, session: Option<&str>) {
+        let mut pending = self.pending.lock().ignore_poison();
+        pending.retain(|_, waiting| session.is_some_and(|session| waiting.session != session));
+    }
+
+    fn send(&self, message: Vec<u8>) -> Result<()> {
+        let mut line = String::from_utf8(message)?;
+        line.push('\n');
+        self.terminal.print_json_text(&line)
+    }
+}

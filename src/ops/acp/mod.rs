@@ -1,0 +1,395 @@
+//! The Agent Client Protocol (<https://agentclientprotocol.com>, version 1) over standard input and output: an editor starts
+//! this process, opens sessions, and sends prompts; it receives the events of the turns, and questions for permission.
+//!
+//! The main thread reads; each prompt has a thread of its own, with a token that cancels it. At the end of the input the turns
+//! under way are cancelled, since the editor has ended.
+
+mod client;
+mod permission;
+mod prompt;
+mod session;
+mod updates;
+
+use crate::error::{Exit, hint_for};
+use crate::event::{Event, StopReason};
+use crate::json_rpc::{self, ErrorObject, RpcMessage};
+use crate::ops::agent_turn::{self, TurnOutcome, origin::InteractiveContext};
+use crate::ops::context::Context;
+use crate::ops::permissions;
+use crate::ops::profiles;
+use crate::ops::turn_options::TurnOptions;
+use crate::policy::profile::ProfileKind;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
+use crate::sys::cancel::{self, CancelToken};
+use crate::sys::secret::{Secret, random_hex};
+use crate::sys::signal;
+use crate::sys::stdin_lines::StdinLines;
+use crate::sys::sync::IgnorePoison;
+use anyhow::{Context as _, Result};
+use client::EditorClient;
+use permission::EditorPrompter;
+use prompt::EditorPrompt;
+use serde_json::{Map, Value, json};
+use session::EditorSession;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, Scope};
+use std::time::Duration;
+use updates::TurnUpdates;
+
+/// The version of the protocol.
+const PROTOCOL_VERSION: u64 = 1;
+/// The timeouts of an editor's MCP servers: those of servers in the config.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The parameters of a request.
+type Params = Map<String, Value>;
+
+/// Serves an editor on standard input and output. `options` apply to each turn.
+///
+/// # Errors
+/// Standard input or standard output fails, or a signal arrived.
+pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
+    signal::install(None).context("wait for signals")?;
+    let server = AcpServer {
+        ctx,
+        options,
+        client: Arc::new(EditorClient::new(ctx.terminal)),
+        sessions: Mutex::default(),
+    };
+    let read = thread::scope(|scope| {
+        let read = server.read_all(scope);
+        server.client.stop_waiting(None);
+        for session in server.sessions.lock().ignore_poison().values() {
+            session.cancel();
+        }
+        read
+    });
+    ctx.servers.shut_down();
+    read.map(|()| Exit::Answered)
+}
+
+struct AcpServer<'a> {
+    ctx: &'a Context,
+    options: &'a TurnOptions,
+    client: Arc<EditorClient>,
+    /// The open sessions, by key.
+    sessions: Mutex<HashMap<String, Arc<EditorSession>>>,
+}
+
+impl<'a> AcpServer<'a> {
+    /// Reads messages until the input ends.
+    fn read_all<'s>(&'s self, scope: &'s Scope<'s, '_>) -> Result<()> {
+        let mut lines = StdinLines::open();
+        while let Some(line) = lines.next_line()? {
+            let line = line.unwrap_or_default();
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            match json_rpc::parse(&line) {
+                Some(RpcMessage::Request { id, method, params }) => {
+                    if method == "session/prompt" {
+                        self.begin_turn(scope, id, &params)?;
+                        continue;
+                    }
+                    let answer = self.answer(&method, &params);
+                    self.client.respond(&id, answer)?;
+                }
+                Some(RpcMessage::Notification { method, params }) => {
+                    if method == "session/cancel"
+                        && let Ok(session) = self.session(&params)
+                    {
+                        session.cancel();
+                        self.client.stop_waiting(Some(&session.key));
+                    }
+                }
+                Some(RpcMessage::Response { id, result }) => self.client.accept_answer(&id, result),
+                None => {
+                    let error = ErrorObject::invalid_request("no JSON-RPC 2.0 message");
+                    self.client.respond(&Value::Null, Err(error))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a request other than a prompt.
+    fn answer(&self, method: &str, params: &Params) -> Result<Value, ErrorObject> {
+        match method {
+            "initialize" => Ok(json!({
+                "protocolVersion": PROTOCOL_VERSION,
+                "agentInfo": { "name": "nanobot", "title": "nanobot", "version": env!("CARGO_PKG_VERSION") },
+                "agentCapabilities": {
+                    "loadSession": true,
+                    "promptCapabilities": { "image": false, "audio": false, "embeddedContext": true },
+                    "mcpCapabilities": { "http": true, "sse": true },
+                    "sessionCapabilities": { "resume": {}, "close": {} },
+                },
+                "authMethods": [],
+            })),
+            "session/new" => {
+                let key = format!("acp:{}", random_hex(6));
+                let session = self.open_session(key, params)?;
+                Ok(json!({ "sessionId": session.key, "modes": self.modes(&session)? }))
+            }
+            "session/load" | "session/resume" => {
+                let key = text(params, "sessionId")?.to_owned();
+                let stored = self.read_session(&key)?;
+                let session = self.open_session(key, params)?;
+                if method == "session/load" {
+                    for update in updates::replay(stored.messages()) {
+                        let sent = self.client.update(&session.key, &update);
+                        sent.map_err(|error| failure(&error))?;
+                    }
+                }
+                Ok(json!({ "modes": self.modes(&session)? }))
+            }
+            "session/set_mode" => {
+                let session = self.session(params)?;
+                let mode = text(params, "modeId")?;
+                let modes = self.modes(&session)?;
+                let mut available = modes["availableModes"].as_array().into_iter().flatten();
+                if !available.any(|known| known["id"] == mode) {
+                    return Err(ErrorObject::invalid_params(format!("no mode `{mode}`")));
+                }
+                let mut state = session.state();
+                mode.clone_into(&mut state.profile);
+                // A grant was made under the profile before.
+                state.granted.clear();
+                Ok(json!({}))
+            }
+            "session/close" => {
+                let session = self.session(params)?;
+                session.cancel();
+                self.client.stop_waiting(Some(&session.key));
+                self.sessions.lock().ignore_poison().remove(&session.key);
+                Ok(json!({}))
+            }
+            "authenticate" => Err(ErrorObject::invalid_params(
+                "no login is needed here: `nanobot onboard` sets keys, `nanobot provider login` logs in",
+            )),
+            _ => Err(ErrorObject::method_not_found(format!(
+                "no method `{method}`"
+            ))),
+        }
+    }
+
+    /// The open session that a request names.
+    fn session(&self, params: &Params) -> Result<Arc<EditorSession>, ErrorObject> {
+        let key = text(params, "sessionId")?;
+        let sessions = self.sessions.lock().ignore_poison();
+        let found = sessions.get(key).cloned();
+        found.ok_or_else(|| ErrorObject::invalid_params(format!("no open session `{key}`")))
+    }
+
+    /// Opens a session in the directory that `params` name.
+    fn open_session(
+        &self,
+        key: String,
+        params: &Params,
+    ) -> Result<Arc<EditorSession>, ErrorObject> {
+        let directory = PathBuf::from(text(params, "cwd")?);
+        if !directory.is_absolute() || !directory.is_dir() {
+            let cause = format!(
+                "`{}` is no absolute path of a directory",
+                directory.display()
+            );
+            return Err(ErrorObject::invalid_params(cause));
+        }
+        let servers = params.get("mcpServers").and_then(Value::as_array);
+        let servers = servers.into_iter().flatten().map(parse_server);
+        let servers = servers.collect::<Result<_, _>>()?;
+        let mut given = self.options.clone();
+        given.grants.directory = Some(directory.clone());
+        let settings = self.settings(&given)?;
+        let profile = permissions::resolve_profile(self.ctx, &given.grants, &settings);
+        let profile = profile.map_err(|error| failure(&error))?.name;
+        let session = Arc::new(EditorSession::new(key, directory, servers, profile));
+        let mut sessions = self.sessions.lock().ignore_poison();
+        let earlier = sessions.insert(session.key.clone(), Arc::clone(&session));
+        if let Some(earlier) = earlier {
+            earlier.cancel();
+        }
+        Ok(session)
+    }
+
+    fn settings(&self, options: &TurnOptions) -> Result<Settings, ErrorObject> {
+        permissions::settings_with_profile(self.ctx, &options.grants, options.overrides())
+            .map(|(settings, _)| settings)
+            .map_err(|error| failure(&error))
+    }
+
+    /// The profiles as modes. One without limits is a mode only if it is that of the session.
+    fn modes(&self, session: &EditorSession) -> Result<Value, ErrorObject> {
+        let current = session.state().profile.clone();
+        let mut modes = Vec::new();
+        for name in profiles::names(self.ctx) {
+            // A profile that cannot be used is reported by `nanobot config check`.
+            let Ok(Some(profile)) = profiles::find(self.ctx, &name) else {
+                continue;
+            };
+            let is_for_runs = profile.kind != ProfileKind::Subagent;
+            if name == current || is_for_runs && !profile.is_unrestricted {
+                modes.push(json!({ "id": name, "name": name, "description": profile.description }));
+            }
+        }
+        Ok(json!({ "currentModeId": current, "availableModes": modes }))
+    }
+
+    fn read_session(&self, key: &str) -> Result<Session, ErrorObject> {
+        let settings = self.settings(self.options)?;
+        let store = self.ctx.session_store(&settings);
+        let session = store.and_then(|store| Session::read(&store, key, &mut |_| {}));
+        let session = session.map_err(|error| failure(&error))?;
+        match session.messages().is_empty() {
+            true => Err(ErrorObject::invalid_params(format!("no session `{key}`"))),
+            false => Ok(session),
+        }
+    }
+
+    /// Starts the turn of a prompt, which answers the request.
+    fn begin_turn<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        id: Value,
+        params: &Params,
+    ) -> Result<()> {
+        let begun = self.session(params).and_then(|session| {
+            let blocks = params.get("prompt").unwrap_or(&Value::Null);
+            let prompt = EditorPrompt::parse(blocks)?;
+            let token = CancelToken::new().map_err(|error| failure(&error.into()))?;
+            let mut state = session.state();
+            if state.running.is_some() {
+                let cause = "the session has a turn under way";
+                return Err(ErrorObject::invalid_request(cause));
+            }
+            state.running = Some(Arc::clone(&token));
+            drop(state);
+            Ok((session, prompt, token))
+        });
+        match begun {
+            Err(error) => self.client.respond(&id, Err(error)),
+            Ok((session, prompt, token)) => {
+                scope.spawn(move || {
+                    let answer = cancel::scope(Some(Arc::clone(&token)), || {
+                        self.run_turn(&session, prompt, &token)
+                    });
+                    session.state().running = None;
+                    // If standard output fails, the reader sees it too.
+                    drop(self.client.respond(&id, answer));
+                });
+                Ok(())
+            }
+        }
+    }
+
+    fn run_turn(
+        &self,
+        session: &Arc<EditorSession>,
+        prompt: EditorPrompt,
+        token: &CancelToken,
+    ) -> Result<Value, ErrorObject> {
+        let updates = Arc::new(TurnUpdates::new(&self.client, session));
+        let prompter = Arc::new(EditorPrompter {
+            ctx: self.ctx.clone(),
+            client: Arc::clone(&self.client),
+            session: Arc::clone(session),
+            updates: Arc::clone(&updates),
+        });
+        let extra = prompt.extra_input;
+        let context = InteractiveContext {
+            user_prompt: Arc::clone(&prompter) as _,
+            elicitation: prompter,
+            extra_input: RefCell::new((!extra.is_empty()).then(|| extra.into_bytes())),
+            steering: Box::new(|| None),
+        };
+        let mut options = session.turn_options(self.options);
+        // The option's value `-` means standard input.
+        let text = if prompt.text == "-" {
+            "- ".into()
+        } else {
+            prompt.text
+        };
+        options.message = Some(text);
+        options.attach.extend(prompt.attach);
+        let observer = Box::new(move |event: &Event<'_>| updates.handle(event));
+        let outcome = agent_turn::run_editor_turn(self.ctx, &options, &context, observer);
+        let answer = match token.is_cancelled() {
+            true => Ok(json!({ "stopReason": "cancelled" })),
+            false => stop_reason(&outcome).map(|reason| json!({ "stopReason": reason })),
+        };
+        outcome.finish_beside_others(self.ctx);
+        answer
+    }
+}
+
+/// The reason for the end of a turn, as the protocol has it.
+fn stop_reason(outcome: &TurnOutcome) -> Result<&'static str, ErrorObject> {
+    match (outcome.ending.stop_reason, &outcome.ending.error) {
+        (StopReason::OutputLimit, _) => Ok("max_tokens"),
+        (StopReason::IterationLimit, _) => Ok("max_turn_requests"),
+        (StopReason::Declined, _) => Ok("refusal"),
+        (_, Some(error)) => Err(failure(error)),
+        (_, None) => Ok("end_turn"),
+    }
+}
+
+/// The error of a request that failed, with what to do next.
+fn failure(error: &anyhow::Error) -> ErrorObject {
+    let hint = hint_for(error).map(|hint| format!(" (try: {hint})"));
+    ErrorObject::failure(format!("{error:#}{}", hint.unwrap_or_default()))
+}
+
+/// A parameter that is text.
+fn text<'p>(params: &'p Params, key: &str) -> Result<&'p str, ErrorObject> {
+    let found = params.get(key).and_then(Value::as_str);
+    found.ok_or_else(|| ErrorObject::invalid_params(format!("`{key}` is missing or no text")))
+}
+
+/// An MCP server of the editor's.
+fn parse_server(given: &Value) -> Result<McpServer, ErrorObject> {
+    let text = |key: &str| given[key].as_str().map(str::to_owned);
+    let pairs = |key: &str| {
+        let items = given[key].as_array().into_iter().flatten();
+        let pairs = items.filter_map(|item| {
+            Some((
+                item["name"].as_str()?.to_owned(),
+                Secret::new(item["value"].as_str()?),
+            ))
+        });
+        pairs.collect::<Vec<_>>()
+    };
+    let missing = |key: &str| ErrorObject::invalid_params(format!("an MCP server has no `{key}`"));
+    let remote = || -> Result<RemoteEndpoint, ErrorObject> {
+        Ok(RemoteEndpoint {
+            url: text("url").ok_or_else(|| missing("url"))?,
+            headers: pairs("headers"),
+        })
+    };
+    let arguments = given["args"].as_array().into_iter().flatten();
+    let transport = match given["type"].as_str() {
+        Some("http") => ServerTransport::Http(remote()?),
+        Some("sse") => ServerTransport::Sse(remote()?),
+        _ => ServerTransport::Program {
+            command: text("command").ok_or_else(|| missing("command"))?,
+            arguments: arguments
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            env: pairs("env"),
+            directory: None,
+        },
+    };
+    Ok(McpServer {
+        name: text("name").ok_or_else(|| missing("name"))?,
+        transport,
+        call_timeout: SERVER_TIMEOUT,
+        start_timeout: SERVER_TIMEOUT,
+        enabled_tools: vec!["*".into()],
+        ..McpServer::default()
+    })
+}

@@ -1,0 +1,145 @@
+//! Asks the user of the editor: approval of tool calls, and the model's questions.
+
+use super::client::EditorClient;
+use super::session::EditorSession;
+use super::updates::{TurnUpdates, call_title, tool_kind};
+use crate::mcp::client::ElicitationHandler;
+use crate::ops::approval_text;
+use crate::ops::change_preview::ChangePreview;
+use crate::ops::context::Context;
+use crate::ops::permanent_rule;
+use crate::sys::secret::random_hex;
+use crate::tool::ask_user::UserPrompt;
+use crate::tool::{Approval, ApprovalRequest, ToolError};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Asks the user of the editor.
+pub(super) struct EditorPrompter {
+    pub(super) ctx: Context,
+    pub(super) client: Arc<EditorClient>,
+    pub(super) session: Arc<EditorSession>,
+    pub(super) updates: Arc<TurnUpdates>,
+}
+
+impl EditorPrompter {
+    /// Lets the user choose one of `options`, and returns its id. `None` if there was no answer.
+    fn choose(&self, call: &Value, options: &[Value]) -> Option<String> {
+        let params = json!({ "sessionId": self.session.key, "toolCall": call, "options": options });
+        let answer = self
+            .client
+            .ask(&self.session.key, "session/request_permission", &params)?;
+        let outcome = &answer["outcome"];
+        let is_selected = outcome["outcome"] == "selected";
+        outcome["optionId"]
+            .as_str()
+            .filter(|_| is_selected)
+            .map(str::to_owned)
+    }
+
+    /// The call as the question shows it.
+    fn describe(&self, case: &ApprovalRequest<'_>) -> Value {
+        let id = self.updates.call_id(case.tool, case.arguments);
+        let mut content = Vec::new();
+        if ["write_file", "edit_file"].contains(&case.tool) {
+            let given = case.arguments["path"].as_str().unwrap_or_default();
+            let change = ChangePreview::for_request(case);
+            let before = (!ChangePreview::is_new_file(case)).then_some(change.before);
+            content.push(json!({
+                "type": "diff", "path": case.file_scope.absolute(given), "oldText": before, "newText": change.after,
+            }));
+        }
+        for change in case.withheld {
+            content.push(json!({
+                "type": "diff", "path": change.path, "oldText": change.before, "newText": change.after,
+            }));
+        }
+        let headline = approval_text::headline(case, ChangePreview::is_new_file(case));
+        let why = approval_text::reason(case).map(|why| format!("\n\n{why}"));
+        let text = format!("{headline}{}", why.unwrap_or_default());
+        content.push(json!({ "type": "content", "content": { "type": "text", "text": text } }));
+        json!({
+            "toolCallId": id.unwrap_or_else(|| format!("approval-{}", random_hex(4))),
+            "title": call_title(case.tool, case.arguments), "kind": tool_kind(case.tool), "status": "pending",
+            "rawInput": case.arguments, "content": content,
+        })
+    }
+}
+
+fn option(id: &str, name: &str, kind: &str) -> Value {
+    json!({ "optionId": id, "name": name, "kind": kind })
+}
+
+impl UserPrompt for EditorPrompter {
+    fn answer(&self, question: &str, options: &[String]) -> Result<String, ToolError> {
+        if options.is_empty() {
+            return Err(ToolError::Declined(
+                "the editor has no field for free answers; put the question at the end of your answer, or decide yourself"
+                    .into(),
+            ));
+        }
+        let call = json!({
+            "toolCallId": format!("question-{}", random_hex(4)), "title": question, "kind": "other", "status": "pending",
+        });
+        let choices = options.iter().enumerate();
+        let choices = choices.map(|(number, text)| option(&number.to_string(), text, "allow_once"));
+        let chosen = self.choose(&call, &choices.collect::<Vec<_>>());
+        let chosen = chosen.and_then(|id| options.get(id.parse::<usize>().ok()?));
+        chosen
+            .cloned()
+            .ok_or_else(|| ToolError::Declined("the user gave no answer; decide yourself".into()))
+    }
+
+    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
+        let flag = case.refusal.suggested_flag.clone();
+        let key = (case.tool.to_owned(), flag.clone().unwrap_or_default());
+        if self.session.state().granted.contains(&key) {
+            return Ok(Approval::Earlier);
+        }
+        let profile = self.session.state().profile.clone();
+        let rule = permanent_rule::rule_for(&self.ctx, Some(&profile), case);
+        // A question of a hook is about one call.
+        let rule = rule.filter(|_| flag.is_some());
+        let mut options = vec![option("once", "Allow once", "allow_once")];
+        if flag.is_some() {
+            let name = format!("In this session: {}", approval_text::permission(case));
+            options.push(option("session", &name, "allow_always"));
+        }
+        if let Some(rule) = &rule {
+            let name = format!("Always, in every run: the rule {}", rule.description);
+            options.push(option("always", &name, "allow_always"));
+        }
+        options.push(option("no", "Reject", "reject_once"));
+        let chosen = self.choose(&self.describe(case), &options);
+        match (chosen.as_deref(), rule) {
+            (Some("once"), _) => {}
+            (Some("session"), _) if flag.is_some() => {
+                self.session.state().granted.insert(key);
+            }
+            (Some("always"), Some(rule)) => {
+                if let Err(error) = rule.write(&self.ctx) {
+                    log::warn!(target: "acp", "cannot save the rule: {error:#}");
+                }
+                self.session.state().granted.insert(key);
+            }
+            (None, _) => {
+                return Err(ToolError::Declined(
+                    "Tool call denied: the user did not answer. Continue without it.".into(),
+                ));
+            }
+            _ => {
+                return Err(ToolError::Declined(
+                    "Tool call denied: the user said no. Continue without it.".into(),
+                ));
+            }
+        }
+        Ok(Approval::Asked)
+    }
+}
+
+impl ElicitationHandler for EditorPrompter {
+    /// The editor has no form, so the user declines.
+    fn ask_user(&self, _: &str, _: &str, _: &Value) -> Option<Map<String, Value>> {
+        None
+    }
+}

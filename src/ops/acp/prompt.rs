@@ -1,0 +1,131 @@
+//! The message of an editor's user, from the content blocks of the protocol.
+
+use crate::json_rpc::ErrorObject;
+use crate::sys::durable_file;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use url::Url;
+
+/// The largest attached file that is compared with the editor's text, in bytes.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// A message, and what comes with it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct EditorPrompt {
+    pub(super) text: String,
+    /// Files whose content the editor sent as it is on disk.
+    pub(super) attach: Vec<OsString>,
+    /// Other content, such as that of a file that is not saved.
+    pub(super) extra_input: String,
+}
+
+impl EditorPrompt {
+    /// Parses the blocks of a message.
+    ///
+    /// # Errors
+    /// A block is of a type that was not offered, or has no content.
+    pub(super) fn parse(blocks: &Value) -> Result<Self, ErrorObject> {
+        let mut prompt = Self::default();
+        let blocks = blocks.as_array();
+        let blocks = blocks.ok_or_else(|| ErrorObject::invalid_params("`prompt` is no list"))?;
+        for block in blocks {
+            prompt.add(block)?;
+        }
+        if prompt.text.trim().is_empty() {
+            return Err(ErrorObject::invalid_params("the message has no text"));
+        }
+        Ok(prompt)
+    }
+
+    fn add(&mut self, block: &Value) -> Result<(), ErrorObject> {
+        let missing = |key: &str| ErrorObject::invalid_params(format!("a block has no `{key}`"));
+        let text = |value: &Value, key: &str| {
+            let found = value[key].as_str().map(str::to_owned);
+            found.ok_or_else(|| missing(key))
+        };
+        match text(block, "type")?.as_str() {
+            "text" => self.text.push_str(&text(block, "text")?),
+            "resource_link" => self.mention(&text(block, "uri")?),
+            "resource" => {
+                let resource = &block["resource"];
+                let uri = text(resource, "uri")?;
+                let content = text(resource, "text")
+                    .map_err(|_| ErrorObject::invalid_params(format!("`{uri}` is not text")))?;
+                self.mention(&uri);
+                match path_of(&uri).filter(|path| has_content(path, &content)) {
+                    Some(path) => self.attach.push(path.into()),
+                    None => {
+                        self.extra_input.push_str(&format!("{uri}:\n{content}\n\n"));
+                    }
+                }
+            }
+            other => {
+                return Err(ErrorObject::invalid_params(format!(
+                    "content of type `{other}` is not supported"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names a resource in the text.
+    fn mention(&mut self, uri: &str) {
+        let path = path_of(uri);
+        let name = path.map_or_else(|| uri.to_owned(), |path| path.display().to_string());
+        self.text.push_str(&format!("`{name}`"));
+    }
+}
+
+/// The path of a `file:` URI.
+fn path_of(uri: &str) -> Option<PathBuf> {
+    Url::parse(uri).ok()?.to_file_path().ok()
+}
+
+fn has_content(path: &Path, content: &str) -> bool {
+    let read = durable_file::read_limited(path, MAX_FILE_BYTES);
+    read.is_ok_and(|bytes| bytes.is_some_and(|bytes| bytes == content.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EditorPrompt;
+    use serde_json::json;
+
+    #[test]
+    fn blocks_become_one_message() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("a b.txt");
+        std::fs::write(&path, "saved").unwrap();
+        let uri = format!("file://{}", path.display()).replace(' ', "%20");
+        let blocks = json!([
+            { "type": "text", "text": "Compare " },
+            { "type": "resource", "resource": { "uri": uri, "text": "saved" } },
+            { "type": "text", "text": " with " },
+            { "type": "resource", "resource": { "uri": "zed:///untitled", "text": "draft" } },
+            { "type": "resource_link", "name": "x", "uri": "https://example.org/x" },
+        ]);
+        let prompt = EditorPrompt::parse(&blocks).unwrap();
+        let expected = format!(
+            "Compare `{}` with `zed:///untitled``https://example.org/x`",
+            path.display()
+        );
+        assert_eq!(prompt.text, expected);
+        assert_eq!(prompt.attach, [path.as_os_str()]);
+        assert_eq!(prompt.extra_input, "zed:///untitled:\ndraft\n\n");
+    }
+
+    #[test]
+    fn other_blocks_are_refused() {
+        for blocks in [
+            json!(null),
+            json!([]),
+            json!([{ "type": "text", "text": " " }]),
+            json!([{ "type": "text" }]),
+            json!([{ "type": "audio", "data": "", "mimeType": "audio/wav" }]),
+            json!([{ "type": "resource", "resource": { "uri": "file:///a", "blob": "AA==" } }]),
+        ] {
+            assert!(EditorPrompt::parse(&blocks).is_err(), "{blocks}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! A conversation with an editor, and what its user has granted in it.
+
+use crate::ops::turn_options::TurnOptions;
+use crate::settings::servers::McpServer;
+use crate::sys::cancel::CancelToken;
+use crate::sys::sync::IgnorePoison;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A conversation with an editor.
+pub(super) struct EditorSession {
+    /// The key of the session, which is the editor's name for it too.
+    pub(super) key: String,
+    /// The working directory.
+    pub(super) directory: PathBuf,
+    /// The MCP servers that the editor adds to those of the config.
+    servers: Vec<McpServer>,
+    state: Mutex<SessionState>,
+}
+
+/// The part of a session that changes.
+pub(super) struct SessionState {
+    /// The profile of its turns.
+    pub(super) profile: String,
+    /// Cancels the turn under way.
+    pub(super) running: Option<Arc<CancelToken>>,
+    /// Pairs of a tool and a missing permission that the user granted for the session.
+    pub(super) granted: BTreeSet<(String, String)>,
+}
+
+impl EditorSession {
+    pub(super) fn new(
+        key: String,
+        directory: PathBuf,
+        servers: Vec<McpServer>,
+        profile: String,
+    ) -> Self {
+        Self {
+            key,
+            directory,
+            servers,
+            state: Mutex::new(SessionState {
+                profile,
+                running: None,
+                granted: BTreeSet::new(),
+            }),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock().ignore_poison()
+    }
+
+    /// The options of a turn of the session, from those of the command line.
+    pub(super) fn turn_options(&self, given: &TurnOptions) -> TurnOptions {
+        let mut options = TurnOptions {
+            session: Some(self.key.clone()),
+            servers: self.servers.clone(),
+            ..given.clone()
+        };
+        options.grants.directory = Some(self.directory.clone());
+        options.grants.profile = Some(self.state().profile.clone());
+        options
+    }
+
+    /// Cancels the turn under way, if there is one.
+    pub(super) fn cancel(&self) {
+        if let Some(token) = &self.state().running {
+            token.cancel();
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The events of a turn, as an editor receives them.
+
+use super::client::EditorClient;
+use super::session::EditorSession;
+use crate::event::{Event, ToolOutcome};
+use crate::message::{Message, ToolCall, plain_text};
+use crate::policy::call_files::files_of_call;
+use crate::policy::tool_names::WRITE_TOOLS;
+use crate::report::short_text::truncate_line;
+use crate::sys::durable_file;
+use crate::sys::sync::IgnorePoison;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// Maximum characters of the title of a call.
+const MAX_TITLE_CHARS: usize = 80;
+/// The largest file whose change is shown, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Tells the editor what happens in the turns of a session.
+pub(super) struct TurnUpdates {
+    client: Arc<EditorClient>,
+    session: Arc<EditorSession>,
+    state: Mutex<UpdateState>,
+}
+
+#[derive(Default)]
+struct UpdateState {
+    /// The id of the reply of which pieces were sent.
+    streamed_reply: String,
+    /// The calls of the turn that have not ended, with the files that they may change.
+    calls: Vec<EditorCall>,
+}
+
+struct EditorCall {
+    call: ToolCall,
+    /// The contents of its files before it; `None` if there was no such file.
+    before: Vec<(PathBuf, Option<String>)>,
+}
+
+impl TurnUpdates {
+    pub(super) fn new(client: &Arc<EditorClient>, session: &Arc<EditorSession>) -> Self {
+        Self {
+            client: Arc::clone(client),
+            session: Arc::clone(session),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Handles an event of the turn.
+    pub(super) fn handle(&self, event: &Event<'_>) {
+        let mut state = self.state.lock().ignore_poison();
+        match *event {
+            Event::Text { message_id, text } => {
+                message_id.clone_into(&mut state.streamed_reply);
+                self.send(&message_chunk("agent_message_chunk", message_id, text));
+            }
+            Event::Reasoning { message_id, text } => {
+                self.send(&message_chunk("agent_thought_chunk", message_id, text));
+            }
+            // The text of a reply that was not streamed.
+            Event::Assistant { reply, .. }
+                if state.streamed_reply != reply.id && !reply.text.is_empty() =>
+            {
+                self.send(&message_chunk(
+                    "agent_message_chunk",
+                    &reply.id,
+                    &reply.text,
+                ));
+            }
+            Event::ToolCall(call) => {
+                self.send(&call_begins(call, &self.locations(call)));
+                if let Some(plan) = plan_of(call) {
+                    self.send(&plan);
+                }
+                let files = match WRITE_TOOLS.contains(&call.name.as_str()) {
+                    true => self.files(call),
+                    false => Vec::new(),
+                };
+                let before = files.into_iter().filter_map(|path| {
+                    let text = read_text(&path)?;
+                    Some((path, text))
+                });
+                let before = before.collect();
+                let call = call.clone();
+                state.calls.push(EditorCall { call, before });
+            }
+            Event::ToolResult {
+                result,
+                outcome,
+                command_failed,
+                ..
+            } => {
+                let mut calls = state.calls.iter();
+                let found = calls.position(|running| running.call.id == result.call_id);
+                let running = found.map(|at| state.calls.remove(at));
+                let mut content = Vec::new();
+                for (path, before) in running.into_iter().flat_map(|running| running.before) {
+                    content.extend(diff_content(path, before));
+                }
+                let text = plain_text(&result.parts);
+                content.push(json!({ "type": "content", "content": text_content(&text) }));
+                let is_done = outcome == ToolOutcome::Ok && !command_failed;
+                self.send(&json!({
+                    "sessionUpdate": "tool_call_update", "toolCallId": result.call_id,
+                    "status": if is_done { "completed" } else { "failed" }, "content": content,
+                }));
+            }
+            _ => {}
+        }
+    }
+
+    /// The id of the running call of `tool` with these arguments; `None` if it is a sub-agent's.
+    pub(super) fn call_id(&self, tool: &str, arguments: &Value) -> Option<String> {
+        let state = self.state.lock().ignore_poison();
+        let mut calls = state.calls.iter();
+        let found = calls.find(|running| {
+            running.call.name == tool && *running.call.arguments_object() == *arguments
+        });
+        found.map(|running| running.call.id.clone())
+    }
+
+    /// The files that a call is about.
+    fn files(&self, call: &ToolCall) -> Vec<PathBuf> {
+        let arguments = call.arguments_object();
+        let files = files_of_call(&call.name, &arguments);
+        let paths = files
+            .iter()
+            .map(|file| self.session.directory.join(file.path));
+        paths.collect()
+    }
+
+    fn locations(&self, call: &ToolCall) -> Vec<Value> {
+        let files = self.files(call).into_iter();
+        files.map(|path| json!({ "path": path })).collect()
+    }
+
+    fn send(&self, update: &Value) {
+        // If standard output fails, the connection ends, and the turn with it.
+        drop(self.client.update(&self.session.key, update));
+    }
+}
+
+/// The content of a text file; `None` within if it does not exist, and without if it cannot be shown.
+fn read_text(path: &std::path::Path) -> Option<Option<String>> {
+    match durable_file::read_limited(path, MAX_FILE_BYTES) {
+        Ok(None) if path.exists() => None,
+        Ok(None) => Some(None),
+        Ok(Some(bytes)) => String::from_utf8(bytes).ok().map(Some),
+        Err(_) => None,
+    }
+}
+
+/// The change of a file since it had the content `before`.
+fn diff_content(path: PathBuf, before: Option<String>) -> Option<Value> {
+    let after = read_text(&path)?;
+    (after != before).then(|| {
+        json!({
+            "type": "diff", "path": path, "oldText": before, "newText": after.unwrap_or_default(),
+        })
+    })
+}
+
+fn text_content(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+/// A piece of a message of this kind.
+fn message_chunk(kind: &str, id: &str, text: &str) -> Value {
+    json!({ "sessionUpdate": kind, "messageId": id, "content": text_content(text) })
+}
+
+/// The start of a call.
+fn call_begins(call: &ToolCall, locations: &[Value]) -> Value {
+    json!({
+        "sessionUpdate": "tool_call", "toolCallId": call.id, "title": call_title(&call.name, &call.arguments),
+        "kind": tool_kind(&call.name), "status": "in_progress", "locations": locations,
+        "rawInput": call.arguments_object(),
+    })
+}
+
+/// A line about a call: the tool, and what it is about.
+pub(super) fn call_title(tool: &str, arguments: &Value) -> String {
+    let subjects = ["command", "path", "pattern", "query", "url", "task", "name"];
+    let subject = subjects.iter().find_map(|key| arguments[*key].as_str());
+    match subject {
+        Some(subject) => truncate_line(&format!("{tool}: {subject}"), MAX_TITLE_CHARS),
+        None => tool.to_owned(),
+    }
+}
+
+/// The kind of a tool, by which an editor chooses an icon.
+pub(super) fn tool_kind(tool: &str) -> &'static str {
+    match tool {
+        "read_file" | "list_dir" | "sessions" | "skill" => "read",
+        "write_file" | "edit_file" | "apply_patch" => "edit",
+        "delete_file" => "delete",
+        "find_files" | "search_files" | "grep" | "glob" => "search",
+        "exec" | "process" => "execute",
+        "web_fetch" | "web_search" => "fetch",
+        "todo" => "think",
+        _ => "other",
+    }
+}
+
+/// The plan of a call of `todo` that writes one.
+fn plan_of(call: &ToolCall) -> Option<Value> {
+    let todos = call.arguments["todos"].as_array()?;
+    if call.name != "todo" {
+        return None;
+    }
+    let entries = todos.iter().map(|todo| {
+        let status = match todo["status"].as_str() {
+            Some("in_progress") => "in_progress",
+            Some("completed" | "cancelled") => "completed",
+            _ => "pending",
+        };
+        json!({ "content": todo["content"], "priority": "medium", "status": status })
+    });
+    Some(json!({ "sessionUpdate": "plan", "entries": entries.collect::<Vec<_>>() }))
+}
+
+/// The messages of a stored conversation, as the updates that would have told about them.
+pub(super) fn replay(messages: &[Message]) -> Vec<Value> {
+    let mut updates = Vec::new();
+    for message in messages {
+        match message {
+            Message::User(user) if user.injected => {}
+            Message::User(user) => {
+                let text = plain_text(&user.parts);
+                updates.push(message_chunk("user_message_chunk", &user.id, &text));
+            }
+            Message::Assistant(reply) => {
+                if !reply.text.is_empty() {
+                    updates.push(message_chunk("agent_message_chunk", &reply.id, &reply.text));
+                }
+                updates.extend(reply.tool_calls.iter().map(|call| call_begins(call, &[])));
+            }
+            Message::Tool(result) => updates.push(json!({
+                "sessionUpdate": "tool_call_update", "toolCallId": result.call_id,
+                "status": if result.failed { "failed" } else { "completed" },
+                "content": [{ "type": "content", "content": text_content(&plain_text(&result.parts)) }],
+            })),
+        }
+    }
+    updates
+}
