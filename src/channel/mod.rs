@@ -5,16 +5,24 @@
 //! state in memory.
 
 pub mod access;
+mod access_token;
 mod conversation_poll;
 pub mod dialect;
+mod dingtalk;
 mod discord;
 mod email;
+mod feishu;
+mod gateway;
 pub mod inbox;
 mod matrix;
 mod mattermost;
 mod mention;
+mod mochat;
 mod ntfy;
 pub mod pairing;
+mod program;
+mod push_poll;
+mod qq;
 mod service_client;
 pub mod settlement;
 pub mod setup;
@@ -24,7 +32,10 @@ mod telegram;
 mod thread_context;
 pub(crate) mod upload;
 mod webhook;
+mod wecom;
+mod weixin;
 mod whatsapp;
+mod whatsapp_bridge;
 
 use crate::error::{Exit, exit_for, fail};
 use crate::sys::webhook_request::{WebhookRequest, WebhookResponse};
@@ -109,14 +120,13 @@ pub trait Channel: Send + Sync {
     /// As [`Channel::poll`].
     fn identity(&self) -> Result<Identity>;
 
-    /// Does what a login at a terminal needs, and returns one line for the user: a token is checked, or exchanged for
-    /// another one.
+    /// Does what a login needs: a token is checked, exchanged for another one, or got for a code that the user scans.
     ///
     /// # Errors
     /// As [`Channel::poll`].
-    fn login(&self) -> Result<String> {
+    fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
         let Identity { id, name } = self.identity()?;
-        Ok(format!("{name} ({id})"))
+        Ok(LoginOutcome::of_line(format!("{name} ({id})")))
     }
 
     /// The key of the session in which the messages of a chat are answered.
@@ -128,6 +138,39 @@ pub trait Channel: Send + Sync {
             id: recipient.to_owned(),
             thread: None,
             is_direct: true,
+        }
+    }
+}
+
+/// The user at a login.
+pub trait LoginDialog {
+    /// Shows a QR code of an address, with what to do with it.
+    ///
+    /// # Errors
+    /// There is no terminal to show it on.
+    fn show_code(&mut self, url: &str, text: &str) -> Result<()>;
+
+    /// Asks for a text.
+    ///
+    /// # Errors
+    /// There is no terminal, or the user leaves.
+    fn ask(&mut self, question: &str) -> Result<String>;
+}
+
+/// The end of a login.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoginOutcome {
+    /// One line for the user.
+    pub line: String,
+    /// Values of the channel's keys, to be stored.
+    pub values: Vec<(&'static str, String)>,
+}
+
+impl LoginOutcome {
+    fn of_line(line: String) -> Self {
+        Self {
+            line,
+            values: Vec::new(),
         }
     }
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use url::Url;
 
 /// Timeouts of a request that does not wait for messages.
-const TIMEOUTS: HttpTimeouts = HttpTimeouts {
+pub(super) const TIMEOUTS: HttpTimeouts = HttpTimeouts {
     connect: Duration::from_secs(10),
     first_byte: Duration::from_secs(30),
     idle: Duration::from_secs(60),
@@ -170,6 +170,34 @@ impl ServiceClient {
         base_key: &str,
         token_key: &'static str,
     ) -> anyhow::Result<Self> {
+        let base = setup.config.required_text(base_key, "URL")?;
+        Self::at(setup, &base, base_key, token_key)
+    }
+
+    /// Creates a client for the addresses below `base`, which `base_key` stands for.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(super) fn at(
+        setup: &ChannelSetup,
+        base: &str,
+        base_key: &str,
+        token_key: &'static str,
+    ) -> anyhow::Result<Self> {
+        Self::with_timeouts(setup, base, base_key, token_key, TIMEOUTS)
+    }
+
+    /// As [`Self::at`], with other timeouts of requests that do not wait for messages.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(super) fn with_timeouts(
+        setup: &ChannelSetup,
+        base: &str,
+        base_key: &str,
+        token_key: &'static str,
+        timeouts: HttpTimeouts,
+    ) -> anyhow::Result<Self> {
         let ChannelSetup {
             config,
             network,
@@ -178,7 +206,6 @@ impl ServiceClient {
             ..
         } = setup;
         let name = config.name;
-        let base = config.required_text(base_key, "URL")?;
         let base = base.trim_end_matches('/');
         let key = format!("channels.{name}.{base_key}");
         if let Err(cause) = web_url::parse(base) {
@@ -198,7 +225,7 @@ impl ServiceClient {
             base: base.to_owned(),
             headers: Vec::new(),
             hosts: &[],
-            http: client(TIMEOUTS)?,
+            http: client(timeouts)?,
             waiting_http: client(HttpTimeouts {
                 first_byte: MAX_SERVICE_TIMEOUT + TIMEOUTS.first_byte,
                 total: Duration::ZERO,
@@ -426,7 +453,15 @@ impl ServiceClient {
 /// # Errors
 /// The connection was closed or broke.
 pub(super) fn next_json(socket: &mut WebSocket, end: Duration) -> Result<Option<Value>, SendError> {
-    match socket.next(end).map_err(to_send_error)? {
+    read_json(socket.next(end).map_err(to_send_error)?)
+}
+
+/// The JSON of an event.
+///
+/// # Errors
+/// The connection was closed.
+pub(super) fn read_json(event: Option<WebSocketEvent>) -> Result<Option<Value>, SendError> {
+    match event {
         Some(WebSocketEvent::Text(text)) => {
             Ok(Some(serde_json::from_str(&text).unwrap_or_default()))
         }
@@ -435,6 +470,7 @@ pub(super) fn next_json(socket: &mut WebSocket, end: Duration) -> Result<Option<
             let cause = format!("the service closed the connection{code} {reason}");
             Err(SendError::Unavailable(cause.trim_end().to_owned()))
         }
+        Some(WebSocketEvent::Binary(_)) => Ok(Some(Value::Null)),
         None => Ok(None),
     }
 }

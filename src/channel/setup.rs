@@ -4,6 +4,7 @@ use super::access::AccessRules;
 use crate::settings::channels::ChannelConfig;
 use crate::sys::clock::Clock;
 use crate::sys::http::Network;
+use crate::sys::paths::Paths;
 
 /// The config and the surroundings of a channel.
 pub struct ChannelSetup {
@@ -15,6 +16,7 @@ pub struct ChannelSetup {
     pub clock: Clock,
     /// The environment of commands of the config.
     pub command_env: Vec<(String, String)>,
+    pub paths: Paths,
     /// Attempts at a request that fails for a temporary cause, at least one.
     pub max_attempts: u32,
 }

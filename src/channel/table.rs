@@ -3,7 +3,8 @@
 use super::dialect::{Dialect, LengthUnit, TextLimit};
 use super::setup::ChannelSetup;
 use super::{
-    Channel, discord, email, matrix, mattermost, ntfy, slack, telegram, webhook, whatsapp,
+    Channel, dingtalk, discord, email, feishu, matrix, mattermost, mochat, ntfy, program, qq,
+    slack, telegram, webhook, wecom, weixin, whatsapp,
 };
 use anyhow::Result;
 
@@ -22,6 +23,8 @@ pub struct ChannelKind {
     /// True for mail: each message is answered by itself, by one message with all text and files; addresses are compared
     /// without case, and a sender starts few turns.
     pub is_mail: bool,
+    /// True for a program of the user, which `onboard` does not offer.
+    pub is_program: bool,
     /// The form of its texts.
     pub dialect: Dialect,
     /// Questions of `channel login`, asked while a required key is not set.
@@ -50,6 +53,34 @@ impl LoginQuestion {
     }
 }
 
+/// The row of a chat with plain text, for the rows that differ little.
+const CHAT: ChannelKind = ChannelKind {
+    name: "",
+    receives: true,
+    is_pushed: false,
+    pairs: true,
+    matches_names: false,
+    is_mail: false,
+    is_program: false,
+    dialect: Dialect::Plain(PLAIN_LIMIT),
+    login: &[],
+    open: program::open,
+};
+
+/// The row of a program that speaks the lines of `nanobot pipe`.
+const fn program_kind(name: &'static str) -> ChannelKind {
+    const QUESTIONS: &[LoginQuestion] = &[LoginQuestion::required(
+        "command",
+        "Program that speaks the lines of `nanobot pipe`",
+    )];
+    ChannelKind {
+        name,
+        login: QUESTIONS,
+        is_program: true,
+        ..CHAT
+    }
+}
+
 /// All channels, in the order of help and lists.
 pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
@@ -59,6 +90,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: true,
         matches_names: true,
         is_mail: false,
+        is_program: false,
         dialect: Dialect::TelegramHtml,
         login: &[LoginQuestion::required(
             "token",
@@ -73,6 +105,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: true,
         matches_names: false,
         is_mail: false,
+        is_program: false,
         dialect: Dialect::MatrixHtml,
         login: &[
             LoginQuestion::required("homeserver", "Homeserver"),
@@ -87,6 +120,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: true,
         matches_names: false,
         is_mail: false,
+        is_program: false,
         dialect: Dialect::Mattermost,
         login: &[
             LoginQuestion::required("serverUrl", "Server"),
@@ -101,6 +135,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: true,
         matches_names: false,
         is_mail: false,
+        is_program: false,
         dialect: Dialect::Slack,
         login: &[
             LoginQuestion::required("botToken", "Token of the bot, which begins with xoxb-"),
@@ -121,6 +156,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: true,
         matches_names: false,
         is_mail: false,
+        is_program: false,
         dialect: Dialect::Discord,
         login: &[LoginQuestion::required(
             "token",
@@ -135,6 +171,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: true,
         matches_names: false,
         is_mail: false,
+        is_program: false,
         dialect: Dialect::WhatsApp,
         login: &[
             LoginQuestion::required(
@@ -154,6 +191,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: false,
         matches_names: false,
         is_mail: true,
+        is_program: false,
         dialect: Dialect::MailHtml,
         login: &[
             LoginQuestion::required(
@@ -180,6 +218,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         pairs: false,
         matches_names: false,
         is_mail: false,
+        is_program: false,
         dialect: Dialect::Plain(NTFY_LIMIT),
         login: &[
             LoginQuestion::required("server", "Server"),
@@ -192,12 +231,83 @@ pub const CHANNELS: &[ChannelKind] = &[
         open: ntfy::open,
     },
     ChannelKind {
+        name: "feishu",
+        // Cards may have 30 kB of JSON.
+        dialect: Dialect::Markdown(TextLimit {
+            amount: 20_000,
+            unit: LengthUnit::Bytes,
+        }),
+        login: &[
+            LoginQuestion::required("appId", "Id of the app, from Feishu's developer console"),
+            LoginQuestion::required("appSecret", "Secret of the app"),
+        ],
+        open: feishu::open,
+        ..CHAT
+    },
+    ChannelKind {
+        name: "dingtalk",
+        dialect: Dialect::Markdown(PLAIN_LIMIT),
+        login: &[
+            LoginQuestion::required("clientId", "Client id, from DingTalk's developer console"),
+            LoginQuestion::required("clientSecret", "Client secret"),
+        ],
+        open: dingtalk::open,
+        ..CHAT
+    },
+    ChannelKind {
+        name: "qq",
+        // Only five parts are taken.
+        dialect: Dialect::Markdown(PLAIN_LIMIT),
+        login: &[
+            LoginQuestion::required("appId", "Id of the bot, from QQ's console"),
+            LoginQuestion::required("secret", "Secret of the bot"),
+        ],
+        open: qq::open,
+        ..CHAT
+    },
+    ChannelKind {
+        name: "wecom",
+        dialect: Dialect::Markdown(TextLimit {
+            amount: 20_480,
+            unit: LengthUnit::Bytes,
+        }),
+        login: &[
+            LoginQuestion::required("botId", "Id of the bot, from WeCom's console"),
+            LoginQuestion::required("secret", "Secret of its long connection"),
+        ],
+        open: wecom::open,
+        ..CHAT
+    },
+    ChannelKind {
+        name: "weixin",
+        dialect: Dialect::Plain(TextLimit {
+            amount: 1800,
+            unit: LengthUnit::Utf16,
+        }),
+        open: weixin::open,
+        ..CHAT
+    },
+    ChannelKind {
+        name: "mochat",
+        login: &[
+            LoginQuestion::required("clawToken", "Token of the agent"),
+            LoginQuestion::required("agentUserId", "Id of the agent"),
+        ],
+        open: mochat::open,
+        ..CHAT
+    },
+    program_kind("signal"),
+    program_kind("irc"),
+    program_kind("xmpp"),
+    program_kind("program"),
+    ChannelKind {
         name: "webhook",
         receives: false,
         is_pushed: false,
         pairs: false,
         matches_names: false,
         is_mail: false,
+        is_program: false,
         dialect: Dialect::Mattermost,
         login: &[LoginQuestion::required("url", "Address")],
         open: webhook::open,
@@ -208,6 +318,12 @@ pub const CHANNELS: &[ChannelKind] = &[
 const NTFY_LIMIT: TextLimit = TextLimit {
     amount: 4096,
     unit: LengthUnit::Bytes,
+};
+
+/// A size that chat services without a known limit take.
+const PLAIN_LIMIT: TextLimit = TextLimit {
+    amount: 4000,
+    unit: LengthUnit::Utf16,
 };
 
 /// The channel named `name`.
@@ -223,7 +339,8 @@ mod tests {
     #[test]
     fn the_settings_have_the_key_that_enables_each_channel() {
         let named: Vec<&str> = CHANNELS.iter().map(|kind| kind.name).collect();
-        assert_eq!(ENABLED_KEYS.map(|(name, _)| name).to_vec(), named);
+        let enabled: Vec<&str> = ENABLED_KEYS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(enabled, named);
         for (name, key) in ENABLED_KEYS {
             assert_eq!(key.path, format!("channels.{name}.enabled"));
         }

@@ -6,6 +6,7 @@
 use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
+use super::whatsapp_bridge;
 use super::{
     AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
     RateLimit, RemoteFile, SendError, Sender, WebhookReceipt,
@@ -40,12 +41,15 @@ struct WhatsApp {
     verify_token: Option<Secret>,
 }
 
-/// Creates the channel.
+/// Creates the channel. Without a phone number of the Cloud API it is that of the bridge.
 ///
 /// # Errors
 /// Status 78 if a key is missing or unusable.
 pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
+    if config.text("phoneNumberId").is_none() {
+        return whatsapp_bridge::open(setup);
+    }
     let phone_number = config.required_text("phoneNumberId", "ID")?;
     let token = config.required_secret("accessToken")?;
     let app_secret = config.required_secret("appSecret")?.clone();

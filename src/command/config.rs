@@ -76,14 +76,18 @@ fn canonical_path(key: &str) -> Result<Vec<String>> {
 /// Maximum number of keys that are suggested for one name.
 const MAX_SUGGESTIONS: usize = 6;
 
-/// The keys in use, in backticks, whose last names are `name`; none if there are too many.
+/// The keys in use, in backticks, whose last names are `name`; none if there are too many. If each channel has one, those
+/// of channels are left out.
 fn keys_that_end_in(name: &str) -> Vec<String> {
     let name = format!(".{}", camel_case(name));
     let is_used = |key: &&ConfigKey| {
         matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten)
             && key.path.ends_with(&name)
     };
-    let found: Vec<&ConfigKey> = KEYS.iter().filter(is_used).collect();
+    let mut found: Vec<&ConfigKey> = KEYS.iter().filter(is_used).collect();
+    if found.len() > MAX_SUGGESTIONS {
+        found.retain(|key| !key.path.starts_with("channels."));
+    }
     match found.len() <= MAX_SUGGESTIONS {
         true => found
             .iter()

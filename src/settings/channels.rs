@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// The channels with the keys that enable them, in the order of lists.
-pub const ENABLED_KEYS: [(&str, &ConfigKey); 9] = [
+pub const ENABLED_KEYS: &[(&str, &ConfigKey)] = &[
     ("telegram", config_key("channels.telegram.enabled")),
     ("matrix", config_key("channels.matrix.enabled")),
     ("mattermost", config_key("channels.mattermost.enabled")),
@@ -18,6 +18,16 @@ pub const ENABLED_KEYS: [(&str, &ConfigKey); 9] = [
     ("whatsapp", config_key("channels.whatsapp.enabled")),
     ("email", config_key("channels.email.enabled")),
     ("ntfy", config_key("channels.ntfy.enabled")),
+    ("feishu", config_key("channels.feishu.enabled")),
+    ("dingtalk", config_key("channels.dingtalk.enabled")),
+    ("qq", config_key("channels.qq.enabled")),
+    ("wecom", config_key("channels.wecom.enabled")),
+    ("weixin", config_key("channels.weixin.enabled")),
+    ("mochat", config_key("channels.mochat.enabled")),
+    ("signal", config_key("channels.signal.enabled")),
+    ("irc", config_key("channels.irc.enabled")),
+    ("xmpp", config_key("channels.xmpp.enabled")),
+    ("program", config_key("channels.program.enabled")),
     ("webhook", config_key("channels.webhook.enabled")),
 ];
 
@@ -34,6 +44,7 @@ pub struct ChannelConfig {
 enum ChannelValue {
     Plain(Value),
     Secret(Secret),
+    SecretMap(Vec<(String, Secret)>),
 }
 
 /// The keys of `transcription`, and older ones of the Python program.
@@ -145,6 +156,12 @@ impl ChannelConfig {
             let value = layers.read_key(key)?.unwrap_or_else(|| key.default_value());
             let value = match (key.kind.is_secret(), value) {
                 (true, Value::String(text)) => ChannelValue::Secret(Secret::new(text)),
+                (true, Value::Object(members)) => {
+                    let text = |value: Value| Some(Secret::new(value.as_str()?));
+                    let members = members.into_iter();
+                    let members = members.filter_map(|(name, value)| Some((name, text(value)?)));
+                    ChannelValue::SecretMap(members.collect())
+                }
                 (_, value) => ChannelValue::Plain(value),
             };
             values.insert(rest, value);
@@ -188,6 +205,11 @@ impl ChannelConfig {
         )
     }
 
+    /// The value of a key as JSON; null if it is secret or unknown.
+    pub fn value(&self, key: &str) -> Value {
+        self.plain(key).cloned().unwrap_or_default()
+    }
+
     /// The value of a key that is true or false.
     pub fn flag(&self, key: &str) -> bool {
         self.plain(key) == Some(&Value::Bool(true))
@@ -214,7 +236,15 @@ impl ChannelConfig {
     pub fn secret(&self, key: &str) -> Option<&Secret> {
         match self.values.get(key)? {
             ChannelValue::Secret(secret) => Some(secret).filter(|secret| !secret.is_empty()),
-            ChannelValue::Plain(_) => None,
+            ChannelValue::Plain(_) | ChannelValue::SecretMap(_) => None,
+        }
+    }
+
+    /// The members of an object of secrets.
+    pub fn secrets(&self, key: &str) -> &[(String, Secret)] {
+        match self.values.get(key) {
+            Some(ChannelValue::SecretMap(members)) => members,
+            _ => &[],
         }
     }
 
@@ -229,6 +259,11 @@ impl ChannelConfig {
             ChannelValue::Plain(value) => value.clone(),
             ChannelValue::Secret(secret) if secret.is_empty() => "".into(),
             ChannelValue::Secret(secret) => secret.to_string().into(),
+            ChannelValue::SecretMap(members) => {
+                let shown = members.iter();
+                let shown = shown.map(|(name, secret)| (name.clone(), secret.to_string().into()));
+                Value::Object(shown.collect())
+            }
         };
         let pairs = self.values.iter();
         pairs
@@ -243,6 +278,10 @@ impl ChannelConfig {
             match value {
                 ChannelValue::Secret(secret) => text.push_str(secret.expose()),
                 ChannelValue::Plain(Value::String(value)) => text.push_str(value),
+                ChannelValue::SecretMap(members) => {
+                    let secrets = members.iter().map(|(_, secret)| secret.expose());
+                    secrets.for_each(|secret| text.push_str(secret));
+                }
                 ChannelValue::Plain(_) => continue,
             }
             text.push_str(key);
@@ -253,7 +292,7 @@ impl ChannelConfig {
     fn plain(&self, key: &str) -> Option<&Value> {
         match self.values.get(key)? {
             ChannelValue::Plain(value) => Some(value),
-            ChannelValue::Secret(_) => None,
+            ChannelValue::Secret(_) | ChannelValue::SecretMap(_) => None,
         }
     }
 }

@@ -139,12 +139,6 @@ pub fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<Co
                     .map(|text| finding(ConfigSeverity::Warning, text.to_owned())),
             );
         }
-        let has_number = |config: &ChannelConfig| config.text("phoneNumberId").is_some();
-        if *name == "whatsapp" && !config.as_ref().is_ok_and(has_number) {
-            let text = "`channels.whatsapp.phoneNumberId` is empty: the bridge of the Python program is not used, but the \
-                        Cloud API, which needs a phone number of its own";
-            found.push(finding(ConfigSeverity::Warning, text.to_owned()));
-        }
         if config.is_ok_and(|config| config.flag("e2EeEnabled")) {
             let path = ["channels", "matrix", "e2EeEnabled"].map(str::to_owned);
             let severity = match layers.origin(&path) {
@@ -456,15 +450,9 @@ mod tests {
             ],
         );
         check(
-            r#"{"channels": {"dingtalk": {"enabled": true, "clientSecret": ""}}}"#,
+            r#"{"channels": {"telegram": {"inlineKeyboards": true}}}"#,
             &[
-                "note: c.json:1:39: `channels.dingtalk.enabled` is valid, but not used by this release",
-            ],
-        );
-        check(
-            r#"{"channels": {"whatsapp": {"enabled": true, "bridgeUrl": "ws://localhost:3001", "allowFrom": ["1"]}}}"#,
-            &[
-                "warning: `channels.whatsapp.phoneNumberId` is empty: the bridge of the Python program is not used, but the Cloud API, which needs a phone number of its own",
+                "note: c.json:1:46: `channels.telegram.inlineKeyboards` is valid, but not used by this release",
             ],
         );
         check(

@@ -178,9 +178,13 @@ impl TypedReader<'_> {
 
     fn enabled_channels(&self) -> Result<Vec<&'static str>> {
         let mut names = Vec::new();
+        // Most configs have no channels, and are read in a moment.
+        if self.0.value()["channels"].is_null() {
+            return Ok(names);
+        }
         for (name, key) in ENABLED_KEYS {
             if self.boolean(key)? {
-                names.push(name);
+                names.push(*name);
             }
         }
         Ok(names)

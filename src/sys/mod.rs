@@ -16,6 +16,7 @@ pub mod http;
 pub mod input;
 pub mod ip_ranges;
 pub mod kept_output;
+pub mod line_buffer;
 pub mod log;
 pub mod owner;
 pub mod panic_report;

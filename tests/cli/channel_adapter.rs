@@ -16,15 +16,20 @@ use nanobot::settings::layers::LayeredConfig;
 use nanobot::sys::clock::Clock;
 use nanobot::sys::env::Env;
 use nanobot::sys::http::Network;
+use nanobot::sys::paths::Paths;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
 /// Creates a channel from its keys, with a clock that does not sleep.
 pub(crate) fn open(name: &'static str, keys: &Value) -> anyhow::Result<Box<dyn Channel>> {
-    let env: Env = [("NANOBOT_TEST_TIME", "2026-03-01T12:00:00Z")]
-        .into_iter()
-        .collect();
+    let env: Env = [
+        ("NANOBOT_TEST_TIME", "2026-03-01T12:00:00Z"),
+        ("HOME", "/nowhere"),
+        ("PATH", "/usr/bin:/bin"),
+    ]
+    .into_iter()
+    .collect();
     let text = json!({ "channels": { name: keys } }).to_string();
     let config = Config::parse(Path::new("config.json"), &text)?;
     let layers = LayeredConfig::new(&config, &env);
@@ -38,6 +43,7 @@ pub(crate) fn open(name: &'static str, keys: &Value) -> anyhow::Result<Box<dyn C
         clock: Clock::from_env(&env)?,
         network: Network::default(),
         command_env: Vec::new(),
+        paths: Paths::resolve(&env, None)?,
         max_attempts: 3,
     };
     let kind = table::find(name).expect("the channel is in the table");

@@ -590,7 +590,7 @@ fn a_chat_channel_can_be_skipped_after_all() {
     assert_eq!(screen.code(), 0);
     let shown = screen.text_with_scrollback();
     assert!(shown.contains("Please answer yes or no."), "{shown}");
-    let reason = "Please answer telegram, matrix, mattermost, slack, discord, ntfy or none.";
+    let reason = "Please answer telegram, matrix, mattermost, slack, discord, ntfy, feishu,";
     assert!(shown.contains(reason), "{shown}");
     assert!(shown.contains("telegram is not set up"), "{shown}");
     assert!(shown.contains("ready; try:"), "{shown}");

@@ -527,6 +527,10 @@ const LIMITS: &[TestedPromise] = &[
     ),
     ("CPU, memory and disk usage", &[]),
     (
+        "The program of a channel",
+        &["groups_and_senders_of_programs_follow_the_policies"],
+    ),
+    (
         "The commands of a job are the user's",
         &["a_grant_applies_only_to_the_unmodified_message"],
     ),

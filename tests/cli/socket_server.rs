@@ -14,9 +14,26 @@ use tungstenite::{Message, WebSocket};
 /// The answers of a server to a message; the first message is null, for the opening.
 type Respond = Box<dyn Fn(&Value) -> Vec<Value> + Send + Sync>;
 
-/// The open connections of a server.
+/// The frames of a protocol.
+#[derive(Clone, Copy)]
+pub(crate) struct Codec {
+    /// A value may take several frames.
+    pub(crate) encode: fn(&Value) -> Vec<Message>,
+    pub(crate) decode: fn(Message) -> Option<Value>,
+}
+
+/// JSON in texts.
+const JSON_CODEC: Codec = Codec {
+    encode: |value| vec![Message::text(value.to_string())],
+    decode: |message| match message {
+        Message::Text(text) => Some(serde_json::from_str(&text).unwrap()),
+        _ => None,
+    },
+};
+
+/// The open connections of a server. An answer `{"close": CODE}` closes the connection.
 #[derive(Clone)]
-pub(crate) struct Sockets(Arc<(Mutex<State>, Condvar, Respond)>);
+pub(crate) struct Sockets(Arc<(Mutex<State>, Condvar, Respond)>, Codec);
 
 #[derive(Default)]
 struct State {
@@ -27,7 +44,11 @@ struct State {
 
 impl Sockets {
     pub(crate) fn new(respond: Respond) -> Self {
-        Self(Arc::new((Mutex::default(), Condvar::new(), respond)))
+        Self::with_codec(respond, JSON_CODEC)
+    }
+
+    pub(crate) fn with_codec(respond: Respond, codec: Codec) -> Self {
+        Self(Arc::new((Mutex::default(), Condvar::new(), respond)), codec)
     }
 
     /// The response to a request that opens a connection.
@@ -57,9 +78,16 @@ impl Sockets {
         };
         let answer = |message: &Value| {
             let mut state = state.lock().unwrap();
-            for text in respond(message) {
-                if let Some(socket) = &mut state.open[number] {
-                    drop(socket.send(Message::text(text.to_string())));
+            for answer in respond(message) {
+                let Some(socket) = &mut state.open[number] else {
+                    break;
+                };
+                match answer["close"].as_u64() {
+                    Some(code) => {
+                        close(socket, u16::try_from(code).unwrap());
+                        state.open[number] = None;
+                    }
+                    None => self.send_to(socket, &answer),
                 }
             }
             if !message.is_null() {
@@ -70,19 +98,25 @@ impl Sockets {
         answer(&Value::Null);
         let mut reader = WebSocket::from_raw_socket(stream, Role::Server, None);
         while let Ok(message) = reader.read() {
-            if let Message::Text(text) = message {
-                answer(&serde_json::from_str(&text).unwrap());
+            if let Some(message) = (self.1.decode)(message) {
+                answer(&message);
             }
         }
         state.lock().unwrap().open[number] = None;
         changed.notify_all();
     }
 
-    /// Sends a text to all open connections.
+    fn send_to(&self, socket: &mut WebSocket<TcpStream>, event: &Value) {
+        for message in (self.1.encode)(event) {
+            drop(socket.send(message));
+        }
+    }
+
+    /// Sends an event to all open connections.
     pub(crate) fn send(&self, event: &Value) {
         let mut state = self.0.0.lock().unwrap();
         for socket in state.open.iter_mut().flatten() {
-            drop(socket.send(Message::text(event.to_string())));
+            self.send_to(socket, event);
         }
     }
 
@@ -91,12 +125,7 @@ impl Sockets {
         let mut state = self.0.0.lock().unwrap();
         for open in &mut state.open {
             if let Some(mut socket) = open.take() {
-                let frame = CloseFrame {
-                    code: code.into(),
-                    reason: "".into(),
-                };
-                drop(socket.close(Some(frame)));
-                drop(socket.get_ref().shutdown(std::net::Shutdown::Write));
+                close(&mut socket, code);
             }
         }
     }
@@ -128,4 +157,13 @@ impl Sockets {
         drop(state);
         assert!(!timeout.timed_out(), "{shown}");
     }
+}
+
+fn close(socket: &mut WebSocket<TcpStream>, code: u16) {
+    let frame = CloseFrame {
+        code: code.into(),
+        reason: "".into(),
+    };
+    drop(socket.close(Some(frame)));
+    drop(socket.get_ref().shutdown(std::net::Shutdown::Write));
 }

@@ -35,6 +35,8 @@ pub enum Dialect {
     Discord,
     /// The marks of WhatsApp, without tables.
     WhatsApp,
+    /// Standard Markdown without tables.
+    Markdown(TextLimit),
     /// Text without any markup.
     Plain(TextLimit),
 }
@@ -77,7 +79,7 @@ impl Dialect {
             Self::Mattermost => (16_383, LengthUnit::Utf16),
             Self::Discord => (2000, LengthUnit::Utf16),
             Self::WhatsApp => (4096, LengthUnit::Utf16),
-            Self::Plain(limit) => return limit,
+            Self::Markdown(limit) | Self::Plain(limit) => return limit,
         };
         TextLimit { amount, unit }
     }
@@ -85,7 +87,7 @@ impl Dialect {
     fn has_tables(self) -> bool {
         !matches!(
             self,
-            Self::TelegramHtml | Self::Slack | Self::Discord | Self::WhatsApp
+            Self::TelegramHtml | Self::Slack | Self::Discord | Self::WhatsApp | Self::Markdown(_)
         )
     }
 
@@ -94,7 +96,7 @@ impl Dialect {
         let markup = match self {
             Self::TelegramHtml => telegram::write(lines),
             Self::MatrixHtml | Self::MailHtml => html::write(lines),
-            Self::Slack | Self::Mattermost => commonmark::write(lines, 6),
+            Self::Slack | Self::Mattermost | Self::Markdown(_) => commonmark::write(lines, 6),
             Self::Discord => commonmark::write(lines, 3),
             Self::WhatsApp => whatsapp::write(lines),
             Self::Plain(_) => plain.clone(),

@@ -3,19 +3,19 @@
 //! Bots cannot list direct chats, so those with allowed users are opened by their ids; others are known from events. A
 //! message that is sent again within minutes is recognised by its nonce.
 
-mod gateway;
 mod message;
 
 use super::access::AccessRules;
 use super::conversation_poll::{
     self, Conversation, ConversationEntry, ConversationService, EventListener,
 };
+use super::gateway::{GatewayClose, GatewayConnection, GatewayLogin};
 use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RateLimit, RemoteFile,
-    SendError,
+    Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog, LoginOutcome, Part,
+    RateLimit, RemoteFile, SendError,
 };
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
@@ -24,7 +24,6 @@ use crate::sys::secret::Secret;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::web_url::percent_encode;
 use anyhow::Result;
-use gateway::{GatewayConnection, GatewayLogin};
 use message::number_of;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +43,8 @@ const USER_AGENT: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     ")"
 );
+/// The end of a gateway's address.
+const GATEWAY_QUERY: &str = "/?v=10&encoding=json";
 /// Messages of a page of a channel's history; the service's maximum.
 const PAGE_MESSAGES: usize = 100;
 /// The time for which the list of servers is kept, in seconds.
@@ -177,13 +178,16 @@ impl ConversationService for Discord {
     }
 
     fn connect(&self, cache: &mut Value) -> Result<Option<GatewayConnection>, SendError> {
+        let properties = json!({ "os": "linux", "browser": "nanobot", "device": "nanobot" });
         let login = GatewayLogin {
             url: &self.gateway_url,
-            token: &self.token,
-            intents: self.intents,
+            query: GATEWAY_QUERY,
+            token: self.token.expose(),
+            identity: json!({ "intents": self.intents, "properties": properties }),
             now: self.clock.timestamp().as_second(),
+            explain_close,
         };
-        GatewayConnection::open(&self.client, &login, cache)
+        GatewayConnection::open(&self.client, login, cache)
     }
 
     fn next_conversation(
@@ -193,13 +197,29 @@ impl ConversationService for Discord {
         account: &Identity,
         end: Duration,
     ) -> Result<Option<Conversation>, SendError> {
-        let next = connection.next_message(cache, account, end)?;
-        Ok(next.map(|(conversation, sender)| {
-            if conversation.is_direct {
-                cache["direct"][sender] = conversation.id.as_str().into();
+        loop {
+            let next = connection.next_event(end);
+            cache["session"] = connection.session().clone();
+            let Some(event) = next? else {
+                return Ok(None);
+            };
+            let data = &event["d"];
+            let sender = data["author"]["id"].as_str().unwrap_or_default();
+            if let Some(channel) = data["channel_id"].as_str()
+                && event["t"] == "MESSAGE_CREATE"
+                && sender != account.id
+            {
+                let is_direct = data["guild_id"].is_null();
+                if is_direct {
+                    cache["direct"][sender] = channel.into();
+                }
+                return Ok(Some(Conversation {
+                    id: channel.to_owned(),
+                    is_direct,
+                    newest: Some(number_of(&data["id"])),
+                }));
             }
-            conversation
-        }))
+        }
     }
 
     fn pause(&self, duration: Duration) -> Result<(), SendError> {
@@ -289,11 +309,11 @@ impl Channel for Discord {
         }
     }
 
-    fn login(&self) -> Result<String> {
+    fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
         let Identity { id, name } = self.identity()?;
-        Ok(format!(
+        Ok(LoginOutcome::of_line(format!(
             "{name} ({id}); invite it: https://discord.com/oauth2/authorize?client_id={id}&scope=bot&permissions={PERMISSIONS}"
-        ))
+        )))
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -302,6 +322,19 @@ impl Channel for Discord {
 
     fn parse_chat(&self, recipient: &str) -> Chat {
         Chat::with_thread_after(recipient, ":thread:")
+    }
+}
+
+/// The meaning of a close code (Discord, "Gateway Close Event Codes").
+fn explain_close(code: u16) -> GatewayClose {
+    match code {
+        4004 => GatewayClose::TokenRejected("the gateway does not accept `channels.discord.token`"),
+        4013 | 4014 => GatewayClose::Misconfigured(
+            "the gateway refuses `channels.discord.intents`: allow the bot the message content intent in Discord's \
+             developer portal, or leave out 32768 of the number",
+        ),
+        1000 | 1001 | 4003 | 4007 | 4009 => GatewayClose::SessionLost,
+        _ => GatewayClose::Temporary,
     }
 }
 

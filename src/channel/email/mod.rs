@@ -17,7 +17,8 @@ mod smtp;
 use super::access::{AccessDecision, AccessRules};
 use super::setup::ChannelSetup;
 use super::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RemoteFile, SendError,
+    Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog, LoginOutcome, Part,
+    RemoteFile, SendError,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::clock::Clock;
@@ -174,12 +175,14 @@ impl Channel for Email {
         })
     }
 
-    fn login(&self) -> Result<String> {
+    fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
         let (mut session, mailbox) = self.log_in()?;
         let address = &self.settings.from.address;
         match self.require_verification(&mut session, mailbox) {
-            Ok(()) => Ok(address.clone()),
-            Err(error) => Ok(format!("{address}; still to do: {error:#}")),
+            Ok(()) => Ok(LoginOutcome::of_line(address.clone())),
+            Err(error) => Ok(LoginOutcome::of_line(format!(
+                "{address}; still to do: {error:#}"
+            ))),
         }
     }
 

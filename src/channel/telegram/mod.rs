@@ -11,8 +11,8 @@ use super::service_client::MAX_SERVICE_TIMEOUT;
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RemoteFile,
-    SendError,
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog,
+    LoginOutcome, Part, RemoteFile, SendError,
 };
 use anyhow::Result;
 use api::{Api, ApiError, ApiRefusal};
@@ -156,7 +156,7 @@ impl Channel for Telegram {
         })
     }
 
-    fn login(&self) -> Result<String> {
+    fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
         let Identity { id, name } = self.identity()?;
         let commands = [
             ("new", "start a new conversation"),
@@ -169,7 +169,9 @@ impl Channel for Telegram {
             .api
             .call("setMyCommands", &json!({ "commands": commands }));
         set.map_err(ApiError::into_error)?;
-        Ok(format!("@{name} ({id}); the command menu is set"))
+        Ok(LoginOutcome::of_line(format!(
+            "@{name} ({id}); the command menu is set"
+        )))
     }
 
     fn session_key(&self, chat: &Chat) -> String {

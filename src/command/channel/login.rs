@@ -1,11 +1,14 @@
 //! `nanobot channel login`: asks for what the config lacks, tries it, and stores it.
 
+use crate::channel::LoginDialog;
 use crate::command::question::{self, Cancelled, ask_text};
-use crate::error::{Exit, exit_for};
+use crate::error::{Exit, exit_for, fail};
 use crate::ops::channel::login::{ChannelLogin, LoginPrompt};
 use crate::ops::context::{Context, report_error};
 use crate::sys::terminal::Terminal;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use qrcode::QrCode;
+use qrcode::render::unicode::Dense1x2;
 
 /// Logs in at the channel `name`. On a terminal it asks until the service accepts a token.
 ///
@@ -54,8 +57,38 @@ fn ask(ctx: &Context, asked: &LoginPrompt) -> Result<String> {
     }
 }
 
+/// The user at the terminal.
+struct TerminalDialog(Terminal);
+
+impl LoginDialog for TerminalDialog {
+    fn show_code(&mut self, url: &str, text: &str) -> Result<()> {
+        require_terminal()?;
+        let code = QrCode::new(url.as_bytes()).context("show a QR code")?;
+        let mut image = code.render::<Dense1x2>();
+        // As on paper: terminals are mostly dark.
+        image
+            .dark_color(Dense1x2::Light)
+            .light_color(Dense1x2::Dark);
+        self.0.eprint(&image.build());
+        self.0.eprint(&format!("{text}: {url}"));
+        Ok(())
+    }
+
+    fn ask(&mut self, question: &str) -> Result<String> {
+        require_terminal()?;
+        ask_text(self.0, question, "")
+    }
+}
+
+fn require_terminal() -> Result<()> {
+    match Terminal::can_prompt() {
+        true => Ok(()),
+        false => Err(fail(Exit::NoInput, "this login needs a terminal")),
+    }
+}
+
 fn complete(ctx: &Context, login: &ChannelLogin, answers: &[(&str, String)]) -> Result<()> {
-    let line = login.complete(answers)?;
+    let line = login.complete(answers, &mut TerminalDialog(ctx.terminal))?;
     ctx.terminal.print(&format!("{line}\n"))?;
     let kind = login.kind();
     if ctx.quiet || answers.is_empty() || !kind.receives {

@@ -207,7 +207,8 @@ pub(super) fn offer_channel(ctx: &Context, settings: &Settings) -> Result<()> {
     if !settings.channels.is_empty() {
         return Ok(());
     }
-    let is_chat = |kind: &&ChannelKind| kind.receives && !kind.is_mail && !kind.is_pushed;
+    let is_chat =
+        |kind: &&ChannelKind| kind.receives && !kind.is_mail && !kind.is_pushed && !kind.is_program;
     let kinds = CHANNELS.iter().filter(is_chat);
     let names: Vec<&str> = kinds.map(|kind| kind.name).collect();
     let words = format!("Chats can be answered too: {}.", names.join(", "));

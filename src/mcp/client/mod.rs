@@ -10,6 +10,7 @@ use super::protocol::{McpError, ServerAnswer, ServerFeatures};
 use crate::settings::servers::McpServer;
 use crate::sys::cancel;
 use crate::sys::paths::Paths;
+use crate::sys::process::server_environment::server_file_name;
 use crate::sys::signal::Deadline;
 pub use config::{ClientConfig, ElicitationHandler};
 use connection::ServerRequest;
@@ -27,7 +28,6 @@ mod connection;
 mod connection_state;
 mod decode;
 mod elicitation;
-mod environment;
 mod grants;
 mod http;
 mod http_exchange;
@@ -49,7 +49,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1000);
 /// # Errors
 /// A file cannot be removed.
 pub fn remove_server_files(paths: &Paths, server: &str) -> io::Result<()> {
-    let (root, name) = (paths.mcp(), environment::server_file_name(server));
+    let (root, name) = (paths.mcp(), server_file_name(server));
     let gone = |done: io::Result<()>| match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

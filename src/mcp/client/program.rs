@@ -1,7 +1,6 @@
 //! Starts a server that is a local program, with the directories, the environment and the sandbox of its config entry.
 
 use super::config::ClientConfig;
-use super::environment::{build_environment, resolve_program, server_file_name};
 use super::grants;
 use super::inbox::Inbox;
 use super::interpreter;
@@ -10,6 +9,9 @@ use crate::mcp::protocol::McpError;
 use crate::settings::servers::{McpServer, ServerTransport};
 use crate::sys::durable_file;
 use crate::sys::process::server::ServerSpec;
+use crate::sys::process::server_environment::{
+    build_environment, resolve_program, server_file_name,
+};
 use crate::sys::secret::Secret;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -48,8 +50,9 @@ pub(super) fn start(
         let words = format!("its `cwd` `{}` is not a directory", directory.display());
         return Err(McpError::Unusable(words));
     }
-    let mut server_env = build_environment(&config.env, env, &temporary);
-    let program = resolve_program(command, &server_env, &directory, &config.paths)?;
+    let mut server_env = build_environment(config.env.iter(), env, &temporary);
+    let program = resolve_program(command, &server_env, &directory, &config.paths)
+        .map_err(McpError::Unusable)?;
     if command.contains('/') {
         append_to_path(&mut server_env, &program);
     }

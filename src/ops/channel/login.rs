@@ -1,5 +1,6 @@
 //! The login at a service: answers are tried there before they are written into the config.
 
+use crate::channel::LoginDialog;
 use crate::channel::access::AccessRules;
 use crate::channel::table::{ChannelKind, LoginQuestion};
 use crate::ops::channel::open_channel::ChannelFiles;
@@ -62,11 +63,15 @@ impl<'a> ChannelLogin<'a> {
     ///
     /// # Errors
     /// Those of the service; nothing is written then. Status 78 or 74 if the config cannot be changed.
-    pub(crate) fn complete(&self, answers: &[(&str, String)]) -> Result<String> {
+    pub(crate) fn complete(
+        &self,
+        answers: &[(&str, String)],
+        dialog: &mut dyn LoginDialog,
+    ) -> Result<String> {
         let path = &self.ctx.paths.config;
         let kind = self.kind();
-        let apply = |config: &mut Config| -> Result<()> {
-            for (key, value) in answers {
+        let apply = |config: &mut Config, values: &[(&str, String)]| -> Result<()> {
+            for (key, value) in answers.iter().chain(values) {
                 let value = match self.files.config.is_flag(key) {
                     true => matches!(value.as_str(), "y" | "yes").into(),
                     false => value.as_str().into(),
@@ -79,13 +84,13 @@ impl<'a> ChannelLogin<'a> {
             }
         };
         let mut config = Config::load(path)?;
-        apply(&mut config)?;
+        apply(&mut config, &[])?;
         let files = ChannelFiles::from_config(self.ctx, kind, &config)?;
         let open = files.open(self.ctx, self.ctx.settings()?.network)?;
-        let line = open.service.login();
-        let line = line.with_context(|| format!("channel {}", kind.name))?;
-        Config::change(path, apply)?;
-        Ok(line)
+        let outcome = open.service.login(dialog);
+        let outcome = outcome.with_context(|| format!("channel {}", kind.name))?;
+        Config::change(path, |config| apply(config, &outcome.values))?;
+        Ok(outcome.line)
     }
 
     /// The rules for senders.

@@ -86,11 +86,14 @@ impl ChannelFiles {
         })
     }
 
-    /// True if the config enables the channel. That of the Python program for WhatsApp is for its bridge, which has other keys.
+    /// True if the config enables the channel.
     pub(crate) fn is_enabled(&self) -> bool {
-        let is_of_bridge =
-            self.kind.name == "whatsapp" && self.config.text("phoneNumberId").is_none();
-        self.config.flag("enabled") && !is_of_bridge
+        self.config.flag("enabled")
+    }
+
+    /// True if messages come by `channel listen` only. The bridge of WhatsApp is polled.
+    pub(crate) fn is_pushed(&self) -> bool {
+        self.kind.is_pushed && self.config.text("phoneNumberId").is_some()
     }
 
     /// Prepares the connection to the service. Nothing is sent.
@@ -106,6 +109,7 @@ impl ChannelFiles {
             command_env: (ctx.env.iter())
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
+            paths: ctx.paths.clone(),
             max_attempts: self.settings.send_max_attempts,
         };
         Ok(OpenChannel {
@@ -146,7 +150,8 @@ impl ChannelFiles {
     }
 
     fn direct_rule(&self) -> DirectRule {
-        let is_disabled = self.config.is_flag("dm.enabled") && !self.config.flag("dm.enabled");
+        let is_disabled = self.config.flag("disablePrivateChat")
+            || self.config.is_flag("dm.enabled") && !self.config.flag("dm.enabled");
         match self.config.text("dm.policy").as_deref() {
             _ if is_disabled => DirectRule::Disabled,
             Some("allowlist") => DirectRule::Listed(self.config.list("dm.allowFrom")),

@@ -187,7 +187,7 @@ impl<'scope> Listener<'scope, '_> {
             self.enqueue(unfinished_work(channel));
             return self.note_poll(&channel.open.files);
         }
-        if channel.open.files.kind.is_pushed {
+        if channel.open.files.is_pushed() {
             self.note_poll(&channel.open.files)?;
             return self.watch_inbox(channel);
         }

@@ -14,12 +14,20 @@ pub(super) const MAX_REDIRECTS: u32 = 5;
 #[error("{0}")]
 pub struct ConnectError(String);
 
+/// The server has not responded in time to a request that it has got.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ResponseTimeout(String);
+
 /// Converts an error of `ureq`. A pending cancellation takes precedence.
 pub(super) fn from_ureq(error: &ureq::Error) -> anyhow::Error {
     match (signal::check(), AddressError::find(error)) {
         (Err(stop), _) => stop.into(),
         (Ok(()), Some(refused)) => refused.clone().into_error(),
         (Ok(()), None) if is_unconnected(error) => ConnectError(message(error)).into(),
+        (Ok(()), None) if matches!(error, ureq::Error::Timeout(Timeout::RecvResponse)) => {
+            ResponseTimeout(message(error)).into()
+        }
         (Ok(()), None) => anyhow::Error::msg(message(error)),
     }
 }

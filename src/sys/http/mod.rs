@@ -18,7 +18,7 @@ mod websocket;
 
 pub use client::{ConnectionPool, Http, HttpMethod, Response};
 pub use connector::is_listening;
-pub use error::{ConnectError, body_error_message};
+pub use error::{ConnectError, ResponseTimeout, body_error_message};
 pub use network::{Network, NetworkDefaults};
 pub use ssrf::{SSRF_ALLOWLIST_KEY, SsrfFilter};
 pub use stream::LineStream;

@@ -51,6 +51,7 @@ pub struct WebSocket {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebSocketEvent {
     Text(String),
+    Binary(Vec<u8>),
     /// The end of the connection, with the server's code (RFC 6455 §7.4) and its words.
     Closed(Option<u16>, String),
 }
@@ -96,8 +97,20 @@ impl WebSocket {
     /// # Errors
     /// The connection broke, or the run was cancelled.
     pub fn send(&mut self, text: &str) -> Result<()> {
+        self.send_message(Message::text(text))
+    }
+
+    /// Sends bytes.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn send_binary(&mut self, bytes: Vec<u8>) -> Result<()> {
+        self.send_message(Message::binary(bytes))
+    }
+
+    fn send_message(&mut self, message: Message) -> Result<()> {
         self.frames
-            .send(Message::text(text))
+            .send(message)
             .map_err(|error| to_error(&error))?;
         self.frames.get_mut().flush_now()
     }
@@ -120,6 +133,10 @@ impl WebSocket {
                 Ok(Message::Text(text)) => {
                     self.note_sign_of_life();
                     return Ok(Some(WebSocketEvent::Text(text.as_str().to_owned())));
+                }
+                Ok(Message::Binary(bytes)) => {
+                    self.note_sign_of_life();
+                    return Ok(Some(WebSocketEvent::Binary(bytes.into())));
                 }
                 Ok(Message::Close(frame)) => {
                     let (code, reason) = match frame {

@@ -6,6 +6,7 @@
 pub mod background;
 pub(in crate::sys) mod children;
 mod inspect;
+pub mod line_program;
 mod namespaced_supervisor;
 mod output;
 mod own_program;
@@ -13,6 +14,7 @@ mod resource_limits;
 mod run;
 mod secret_command;
 pub mod server;
+pub mod server_environment;
 mod shell;
 mod supervisor;
 mod supervisor_connection;

@@ -1,8 +1,7 @@
-//! The environment of a local MCP server: a few variables of this process, without API keys, and those from the config.
-//! Also resolves the path of its executable.
+//! The environment of a server that is a local program: a few variables of this process, without API keys, and those
+//! from the config. Also resolves the path of its executable.
 
-use crate::mcp::protocol::McpError;
-use crate::sys::env::{Env, INSIDE_SANDBOX};
+use crate::sys::env::INSIDE_SANDBOX;
 use crate::sys::paths::Paths;
 use crate::sys::secret::{self, Secret};
 use std::os::unix::fs::PermissionsExt;
@@ -15,15 +14,14 @@ const INHERITED_VARIABLES: &[&str] = &[
 
 /// Builds the complete environment of a server. `configured` are the variables from the config, and `temp_dir` is the
 /// server's own temporary directory.
-pub(super) fn build_environment(
-    env: &Env,
+pub fn build_environment<'e>(
+    env: impl Iterator<Item = (&'e str, &'e str)>,
     configured: &[(String, Secret)],
     temp_dir: &Path,
 ) -> Vec<(String, String)> {
     let is_configured = |name: &str| configured.iter().any(|(other, _)| other == name);
     let is_inherited = |name: &str| INHERITED_VARIABLES.contains(&name) || name.starts_with("LC_");
     let mut variables: Vec<(String, String)> = env
-        .iter()
         .filter(|(name, value)| {
             is_inherited(name) && !is_configured(name) && !secret::contains_key(value)
         })
@@ -48,12 +46,12 @@ pub(super) fn build_environment(
 ///
 /// # Errors
 /// There is no such program.
-pub(super) fn resolve_program(
+pub fn resolve_program(
     command: &str,
     env: &[(String, String)],
     directory: &Path,
     paths: &Paths,
-) -> Result<PathBuf, McpError> {
+) -> Result<PathBuf, String> {
     let is_executable = |path: &PathBuf| {
         std::fs::metadata(path)
             .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
@@ -62,14 +60,8 @@ pub(super) fn resolve_program(
         let path = directory.join(paths.expand(command));
         return match (is_executable(&path), path.exists()) {
             (true, _) => Ok(path),
-            (false, true) => Err(McpError::Unusable(format!(
-                "`{}` is not an executable file",
-                path.display()
-            ))),
-            (false, false) => Err(McpError::Unusable(format!(
-                "`{}` does not exist",
-                path.display()
-            ))),
+            (false, true) => Err(format!("`{}` is not an executable file", path.display())),
+            (false, false) => Err(format!("`{}` does not exist", path.display())),
         };
     }
     let search_path = env.iter().find(|(name, _)| name == "PATH");
@@ -79,12 +71,12 @@ pub(super) fn resolve_program(
         .map(|directory| Path::new(directory).join(command));
     candidates
         .find(is_executable)
-        .ok_or_else(|| McpError::Unusable(format!("`{command}` is not on the PATH")))
+        .ok_or_else(|| format!("`{command}` is not on the PATH"))
 }
 
 /// Converts the name of a server to a file name. All characters but ASCII letters, digits, `-` and `_` are
 /// percent-encoded, so that the file stays in its directory.
-pub(super) fn server_file_name(server: &str) -> String {
+pub fn server_file_name(server: &str) -> String {
     let mut name = String::new();
     for byte in server.bytes() {
         match byte {
@@ -125,7 +117,7 @@ mod tests {
             ("PATH".to_owned(), Secret::new("/opt")),
             ("A=B".to_owned(), Secret::new("x")),
         ];
-        let mut environment = build_environment(&env, &configured, Path::new("/run/private"));
+        let mut environment = build_environment(env.iter(), &configured, Path::new("/run/private"));
         environment.sort();
         let variables: Vec<String> = environment
             .iter()
@@ -153,7 +145,7 @@ mod tests {
             let resolved = resolve_program(command, &env, Path::new("/bin"), &paths);
             let actual = match resolved {
                 Ok(path) => path.display().to_string(),
-                Err(error) => error.to_string(),
+                Err(cause) => cause,
             };
             assert_eq!(actual, expect);
         };

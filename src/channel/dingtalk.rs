@@ -1,0 +1,418 @@
+//! DingTalk, in stream mode: the service sends messages to bots of an organisation's own apps over a WebSocket
+//! (<https://open.dingtalk.com/document/development/stream>), and sends them again until they are acknowledged.
+//!
+//! In groups it hands on only messages that mention the bot. Answers go through the API for robots.
+
+use super::access_token::AccessToken;
+use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
+use super::setup::ChannelSetup;
+use super::upload::UploadFile;
+use super::{
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RateLimit,
+    RemoteFile, SendError, Sender,
+};
+use crate::error::{Exit, fail};
+use crate::sys::secret::Secret;
+use crate::sys::web_url::percent_encode;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+/// Hosts of connections and of files.
+const HOSTS: &[&str] = &["dingtalk.com", "aliyuncs.com"];
+/// The topic of messages to the bot.
+const MESSAGE_TOPIC: &str = "/v1.0/im/bot/messages/get";
+const TOKEN_HEADER: &str = "x-acs-dingtalk-access-token";
+/// The start of the id of a group, as the Python program writes it.
+const GROUP_PREFIX: &str = "group:";
+/// Largest upload: 20 MB (DingTalk, "Upload media files").
+const MAX_UPLOAD_BYTES: u64 = 20_000_000;
+/// Maximum characters of the title, which notifications show.
+const MAX_TITLE_CHARS: usize = 40;
+/// The wait after a rate limit, for which the service names none.
+const RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
+
+struct DingTalk {
+    client: ServiceClient,
+    upload_client: ServiceClient,
+    client_id: String,
+    client_secret: Secret,
+    has_user_sessions: bool,
+    token: AccessToken,
+    listener: PushListener,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if a key is missing or unusable.
+pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let client_id = config.required_text("clientId", "ID")?;
+    let client_secret = config.required_secret("clientSecret")?.clone();
+    Ok(Box::new(DingTalk {
+        client: ServiceClient::new(setup, "apiBase", "clientSecret")?.with_hosts(HOSTS),
+        upload_client: ServiceClient::new(setup, "uploadBase", "clientSecret")?,
+        client_id,
+        client_secret,
+        has_user_sessions: config.flag("groupUserIsolation"),
+        token: AccessToken::default(),
+        listener: PushListener::default(),
+    }))
+}
+
+impl PushService for DingTalk {
+    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
+        let request = json!({
+            "clientId": self.client_id, "clientSecret": self.client_secret.expose(),
+            "subscriptions": [{ "type": "CALLBACK", "topic": MESSAGE_TOPIC }],
+            "ua": concat!("nanobot/", env!("CARGO_PKG_VERSION")),
+        });
+        let opened = self.post("/v1.0/gateway/connections/open", &request, &[])?;
+        let (endpoint, ticket) = (opened["endpoint"].as_str(), opened["ticket"].as_str());
+        let (Some(endpoint), Some(ticket)) = (endpoint, ticket) else {
+            return Err(self.client.unexpected_response());
+        };
+        if !self.client.owns_socket(endpoint) {
+            return Err(self.client.unexpected_response());
+        }
+        let url = format!("{endpoint}?ticket={}", percent_encode(ticket));
+        Ok(Box::new(self.client.open_websocket(&url)?))
+    }
+
+    fn read_frame(
+        &self,
+        frame: &Value,
+        _account: &Identity,
+        _cache: &mut Value,
+    ) -> Result<FrameContent, SendError> {
+        let headers = &frame["headers"];
+        let topic = headers["topic"].as_str().unwrap_or_default();
+        let acknowledge = |data: &Value| {
+            Some(json!({
+                "code": 200, "message": "OK", "data": data,
+                "headers": { "messageId": headers["messageId"], "contentType": "application/json" },
+            }))
+        };
+        match frame["type"].as_str() {
+            Some("SYSTEM") if topic == "disconnect" => {
+                let cause = "the service asks for a new connection";
+                Err(SendError::Unavailable(cause.to_owned()))
+            }
+            Some("SYSTEM") => Ok(FrameContent {
+                acknowledgement: acknowledge(&frame["data"]),
+                ..FrameContent::default()
+            }),
+            Some("CALLBACK") => {
+                let data = frame["data"].as_str().unwrap_or_default();
+                let data: Value = serde_json::from_str(data).unwrap_or_default();
+                let message = (topic == MESSAGE_TOPIC)
+                    .then(|| to_message(&data, self.has_user_sessions))
+                    .flatten();
+                Ok(FrameContent {
+                    messages: message.into_iter().collect(),
+                    acknowledgement: acknowledge(&json!({ "response": null }).to_string().into()),
+                })
+            }
+            _ => Ok(FrameContent::default()),
+        }
+    }
+}
+
+impl Channel for DingTalk {
+    fn poll(
+        &self,
+        account: &Identity,
+        cursor: Option<&Value>,
+        wait: Duration,
+        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        self.listener.poll(self, account, cursor, wait, deliver)
+    }
+
+    fn send(
+        &self,
+        destination: &Destination,
+        part: &Part,
+        _key: &str,
+    ) -> std::result::Result<String, SendError> {
+        let (kind, content) = match &part.file {
+            Some(path) => self.upload(path)?,
+            None => {
+                let title = part.plain.lines().find(|line| !line.trim().is_empty());
+                let title: String = title.unwrap_or("…").chars().take(MAX_TITLE_CHARS).collect();
+                let content = json!({ "title": title, "text": with_hard_breaks(&part.markup) });
+                ("sampleMarkdown", content)
+            }
+        };
+        let mut request = json!({
+            "robotCode": self.client_id, "msgKey": kind, "msgParam": content.to_string(),
+        });
+        let chat = &destination.chat.id;
+        let path = match chat.strip_prefix(GROUP_PREFIX) {
+            Some(group) => {
+                request["openConversationId"] = group.into();
+                "/v1.0/robot/groupMessages/send"
+            }
+            None => {
+                request["userIds"] = json!([chat]);
+                "/v1.0/robot/oToMessages/batchSend"
+            }
+        };
+        let sent = self.post_with_token(path, &request)?;
+        let is_listed = |name: &str| sent[name].as_array().is_some_and(|ids| !ids.is_empty());
+        if is_listed("invalidStaffIdList") {
+            let cause = format!("`{chat}` is no user of the organisation");
+            return Err(SendError::Undeliverable(cause));
+        }
+        if is_listed("flowControlledStaffIdList") {
+            let cause = "the user has got too many messages".to_owned();
+            return Err(SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause));
+        }
+        let id = sent["processQueryKey"].as_str().map(str::to_owned);
+        id.ok_or_else(|| self.client.unexpected_response())
+    }
+
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        let request = json!({ "downloadCode": file.id, "robotCode": self.client_id });
+        let found = self.post_with_token("/v1.0/robot/messageFiles/download", &request);
+        let found = found.map_err(SendError::into_error)?;
+        let url = found["downloadUrl"].as_str().unwrap_or_default();
+        if !self.client.owns(url) {
+            return Err(fail(Exit::Refused, "the attachment is not at DingTalk"));
+        }
+        match self.client.download(url, into, limit_bytes)? {
+            Ok(is_complete) => Ok(is_complete),
+            Err(response) => Err(fail(Exit::Unavailable, response.describe())),
+        }
+    }
+
+    /// Proves the id and the secret. The service tells no name.
+    fn identity(&self) -> Result<Identity> {
+        let fetched = self.token.with(&|| self.fetch_token(), &|_| Ok(()));
+        fetched.map_err(SendError::into_error)?;
+        Ok(Identity {
+            id: self.client_id.clone(),
+            name: self.client_id.clone(),
+        })
+    }
+
+    fn session_key(&self, chat: &Chat) -> String {
+        chat.session_key("dingtalk", ":")
+    }
+
+    fn parse_chat(&self, recipient: &str) -> Chat {
+        match recipient.strip_prefix(GROUP_PREFIX) {
+            Some(group) => {
+                let chat = Chat::with_thread_after(group, ":");
+                Chat {
+                    id: format!("{GROUP_PREFIX}{}", chat.id),
+                    is_direct: false,
+                    ..chat
+                }
+            }
+            None => Chat::with_thread_after(recipient, ":"),
+        }
+    }
+}
+
+impl DingTalk {
+    fn fetch_token(&self) -> Result<(String, u64), SendError> {
+        let request = json!({ "appKey": self.client_id, "appSecret": self.client_secret.expose() });
+        let given = self.post("/v1.0/oauth2/accessToken", &request, &[])?;
+        let token = given["accessToken"].as_str().map(str::to_owned);
+        let token = token.ok_or_else(|| self.client.unexpected_response())?;
+        Ok((token, given["expireIn"].as_u64().unwrap_or_default()))
+    }
+
+    fn post_with_token(&self, path: &str, request: &Value) -> Result<Value, SendError> {
+        self.token.with(&|| self.fetch_token(), &|token| {
+            let headers = [(TOKEN_HEADER.to_owned(), token.to_owned())];
+            self.post(path, request, &headers)
+        })
+    }
+
+    fn post(
+        &self,
+        path: &str,
+        request: &Value,
+        headers: &[(String, String)],
+    ) -> Result<Value, SendError> {
+        let body = request.to_string();
+        let response = self.client.request(&ServiceRequest {
+            headers,
+            ..ServiceRequest::post(path, "application/json", body.as_bytes())
+        })?;
+        match response.is_success() {
+            true => self.client.read_success(&response),
+            false => Err(to_error(&response)),
+        }
+    }
+
+    /// Uploads a file; returns the kind and the content of its message.
+    fn upload(&self, path: &Path) -> Result<(&'static str, Value), SendError> {
+        let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
+        let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
+        let kind = if is_image { "image" } else { "file" };
+        let (form_type, form) = file.to_form(&[], "media");
+        let uploaded = self.token.with(&|| self.fetch_token(), &|token| {
+            let token = percent_encode(token);
+            let path = format!("/media/upload?access_token={token}&type={kind}");
+            self.upload_client.exchange(&ServiceRequest {
+                is_idempotent: true,
+                ..ServiceRequest::post(&path, &form_type, &form)
+            })
+        })?;
+        let Some(id) = uploaded["media_id"].as_str() else {
+            let cause = uploaded["errmsg"].as_str().unwrap_or("the upload failed");
+            return Err(SendError::Undeliverable(cause.to_owned()));
+        };
+        let extension = file.name.rsplit_once('.').map_or("bin", |(_, it)| it);
+        Ok(match is_image {
+            true => ("sampleImageMsg", json!({ "photoURL": id })),
+            false => (
+                "sampleFile",
+                json!({ "mediaId": id, "fileName": file.name, "fileType": extension }),
+            ),
+        })
+    }
+}
+
+/// The error of a response, by the service's code.
+fn to_error(response: &ServiceResponse) -> SendError {
+    let (body, cause) = (response.json(), response.describe());
+    let code = body["code"].as_str().unwrap_or_default();
+    match code {
+        "invalidClientIdOrSecret" | "authFailed" | "InvalidAuthentication" => {
+            SendError::TokenRejected(format!(
+                "{cause}; `channels.dingtalk.clientSecret` is not accepted"
+            ))
+        }
+        _ if code.starts_with("Throttling") => {
+            SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
+        }
+        _ if code.starts_with("Forbidden.AccessDenied") => SendError::Misconfigured(format!(
+            "{cause}; give the app this permission in DingTalk's developer console"
+        )),
+        _ if response.status == 403 => SendError::RecipientRefused(cause),
+        _ => SendError::Undeliverable(cause),
+    }
+}
+
+/// The message of an event.
+fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
+    let text = |name: &str| data[name].as_str().filter(|text| !text.is_empty());
+    let (id, sender) = (text("msgId")?, text("senderStaffId").or(text("senderId"))?);
+    let is_group = data["conversationType"] == "2";
+    let content = &data["content"];
+    let mut files = Vec::new();
+    let mut add_file = |item: &Value, kind: AttachmentKind, name: &str| {
+        if let Some(code) = item["downloadCode"].as_str() {
+            files.push(RemoteFile {
+                id: code.to_owned(),
+                name: item["fileName"].as_str().unwrap_or(name).to_owned(),
+                kind,
+                ..RemoteFile::default()
+            });
+        }
+    };
+    let mut typed = String::new();
+    match text("msgtype")? {
+        "text" => typed += data["text"]["content"].as_str().unwrap_or_default(),
+        "picture" => add_file(content, AttachmentKind::Image, "picture.png"),
+        "file" => add_file(content, AttachmentKind::File, "file"),
+        "video" => add_file(content, AttachmentKind::Video, "video.mp4"),
+        // The service has transcribed what the sender said.
+        "audio" => typed += content["recognition"].as_str().unwrap_or_default(),
+        "richText" => {
+            for item in content["richText"].as_array().into_iter().flatten() {
+                typed += item["text"].as_str().unwrap_or_default();
+                add_file(item, AttachmentKind::Image, "picture.png");
+            }
+        }
+        _ => {}
+    }
+    let typed = typed.trim().to_owned();
+    if typed.is_empty() && files.is_empty() {
+        return None;
+    }
+    let chat = match is_group {
+        true => format!("{GROUP_PREFIX}{}", text("conversationId")?),
+        false => sender.to_owned(),
+    };
+    Some(InboundMessage {
+        id: id.to_owned(),
+        chat: Chat {
+            id: chat,
+            thread: (is_group && has_user_sessions).then(|| sender.to_owned()),
+            is_direct: !is_group,
+        },
+        from: Sender {
+            id: sender.to_owned(),
+            name: text("senderNick").map(str::to_owned),
+            is_bot: false,
+        },
+        text: typed,
+        mentions_us: data["isInAtList"] == true,
+        files,
+        sent_at: data["createAt"].as_i64().unwrap_or_default() / 1000,
+        reply_facts: json!({ "id": id }),
+        ..InboundMessage::default()
+    })
+}
+
+/// Ends each line of text with the two blanks that let the service break it. Code stays as it is.
+fn with_hard_breaks(markup: &str) -> String {
+    let mut is_code = false;
+    let lines = markup.lines().map(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        match is_code || is_fence || line.is_empty() {
+            true => line.to_owned(),
+            false => format!("{line}  "),
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{to_message, with_hard_breaks};
+    use serde_json::json;
+
+    #[test]
+    fn lines_of_text_break() {
+        assert_eq!(
+            with_hard_breaks("a\nb\n\n```\nc\n```\nd"),
+            "a  \nb  \n\n```\nc\n```\nd  "
+        );
+    }
+
+    #[test]
+    fn kinds_of_messages() {
+        let check = |kind: &str, content, text: &str, files: usize| {
+            let data = json!({ "msgId": "1", "senderStaffId": "ann", "conversationType": "1",
+                "msgtype": kind, "content": content });
+            let message = to_message(&data, false).unwrap();
+            assert_eq!(
+                (message.text.as_str(), message.files.len()),
+                (text, files),
+                "{kind}"
+            );
+        };
+        check("picture", json!({ "downloadCode": "c" }), "", 1);
+        check(
+            "file",
+            json!({ "downloadCode": "c", "fileName": "a.pdf" }),
+            "",
+            1,
+        );
+        check("audio", json!({ "recognition": "hello" }), "hello", 0);
+        let rich = json!({ "richText": [{ "text": "see " }, { "downloadCode": "c" }] });
+        check("richText", rich, "see", 1);
+        assert_eq!(to_message(&json!({ "msgId": "1" }), false), None);
+    }
+}

@@ -1,0 +1,427 @@
+//! Feishu, and Lark as it is called abroad: events come over a long connection, and are sent again until they are
+//! acknowledged; answers are requests (<https://open.feishu.cn/document/server-docs>).
+//!
+//! A message that is sent again within an hour is recognised by its `uuid`.
+
+mod frame;
+mod message;
+
+use super::access::{AccessDecision, AccessRules};
+use super::access_token::AccessToken;
+use super::mention::without_pings;
+use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
+use super::setup::ChannelSetup;
+use super::upload::UploadFile;
+use super::{
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RateLimit,
+    RemoteFile, SendError,
+};
+use crate::sys::digest::digest;
+use crate::sys::secret::Secret;
+use crate::sys::sync::IgnorePoison;
+use crate::sys::web_url::percent_encode;
+use anyhow::Result;
+use frame::FeishuConnection;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Hosts of connections.
+const HOSTS: &[&str] = &["feishu.cn", "larksuite.com"];
+/// Largest upload: files may have 30 MB, images 10 MB.
+const MAX_UPLOAD_BYTES: u64 = 30_000_000;
+/// The longest answer that is sent as text: others are cards, which show Markdown.
+const MAX_TEXT_CHARS: usize = 200;
+/// Bounds of the interval of heartbeats, for which the service usually asks for two minutes.
+const MIN_PING_SECS: u64 = 1;
+const MAX_PING_SECS: u64 = 600;
+/// The start of marks that notify people.
+const MENTION_MARKS: &[&str] = &["<at"];
+/// Codes of errors: requests or messages that come too fast, credentials, tokens, and recipients that take nothing.
+const RATE_LIMIT_CODES: [i64; 4] = [11_232, 11_233, 230_020, 99_991_400];
+const CREDENTIAL_CODES: [i64; 6] = [403, 514, 10_003, 10_014, 10_015, 1_000_040_344];
+const TOKEN_CODES: std::ops::RangeInclusive<i64> = 99_991_660..=99_991_670;
+const SCOPE_CODES: [i64; 2] = [99_991_672, 230_027];
+const RECIPIENT_CODES: [i64; 6] = [230_002, 230_006, 230_013, 230_018, 230_029, 230_035];
+const RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
+
+struct Feishu {
+    client: ServiceClient,
+    app_id: String,
+    app_secret: Secret,
+    access: AccessRules,
+    settings: FeishuSettings,
+    token: AccessToken,
+    listener: PushListener,
+    /// The messages with the reaction for work in progress.
+    reacted: Mutex<BTreeSet<String>>,
+}
+
+/// Keys of the config.
+struct FeishuSettings {
+    has_topics: bool,
+    quotes_question: bool,
+    react_emoji: Option<String>,
+    done_emoji: Option<String>,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if a key is missing or unusable.
+pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let app_id = config.required_text("appId", "ID")?;
+    let app_secret = config.required_secret("appSecret")?.clone();
+    let domain = match config.text("domain").as_deref() {
+        Some("lark") => "https://open.larksuite.com",
+        _ => "https://open.feishu.cn",
+    };
+    let base = config.text("apiBase").unwrap_or_else(|| domain.to_owned());
+    let client = ServiceClient::at(setup, &base, "apiBase", "appSecret")?;
+    Ok(Box::new(Feishu {
+        client: client.with_hosts(HOSTS),
+        app_id,
+        app_secret,
+        access: setup.access.clone(),
+        settings: FeishuSettings {
+            has_topics: config.flag("topicIsolation"),
+            quotes_question: config.flag("replyToMessage"),
+            react_emoji: config.text("reactEmoji"),
+            done_emoji: config.text("doneEmoji"),
+        },
+        token: AccessToken::default(),
+        listener: PushListener::default(),
+        reacted: Mutex::default(),
+    }))
+}
+
+impl PushService for Feishu {
+    fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
+        let request = json!({ "AppID": self.app_id, "AppSecret": self.app_secret.expose() });
+        let opened = self.exchange(&[], "/callback/ws/endpoint", &request)?;
+        let url = opened["data"]["URL"].as_str().unwrap_or_default();
+        if !self.client.owns_socket(url) {
+            return Err(self.client.unexpected_response());
+        }
+        let query = url.split_once('?').map_or("", |(_, query)| query);
+        let service = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("service_id="));
+        let service: u64 = service
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default();
+        let interval = &opened["data"]["ClientConfig"]["PingInterval"];
+        *cache = json!({ "service": service, "ping_secs": interval });
+        let socket = self.client.open_websocket(url)?;
+        Ok(Box::new(FeishuConnection::new(socket)))
+    }
+
+    fn read_frame(
+        &self,
+        frame: &Value,
+        account: &Identity,
+        _cache: &mut Value,
+    ) -> Result<FrameContent, SendError> {
+        if frame["method"] != 1 {
+            return Ok(FrameContent::default());
+        }
+        let mut acknowledgement = frame.clone();
+        acknowledgement["payload"] = json!({ "code": 200 }).to_string().into();
+        let payload = frame["payload"].as_str().unwrap_or_default();
+        let payload: Value = serde_json::from_str(payload).unwrap_or_default();
+        let is_message = payload["header"]["event_type"] == "im.message.receive_v1";
+        let message = is_message
+            .then(|| message::to_message(&payload["event"], account, self.settings.has_topics))
+            .flatten();
+        let message = message.map(|message| self.with_quote(message));
+        Ok(FrameContent {
+            messages: message.into_iter().collect(),
+            acknowledgement: Some(acknowledgement),
+        })
+    }
+
+    fn heartbeat(&self, cache: &Value) -> Option<(Duration, Value)> {
+        let seconds = cache["ping_secs"].as_u64().unwrap_or(MAX_PING_SECS);
+        let seconds = seconds.clamp(MIN_PING_SECS, MAX_PING_SECS);
+        let service = cache["service"].as_u64().unwrap_or_default();
+        Some((Duration::from_secs(seconds), frame::ping(service)))
+    }
+}
+
+impl Channel for Feishu {
+    fn poll(
+        &self,
+        account: &Identity,
+        cursor: Option<&Value>,
+        wait: Duration,
+        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        self.listener.poll(self, account, cursor, wait, deliver)
+    }
+
+    fn send(
+        &self,
+        destination: &Destination,
+        part: &Part,
+        key: &str,
+    ) -> std::result::Result<String, SendError> {
+        let (kind, content) = match &part.file {
+            Some(path) => self.upload(path)?,
+            None => content_of(part),
+        };
+        let mut request = json!({
+            "msg_type": kind, "content": content.to_string(),
+            // Up to 50 characters.
+            "uuid": &digest(key.as_bytes())[..32],
+        });
+        let Destination { chat, reply_facts } = destination;
+        let question = reply_facts["id"].as_str();
+        let quoted = question.filter(|_| self.settings.quotes_question || chat.thread.is_some());
+        let path = match quoted.or(chat.thread.as_deref()) {
+            Some(message) => {
+                request["reply_in_thread"] = reply_facts["topic"].is_string().into();
+                format!(
+                    "/open-apis/im/v1/messages/{}/reply",
+                    percent_encode(message)
+                )
+            }
+            None => {
+                request["receive_id"] = chat.id.as_str().into();
+                let kind = if chat.id.starts_with("oc_") {
+                    "chat_id"
+                } else {
+                    "open_id"
+                };
+                format!("/open-apis/im/v1/messages?receive_id_type={kind}")
+            }
+        };
+        let sent = self.post(&path, &request)?;
+        let id = sent["data"]["message_id"].as_str().map(str::to_owned);
+        id.ok_or_else(|| self.client.unexpected_response())
+    }
+
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        let mut ids = file.id.split('/').map(percent_encode);
+        let mut next = || ids.next().unwrap_or_default();
+        let path = format!(
+            "/open-apis/im/v1/messages/{}/resources/{}?type={}",
+            next(),
+            next(),
+            next()
+        );
+        let fetched = self.token.with(&|| self.fetch_token(), &|token| {
+            let headers = authorization(token);
+            let headers = headers.as_slice();
+            let request = ServiceRequest {
+                headers,
+                ..ServiceRequest::get(&path)
+            };
+            let response = self.client.request(&request)?;
+            match response.is_success() && response.json()["code"].is_null() {
+                true => Ok(response.body),
+                false => Err(to_error(&response)),
+            }
+        });
+        let bytes = fetched.map_err(SendError::into_error)?;
+        let limit = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
+        into.write_all(&bytes[..bytes.len().min(limit)])?;
+        Ok(bytes.len() <= limit)
+    }
+
+    /// A reaction, since bots cannot show that they type.
+    fn show_typing(&self, destination: &Destination) {
+        let message = destination.reply_facts["id"].as_str();
+        if let (Some(emoji), Some(message)) = (&self.settings.react_emoji, message)
+            && self
+                .reacted
+                .lock()
+                .ignore_poison()
+                .insert(message.to_owned())
+        {
+            self.react(message, emoji);
+        }
+    }
+
+    fn mark_answered(&self, message: &InboundMessage) {
+        if let Some(emoji) = &self.settings.done_emoji {
+            self.react(&message.id, emoji);
+        }
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let found = self.get("/open-apis/bot/v3/info");
+        let bot = found.map_err(SendError::into_error)?["bot"].clone();
+        let text = |name: &str| bot[name].as_str().map(str::to_owned);
+        match (text("open_id"), text("app_name")) {
+            (Some(id), Some(name)) => Ok(Identity { id, name }),
+            _ => Err(self.client.unexpected_response().into_error()),
+        }
+    }
+
+    fn session_key(&self, chat: &Chat) -> String {
+        chat.session_key("feishu", ":")
+    }
+
+    fn parse_chat(&self, recipient: &str) -> Chat {
+        Chat::with_thread_after(recipient, ":")
+    }
+}
+
+impl Feishu {
+    fn fetch_token(&self) -> Result<(String, u64), SendError> {
+        let request = json!({ "app_id": self.app_id, "app_secret": self.app_secret.expose() });
+        let path = "/open-apis/auth/v3/tenant_access_token/internal";
+        let given = self.exchange(&[], path, &request)?;
+        let token = given["tenant_access_token"].as_str().map(str::to_owned);
+        let token = token.ok_or_else(|| self.client.unexpected_response())?;
+        Ok((token, given["expire"].as_u64().unwrap_or_default()))
+    }
+
+    fn get(&self, path: &str) -> Result<Value, SendError> {
+        self.token.with(&|| self.fetch_token(), &|token| {
+            let headers = authorization(token);
+            let headers = headers.as_slice();
+            let request = ServiceRequest {
+                headers,
+                ..ServiceRequest::get(path)
+            };
+            read(&self.client.request(&request)?)
+        })
+    }
+
+    /// Posts JSON that has a `uuid`, so that it may be sent again.
+    fn post(&self, path: &str, request: &Value) -> Result<Value, SendError> {
+        self.token.with(&|| self.fetch_token(), &|token| {
+            self.exchange(&authorization(token), path, request)
+        })
+    }
+
+    fn exchange(
+        &self,
+        headers: &[(String, String)],
+        path: &str,
+        request: &Value,
+    ) -> Result<Value, SendError> {
+        let body = request.to_string();
+        let request = ServiceRequest {
+            headers,
+            is_idempotent: true,
+            ..ServiceRequest::post(path, "application/json; charset=utf-8", body.as_bytes())
+        };
+        read(&self.client.request(&request)?)
+    }
+
+    /// Adds the message that an allowed sender answers.
+    fn with_quote(&self, mut message: InboundMessage) -> InboundMessage {
+        let parent = message.reply_facts["parent"].as_str();
+        if let Some(parent) = parent
+            && self.access.decide(&message) == AccessDecision::Answer
+        {
+            let path = format!("/open-apis/im/v1/messages/{}", percent_encode(parent));
+            match self.get(&path) {
+                Ok(found) => {
+                    let quote = message::to_quote(&found["data"]["items"][0]);
+                    message.quotes.extend(quote);
+                }
+                Err(error) => log::info!(target: "channel", "feishu: no quoted message: {error}"),
+            }
+        }
+        message
+    }
+
+    fn react(&self, message: &str, emoji: &str) {
+        let path = format!(
+            "/open-apis/im/v1/messages/{}/reactions",
+            percent_encode(message)
+        );
+        let request = json!({ "reaction_type": { "emoji_type": emoji } });
+        if let Err(error) = self.post(&path, &request) {
+            log::debug!(target: "channel", "feishu: no reaction: {error}");
+        }
+    }
+
+    /// Uploads a file; returns the type and the content of its message.
+    fn upload(&self, path: &Path) -> Result<(&'static str, Value), SendError> {
+        let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
+        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
+        let (path, fields, name) = match is_image {
+            true => ("images", vec![field("image_type", "message")], "image"),
+            false => {
+                let fields = vec![field("file_type", "stream"), field("file_name", &file.name)];
+                ("files", fields, "file")
+            }
+        };
+        let (form_type, form) = file.to_form(&fields, name);
+        let path = format!("/open-apis/im/v1/{path}");
+        let uploaded = self.token.with(&|| self.fetch_token(), &|token| {
+            let headers = authorization(token);
+            read(&self.client.request(&ServiceRequest {
+                headers: &headers,
+                is_idempotent: true,
+                ..ServiceRequest::post(&path, &form_type, &form)
+            })?)
+        })?;
+        let key = if is_image { "image_key" } else { "file_key" };
+        Ok((name, json!({ key: uploaded["data"][key] })))
+    }
+}
+
+fn authorization(token: &str) -> [(String, String); 1] {
+    [("authorization".to_owned(), format!("Bearer {token}"))]
+}
+
+/// The type and the content of a text: short ones without marks as they are, others as a card.
+fn content_of(part: &Part) -> (&'static str, Value) {
+    if part.markup == part.plain && part.plain.chars().count() <= MAX_TEXT_CHARS {
+        let text = without_pings(&part.plain, MENTION_MARKS);
+        return ("text", json!({ "text": text }));
+    }
+    let text = without_pings(&part.markup, MENTION_MARKS);
+    let elements = json!([{ "tag": "markdown", "content": text }]);
+    (
+        "interactive",
+        json!({ "schema": "2.0", "body": { "elements": elements } }),
+    )
+}
+
+/// The JSON of a response without an error code.
+fn read(response: &ServiceResponse) -> Result<Value, SendError> {
+    let body = response.json();
+    match response.is_success() && body["code"] == 0 {
+        true => Ok(body),
+        false => Err(to_error(response)),
+    }
+}
+
+fn to_error(response: &ServiceResponse) -> SendError {
+    let body = response.json();
+    let code = body["code"].as_i64();
+    let cause = match (code, body["msg"].as_str()) {
+        (Some(code), Some(message)) => format!("error {code}: {message}"),
+        _ => response.describe(),
+    };
+    let is_in = |codes: &[i64]| code.is_some_and(|code| codes.contains(&code));
+    match () {
+        () if is_in(&RATE_LIMIT_CODES) => {
+            SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
+        }
+        () if is_in(&CREDENTIAL_CODES) => SendError::TokenRejected(format!(
+            "{cause}; `channels.feishu.appId` and `appSecret` are not accepted"
+        )),
+        () if code.is_some_and(|code| TOKEN_CODES.contains(&code)) => {
+            SendError::TokenRejected(cause)
+        }
+        () if is_in(&SCOPE_CODES) => SendError::Misconfigured(format!(
+            "{cause}; give the app this scope in Feishu's developer console"
+        )),
+        () if is_in(&RECIPIENT_CODES) => SendError::RecipientRefused(cause),
+        () if code == Some(1) || code == Some(1_000_040_343) => SendError::Unavailable(cause),
+        () => SendError::Undeliverable(cause),
+    }
+}

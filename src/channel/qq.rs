@@ -1,0 +1,422 @@
+//! QQ, through the API for bots (<https://bot.q.qq.com/wiki/develop/api-v2/>): events come from a gateway, whose sessions
+//! are resumed, and answers are requests.
+//!
+//! The service takes only answers: five to a message, within an hour in a direct chat and five minutes in a group. It
+//! recognises an answer that is sent again by the number that we give it.
+
+use super::access_token::AccessToken;
+use super::gateway::{GatewayClose, GatewayConnection, GatewayLogin};
+use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
+use super::setup::ChannelSetup;
+use super::upload::UploadFile;
+use super::{
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RateLimit,
+    RemoteFile, SendError, Sender,
+};
+use crate::error::{Exit, fail};
+use crate::sys::clock::Clock;
+use crate::sys::digest::digest;
+use crate::sys::secret::Secret;
+use crate::sys::web_url::percent_encode;
+use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+/// Hosts of gateways and of attachments.
+const HOSTS: &[&str] = &["qq.com", "qq.com.cn", "qpic.cn"];
+/// Events: messages of direct chats and mentions in groups, and direct messages of servers.
+const INTENTS: u64 = 1 << 25 | 1 << 12;
+/// Largest upload.
+const MAX_UPLOAD_BYTES: u64 = 10_000_000;
+/// Codes of errors: an answer that was sent before, limits of messages, and tokens.
+const REPEATED_CODES: [i64; 1] = [40_054_005];
+const RATE_LIMIT_CODES: [i64; 4] = [22_009, 20_028, 304_045, 304_049];
+/// An answer that comes too late.
+const EXPIRED_CODES: [i64; 3] = [304_103, 40_034_005, 40_034_128];
+const TOKEN_CODES: [i64; 4] = [11_241, 11_242, 11_243, 11_244];
+const RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
+
+struct Qq {
+    client: ServiceClient,
+    token_client: ServiceClient,
+    app_id: String,
+    secret: Secret,
+    is_markdown: bool,
+    clock: Clock,
+    token: AccessToken,
+    listener: PushListener,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if a key is missing or unusable.
+pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let app_id = config.required_text("appId", "ID")?;
+    let secret = config.required_secret("secret")?.clone();
+    Ok(Box::new(Qq {
+        client: ServiceClient::new(setup, "apiBase", "secret")?.with_hosts(HOSTS),
+        token_client: ServiceClient::new(setup, "tokenUrl", "secret")?,
+        app_id,
+        secret,
+        is_markdown: config.text("msgFormat").as_deref() == Some("markdown"),
+        clock: setup.clock.clone(),
+        token: AccessToken::default(),
+        listener: PushListener::default(),
+    }))
+}
+
+struct QqConnection(GatewayConnection);
+
+impl FrameConnection for QqConnection {
+    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, SendError> {
+        match self.0.next_event(end) {
+            // The session is forgotten when this is read.
+            Err(SendError::Unavailable(_)) if self.0.session().is_null() => {
+                Ok(Some(json!({ "t": "SESSION_LOST" })))
+            }
+            next => next,
+        }
+    }
+
+    fn send_frame(&mut self, _frame: &Value) -> Result<(), SendError> {
+        Ok(())
+    }
+}
+
+impl PushService for Qq {
+    fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
+        let gateway = self.request("/gateway", None)?;
+        let url = gateway["url"].as_str().unwrap_or_default();
+        if !self.client.owns_socket(url) {
+            return Err(self.client.unexpected_response());
+        }
+        // The service resumes a session at the address for new ones.
+        if cache["session"].is_object() {
+            cache["session"]["url"] = url.into();
+        }
+        let opened = self.token.with(&|| self.fetch_token(), &|token| {
+            let mut cache = cache.clone();
+            let login = GatewayLogin {
+                url,
+                query: "",
+                token: &format!("QQBot {token}"),
+                identity: json!({ "intents": INTENTS, "shard": [0, 1] }),
+                now: self.clock.timestamp().as_second(),
+                explain_close,
+            };
+            Ok((
+                GatewayConnection::open(&self.client, login, &mut cache)?,
+                cache,
+            ))
+        });
+        let (connection, changed) = opened?;
+        *cache = changed;
+        match connection {
+            Some(connection) => Ok(Box::new(QqConnection(connection))),
+            None => {
+                let cause = "too many sessions were begun in the last hour";
+                Err(SendError::Unavailable(cause.to_owned()))
+            }
+        }
+    }
+
+    fn read_frame(
+        &self,
+        frame: &Value,
+        _account: &Identity,
+        cache: &mut Value,
+    ) -> Result<FrameContent, SendError> {
+        let (kind, data) = (frame["t"].as_str().unwrap_or_default(), &frame["d"]);
+        match kind {
+            "SESSION_LOST" => {
+                cache["session"] = Value::Null;
+                let cause = "the gateway has ended the session";
+                return Err(SendError::Unavailable(cause.to_owned()));
+            }
+            "READY" => cache["session"] = json!({ "id": data["session_id"] }),
+            _ => {}
+        }
+        // The position is stored together with the message.
+        if cache["session"].is_object() && frame["s"].is_u64() {
+            cache["session"]["seq"] = frame["s"].clone();
+        }
+        Ok(FrameContent {
+            messages: to_message(kind, data).into_iter().collect(),
+            acknowledgement: None,
+        })
+    }
+}
+
+impl Channel for Qq {
+    fn poll(
+        &self,
+        account: &Identity,
+        cursor: Option<&Value>,
+        wait: Duration,
+        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        self.listener.poll(self, account, cursor, wait, deliver)
+    }
+
+    fn send(
+        &self,
+        destination: &Destination,
+        part: &Part,
+        key: &str,
+    ) -> std::result::Result<String, SendError> {
+        let facts = &destination.reply_facts;
+        let Some(answered) = facts["id"].as_str() else {
+            let cause = "QQ takes only answers to a message since April 2025";
+            return Err(SendError::RecipientRefused(cause.to_owned()));
+        };
+        let chat = percent_encode(&destination.chat.id);
+        let base = match facts["kind"].as_str() {
+            Some("group") => format!("/v2/groups/{chat}"),
+            Some("server") => format!("/dms/{chat}"),
+            _ => format!("/v2/users/{chat}"),
+        };
+        let mut message = json!({ "msg_id": answered, "msg_seq": sequence_of(key) });
+        match &part.file {
+            Some(path) => {
+                message["msg_type"] = 7.into();
+                message["media"] = self.upload(&base, path)?;
+            }
+            None if self.is_markdown => {
+                message["msg_type"] = 2.into();
+                message["markdown"] = json!({ "content": part.markup });
+            }
+            None => {
+                message["msg_type"] = 0.into();
+                message["content"] = part.plain.as_str().into();
+            }
+        }
+        let sent = match self.request(&format!("{base}/messages"), Some(&message)) {
+            Err(SendError::Undeliverable(cause)) if cause == REPEATED => return Ok(key.to_owned()),
+            sent => sent?,
+        };
+        let id = sent["id"].as_str().map(str::to_owned);
+        Ok(id.unwrap_or_else(|| key.to_owned()))
+    }
+
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        if !self.client.owns(&file.id) {
+            return Err(fail(Exit::Refused, "the attachment is not at QQ"));
+        }
+        match self.client.download(&file.id, into, limit_bytes)? {
+            Ok(is_complete) => Ok(is_complete),
+            Err(response) => Err(fail(Exit::Unavailable, response.describe())),
+        }
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let account = self.request("/users/@me", None);
+        let account = account.map_err(SendError::into_error)?;
+        let text = |name: &str| account[name].as_str().map(str::to_owned);
+        match (text("id"), text("username")) {
+            (Some(id), Some(name)) => Ok(Identity { id, name }),
+            _ => Err(self.client.unexpected_response().into_error()),
+        }
+    }
+
+    fn session_key(&self, chat: &Chat) -> String {
+        format!("qq:{}", chat.id)
+    }
+}
+
+/// The cause of an answer that the service has got before.
+const REPEATED: &str = "the answer was sent before";
+
+impl Qq {
+    fn fetch_token(&self) -> Result<(String, u64), SendError> {
+        let request = json!({ "appId": self.app_id, "clientSecret": self.secret.expose() });
+        let given = self.token_client.post("", &request)?;
+        let seconds = &given["expires_in"];
+        let seconds = seconds
+            .as_u64()
+            .or(seconds.as_str().and_then(|it| it.parse().ok()));
+        match given["access_token"].as_str() {
+            Some(token) => Ok((token.to_owned(), seconds.unwrap_or_default())),
+            None => {
+                let cause = given["message"].as_str().unwrap_or("no token");
+                Err(SendError::TokenRejected(format!(
+                    "{cause}; `channels.qq.appId` and `secret` are not accepted"
+                )))
+            }
+        }
+    }
+
+    /// Gets JSON, or posts `body`, which is not done twice by the service.
+    fn request(&self, path: &str, body: Option<&Value>) -> Result<Value, SendError> {
+        self.token.with(&|| self.fetch_token(), &|token| {
+            let headers = [
+                ("authorization".to_owned(), format!("QQBot {token}")),
+                ("x-union-appid".to_owned(), self.app_id.clone()),
+            ];
+            let text = body.map(Value::to_string);
+            let request = match &text {
+                Some(text) => ServiceRequest {
+                    is_idempotent: true,
+                    ..ServiceRequest::post(path, "application/json", text.as_bytes())
+                },
+                None => ServiceRequest::get(path),
+            };
+            let headers = &headers;
+            let response = self
+                .client
+                .request(&ServiceRequest { headers, ..request })?;
+            match response.is_success() {
+                true => self.client.read_success(&response),
+                false => Err(to_error(&response)),
+            }
+        })
+    }
+
+    /// Uploads a file for a chat, and returns what its message refers to.
+    fn upload(&self, base: &str, path: &Path) -> Result<Value, SendError> {
+        let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
+        let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
+        let mut request = json!({
+            "file_type": if is_image { 1 } else { 4 }, "srv_send_msg": false,
+            "file_data": STANDARD.encode(&file.bytes),
+        });
+        if !is_image {
+            request["file_name"] = file.name.into();
+        }
+        let uploaded = self.request(&format!("{base}/files"), Some(&request))?;
+        Ok(json!({ "file_info": uploaded["file_info"] }))
+    }
+}
+
+/// The meaning of a close code (QQ, "WebSocket").
+fn explain_close(code: u16) -> GatewayClose {
+    match code {
+        4004 => GatewayClose::TokenRejected(
+            "the gateway does not accept the token of `channels.qq.appId`",
+        ),
+        4013 | 4014 => GatewayClose::Misconfigured(
+            "the bot may not receive direct messages and mentions in groups",
+        ),
+        4914 | 4915 => GatewayClose::Misconfigured(
+            "the bot is offline or banned; see the console of QQ's bots",
+        ),
+        4006 | 4007 | 4009 | 9001 | 9005 => GatewayClose::SessionLost,
+        _ => GatewayClose::Temporary,
+    }
+}
+
+/// The number of a part among the answers to a message: the same when it is sent again.
+fn sequence_of(key: &str) -> u32 {
+    let hex = digest(key.as_bytes());
+    // Up to 999,999: longer ones are not documented.
+    u32::from_str_radix(&hex[..6], 16).unwrap_or_default() % 999_999 + 1
+}
+
+fn to_error(response: &ServiceResponse) -> SendError {
+    let (body, cause) = (response.json(), response.describe());
+    let code = body["err_code"].as_i64().or(body["code"].as_i64());
+    let is_in = |codes: &[i64]| code.is_some_and(|code| codes.contains(&code));
+    match () {
+        () if is_in(&REPEATED_CODES) => SendError::Undeliverable(REPEATED.to_owned()),
+        () if is_in(&RATE_LIMIT_CODES) => {
+            SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
+        }
+        () if is_in(&EXPIRED_CODES) => SendError::RecipientRefused(format!(
+            "{cause}; the time in which QQ takes an answer is over"
+        )),
+        () if is_in(&TOKEN_CODES) => SendError::TokenRejected(cause),
+        () if response.status == 403 => SendError::RecipientRefused(cause),
+        () => SendError::Undeliverable(cause),
+    }
+}
+
+/// The message of an event.
+fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
+    let author = &data["author"];
+    let (kind, chat, sender) = match kind {
+        "C2C_MESSAGE_CREATE" => ("user", &author["user_openid"], &author["user_openid"]),
+        "GROUP_AT_MESSAGE_CREATE" => ("group", &data["group_openid"], &author["member_openid"]),
+        "DIRECT_MESSAGE_CREATE" => ("server", &data["guild_id"], &author["id"]),
+        _ => return None,
+    };
+    let (id, chat, sender) = (data["id"].as_str()?, chat.as_str()?, sender.as_str()?);
+    let files = data["attachments"].as_array().into_iter().flatten();
+    let files: Vec<RemoteFile> = files.filter_map(to_file).collect();
+    let text = data["content"]
+        .as_str()
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
+    if text.is_empty() && files.is_empty() {
+        return None;
+    }
+    let sent_at = data["timestamp"].as_str().unwrap_or_default();
+    let sent_at = sent_at
+        .parse::<jiff::Timestamp>()
+        .map(jiff::Timestamp::as_second);
+    Some(InboundMessage {
+        id: id.to_owned(),
+        chat: Chat {
+            id: chat.to_owned(),
+            thread: None,
+            is_direct: kind != "group",
+        },
+        from: Sender {
+            id: sender.to_owned(),
+            name: author["username"].as_str().map(str::to_owned),
+            is_bot: author["bot"] == true,
+        },
+        text,
+        mentions_us: true,
+        files,
+        sent_at: sent_at.unwrap_or_default(),
+        reply_facts: json!({ "id": id, "kind": kind }),
+        ..InboundMessage::default()
+    })
+}
+
+fn to_file(attachment: &Value) -> Option<RemoteFile> {
+    let url = attachment["url"].as_str()?;
+    let url = match url.strip_prefix("//") {
+        Some(rest) => format!("https://{rest}"),
+        None => url.to_owned(),
+    };
+    let kind = attachment["content_type"].as_str().unwrap_or_default();
+    Some(RemoteFile {
+        id: url,
+        name: attachment["filename"].as_str().unwrap_or("file").to_owned(),
+        kind: match kind {
+            "voice" => AttachmentKind::Voice,
+            kind => AttachmentKind::of_media_type(kind),
+        },
+        size_bytes: attachment["size"].as_u64(),
+        seconds: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{sequence_of, to_message};
+    use serde_json::json;
+
+    #[test]
+    fn events_are_messages() {
+        let group = json!({ "id": "m1", "content": " hi ", "group_openid": "g", "timestamp": "2026-01-02T03:04:05+08:00",
+            "author": { "member_openid": "ann" }, "attachments": [{ "url": "//x.qq.com/a", "content_type": "image/png" }] });
+        let message = to_message("GROUP_AT_MESSAGE_CREATE", &group).unwrap();
+        assert_eq!(
+            (message.text.as_str(), message.chat.is_direct),
+            ("hi", false)
+        );
+        assert_eq!(message.files[0].id, "https://x.qq.com/a");
+        assert_eq!(message.sent_at, 1_767_294_245);
+        assert_eq!(to_message("MESSAGE_CREATE", &group), None);
+        assert_ne!(sequence_of("a.0"), sequence_of("a.1"));
+    }
+}

@@ -1,0 +1,298 @@
+//! WeCom, by its bots with a long connection (<https://developer.work.weixin.qq.com/document/path/101463>): messages come and
+//! answers go over one WebSocket. A new connection of the same bot ends the earlier one.
+//!
+//! In groups the service hands on only messages that mention the bot.
+
+use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::service_client::ServiceClient;
+use super::setup::ChannelSetup;
+use super::{
+    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText, RateLimit,
+    RemoteFile, SendError, Sender,
+};
+use crate::error::{Exit, fail};
+use crate::sys::digest::digest;
+use crate::sys::secret::Secret;
+use crate::sys::signal;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::time::Duration;
+
+/// Time for the answer to a login.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(20);
+/// The interval of heartbeats, as in the vendor's client.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
+/// Error codes: too many requests of an app, and of a chat.
+const RATE_LIMIT_CODES: [i64; 3] = [45_009, 45_033, 846_607];
+const RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
+const MAX_QUOTE_CHARS: usize = 500;
+
+struct WeCom {
+    client: ServiceClient,
+    bot_id: String,
+    secret: Secret,
+    listener: PushListener,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if a key is missing or unusable.
+pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let bot_id = config.required_text("botId", "ID")?;
+    let secret = config.required_secret("secret")?.clone();
+    let url = config.required_text("wsUrl", "URL")?;
+    let base = match url.strip_prefix("ws") {
+        Some(rest) => format!("http{rest}"),
+        None => url,
+    };
+    Ok(Box::new(WeCom {
+        client: ServiceClient::at(setup, &base, "wsUrl", "secret")?,
+        bot_id,
+        secret,
+        listener: PushListener::default(),
+    }))
+}
+
+impl PushService for WeCom {
+    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
+        let mut socket = self.client.open_websocket("/")?;
+        let id = "aibot_subscribe_1";
+        let credentials = json!({ "bot_id": self.bot_id, "secret": self.secret.expose() });
+        socket.send_frame(
+            &json!({ "cmd": "aibot_subscribe", "headers": { "req_id": id },
+            "body": credentials }),
+        )?;
+        let end = signal::now() + LOGIN_TIMEOUT;
+        while let Some(frame) = socket.next_frame(end)? {
+            if frame["headers"]["req_id"] == id {
+                return match check_response(&frame) {
+                    Err(SendError::Undeliverable(cause)) => Err(SendError::TokenRejected(format!(
+                        "{cause}; `channels.wecom.secret` is not accepted"
+                    ))),
+                    Err(error) => Err(error),
+                    Ok(()) => Ok(Box::new(socket)),
+                };
+            }
+        }
+        Err(self.client.unexpected_response())
+    }
+
+    fn read_frame(
+        &self,
+        frame: &Value,
+        _account: &Identity,
+        _cache: &mut Value,
+    ) -> Result<FrameContent, SendError> {
+        let event = &frame["body"]["event"];
+        let event = event["eventtype"].as_str().or(event["event_type"].as_str());
+        if event == Some("disconnected_event") {
+            let cause = "another connection of this bot has replaced ours";
+            return Err(SendError::Other(fail(Exit::TryAgain, cause)));
+        }
+        Ok(FrameContent {
+            messages: to_message(frame).into_iter().collect(),
+            acknowledgement: None,
+        })
+    }
+
+    fn heartbeat(&self, _cache: &Value) -> Option<(Duration, Value)> {
+        let frame = json!({ "cmd": "ping", "headers": { "req_id": "ping_1" } });
+        Some((HEARTBEAT_INTERVAL, frame))
+    }
+}
+
+impl Channel for WeCom {
+    fn poll(
+        &self,
+        account: &Identity,
+        cursor: Option<&Value>,
+        wait: Duration,
+        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        self.listener.poll(self, account, cursor, wait, deliver)
+    }
+
+    /// The first part of an answer is the response to the question, under an id of its own; further parts, and messages
+    /// that answer none, are sent to the chat.
+    fn send(
+        &self,
+        destination: &Destination,
+        part: &Part,
+        key: &str,
+    ) -> std::result::Result<String, SendError> {
+        if part.file.is_some() {
+            return Err(SendError::Undeliverable(
+                "files are not sent to WeCom".into(),
+            ));
+        }
+        let id = digest(key.as_bytes())[..24].to_owned();
+        let question = destination.reply_facts["req_id"].as_str();
+        if let Some(question) = question.filter(|_| key.ends_with(".0")) {
+            let stream = json!({ "id": id, "finish": true, "content": part.markup });
+            let body = json!({ "msgtype": "stream", "stream": stream });
+            match self.request("aibot_respond_msg", question, &body) {
+                // The service may have closed the question meanwhile.
+                Err(SendError::Undeliverable(cause)) => {
+                    log::info!(target: "channel", "wecom: {cause}; sending to the chat");
+                }
+                other => return other.map(|()| id),
+            }
+        }
+        let body = json!({ "chatid": destination.chat.id, "msgtype": "markdown",
+            "markdown": { "content": part.markup } });
+        let request = format!("aibot_send_msg_{id}");
+        self.request("aibot_send_msg", &request, &body)?;
+        Ok(id)
+    }
+
+    fn fetch(&self, _file: &RemoteFile, _into: &mut dyn Write, _limit_bytes: u64) -> Result<bool> {
+        Err(fail(Exit::Config, "files of WeCom are not read"))
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let checked = self.listener.check(self);
+        checked.map_err(SendError::into_error)?;
+        Ok(Identity {
+            id: self.bot_id.clone(),
+            name: self.bot_id.clone(),
+        })
+    }
+
+    fn session_key(&self, chat: &Chat) -> String {
+        format!("wecom:{}", chat.id)
+    }
+}
+
+impl WeCom {
+    fn request(&self, command: &str, id: &str, body: &Value) -> Result<(), SendError> {
+        let request = json!({ "cmd": command, "headers": { "req_id": id }, "body": body });
+        let is_response =
+            |frame: &Value| frame["headers"]["req_id"] == id && frame["errcode"].is_i64();
+        let response = self.listener.request(self, &request, &is_response)?;
+        check_response(&response)
+    }
+}
+
+fn check_response(response: &Value) -> Result<(), SendError> {
+    let code = response["errcode"].as_i64().unwrap_or_default();
+    let cause = response["errmsg"].as_str().unwrap_or("no reason");
+    let cause = format!("error {code}: {cause}");
+    match code {
+        0 => Ok(()),
+        _ if RATE_LIMIT_CODES.contains(&code) => {
+            Err(SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause))
+        }
+        _ => Err(SendError::Undeliverable(cause)),
+    }
+}
+
+/// The message of a frame. Files are encrypted, and are named to the model only.
+fn to_message(frame: &Value) -> Option<InboundMessage> {
+    let body = &frame["body"];
+    let kind = body["msgtype"].as_str()?;
+    let (id, sender) = (body["msgid"].as_str()?, body["from"]["userid"].as_str()?);
+    let is_group = body["chattype"] == "group";
+    let mut quotes = Vec::new();
+    let mut typed = String::new();
+    let mut add = |item: &Value, kind: &str| match kind {
+        "text" | "voice" => {
+            typed += item[kind]["content"].as_str().unwrap_or_default();
+        }
+        "image" | "file" | "video" => quotes.push(QuotedText {
+            label: "attachment".to_owned(),
+            text: format!("a file of the kind {kind}, which cannot be read"),
+        }),
+        _ => {}
+    };
+    if kind == "mixed" {
+        for item in body["mixed"]["msg_item"].as_array().into_iter().flatten() {
+            add(item, item["msgtype"].as_str().unwrap_or_default());
+        }
+    } else {
+        add(body, kind);
+    }
+    let quote = &body["quote"];
+    let quoted = quote["text"]["content"]
+        .as_str()
+        .or(quote["content"].as_str());
+    quotes.extend(quoted.map(|text| QuotedText::cut("quoted message", text, MAX_QUOTE_CHARS)));
+    // The mention comes first, under the bot's name.
+    let typed = match typed.trim_start().strip_prefix('@') {
+        Some(rest) if is_group => rest
+            .split_once(char::is_whitespace)
+            .map_or("", |(_, it)| it),
+        _ => &typed,
+    };
+    let typed = typed.trim().to_owned();
+    if typed.is_empty() && quotes.is_empty() {
+        return None;
+    }
+    Some(InboundMessage {
+        id: id.to_owned(),
+        chat: Chat {
+            id: body["chatid"]
+                .as_str()
+                .filter(|_| is_group)
+                .unwrap_or(sender)
+                .to_owned(),
+            thread: None,
+            is_direct: !is_group,
+        },
+        from: Sender {
+            id: sender.to_owned(),
+            ..Sender::default()
+        },
+        text: typed,
+        quotes,
+        mentions_us: true,
+        sent_at: body["create_time"].as_i64().unwrap_or_default(),
+        reply_facts: json!({ "req_id": frame["headers"]["req_id"] }),
+        ..InboundMessage::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_message;
+    use serde_json::json;
+
+    #[test]
+    fn kinds_of_messages() {
+        let check = |body: serde_json::Value, expect: Option<(&str, usize)>| {
+            let mut body = body;
+            (body["msgid"], body["from"]["userid"]) = (json!("1"), json!("ann"));
+            let message = to_message(&json!({ "headers": { "req_id": "r" }, "body": body }));
+            let found = message
+                .as_ref()
+                .map(|it| (it.text.as_str(), it.quotes.len()));
+            assert_eq!(found, expect);
+        };
+        let text = json!({ "content": "@Robot hi there" });
+        check(
+            json!({ "msgtype": "text", "text": text, "chattype": "group", "chatid": "g" }),
+            Some(("hi there", 0)),
+        );
+        check(
+            json!({ "msgtype": "text", "text": text, "chattype": "single" }),
+            Some(("@Robot hi there", 0)),
+        );
+        check(
+            json!({ "msgtype": "image", "image": { "url": "u" } }),
+            Some(("", 1)),
+        );
+        check(
+            json!({ "msgtype": "voice", "voice": { "content": "said" } }),
+            Some(("said", 0)),
+        );
+        let items =
+            json!([{ "msgtype": "text", "text": { "content": "see" } }, { "msgtype": "image" }]);
+        check(
+            json!({ "msgtype": "mixed", "mixed": { "msg_item": items } }),
+            Some(("see", 1)),
+        );
+        check(json!({ "msgtype": "event" }), None);
+    }
+}

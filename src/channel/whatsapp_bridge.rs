@@ -1,0 +1,199 @@
+//! WhatsApp, through the bridge of the Python program: a server on this machine that is linked to an account as a device.
+//!
+//! The bridge keeps nothing: what comes while no poll listens is lost. It names no senders in groups, only the group.
+
+use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::service_client::{ServiceClient, read_json, to_send_error};
+use super::setup::ChannelSetup;
+use super::{
+    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText, RemoteFile,
+    SendError, Sender,
+};
+use crate::error::{Exit, fail};
+use crate::sys::http::{WebSocket, WebSocketEvent};
+use crate::sys::secret::Secret;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::time::Duration;
+
+/// The text that stands for a recording.
+const VOICE_TEXT: &str = "[Voice Message]";
+/// The ends of ids: of a chat with a phone number, and of a group.
+const NUMBER_DOMAIN: &str = "@s.whatsapp.net";
+const GROUP_DOMAIN: &str = "@g.us";
+/// Close codes for a client that sends no token in time, and for a wrong one.
+const TOKEN_CODES: [u16; 2] = [4001, 4003];
+
+struct WhatsAppBridge {
+    client: ServiceClient,
+    token: Option<Secret>,
+    listener: PushListener,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 for an unusable address.
+pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let url = setup.config.required_text("bridgeUrl", "URL")?;
+    let base = match url.strip_prefix("ws") {
+        Some(rest) => format!("http{rest}"),
+        None => url,
+    };
+    Ok(Box::new(WhatsAppBridge {
+        client: ServiceClient::at(setup, &base, "bridgeUrl", "bridgeToken")?,
+        token: setup.config.secret("bridgeToken").cloned(),
+        listener: PushListener::default(),
+    }))
+}
+
+struct BridgeConnection(WebSocket);
+
+impl FrameConnection for BridgeConnection {
+    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, SendError> {
+        match self.0.next(end).map_err(to_send_error)? {
+            Some(WebSocketEvent::Closed(Some(code), _)) if TOKEN_CODES.contains(&code) => {
+                Err(SendError::TokenRejected(
+                    "the bridge does not accept `channels.whatsapp.bridgeToken`".to_owned(),
+                ))
+            }
+            event => read_json(event),
+        }
+    }
+
+    fn send_frame(&mut self, frame: &Value) -> Result<(), SendError> {
+        self.0.send_frame(frame)
+    }
+}
+
+impl PushService for WhatsAppBridge {
+    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
+        let mut socket = self.client.open_websocket("/")?;
+        if let Some(token) = &self.token {
+            socket.send_frame(&json!({ "type": "auth", "token": token.expose() }))?;
+        }
+        Ok(Box::new(BridgeConnection(socket)))
+    }
+
+    fn read_frame(
+        &self,
+        frame: &Value,
+        _account: &Identity,
+        _cache: &mut Value,
+    ) -> Result<FrameContent, SendError> {
+        match frame["type"].as_str() {
+            Some("qr") => {
+                log::warn!(target: "channel", "whatsapp: the bridge is not linked; its terminal shows a QR code");
+            }
+            Some("status" | "error") => {
+                let state = frame["status"].as_str().or(frame["error"].as_str());
+                log::info!(target: "channel", "whatsapp: the bridge says: {}", state.unwrap_or_default());
+            }
+            _ => {}
+        }
+        Ok(FrameContent {
+            messages: to_message(frame).into_iter().collect(),
+            acknowledgement: None,
+        })
+    }
+}
+
+impl Channel for WhatsAppBridge {
+    fn poll(
+        &self,
+        account: &Identity,
+        cursor: Option<&Value>,
+        wait: Duration,
+        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        self.listener.poll(self, account, cursor, wait, deliver)
+    }
+
+    fn send(
+        &self,
+        destination: &Destination,
+        part: &Part,
+        key: &str,
+    ) -> std::result::Result<String, SendError> {
+        if part.file.is_some() {
+            return Err(SendError::Undeliverable("the bridge takes no files".into()));
+        }
+        let chat = &destination.chat.id;
+        let to = match chat.contains('@') {
+            true => chat.clone(),
+            false => format!("{}{NUMBER_DOMAIN}", chat.trim_start_matches('+')),
+        };
+        let request = json!({ "type": "send", "to": to, "text": part.markup });
+        let is_response = |frame: &Value| {
+            frame["type"] == "error" || frame["type"] == "sent" && frame["to"] == to.as_str()
+        };
+        let response = self.listener.request(self, &request, &is_response)?;
+        match response["error"].as_str() {
+            Some(cause) => Err(SendError::Unavailable(format!("the bridge: {cause}"))),
+            None => Ok(key.to_owned()),
+        }
+    }
+
+    fn fetch(&self, _file: &RemoteFile, _into: &mut dyn Write, _limit_bytes: u64) -> Result<bool> {
+        Err(fail(Exit::Config, "the bridge hands on no files"))
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let checked = self.listener.check(self);
+        checked.map_err(SendError::into_error)?;
+        Ok(Identity {
+            id: "bridge".to_owned(),
+            name: "the bridge".to_owned(),
+        })
+    }
+
+    fn session_key(&self, chat: &Chat) -> String {
+        format!("whatsapp:{}", chat.id)
+    }
+}
+
+/// The message of a frame.
+fn to_message(frame: &Value) -> Option<InboundMessage> {
+    let text = |name: &str| frame[name].as_str().filter(|text| !text.is_empty());
+    let (id, chat, content) = (text("id")?, text("sender")?, text("content")?);
+    if frame["type"] != "message" {
+        return None;
+    }
+    let is_group = frame["isGroup"] == true || chat.ends_with(GROUP_DOMAIN);
+    let sender = text("pn").unwrap_or(chat);
+    let is_voice = content == VOICE_TEXT;
+    let quotes = match is_voice {
+        true => vec![QuotedText {
+            label: "voice message".to_owned(),
+            text: "The bridge does not hand on the recording.".to_owned(),
+        }],
+        false => Vec::new(),
+    };
+    let sent_at = &frame["timestamp"];
+    Some(InboundMessage {
+        id: id.to_owned(),
+        chat: Chat {
+            id: chat.to_owned(),
+            thread: None,
+            is_direct: !is_group,
+        },
+        from: Sender {
+            id: sender.split('@').next().unwrap_or_default().to_owned(),
+            ..Sender::default()
+        },
+        text: if is_voice {
+            String::new()
+        } else {
+            content.to_owned()
+        },
+        quotes,
+        // Long numbers come in halves.
+        sent_at: sent_at
+            .as_i64()
+            .or(sent_at["low"].as_i64())
+            .unwrap_or_default(),
+        reply_facts: json!({ "id": id }),
+        ..InboundMessage::default()
+    })
+}

@@ -1,0 +1,81 @@
+//! Lines of a pipe, as they arrive.
+
+use std::os::fd::BorrowedFd;
+
+/// The longest line, in bytes.
+const MAX_LINE_BYTES: usize = 16 << 20;
+/// Bytes read at a time: the capacity of a pipe.
+const READ_BYTES: usize = 64 << 10;
+
+/// Bytes that were read from a pipe and not returned as lines.
+#[derive(Debug, Default)]
+pub struct LineBuffer {
+    /// The first `searched` of them hold no line break.
+    buffer: Vec<u8>,
+    searched: usize,
+    is_at_end: bool,
+    /// True while the rest of a line that is too long is read.
+    is_too_long: bool,
+}
+
+impl LineBuffer {
+    /// Removes the first line, without its line break; the last one of the input needs none. `None` if more has to be
+    /// read. A line that is too long is not kept, only the reason.
+    pub fn take_line(&mut self) -> Option<Result<Vec<u8>, String>> {
+        let found = memchr::memchr(b'\n', &self.buffer[self.searched..]);
+        if let Some(at) = found.map(|at| self.searched + at) {
+            let rest = self.buffer.split_off(at + 1);
+            let mut line = std::mem::replace(&mut self.buffer, rest);
+            line.pop();
+            return Some(self.end_line(line));
+        }
+        self.searched = self.buffer.len();
+        if self.is_at_end {
+            let line = std::mem::take(&mut self.buffer);
+            let is_line = self.is_too_long || !line.is_empty();
+            return is_line.then(|| self.end_line(line));
+        }
+        if self.buffer.len() > MAX_LINE_BYTES {
+            self.is_too_long = true;
+            self.buffer = Vec::new();
+            self.searched = 0;
+        }
+        None
+    }
+
+    /// True if the input has ended.
+    pub fn is_at_end(&self) -> bool {
+        self.is_at_end
+    }
+
+    /// Reads what has arrived at `input`, which must be readable.
+    ///
+    /// # Errors
+    /// The input fails.
+    pub fn fill(&mut self, input: BorrowedFd<'_>) -> std::io::Result<()> {
+        let start = self.buffer.len();
+        self.buffer.resize(start + READ_BYTES, 0);
+        let read = rustix::io::read(input, &mut self.buffer[start..]);
+        let count = match read {
+            Ok(count) => {
+                self.is_at_end = count == 0;
+                count
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => 0,
+            Err(error) => {
+                self.buffer.truncate(start);
+                return Err(error.into());
+            }
+        };
+        self.buffer.truncate(start + count);
+        Ok(())
+    }
+
+    fn end_line(&mut self, line: Vec<u8>) -> Result<Vec<u8>, String> {
+        self.searched = 0;
+        match std::mem::take(&mut self.is_too_long) {
+            true => Err(format!("the line has more than {MAX_LINE_BYTES} bytes")),
+            false => Ok(line),
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! DingTalk, QQ, WeCom, Feishu and the bridge of WhatsApp through the whole program, against stand-ins on loopback.
+
+use crate::channel::send_signal;
+use crate::channel_adapter::open_failure;
+use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
+use crate::push_servers::{PushServer, UserMessage};
+use crate::server::{Request, Response, says};
+use crate::story::Story;
+use crate::wait::until;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const NAMES: [&str; 5] = ["dingtalk", "qq", "wecom", "feishu", "whatsapp"];
+
+fn start(name: &str) -> (Story, PushServer) {
+    let server = PushServer::by_name(name);
+    let story = Story::new()
+        .set("channels", json!({ name: server.keys() }))
+        .set("memory", json!({ "consolidate": "manual" }));
+    (story, server)
+}
+
+/// The chat of a direct message of Ann, as the service calls it.
+fn direct(name: &str) -> String {
+    match name {
+        "whatsapp" => "ann@s.whatsapp.net".to_owned(),
+        _ => "ann".to_owned(),
+    }
+}
+
+fn texts(server: &PushServer) -> Vec<String> {
+    server.answers().into_iter().map(|(_, text)| text).collect()
+}
+
+#[test]
+fn a_direct_message_is_answered_once() {
+    for name in NAMES {
+        let (story, server) = start(name);
+        let story = story.script([says("**Hello** Ann.")]);
+        server.write("m1", "ann", "hi");
+        story.run(["channel", "poll"]);
+        let expect = match name {
+            "qq" => "Hello Ann.",
+            "whatsapp" => "*Hello* Ann.",
+            _ => "**Hello** Ann.",
+        };
+        assert_eq!(
+            server.answers(),
+            [(direct(name), expect.to_owned())],
+            "{name}"
+        );
+        // The service sends the event once more.
+        server.write("m1", "ann", "hi");
+        story.run(["channel", "poll"]);
+        assert_eq!(server.answers().len(), 1, "{name}");
+        assert_eq!(story.requests().len(), 1, "{name}");
+        let acknowledged = matches!(name, "dingtalk" | "feishu");
+        assert!(!acknowledged || server.pending() == 0, "{name}");
+        story.session(&format!("{name}_{}.jsonl", direct(name)));
+        story.run(["channel", "test", name]).text();
+        let home = story.home().join(".nanobot/channels").join(name);
+        for file in std::fs::read_dir(home).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            let secrets = ["secret-of-the-story", "token-of-the-story"];
+            let is_there = secrets.iter().any(|secret| text.contains(secret));
+            assert!(!is_there, "{name}: {text}");
+        }
+    }
+}
+
+#[test]
+fn groups_are_answered_by_the_policies() {
+    for name in NAMES {
+        let (story, server) = start(name);
+        let story = story.script([says("Yes?")]);
+        // The bridge names the group as the sender.
+        let story = match name {
+            "whatsapp" => story.set("channels.whatsapp.allowFrom", json!(["G"])),
+            _ => story,
+        };
+        let said = |id, from, mentions| UserMessage {
+            id,
+            group: Some("G"),
+            from,
+            text: "are you there?",
+            mentions,
+        };
+        if name == "feishu" {
+            server.send_message(&said("m1", "ann", false));
+        }
+        if name != "whatsapp" {
+            server.send_message(&said("m2", "eve", true));
+        }
+        server.send_message(&said("m3", "ann", true));
+        story.run(["channel", "poll"]);
+        let chat = match name {
+            "dingtalk" => "group:G",
+            "whatsapp" => "G@g.us",
+            "feishu" => "reply to om_m3",
+            _ => "G",
+        };
+        assert_eq!(
+            server.answers(),
+            [(chat.to_owned(), "Yes?".to_owned())],
+            "{name}"
+        );
+        let asked = story.requests()[0].last_content();
+        assert!(asked.starts_with("are you there?\n"), "{asked}");
+        if name != "whatsapp" {
+            story
+                .run(["channel", "show", name])
+                .stdout_has("refused sender eve");
+        }
+    }
+}
+
+#[test]
+fn unknown_senders_are_paired_in_direct_messages() {
+    for name in NAMES {
+        let (story, server) = start(name);
+        let story = story
+            .set(&format!("channels.{name}.allowFrom"), json!([]))
+            .script([says("Welcome.")]);
+        server.write("m1", "ann", "let me in");
+        story.run(["channel", "poll"]);
+        let sent = texts(&server);
+        let code = sent[0].split("code is ").nth(1).unwrap()[..9].to_owned();
+        story.run(["channel", "pair", "approve", &code]).text();
+        server.write("m2", "ann", "and now?");
+        story.run(["channel", "poll"]);
+        assert_eq!(texts(&server)[1..], ["Welcome."], "{name}");
+    }
+}
+
+#[test]
+fn wrong_credentials_end_the_poll() {
+    for (name, key) in [
+        ("dingtalk", "clientSecret"),
+        ("qq", "secret"),
+        ("wecom", "secret"),
+        ("feishu", "appSecret"),
+        ("whatsapp", "bridgeToken"),
+    ] {
+        assert_eq!(
+            open_failure_of(name),
+            if name == "whatsapp" { 0 } else { 78 },
+            "{name}"
+        );
+        let (story, server) = start(name);
+        let story = story.set(&format!("channels.{name}.{key}"), json!("a-wrong-secret"));
+        server.write("m1", "ann", "hi");
+        let ran = story.run(["channel", "poll"]).status(77);
+        ran.stderr_has("not accept");
+        assert!(server.answers().is_empty(), "{name}");
+        assert!(server.http.requests().len() <= 2, "{name}");
+        story.run(["channel", "test", name]).status(77).error_text();
+    }
+}
+
+/// The status of a channel without keys; 0 if it can be opened.
+fn open_failure_of(name: &'static str) -> u8 {
+    match crate::channel_adapter::open(name, &json!({})) {
+        Ok(_) => 0,
+        Err(_) => open_failure(name, &json!({})),
+    }
+}
+
+#[test]
+fn a_service_that_is_down_is_tried_again() {
+    for (name, path) in [
+        ("dingtalk", "/v1.0/gateway/connections/open"),
+        ("qq", "/gateway"),
+        ("feishu", "/callback/ws/endpoint"),
+    ] {
+        let (story, server) = start(name);
+        let story = story.script([says("Hello.")]);
+        server.write("m1", "ann", "hi");
+        let down = || Response::text(503, "text/plain", "busy");
+        for _ in 0..3 {
+            server.fail_next(path, down());
+        }
+        story.run(["channel", "poll"]).status(69).stderr_has("503");
+        story.run(["channel", "poll"]);
+        assert_eq!(texts(&server), ["Hello."], "{name}");
+    }
+}
+
+#[test]
+fn answers_that_cannot_be_sent_wait_or_are_given_up() {
+    let (story, server) = start("dingtalk");
+    let story = story.script([says("Hello.")]);
+    let limit = json!({ "code": "Throttling.Api", "message": "slow down", "requestid": "1" });
+    server.fail_next(
+        "/v1.0/robot/oToMessages/batchSend",
+        Response::json(403, &limit),
+    );
+    server.write("m1", "ann", "hi");
+    story
+        .run(["channel", "poll"])
+        .status(75)
+        .stderr_has("slow down");
+    story.run(["channel", "poll"]);
+    assert_eq!(texts(&server), ["Hello."]);
+    let lacks = json!({ "code": "Forbidden.AccessDenied.AccessTokenPermissionDenied", "message": "qyapi_robot_sendmsg" });
+    server.fail_next(
+        "/v1.0/robot/groupMessages/send",
+        Response::json(403, &lacks),
+    );
+    story
+        .run(["channel", "send", "dingtalk", "group:G", "x"])
+        .status(78)
+        .stderr_has("qyapi_robot_sendmsg");
+    // Messages out of the blue, and recipients that take none.
+    for (name, known, unknown) in [
+        ("dingtalk", "group:G", "unknown"),
+        ("wecom", "G", "unknown"),
+        ("feishu", "oc_1", "unknown"),
+        ("whatsapp", "+49170", "0"),
+    ] {
+        let (story, server) = start(name);
+        story.run(["channel", "send", name, known, "Done"]).text();
+        assert_eq!(texts(&server), ["Done"], "{name}");
+        let status = match name {
+            "feishu" => 77,
+            "whatsapp" => 69,
+            _ => 65,
+        };
+        story
+            .run(["channel", "send", name, unknown, "x"])
+            .status(status)
+            .error_text();
+    }
+    let (story, server) = start("qq");
+    story
+        .run(["channel", "send", "qq", "ann", "x"])
+        .status(77)
+        .stderr_has("only answers");
+    assert!(server.answers().is_empty());
+}
+
+#[test]
+fn long_answers_are_split_and_files_are_sent() {
+    for name in NAMES {
+        let (story, server) = start(name);
+        let long = "word ".repeat(5000);
+        let story = story.script([says(&long)]);
+        server.write("m1", "ann", "tell me more");
+        story.run(["channel", "poll"]);
+        let parts = texts(&server);
+        assert!(parts.len() > 1, "{name}");
+        assert_eq!(parts.concat().matches("word").count(), 5000, "{name}");
+    }
+    for (name, chat) in [("dingtalk", "ann"), ("feishu", "oc_1")] {
+        let (story, server) = start(name);
+        let story = story
+            .file("report.txt", "all well")
+            .file("a.png", "no picture");
+        for file in ["report.txt", "a.png"] {
+            story
+                .run(["channel", "send", name, chat, "-a", file])
+                .text();
+        }
+        let sent = texts(&server).concat();
+        let expect = match name {
+            "dingtalk" => ["@media\",\"fileName\":\"report.txt", "photoURL"],
+            _ => ["{\"file_key\":\"file\"}", "{\"image_key\":\"img\"}"],
+        };
+        assert!(expect.iter().all(|part| sent.contains(part)), "{sent}");
+    }
+}
+
+/// An event with further content, in the data of DingTalk or the message of Feishu.
+fn with_content(server: &PushServer, id: &str, change: &dyn Fn(&mut Value)) {
+    server.send_changed(
+        &UserMessage {
+            id,
+            group: None,
+            from: "ann",
+            text: "look",
+            mentions: false,
+        },
+        change,
+    );
+}
+
+#[test]
+fn attachments_and_quotes_are_read() {
+    let (story, server) = start("dingtalk");
+    let story = story.script([says("I see.")]);
+    with_content(&server, "m1", &|data| {
+        data["msgtype"] = json!("file");
+        data["content"] = json!({ "downloadCode": "code", "fileName": "report.txt" });
+    });
+    story.run(["channel", "poll"]);
+    let asked = story.requests()[0].last_content();
+    assert!(asked.contains("the report"), "{asked}");
+    let (story, server) = start("feishu");
+    let story = story.script([says("I see.")]);
+    with_content(&server, "m1", &|event| {
+        event["message"]["message_type"] = json!("file");
+        event["message"]["content"] = json!(r#"{"file_key":"key","file_name":"report.txt"}"#);
+        event["message"]["parent_id"] = json!("om_0");
+    });
+    story.run(["channel", "poll"]);
+    let asked = story.requests()[0].last_content();
+    assert!(
+        asked.contains("the report") && asked.contains("text of om_0"),
+        "{asked}"
+    );
+}
+
+#[test]
+fn a_poll_that_waits_stays_connected() {
+    for name in NAMES {
+        let (story, server) = start(name);
+        let story = story.script([says("One."), says("Two.")]);
+        let mut poll = story
+            .command(["channel", "poll", "--follow"])
+            .spawn()
+            .unwrap();
+        server.sockets.wait_for_connections(1);
+        server.write("m1", "ann", "hi");
+        until("the first answer", || server.answers().len() == 1);
+        // The service ends the connection, and the next one is opened at once.
+        server.sockets.close(1001);
+        server.sockets.wait_for_connections(2);
+        server.write("m2", "ann", "hi again");
+        until("the second answer", || server.answers().len() == 2);
+        send_signal(&poll, Signal::TERM);
+        poll.wait().unwrap();
+        assert_eq!(texts(&server), ["One.", "Two."], "{name}");
+    }
+}
+
+#[test]
+fn another_connection_of_the_bot_is_named() {
+    let (story, server) = start("wecom");
+    let poll = story
+        .command(["channel", "poll", "--wait", "30"])
+        .spawn()
+        .unwrap();
+    server
+        .sockets
+        .wait_for_message(|message| message["cmd"] == "aibot_subscribe");
+    server.sockets.send(
+        &json!({ "cmd": "aibot_event_callback", "headers": { "req_id": "1" },
+        "body": { "msgtype": "event", "event": { "eventtype": "disconnected_event" } } }),
+    );
+    let ran = story.wait(poll).status(75);
+    ran.stderr_has("has replaced ours");
+    let (story, server) = start("wecom");
+    let story = story.script([says("Late, but here.")]);
+    server.write("m1", "ann", "a closed question");
+    story.run(["channel", "poll"]);
+    assert_eq!(
+        server.answers(),
+        [("ann".to_owned(), "Late, but here.".to_owned())]
+    );
+}
+
+/// Kills a poll at the `n`-th system call of a kind, and polls until nothing waits. The message is answered, once where the
+/// service recognises our parts. Returns whether there was such a call.
+fn kill_poll_at(name: &str, kind: &str, n: usize) -> bool {
+    let (story, server) = start(name);
+    let story = story.set("channels.maxParallel", json!(1));
+    story
+        .server()
+        .always(Box::new(|request: &Request| says("It is done.")(request)));
+    server.write("m1", "ann", "hi");
+    let (ran, is_killed) = run_with_fault(&story, &["channel", "poll"], &[], (kind, "SIGKILL", n));
+    ran.code();
+    ran.text();
+    ran.error_text();
+    drop(ran);
+    story.run(["channel", "poll"]);
+    story.run(["channel", "inbox"]).stdout("");
+    let answers = texts(&server);
+    let most = match name {
+        "dingtalk" => 1 + usize::from(is_killed),
+        _ => 1,
+    };
+    assert!(
+        (1..=most).contains(&answers.len()),
+        "{name} {kind} {n}: {answers:?}"
+    );
+    assert!(
+        answers.iter().all(|text| text == "It is done."),
+        "{answers:?}"
+    );
+    is_killed
+}
+
+#[test]
+fn a_killed_poll_loses_no_event() {
+    if !can_inject() {
+        return;
+    }
+    for name in ["dingtalk", "feishu", "qq"] {
+        let kills = ["write", "fsync", "sendto"]
+            .map(|kind| inject_at_calls(|n| kill_poll_at(name, kind, n)));
+        assert!(kills.iter().sum::<usize>() > 5, "{name}: {kills:?}");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes; see tests/README.md"]
+fn a_poll_of_events_killed_at_any_call_loses_none() {
+    for name in ["dingtalk", "feishu", "qq"] {
+        for kind in [
+            "write", "fsync", "rename", "connect", "sendto", "flock", "mkdir",
+        ] {
+            (1..)
+                .take_while(|n| kill_poll_at(name, kind, *n))
+                .for_each(drop);
+        }
+    }
+}
