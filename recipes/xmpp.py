@@ -2,7 +2,7 @@
 """A client of XMPP for `nanobot channel poll`, with slixmpp: xmpp.py ADDRESS [ROOM...]; the password is in XMPP_PASSWORD.
 
 Senders are bare addresses, and in rooms `room@server/nick`. The server keeps direct messages while no poll runs.
-XMPP_SERVER may have the host and the port, as `localhost:5222`.
+XMPP_SERVER may have the host and the port, as `localhost:5222`, and XMPP_CA_FILE the certificate of a server of your own.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ from slixmpp import ClientXMPP
 address, *rooms = sys.argv[1:]
 nick = address.split("@")[0]
 client = ClientXMPP(address, os.environ["XMPP_PASSWORD"])
+if os.environ.get("XMPP_CA_FILE"):
+    client.ca_certs = os.environ["XMPP_CA_FILE"]
 for plugin in ("xep_0045", "xep_0199", "xep_0203"):
     client.register_plugin(plugin)
 

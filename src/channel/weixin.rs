@@ -88,9 +88,10 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
             .with_header("authorizationtype", "ilink_bot_token".to_owned())
             .with_header("ilink-app-id", "bot".to_owned())
             .with_header("ilink-app-clientversion", PROTOCOL_NUMBER.to_owned());
-        let client = match config.text("routeTag") {
-            Some(tag) => client.with_header("skroutetag", tag),
-            None => client,
+        let client = match config.value("routeTag") {
+            Value::String(tag) if !tag.is_empty() => client.with_header("skroutetag", tag),
+            Value::Number(tag) => client.with_header("skroutetag", tag.to_string()),
+            _ => client,
         };
         Ok::<_, anyhow::Error>(match &token {
             Some(token) => client.with_bearer(token),

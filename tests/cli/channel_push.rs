@@ -295,7 +295,9 @@ fn attachments_and_quotes_are_read() {
     let asked = story.requests()[0].last_content();
     assert!(asked.contains("the report"), "{asked}");
     let (story, server) = start("feishu");
-    let story = story.script([says("I see.")]);
+    let story = story
+        .set("channels.feishu.doneEmoji", json!("DONE"))
+        .script([says("I see.")]);
     with_content(&server, "m1", &|event| {
         event["message"]["message_type"] = json!("file");
         event["message"]["content"] = json!(r#"{"file_key":"key","file_name":"report.txt"}"#);
@@ -307,6 +309,8 @@ fn attachments_and_quotes_are_read() {
         asked.contains("the report") && asked.contains("text of om_0"),
         "{asked}"
     );
+    let reaction = json!({ "reaction_type": { "emoji_type": "DONE" } });
+    assert_eq!(server.calls("om_m1/reactions").last(), Some(&reaction));
 }
 
 #[test]

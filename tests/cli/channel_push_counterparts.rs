@@ -145,7 +145,7 @@ fn real_bridge() {
 struct Prosody {
     child: Child,
     port: u16,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Prosody {
@@ -157,12 +157,32 @@ impl Prosody {
         let data = folder.path().join("data");
         std::fs::create_dir(&data).unwrap();
         let config = folder.path().join("prosody.cfg.lua");
+        let (key, certificate) = (
+            folder.path().join("key.pem"),
+            folder.path().join("cert.pem"),
+        );
+        let mut openssl = Command::new("openssl");
+        openssl.args([
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+        ]);
+        openssl
+            .args(["-addext", "subjectAltName=DNS:localhost", "-keyout"])
+            .arg(&key);
+        let output = openssl.arg("-out").arg(&certificate).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
         let text = format!(
-            "daemonize = false\nrun_as_root = true\ndata_path = {data:?}\npidfile = {:?}\n\
-             modules_enabled = {{ \"roster\"; \"saslauth\"; \"disco\"; \"ping\"; \"offline\" }}\nmodules_disabled = {{ \"s2s\"; \"tls\" }}\n\
-             c2s_ports = {{ {port} }}\nc2s_interfaces = {{ \"127.0.0.1\" }}\nc2s_require_encryption = false\n\
-             allow_unencrypted_plain_auth = true\nauthentication = \"internal_plain\"\nstorage = \"internal\"\n\
-             VirtualHost \"localhost\"\nComponent \"rooms.localhost\" \"muc\"\n",
+            "run_as_root = true\ndata_path = {data:?}\npidfile = {:?}\nssl = {{ key = {key:?}, certificate = {certificate:?} }}\n\
+             modules_enabled = {{ \"tls\"; \"roster\"; \"saslauth\"; \"disco\"; \"ping\"; \"offline\" }}\n\
+             modules_disabled = {{ \"s2s\" }}\nc2s_ports = {{ {port} }}\nc2s_interfaces = {{ \"127.0.0.1\" }}\n\
+             authentication = \"internal_hashed\"\nstorage = \"internal\"\nVirtualHost \"localhost\"\n",
             folder.path().join("pid")
         );
         std::fs::write(&config, text).unwrap();
@@ -176,7 +196,11 @@ impl Prosody {
             assert!(output.status.success(), "{output:?}");
         }
         let mut server = Command::new("prosody");
-        server.arg("--config").arg(&config).stdout(Stdio::null());
+        server
+            .arg("-F")
+            .arg("--config")
+            .arg(&config)
+            .stdout(Stdio::null());
         let child = server.spawn().unwrap();
         until("prosody listens", || {
             std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
@@ -184,7 +208,7 @@ impl Prosody {
         Self {
             child,
             port,
-            _folder: folder,
+            folder,
         }
     }
 }
@@ -205,18 +229,20 @@ fn real_xmpp_recipe() {
     let python = format!("{clients}/clients/bin/python");
     let recipe = concat!(env!("CARGO_MANIFEST_DIR"), "/recipes/xmpp.py");
     let host = format!("127.0.0.1:{}", server.port);
+    let certificate = server.folder.path().join("cert.pem");
     let story = Story::new()
         .set(
             "channels",
             json!({ "xmpp": { "enabled": true, "command": python, "allowFrom": ["ann@localhost"],
                 "args": [recipe, "robot@localhost"],
-                "env": { "XMPP_PASSWORD": "password", "XMPP_SERVER": host } } }),
+                "env": { "XMPP_PASSWORD": "password", "XMPP_SERVER": host, "XMPP_CA_FILE": certificate } } }),
         )
         .script([says("**Hello** Ann.")]);
     let mut ann = Command::new(&python)
         .args([recipe, "ann@localhost"])
         .env("XMPP_PASSWORD", "password")
         .env("XMPP_SERVER", &host)
+        .env("XMPP_CA_FILE", &certificate)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

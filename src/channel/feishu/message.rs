@@ -135,13 +135,14 @@ fn read_post(value: &Value, message: &str) -> MessageBody {
                 }
                 Some("at") => line += element["user_id"].as_str().unwrap_or_default(),
                 Some("img") => {
-                    body.files
-                        .extend(element["image_key"].as_str().map(|key| RemoteFile {
+                    if let Some(key) = element["image_key"].as_str() {
+                        body.files.push(RemoteFile {
                             id: format!("{message}/{key}/image"),
                             name: "image.png".to_owned(),
                             kind: AttachmentKind::Image,
                             ..RemoteFile::default()
-                        }))
+                        });
+                    }
                 }
                 _ => line += text,
             }

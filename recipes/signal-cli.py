@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Signal for `nanobot channel poll`, by signal-cli: signal.py ACCOUNT, the number of the bot.
+"""Signal for `nanobot channel poll`, by signal-cli: signal-cli.py ACCOUNT, the number of the bot.
 
 Senders are numbers, or UUIDs of those who hide theirs; groups are `group:ID`. signal-cli confirms a message to the server
 as it prints it, so that one is lost if the machine fails just then.
