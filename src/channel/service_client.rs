@@ -92,15 +92,15 @@ impl<'r> ServiceRequest<'r> {
         }
     }
 
-    /// A request that may be sent again.
-    pub(super) fn put_json(path: &'r str, body: &'r [u8]) -> Self {
+    /// A request that may be sent again. It has no body if `media_type` is empty.
+    pub(super) fn put(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
         Self {
-            method: HttpMethod::Put("application/json", body),
+            method: HttpMethod::Put(media_type, body),
             ..Self::get(path)
         }
     }
 
-    /// A request that is sent again only if it has not reached the service.
+    /// A request that is sent again only if it has not reached the service. It has no body if `media_type` is empty.
     pub(super) fn post(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
         Self {
             method: HttpMethod::Post(media_type, body),
@@ -372,9 +372,17 @@ impl ServiceClient {
     /// Posts JSON once. The result does not matter.
     pub(super) fn notify(&self, path: &str, body: &Value) {
         let body = body.to_string();
-        let request = ServiceRequest::post(path, "application/json", body.as_bytes());
-        if let Err(error) = self.request_once(&request) {
-            log::debug!(target: "channel", "{}: {path}: {error:#}", self.name);
+        self.try_once(&ServiceRequest::post(
+            path,
+            "application/json",
+            body.as_bytes(),
+        ));
+    }
+
+    /// Sends a request once. The result does not matter.
+    pub(super) fn try_once(&self, request: &ServiceRequest<'_>) {
+        if let Err(error) = self.request_once(request) {
+            log::debug!(target: "channel", "{}: {}: {error:#}", self.name, request.path);
         }
     }
 

@@ -38,12 +38,14 @@ fn real_chat_clients() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{name}");
     };
     let mattermost = MattermostServer::start();
+    mattermost.checked.ignore();
     mattermost.write("town", mattermost_server::ANN, "hello");
     let client = run("mattermost", mattermost.http.port);
     mattermost.sockets.wait_for_connections(1);
     mattermost.write("town", mattermost_server::ANN, "an event");
     is_ok(client, "mattermost");
     let slack = SlackServer::start();
+    slack.checked.ignore();
     slack.write("C1", slack_server::ANN, "hello");
     let client = run("slack", slack.http.port);
     slack.sockets.wait_for_connections(1);
@@ -54,6 +56,7 @@ fn real_chat_clients() {
         .wait_for_message(|message| message["envelope_id"] == id);
     is_ok(client, "slack");
     let discord = DiscordServer::start();
+    discord.checked.ignore();
     discord.write(DIRECT, discord_server::ANN, "hello");
     let client = run("discord", discord.http.port);
     discord

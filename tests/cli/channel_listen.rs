@@ -1,79 +1,15 @@
 //! `channel listen`: webhook requests of WhatsApp and Slack on standard input, under CGI, and their refusals.
 
-use crate::server::{Response, Server, says, sends};
+use crate::graph_server::{ADA, APP_SECRET, GraphServer, STORY_TIME, text_message, webhook};
+use crate::server::{Response, says, sends};
 use crate::slack_server::{ANN, SlackServer};
 use crate::story::{RunResult, Story};
 use ring::hmac;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex};
 
-const TOKEN: &str = "graph-token";
-const APP_SECRET: &str = "app-secret";
 const SIGNING_SECRET: &str = "signing-secret";
-const ADA: &str = "491701234567";
-/// The fixed time of a story, 2026-01-02T03:04:05Z.
-const STORY_TIME: i64 = 1_767_323_045;
-
-/// Graph API on loopback: messages, media, and the number.
-struct GraphServer {
-    http: Server,
-    sent: Arc<Mutex<Vec<Value>>>,
-}
-
-impl GraphServer {
-    fn start() -> Self {
-        let http = Server::start();
-        let sent: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let (ours, port) = (Arc::clone(&sent), http.port);
-        http.always(Box::new(move |request| {
-            if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
-                let error =
-                    json!({ "error": { "message": "Invalid OAuth access token", "code": 190 } });
-                return Response::json(401, &error);
-            }
-            let body = match request.path.split('?').next().unwrap() {
-                "/v/100/messages" if request.body["status"] == "read" => json!({ "success": true }),
-                "/v/100/messages" if request.body["to"] == "1" => {
-                    let error =
-                        json!({ "error": { "message": "Re-engagement message", "code": 131_047 } });
-                    return Response::json(400, &error);
-                }
-                "/v/100/messages" => {
-                    let mut sent = ours.lock().unwrap();
-                    sent.push(request.body.clone());
-                    json!({ "messages": [{ "id": format!("wamid.out{}", sent.len()) }] })
-                }
-                "/v/100/media" => json!({ "id": "m9" }),
-                "/v/100" => json!({ "display_phone_number": "+49 170 1", "id": "100" }),
-                "/v/m1" => json!({ "url": format!("http://127.0.0.1:{port}/media/1") }),
-                "/v/m2" => json!({ "url": "https://fbsbx.com.example.org/1" }),
-                "/media/1" => return Response::text(200, "text/plain", "buy milk"),
-                _ => return Response::json(404, &json!({})),
-            };
-            Response::json(200, &body)
-        }));
-        Self { http, sent }
-    }
-
-    fn story(&self) -> Story {
-        Story::new().set(
-            "channels",
-            json!({ "whatsapp": { "enabled": true, "phoneNumberId": "100", "accessToken": TOKEN,
-                "appSecret": APP_SECRET, "verifyToken": "v3rify", "allowFrom": [format!("+{ADA}")],
-                "apiBase": format!("http://127.0.0.1:{}/v", self.http.port) } }),
-        )
-    }
-
-    fn texts(&self) -> Vec<String> {
-        let sent = self.sent.lock().unwrap();
-        let texts = sent
-            .iter()
-            .map(|it| it["text"]["body"].as_str().unwrap_or_default().to_owned());
-        texts.collect()
-    }
-}
 
 fn sign(key: &str, message: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
@@ -82,18 +18,6 @@ fn sign(key: &str, message: &[u8]) -> String {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()
-}
-
-/// A webhook request of WhatsApp with these messages.
-fn webhook(messages: &Value) -> String {
-    json!({ "object": "whatsapp_business_account", "entry": [{ "id": "1", "changes": [{ "field": "messages",
-        "value": { "messaging_product": "whatsapp", "metadata": { "phone_number_id": "100" },
-            "messages": messages } }] }] })
-    .to_string()
-}
-
-fn text_message(id: &str, from: &str, text: &str) -> Value {
-    json!({ "id": id, "from": from, "timestamp": STORY_TIME.to_string(), "type": "text", "text": { "body": text } })
 }
 
 fn post(headers: &[(&str, &str)], body: &str) -> String {
@@ -144,7 +68,7 @@ fn a_signed_message_is_answered_once() {
     let mut story = Some(graph.story().script([says("**Hello** Ada.")]));
     let body = webhook(&json!([text_message("wamid.1", ADA, "hi")]));
     deliver(&mut story, &body).stdout(ACCEPTED);
-    let sent = graph.sent.lock().unwrap().clone();
+    let sent = graph.sent();
     let expect = json!({ "messaging_product": "whatsapp", "recipient_type": "individual", "to": ADA,
         "type": "text", "text": { "preview_url": false, "body": "*Hello* Ada." } });
     assert_eq!(sent, [expect]);
@@ -266,7 +190,7 @@ fn media_go_both_ways_and_refusals_have_their_statuses() {
     );
     let document = |id: &str, media: &str| {
         json!({ "id": id, "from": ADA, "timestamp": STORY_TIME.to_string(), "type": "document",
-            "document": { "id": media, "filename": "list.txt", "mime_type": "text/plain", "caption": "what is it?" } })
+            "document": { "id": media, "filename": "list.txt", "mime_type": "text/plain", "sha256": "0", "caption": "what is it?" } })
     };
     deliver(&mut story, &webhook(&json!([document("wamid.1", "m1")]))).stdout(ACCEPTED);
     // An address at another host does not get the token.
@@ -293,11 +217,13 @@ fn media_go_both_ways_and_refusals_have_their_statuses() {
             "report.txt",
         ])
         .stdout("wamid.out3\nwamid.out4\n");
-    let sent = graph.sent.lock().unwrap()[3].clone();
+    let sent = graph.sent()[3].clone();
     assert_eq!(
         sent["document"],
         json!({ "id": "m9", "filename": "report.txt" })
     );
+    let uploaded = ("text/plain".to_owned(), "the report".to_owned());
+    assert_eq!(graph.media(), [uploaded]);
     story
         .run(["channel", "send", "whatsapp", "1", "x"])
         .status(77)

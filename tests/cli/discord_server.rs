@@ -1,6 +1,7 @@
 //! Discord's REST API and gateway on loopback: histories by snowflake, nonces, forms with files, sessions that resume.
-//! `tests/real/chat` tests it with discord.py.
+//! Calls are validated against `tests/schemas/discord.json`. `tests/real/chat` tests it with discord.py.
 
+use crate::call_schemas::{CallCheck, CallGuard, form_fields};
 use crate::server::{Request, Response, Server};
 use crate::socket_server::Sockets;
 use serde_json::{Value, json};
@@ -25,7 +26,9 @@ const MAX_CONTENT: usize = 2000;
 pub(crate) struct DiscordServer {
     pub(crate) http: Server,
     pub(crate) sockets: Sockets,
+    pub(crate) checked: CallCheck,
     state: Arc<Mutex<State>>,
+    _guard: CallGuard,
 }
 
 #[derive(Default)]
@@ -58,13 +61,22 @@ impl DiscordServer {
             gateway.lock().unwrap().answer_gateway(message)
         }));
         let (ours, accepting) = (Arc::clone(&state), sockets.clone());
+        let checked = CallCheck::new(include_str!("../schemas/discord.json"));
+        let check = checked.clone();
         http.always(Box::new(move |request| match request.header("upgrade") {
             Some(_) => accepting.accept(request),
-            None => respond(&mut ours.lock().unwrap(), request),
+            None => {
+                if let Some(path) = request.path.strip_prefix("/api/v10") {
+                    check.check(request, path);
+                }
+                respond(&mut ours.lock().unwrap(), request)
+            }
         }));
         Self {
             http,
             sockets,
+            _guard: checked.guard(),
+            checked,
             state,
         }
     }
@@ -242,21 +254,15 @@ fn error(status: u16, code: u64, message: &str) -> Response {
 /// The JSON of a message, with the files of a form.
 fn message_body(request: &Request) -> Value {
     let kind = request.header("content-type").unwrap_or_default();
-    let Some((_, boundary)) = kind.split_once("boundary=") else {
+    let Some(fields) = form_fields(kind, &request.raw) else {
         return request.body.clone();
     };
-    let boundary = format!("--{boundary}");
-    let parts = request.raw.split(boundary.as_str());
     let mut body = json!({});
     let mut files = Vec::new();
-    for part in parts {
-        let Some((head, content)) = part.split_once("\r\n\r\n") else {
-            continue;
-        };
-        let content = content.trim_end_matches("\r\n");
-        match head.contains("name=\"payload_json\"") {
-            true => body = serde_json::from_str(content).unwrap(),
-            false => files.push(format!("{}\n{content}", head.trim())),
+    for field in fields {
+        match field.file_name {
+            None => body = serde_json::from_str(&field.value).unwrap(),
+            Some(name) => files.push(format!("{name}: {}", field.value)),
         }
     }
     body["files"] = json!(files);
@@ -327,7 +333,7 @@ fn respond(state: &mut State, request: &Request) -> Response {
         ["channels", HIDDEN, ..] => return error(403, 50001, "Missing Access"),
         ["channels", id, ..] if !exists(state, id) => return error(404, 10003, "Unknown Channel"),
         ["channels", _, "typing"] => json!({}),
-        ["channels", id, "messages"] if request.raw.is_empty() => {
+        ["channels", id, "messages"] if request.method == "GET" => {
             let query = |name: &str| {
                 let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
                 pairs.find(|(key, _)| *key == name).map(|(_, value)| value)

@@ -1,6 +1,8 @@
 //! A Mattermost server on loopback: channels, posts with `since` and pages, pending ids, files and reactions, as its REST
-//! API describes them.
+//! API describes them. Calls are validated against `tests/schemas/mattermost.json`. `tests/real/chat` tests it with
+//! mattermostdriver.
 
+use crate::call_schemas::{CallCheck, CallGuard};
 use crate::server::{Request, Response, Server};
 use crate::socket_server::Sockets;
 use serde_json::{Value, json};
@@ -19,7 +21,9 @@ const MAX_MESSAGE_CHARS: usize = 16_383;
 pub(crate) struct MattermostServer {
     pub(crate) http: Server,
     pub(crate) sockets: Sockets,
+    pub(crate) checked: CallCheck,
     state: Arc<Mutex<State>>,
+    _guard: CallGuard,
 }
 
 #[derive(Default)]
@@ -48,15 +52,22 @@ impl MattermostServer {
             seq => vec![json!({ "status": "OK", "seq_reply": seq })],
         }));
         let accepting = sockets.clone();
+        let checked = CallCheck::new(include_str!("../schemas/mattermost.json"));
+        let check = checked.clone();
         http.always(Box::new(move |request| {
             match request.path.starts_with("/api/v4/websocket") {
                 true => accepting.accept(request),
-                false => respond(&mut ours.lock().unwrap(), request),
+                false => {
+                    check.check(request, &request.path);
+                    respond(&mut ours.lock().unwrap(), request)
+                }
             }
         }));
         let server = Self {
             http,
             sockets,
+            _guard: checked.guard(),
+            checked,
             state,
         };
         server.add_channel("direct", "D", "");

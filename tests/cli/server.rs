@@ -12,6 +12,8 @@ use std::sync::{Arc, Condvar, Mutex};
 /// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
+    pub(crate) method: String,
+    /// With the query.
     pub(crate) path: String,
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
@@ -371,7 +373,9 @@ fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<
         .read_line(&mut line)
         .ok()
         .filter(|count| *count > 0)?;
-    let path = line.split(' ').nth(1)?.to_owned();
+    let mut words = line.split(' ');
+    let method = words.next()?.to_owned();
+    let path = words.next()?.to_owned();
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();
@@ -393,6 +397,7 @@ fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<
     let raw = String::from_utf8(body).expect("requests are UTF-8");
     let body = serde_json::from_str(&raw).unwrap_or(Value::Null);
     Some(Request {
+        method,
         path,
         headers,
         raw,

@@ -1,6 +1,8 @@
 //! Slack's Web API on loopback: histories and threads with pages, messages with metadata, uploads, and Socket Mode. It
-//! takes arguments as JSON, as a form, or in the query. `tests/real/chat` tests it with slack_sdk.
+//! takes arguments as JSON, as a form, or in the query. Calls are validated against `tests/schemas/slack.json`.
+//! `tests/real/chat` tests it with slack_sdk.
 
+use crate::call_schemas::{CallCheck, CallGuard};
 use crate::server::{Request, Response, Server};
 use crate::socket_server::Sockets;
 use serde_json::{Map, Value, json};
@@ -17,7 +19,9 @@ const STORY_TIME: u64 = 1_767_323_045;
 pub(crate) struct SlackServer {
     pub(crate) http: Server,
     pub(crate) sockets: Sockets,
+    pub(crate) checked: CallCheck,
     state: Arc<Mutex<State>>,
+    _guard: CallGuard,
 }
 
 #[derive(Default)]
@@ -47,7 +51,12 @@ impl SlackServer {
             _ => Vec::new(),
         }));
         let (ours, accepting) = (Arc::clone(&state), sockets.clone());
+        let checked = CallCheck::new(include_str!("../schemas/slack.json"));
+        let check = checked.clone();
         http.always(Box::new(move |request| {
+            if let Some(path) = request.path.strip_prefix("/api") {
+                check.check(request, path);
+            }
             match request.path.starts_with("/socket") {
                 true => accepting.accept(request),
                 false => respond(&mut ours.lock().unwrap(), request),
@@ -56,6 +65,8 @@ impl SlackServer {
         Self {
             http,
             sockets,
+            _guard: checked.guard(),
+            checked,
             state,
         }
     }

@@ -2,6 +2,7 @@
 //! confirms them, a second `getUpdates` ends the first with 409, a message's text has at most 4096 UTF-16 units. Calls are
 //! validated against `tests/schemas/telegram.json`. `tests/real/telegram` tests this server with python-telegram-bot.
 
+use crate::call_schemas::form_fields;
 use crate::json_schema::Validator;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -203,26 +204,12 @@ fn serve(stream: &TcpStream, shared: &(Mutex<State>, Condvar)) {
 
 /// The JSON of a body; of a form, its fields without the files.
 fn to_json(media_type: &str, raw: &[u8]) -> Value {
-    let Some((_, boundary)) = media_type.split_once("boundary=") else {
-        return match media_type {
-            "application/x-www-form-urlencoded" => url::form_urlencoded::parse(raw)
-                .map(|(name, value)| (name.into_owned(), field(&value)))
-                .collect::<Map<String, Value>>()
-                .into(),
-            _ => serde_json::from_slice(raw).unwrap_or_else(|_| json!({})),
-        };
+    let Some(fields) = form_fields(media_type, &String::from_utf8_lossy(raw)) else {
+        return serde_json::from_slice(raw).unwrap_or_else(|_| json!({}));
     };
-    let text = String::from_utf8_lossy(raw);
-    let boundary = format!("--{}", boundary.trim_matches('"'));
-    let parts = text.split(boundary.as_str());
-    let fields = parts.filter_map(|part| {
-        let (head, value) = part.split_once("\r\n\r\n")?;
-        let (_, name) = head.split_once("; name=\"")?;
-        let is_file = head.contains("filename=");
-        let name = name.split('"').next().unwrap().to_owned();
-        (!is_file).then(|| (name, field(value.trim_end_matches("\r\n"))))
-    });
-    fields.collect::<Map<String, Value>>().into()
+    let texts = fields.iter().filter(|it| it.file_name.is_none());
+    let texts = texts.map(|it| (it.name.clone(), field(&it.value)));
+    texts.collect::<Map<String, Value>>().into()
 }
 
 /// The value of a form's field: JSON, or else a text.

@@ -277,8 +277,8 @@ impl Channel for Discord {
     fn show_typing(&self, destination: &Destination) {
         let Chat { id, thread, .. } = &destination.chat;
         let channel = percent_encode(thread.as_ref().unwrap_or(id));
-        self.client
-            .notify(&format!("/channels/{channel}/typing"), &json!({}));
+        let path = format!("/channels/{channel}/typing");
+        self.client.try_once(&ServiceRequest::post(&path, "", b""));
     }
 
     fn mark_answered(&self, message: &InboundMessage) {
@@ -290,10 +290,7 @@ impl Channel for Discord {
                 percent_encode(&message.id),
                 percent_encode(emoji)
             );
-            let request = ServiceRequest::put_json(&path, b"");
-            if let Err(error) = self.client.request_once(&request) {
-                log::debug!(target: "channel", "discord: no reaction: {error:#}");
-            }
+            self.client.try_once(&ServiceRequest::put(&path, "", b""));
         }
     }
 

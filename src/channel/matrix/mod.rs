@@ -190,10 +190,11 @@ impl Channel for Matrix {
         );
         let timeout = u64::try_from(TYPING_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         let body = json!({ "typing": true, "timeout": timeout }).to_string();
-        let request = ServiceRequest::put_json(&path, body.as_bytes());
-        if let Err(error) = self.client.request_once(&request) {
-            log::debug!(target: "channel", "matrix: no typing notice: {error:#}");
-        }
+        self.client.try_once(&ServiceRequest::put(
+            &path,
+            "application/json",
+            body.as_bytes(),
+        ));
     }
 
     fn identity(&self) -> Result<Identity> {
@@ -476,8 +477,8 @@ impl Matrix {
             percent_encode(key)
         );
         let body = content.to_string();
-        self.client
-            .request(&ServiceRequest::put_json(&path, body.as_bytes()))
+        let request = ServiceRequest::put(&path, "application/json", body.as_bytes());
+        self.client.request(&request)
     }
 
     /// Uploads a file; returns the content of its message.

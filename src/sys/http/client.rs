@@ -245,6 +245,8 @@ impl Http {
         }
         let agent = self.agent(uri.scheme_str() == Some("https"));
         let sent = match method {
+            HttpMethod::Post("", _) => with_headers(agent.post(uri), headers, local).send_empty(),
+            HttpMethod::Put("", _) => with_headers(agent.put(uri), headers, local).send_empty(),
             HttpMethod::Post(kind, body) => {
                 let request = agent.post(uri).header("content-type", kind);
                 with_headers(request, headers, local).send(body)
@@ -426,9 +428,9 @@ impl Http {
 #[derive(Clone, Copy, Debug)]
 pub enum HttpMethod<'b> {
     Get,
-    /// The media type and the body.
+    /// The media type and the body. Without a type, there is no body.
     Post(&'b str, &'b [u8]),
-    /// The media type and the body.
+    /// As [`Self::Post`].
     Put(&'b str, &'b [u8]),
     Delete,
 }
