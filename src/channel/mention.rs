@@ -1,7 +1,7 @@
 //! Mentions in texts: ours, which a message addresses us with, and those that an answer must not make. Pure.
 
 /// A character that is not shown, and at which no line may break.
-const WORD_JOINER: char = '\u{2060}';
+pub(super) const WORD_JOINER: char = '\u{2060}';
 
 /// Removes the mentions of ours from a text. `None` if there is none. `mention` is as it is typed, such as `@name`.
 pub(super) fn without_mention(text: &str, mention: &str) -> Option<String> {

@@ -9,10 +9,10 @@ use url::form_urlencoded;
 /// The calls that a vendor describes.
 struct CallSchemas(Vec<CallSchema>);
 
-/// A call: its method, the words of its path, and the schema of the rest.
+/// A call: its method, the segments of its path, and the schema of the rest.
 struct CallSchema {
     method: String,
-    words: Vec<String>,
+    segments: Vec<String>,
     schema: Value,
     validator: Validator,
 }
@@ -40,7 +40,7 @@ impl CallCheck {
                 let (method, path) = name.split_once(' ').unwrap();
                 CallSchema {
                     method: method.to_owned(),
-                    words: path.split('/').map(str::to_owned).collect(),
+                    segments: path.split('/').map(str::to_owned).collect(),
                     schema: schema.clone(),
                     validator: Validator::new(schema),
                 }
@@ -77,26 +77,26 @@ impl Drop for CallGuard {
     }
 }
 
-fn is_parameter(word: &str) -> bool {
-    word.starts_with('{')
+fn is_parameter(segment: &str) -> bool {
+    segment.starts_with('{')
 }
 
 impl CallSchemas {
     fn validate(&self, request: &Request, path: &str) -> Result<(), String> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let words: Vec<String> = path.split('/').map(decode).collect();
+        let segments: Vec<String> = path.split('/').map(decode).collect();
         let is_meant = |call: &&CallSchema| {
-            let pairs = call.words.iter().zip(&words);
+            let pairs = call.segments.iter().zip(&segments);
             call.method == request.method
-                && call.words.len() == words.len()
+                && call.segments.len() == segments.len()
                 && pairs
                     .into_iter()
-                    .all(|(word, ours)| is_parameter(word) || word == ours)
+                    .all(|(segment, ours)| is_parameter(segment) || segment == ours)
         };
         // Paths that differ in the names of their parameters only are several.
         let mut outcome = Err("the service has no such call".to_owned());
         for call in self.0.iter().filter(is_meant) {
-            outcome = call.validate(request, &words, query);
+            outcome = call.validate(request, &segments, query);
             if outcome.is_ok() {
                 break;
             }
@@ -106,10 +106,11 @@ impl CallSchemas {
 }
 
 impl CallSchema {
-    fn validate(&self, request: &Request, words: &[String], query: &str) -> Result<(), String> {
-        let named = self.words.iter().zip(words);
-        let named = named.filter(|(word, _)| is_parameter(word));
-        let named = named.map(|(word, value)| (word.trim_matches(['{', '}']), value.as_str()));
+    fn validate(&self, request: &Request, segments: &[String], query: &str) -> Result<(), String> {
+        let named = self.segments.iter().zip(segments);
+        let named = named.filter(|(segment, _)| is_parameter(segment));
+        let named =
+            named.map(|(segment, value)| (segment.trim_matches(['{', '}']), value.as_str()));
         let query: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
         let query = query.iter().map(|(name, value)| (&**name, &**value));
         let mut value = json!({
@@ -167,12 +168,12 @@ impl CallSchema {
     }
 }
 
-fn decode(word: &str) -> String {
-    let word = word.replace('+', "%2B");
-    let mut decoded = form_urlencoded::parse(word.as_bytes());
+fn decode(segment: &str) -> String {
+    let segment = segment.replace('+', "%2B");
+    let mut decoded = form_urlencoded::parse(segment.as_bytes());
     decoded
         .next()
-        .map_or_else(String::new, |(word, _)| word.into_owned())
+        .map_or_else(String::new, |(segment, _)| segment.into_owned())
 }
 
 /// A field of a form.

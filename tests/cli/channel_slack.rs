@@ -158,7 +158,10 @@ fn long_answers_and_plain_ones() {
     let (story, server) = slack_story();
     let code = "let a = 1;\n".repeat(800);
     let text = format!("```rust\n{code}```\n\n```rust\n{code}```");
-    let story = story.script([says(&text), says("a < **b**")]);
+    let story = story.script([
+        says(&text),
+        says("**a** < `b & c`, see [this](https://x.y)"),
+    ]);
     server.write("D1", ANN, "code");
     story.run(["channel", "poll"]);
     let parts = server.answer_texts("D1");
@@ -172,7 +175,10 @@ fn long_answers_and_plain_ones() {
     server.write("D1", ANN, "plain");
     server.fail_next("chat.postMessage", refuse("invalid_arguments"));
     story.run(["channel", "poll"]);
-    assert_eq!(server.answer_texts("D1")[2], "a &lt; b");
+    assert_eq!(
+        server.answer_texts("D1")[2],
+        "*a* &lt; `b &amp; c`, see <https://x.y|this>"
+    );
 }
 
 #[test]

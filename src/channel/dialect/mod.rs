@@ -5,14 +5,15 @@
 //! fences. Services that take Markdown get the lines as the model wrote them.
 
 use crate::markdown::document::{self, DocumentLine};
+use marks::MarkReader;
 
 mod commonmark;
 mod html;
+mod marks;
 mod plain;
 mod split;
 mod table;
 mod telegram;
-mod whatsapp;
 
 /// Maximum size of both forms of a Matrix message together, in bytes. An event may have 65,536 bytes (Matrix
 /// specification, "Size limits"), of which JSON escapes and the envelope take their share.
@@ -29,6 +30,8 @@ pub enum Dialect {
     MailHtml,
     /// `markdown_text` of `chat.postMessage`, without tables.
     Slack,
+    /// `text` of `chat.postMessage`: mrkdwn, without tables.
+    SlackText,
     /// The Markdown of Mattermost, with tables.
     Mattermost,
     /// The Markdown of Discord: no tables, and headings of three levels.
@@ -76,6 +79,7 @@ impl Dialect {
             Self::MatrixHtml => (MAX_MATRIX_BYTES, LengthUnit::Bytes),
             Self::MailHtml => (usize::MAX, LengthUnit::Bytes),
             Self::Slack => (12_000, LengthUnit::Utf16),
+            Self::SlackText => (40_000, LengthUnit::Utf16),
             Self::Mattermost => (16_383, LengthUnit::Utf16),
             Self::Discord => (2000, LengthUnit::Utf16),
             Self::WhatsApp => (4096, LengthUnit::Utf16),
@@ -87,7 +91,12 @@ impl Dialect {
     fn has_tables(self) -> bool {
         !matches!(
             self,
-            Self::TelegramHtml | Self::Slack | Self::Discord | Self::WhatsApp | Self::Markdown(_)
+            Self::TelegramHtml
+                | Self::Slack
+                | Self::SlackText
+                | Self::Discord
+                | Self::WhatsApp
+                | Self::Markdown(_)
         )
     }
 
@@ -98,7 +107,8 @@ impl Dialect {
             Self::MatrixHtml | Self::MailHtml => html::write(lines),
             Self::Slack | Self::Mattermost | Self::Markdown(_) => commonmark::write(lines, 6),
             Self::Discord => commonmark::write(lines, 3),
-            Self::WhatsApp => whatsapp::write(lines),
+            Self::SlackText => marks::write(lines, MarkReader::Mrkdwn),
+            Self::WhatsApp => marks::write(lines, MarkReader::WhatsApp),
             Self::Plain(_) => plain.clone(),
         };
         RenderedPart { markup, plain }
@@ -163,11 +173,12 @@ mod tests {
         amount: 1000,
         unit: LengthUnit::Bytes,
     });
-    const DIALECTS: [Dialect; 8] = [
+    const DIALECTS: [Dialect; 9] = [
         Dialect::TelegramHtml,
         Dialect::MatrixHtml,
         Dialect::MailHtml,
         Dialect::Slack,
+        Dialect::SlackText,
         Dialect::Mattermost,
         Dialect::Discord,
         Dialect::WhatsApp,
@@ -283,6 +294,34 @@ mod tests {
     }
 
     #[test]
+    fn mrkdwn_has_escapes_and_links() {
+        let mrkdwn = |markdown, expect| check(markdown, Dialect::SlackText, expect);
+        mrkdwn("# A\n**b** *c* ~~d~~ `e`", "*A*\n*b* _c_ ~d~ `e`");
+        mrkdwn("***a*** __b__ _c_", "_*a*_ *b* _c_");
+        mrkdwn(
+            "- **a b** c\n  - d\n1. e\n\n> f",
+            "• *a b* c\n  • d\n1. e\n\n> f",
+        );
+        mrkdwn(
+            "```rust\nif a < b && c {}\n```",
+            "```\nif a &lt; b &amp;&amp; c {}\n```",
+        );
+        mrkdwn("`a<b>` & &amp;", "`a&lt;b&gt;` &amp; &amp;amp;");
+        mrkdwn("|a|b|\n|-|-|\n|cc|d|", "```\na  │ b\n───┼──\ncc │ d\n```");
+        mrkdwn(
+            "[**a** b](https://x/?c=1&d=2)",
+            "<https://x/?c=1&amp;d=2|*a* b>",
+        );
+        mrkdwn("[a](https://x/|b)", "<https://x/%7Cb|a>");
+        mrkdwn("<https://y> https://z", "https://y https://z");
+        mrkdwn("[a](mailto:b@c.d)", "<mailto:b@c.d|a>");
+        // No reference to a user, a channel or everyone.
+        mrkdwn("<@U1> <#C1> <!here>", "@U1 &lt;#C1&gt; &lt;!here&gt;");
+        mrkdwn("[a](@U1) [b](!channel)", "a (@U1) b (!channel)");
+        mrkdwn("[<!here>](https://x)", "<https://x|&lt;!here&gt;>");
+    }
+
+    #[test]
     fn plain_text_has_no_marks() {
         check(
             "# a\n**b** `c`\n> - d\n>   e\n\n|f|g|\n|-|-|\n|h|i|",
@@ -391,6 +430,10 @@ mod tests {
                 }
                 Dialect::MatrixHtml | Dialect::MailHtml => visible_html(&part.markup, false),
                 Dialect::WhatsApp | Dialect::Plain(_) => part.markup.clone(),
+                Dialect::SlackText => {
+                    let shown = part.markup.replace("&lt;", "<").replace("&gt;", ">");
+                    shown.replace("&amp;", "&")
+                }
                 _ => plain::write(&document::parse(&part.markup)),
             };
         }

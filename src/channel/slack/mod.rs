@@ -4,13 +4,14 @@
 //! where to look, so it is acknowledged at once. A message that may have been sent already is looked for by its metadata.
 
 mod api;
+mod mention;
 mod message;
 
 use super::access::{AccessDecision, AccessRules};
 use super::conversation_poll::{
     self, Conversation, ConversationEntry, ConversationService, EventListener,
 };
-use super::mention::without_pings;
+use super::dialect::{self, Dialect};
 use super::service_client::{ServiceRequest, next_json, to_send_error};
 use super::setup::ChannelSetup;
 use super::thread_context::{ThreadMessage, context_quotes};
@@ -27,6 +28,7 @@ use crate::sys::sync::IgnorePoison;
 use crate::sys::webhook_request::{WebhookRequest, WebhookResponse, is_signed};
 use anyhow::Result;
 use api::WebApi;
+use mention::without_mentions;
 use message::{MessageReader, position_of, stamp_of};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -44,8 +46,6 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(15);
 const MAX_REQUEST_AGE_SECS: i64 = 300;
 /// Largest upload.
 const MAX_UPLOAD_BYTES: u64 = 50_000_000;
-/// References and words that notify many people.
-const CHANNEL_MENTIONS: &[&str] = &["<!", "@channel", "@here", "@everyone"];
 /// The type of the metadata of our messages.
 const METADATA_TYPE: &str = "nanobot_part";
 
@@ -287,15 +287,16 @@ impl Channel for Slack {
         if let Some(thread) = thread {
             body["thread_ts"] = thread.as_str().into();
         }
-        let mut plain = body.clone();
-        body["markdown_text"] = without_pings(&part.markup, CHANNEL_MENTIONS).into();
+        let mut older = body.clone();
+        let markdown = without_mentions(&part.markup);
+        body["markdown_text"] = markdown.as_str().into();
         let sent = match self.api.write("chat.postMessage", &body) {
-            // A service without this argument takes plain text.
+            // A service without this argument takes mrkdwn.
             Err(SendError::Undeliverable(cause))
                 if cause == "no_text" || cause == "invalid_arguments" =>
             {
-                plain["text"] = escape(&part.plain).into();
-                self.api.write("chat.postMessage", &plain)
+                older["text"] = to_mrkdwn(&markdown).into();
+                self.api.write("chat.postMessage", &older)
             }
             other => other,
         };
@@ -535,8 +536,8 @@ impl Slack {
     }
 }
 
-/// Escapes the characters that have a meaning in a text.
-fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;")
+/// Converts Markdown to the form of `text`.
+fn to_mrkdwn(markdown: &str) -> String {
+    let parts = dialect::render(markdown, Dialect::SlackText).into_iter();
+    parts.map(|part| part.markup).collect::<Vec<_>>().join("\n")
 }
