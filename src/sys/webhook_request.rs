@@ -1,6 +1,7 @@
 //! One HTTP request on standard input (inetd, a socket unit with `Accept=yes`) or from CGI (RFC 3875), and its response on
 //! standard output.
 
+use crate::error::{Exit, fail_with_hint};
 use crate::sys::env::Env;
 use crate::sys::signal::{self, Deadline};
 use crate::sys::terminal::Terminal;
@@ -64,7 +65,7 @@ impl WebhookRequest {
     /// Reads the request of this process. An unusable one is the status of its refusal.
     ///
     /// # Errors
-    /// The run was cancelled, or standard input cannot be read.
+    /// The run was cancelled, or standard input cannot be read. Status 78 if it is a socket that takes connections.
     pub fn read(env: &Env) -> Result<std::result::Result<Self, u16>> {
         let mut input = RequestInput {
             received: Vec::new(),
@@ -72,9 +73,18 @@ impl WebhookRequest {
         };
         match env.get("GATEWAY_INTERFACE") {
             Some(_) => read_cgi(env, &mut input),
+            None if is_listening_socket() => Err(fail_with_hint(
+                Exit::Config,
+                "standard input is a socket that takes connections, not a connection",
+                "`Accept=yes` in the socket unit",
+            )),
             None => read_http(&mut input),
         }
     }
+}
+
+fn is_listening_socket() -> bool {
+    rustix::net::sockopt::socket_acceptconn(rustix::stdio::stdin()).unwrap_or(false)
 }
 
 /// Writes the response, and ends the connection.

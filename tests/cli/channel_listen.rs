@@ -1,12 +1,16 @@
 //! `channel listen`: webhook requests of WhatsApp and Slack on standard input, under CGI, and their refusals.
 
 use crate::graph_server::{ADA, APP_SECRET, GraphServer, STORY_TIME, text_message, webhook};
+use crate::requirements::require;
 use crate::server::{Response, says, sends};
 use crate::slack_server::{ANN, SlackServer};
 use crate::story::{RunResult, Story};
+use crate::wait::{until, until_exists};
 use ring::hmac;
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Stdio};
 
 const SIGNING_SECRET: &str = "signing-secret";
@@ -256,6 +260,58 @@ fn a_request_under_cgi() {
         .run(["channel", "listen", "whatsapp"])
         .stdout_has("Status: 200 OK\r\n");
     assert_eq!(graph.texts(), ["Hello."]);
+}
+
+/// systemd's own program does what a socket unit with `Accept=yes` does.
+#[test]
+fn a_request_from_a_socket_unit() {
+    if !require("systemd-socket-activate") {
+        return;
+    }
+    let graph = GraphServer::start();
+    let story = graph.story().script([says("Hello.")]);
+    let socket = story.dir().join("hook.sock");
+    let ours = story.command(["channel", "listen", "whatsapp"]);
+    let mut unit = story.program("systemd-socket-activate");
+    unit.args(["--accept", "--inetd", "--listen"]).arg(&socket);
+    for (name, _) in ours.get_envs() {
+        unit.arg("-E").arg(name);
+    }
+    unit.arg(ours.get_program()).args(ours.get_args());
+    for (name, value) in ours.get_envs() {
+        unit.env(name, value.unwrap());
+    }
+    let mut unit = unit.stderr(Stdio::null()).spawn().unwrap();
+    until_exists(&socket);
+    let exchange = |signed: &str| {
+        let body = webhook(&json!([text_message("wamid.1", ADA, "hi")]));
+        let signature = format!("sha256={}", sign(APP_SECRET, signed.as_bytes()));
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        let request = post(&[("X-Hub-Signature-256", &signature)], &body);
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        (response, body)
+    };
+    let (refused, body) = exchange("another body");
+    assert_eq!(refused, REFUSED);
+    assert_eq!(exchange(&body).0, ACCEPTED);
+    // The connection ends before the turn.
+    until("the answer is sent", || graph.texts() == ["Hello."]);
+    unit.kill().unwrap();
+    unit.wait().unwrap();
+}
+
+#[test]
+fn a_socket_unit_without_accept_is_explained() {
+    let story = GraphServer::start().story();
+    let listener = UnixListener::bind(story.dir().join("hook.sock")).unwrap();
+    let mut command = story.command(["channel", "listen", "whatsapp"]);
+    let child = command.stdin(OwnedFd::from(listener)).spawn().unwrap();
+    story
+        .wait(child)
+        .status(78)
+        .stderr_has("try: `Accept=yes` in the socket unit");
 }
 
 #[test]
