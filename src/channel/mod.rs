@@ -23,6 +23,7 @@ pub mod pairing;
 mod program;
 mod push_poll;
 mod qq;
+mod request_limits;
 mod service_client;
 pub mod settlement;
 pub mod setup;

@@ -1,5 +1,6 @@
 //! Requests to a chat service: retries, rate limits, and the errors that all services share.
 
+use super::request_limits::{RequestLimit, RequestLimits, route_of};
 use super::setup::ChannelSetup;
 use super::{RateLimit, SendError};
 use crate::error::{Exit, HintedError, Stop, fail};
@@ -52,6 +53,7 @@ pub(super) struct ServiceClient {
     /// For connections for events.
     event_http: Http,
     clock: Clock,
+    limits: RequestLimits,
     /// Attempts at a request that fails for a temporary cause.
     max_attempts: u32,
 }
@@ -78,6 +80,7 @@ pub(super) struct ServiceResponse {
     pub(super) body: Vec<u8>,
     /// The header `Retry-After`, or `X-RateLimit-Reset` of Mattermost.
     retry_after: Option<Duration>,
+    limit: Option<RequestLimit>,
 }
 
 impl<'r> ServiceRequest<'r> {
@@ -233,6 +236,7 @@ impl ServiceClient {
             })?,
             event_http: client(WEBSOCKET_TIMEOUTS)?,
             clock: clock.clone(),
+            limits: RequestLimits::default(),
             max_attempts: *max_attempts,
         })
     }
@@ -315,8 +319,22 @@ impl ServiceClient {
             wait => wait,
         };
         let mut attempts = 0;
+        let route = route_of(request.method, request.path);
         loop {
-            let (cause, is_retried) = match self.request_once(request) {
+            let wait = self.limits.wait(&route, signal::now());
+            if wait > rate_limit_left {
+                let cause = "the service takes no more of these requests now".to_owned();
+                return Err(SendError::RateLimited(RateLimit(wait), cause));
+            }
+            if !wait.is_zero() {
+                rate_limit_left -= wait;
+                self.pause(wait)?;
+            }
+            let sent = self.request_once(request);
+            if let Ok(response) = &sent {
+                self.store_limit(&route, response);
+            }
+            let (cause, is_retried) = match sent {
                 Ok(response) if response.status == 401 => {
                     let (name, key) = (self.name, self.token_key);
                     let cause = response.describe();
@@ -352,6 +370,18 @@ impl ServiceClient {
             let (name, next, max) = (self.name, attempts + 1, self.max_attempts);
             log::warn!(target: "channel", "{name}: {cause}; attempt {next} of {max}");
             self.pause(Duration::from_secs(1 << (attempts - 1)))?;
+        }
+    }
+
+    /// Stores the limit that a response tells of, for the requests after it.
+    fn store_limit(&self, route: &str, response: &ServiceResponse) {
+        let now = signal::now();
+        match response.limit {
+            Some(RequestLimit::Route(wait)) => self.limits.store(route, now, now + wait),
+            Some(RequestLimit::Global) => {
+                self.limits.store("", now, now + response.rate_limit_wait());
+            }
+            None => {}
         }
     }
 
@@ -511,6 +541,7 @@ fn read_response(response: Response) -> anyhow::Result<ServiceResponse> {
     let retry_after = response.header("retry-after");
     let retry_after = retry_after.or_else(|| response.header("x-ratelimit-reset"));
     let retry_after = retry_after.and_then(|text| text.trim().parse().ok());
+    let limit = RequestLimit::from_response(&response);
     let mut body = Vec::new();
     let status = response.status;
     let read = response
@@ -525,5 +556,6 @@ fn read_response(response: Response) -> anyhow::Result<ServiceResponse> {
         status,
         body,
         retry_after: retry_after.map(Duration::from_secs),
+        limit,
     })
 }

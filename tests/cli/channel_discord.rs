@@ -64,6 +64,25 @@ fn a_direct_message_is_answered_once() {
 }
 
 #[test]
+fn unknown_senders_are_paired_in_direct_messages() {
+    let (story, server) = discord_story();
+    let story = story
+        .set("channels.discord.allowFrom", json!([]))
+        .script([says("Welcome.")]);
+    mention(&server, TOWN, ANN, "let me in");
+    server.write(DIRECT, ANN, "let me in");
+    story.run(["channel", "poll"]);
+    let sent = server.answer_texts(DIRECT);
+    let code = sent[0].split("code is ").nth(1).unwrap()[..9].to_owned();
+    story.run(["channel", "pair", "approve", &code]).text();
+    story.run(["channel", "poll"]);
+    server.write(DIRECT, ANN, "and now?");
+    story.run(["channel", "poll"]);
+    assert_eq!(server.answer_texts(DIRECT)[1..], ["Welcome."]);
+    assert!(server.answers(TOWN).is_empty());
+}
+
+#[test]
 fn mentions_and_replies_are_answered_in_channels_and_threads() {
     let (story, server) = discord_story();
     let story = story.script([says("Yes?"), says("In the thread."), says("Indeed.")]);
@@ -213,6 +232,43 @@ fn failures_have_their_statuses() {
         .status(77)
         .stderr_has("`channels.discord.token` is not accepted");
     assert_eq!(server.http.requests().len(), before + 1);
+}
+
+#[test]
+fn a_rate_limit_is_waited_for_before_it_is_exceeded() {
+    let (story, server) = discord_story();
+    server.limit_messages(Duration::from_millis(300));
+    let mut command = story.command(["channel", "send", "discord", DIRECT]);
+    // The time passes while it waits.
+    let command = command.env_remove("NANOBOT_TEST_TIME");
+    let text = "word ".repeat(1000);
+    let child = story.start(command.arg(&text));
+    assert_eq!(story.wait(child).text().lines().count(), 3);
+    assert_eq!(server.answers(DIRECT).len(), 3);
+    assert_eq!(server.early_requests(), 0);
+}
+
+#[test]
+fn a_global_rate_limit_holds_for_all_requests() {
+    let (story, server) = discord_story();
+    let limited = |seconds: f64| {
+        let body = json!({ "message": "You are being rate limited.", "retry_after": seconds, "global": true });
+        Response::json(429, &body).header("x-ratelimit-global", "true")
+    };
+    server.write(DIRECT, ANN, "hi");
+    server.fail_next("/channels", limited(600.0));
+    let before = server.http.requests().len();
+    story
+        .run(["channel", "poll"])
+        .status(75)
+        .stderr_has("rate limit of 600 s");
+    let asked = server.http.requests().split_off(before);
+    let last = asked.last().unwrap();
+    assert!(last.path.contains("/messages"), "{}", last.path);
+    // The next poll reads what is there.
+    let story = story.script([says("Hello.")]);
+    story.run(["channel", "poll"]);
+    assert_eq!(server.answer_texts(DIRECT), ["Hello."]);
 }
 
 #[test]

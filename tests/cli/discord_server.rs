@@ -7,6 +7,7 @@ use crate::socket_server::Sockets;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 pub(crate) const BOT: &str = "500000000000000001";
 pub(crate) const ANN: &str = "500000000000000007";
@@ -43,6 +44,11 @@ struct State {
     /// The numbers of events and sessions.
     events: u64,
     sessions: u64,
+    /// The time until which no message is taken after one, if messages are limited, and when that is over.
+    message_interval: Option<Duration>,
+    next_message_at: Option<Instant>,
+    /// Requests that came too early.
+    early_requests: usize,
     /// Responses to the next requests whose path begins so.
     failures: VecDeque<(String, Response)>,
 }
@@ -148,6 +154,16 @@ impl DiscordServer {
         self.state.lock().unwrap().reactions.clone()
     }
 
+    /// Takes one message in `interval`, and says so in the headers of its responses.
+    pub(crate) fn limit_messages(&self, interval: Duration) {
+        self.state.lock().unwrap().message_interval = Some(interval);
+    }
+
+    /// Number of messages that were refused since they came too early.
+    pub(crate) fn early_requests(&self) -> usize {
+        self.state.lock().unwrap().early_requests
+    }
+
     /// Number of sessions that were begun.
     pub(crate) fn sessions(&self) -> u64 {
         self.state.lock().unwrap().sessions
@@ -212,6 +228,34 @@ impl State {
             }
             _ => vec![json!({ "op": 9, "d": false, "s": null, "t": null })],
         }
+    }
+
+    /// Takes a message within the limit of messages.
+    fn post_limited(&mut self, channel: &str, body: &Value) -> Response {
+        let Some(interval) = self.message_interval else {
+            return self.post(channel, body);
+        };
+        let now = Instant::now();
+        let left = self
+            .next_message_at
+            .map(|at| at.saturating_duration_since(now));
+        let left = left.unwrap_or_default();
+        if !left.is_zero() {
+            self.early_requests += 1;
+            let seconds = left.as_secs_f64();
+            let body = json!({ "message": "You are being rate limited.", "retry_after": seconds, "global": false });
+            return Response::json(429, &body).header("x-ratelimit-remaining", "0");
+        }
+        self.next_message_at = Some(now + interval);
+        let response = self.post(channel, body);
+        response
+            .header("x-ratelimit-limit", "1")
+            .header("x-ratelimit-remaining", "0")
+            .header(
+                "x-ratelimit-reset-after",
+                &interval.as_secs_f64().to_string(),
+            )
+            .header("x-ratelimit-bucket", "b1")
     }
 
     fn post(&mut self, channel: &str, body: &Value) -> Response {
@@ -345,7 +389,7 @@ fn respond(state: &mut State, request: &Request) -> Response {
             let page: Vec<&Value> = newer.take(limit).collect();
             page.into_iter().rev().cloned().collect()
         }
-        ["channels", id, "messages"] => return state.post(id, &message_body(request)),
+        ["channels", id, "messages"] => return state.post_limited(id, &message_body(request)),
         ["channels", _, "messages", _, "reactions", emoji, "@me"] => {
             state.reactions.push((*emoji).to_owned());
             json!({})
