@@ -1,9 +1,11 @@
-//! `channel poll` and `pipe --name`, killed at system calls: no message is lost, and none is answered twice, apart from the
+//! `channel poll`, `channel listen` and `pipe --name`, killed at system calls: no message is lost, and none is answered twice, apart from the
 //! part that is in flight where the service cannot recognise it.
 
 use crate::channel::telegram_story;
-use crate::discord_server::DiscordServer;
+use crate::channel_listen::{ACCEPTED, SIGNING_SECRET, signed_request, slack_request};
+use crate::discord_server::{self, DiscordServer};
 use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
+use crate::graph_server::{GraphServer, STORY_TIME, text_message, webhook};
 use crate::mail_server::MailServer;
 use crate::matrix_server::MatrixServer;
 use crate::mattermost_server::{self, MattermostServer};
@@ -36,19 +38,29 @@ fn repeating_model() -> Responder {
     })
 }
 
+/// Runs the program, kills it at the `n`-th system call of a kind, and returns its output, and whether there was such a
+/// call.
+fn run_killed(story: &Story, arguments: &[&str], kind: &str, n: usize) -> (String, bool) {
+    let (ran, is_killed) = run_with_fault(story, arguments, &[], (kind, "SIGKILL", n));
+    ran.code();
+    ran.error_text();
+    (ran.text(), is_killed)
+}
+
 /// Kills a poll at the `n`-th system call of a kind, and polls until nothing waits. Returns whether there was such a call.
 fn poll_until_done(story: &Story, kind: &str, n: usize) -> bool {
-    let (ran, is_killed) = run_with_fault(story, &["channel", "poll"], &[], (kind, "SIGKILL", n));
-    ran.code();
-    ran.text();
-    ran.error_text();
-    drop(ran);
+    let (_, is_killed) = run_killed(story, &["channel", "poll"], kind, n);
+    finish(story, kind, n);
+    is_killed
+}
+
+/// Polls until nothing waits.
+fn finish(story: &Story, kind: &str, n: usize) {
     for _ in 0..3 {
         story.run(["channel", "poll"]);
     }
     let inbox = story.run(["channel", "inbox"]).text();
     assert_eq!(inbox, "", "{kind} {n}");
-    is_killed
 }
 
 /// Kills a poll of Matrix with `count` messages, each in its own room. Its transactions make each answer one event.
@@ -240,6 +252,147 @@ fn kill_poll_at(kind: &str, n: usize, count: i64) -> bool {
     is_killed
 }
 
+/// Kills `channel listen` of a request with `count` messages of WhatsApp. The service repeats the request if it was not
+/// accepted, and sometimes though it was. Only the part in flight may come twice.
+fn kill_whatsapp_listen_at(kind: &str, n: usize, count: usize) -> bool {
+    let graph = GraphServer::start();
+    let message = |number: usize| {
+        let (id, from) = (format!("wamid.{number}"), format!("49{number}"));
+        text_message(&id, &from, &format!("number {number}"))
+    };
+    let body = webhook(&(0..count).map(message).collect());
+    let story = graph
+        .story()
+        .set("channels.whatsapp.allowFrom", json!(["*"]))
+        .set("channels.maxParallel", json!(1))
+        .set("memory", json!({ "consolidate": "manual" }))
+        .stdin(signed_request(&body));
+    story.server().always(repeating_model());
+    let arguments = ["channel", "listen", "whatsapp"];
+    let (response, is_killed) = run_killed(&story, &arguments, kind, n);
+    if response != ACCEPTED || n.is_multiple_of(2) {
+        story.run(arguments).stdout(ACCEPTED);
+    }
+    finish(&story, kind, n);
+    let about = format!("{kind} {n}");
+    let mut answers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for sent in graph.sent() {
+        let text = sent["text"]["body"].as_str().unwrap().to_owned();
+        let to = sent["to"].as_str().unwrap().to_owned();
+        answers.entry(to).or_default().push(text);
+    }
+    let repeated: usize = answers.values().map(|texts| texts.len() - 1).sum();
+    assert_eq!(answers.len(), count, "{about}: {answers:?}");
+    assert!(repeated <= usize::from(is_killed), "{about}: {answers:?}");
+    for (number, texts) in answers.values().enumerate() {
+        let expect = format!("It is {number}.");
+        assert!(
+            texts.iter().all(|text| *text == expect),
+            "{about}: {texts:?}"
+        );
+    }
+    assert!(story.requests().len() <= count + 1, "{about}");
+    is_killed
+}
+
+/// Kills `channel listen` of an event of Slack that tells of `count` messages. A later poll finds what it has not answered.
+fn kill_slack_listen_at(kind: &str, n: usize, count: usize) -> bool {
+    let server = SlackServer::start();
+    let names: Vec<String> = (0..count).map(|number| format!("D{number}")).collect();
+    for name in &names {
+        server.add_channel(name);
+    }
+    let mut keys = server.keys();
+    keys["signingSecret"] = json!(SIGNING_SECRET);
+    let story = Story::new()
+        .set("channels", json!({ "slack": keys, "maxParallel": 1 }))
+        .set("memory", json!({ "consolidate": "manual" }));
+    story.server().always(repeating_model());
+    story.run(["channel", "poll"]);
+    for (number, name) in names.iter().enumerate() {
+        server.write(name, slack_server::ANN, &format!("number {number}"));
+    }
+    let event =
+        json!({ "type": "event_callback", "event": { "type": "message", "channel": "D0" } });
+    let story = story.stdin(slack_request(STORY_TIME, &event.to_string()));
+    let (_, is_killed) = run_killed(&story, &["channel", "listen", "slack"], kind, n);
+    finish(&story, kind, n);
+    for (number, name) in names.iter().enumerate() {
+        let expect = [format!("It is {number}.")];
+        assert_eq!(server.answer_texts(name), expect, "{kind} {n}");
+    }
+    assert!(story.requests().len() <= count + 1, "{kind} {n}");
+    is_killed
+}
+
+/// Kills `channel send` of a text and a file at the `n`-th system call of a kind, and sends again under the same key.
+/// `count` returns how often the file was sent. Where a service knows a part by its key, that is once; elsewhere the one in
+/// flight may come twice.
+fn kill_upload_at(
+    (kind, n): (&str, usize),
+    story: Story,
+    recipient: [&str; 2],
+    is_keyed: bool,
+    count: &dyn Fn() -> usize,
+) -> bool {
+    let story = story.file("report.txt", "the report");
+    let [name, to] = recipient;
+    let arguments = [
+        "channel",
+        "send",
+        name,
+        to,
+        "see",
+        "-a",
+        "report.txt",
+        "--key",
+        "k",
+    ];
+    let (_, is_killed) = run_killed(&story, &arguments, kind, n);
+    story.run(arguments).text();
+    finish(&story, kind, n);
+    let (sent, repeated) = (count(), usize::from(is_killed && !is_keyed));
+    let about = format!("{name} {kind} {n}: {sent}");
+    assert!((1..=1 + repeated).contains(&sent), "{about}");
+    is_killed
+}
+
+fn kill_discord_upload_at(kind: &str, n: usize) -> bool {
+    let server = DiscordServer::start();
+    let story = Story::new().set("channels", json!({ "discord": server.keys() }));
+    let to = ["discord", discord_server::DIRECT];
+    kill_upload_at((kind, n), story, to, true, &|| {
+        let sent = server.answers(discord_server::DIRECT);
+        sent.iter().filter(|it| it["files"].is_array()).count()
+    })
+}
+
+fn kill_mattermost_upload_at(kind: &str, n: usize) -> bool {
+    let server = MattermostServer::start();
+    server.forget_pending_ids();
+    let story = Story::new().set("channels", json!({ "mattermost": server.keys() }));
+    kill_upload_at((kind, n), story, ["mattermost", "direct"], true, &|| {
+        let sent = server.answers("direct");
+        sent.iter().filter(|it| it["file_ids"].is_array()).count()
+    })
+}
+
+fn kill_slack_upload_at(kind: &str, n: usize) -> bool {
+    let server = SlackServer::start();
+    let story = Story::new().set("channels", json!({ "slack": server.keys() }));
+    kill_upload_at((kind, n), story, ["slack", "D1"], false, &|| {
+        server.calls("files.completeUploadExternal").len()
+    })
+}
+
+fn kill_whatsapp_upload_at(kind: &str, n: usize) -> bool {
+    let graph = GraphServer::start();
+    kill_upload_at((kind, n), graph.story(), ["whatsapp", "49"], false, &|| {
+        let sent = graph.sent();
+        sent.iter().filter(|it| it["document"].is_object()).count()
+    })
+}
+
 /// Kills a named pipe at the `n`-th system call of a kind, and writes the same lines to the next run. Returns whether there
 /// was such a call.
 fn kill_pipe_at(kind: &str, n: usize, count: usize) -> bool {
@@ -254,11 +407,7 @@ fn kill_pipe_at(kind: &str, n: usize, count: usize) -> bool {
     story.server().always(repeating_model());
     // One worker, since calls are counted by thread.
     let arguments = ["pipe", "-j", "1", "--name", "bus"];
-    let (ran, is_killed) = run_with_fault(&story, &arguments, &[], (kind, "SIGKILL", n));
-    ran.code();
-    ran.text();
-    ran.error_text();
-    drop(ran);
+    let (_, is_killed) = run_killed(&story, &arguments, kind, n);
     let about = format!("{kind} {n}");
     let output = story.run(arguments).text();
     let mut answers: BTreeMap<String, String> = BTreeMap::new();
@@ -305,6 +454,20 @@ fn a_killed_poll_of_conversations_answers_once() {
 }
 
 #[test]
+fn a_killed_webhook_request_loses_no_message() {
+    kill_at_calls(&|kind, n| kill_whatsapp_listen_at(kind, n, 2));
+    kill_at_calls(&|kind, n| kill_slack_listen_at(kind, n, 2));
+}
+
+#[test]
+fn a_killed_upload_comes_once_where_the_service_knows_it() {
+    kill_at_calls(&kill_discord_upload_at);
+    kill_at_calls(&kill_mattermost_upload_at);
+    kill_at_calls(&kill_slack_upload_at);
+    kill_at_calls(&kill_whatsapp_upload_at);
+}
+
+#[test]
 fn a_killed_pipe_with_a_name_loses_no_message() {
     kill_at_calls(&|kind, n| kill_pipe_at(kind, n, 2));
 }
@@ -348,6 +511,13 @@ fn polls_of_conversations_killed_at_any_call_answer_once() {
     kill_everywhere(&|kind, n| kill_mattermost_poll_at(kind, n, 20));
     kill_everywhere(&|kind, n| kill_slack_poll_at(kind, n, 20));
     kill_everywhere(&|kind, n| kill_discord_poll_at(kind, n, 20));
+}
+
+#[test]
+#[ignore = "takes minutes; see tests/README.md"]
+fn webhook_requests_killed_at_any_call_lose_no_message() {
+    kill_everywhere(&|kind, n| kill_whatsapp_listen_at(kind, n, 20));
+    kill_everywhere(&|kind, n| kill_slack_listen_at(kind, n, 20));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Stdio};
 
-const SIGNING_SECRET: &str = "signing-secret";
+pub(crate) const SIGNING_SECRET: &str = "signing-secret";
 
 fn sign(key: &str, message: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
@@ -35,10 +35,26 @@ fn post(headers: &[(&str, &str)], body: &str) -> String {
     )
 }
 
+/// A request of WhatsApp with a valid signature.
+pub(crate) fn signed_request(body: &str) -> String {
+    let signature = format!("sha256={}", sign(APP_SECRET, body.as_bytes()));
+    post(&[("X-Hub-Signature-256", &signature)], body)
+}
+
+/// A request of Slack with a valid signature, sent at a time.
+pub(crate) fn slack_request(at: i64, body: &str) -> String {
+    let signature = sign(SIGNING_SECRET, format!("v0:{at}:{body}").as_bytes());
+    let (at, signature) = (at.to_string(), format!("v0={signature}"));
+    let headers = [
+        ("X-Slack-Request-Timestamp", at.as_str()),
+        ("X-Slack-Signature", &signature),
+    ];
+    post(&headers, body)
+}
+
 /// Sends a signed request to `channel listen whatsapp`.
 fn deliver<'s>(story: &'s mut Option<Story>, body: &str) -> RunResult<'s> {
-    let signature = format!("sha256={}", sign(APP_SECRET, body.as_bytes()));
-    let request = post(&[("X-Hub-Signature-256", &signature)], body);
+    let request = signed_request(body);
     *story = story.take().map(|story| story.stdin(request));
     story
         .as_ref()
@@ -49,20 +65,19 @@ fn deliver<'s>(story: &'s mut Option<Story>, body: &str) -> RunResult<'s> {
 /// Starts `channel listen whatsapp` with a signed request that has this message.
 fn start(story: &Story, message: &Value) -> Child {
     let body = webhook(&json!([message]));
-    let signature = format!("sha256={}", sign(APP_SECRET, body.as_bytes()));
     let mut command = story.command(["channel", "listen", "whatsapp"]);
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let request = post(&[("X-Hub-Signature-256", &signature)], &body);
+    let request = signed_request(&body);
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(request.as_bytes()).unwrap();
     child
 }
 
-const ACCEPTED: &str =
+pub(crate) const ACCEPTED: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 const REFUSED: &str = "HTTP/1.1 401 Unauthorized\r\nContent-Type: text/plain\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
@@ -365,29 +380,18 @@ fn a_signed_event_of_slack_starts_a_poll() {
     server.write("D1", ANN, "hi");
     let body = json!({ "type": "event_callback", "event": { "type": "message", "channel": "D1" } })
         .to_string();
-    let request = |at: i64, body: &str| {
-        let signature = sign(SIGNING_SECRET, format!("v0:{at}:{body}").as_bytes());
-        let headers = [
-            ("X-Slack-Request-Timestamp", at.to_string()),
-            ("X-Slack-Signature", format!("v0={signature}")),
-        ];
-        let headers = headers
-            .each_ref()
-            .map(|(name, value)| (*name, value.as_str()));
-        post(&headers, body)
-    };
-    let story = story.stdin(request(STORY_TIME - 301, &body));
+    let story = story.stdin(slack_request(STORY_TIME - 301, &body));
     story
         .run(["channel", "listen", "slack"])
         .status(77)
         .stdout(REFUSED)
         .error_text();
     assert!(server.answers("D1").is_empty());
-    let story = story.stdin(request(STORY_TIME + 9, &body));
+    let story = story.stdin(slack_request(STORY_TIME + 9, &body));
     story.run(["channel", "listen", "slack"]).stdout(ACCEPTED);
     assert_eq!(server.answer_texts("D1"), ["Hello."]);
     let setup = json!({ "type": "url_verification", "challenge": "c4" }).to_string();
-    let story = story.stdin(request(STORY_TIME, &setup));
+    let story = story.stdin(slack_request(STORY_TIME, &setup));
     let text = story.run(["channel", "listen", "slack"]).text();
     assert!(text.ends_with("\r\n\r\nc4"), "{text}");
     let story = story.set("channels.slack.signingSecret", json!(""));
