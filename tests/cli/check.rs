@@ -461,13 +461,13 @@ fn undeliverable_answers_are_reported() {
     let story = Story::new();
     let mut job = python_job(&every_minute());
     job["payload"]["deliver"] = json!(true);
-    job["payload"]["channel"] = json!("dingtalk");
+    job["payload"]["channel"] = json!("msteams");
     job["payload"]["to"] = json!("1");
     cron_run::write_jobs(&story, &[job]);
     assert_eq!(
         findings(&story, &[], "delivery"),
         [
-            "warn: this version cannot deliver to `dingtalk`: answers of `digest` are printed, and cron mails them"
+            "warn: this version cannot deliver to `msteams`: answers of `digest` are printed, and cron mails them"
         ]
     );
 }

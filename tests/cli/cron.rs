@@ -512,7 +512,7 @@ fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
         json!({ "chat": { "channel": "telegram", "to": "123" } })
     );
     run_cron(&story, &["show", &id]).stdout_has("sent to telegram 123");
-    let words = "nanobot: this version cannot deliver to `dingtalk`: answers of `far` are printed, and cron mails them\n";
+    let words = "nanobot: this version cannot deliver to `msteams`: answers of `far` are printed, and cron mails them\n";
     run_cron(
         &story,
         &[
@@ -527,12 +527,12 @@ fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
             "--to",
             "123",
             "--channel",
-            "dingtalk",
+            "msteams",
         ],
     )
     .stdout_has("✓ Added job 'far'")
     .stderr(words);
-    assert_eq!(delivery(), json!([true, "dingtalk", "123"]));
+    assert_eq!(delivery(), json!([true, "msteams", "123"]));
     run_cron(&story, &["list"]).stdout_has("far").stderr(words);
 }
 

@@ -202,14 +202,14 @@ fn typos_are_reported_with_the_correct_form() {
             "-e",
             "1h",
             "--channel",
-            "dingtalk",
+            "msteams",
             "--to",
             "7",
             "-d",
         ],
     )
     .stdout_has("✓ Added")
-    .stderr_has("cannot deliver to `dingtalk`");
+    .stderr_has("cannot deliver to `msteams`");
 }
 
 #[test]
