@@ -17,11 +17,13 @@ pub mod memory;
 pub mod model;
 pub mod model_flags;
 pub mod onboard;
+pub mod page_table;
 pub mod pages;
 pub mod pipe;
 pub mod policy;
 pub mod provider;
 pub mod repl;
+pub mod run;
 pub mod session;
 pub mod skill;
 pub mod state_files;
@@ -105,6 +107,8 @@ pub enum CliCommand {
     /// Run one turn and print the answer
     #[command(visible_alias = "a")]
     Agent(Box<agent::AgentArgs>),
+    /// Run a prompt file as a program
+    Run(Box<run::RunArgs>),
     /// Chat with the agent at the terminal, as `nanobot` alone does
     Repl(Box<repl::ReplArgs>),
     /// Create a config and a workspace; existing files are kept
@@ -205,6 +209,7 @@ impl CliCommand {
     pub fn asks_for_logs(&self) -> bool {
         match self {
             Self::Agent(agent) => agent.verbose || agent.logs,
+            Self::Run(run) => run.turn.verbose || run.turn.logs,
             Self::Repl(repl) => repl.verbose,
             _ => false,
         }

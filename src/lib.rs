@@ -269,6 +269,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
             command::repl::run_as_agent(&ctx, &arguments)
         }
         cli::CliCommand::Agent(arguments) => Ok(command::agent::run(&ctx, &arguments)),
+        cli::CliCommand::Run(arguments) => Ok(command::run::run(&ctx, &arguments)),
         cli::CliCommand::Repl(arguments) => command::repl::run(&ctx, &arguments),
         cli::CliCommand::Onboard(arguments) => command::onboard::run(&ctx, &arguments),
         cli::CliCommand::Config { command } => command::config::run(&ctx, &command),

@@ -32,6 +32,8 @@ pub struct TrustList {
     path: PathBuf,
     /// The trusted directories.
     pub directories: Vec<TrustedDirectory>,
+    /// The pinned prompt files.
+    pub files: Vec<PinnedFile>,
     /// The key of the digests, 16 bytes in hexadecimal. No tool can read the list, so a model cannot make another file
     /// with the same digest.
     key: String,
@@ -53,11 +55,23 @@ pub struct TrustedDirectory {
     files: Option<BTreeMap<String, String>>,
 }
 
+/// A prompt file that may widen what its run may do, as long as its content is the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinnedFile {
+    /// The real path of the file.
+    pub path: PathBuf,
+    digest: String,
+    /// The time at which it was pinned, in RFC 3339.
+    pub since: String,
+}
+
 /// The file format of the list.
 #[derive(Default, Serialize, Deserialize)]
 struct TrustFile {
     #[serde(default)]
     trusted: Vec<TrustedDirectory>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    files: Vec<PinnedFile>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     key: String,
 }
@@ -181,6 +195,7 @@ impl TrustList {
         Ok(Self {
             path: path.to_owned(),
             directories: written.trusted,
+            files: written.files,
             key: written.key,
             set_aside,
         })
@@ -232,11 +247,44 @@ impl TrustList {
         Ok(change)
     }
 
-    /// Stops trusting `directory`. Returns true if it was in the list.
-    pub fn revoke(&mut self, directory: &Path) -> Result<bool> {
-        let before = self.directories.len();
-        self.directories.retain(|known| known.path != directory);
-        let was = self.directories.len() < before;
+    /// Pins the file at `path`, a real path, with its content.
+    pub fn pin(&mut self, path: &Path, bytes: &[u8], now: Timestamp) -> Result<TrustChange> {
+        if self.key().is_none() {
+            self.key = random_hex(16);
+        }
+        let key = self.key().context("the key of the trust list is invalid")?;
+        let digest = keyed_digest(&key, bytes);
+        let change = match self.files.iter().find(|file| file.path == path) {
+            Some(before) if before.digest == digest => return Ok(TrustChange::Unchanged),
+            Some(_) => TrustChange::Updated,
+            None => TrustChange::Added,
+        };
+        self.files.retain(|file| file.path != path);
+        self.files.push(PinnedFile {
+            path: path.to_owned(),
+            digest,
+            since: now.to_string(),
+        });
+        self.save()?;
+        Ok(change)
+    }
+
+    /// True if the file at `path`, a real path, is pinned with this content.
+    pub fn is_pinned(&self, path: &Path, bytes: &[u8]) -> bool {
+        let Some(key) = self.key() else {
+            return false;
+        };
+        let digest = keyed_digest(&key, bytes);
+        let mut files = self.files.iter();
+        files.any(|file| file.path == path && file.digest == digest)
+    }
+
+    /// Stops trusting the directory or file at `path`. Returns true if it was in the list.
+    pub fn revoke(&mut self, path: &Path) -> Result<bool> {
+        let before = self.directories.len() + self.files.len();
+        self.directories.retain(|known| known.path != path);
+        self.files.retain(|known| known.path != path);
+        let was = self.directories.len() + self.files.len() < before;
         if was {
             self.save()?;
         }
@@ -352,6 +400,7 @@ impl TrustList {
     fn save(&self) -> Result<()> {
         let written = TrustFile {
             trusted: self.directories.clone(),
+            files: self.files.clone(),
             key: self.key.clone(),
         };
         let mut text =

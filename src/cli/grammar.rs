@@ -11,7 +11,7 @@ pub const VERBS: &[(&[&str], &str)] = &[
     (&["set", "unset", "edit", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
     (&["remove", "prune"], "remove something"),
     (&["restore", "undo", "repair"], "bring back what was"),
-    (&["run", "call", "sync", "compact", "consolidate", "poll", "listen", "send", "retry"], "do the work now"),
+    (&["run", "call", "sync", "compact", "consolidate", "poll", "listen", "send", "retry", "serve"], "do the work now"),
     (&["export"], "write a document"),
     (&["login", "logout"], "begin and end the use of an account"),
 ];

@@ -4,6 +4,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::grants::GrantArgs;
+use super::model_flags::ModelArgs;
 use super::value::time;
 
 #[derive(Clone, Debug, Subcommand)]
@@ -43,6 +45,7 @@ pub enum McpCommand {
     },
     // The arguments stand apart, since they are many.
     Add(Box<McpAddArgs>),
+    Serve(Box<McpServeArgs>),
     /// Remove a server from the config, with its cached data
     #[command(visible_alias = "rm")]
     Remove {
@@ -86,6 +89,25 @@ pub enum McpCommand {
         #[arg(long, value_name = "TIME", value_parser = time)]
         timeout: Option<Duration>,
     },
+}
+
+/// Serve the agent and its tools to an MCP client, on standard input and output
+///
+/// One process serves one client, such as an editor or another agent, until its input ends. The client gets `ask`, which runs a
+/// turn of the agent, the file tools (or those that `--tools` lists), and the memory and the sessions as resources. Everything is
+/// under the policy of these flags. What the client sends is text of a program, not of the user.
+#[derive(Args, Clone, Debug)]
+pub struct McpServeArgs {
+    /// Print progress to standard error
+    #[arg(short, long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub grants: GrantArgs,
+    /// Connect to loopback addresses only
+    #[arg(long, hide_short_help = true)]
+    pub offline: bool,
 }
 
 /// Add a server to the config, and test it

@@ -124,10 +124,12 @@ pub enum ProgramLanguage {
 /// digests of these files, at every depth: one that changes or is added is not read until the directory is trusted
 /// again, and a directory that was replaced is no longer trusted. In a trusted repository, the branch, the changed files
 /// and the last three commits are sent with a message if they differ from those sent before.
+///
+/// A prompt file is pinned by the digest of its content: what its front matter grants then counts in `nanobot run`.
 #[derive(Args, Clone, Debug)]
 pub struct TrustArgs {
-    /// Directory [default: the current one]
-    #[arg(value_name = "DIR")]
+    /// Directory, or a prompt file of `nanobot run` [default: the current directory]
+    #[arg(value_name = "PATH")]
     pub directory: Option<PathBuf>,
     /// List the trusted directories
     #[arg(long, conflicts_with_all = ["directory", "revoke"])]

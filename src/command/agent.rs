@@ -5,18 +5,23 @@ use crate::cli::agent::{AgentArgs as Arguments, OutputFormat};
 use crate::error::Exit;
 use crate::ops::agent_turn;
 use crate::ops::context::{Context, report_error};
+use crate::ops::turn_options::TurnOptions;
 use crate::ops::worktree::Worktree;
 use crate::report::ReportFormat;
 use crate::sys::terminal::Terminal;
 
 /// Runs `nanobot agent`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Exit {
+    run_with(ctx, arguments, arguments::turn_options(arguments))
+}
+
+/// Runs a turn with these flags, whose options may have been changed.
+pub(super) fn run_with(ctx: &Context, arguments: &Arguments, mut options: TurnOptions) -> Exit {
     let form = match (arguments.json, arguments.output_format) {
         (true, _) | (_, OutputFormat::Json) => ReportFormat::Json,
         (_, OutputFormat::StreamJson) => ReportFormat::StreamJson,
         (_, OutputFormat::Text) => ReportFormat::Text,
     };
-    let mut options = arguments::turn_options(arguments);
     let name = arguments.worktree.as_deref();
     let opened = name.map(|name| Worktree::open(ctx, &options.grants, name));
     let worktree = match opened.transpose() {

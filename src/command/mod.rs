@@ -20,6 +20,7 @@ pub mod policy;
 pub mod provider;
 mod question;
 pub mod repl;
+pub mod run;
 pub(crate) mod sandboxed;
 pub mod session;
 pub mod skill;

@@ -3,6 +3,8 @@
 use crate::cli::policy::TrustArgs as Arguments;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
+use crate::ops::prompt_program;
+use crate::sys::input;
 use crate::trust::{self, TrustChange, TrustList};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
@@ -34,6 +36,9 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         print_line(ctx, &format!("`{}` is no longer trusted", show(&path)))?;
         return Ok(Exit::Answered);
     }
+    if given.is_file() {
+        return pin(ctx, given);
+    }
     let path = resolve_directory(given)?;
     if path.parent().is_none() || ctx.paths.home.starts_with(&path) {
         return Err(fail(
@@ -52,12 +57,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             .for_each(|notice| ctx.notice(notice));
         trust.add(&path, now)
     });
-    let words = match added? {
-        TrustChange::Added => "is now trusted",
-        TrustChange::Updated => "is now trusted with its changes",
-        TrustChange::Unchanged => "was already trusted",
-    };
-    print_line(ctx, &format!("`{}` {words}", show(&path)))?;
+    print_change(ctx, &path, added?)?;
     let trust = load(ctx)?;
     let files = trust.instruction_files(&path);
     for file in &files {
@@ -87,6 +87,36 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
+/// Pins a prompt file: its front matter may then widen what its run may do.
+fn pin(ctx: &Context, given: &Path) -> Result<Exit> {
+    let path =
+        std::fs::canonicalize(given).with_context(|| format!("resolve `{}`", given.display()))?;
+    let bytes = input::read_file(
+        &path,
+        &given.display().to_string(),
+        prompt_program::MAX_FILE_BYTES,
+    )?;
+    let now = ctx.clock.now().timestamp();
+    let change = TrustList::change(&ctx.paths.trust(), |trust| {
+        trust
+            .damage_notice()
+            .iter()
+            .for_each(|notice| ctx.notice(notice));
+        trust.pin(&path, &bytes, now)
+    })?;
+    print_change(ctx, &path, change)?;
+    Ok(Exit::Answered)
+}
+
+fn print_change(ctx: &Context, path: &Path, change: TrustChange) -> Result<()> {
+    let words = match change {
+        TrustChange::Added => "is now trusted",
+        TrustChange::Updated => "is now trusted with its changes",
+        TrustChange::Unchanged => "was already trusted",
+    };
+    print_line(ctx, &format!("`{}` {words}", ctx.paths.display(path)))
+}
+
 /// Loads the list, and reports damage.
 fn load(ctx: &Context) -> Result<TrustList> {
     let trust = TrustList::load(&ctx.paths.trust())?;
@@ -98,8 +128,15 @@ fn load(ctx: &Context) -> Result<TrustList> {
 }
 
 fn print_trusted(ctx: &Context, trust: &TrustList, json: bool) -> Result<Exit> {
-    if trust.directories.is_empty() && !json {
+    if trust.directories.is_empty() && trust.files.is_empty() && !json {
         ctx.explain_empty("no directory is trusted");
+    }
+    for file in &trust.files {
+        let line = match json {
+            true => serde_json::json!({ "path": file.path, "since": file.since, "stands": file.path.is_file() }).to_string(),
+            false => file.path.display().to_string(),
+        };
+        ctx.terminal.print(&format!("{line}\n"))?;
     }
     for trusted in &trust.directories {
         let stands = trusted.is_unchanged();

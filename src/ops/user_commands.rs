@@ -1,14 +1,13 @@
 //! The user's own slash commands: `~/.nanobot/commands/NAME.md` holds the message that `/NAME` sends.
 
 use super::context::Context;
+use super::prompt_arguments::PromptArguments;
 use crate::skill;
 use crate::sys::input;
 use anyhow::Result;
 
 /// Maximum size of a command's file, in bytes.
 const COMMAND_LIMIT_BYTES: usize = 256 << 10;
-/// Stands in the message, after `$`, for the text after the command.
-const ARGUMENTS: &str = "ARGUMENTS";
 
 /// A command of the user.
 pub(crate) struct UserCommand {
@@ -38,42 +37,17 @@ impl UserCommand {
     /// and after a message that has none of these.
     pub(crate) fn message(&self, arguments: &str) -> String {
         let words: Vec<&str> = arguments.split_whitespace().collect();
-        let mut parts = self.message.split('$');
-        let mut message = parts.next().unwrap_or_default().to_owned();
-        let mut has_place = false;
-        for part in parts {
-            let (value, rest) = match (part.strip_prefix(ARGUMENTS), argument_number(part)) {
-                (Some(rest), _) => (arguments, rest),
-                (None, Some(number)) => {
-                    let word = words.get(number - 1).copied();
-                    (word.unwrap_or_default(), &part[1..])
-                }
-                (None, None) => {
-                    message.push('$');
-                    message.push_str(part);
-                    continue;
-                }
-            };
-            has_place = true;
-            message.push_str(value);
-            message.push_str(rest);
+        let (mut message, has_place) = PromptArguments {
+            all: arguments,
+            positional: &words,
+            named: &[],
         }
+        .expand(&self.message);
         if !has_place && !arguments.is_empty() {
             message.push_str("\n\n");
             message.push_str(arguments);
         }
         message
-    }
-}
-
-/// The number of the word that a text after `$` stands for. `10` and `1.50` are no numbers of words.
-fn argument_number(text: &str) -> Option<usize> {
-    let rest = text.strip_prefix(|first: char| ('1'..='9').contains(&first))?;
-    let fraction = rest.strip_prefix(['.', ',']).unwrap_or(rest);
-    let continues = fraction.starts_with(|next: char| next.is_ascii_digit());
-    match continues {
-        true => None,
-        false => text[..1].parse().ok(),
     }
 }
 

@@ -6,7 +6,8 @@ use crate::story::Story;
 use clap::Command;
 use clap::error::ErrorKind;
 use nanobot::cli::grammar::{ALIASES, VERBS};
-use nanobot::cli::pages::{HelpLength, PAGES, page};
+use nanobot::cli::page_table::{PAGES, page};
+use nanobot::cli::pages::HelpLength;
 use nanobot::cli::topics::TOPICS;
 use serde_json::json;
 
@@ -340,6 +341,8 @@ const WITHOUT_JSON: &[&str] = &[
     "mcp add", "mcp remove", "memory accept", "memory consolidate", "memory undo", "provider logout", "session compact",
     "channel listen", "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel test",
     "session remove", "session rename", "skill install", "skill new", "skill remove", "tool new",
+    // It speaks a protocol.
+    "mcp serve",
     "uninstall",
     // It prints the text that the model would get.
     "tool run",

@@ -3,7 +3,8 @@
 
 use clap::{Arg, Command};
 use nanobot::cli::grammar::{RULES, SHORTCUTS, VERBS};
-use nanobot::cli::pages::{HelpLength, HelpPage, is_global, page};
+use nanobot::cli::page_table::{HelpPage, page};
+use nanobot::cli::pages::{HelpLength, is_global};
 use nanobot::cli::state_files::{STATE_FILES, StateFile};
 use nanobot::cli::topics::{HelpTopic, TOPICS};
 use nanobot::error::Exit;

@@ -418,6 +418,25 @@ const GUARANTEES: &[TestedPromise] = &[
             "a_program_that_changes_during_the_run_is_not_run",
         ],
     ),
+    (
+        "A prompt file only narrows",
+        &[
+            "front_matter_narrows",
+            "front_matter_widens_only_in_a_pinned_file",
+        ],
+    ),
+    (
+        "Its calls are under the same policy as the model's",
+        &["a_client_gets_the_file_tools_under_the_policy"],
+    ),
+    (
+        "Its questions count as text of a program",
+        &["ask_is_a_turn_in_a_session"],
+    ),
+    (
+        "It can read the memory and every session",
+        &["ask_is_a_turn_in_a_session"],
+    ),
     ("Known keys are masked in what is sent", &[]),
     (
         "`nanobot pipe` checks no sender",

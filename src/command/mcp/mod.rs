@@ -1,10 +1,13 @@
 //! `nanobot mcp`: manages MCP servers and calls them by hand.
 
-use crate::cli::mcp::McpCommand as Arguments;
+use crate::cli::mcp::{McpCommand as Arguments, McpServeArgs};
+use crate::command::arguments::{grants as from_flags, model_options};
 use crate::error::{Exit, Stop, fail_with_hint};
 use crate::mcp::client;
 use crate::ops::context::Context;
+use crate::ops::mcp_server;
 use crate::ops::mcp_servers::McpContext;
+use crate::ops::turn_options::TurnOptions;
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 
@@ -17,6 +20,9 @@ mod test;
 
 /// Runs `nanobot mcp`, with signals and `--timeout` handled.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+    if let Arguments::Serve(arguments) = arguments {
+        return serve(ctx, arguments);
+    }
     let timeout = match arguments {
         Arguments::Call { timeout, .. } => *timeout,
         _ => None,
@@ -36,6 +42,23 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     })
 }
 
+/// Runs `nanobot mcp serve`.
+fn serve(ctx: &Context, arguments: &McpServeArgs) -> Result<Exit> {
+    let McpServeArgs {
+        verbose,
+        model,
+        grants,
+        offline,
+    } = arguments;
+    let options = TurnOptions {
+        grants: from_flags(grants),
+        verbose: *verbose,
+        offline: *offline,
+        ..model_options(model.clone())
+    };
+    mcp_server::serve(ctx, &options)
+}
+
 /// Runs the command if signals are handled already, as in a conversation.
 pub(super) fn dispatch(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
@@ -44,6 +67,12 @@ pub(super) fn dispatch(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             show::run(&McpContext::open(ctx)?, server, tool.as_deref(), *json)
         }
         Arguments::Test { servers, json } => test::run(&McpContext::open(ctx)?, servers, *json),
+        // A conversation has standard input for itself.
+        Arguments::Serve(_) => Err(fail_with_hint(
+            Exit::Usage,
+            "`serve` needs standard input for itself",
+            "`nanobot mcp serve` outside of a conversation",
+        )),
         Arguments::Add(arguments) => {
             let rule = add::add_server(ctx, arguments)?;
             if let Some(rule) = rule {

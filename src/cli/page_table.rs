@@ -1,0 +1,492 @@
+//! Help and man page sections of each command beside its flags: exit statuses, variables, files, examples. There is a row for
+//! each command.
+
+/// Documentation of one command.
+#[derive(Debug)]
+pub struct HelpPage {
+    /// Words after `nanobot`; empty for the program itself.
+    pub command: &'static str,
+    /// Exit statuses and their meanings; empty for the table of all statuses.
+    pub statuses: &'static [(u8, &'static str)],
+    /// Environment variables it reads, beside those that all commands read.
+    pub variables: &'static [&'static str],
+    /// Files it uses: a part of the path of each.
+    pub files: &'static [&'static str],
+    /// Working command lines with descriptions.
+    pub examples: &'static [(&'static str, &'static str)],
+}
+
+/// The row of `command`.
+pub fn page(command: &str) -> Option<&'static HelpPage> {
+    PAGES.iter().find(|page| page.command == command)
+}
+
+const DONE: (u8, &str) = (0, "done");
+const USAGE: (u8, &str) = (2, "usage error");
+const IO: (u8, &str) = (74, "could not read or write");
+const CONFIG: (u8, &str) = (78, "the config is invalid");
+const NO_SESSION: (u8, &str) = (66, "no such session");
+const BUSY: (u8, &str) = (75, "the session is in use");
+const NO_SKILL: (u8, &str) = (66, "no such skill");
+const NO_JOB: (u8, &str) = (66, "no such job");
+/// Statuses of most commands that print or change something.
+const COMMON_STATUSES: &[(u8, &str)] = &[DONE, USAGE, IO, CONFIG];
+const NO_SERVER: (u8, &str) = (66, "no such server, tool or resource");
+const SERVER_UNAVAILABLE: (u8, &str) = (69, "a server does not answer");
+const TOOL_CHANGED: (u8, &str) = (77, "a tool has changed since it was accepted");
+const SERVER_STATUSES: &[(u8, &str)] = &[DONE, USAGE, NO_SERVER, SERVER_UNAVAILABLE, IO, CONFIG];
+const SESSION_STATUSES: &[(u8, &str)] = &[DONE, USAGE, NO_SESSION, IO, BUSY, CONFIG];
+const JOB_STATUSES: &[(u8, &str)] = &[DONE, USAGE, NO_JOB, IO, CONFIG];
+/// Statuses of commands that only group subcommands.
+const GROUP_STATUSES: &[(u8, &str)] = &[(2, "usage error: the command is missing or unknown")];
+/// Statuses of commands that run a turn: the table of all.
+const ALL_STATUSES: &[(u8, &str)] = &[];
+
+/// Files of skills and of the trust in them.
+const SKILL_FILES: &[&str] = &["skills/NAME/", "trust.json"];
+
+/// Environment variables that a turn reads.
+const TURN_VARIABLES: &[&str] = &[
+    "NANOBOT_STDIN",
+    "NANOBOT_STDIN_TIMEOUT_S",
+    "NANOBOT_LOG",
+    "NANOBOT_LLM_TIMEOUT_S",
+    "NANOBOT_STREAM_IDLE_TIMEOUT_S",
+    "NO_COLOR",
+    "HTTPS_PROXY",
+    "OPENAI_API_KEY",
+    "BRAVE_API_KEY",
+    "CREDENTIALS_DIRECTORY",
+];
+const MODEL_VARIABLES: &[&str] = &[
+    "NANOBOT_LLM_TIMEOUT_S",
+    "NANOBOT_STREAM_IDLE_TIMEOUT_S",
+    "HTTPS_PROXY",
+    "OPENAI_API_KEY",
+    "CREDENTIALS_DIRECTORY",
+];
+const SESSION_FILES: &[&str] = &["sessions/KEY.jsonl"];
+const CHANNEL_FILES: &[&str] = &["channels/NAME/", "pairing.json", "media/"];
+#[rustfmt::skip]
+const CHANNEL_STATUSES: &[(u8, &str)] = &[
+    (0, "nothing new, or all answered and delivered"),
+    (1, "a turn failed"),
+    USAGE,
+    (4, "stopped by a budget"),
+    (65, "a message cannot be delivered: its chat does not exist"),
+    (66, "nothing to send, or a file or an id is missing"),
+    (69, "the service is unavailable after all retries"),
+    IO,
+    (75, "another poll is at work, or a rate limit; messages wait"),
+    (77, "the service rejects the token, or a recipient does not accept messages"),
+    (78, "the config is incomplete, or no sender is allowed"),
+    (143, "terminated; the next poll does the rest"),
+];
+const JOB_FILES: &[&str] = &["cron/jobs.json", "cron/ID/"];
+
+#[rustfmt::skip]
+/// The rows, in the order of the commands.
+pub const PAGES: &[HelpPage] = &[
+    HelpPage { command: "", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["/"], examples: &[
+        ("nanobot agent --replay demo -m 'What is in this folder?'", "Try it: recorded answers, real tools, no key and no network"),
+        ("nanobot onboard", "Choose a provider and a model"),
+        ("git diff --staged | nanobot agent -m 'write a commit message' | git commit -F -", "One turn in a pipeline"),
+        ("nanobot cron add --cron '0 8 * * 1-5' --read ~/inbox -m 'summarise what is new in ~/inbox'", "A turn each working day"),
+        ("nanobot status --check", "Test whether everything works"),
+    ] },
+    HelpPage { command: "agent", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
+        ("nanobot agent -m 'what time is it in Tokyo?'", "One turn of the session `cli:direct`"),
+        ("nanobot agent -m 'which of these lines matter?' < /var/log/syslog > report.md", "Piped text follows the message"),
+        ("nanobot agent --write -m 'fix the typos in README.md'", "Allow it to change files in this directory"),
+        ("nanobot agent -s work --resume", "Continue an interrupted turn"),
+        ("nanobot agent --schema 'name, age int' -m 'Ada, 36' | jq -r .name", "JSON that matches a schema"),
+        ("find . -name '*.md' -print0 | xargs -0 -P4 -I{} nanobot agent -s review:{} -m 'review {}'", "Many turns in parallel, each with its own session"),
+    ] },
+    HelpPage { command: "run", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
+        ("nanobot run tides.md Brest", "A prompt file with an argument"),
+        ("nanobot run --write tidy.md < list.txt", "Flags of `nanobot agent` stand before the file"),
+    ] },
+    HelpPage { command: "repl", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
+        ("nanobot repl", "Continue the session `cli:direct`"),
+        ("nanobot repl -s work --write", "A session that may change files in this directory"),
+        ("nanobot repl --replay demo", "Try it without a key"),
+    ] },
+    HelpPage { command: "onboard", statuses: &[DONE, USAGE, IO, CONFIG], variables: &["OPENAI_API_KEY"], files: &["config.json", "workspace/"], examples: &[
+        ("nanobot onboard", "Interactive setup"),
+        ("nanobot onboard --provider anthropic --api-key-env ANTHROPIC_API_KEY --yes", "Without questions, for scripts"),
+        ("nanobot onboard --provider custom --api-base http://127.0.0.1:8000/v1 --model local --yes", "A server of your own"),
+    ] },
+    HelpPage { command: "config", statuses: GROUP_STATUSES, variables: &[], files: &["config.json"], examples: &[
+        ("nanobot config set agents.defaults.model gpt-6-luna", "Change a key"),
+        ("nanobot config list --origin", "All effective values and their origins"),
+    ] },
+    HelpPage { command: "config path", statuses: &[DONE, USAGE], variables: &[], files: &["config.json"], examples: &[
+        ("${EDITOR:-vi} \"$(nanobot config path)\"", "Open the config in an editor"),
+    ] },
+    HelpPage { command: "config get", statuses: &[DONE, USAGE, IO, (78, "no such key, or the config is invalid")], variables: &[], files: &["config.json"], examples: &[
+        ("nanobot config get agents.defaults.model", "One key"),
+        ("nanobot config get agents.defaults.model --json", "With its origin"),
+    ] },
+    HelpPage { command: "config set", statuses: &[DONE, USAGE, (65, "standard input is not text"), (66, "standard input is empty"), IO, (78, "no such key, or the value is invalid")], variables: &[], files: &["config.json"], examples: &[
+        ("nanobot config set agents.defaults.maxToolIterations 60", "A number"),
+        ("nanobot config set agents.defaults.fallbackModels '[\"gpt-6-luna\"]'", "A list, as JSON"),
+        ("pass show openai | nanobot config set providers.openai.apiKey -", "An API key that stays out of the shell history"),
+    ] },
+    HelpPage { command: "config list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: &["config.json"], examples: &[
+        ("nanobot config list --origin", "All keys with their origins"),
+        ("nanobot config list --json | jq -r 'select(.origin != \"default\").key'", "The keys that are set"),
+    ] },
+    HelpPage { command: "config unset", statuses: &[DONE, USAGE, IO, (78, "no such key, or it is not set")], variables: &[], files: &["config.json"], examples: &[
+        ("nanobot config unset agents.defaults.model", "Return to the default"),
+    ] },
+    HelpPage { command: "config edit", statuses: &[(0, "no errors"), (1, "the editor failed"), USAGE, IO, (78, "there are errors")], variables: &["VISUAL", "EDITOR"], files: &["config.json"], examples: &[
+        ("EDITOR=nano nanobot config edit", "With another editor"),
+    ] },
+    HelpPage { command: "config check", statuses: &[(0, "no errors"), USAGE, IO, (78, "there are errors")], variables: &[], files: &["config.json"], examples: &[
+        ("nanobot config check", "Errors and warnings with line and column"),
+    ] },
+    HelpPage { command: "config schema", statuses: &[DONE, USAGE, IO], variables: &[], files: &[], examples: &[
+        ("nanobot config schema > config.schema.json", "For an editor that supports JSON schemas"),
+        ("nanobot config schema --events", "The schema of `agent --output-format stream-json`"),
+    ] },
+    HelpPage { command: "session", statuses: GROUP_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
+        ("nanobot session list", "All sessions, newest first"),
+        ("nanobot session show cli:direct -n 4", "The last four messages of a session"),
+    ] },
+    HelpPage { command: "session list", statuses: COMMON_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
+        ("nanobot session list 'review:*' --since 7d", "Sessions with this prefix, used in the last seven days"),
+        ("nanobot session list --sort cost -n 5 --json", "The five most expensive, as JSON"),
+    ] },
+    HelpPage { command: "session show", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
+        ("nanobot session show", "The session `cli:direct`"),
+        ("nanobot session show telegram:42 -n 2 --full", "The last two messages, with full tool results"),
+    ] },
+    HelpPage { command: "session search", statuses: &[(0, "something matches"), (1, "nothing matches"), USAGE, NO_SESSION, IO, CONFIG], variables: &[], files: &["sessions/KEY.jsonl", "memory/"], examples: &[
+        ("nanobot session search -i 'invoice [0-9]+'", "Search all sessions and the memory"),
+        ("nanobot session search -l -F 'Ada'", "Only the keys of matching sessions"),
+    ] },
+    HelpPage { command: "session export", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
+        ("nanobot session export cli:direct -o talk.md", "As a Markdown document"),
+        ("nanobot session export cli:direct --format json | jq length", "As JSON"),
+    ] },
+    HelpPage { command: "session fork", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
+        ("nanobot session fork cli:direct other --at 6", "Continue from the sixth message, in a copy"),
+    ] },
+    HelpPage { command: "session context", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
+        ("nanobot session context cli:direct", "Tokens by part of the context"),
+    ] },
+    HelpPage { command: "session compact", statuses: ALL_STATUSES, variables: MODEL_VARIABLES, files: SESSION_FILES, examples: &[
+        ("nanobot session compact cli:direct keep all file names", "With instructions for the summary"),
+    ] },
+    HelpPage { command: "session rename", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
+        ("nanobot session rename pipe:3fa2 invoices", "Give it a readable key"),
+    ] },
+    HelpPage { command: "session title", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
+        ("nanobot session title cli:direct 'Tax return'", "Shown by `nanobot session list`"),
+    ] },
+    HelpPage { command: "session remove", statuses: SESSION_STATUSES, variables: &[], files: &["sessions/KEY.jsonl", ".trash"], examples: &[
+        ("nanobot session remove invoices review:a", "Move to the trash"),
+        ("nanobot session remove --for-good invoices", "Delete permanently"),
+    ] },
+    HelpPage { command: "session restore", statuses: SESSION_STATUSES, variables: &[], files: &["sessions/KEY.jsonl", ".trash"], examples: &[
+        ("nanobot session restore", "List the trash"),
+        ("nanobot session restore invoices", "Restore a session"),
+    ] },
+    HelpPage { command: "session prune", statuses: COMMON_STATUSES, variables: &[], files: &["sessions/KEY.jsonl", ".trash"], examples: &[
+        ("nanobot session prune 'pipe:*' --older-than 30d --dry-run", "List what would be moved"),
+        ("nanobot session prune 'pipe:*' --older-than 30d --yes", "For a crontab"),
+    ] },
+    HelpPage { command: "session repair", statuses: &[DONE, (1, "something could not be repaired"), USAGE, NO_SESSION, IO, BUSY, CONFIG], variables: &[], files: &["sessions/KEY.jsonl"], examples: &[
+        ("nanobot session repair --all --dry-run", "Check all sessions"),
+    ] },
+    HelpPage { command: "memory", statuses: GROUP_STATUSES, variables: &[], files: &["memory/"], examples: &[
+        ("nanobot memory show", "Print the memory"),
+        ("nanobot memory undo", "Undo the last change"),
+    ] },
+    HelpPage { command: "memory consolidate", statuses: ALL_STATUSES, variables: MODEL_VARIABLES, files: &["memory/", "sessions/KEY.jsonl"], examples: &[
+        ("nanobot memory consolidate --dry-run", "List what is due"),
+        ("nanobot memory consolidate -s cli:direct", "One session, due or not"),
+    ] },
+    HelpPage { command: "memory show", statuses: COMMON_STATUSES, variables: &[], files: &["memory/MEMORY.md"], examples: &[
+        ("nanobot memory show | less", "Read it"),
+    ] },
+    HelpPage { command: "memory search", statuses: &[(0, "something matches"), (1, "nothing matches"), USAGE, IO, CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/HISTORY.md"], examples: &[
+        ("nanobot memory search '(?i)dentist'", "Ignoring case"),
+    ] },
+    HelpPage { command: "memory edit", statuses: &[DONE, (1, "the editor failed"), USAGE, IO, (75, "another run is changing the memory"), CONFIG], variables: &["VISUAL", "EDITOR"], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
+        ("EDITOR=nano nanobot memory edit", "With another editor"),
+    ] },
+    HelpPage { command: "memory accept", statuses: &[DONE, USAGE, IO, (75, "another run is changing the memory"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
+        ("nanobot memory accept", "After a review"),
+    ] },
+    HelpPage { command: "memory log", statuses: COMMON_STATUSES, variables: &[], files: &["memory/.versions"], examples: &[
+        ("nanobot memory log", "The versions, newest first"),
+    ] },
+    HelpPage { command: "memory diff", statuses: &[DONE, USAGE, (66, "no such version"), IO, CONFIG], variables: &[], files: &["memory/.versions"], examples: &[
+        ("nanobot memory diff", "The last change"),
+        ("nanobot memory diff 3 7", "Between two versions"),
+    ] },
+    HelpPage { command: "memory undo", statuses: &[DONE, USAGE, (66, "no such version"), IO, (75, "another run is changing the memory"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
+        ("nanobot memory undo", "Restore the previous version"),
+        ("nanobot memory undo 3", "Restore a version from `memory log`"),
+    ] },
+    HelpPage { command: "model", statuses: GROUP_STATUSES, variables: &[], files: &["config.json"], examples: &[
+        ("nanobot model list", "All known models"),
+        ("nanobot model show gpt-6-luna", "Provider and price of a model"),
+    ] },
+    HelpPage { command: "model list", statuses: &[DONE, USAGE, (69, "the provider is not available"), (77, "the API key was rejected"), CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
+        ("nanobot model list --provider anthropic", "Limits and prices of one provider's models"),
+        ("nanobot model list --remote", "Ask the configured provider"),
+    ] },
+    HelpPage { command: "model show", statuses: &[DONE, USAGE, CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
+        ("nanobot model show claude-sonnet-5", "Provider, endpoint, limits and price"),
+    ] },
+    HelpPage { command: "provider", statuses: GROUP_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
+        ("nanobot provider list", "All providers, and which have an API key"),
+        ("nanobot provider login githubCopilot", "Use an account instead of an API key"),
+    ] },
+    HelpPage { command: "provider list", statuses: COMMON_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
+        ("nanobot provider list --json", "As JSON"),
+    ] },
+    HelpPage { command: "provider show", statuses: &[DONE, USAGE, (66, "no such provider"), IO, CONFIG], variables: MODEL_VARIABLES, files: &["config.json", "auth/"], examples: &[
+        ("nanobot provider show anthropic", "Its address, default model, and where its key comes from"),
+    ] },
+    HelpPage { command: "provider login", statuses: &[(0, "logged in"), USAGE, (69, "the provider is not available"), IO, (77, "the login was refused"), CONFIG], variables: &["HTTPS_PROXY"], files: &["auth/"], examples: &[
+        ("nanobot provider login openaiCodex", "Prints a code to enter in any browser"),
+    ] },
+    HelpPage { command: "provider logout", statuses: &[(0, "logged out"), USAGE, IO, CONFIG], variables: &[], files: &["auth/"], examples: &[
+        ("nanobot provider logout openaiCodex", "Remove the saved login"),
+    ] },
+    HelpPage { command: "cron", statuses: GROUP_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron add --every 2h -m 'anything new in ~/inbox?' --read ~/inbox", "Create a job"),
+        ("nanobot cron list", "All jobs with their next and last runs"),
+        ("nanobot cron logs --output digest", "The output of a job's last run"),
+    ] },
+    HelpPage { command: "cron add", statuses: &[DONE, (1, "the job was created, but the crontab could not be changed"), USAGE, IO, CONFIG], variables: &["OPENAI_API_KEY"], files: &["cron/jobs.json", "cron/ID/", "crontab.lock"], examples: &[
+        ("nanobot cron add -n digest --cron '0 8 * * 1-5' --read ~/inbox -m 'summarise what is new in ~/inbox'", "At eight, Monday to Friday"),
+        ("nanobot cron add --in 2h -m 'remind me of the cake'", "Once, in two hours"),
+        ("nanobot cron add --every 30m --when 'test -s /var/mail/me' -m 'is any of this mail urgent?' --channel file --to ~/urgent.txt", "Only if a command succeeds, with answers appended to a file"),
+    ] },
+    HelpPage { command: "cron apply", statuses: &[DONE, (1, "a job was saved, but the crontab could not be changed"), USAGE, (65, "the file is not a list of jobs"), (66, "there is no such file"), IO, CONFIG], variables: &[], files: &["cron/jobs.json", "cron/ID/", "crontab.lock"], examples: &[
+        ("nanobot cron apply -f jobs.yaml", "Create and change what the file lists"),
+        ("nanobot cron apply -f jobs.yaml --prune --json", "For a configuration management system"),
+    ] },
+    HelpPage { command: "cron list", statuses: COMMON_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron list --all", "Disabled jobs too"),
+        ("nanobot cron list --json", "As JSON"),
+    ] },
+    HelpPage { command: "cron check", statuses: &[(0, "no job has a problem"), (1, "some jobs fail, are overdue or cannot run"), USAGE, IO, CONFIG], variables: &[], files: JOB_FILES, examples: &[
+        ("report=$(nanobot cron check) || echo \"$report\" | mail -s 'nanobot jobs' root", "Mail the problems, if there are any"),
+        ("nanobot cron check --json", "For a monitoring system"),
+    ] },
+    HelpPage { command: "cron show", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron show digest", "Message, schedule and permissions"),
+    ] },
+    HelpPage { command: "cron edit", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron edit digest --cron '30 7 * * *'", "Change the schedule"),
+        ("nanobot cron edit digest --when ''", "Remove a setting"),
+    ] },
+    HelpPage { command: "cron run", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: JOB_FILES, examples: &[
+        ("nanobot cron run digest", "Run it now"),
+        ("nanobot cron run digest --as-cron", "As cron would, to find what is missing in its environment"),
+        ("nanobot cron run --due", "For a scheduler other than cron"),
+    ] },
+    HelpPage { command: "cron enable", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron enable digest", "Enable a job"),
+    ] },
+    HelpPage { command: "cron disable", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron disable digest", "Disable a job, but keep it"),
+    ] },
+    HelpPage { command: "cron remove", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron remove digest", "Remove a job with its records and session"),
+    ] },
+    HelpPage { command: "cron sync", statuses: &[DONE, (1, "the crontab could not be changed"), USAGE, IO, CONFIG], variables: &[], files: &["cron/jobs.json", "crontab.lock"], examples: &[
+        ("nanobot cron sync --dry-run", "Show what would change in the crontab"),
+    ] },
+    HelpPage { command: "cron logs", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron logs -n 5", "The last five runs of all jobs"),
+        ("nanobot cron logs digest --output", "The output of the last run"),
+        ("nanobot cron logs --follow", "New runs as they end, until Ctrl-C"),
+    ] },
+    HelpPage { command: "cron export", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron export --format systemd -o ~/.config/systemd/user", "systemd timers instead of a crontab"),
+        ("nanobot cron export --format kubernetes digest | kubectl apply -f -", "One job as a CronJob"),
+    ] },
+    HelpPage { command: "heartbeat", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["workspace/", "cron/ID/"], examples: &[
+        ("nanobot heartbeat", "Check now"),
+        ("nanobot heartbeat enable --every 30m", "Check every 30 minutes with cron"),
+    ] },
+    HelpPage { command: "heartbeat enable", statuses: &[DONE, (1, "enabled, but the crontab could not be changed"), USAGE, IO, CONFIG], variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot heartbeat enable --every 2h --channel file --to ~/heartbeat.txt", "Append answers to a file"),
+    ] },
+    HelpPage { command: "heartbeat disable", statuses: &[DONE, (1, "disabled, but the crontab could not be changed"), USAGE, IO, CONFIG], variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot heartbeat disable", "Stop checking"),
+    ] },
+    HelpPage { command: "channel", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel login telegram", "Ask for the token, try it, and set the command menu"),
+        ("* * * * * nanobot channel poll --wait 60", "A crontab line that answers messages at once"),
+    ] },
+    HelpPage { command: "channel list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel list --json", "Messages that wait, for a monitor"),
+    ] },
+    HelpPage { command: "channel show", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel show telegram", "Settings, and the ids of refused senders"),
+    ] },
+    HelpPage { command: "channel test", statuses: CHANNEL_STATUSES, variables: &[], files: &[], examples: &[
+        ("nanobot channel test telegram", "Our user name there"),
+    ] },
+    HelpPage { command: "channel login", statuses: CHANNEL_STATUSES, variables: &[], files: &[], examples: &[
+        ("nanobot channel login telegram", "Ask for the token, try it, and set the command menu"),
+    ] },
+    HelpPage { command: "channel pair", statuses: &[DONE, USAGE, (66, "there is no such code"), IO, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
+        ("nanobot channel pair approve ABCD-EFGH", "Allow a sender"),
+    ] },
+    HelpPage { command: "channel pair list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
+        ("nanobot channel pair list", "The codes that are valid now"),
+    ] },
+    HelpPage { command: "channel pair approve", statuses: &[DONE, USAGE, (66, "there is no such code"), IO, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
+        ("nanobot channel pair approve ABCD-EFGH", "Allow a sender"),
+    ] },
+    HelpPage { command: "channel poll", statuses: CHANNEL_STATUSES, variables: TURN_VARIABLES, files: CHANNEL_FILES, examples: &[
+        ("nanobot channel poll", "Answer what is new, and exit"),
+        ("* * * * * nanobot channel poll --wait 60", "A crontab line that answers messages at once"),
+        ("nanobot channel poll --follow", "Listen until told to stop, for a supervisor"),
+    ] },
+    HelpPage { command: "channel send", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel send telegram 123456 'Backup done'", "Send a text"),
+        ("df -h | nanobot channel send telegram 123456", "Send the output of a command"),
+        ("nanobot channel send telegram 123456 -a report.pdf --key report-7", "Send a file, and only once"),
+    ] },
+    HelpPage { command: "channel listen", statuses: CHANNEL_STATUSES, variables: TURN_VARIABLES, files: CHANNEL_FILES, examples: &[("nanobot channel listen whatsapp", "Answer the request on standard input, as a service of inetd or systemd")] },
+    HelpPage { command: "channel inbox", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel inbox telegram", "What waits, was given up or failed"),
+    ] },
+    HelpPage { command: "channel retry", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel retry send.report-7", "Send a message again"),
+    ] },
+    HelpPage { command: "undo", statuses: &[DONE, (1, "a file was changed since; nothing was undone"), USAGE, (66, "nothing to undo"), IO], variables: &[], files: &["undo/"], examples: &[
+        ("nanobot undo --dry-run", "Show what would change"),
+        ("nanobot undo", "Undo the last turn in this directory"),
+        ("nanobot undo --redo", "Reapply the undone changes"),
+    ] },
+    // With `--check` the status is that of the first failed check.
+    HelpPage { command: "status", statuses: ALL_STATUSES, variables: MODEL_VARIABLES, files: &["config.json", "workspace/", "cron/jobs.json"], examples: &[
+        ("nanobot status", "The configuration on one screen"),
+        ("nanobot status --check", "Test everything as at run time"),
+        ("nanobot status --check --json | jq -r '.[] | select(.ok == false) | .detail'", "Details of failed checks"),
+    ] },
+    HelpPage { command: "policy", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "profiles/"], examples: &[
+        ("nanobot policy explain exec 'git push'", "The decision about a command, and the reason"),
+        ("nanobot policy test", "Test the sandbox"),
+    ] },
+    HelpPage { command: "policy explain", statuses: &[(0, "the call is allowed"), USAGE, (77, "the call is denied"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[
+        ("nanobot policy explain", "Permissions of a run without flags"),
+        ("nanobot policy explain write_file /etc/hosts --write", "A call, with a flag"),
+        ("nanobot policy explain web_fetch https://example.org --net=example.org", "A URL"),
+    ] },
+    HelpPage { command: "policy test", statuses: &[(0, "all checks passed"), (1, "a check failed"), USAGE, CONFIG, (126, "the system has no sandbox")], variables: &[], files: &["config.json", "profiles/"], examples: &[
+        ("nanobot policy test --net", "With the flags of a run"),
+    ] },
+    HelpPage { command: "tool", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "profiles/", "tools/NAME"], examples: &[
+        ("nanobot tool list", "All tools"),
+        ("nanobot tool run read_file '{\"path\": \"README.md\"}'", "The result the model would get"),
+    ] },
+    HelpPage { command: "tool list", statuses: COMMON_STATUSES, variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool list --profile plan --json", "As JSON, with the schemas")] },
+    HelpPage { command: "tool show", statuses: &[DONE, USAGE, (66, "there is no such tool"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[("nanobot tool show grep", "Its arguments")] },
+    HelpPage { command: "tool new", statuses: &[DONE, (1, "there is such a file already"), USAGE, CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool new tides -d 'Times of high and low water'", "A program to complete; then try it with `tool run tides`")] },
+    HelpPage { command: "tool check", statuses: &[DONE, (1, "a program cannot be used"), USAGE, CONFIG], variables: &[], files: &["config.json", "tools/NAME"], examples: &[("nanobot tool check", "All programs, and the reason why one cannot be used")] },
+    HelpPage { command: "tool run", statuses: &[DONE, (1, "the tool failed"), USAGE, (77, "the policy denies the call"), CONFIG], variables: &["HTTPS_PROXY", "BRAVE_API_KEY"], files: &["config.json", "profiles/", "undo/"], examples: &[
+        ("nanobot tool run grep '{\"pattern\": \"TODO\"}'", "Search this directory as the agent would"),
+        ("nanobot tool run exec '{\"command\": \"id; ls /root\"}'", "See the sandbox from inside"),
+    ] },
+    HelpPage { command: "mcp", statuses: GROUP_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp add time -- uvx mcp-server-time", "Add a local server"),
+        ("nanobot mcp list", "All servers"),
+        ("nanobot mcp test", "Test all servers; the agent starts a server when it calls one of its tools"),
+    ] },
+    HelpPage { command: "mcp serve", statuses: &[DONE, USAGE, IO, CONFIG], variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
+        ("nanobot mcp serve", "The command of a server, for the config of a client"),
+        ("nanobot mcp serve --tools 'read_file,grep'", "Only these tools, and `ask`"),
+    ] },
+    HelpPage { command: "mcp list", statuses: COMMON_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[("nanobot mcp list --json | jq -r 'select(.error).name'", "Servers with an error")] },
+    HelpPage { command: "mcp show", statuses: SERVER_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp show time", "Tools, resources and prompts"),
+        ("nanobot mcp show time convert_time", "A tool with the schema of its arguments"),
+    ] },
+    HelpPage { command: "mcp test", statuses: &[(0, "all answer, with unchanged tools"), USAGE, NO_SERVER, SERVER_UNAVAILABLE, TOOL_CHANGED, IO, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp test", "Test all servers"),
+        ("nanobot mcp test time || nanobot mcp show time", "In a script"),
+    ] },
+    HelpPage { command: "mcp add", statuses: &[DONE, USAGE, SERVER_UNAVAILABLE, IO, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes", "It may read and write the paths in its command: ~/notes"),
+        ("nanobot mcp add hub https://example.org/mcp -H 'Authorization: Bearer ${HUB_TOKEN}'", "A remote server; the token stays in the environment"),
+        ("nanobot mcp add time --allow -- uvx mcp-server-time", "Approve all of its tools"),
+    ] },
+    HelpPage { command: "mcp remove", statuses: &[DONE, USAGE, NO_SERVER, IO, CONFIG], variables: &[], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp remove time", "From the config, with its cached data"),
+    ] },
+    HelpPage { command: "mcp accept", statuses: &[(0, "everything was accepted"), USAGE, NO_SERVER, SERVER_UNAVAILABLE, (77, "something was not accepted"), IO, CONFIG], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp accept time", "Review the changes, and accept or reject them"),
+        ("nanobot mcp accept time convert_time --yes", "One tool, without asking"),
+    ] },
+    HelpPage { command: "mcp call", statuses: &[DONE, (1, "the tool failed"), USAGE, NO_SERVER, SERVER_UNAVAILABLE, TOOL_CHANGED, IO, CONFIG, (124, "timed out (`--timeout`)")], variables: &["HTTPS_PROXY"], files: &["config.json", "mcp/"], examples: &[
+        ("nanobot mcp call time get_current_time '{\"timezone\": \"America/Lima\"}'", "Call a tool, by hand or in a script"),
+        ("nanobot mcp call docs 'file:///readme.md'", "Read a resource"),
+    ] },
+    HelpPage { command: "skill", statuses: GROUP_STATUSES, variables: &[], files: SKILL_FILES, examples: &[
+        ("nanobot skill list", "All skills"),
+        ("nanobot skill install ~/Downloads/pdf", "Install a skill, after a review"),
+    ] },
+    HelpPage { command: "skill list", statuses: COMMON_STATUSES, variables: &[], files: SKILL_FILES, examples: &[
+        ("nanobot skill list", "All skills, with missing requirements"),
+        ("nanobot skill list --json | jq -r 'select(.missing != []) | .name'", "Skills with missing requirements"),
+    ] },
+    HelpPage { command: "skill show", statuses: &[DONE, USAGE, (65, "the file is not text"), NO_SKILL, IO, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+        ("nanobot skill show memory", "The text that the model would read, and the other files"),
+        ("nanobot skill show skill-creator --file scripts/check.sh | sh -s -- tea/SKILL.md", "Run one of its scripts"),
+    ] },
+    HelpPage { command: "skill check", statuses: &[(0, "no problems"), (1, "there are problems"), USAGE, (65, "not a skill"), NO_SKILL, IO, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+        ("nanobot skill check", "Check all skills"),
+        ("nanobot skill check ./tea", "Check a skill that is not installed"),
+    ] },
+    HelpPage { command: "skill new", statuses: &[DONE, (1, "a skill of that name exists"), USAGE, IO, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+        ("nanobot skill new tea -d 'How tea is made here; for any question about tea'", "Prints the path of the new SKILL.md"),
+        ("$EDITOR \"$(nanobot skill new tea)\"", "Create it and open it in an editor"),
+    ] },
+    HelpPage { command: "skill install", statuses: &[DONE, (1, "a skill of that name exists, or the answer was no"), USAGE, (65, "not a valid skill"), (66, "no such file or directory"), IO, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+        ("nanobot skill install --dry-run ~/Downloads/pdf", "Print the review only"),
+        ("nanobot skill install --yes ~/Downloads/pdf", "In a script"),
+        ("nanobot skill install skill-creator", "Copy a built-in skill, to change it"),
+    ] },
+    HelpPage { command: "skill remove", statuses: &[DONE, (1, "the answer was no"), USAGE, NO_SKILL, IO, CONFIG], variables: &[], files: SKILL_FILES, examples: &[
+        ("nanobot skill remove tea", "Delete it permanently"),
+    ] },
+    HelpPage { command: "trust", statuses: &[DONE, USAGE, (66, "no such directory"), IO], variables: &[], files: &["trust.json"], examples: &[
+        ("nanobot trust", "The current directory"),
+        ("nanobot trust --list", "List trusted directories"),
+        ("nanobot trust --revoke ~/src/other", "Stop trusting a directory"),
+    ] },
+    HelpPage { command: "pipe", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "workspace/", "usage", "undo/", "pipes/"], examples: &[
+        ("echo '{\"session\":\"test\",\"text\":\"hello\"}' | nanobot pipe", "One message"),
+        ("mosquitto_sub -q 1 -c -i bot -t ask -F %j | jq -c '{session: .topic, text: .payload}' | nanobot pipe -j 4", "Messages of an MQTT topic"),
+        ("nanobot pipe --name orders < orders.jsonl >> answers.jsonl", "After a crash, the same line again answers what is missing and repeats the rest"),
+    ] },
+    HelpPage { command: "acp", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "workspace/", "usage", "undo/"], examples: &[
+        ("nanobot acp --model anthropic/claude-sonnet-4-5", "The command of an editor's agent"),
+    ] },
+    HelpPage { command: "metrics", statuses: COMMON_STATUSES, variables: &[], files: &["usage.jsonl", "cron/jobs.json", "cron/ID/"], examples: &[
+        ("nanobot metrics > nanobot.prom.$$ && mv nanobot.prom.$$ /var/lib/node_exporter/nanobot.prom", "From a crontab line"),
+    ] },
+    HelpPage { command: "usage", statuses: COMMON_STATUSES, variables: &[], files: &["usage.jsonl"], examples: &[
+        ("nanobot usage --since month", "Cost of this month, by day"),
+        ("nanobot usage --by job --since 7d", "Cost of each job"),
+    ] },
+    HelpPage { command: "uninstall", statuses: &[DONE, (1, "the answer was no"), USAGE, IO, (75, "a file is in use"), (77, "in a run's sandbox")], variables: &[], files: &["/"], examples: &[
+        ("nanobot uninstall --dry-run", "List what is where, with sizes"),
+    ] },
+    HelpPage { command: "completions", statuses: &[DONE, USAGE, IO], variables: &[], files: &[], examples: &[
+        ("nanobot completions bash > ~/.local/share/bash-completion/completions/nanobot", "For bash, if the directory exists"),
+        ("nanobot completions zsh > ~/.zfunc/_nanobot", "For zsh, if ~/.zfunc exists and is in fpath"),
+        ("nanobot completions fish > ~/.config/fish/completions/nanobot.fish", "For fish"),
+    ] },
+];

@@ -1,0 +1,30 @@
+//! `nanobot run`: a prompt file as a program.
+
+use super::agent::AgentArgs;
+use clap::Args;
+
+/// Run a prompt file as a program
+///
+/// FILE is a message with optional front matter: `description`, `inputs`, `model`, `tools`, `schema`, `max-cost` and others. With
+/// the first line `#!/usr/bin/env -S nanobot run` it is a program itself. Its arguments take the place of `$NAME` in the
+/// message, standard input follows it as in `agent`, and standard output is the answer. Front matter can only narrow what the
+/// config and the flags allow, unless `nanobot trust FILE` has pinned the file. `nanobot help programs` has the format.
+#[derive(Args, Clone, Debug)]
+#[command(
+    override_usage = "nanobot run [OPTIONS] <FILE> [ARGUMENT]...",
+    mut_arg("message", |arg| arg.hide_short_help(true)),
+    mut_arg("new", |arg| arg.hide_short_help(true)),
+    mut_arg("resume", |arg| arg.hide_short_help(true)),
+    mut_arg("session", |arg| arg.hide_short_help(true)),
+    mut_arg("schema", |arg| arg.hide_short_help(true)),
+    mut_arg("replay", |arg| arg.hide_short_help(true))
+)]
+pub struct RunArgs {
+    /// The prompt file, and its arguments: in the order of its `inputs`, or NAME=VALUE
+    ///
+    /// What follows the file is the file's, flags included.
+    #[arg(value_name = "FILE", required = true, num_args = 1.., trailing_var_arg = true)]
+    pub file: Vec<String>,
+    #[command(flatten)]
+    pub turn: AgentArgs,
+}

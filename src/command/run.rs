@@ -1,0 +1,57 @@
+//! `nanobot run`: runs a prompt file as a program.
+
+use super::{agent, arguments};
+use crate::cli::run::RunArgs;
+use crate::error::{Exit, fail_with_hint};
+use crate::ops::context::{Context, report_error};
+use crate::ops::prompt_program::PromptProgram;
+use crate::ops::turn_options::TurnOptions;
+use anyhow::Result;
+use std::path::Path;
+
+/// Runs `nanobot run`.
+pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
+    let RunArgs { file, turn } = arguments;
+    let (file, words) = file.split_first().expect("clap requires one");
+    let program = match PromptProgram::load(ctx, Path::new(file)) {
+        Ok(program) => program,
+        Err(error) => return report_error(&error, ctx.terminal),
+    };
+    if let [word] = words
+        && ["-h", "--help"].contains(&word.as_str())
+    {
+        return match ctx.terminal.print(&program.help()) {
+            Ok(()) => Exit::Answered,
+            Err(error) => report_error(&error, ctx.terminal),
+        };
+    }
+    match turn_options(ctx, &program, turn, words) {
+        Ok(options) => agent::run_with(ctx, turn, options),
+        Err(error) => report_error(&error, ctx.terminal),
+    }
+}
+
+/// The options of the turn: those of the flags, narrowed by the file.
+fn turn_options(
+    ctx: &Context,
+    program: &PromptProgram,
+    turn: &crate::cli::agent::AgentArgs,
+    words: &[String],
+) -> Result<TurnOptions> {
+    let mut options = arguments::turn_options(turn);
+    let message = program.message(words)?;
+    let given = options.message.take().filter(|text| text != "-");
+    if options.prompt_file.is_some() {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            "`run` has a prompt file already",
+            "`--attach` for another file",
+        ));
+    }
+    options.message = Some(match given {
+        Some(given) => format!("{given}\n\n{message}"),
+        None => message,
+    });
+    program.apply(ctx, &mut options)?;
+    Ok(options)
+}

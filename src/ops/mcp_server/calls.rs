@@ -1,0 +1,242 @@
+//! The tools of the server: `ask`, which is a turn, and the agent's own tools.
+
+use super::served_client::ServedClient;
+use crate::error::exit_for;
+use crate::event::{Event, ToolOutcome};
+use crate::json_rpc::ErrorObject;
+use crate::message::{MessagePart, ToolCall};
+use crate::ops::agent_turn;
+use crate::ops::agent_turn::origin::ChatTurn;
+use crate::ops::permissions::Grants;
+use crate::ops::turn_options::TurnOptions;
+use crate::ops::turn_setup::TurnSetup;
+use crate::policy::tool_names::{APPLY_PATCH, READ_TOOLS, WRITE_TOOLS};
+use crate::report::short_text::call_hint;
+use crate::sys::secret::random_hex;
+use crate::sys::sync::IgnorePoison;
+use crate::tool::CallEffect;
+use base64::Engine;
+use serde_json::{Map, Value, json};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// The name of the tool that runs a turn.
+const ASK: &str = "ask";
+/// Time for which a question waits for a session that another run uses.
+const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
+/// The section of the system prompt about the client.
+const PROMPT: &str = "A program, such as another agent, passes on a message to you through the Model Context Protocol, and reads your answer. \
+    This run is unattended, and you cannot ask questions.";
+
+/// The names of the tools that the server offers: those that `--tools` lists, else the file tools.
+pub(super) fn offered_tools(setup: &TurnSetup, grants: &Grants) -> Vec<String> {
+    let is_file_tool = |name: &str| {
+        READ_TOOLS.contains(&name) || WRITE_TOOLS.contains(&name) && name != APPLY_PATCH
+    };
+    let names = setup.toolbox.names().into_iter();
+    let names = names.filter(|name| grants.tools.is_some() || is_file_tool(name));
+    names.map(str::to_owned).collect()
+}
+
+/// The tools, as the protocol describes them.
+pub(super) fn list(server: &ServedClient<'_>) -> Vec<Value> {
+    let ask = json!({
+        "name": ASK,
+        "title": "Ask nanobot",
+        "description": "Let the agent answer a question or do a task, with its own memory and tools",
+        "inputSchema": {
+            "type": "object",
+            "required": ["message"],
+            "properties": {
+                "message": { "type": "string", "minLength": 1, "description": "the question or task, with all that is needed" },
+                "session": { "type": "string", "description": "conversation to continue; default: a new one" },
+            },
+        },
+    });
+    let specs = server.setup.toolbox.specs().iter();
+    let own = specs
+        .filter(|spec| server.tools.contains(&spec.name))
+        .map(|spec| {
+            json!({
+                "name": spec.name,
+                "description": spec.description,
+                "inputSchema": *spec.parameters,
+                "annotations": { "readOnlyHint": READ_TOOLS.contains(&spec.name.as_str()) },
+            })
+        });
+    std::iter::once(ask).chain(own).collect()
+}
+
+/// Makes the call that `params` describe.
+///
+/// # Errors
+/// There is no such tool, or the parameters are not those of a call.
+pub(super) fn call(
+    server: &ServedClient<'_>,
+    id: &Value,
+    params: &Map<String, Value>,
+) -> Result<Value, ErrorObject> {
+    let name = params
+        .get("name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let arguments = match params.get("arguments") {
+        None | Some(Value::Null) => json!({}),
+        Some(arguments @ Value::Object(_)) => arguments.clone(),
+        Some(_) => return Err(ErrorObject::invalid_params("`arguments` is not an object")),
+    };
+    let progress = params
+        .get("_meta")
+        .and_then(|meta| meta.get("progressToken"))
+        .filter(|token| token.is_string() || token.is_number());
+    if name == ASK {
+        return ask(server, &arguments, progress);
+    }
+    if !server.tools.iter().any(|tool| tool == name) {
+        return Err(ErrorObject::invalid_params(format!(
+            "there is no tool `{name}`"
+        )));
+    }
+    Ok(run_tool(server, id, name, arguments))
+}
+
+/// Runs a tool of the agent, under the policy.
+fn run_tool(server: &ServedClient<'_>, id: &Value, name: &str, arguments: Value) -> Value {
+    let toolbox = &server.setup.toolbox;
+    let call = ToolCall {
+        id: id.to_string(),
+        name: name.to_owned(),
+        arguments,
+    };
+    let reads = |call: &ToolCall| {
+        let tool = toolbox.find(&call.name);
+        tool.is_none_or(|tool| tool.effect(&call.arguments) == CallEffect::Reads)
+    };
+    // As in a turn: calls that read run beside each other, one that changes something alone.
+    let (mut shared, mut exclusive) = (None, None);
+    match reads(&call) {
+        true => shared = Some(server.writing.read().ignore_poison()),
+        false => exclusive = Some(server.writing.write().ignore_poison()),
+    }
+    let (results, _) = toolbox.run(std::slice::from_ref(&call), false, &mut |_, _| Ok(()));
+    drop((shared.take(), exclusive.take()));
+    if let Some(hooks) = &server.setup.shared.hooks {
+        hooks
+            .take_notices()
+            .iter()
+            .for_each(|notice| server.ctx.notice(notice));
+    }
+    let done = results.first().expect("one call has one result");
+    let content: Vec<Value> = done.result.parts.iter().map(to_content).collect();
+    json!({ "content": content, "isError": done.outcome != ToolOutcome::Ok || done.command_failed })
+}
+
+/// A part of a result, as the protocol has it.
+fn to_content(part: &MessagePart) -> Value {
+    match part {
+        MessagePart::Text(text) => text_content(text),
+        MessagePart::Image(image) => {
+            let data = base64::engine::general_purpose::STANDARD.encode(&image.bytes);
+            json!({ "type": "image", "mimeType": image.media_type, "data": data })
+        }
+        MessagePart::Document(_) => text_content("[a document, which a model would see]"),
+    }
+}
+
+fn text_content(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+/// Runs a turn.
+///
+/// # Errors
+/// The arguments are not those of `ask`.
+fn ask(
+    server: &ServedClient<'_>,
+    arguments: &Value,
+    progress: Option<&Value>,
+) -> Result<Value, ErrorObject> {
+    let message = arguments["message"]
+        .as_str()
+        .map(str::trim)
+        .unwrap_or_default();
+    if message.is_empty() {
+        return Err(ErrorObject::invalid_params("`message` is missing"));
+    }
+    let session = match &arguments["session"] {
+        Value::Null => format!("mcp:{}", random_hex(6)),
+        Value::String(key) if !key.trim().is_empty() => key.trim().to_owned(),
+        _ => return Err(ErrorObject::invalid_params("`session` is not a text")),
+    };
+    let options = TurnOptions {
+        // The option's value `-` means standard input.
+        message: Some(if message == "-" {
+            "- ".to_owned()
+        } else {
+            message.to_owned()
+        }),
+        session: Some(session.clone()),
+        lock_timeout: SESSION_LOCK_TIMEOUT,
+        ..server.options.clone()
+    };
+    let chat = ChatTurn {
+        id: &random_hex(5),
+        sender: None,
+        chat_prompt: PROMPT,
+        is_typed: false,
+        external_content: None,
+    };
+    let (sender, receiver) = mpsc::channel::<String>();
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| report_progress(server, progress, receiver));
+        let observer = progress.is_some().then(|| {
+            let observer = move |event: &Event<'_>| {
+                if let Event::ToolCall(call) = event {
+                    // Without a receiver there is no client to report to.
+                    drop(sender.send(call_hint(&call.name, &call.arguments)));
+                }
+            };
+            Box::new(observer) as crate::report::EventObserver
+        });
+        agent_turn::run_chat_turn(server.ctx, &options, chat, observer)
+    });
+    let ending = &outcome.ending;
+    let error = ending
+        .error
+        .as_ref()
+        .map(|error| (exit_for(error), format!("{error:#}")));
+    let mut content = Vec::new();
+    content.extend((!ending.text.is_empty()).then(|| text_content(&ending.text)));
+    content.extend(
+        error
+            .as_ref()
+            .map(|(_, cause)| text_content(&format!("error: {cause}"))),
+    );
+    let result = json!({
+        "content": content,
+        "isError": error.is_some(),
+        "_meta": {
+            "nanobot/session": session,
+            "nanobot/status": outcome.exit.name(),
+            "nanobot/cost_usd": ending.stats.cost,
+        },
+    });
+    outcome.finish_beside_others(server.ctx);
+    Ok(result)
+}
+
+/// Passes on what the turn does as progress of the call, until it ends.
+fn report_progress(
+    server: &ServedClient<'_>,
+    token: Option<&Value>,
+    steps: mpsc::Receiver<String>,
+) {
+    let Some(token) = token else {
+        return;
+    };
+    for (number, step) in steps.into_iter().enumerate() {
+        let params = json!({ "progressToken": token, "progress": number + 1, "message": step });
+        // A client that is gone is noticed by the reader.
+        drop(server.notify("notifications/progress", &params));
+    }
+}

@@ -1,0 +1,204 @@
+//! `nanobot mcp serve`: the agent and its tools as an MCP server over standard input and output
+//! (<https://modelcontextprotocol.io/specification/2025-11-25>). One process serves one client, until its input ends.
+//!
+//! The main thread reads; each call runs on a thread of its own, under a token that a cancellation of the client cancels. What
+//! the client sends is text of a program, not of the user.
+
+mod calls;
+mod resources;
+mod served_client;
+
+use crate::error::Exit;
+use crate::json_rpc::{self, ErrorObject, RpcMessage};
+use crate::ops::context::Context;
+use crate::ops::turn_options::TurnOptions;
+use crate::ops::turn_setup;
+use crate::sys::cancel::CancelToken;
+use crate::sys::signal;
+use crate::sys::stdin_lines::StdinLines;
+use crate::sys::sync::IgnorePoison;
+use anyhow::{Context as _, Result};
+use serde_json::{Map, Value, json};
+use served_client::{ServedClient, error};
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread;
+
+/// The versions of the protocol that are spoken, the newest first. Revision 2025-03-26 is left out: it requires batches.
+const PROTOCOL_VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2024-11-05"];
+
+/// Error code for input that is not JSON.
+const PARSE_ERROR: i64 = -32700;
+/// Error code for a request that is not allowed now.
+const INVALID_REQUEST: i64 = -32600;
+/// Instructions for the client's model.
+const INSTRUCTIONS: &str = "`ask` lets nanobot, an agent with its own memory and tools, answer a question or do a task; pass the `session` of an \
+    answer to go on with that conversation. The other tools work on files under the user's policy: a denial is final.";
+
+/// Serves the client on standard input and output until the input ends. `options` apply to the turns of `ask`, and their
+/// grants to all tools.
+///
+/// # Errors
+/// The config cannot be used, standard input or output fails, or a signal arrived.
+pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
+    signal::install(None).context("wait for signals")?;
+    let modes = (options.offline, false);
+    let setup = turn_setup::prepare_without_turn(ctx, &options.grants, modes, Vec::new(), None)?;
+    let server = ServedClient {
+        ctx,
+        options,
+        tools: calls::offered_tools(&setup, &options.grants),
+        setup,
+        writing: RwLock::default(),
+        running: Mutex::default(),
+    };
+    let served = thread::scope(|scope| {
+        let served = server.read_all(scope);
+        // The client is gone: no program waits for what still runs.
+        for token in server.running.lock().ignore_poison().values() {
+            token.cancel();
+        }
+        served
+    });
+    ctx.servers.shut_down();
+    served.map(|()| Exit::Answered)
+}
+
+impl ServedClient<'_> {
+    /// Reads and answers messages until the input ends.
+    fn read_all<'scope>(&'scope self, scope: &'scope thread::Scope<'scope, '_>) -> Result<()> {
+        let mut reader = StdinLines::open();
+        let mut is_initialized = false;
+        while let Some(line) = reader.next_line()? {
+            let line = match line {
+                Ok(line) if line.trim_ascii().is_empty() => continue,
+                Ok(line) => line,
+                Err(reason) => {
+                    self.respond(&Value::Null, Err(error(PARSE_ERROR, reason)))?;
+                    continue;
+                }
+            };
+            match json_rpc::parse(&line) {
+                None => {
+                    let error = error(PARSE_ERROR, "the line is not a JSON-RPC message");
+                    self.respond(&Value::Null, Err(error))?;
+                }
+                Some(RpcMessage::Notification { method, params }) => {
+                    if method == "notifications/cancelled" {
+                        self.cancel(&params);
+                    }
+                }
+                // No request is sent to the client.
+                Some(RpcMessage::Response { .. }) => {}
+                Some(RpcMessage::Request { id, method, params }) => {
+                    let is_early =
+                        !is_initialized && !["initialize", "ping"].contains(&method.as_str());
+                    is_initialized |= method == "initialize";
+                    if is_early {
+                        let error = error(INVALID_REQUEST, "the first request is `initialize`");
+                        self.respond(&id, Err(error))?;
+                    } else if method == "tools/call" {
+                        self.start_call(scope, id, params)?;
+                    } else {
+                        self.respond(&id, self.answer(&method, &params))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer to a request that takes no time.
+    fn answer(&self, method: &str, params: &Map<String, Value>) -> Result<Value, ErrorObject> {
+        match method {
+            "initialize" => Ok(initialize(params)),
+            "ping" => Ok(json!({})),
+            "tools/list" => Ok(json!({ "tools": calls::list(self) })),
+            "resources/list" => Ok(json!({ "resources": resources::list(self)? })),
+            "resources/templates/list" => {
+                Ok(json!({ "resourceTemplates": resources::templates() }))
+            }
+            "resources/read" => resources::read(self, params),
+            other => Err(ErrorObject::method_not_found(format!(
+                "there is no method `{other}`"
+            ))),
+        }
+    }
+
+    /// Runs a call on a thread of its own.
+    fn start_call<'scope>(
+        &'scope self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        id: Value,
+        params: Map<String, Value>,
+    ) -> Result<()> {
+        let token = CancelToken::new().context("start a call")?;
+        let key = id.to_string();
+        let is_new = {
+            let mut running = self.running.lock().ignore_poison();
+            let is_new = !running.contains_key(&key);
+            if is_new {
+                running.insert(key.clone(), Arc::clone(&token));
+            }
+            is_new
+        };
+        if !is_new {
+            let error = error(INVALID_REQUEST, "a request with this id is still running");
+            return self.respond(&id, Err(error));
+        }
+        scope.spawn(move || {
+            let result = crate::sys::cancel::scope(Some(Arc::clone(&token)), || {
+                calls::call(self, &id, &params)
+            });
+            self.running.lock().ignore_poison().remove(&key);
+            // A cancelled request has no answer. If the answer cannot be written, the client is gone, which the reader sees.
+            if !token.is_cancelled() {
+                drop(self.respond(&id, result));
+            }
+        });
+        Ok(())
+    }
+
+    /// Cancels the call that the client names.
+    fn cancel(&self, params: &Map<String, Value>) {
+        let id = params.get("requestId").map(Value::to_string);
+        let running = self.running.lock().ignore_poison();
+        if let Some(token) = id.and_then(|id| running.get(&id)) {
+            token.cancel();
+        }
+    }
+}
+
+/// The answer to `initialize`: the client's version of the protocol if it is spoken here, else the newest one.
+fn initialize(params: &Map<String, Value>) -> Value {
+    let wanted = params.get("protocolVersion").and_then(Value::as_str);
+    let version = PROTOCOL_VERSIONS
+        .into_iter()
+        .find(|version| Some(*version) == wanted)
+        .unwrap_or(PROTOCOL_VERSIONS[0]);
+    json!({
+        "protocolVersion": version,
+        "capabilities": { "tools": {}, "resources": {} },
+        "serverInfo": { "name": "nanobot", "title": "nanobot", "version": env!("CARGO_PKG_VERSION") },
+        "instructions": INSTRUCTIONS,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::initialize;
+    use serde_json::json;
+
+    #[test]
+    fn the_version_is_the_clients_if_it_is_known() {
+        let check = |wanted: serde_json::Value, expect: &str| {
+            let params = json!({ "protocolVersion": wanted });
+            let answer = initialize(params.as_object().unwrap());
+            assert_eq!(answer["protocolVersion"], expect);
+        };
+        check(json!("2025-11-25"), "2025-11-25");
+        check(json!("2024-11-05"), "2024-11-05");
+        check(json!("2025-03-26"), "2025-11-25");
+        check(json!("3000-01-01"), "2025-11-25");
+        check(json!(null), "2025-11-25");
+    }
+}

@@ -1,0 +1,159 @@
+//! The resources of the server: the memory and the sessions, to be read.
+
+use super::served_client::{ServedClient, error, internal_error};
+use crate::json_rpc::ErrorObject;
+use crate::ops::session_library::StoredSessions;
+use crate::session;
+use crate::sys::durable_file;
+use crate::sys::secret::redact_all;
+use crate::tool::sessions::SessionLibrary;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+
+/// Error code for a resource that does not exist.
+const RESOURCE_NOT_FOUND: i64 = -32002;
+/// Maximum number of sessions in a list.
+const MAX_SESSIONS: usize = 100;
+/// Beginning of the address of a session.
+const SESSION_PREFIX: &str = "nanobot://session/";
+/// Beginning of the address of a file of the memory.
+const MEMORY_PREFIX: &str = "nanobot://memory/";
+/// The files of the memory.
+const MEMORY_FILES: [(&str, &str); 2] = [
+    ("MEMORY.md", "lasting facts"),
+    ("HISTORY.md", "what happened, by date"),
+];
+
+/// The memory's files that exist, and the newest sessions.
+///
+/// # Errors
+/// The sessions cannot be read.
+pub(super) fn list(server: &ServedClient<'_>) -> Result<Vec<Value>, ErrorObject> {
+    let files = MEMORY_FILES
+        .iter()
+        .filter(|(name, _)| memory_path(server, name).is_file());
+    let files = files.map(|(name, about)| {
+        json!({
+            "uri": format!("{MEMORY_PREFIX}{name}"), "name": name, "description": about, "mimeType": "text/markdown",
+        })
+    });
+    let store = store(server)?;
+    let sessions = session::list(&store)
+        .map_err(|cause| internal_error(&cause))?
+        .sessions;
+    let sessions = sessions.iter().take(MAX_SESSIONS).map(|summary| {
+        let title = summary.title.as_ref().unwrap_or(&summary.first_words);
+        json!({
+            "uri": format!("{SESSION_PREFIX}{}", encode(&summary.key)), "name": summary.key,
+            "description": redact_all(title), "mimeType": "text/plain",
+        })
+    });
+    Ok(files.chain(sessions).collect())
+}
+
+/// The form of the addresses of sessions.
+pub(super) fn templates() -> Value {
+    json!([{
+        "uriTemplate": format!("{SESSION_PREFIX}{{key}}"), "name": "session", "description": "the messages of a conversation",
+        "mimeType": "text/plain",
+    }])
+}
+
+/// Reads the resource that `params` name.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub(super) fn read(
+    server: &ServedClient<'_>,
+    params: &Map<String, Value>,
+) -> Result<Value, ErrorObject> {
+    let uri = params
+        .get("uri")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let missing = || error(RESOURCE_NOT_FOUND, format!("there is no resource `{uri}`"));
+    let (media_type, text) = if let Some(name) = uri.strip_prefix(MEMORY_PREFIX) {
+        let mut files = MEMORY_FILES.iter();
+        let (name, _) = files
+            .find(|(known, _)| *known == name)
+            .ok_or_else(missing)?;
+        let bytes = durable_file::read(&memory_path(server, name))
+            .map_err(|cause| internal_error(&cause))?;
+        let bytes = bytes.ok_or_else(missing)?;
+        (
+            "text/markdown",
+            String::from_utf8_lossy(&bytes).into_owned(),
+        )
+    } else {
+        let key = uri
+            .strip_prefix(SESSION_PREFIX)
+            .and_then(decode)
+            .ok_or_else(missing)?;
+        let library = StoredSessions::new(store(server)?, "");
+        let read = library
+            .read(&key, Some(1), usize::MAX)
+            .map_err(|cause| error(RESOURCE_NOT_FOUND, format!("`{uri}`: {cause}")))?;
+        ("text/plain", read.text)
+    };
+    let text = redact_all(&text);
+    Ok(json!({ "contents": [{ "uri": uri, "mimeType": media_type, "text": text }] }))
+}
+
+fn memory_path(server: &ServedClient<'_>, name: &str) -> PathBuf {
+    let workspace = &server.setup.policy.file_scope.workspace;
+    workspace.join("memory").join(name)
+}
+
+fn store(server: &ServedClient<'_>) -> Result<session::SessionStore, ErrorObject> {
+    let settings = server
+        .ctx
+        .settings()
+        .map_err(|cause| internal_error(&cause))?;
+    server
+        .ctx
+        .session_store(&settings)
+        .map_err(|cause| internal_error(&cause))
+}
+
+/// Percent-encodes what an address cannot contain.
+fn encode(key: &str) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:@".contains(byte);
+    let letters = key.bytes().map(|byte| match is_plain(&byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    letters.collect()
+}
+
+/// Decodes what [`encode`] makes; `None` for text that is no encoding.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                let digits = std::str::from_utf8(&digits).ok()?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            }
+            byte => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes).ok().filter(|key| !key.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{decode, encode};
+
+    #[test]
+    fn keys_come_back() {
+        for key in ["cli:direct", "a b/ü", "100%"] {
+            assert_eq!(decode(&encode(key)).as_deref(), Some(key));
+        }
+        assert_eq!(encode("a b"), "a%20b");
+        for text in ["", "%", "%4", "%zz", "%ff"] {
+            assert_eq!(decode(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! Prompt files as programs: a message with front matter. Front matter chooses the model and narrows what the run may do; what
+//! would widen it counts only in a file that the user has pinned with `nanobot trust`.
+
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::ops::context::Context;
+use crate::ops::default_session::fresh_session_key;
+use crate::ops::prompt_arguments::PromptArguments;
+use crate::ops::turn_options::TurnOptions;
+use crate::settings::keys::nearest;
+use crate::skill;
+use crate::sys::input;
+use crate::sys::terminal::sanitize;
+use crate::trust::TrustList;
+use anyhow::Result;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Maximum size of a prompt file in bytes.
+pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
+
+/// The fields of front matter that choose or narrow.
+const NARROWING_FIELDS: [&str; 14] = [
+    "deny",
+    "description",
+    "effort",
+    "inputs",
+    "max-cost",
+    "max-iterations",
+    "max-tokens",
+    "max-total-tokens",
+    "model",
+    "name",
+    "schema",
+    "temperature",
+    "timeout",
+    "tools",
+];
+/// The fields that widen what a run may do.
+const WIDENING_FIELDS: [&str; 5] = ["allow", "net", "profile", "read", "write"];
+
+/// A prompt file.
+pub(crate) struct PromptProgram {
+    path: PathBuf,
+    /// True if the user has pinned this very content.
+    is_pinned: bool,
+    fields: Vec<(String, Value)>,
+    inputs: Vec<PromptInputField>,
+    body: String,
+}
+
+/// A declared argument.
+struct PromptInputField {
+    name: String,
+    description: String,
+    /// The value if none is given; `None` if one must be.
+    default: Option<String>,
+}
+
+impl PromptProgram {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// Status 66 if there is none, 65 if it cannot be used.
+    pub(crate) fn load(ctx: &Context, path: &Path) -> Result<Self> {
+        let shown = path.display().to_string();
+        let bytes = input::read_file(path, &shown, MAX_FILE_BYTES)?;
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        // A file without widening fields is not looked up.
+        let is_pinned = |bytes: &[u8]| -> Result<bool> {
+            Ok(TrustList::load(&ctx.paths.trust())?.is_pinned(&real, bytes))
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let (fields, inputs, body) = parse(&text).map_err(|cause| unusable(path, &cause))?;
+        let is_widening = fields
+            .iter()
+            .any(|(name, _)| WIDENING_FIELDS.contains(&name.as_str()));
+        Ok(Self {
+            path: path.to_owned(),
+            is_pinned: is_widening && is_pinned(&bytes)?,
+            fields,
+            inputs,
+            body,
+        })
+    }
+
+    /// The usage of the file, as its help.
+    pub(crate) fn help(&self) -> String {
+        let field = self.fields.iter().find(|(name, _)| name == "description");
+        let about = field
+            .and_then(|(_, value)| value.as_str())
+            .unwrap_or_default();
+        let mut help = sanitize(about);
+        if !help.is_empty() {
+            help.push_str("\n\n");
+        }
+        help.push_str(&format!("Usage: {}\n", self.usage()));
+        for input in &self.inputs {
+            let default = match &input.default {
+                Some(default) if !default.is_empty() => format!(" [default: {default}]"),
+                _ => String::new(),
+            };
+            let row = format!("  {}  {}{default}", input.name, input.description);
+            help.push_str(&format!("{}\n", sanitize(row.trim_end())));
+        }
+        help
+    }
+
+    fn usage(&self) -> String {
+        let places = self.inputs.iter().map(|input| match input.default {
+            Some(_) => format!(" [{}]", input.name),
+            None => format!(" {}", input.name),
+        });
+        let name = self.path.display();
+        format!("{name}{}", places.collect::<String>())
+    }
+
+    /// The message with these arguments.
+    ///
+    /// # Errors
+    /// Status 2: an argument is missing, or there is no place for one.
+    pub(crate) fn message(&self, words: &[String]) -> Result<String> {
+        let wrong = |cause: String| fail_with_hint(Exit::Usage, cause, self.usage());
+        let mut values: Vec<Option<&str>> = vec![None; self.inputs.len()];
+        let mut rest: Vec<&str> = Vec::new();
+        for word in words {
+            let named = word.split_once('=').and_then(|(name, value)| {
+                let index = self.inputs.iter().position(|input| input.name == name)?;
+                Some((index, value))
+            });
+            match named {
+                Some((index, value)) => values[index] = Some(value),
+                None => rest.push(word),
+            }
+        }
+        let mut positional = rest.iter().copied();
+        for value in &mut values {
+            if value.is_none() {
+                *value = positional.next();
+            }
+        }
+        let extra = positional.next();
+        let mut named = Vec::new();
+        for (input, value) in self.inputs.iter().zip(values) {
+            let value = value.or(input.default.as_deref());
+            let value =
+                value.ok_or_else(|| wrong(format!("the argument `{}` is missing", input.name)))?;
+            named.push((input.name.as_str(), value));
+        }
+        let all = rest.join(" ");
+        let arguments = PromptArguments {
+            all: &all,
+            positional: &rest,
+            named: &named,
+        };
+        let (message, _) = arguments.expand(&self.body);
+        // Undeclared arguments need a place in the text.
+        let has_undeclared_place = PromptArguments {
+            named: &[],
+            ..arguments
+        }
+        .expand(&self.body)
+        .1;
+        match extra {
+            Some(extra) if !has_undeclared_place => Err(wrong(format!(
+                "there is no place for the argument `{extra}`"
+            ))),
+            _ => Ok(message),
+        }
+    }
+
+    /// Applies the front matter to the options of the turn. Flags take precedence.
+    ///
+    /// # Errors
+    /// Status 65 for a field that cannot be used, 77 for one that widens in a file that is not pinned.
+    pub(crate) fn apply(&self, ctx: &Context, options: &mut TurnOptions) -> Result<()> {
+        if options.session.is_none() && options.fork.is_none() && !options.resume {
+            options.session = Some(fresh_session_key());
+        }
+        for (name, value) in &self.fields {
+            if WIDENING_FIELDS.contains(&name.as_str())
+                && !(self.is_pinned || is_narrow_profile(name, value))
+            {
+                let path = self.path.display();
+                return Err(fail_with_hint(
+                    Exit::Refused,
+                    format!("`{path}` sets `{name}`, which would widen what the run may do"),
+                    format!("`nanobot trust {path}` after reading it, or the flag `--{name}`"),
+                ));
+            }
+            self.apply_field(ctx, name, value, options)
+                .map_err(|cause| unusable(&self.path, &format!("`{name}`: {cause}")))?;
+        }
+        Ok(())
+    }
+
+    fn apply_field(
+        &self,
+        ctx: &Context,
+        name: &str,
+        value: &Value,
+        options: &mut TurnOptions,
+    ) -> Result<(), String> {
+        let grants = &mut options.grants;
+        match name {
+            "model" => set_if_none(&mut options.model, text(value)?),
+            "effort" => set_if_none(&mut options.reasoning_effort, text(value)?),
+            "temperature" => set_if_none(&mut options.temperature, number(value)?),
+            "max-cost" => set_if_none(&mut options.max_cost, number(value)?),
+            "max-total-tokens" => set_if_none(&mut options.max_total_tokens, whole(value)?),
+            "timeout" => {
+                let seconds = Duration::from_secs(whole(value)?);
+                set_if_none(&mut options.timeout, seconds);
+            }
+            // The config has limits of its own, which only a flag or a pinned file raises.
+            "max-iterations" if options.max_iterations.is_none() => {
+                let given = whole32(value)?;
+                let settings = ctx.settings().map_err(|error| format!("{error:#}"))?;
+                let limit = settings.max_tool_iterations;
+                options.max_iterations = Some(if self.is_pinned {
+                    given
+                } else {
+                    given.min(limit)
+                });
+            }
+            "max-tokens" if options.max_tokens.is_none() => {
+                let given = whole32(value)?;
+                let settings = ctx.settings().map_err(|error| format!("{error:#}"))?;
+                let limit = settings.models[0].max_tokens;
+                options.max_tokens = Some(if self.is_pinned {
+                    given
+                } else {
+                    given.min(limit)
+                });
+            }
+            "schema" if options.schema.is_none() => options.schema = Some(self.schema(value)?),
+            "tools" if grants.tools.is_none() => match texts(value)? {
+                names if names.is_empty() => grants.no_tools = true,
+                names => grants.tools = Some(names),
+            },
+            "deny" => grants.deny.extend(texts(value)?),
+            "allow" => grants.allow.extend(texts(value)?),
+            "profile" => set_if_none(&mut grants.profile, text(value)?),
+            "read" => grants
+                .read
+                .extend(texts(value)?.into_iter().map(PathBuf::from)),
+            "write" => grants
+                .write
+                .extend(texts(value)?.into_iter().map(PathBuf::from)),
+            "net" if grants.net.is_none() => {
+                grants.net = match value {
+                    Value::Bool(true) => Some(Vec::new()),
+                    Value::Bool(false) => None,
+                    value => Some(texts(value)?),
+                };
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The schema of the answer: fields, a JSON schema, or a file beside this one.
+    fn schema(&self, value: &Value) -> Result<String, String> {
+        let Value::String(text) = value else {
+            return match value.is_object() {
+                true => Ok(value.to_string()),
+                false => Err("it is neither a text nor a schema".into()),
+            };
+        };
+        let beside = self.path.parent().unwrap_or(Path::new("")).join(text);
+        Ok(match beside.is_file() {
+            true => beside.display().to_string(),
+            false => text.clone(),
+        })
+    }
+}
+
+/// The parts of a prompt file.
+type ParsedPrompt = (Vec<(String, Value)>, Vec<PromptInputField>, String);
+
+/// Parses a prompt file.
+fn parse(text: &str) -> Result<ParsedPrompt, String> {
+    let text = text.trim_start_matches('\u{feff}');
+    let text = match text.strip_prefix("#!") {
+        Some(rest) => rest.split_once('\n').map_or("", |(_, rest)| rest),
+        None => text,
+    };
+    let (head, body) = match text.trim_start().starts_with("---") {
+        true => skill::parse_strict(text.trim_start())?,
+        false => (Value::Null, text.to_owned()),
+    };
+    let mut fields = Vec::new();
+    let mut inputs = Vec::new();
+    let members = match head {
+        Value::Null => serde_json::Map::new(),
+        Value::Object(members) => members,
+        _ => return Err("its front matter is not a list of `key: value`".into()),
+    };
+    for (name, value) in members {
+        let name = match name.replace('_', "-").as_str() {
+            "budget" => "max-cost".to_owned(),
+            "reasoning-effort" => "effort".to_owned(),
+            name => name.to_owned(),
+        };
+        let mut known = NARROWING_FIELDS.iter().chain(&WIDENING_FIELDS);
+        if !known.any(|field| *field == name) {
+            let fields = NARROWING_FIELDS.into_iter().chain(WIDENING_FIELDS);
+            let meant = nearest(&name, fields).map(|meant| format!("; did you mean `{meant}`?"));
+            return Err(format!(
+                "its front matter has the unknown field `{name}`{}",
+                meant.unwrap_or_default()
+            ));
+        }
+        match name.as_str() {
+            "inputs" => inputs = parse_inputs(&value)?,
+            _ => fields.push((name, value)),
+        }
+    }
+    match body.trim() {
+        "" => Err("it has no message".into()),
+        body => Ok((fields, inputs, body.to_owned())),
+    }
+}
+
+/// Parses `inputs`: names, objects with `name`, or an object by name.
+fn parse_inputs(value: &Value) -> Result<Vec<PromptInputField>, String> {
+    let parsed: Result<Vec<PromptInputField>, String> = match value {
+        Value::Array(entries) => entries
+            .iter()
+            .map(|entry| match entry {
+                Value::String(name) => to_input(name, &Value::Null),
+                entry => to_input(entry["name"].as_str().unwrap_or_default(), entry),
+            })
+            .collect(),
+        Value::Object(entries) => entries
+            .iter()
+            .map(|(name, entry)| to_input(name, entry))
+            .collect(),
+        _ => return Err("`inputs` is neither a list nor an object".into()),
+    };
+    parsed
+}
+
+fn to_input(name: &str, entry: &Value) -> Result<PromptInputField, String> {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let is_name =
+        name.starts_with(|first: char| first.is_ascii_alphabetic()) && name.chars().all(is_letter);
+    if !is_name {
+        return Err(format!(
+            "`inputs` has the name `{name}`; a name has letters, digits and `_`"
+        ));
+    }
+    let default = match &entry["default"] {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    let description = entry.as_str().or(entry["description"].as_str());
+    Ok(PromptInputField {
+        name: name.to_owned(),
+        description: description.unwrap_or_default().to_owned(),
+        default,
+    })
+}
+
+fn set_if_none<T>(place: &mut Option<T>, value: T) {
+    place.get_or_insert(value);
+}
+
+fn unusable(path: &Path, cause: &str) -> anyhow::Error {
+    fail(Exit::BadInput, format!("`{}`: {cause}", path.display()))
+}
+
+/// True for the profile that only reads, which any file may choose.
+fn is_narrow_profile(name: &str, value: &Value) -> bool {
+    name == "profile" && value.as_str() == Some("plan")
+}
+
+fn text(value: &Value) -> Result<String, String> {
+    value
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| "it is not a text".into())
+}
+
+fn number(value: &Value) -> Result<f64, String> {
+    let number = value.as_f64().filter(|number| *number >= 0.0);
+    number.ok_or_else(|| "it is not a number".into())
+}
+
+fn whole(value: &Value) -> Result<u64, String> {
+    value
+        .as_u64()
+        .filter(|number| *number > 0)
+        .ok_or_else(|| "it is not a whole number above 0".into())
+}
+
+fn whole32(value: &Value) -> Result<u32, String> {
+    u32::try_from(whole(value)?).map_err(|_| "it is too large".into())
+}
+
+/// A list of texts, or one with commas.
+fn texts(value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::String(text) => Ok(text
+            .split(',')
+            .map(|text| text.trim().to_owned())
+            .filter(|text| !text.is_empty())
+            .collect()),
+        Value::Array(entries) => entries.iter().map(text).collect(),
+        _ => Err("it is not a list of texts".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PromptProgram, parse};
+    use std::path::PathBuf;
+
+    fn program(text: &str) -> Result<PromptProgram, String> {
+        let (fields, inputs, body) = parse(text)?;
+        Ok(PromptProgram {
+            path: PathBuf::from("p.md"),
+            is_pinned: false,
+            fields,
+            inputs,
+            body,
+        })
+    }
+
+    #[test]
+    fn messages() {
+        let check = |text: &str, words: &[&str], expect: Result<&str, &str>| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let message = program(text).and_then(|program| {
+                program
+                    .message(&words)
+                    .map_err(|error| format!("{error:#}"))
+            });
+            match (message, expect) {
+                (Ok(message), Ok(expect)) => assert_eq!(message, expect),
+                (Err(cause), Err(part)) => assert!(cause.contains(part), "{text}: {cause}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        };
+        check("Hello.\n", &[], Ok("Hello."));
+        check("#!/usr/bin/env -S nanobot run\nHello.\n", &[], Ok("Hello."));
+        check(
+            "#!/x\n---\ninputs: [place]\n---\nTo $place.",
+            &["Brest"],
+            Ok("To Brest."),
+        );
+        check(
+            "---\ninputs: [place]\n---\nTo $place.",
+            &["place=Brest"],
+            Ok("To Brest."),
+        );
+        check(
+            "---\ninputs: [place]\n---\nTo $place.",
+            &[],
+            Err("`place` is missing"),
+        );
+        check(
+            "---\ninputs: [place]\n---\nTo $place.",
+            &["a", "b"],
+            Err("no place for the argument `b`"),
+        );
+        let two = "---\ninputs:\n  - name: a\n  - name: b\n    default: 3\n---\n$a and $b";
+        check(two, &["1"], Ok("1 and 3"));
+        check(two, &["b=2", "1"], Ok("1 and 2"));
+        check("Say $ARGUMENTS.", &["a", "b c"], Ok("Say a b c."));
+        check("Say $2.", &["a", "b"], Ok("Say b."));
+        check("Say it.", &["a"], Err("no place for the argument `a`"));
+        check("---\nmodle: x\n---\nHi", &[], Err("did you mean `model`?"));
+        check("---\nmodel: x\n", &[], Err(""));
+        check("---\nmodel: x\n---\n", &[], Err("no message"));
+        check(
+            "---\ninputs: ['a b']\n---\nx",
+            &[],
+            Err("a name has letters"),
+        );
+        check("a\n\n---\n\nb", &[], Ok("a\n\n---\n\nb"));
+    }
+}

@@ -1,0 +1,218 @@
+//! Prompt files as programs: arguments, standard input, front matter that narrows, and front matter that may not widen.
+
+use crate::server::{calls, says};
+use crate::story::{NANOBOT, Story, write, write_program};
+use serde_json::{Value, json};
+
+/// The message that the model got with request `index`.
+fn asked(story: &Story, index: usize) -> String {
+    story.requests()[index].messages()[1]["content"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+fn tool_names(story: &Story) -> Vec<String> {
+    let request = story.requests().pop().unwrap();
+    let tools = request.body["tools"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
+    tools.iter().map(name).collect()
+}
+
+#[test]
+fn a_prompt_file_is_a_program() {
+    let story = Story::new().script([says("At six."), says("Later.")]);
+    let text =
+        "#!/usr/bin/env -S nanobot run\n---\ninputs: [place]\n---\nWhen is high water in $place?\n";
+    write_program(&story.dir().join("tides"), text);
+    // As the kernel starts it, with the program under test in PATH.
+    let programs = story.home().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    std::os::unix::fs::symlink(NANOBOT, programs.join("nanobot")).unwrap();
+    let mut command = story.program("./tides");
+    command.arg("Brest");
+    command.env("PATH", format!("{}:{}", programs.display(), story.path()));
+    let child = story.start(&mut command);
+    story.wait(child).stdout("At six.\n");
+    assert!(asked(&story, 0).starts_with("When is high water in Brest?"));
+    // Each run is a conversation of its own.
+    story
+        .run(["run", "tides", "place=Quimper"])
+        .stdout("Later.\n");
+    assert_eq!(story.requests()[1].messages().len(), 2);
+    assert!(asked(&story, 1).starts_with("When is high water in Quimper?"));
+}
+
+#[test]
+fn standard_input_follows_the_message() {
+    let story = Story::new()
+        .file("sum.md", "Sum up in $1 words.\n")
+        .stdin("a long text")
+        .script([says("Short.")]);
+    story.run(["run", "sum.md", "5"]).stdout("Short.\n");
+    let text = asked(&story, 0);
+    assert!(
+        text.contains("Sum up in 5 words.") && text.contains("a long text"),
+        "{text}"
+    );
+}
+
+#[test]
+fn wrong_arguments_are_told_with_the_usage() {
+    let story = Story::new().file(
+        "p.md",
+        "---\ndescription: Times of the tides\ninputs:\n  - {name: place, description: a port}\n  - {name: days, default: 3}\n---\n\
+         $place for $days days\n",
+    );
+    story
+        .run(["run", "p.md"])
+        .status(2)
+        .stderr("nanobot: the argument `place` is missing\n  try: p.md place [days]\n");
+    story
+        .run(["run", "p.md", "a", "b", "c"])
+        .status(2)
+        .stderr_has("there is no place for the argument `c`");
+    story.run(["run", "p.md", "--help"]).stdout(
+        "Times of the tides\n\nUsage: p.md place [days]\n  place  a port\n  days   [default: 3]\n",
+    );
+    story
+        .run(["run", "missing.md"])
+        .status(66)
+        .stderr_has("missing.md");
+    assert!(story.requests().is_empty());
+}
+
+#[test]
+fn files_that_cannot_be_used_are_status_65() {
+    let check = |text: &str, cause: &str| {
+        let story = Story::new().file("p.md", text);
+        story.run(["run", "p.md"]).status(65).stderr_has(cause);
+        assert!(story.requests().is_empty());
+    };
+    check("", "no message");
+    check("---\nmodel: x\n", "p.md");
+    check("---\nmodle: x\n---\nHi\n", "did you mean `model`?");
+    check(
+        "---\nmax-cost: much\n---\nHi\n",
+        "`max-cost`: it is not a number",
+    );
+    check(
+        "---\ntools: 5\n---\nHi\n",
+        "`tools`: it is not a list of texts",
+    );
+    check("---\nschema: 5\n---\nHi\n", "`schema`: it is neither");
+}
+
+#[test]
+fn front_matter_narrows() {
+    let head = "---\nmodel: other\ntools: [read_file, grep]\ndeny: [grep]\nmax-iterations: 2\nmax-tokens: 100000\n---\nHi\n";
+    let again = || calls("read_file", json!({ "path": "p.md" }));
+    let story = Story::new()
+        .file("p.md", head)
+        .script([again(), again(), says("Stopped.")]);
+    story
+        .run(["run", "p.md"])
+        .status(3)
+        .stdout("Stopped.\n")
+        .stderr_has("stopped at the limit of 2 requests");
+    let first = &story.requests()[0].body;
+    assert_eq!(first["model"], "other");
+    // The limit of the config stands.
+    assert_eq!(first["max_tokens"], 8192);
+    let tools = first["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), 1);
+    // Flags are the user's word.
+    let story = Story::new().file("p.md", head).script([says("Hi.")]);
+    story
+        .run(["run", "--model", "mine", "--tools", "glob", "p.md"])
+        .stdout("Hi.\n");
+    assert_eq!(story.requests()[0].body["model"], "mine");
+    assert_eq!(tool_names(&story), ["glob"]);
+    let story = Story::new()
+        .file("p.md", "---\ntools: []\n---\nHi\n")
+        .script([says("Hi.")]);
+    story.run(["run", "p.md"]).stdout("Hi.\n");
+    assert!(tool_names(&story).is_empty());
+}
+
+#[test]
+fn front_matter_widens_only_in_a_pinned_file() {
+    let text = "---\nwrite: .\nmax-iterations: 99\n---\nWrite it.\n";
+    let put = || calls("write_file", json!({ "path": "made", "content": "x" }));
+    let story = Story::new().file("p.md", text);
+    story
+        .run(["run", "p.md"])
+        .status(77)
+        .stderr_has("`p.md` sets `write`, which would widen what the run may do");
+    assert!(story.requests().is_empty());
+    story
+        .run(["trust", "p.md"])
+        .stdout("`$DIR/p.md` is now trusted\n");
+    story.server().script([put(), says("Done.")]);
+    story.run(["run", "p.md"]).stdout("Done.\n");
+    assert!(story.dir().join("made").exists());
+    story.run(["trust", "--list"]).stdout("$DIR/p.md\n");
+    // A change takes it back, and so does a copy elsewhere.
+    write(
+        &story.dir().join("p.md"),
+        text.replace("it.", "that.").as_bytes(),
+    );
+    story
+        .run(["run", "p.md"])
+        .status(77)
+        .stderr_has("would widen");
+    write(&story.dir().join("q.md"), text.as_bytes());
+    story
+        .run(["run", "q.md"])
+        .status(77)
+        .stderr_has("would widen");
+    write(&story.dir().join("p.md"), text.as_bytes());
+    story
+        .run(["trust", "--revoke", "p.md"])
+        .stdout("`$DIR/p.md` is no longer trusted\n");
+    story
+        .run(["run", "p.md"])
+        .status(77)
+        .stderr_has("would widen");
+    for field in [
+        "net: true",
+        "read: /etc",
+        "allow: [notes]",
+        "profile: full",
+        "profile: accept-edits",
+    ] {
+        let story = Story::new().file("p.md", format!("---\n{field}\n---\nHi\n"));
+        story
+            .run(["run", "p.md"])
+            .status(77)
+            .stderr_has("would widen");
+    }
+    // The profile that only reads is for every file; a provider is for none.
+    let story = Story::new()
+        .file("p.md", "---\nprofile: plan\n---\nHi\n")
+        .script([says("A plan.")]);
+    story.run(["run", "p.md"]).stdout("A plan.\n");
+    let story = Story::new().file("p.md", "---\napi-base: http://evil.example\n---\nHi\n");
+    story
+        .run(["run", "p.md"])
+        .status(65)
+        .stderr_has("unknown field `api-base`");
+}
+
+#[test]
+fn a_schema_is_inline_or_beside_the_file() {
+    let answer = r#"{"name": "Tea"}"#;
+    for schema in ["schema: 'name'", "schema: fields.json"] {
+        let story = Story::new()
+            .file("p/p.md", format!("---\n{schema}\n---\nHi\n"))
+            .file(
+                "p/fields.json",
+                r#"{"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}"#,
+            )
+            .script([says(answer)]);
+        story.run(["run", "p/p.md"]).stdout_has("Tea");
+    }
+}
