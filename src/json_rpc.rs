@@ -6,6 +6,8 @@ use serde_json::{Map, Value, json};
 /// so a message of a few MiB could otherwise take a GiB.
 const MAX_VALUES: usize = 500_000;
 
+/// Error code for input that is no message.
+const PARSE_ERROR: i64 = -32700;
 /// Error code for what is no request, or not one at this time.
 const INVALID_REQUEST: i64 = -32600;
 /// Error code for a request that could not be carried out.
@@ -46,6 +48,13 @@ impl ErrorObject {
     pub fn method_not_found(message: impl Into<String>) -> Self {
         Self {
             code: METHOD_NOT_FOUND,
+            message: message.into(),
+        }
+    }
+
+    pub fn parse_error(message: impl Into<String>) -> Self {
+        Self {
+            code: PARSE_ERROR,
             message: message.into(),
         }
     }

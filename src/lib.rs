@@ -265,10 +265,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     log::info!(target: "config", "config `{}`", ctx.paths.config.display());
     let servers = ctx.servers.clone();
     let done = match cli.command {
-        cli::CliCommand::Agent(arguments) if command::agent::is_conversation(&arguments) => {
-            command::repl::run_as_agent(&ctx, &arguments)
-        }
-        cli::CliCommand::Agent(arguments) => Ok(command::agent::run(&ctx, &arguments)),
+        cli::CliCommand::Agent(arguments) => command::agent::run(&ctx, &arguments),
         cli::CliCommand::Run(arguments) => Ok(command::run::run(&ctx, &arguments)),
         cli::CliCommand::Repl(arguments) => command::repl::run(&ctx, &arguments),
         cli::CliCommand::Onboard(arguments) => command::onboard::run(&ctx, &arguments),

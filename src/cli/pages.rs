@@ -45,7 +45,7 @@ fn add_pages_below(
 }
 
 /// Commands that the short help leaves out.
-const RARE_COMMANDS: [&str; 3] = ["completions", "metrics", "uninstall"];
+const RARE_COMMANDS: [&str; 4] = ["acp", "completions", "metrics", "uninstall"];
 
 /// A single list of flags, without the global ones, and a pointer to the long help.
 fn to_short_help(command: Command, path: &str) -> Command {

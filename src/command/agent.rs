@@ -1,6 +1,6 @@
 //! `nanobot agent`: runs one turn from the command line.
 
-use super::arguments;
+use super::{arguments, repl};
 use crate::cli::agent::{AgentArgs as Arguments, OutputFormat};
 use crate::error::Exit;
 use crate::ops::agent_turn;
@@ -9,10 +9,14 @@ use crate::ops::turn_options::TurnOptions;
 use crate::ops::worktree::Worktree;
 use crate::report::ReportFormat;
 use crate::sys::terminal::Terminal;
+use anyhow::Result;
 
 /// Runs `nanobot agent`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Exit {
-    run_with(ctx, arguments, arguments::turn_options(arguments))
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+    match is_conversation(arguments) {
+        true => repl::run_as_agent(ctx, arguments),
+        false => Ok(run_with(ctx, arguments, arguments::turn_options(arguments))),
+    }
 }
 
 /// Runs a turn with these flags, whose options may have been changed.
@@ -37,7 +41,7 @@ pub(super) fn run_with(ctx: &Context, arguments: &Arguments, mut options: TurnOp
 }
 
 /// True if there is no input and the terminal is interactive: then `agent` is the REPL.
-pub fn is_conversation(arguments: &Arguments) -> bool {
+fn is_conversation(arguments: &Arguments) -> bool {
     let is_plain = !arguments.json
         && arguments.output_format == OutputFormat::Text
         && arguments.schema.is_none()

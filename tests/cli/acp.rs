@@ -491,7 +491,7 @@ fn wrong_requests_are_answered_with_errors() {
     let story = Story::new().script([fails(401, "bad key"), says("ok")]);
     let mut editor = Editor::start(&story, &[]);
     editor.send_line("no JSON");
-    assert_eq!(editor.next()["error"]["code"], -32600);
+    assert_eq!(editor.next()["error"]["code"], -32700);
     let code = |editor: &mut Editor<'_>, method: &str, params: Value| {
         editor.error(method, &params)["code"].clone()
     };

@@ -109,7 +109,7 @@ impl<'a> AcpServer<'a> {
                 }
                 Some(RpcMessage::Response { id, result }) => self.client.accept_answer(&id, result),
                 None => {
-                    let error = ErrorObject::invalid_request("no JSON-RPC 2.0 message");
+                    let error = ErrorObject::parse_error("no JSON-RPC 2.0 message");
                     self.client.respond(&Value::Null, Err(error))?;
                 }
             }

@@ -19,17 +19,13 @@ use crate::sys::stdin_lines::StdinLines;
 use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
-use served_client::{ServedClient, error};
+use served_client::ServedClient;
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 
 /// The versions of the protocol that are spoken, the newest first. Revision 2025-03-26 is left out: it requires batches.
 const PROTOCOL_VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2024-11-05"];
 
-/// Error code for input that is not JSON.
-const PARSE_ERROR: i64 = -32700;
-/// Error code for a request that is not allowed now.
-const INVALID_REQUEST: i64 = -32600;
 /// Instructions for the client's model.
 const INSTRUCTIONS: &str = "`ask` lets nanobot, an agent with its own memory and tools, answer a question or do a task; pass the `session` of an \
     answer to go on with that conversation. The other tools work on files under the user's policy: a denial is final.";
@@ -73,13 +69,13 @@ impl ServedClient<'_> {
                 Ok(line) if line.trim_ascii().is_empty() => continue,
                 Ok(line) => line,
                 Err(reason) => {
-                    self.respond(&Value::Null, Err(error(PARSE_ERROR, reason)))?;
+                    self.respond(&Value::Null, Err(ErrorObject::parse_error(reason)))?;
                     continue;
                 }
             };
             match json_rpc::parse(&line) {
                 None => {
-                    let error = error(PARSE_ERROR, "the line is not a JSON-RPC message");
+                    let error = ErrorObject::parse_error("the line is not a JSON-RPC message");
                     self.respond(&Value::Null, Err(error))?;
                 }
                 Some(RpcMessage::Notification { method, params }) => {
@@ -94,7 +90,8 @@ impl ServedClient<'_> {
                         !is_initialized && !["initialize", "ping"].contains(&method.as_str());
                     is_initialized |= method == "initialize";
                     if is_early {
-                        let error = error(INVALID_REQUEST, "the first request is `initialize`");
+                        let error =
+                            ErrorObject::invalid_request("the first request is `initialize`");
                         self.respond(&id, Err(error))?;
                     } else if method == "tools/call" {
                         self.start_call(scope, id, params)?;
@@ -142,7 +139,7 @@ impl ServedClient<'_> {
             is_new
         };
         if !is_new {
-            let error = error(INVALID_REQUEST, "a request with this id is still running");
+            let error = ErrorObject::invalid_request("a request with this id is still running");
             return self.respond(&id, Err(error));
         }
         scope.spawn(move || {

@@ -1,6 +1,6 @@
 //! The resources of the server: the memory and the sessions, to be read.
 
-use super::served_client::{ServedClient, error, internal_error};
+use super::served_client::ServedClient;
 use crate::json_rpc::ErrorObject;
 use crate::ops::session_library::StoredSessions;
 use crate::session;
@@ -39,7 +39,7 @@ pub(super) fn list(server: &ServedClient<'_>) -> Result<Vec<Value>, ErrorObject>
     });
     let store = store(server)?;
     let sessions = session::list(&store)
-        .map_err(|cause| internal_error(&cause))?
+        .map_err(|cause| ErrorObject::failure(format!("{cause:#}")))?
         .sessions;
     let sessions = sessions.iter().take(MAX_SESSIONS).map(|summary| {
         let title = summary.title.as_ref().unwrap_or(&summary.first_words);
@@ -71,14 +71,14 @@ pub(super) fn read(
         .get("uri")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let missing = || error(RESOURCE_NOT_FOUND, format!("there is no resource `{uri}`"));
+    let missing = || not_found(format!("there is no resource `{uri}`"));
     let (media_type, text) = if let Some(name) = uri.strip_prefix(MEMORY_PREFIX) {
         let mut files = MEMORY_FILES.iter();
         let (name, _) = files
             .find(|(known, _)| *known == name)
             .ok_or_else(missing)?;
         let bytes = durable_file::read(&memory_path(server, name))
-            .map_err(|cause| internal_error(&cause))?;
+            .map_err(|cause| ErrorObject::failure(format!("{cause:#}")))?;
         let bytes = bytes.ok_or_else(missing)?;
         (
             "text/markdown",
@@ -92,7 +92,7 @@ pub(super) fn read(
         let library = StoredSessions::new(store(server)?, "");
         let read = library
             .read(&key, Some(1), usize::MAX)
-            .map_err(|cause| error(RESOURCE_NOT_FOUND, format!("`{uri}`: {cause}")))?;
+            .map_err(|cause| not_found(format!("`{uri}`: {cause}")))?;
         ("text/plain", read.text)
     };
     let text = redact_all(&text);
@@ -108,11 +108,11 @@ fn store(server: &ServedClient<'_>) -> Result<session::SessionStore, ErrorObject
     let settings = server
         .ctx
         .settings()
-        .map_err(|cause| internal_error(&cause))?;
+        .map_err(|cause| ErrorObject::failure(format!("{cause:#}")))?;
     server
         .ctx
         .session_store(&settings)
-        .map_err(|cause| internal_error(&cause))
+        .map_err(|cause| ErrorObject::failure(format!("{cause:#}")))
 }
 
 /// Percent-encodes what an address cannot contain.
@@ -140,6 +140,13 @@ fn decode(text: &str) -> Option<String> {
         }
     }
     String::from_utf8(bytes).ok().filter(|key| !key.is_empty())
+}
+
+fn not_found(message: String) -> ErrorObject {
+    ErrorObject {
+        code: RESOURCE_NOT_FOUND,
+        message,
+    }
 }
 
 #[cfg(test)]

@@ -10,9 +10,6 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
-/// Error code for a failure of ours.
-const INTERNAL_ERROR: i64 = -32603;
-
 /// A client, and what it is served with.
 pub(super) struct ServedClient<'a> {
     pub(super) ctx: &'a Context,
@@ -44,17 +41,4 @@ impl ServedClient<'_> {
             .terminal
             .print_json_text(&String::from_utf8_lossy(&message))
     }
-}
-
-/// An error with `code`.
-pub(super) fn error(code: i64, message: impl Into<String>) -> ErrorObject {
-    ErrorObject {
-        code,
-        message: message.into(),
-    }
-}
-
-/// The error of a failure of ours.
-pub(super) fn internal_error(cause: &anyhow::Error) -> ErrorObject {
-    error(INTERNAL_ERROR, format!("{cause:#}"))
 }
