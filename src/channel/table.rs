@@ -237,10 +237,6 @@ pub const CHANNELS: &[ChannelKind] = &[
             amount: 20_000,
             unit: LengthUnit::Bytes,
         }),
-        login: &[
-            LoginQuestion::required("appId", "Id of the app, from Feishu's developer console"),
-            LoginQuestion::required("appSecret", "Secret of the app"),
-        ],
         open: feishu::open,
         ..CHAT
     },

@@ -1,9 +1,10 @@
 //! WeChat as a personal account, through iLink: a bot that the owner links by scanning a QR code. The interface has no
 //! public documentation; it is as the Python program's channel uses it.
 //!
-//! The service takes a message only with the token that came with a message of the same user, which ages within minutes. It
-//! recognises a message that is sent again by the id that we give it.
+//! The service takes a message only with the token that came with a message of the same user, which ages within minutes: the
+//! last one of each user is kept. It recognises a message that is sent again by the id that we give it.
 
+use super::access::AccessRules;
 use super::service_client::{ServiceClient, ServiceRequest, TIMEOUTS, failure};
 use super::setup::ChannelSetup;
 use super::{
@@ -58,7 +59,10 @@ struct Weixin {
     token: Option<Secret>,
     /// The position of the Python program, for the first look.
     first_position: String,
+    access: AccessRules,
     clock: Clock,
+    /// The file with the last context token of each user.
+    contexts: PathBuf,
     /// Tickets for typing notices, by user.
     tickets: Mutex<BTreeMap<String, Value>>,
 }
@@ -106,7 +110,13 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         })?,
         token,
         first_position,
+        access: setup.access.clone(),
         clock: setup.clock.clone(),
+        contexts: setup
+            .paths
+            .channels()
+            .join(config.name)
+            .join("contexts.json"),
         tickets: Mutex::default(),
     }))
 }
@@ -148,6 +158,7 @@ impl Channel for Weixin {
             let has_messages = !messages.is_empty();
             let is_moved = next.is_some_and(|next| next != position);
             position = next.unwrap_or(&position).to_owned();
+            self.keep_contexts(&messages)?;
             if has_messages || is_moved {
                 let cursor = json!({ "position": position });
                 deliver(Batch { messages, cursor })?;
@@ -170,9 +181,12 @@ impl Channel for Weixin {
             ));
         }
         let user = &destination.chat.id;
-        let facts = &destination.reply_facts;
+        let facts = match &destination.reply_facts {
+            Value::Null => self.read_contexts()?[user].clone(),
+            facts => facts.clone(),
+        };
         let Some(context) = facts["context"].as_str() else {
-            let cause = "WeChat takes only answers to a message of the user";
+            let cause = "WeChat takes a message only after one of the user";
             return Err(SendError::RecipientRefused(cause.to_owned()));
         };
         let age = self.clock.timestamp().as_second() - facts["at"].as_i64().unwrap_or_default();
@@ -292,6 +306,25 @@ impl Weixin {
     fn config_of(&self, user: &str, context: &str) -> Result<Value, SendError> {
         let request = json!({ "ilink_user_id": user, "context_token": context });
         self.post("/ilink/bot/getconfig", request)
+    }
+
+    fn read_contexts(&self) -> Result<Value> {
+        let text = durable_file::read(&self.contexts)?;
+        Ok(serde_json::from_slice(&text.unwrap_or_default()).unwrap_or_default())
+    }
+
+    /// Keeps the context tokens of allowed senders.
+    fn keep_contexts(&self, messages: &[InboundMessage]) -> Result<()> {
+        let is_allowed = |message: &&InboundMessage| self.access.allows(&message.from.id);
+        let mut allowed = messages.iter().filter(is_allowed).peekable();
+        if allowed.peek().is_none() {
+            return Ok(());
+        }
+        let mut contexts = self.read_contexts()?;
+        for message in allowed {
+            contexts[&message.from.id] = message.reply_facts.clone();
+        }
+        durable_file::replace(&self.contexts, contexts.to_string().as_bytes())
     }
 
     /// A younger token for the chat, if the service gives one.

@@ -202,6 +202,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("channels.feishu.domain", OneOf(&["feishu", "lark"]), r#""feishu""#, Used, "the service: feishu (China) or lark"),
     key("channels.feishu.topicIsolation", Bool, "true", Used, "each thread of a group is a session of its own"),
     key("channels.feishu.apiBase", Text, r#""""#, Used, "base URL of the API; if empty, that of `domain`"),
+    key("channels.feishu.accountsBase", Text, r#""""#, Used, "base URL of logins; if empty, that of `domain`"),
     key("channels.feishu.proxy", Secret, "null", Used, "proxy for Feishu"),
     key("channels.feishu.recipients", TextList, "[]", Used, "further chats that the `message` tool may write to"),
     key("channels.mochat.enabled", Bool, "false", Used, "use Mochat"),

@@ -319,3 +319,54 @@ fn the_recipe_for_irc_works_with_ngircd() {
     );
     story.session("irc_#room.jsonl");
 }
+
+/// signal-cli with its lines of JSON-RPC: it receives one message, and sends to all but one recipient.
+const SIGNAL_CLI: &str = r#"#!/usr/bin/env python3
+import json, sys
+assert sys.argv[1:] == ["-o", "json", "-a", "+4930", "jsonRpc"], sys.argv
+group = {"groupId": "Z3JvdXA=", "type": "DELIVER"}
+for text, info in [("hi", None), ("all of you", group)]:
+    data = {"message": text, "timestamp": 1767323045000, "groupInfo": info, "mentions": []}
+    envelope = {"source": "+49170", "sourceNumber": "+49170", "sourceName": "Ann", "timestamp": 1767323045000 + len(text),
+                "dataMessage": data}
+    print(json.dumps({"jsonrpc": "2.0", "method": "receive", "params": {"envelope": envelope, "account": "+4930"}}), flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    with open("sent.jsonl", "a") as file:
+        file.write(json.dumps(request["params"]) + "\n")
+    answer = {"jsonrpc": "2.0", "id": request["id"]}
+    if request["params"].get("recipient") == ["+490"]:
+        answer["error"] = {"code": -1, "message": "Unregistered user"}
+    else:
+        answer["result"] = {"timestamp": 1767323046000, "results": [{"type": "SUCCESS"}]}
+    print(json.dumps(answer), flush=True)
+"#;
+
+#[test]
+fn the_recipe_for_signal_speaks_json_rpc() {
+    if !require("python3") {
+        return;
+    }
+    let recipe = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("recipes/signal-cli.py");
+    let story = Story::new().script([says("**Hello** Ann.")]);
+    let programs = story.home().join("programs");
+    write_program(&programs.join("signal-cli"), SIGNAL_CLI);
+    let story = story.set(
+        "channels",
+        json!({ "signal": { "enabled": true, "command": recipe, "args": ["+4930"], "allowFrom": ["+49170"],
+            "env": { "PATH": format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display()) } } }),
+    );
+    story.run(["channel", "poll", "--wait", "4"]);
+    let sent = noted(&story, "sent.jsonl");
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    let expect = json!({ "recipient": ["+49170"], "message": "Hello Ann.", "attachments": [] });
+    assert_eq!(sent[0], expect);
+    story
+        .run(["channel", "send", "signal", "+490", "x"])
+        .status(65)
+        .stderr_has("Unregistered user");
+    story
+        .run(["channel", "send", "signal", "group:Z3JvdXA=", "Done"])
+        .stdout("1767323046000\n");
+    assert_eq!(noted(&story, "sent.jsonl")[2]["groupId"], "Z3JvdXA=");
+}

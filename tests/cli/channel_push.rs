@@ -141,9 +141,10 @@ fn wrong_credentials_end_the_poll() {
         ("feishu", "appSecret"),
         ("whatsapp", "bridgeToken"),
     ] {
+        let is_usable = matches!(name, "whatsapp" | "feishu");
         assert_eq!(
             open_failure_of(name),
-            if name == "whatsapp" { 0 } else { 78 },
+            if is_usable { 0 } else { 78 },
             "{name}"
         );
         let (story, server) = start(name);
@@ -418,4 +419,42 @@ fn a_poll_of_events_killed_at_any_call_loses_none() {
                 .for_each(drop);
         }
     }
+}
+
+#[test]
+fn a_scanned_code_creates_an_app_of_feishu() {
+    let server = PushServer::by_name("feishu");
+    let keys = json!({ "apiBase": server.keys()["apiBase"], "accountsBase": server.keys()["apiBase"], "allowFrom": ["ann"] });
+    let story = Story::new()
+        .set("channels", json!({ "feishu": keys }))
+        .script([says("Hello.")]);
+    story
+        .run(["channel", "poll", "feishu"])
+        .status(78)
+        .error_text();
+    story
+        .run(["channel", "test", "feishu"])
+        .status(78)
+        .stderr_has("channel login feishu");
+    let registration = "/oauth/v1/app/registration";
+    let begun = json!({ "device_code": "d1", "interval": 1, "expires_in": 60,
+        "verification_uri_complete": "https://open.feishu.cn/page/launcher?user_code=ABCD" });
+    server.fail_next(registration, Response::json(200, &begun));
+    server.fail_next(
+        registration,
+        Response::json(400, &json!({ "error": "authorization_pending" })),
+    );
+    let done = json!({ "client_id": crate::push_servers::ID, "client_secret": crate::push_servers::SECRET,
+        "user_info": { "tenant_brand": "feishu" } });
+    server.fail_next(registration, Response::json(200, &done));
+    let mut screen = story.screen(50, 100).args(["channel", "login", "feishu"]);
+    screen.until("https://open.feishu.cn/page/cli?user_code=ABCD");
+    screen.until("was created");
+    assert_eq!(screen.code(), 0);
+    server.write("m1", "ann", "hi");
+    story.run(["channel", "poll"]);
+    assert_eq!(texts(&server), ["Hello."]);
+    story
+        .run(["channel", "login", "feishu"])
+        .stdout("Robot (ou_bot)\n");
 }

@@ -175,10 +175,15 @@ fn a_message_is_answered_once_with_its_context() {
         .run(["channel", "show", "weixin"])
         .stdout_has("refused sender eve@im.wechat");
     story.session("weixin_ann@im.wechat.jsonl");
+    // A message out of the blue has the context of the last one.
     story
-        .run(["channel", "send", "weixin", "ann@im.wechat", "x"])
+        .run(["channel", "send", "weixin", "ann@im.wechat", "Done"])
+        .text();
+    assert_eq!(server.texts()[1], "Done");
+    story
+        .run(["channel", "send", "weixin", "eve@im.wechat", "x"])
         .status(77)
-        .stderr_has("only answers");
+        .stderr_has("only after one of the user");
     let home = story.home().join(".nanobot/channels/weixin");
     for file in std::fs::read_dir(home).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();

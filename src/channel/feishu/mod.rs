@@ -5,6 +5,7 @@
 
 mod frame;
 mod message;
+mod registration;
 
 use super::access::{AccessDecision, AccessRules};
 use super::access_token::AccessToken;
@@ -14,9 +15,10 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RateLimit,
-    RemoteFile, SendError,
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog,
+    LoginOutcome, Part, RateLimit, RemoteFile, SendError,
 };
+use crate::error::{Exit, fail_with_hint};
 use crate::sys::digest::digest;
 use crate::sys::secret::Secret;
 use crate::sys::sync::IgnorePoison;
@@ -51,8 +53,9 @@ const RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
 
 struct Feishu {
     client: ServiceClient,
+    accounts_client: ServiceClient,
     app_id: String,
-    app_secret: Secret,
+    app_secret: Option<Secret>,
     access: AccessRules,
     settings: FeishuSettings,
     token: AccessToken,
@@ -75,18 +78,24 @@ struct FeishuSettings {
 /// Status 78 if a key is missing or unusable.
 pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
-    let app_id = config.required_text("appId", "ID")?;
-    let app_secret = config.required_secret("appSecret")?.clone();
-    let domain = match config.text("domain").as_deref() {
-        Some("lark") => "https://open.larksuite.com",
-        _ => "https://open.feishu.cn",
+    let is_lark = config.text("domain").as_deref() == Some("lark");
+    let (api, accounts) = match is_lark {
+        true => (
+            "https://open.larksuite.com",
+            "https://accounts.larksuite.com",
+        ),
+        false => ("https://open.feishu.cn", "https://accounts.feishu.cn"),
     };
-    let base = config.text("apiBase").unwrap_or_else(|| domain.to_owned());
+    let base = config.text("apiBase").unwrap_or_else(|| api.to_owned());
+    let accounts = config
+        .text("accountsBase")
+        .unwrap_or_else(|| accounts.to_owned());
     let client = ServiceClient::at(setup, &base, "apiBase", "appSecret")?;
     Ok(Box::new(Feishu {
         client: client.with_hosts(HOSTS),
-        app_id,
-        app_secret,
+        accounts_client: ServiceClient::at(setup, &accounts, "accountsBase", "appSecret")?,
+        app_id: config.text("appId").unwrap_or_default(),
+        app_secret: config.secret("appSecret").cloned(),
         access: setup.access.clone(),
         settings: FeishuSettings {
             has_topics: config.flag("topicIsolation"),
@@ -102,7 +111,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl PushService for Feishu {
     fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
-        let request = json!({ "AppID": self.app_id, "AppSecret": self.app_secret.expose() });
+        let request = json!({ "AppID": self.app_id, "AppSecret": self.secret()? });
         let opened = self.exchange(&[], "/callback/ws/endpoint", &request)?;
         let url = opened["data"]["URL"].as_str().unwrap_or_default();
         if !self.client.owns_socket(url) {
@@ -263,6 +272,16 @@ impl Channel for Feishu {
         }
     }
 
+    /// Checks the app, or creates one.
+    fn login(&self, dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
+        if self.secret().is_ok() {
+            let Identity { id, name } = self.identity()?;
+            return Ok(LoginOutcome::of_line(format!("{name} ({id})")));
+        }
+        let registered = registration::register(&self.accounts_client, dialog);
+        registered.map_err(SendError::into_error)
+    }
+
     fn session_key(&self, chat: &Chat) -> String {
         chat.session_key("feishu", ":")
     }
@@ -273,8 +292,23 @@ impl Channel for Feishu {
 }
 
 impl Feishu {
+    /// The secret of the app.
+    ///
+    /// # Errors
+    /// It, or the id of the app, is not set.
+    fn secret(&self) -> Result<&str, SendError> {
+        match &self.app_secret {
+            Some(secret) if !self.app_id.is_empty() => Ok(secret.expose()),
+            _ => Err(SendError::Other(fail_with_hint(
+                Exit::Config,
+                "`channels.feishu.appId` and `appSecret` are not set",
+                "`nanobot channel login feishu` creates an app",
+            ))),
+        }
+    }
+
     fn fetch_token(&self) -> Result<(String, u64), SendError> {
-        let request = json!({ "app_id": self.app_id, "app_secret": self.app_secret.expose() });
+        let request = json!({ "app_id": self.app_id, "app_secret": self.secret()? });
         let path = "/open-apis/auth/v3/tenant_access_token/internal";
         let given = self.exchange(&[], path, &request)?;
         let token = given["tenant_access_token"].as_str().map(str::to_owned);

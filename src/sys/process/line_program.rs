@@ -11,12 +11,14 @@ use anyhow::{Context as _, Result};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Time that a program has for reading a line.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for the report of an end after the end of the output.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 /// Bytes that a pipe takes at once when it is writable (POSIX, `PIPE_BUF`).
 const ATOMIC_WRITE_BYTES: usize = 4096;
 /// The longest line of standard error that is read as one.
@@ -31,6 +33,8 @@ pub struct LineProgram {
     lines: LineBuffer,
     /// The last line of its standard error.
     last_error: Arc<Mutex<String>>,
+    /// Reads its standard error to the end.
+    log: JoinHandle<()>,
     /// Dropped last: while we hold the input, the program does not see its end.
     process: ServerProcess,
 }
@@ -53,13 +57,14 @@ impl LineProgram {
         let last_error = Arc::new(Mutex::new(String::new()));
         let (name, kept) = (spec.name.clone(), Arc::clone(&last_error));
         let thread = std::thread::Builder::new().name("program-log".into());
-        thread.spawn(move || log_errors(errors, &name, &kept))?;
+        let log = thread.spawn(move || log_errors(errors, &name, &kept))?;
         Ok(Self {
             name: spec.name.clone(),
             input,
             output,
             lines: LineBuffer::default(),
             last_error,
+            log,
             process,
         })
     }
@@ -107,14 +112,15 @@ impl LineProgram {
     /// The reason why it has ended, with the last line of its standard error.
     fn end_error(&mut self) -> anyhow::Error {
         let until = signal::now() + END_REPORT_TIMEOUT;
+        // The report and the last lines arrive slightly later than the end of the output.
         let exit = loop {
-            match self.process.exit() {
-                None if signal::now() < until => {
-                    if let Err(stop) = signal::sleep(Duration::from_millis(10)) {
-                        return stop.into();
-                    }
-                }
-                exit => break exit,
+            let exit = self.process.exit();
+            let is_complete = exit.is_some() && self.log.is_finished();
+            if is_complete || signal::now() >= until {
+                break exit;
+            }
+            if let Err(stop) = signal::sleep(REPORT_INTERVAL) {
+                return stop.into();
             }
         };
         let how = exit.map_or_else(|| "it closed its output".to_owned(), |it| it.to_string());
