@@ -11,6 +11,7 @@ pub mod dialect;
 mod dingtalk;
 mod discord;
 mod email;
+mod encrypted_file;
 mod feishu;
 mod gateway;
 pub mod inbox;

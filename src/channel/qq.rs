@@ -6,6 +6,7 @@
 
 use super::access_token::AccessToken;
 use super::gateway::{GatewayClose, GatewayConnection, GatewayLogin};
+use super::mention::without_pings;
 use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
 use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
@@ -31,6 +32,8 @@ use std::time::Duration;
 const HOSTS: &[&str] = &["qq.com", "qq.com.cn", "qpic.cn"];
 /// Events: messages of direct chats and mentions in groups, and direct messages of servers.
 const INTENTS: u64 = 1 << 25 | 1 << 12;
+/// Marks that notify people.
+const MENTION_MARKS: &[&str] = &["<@", "<qqbot"];
 /// Largest upload.
 const MAX_UPLOAD_BYTES: u64 = 10_000_000;
 /// Codes of errors: an answer that was sent before, limits of messages, and tokens.
@@ -190,11 +193,12 @@ impl Channel for Qq {
             }
             None if self.is_markdown => {
                 message["msg_type"] = 2.into();
-                message["markdown"] = json!({ "content": part.markup });
+                let text = without_pings(&part.markup, MENTION_MARKS);
+                message["markdown"] = json!({ "content": text });
             }
             None => {
                 message["msg_type"] = 0.into();
-                message["content"] = part.plain.as_str().into();
+                message["content"] = without_pings(&part.plain, MENTION_MARKS).into();
             }
         }
         let sent = match self.request(&format!("{base}/messages"), Some(&message)) {

@@ -3,12 +3,14 @@
 //!
 //! In groups the service hands on only messages that mention the bot.
 
+use super::encrypted_file;
+use super::mention::without_pings;
 use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
 use super::service_client::ServiceClient;
 use super::setup::ChannelSetup;
 use super::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText, RateLimit,
-    RemoteFile, SendError, Sender,
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
+    RateLimit, RemoteFile, SendError, Sender,
 };
 use crate::error::{Exit, fail};
 use crate::sys::digest::digest;
@@ -19,6 +21,10 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
 
+/// Hosts of attachments, which need no token.
+const FILE_HOSTS: &[&str] = &["work.weixin.qq.com", "myqcloud.com"];
+/// Marks of Markdown that notify people.
+const MENTION_MARKS: &[&str] = &["<@"];
 /// Time for the answer to a login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval of heartbeats, as in the vendor's client.
@@ -49,7 +55,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         None => url,
     };
     Ok(Box::new(WeCom {
-        client: ServiceClient::at(setup, &base, "wsUrl", "secret")?,
+        client: ServiceClient::at(setup, &base, "wsUrl", "secret")?.with_hosts(FILE_HOSTS),
         bot_id,
         secret,
         listener: PushListener::default(),
@@ -129,9 +135,10 @@ impl Channel for WeCom {
             ));
         }
         let id = digest(key.as_bytes())[..24].to_owned();
+        let text = without_pings(&part.markup, MENTION_MARKS);
         let question = destination.reply_facts["req_id"].as_str();
         if let Some(question) = question.filter(|_| key.ends_with(".0")) {
-            let stream = json!({ "id": id, "finish": true, "content": part.markup });
+            let stream = json!({ "id": id, "finish": true, "content": text });
             let body = json!({ "msgtype": "stream", "stream": stream });
             match self.request("aibot_respond_msg", question, &body) {
                 // The service may have closed the question meanwhile.
@@ -142,14 +149,14 @@ impl Channel for WeCom {
             }
         }
         let body = json!({ "chatid": destination.chat.id, "msgtype": "markdown",
-            "markdown": { "content": part.markup } });
+            "markdown": { "content": text } });
         let request = format!("aibot_send_msg_{id}");
         self.request("aibot_send_msg", &request, &body)?;
         Ok(id)
     }
 
-    fn fetch(&self, _file: &RemoteFile, _into: &mut dyn Write, _limit_bytes: u64) -> Result<bool> {
-        Err(fail(Exit::Config, "files of WeCom are not read"))
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        encrypted_file::fetch(&self.client, file, into, limit_bytes)
     }
 
     fn identity(&self) -> Result<Identity> {
@@ -189,22 +196,41 @@ fn check_response(response: &Value) -> Result<(), SendError> {
     }
 }
 
-/// The message of a frame. Files are encrypted, and are named to the model only.
+/// An encrypted file; `None` if its key is missing.
+fn to_file(item: &Value, kind: &str) -> Option<RemoteFile> {
+    let (url, key) = (item["url"].as_str()?, item["aeskey"].as_str()?);
+    let (kind, name) = match kind {
+        "image" => (AttachmentKind::Image, "image.png"),
+        "video" => (AttachmentKind::Video, "video.mp4"),
+        _ => (AttachmentKind::File, "file"),
+    };
+    Some(RemoteFile {
+        id: encrypted_file::to_id(key, url)?,
+        name: item["name"].as_str().unwrap_or(name).to_owned(),
+        kind,
+        ..RemoteFile::default()
+    })
+}
+
+/// The message of a frame.
 fn to_message(frame: &Value) -> Option<InboundMessage> {
     let body = &frame["body"];
     let kind = body["msgtype"].as_str()?;
     let (id, sender) = (body["msgid"].as_str()?, body["from"]["userid"].as_str()?);
     let is_group = body["chattype"] == "group";
-    let mut quotes = Vec::new();
+    let (mut quotes, mut files) = (Vec::new(), Vec::new());
     let mut typed = String::new();
     let mut add = |item: &Value, kind: &str| match kind {
         "text" | "voice" => {
             typed += item[kind]["content"].as_str().unwrap_or_default();
         }
-        "image" | "file" | "video" => quotes.push(QuotedText {
-            label: "attachment".to_owned(),
-            text: format!("a file of the kind {kind}, which cannot be read"),
-        }),
+        "image" | "file" | "video" => match to_file(&item[kind], kind) {
+            Some(file) => files.push(file),
+            None => quotes.push(QuotedText {
+                label: "attachment".to_owned(),
+                text: format!("a file of the kind {kind}, which cannot be read"),
+            }),
+        },
         _ => {}
     };
     if kind == "mixed" {
@@ -227,7 +253,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         _ => &typed,
     };
     let typed = typed.trim().to_owned();
-    if typed.is_empty() && quotes.is_empty() {
+    if typed.is_empty() && quotes.is_empty() && files.is_empty() {
         return None;
     }
     Some(InboundMessage {
@@ -248,6 +274,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         text: typed,
         quotes,
         mentions_us: true,
+        files,
         sent_at: body["create_time"].as_i64().unwrap_or_default(),
         reply_facts: json!({ "req_id": frame["headers"]["req_id"] }),
         ..InboundMessage::default()

@@ -5,11 +5,12 @@
 //! last one of each user is kept. It recognises a message that is sent again by the id that we give it.
 
 use super::access::AccessRules;
+use super::encrypted_file;
 use super::service_client::{ServiceClient, ServiceRequest, TIMEOUTS, failure};
 use super::setup::ChannelSetup;
 use super::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog, LoginOutcome, Part,
-    QuotedText, RateLimit, RemoteFile, SendError, Sender,
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog,
+    LoginOutcome, Part, QuotedText, RateLimit, RemoteFile, SendError, Sender,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::clock::Clock;
@@ -33,9 +34,14 @@ use std::time::Duration;
 /// The version of the vendor's client whose interface this is, as text and as the service counts it.
 const PROTOCOL_VERSION: &str = "2.4.6";
 const PROTOCOL_NUMBER: &str = "132102";
+/// Hosts of files.
+const FILE_HOSTS: &[&str] = &["weixin.qq.com"];
 /// Kinds of parts of a message.
 const TEXT_ITEM: u64 = 1;
+const IMAGE_ITEM: u64 = 2;
 const VOICE_ITEM: u64 = 3;
+const FILE_ITEM: u64 = 4;
+const VIDEO_ITEM: u64 = 5;
 /// The type and the state of a message of a bot that is complete.
 const BOT_MESSAGE: u64 = 2;
 const FINISHED_STATE: u64 = 2;
@@ -56,6 +62,8 @@ const MAX_QUOTE_CHARS: usize = 500;
 struct Weixin {
     client: ServiceClient,
     look_client: ServiceClient,
+    file_client: ServiceClient,
+    file_base: String,
     token: Option<Secret>,
     /// The position of the Python program, for the first look.
     first_position: String,
@@ -74,6 +82,7 @@ struct Weixin {
 pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let mut base = config.required_text("baseUrl", "URL")?;
+    let file_base = config.required_text("cdnBaseUrl", "URL")?;
     let account = read_account(setup)?;
     let (mut token, mut first_position) = (config.secret("token").cloned(), String::new());
     let text = |name: &str| account[name].as_str().filter(|text| !text.is_empty());
@@ -108,6 +117,9 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
             first_byte: LOOK_TIMEOUT,
             ..TIMEOUTS
         })?,
+        file_client: ServiceClient::at(setup, &file_base, "cdnBaseUrl", "token")?
+            .with_hosts(FILE_HOSTS),
+        file_base,
         token,
         first_position,
         access: setup.access.clone(),
@@ -204,8 +216,20 @@ impl Channel for Weixin {
         Ok(id)
     }
 
-    fn fetch(&self, _file: &RemoteFile, _into: &mut dyn Write, _limit_bytes: u64) -> Result<bool> {
-        Err(fail(Exit::Config, "files of WeChat are not read"))
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        let (key, locator) = file.id.split_once(' ').unwrap_or_default();
+        let url = match locator.contains("://") {
+            true => locator.to_owned(),
+            false => format!(
+                "{}/download?encrypted_query_param={locator}",
+                self.file_base
+            ),
+        };
+        let file = RemoteFile {
+            id: format!("{key} {url}"),
+            ..file.clone()
+        };
+        encrypted_file::fetch(&self.file_client, &file, into, limit_bytes)
     }
 
     fn show_typing(&self, destination: &Destination) {
@@ -443,7 +467,34 @@ fn check(response: Value) -> Result<Value, SendError> {
     })
 }
 
-/// The message of a user. Files are named to the model only.
+/// The file of a part: its key, and its address or what stands for it; `None` if there is none.
+fn to_file(item: &Value) -> Option<RemoteFile> {
+    let (member, kind, name) = match item["type"].as_u64()? {
+        IMAGE_ITEM => ("image_item", AttachmentKind::Image, "image.jpg"),
+        VOICE_ITEM => ("voice_item", AttachmentKind::Audio, "voice.silk"),
+        FILE_ITEM => ("file_item", AttachmentKind::File, "file"),
+        VIDEO_ITEM => ("video_item", AttachmentKind::Video, "video.mp4"),
+        _ => return None,
+    };
+    let (item, media) = (&item[member], &item[member]["media"]);
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
+    let key = text(&item["aeskey"]).or_else(|| text(&media["aes_key"]))?;
+    let parameter = text(&media["encrypt_query_param"]).map(|text| percent_encode(&text));
+    let locator = text(&media["full_url"]).or(parameter)?;
+    Some(RemoteFile {
+        id: encrypted_file::to_id(&key, &locator)?,
+        name: text(&item["file_name"]).unwrap_or_else(|| name.to_owned()),
+        kind,
+        ..RemoteFile::default()
+    })
+}
+
+/// The message of a user.
 fn to_message(message: &Value) -> Option<InboundMessage> {
     let sender = message["from_user_id"]
         .as_str()
@@ -454,7 +505,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     let number = ["message_id", "seq"].map(|name| &message[name]);
     let id = number.into_iter().find(|it| !it.is_null() && **it != "")?;
     let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
-    let (mut typed, mut quotes) = (Vec::new(), Vec::new());
+    let (mut typed, mut quotes, mut files) = (Vec::new(), Vec::new(), Vec::new());
     for item in message["item_list"].as_array().into_iter().flatten() {
         let text = match item["type"].as_u64() {
             Some(TEXT_ITEM) => &item["text_item"]["text"],
@@ -462,14 +513,12 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
             Some(VOICE_ITEM) => &item["voice_item"]["text"],
             _ => &Value::Null,
         };
-        match text.as_str() {
-            Some(text) => typed.push(text),
-            None => quotes.push(QuotedText {
+        match (text.as_str(), to_file(item)) {
+            (Some(text), _) => typed.push(text),
+            (None, Some(file)) => files.push(file),
+            (None, None) => quotes.push(QuotedText {
                 label: "attachment".to_owned(),
-                text: match item["file_item"]["file_name"].as_str() {
-                    Some(name) => format!("the file `{name}`, which cannot be read"),
-                    None => "a picture, a recording or a video, which cannot be read".to_owned(),
-                },
+                text: "a file, which cannot be read".to_owned(),
             }),
         }
         let quoted = &item["ref_msg"];
@@ -479,7 +528,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
         quotes.extend(quoted.map(|text| QuotedText::cut("quoted message", text, MAX_QUOTE_CHARS)));
     }
     let text = typed.join("\n").trim().to_owned();
-    if text.is_empty() && quotes.is_empty() {
+    if text.is_empty() && quotes.is_empty() && files.is_empty() {
         return None;
     }
     let sent_at = message["create_time_ms"].as_i64().unwrap_or_default() / 1000;
@@ -496,6 +545,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
         },
         text,
         quotes,
+        files,
         sent_at,
         reply_facts: json!({ "context": message["context_token"], "at": sent_at }),
         ..InboundMessage::default()

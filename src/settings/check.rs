@@ -452,7 +452,7 @@ mod tests {
         check(
             r#"{"channels": {"telegram": {"inlineKeyboards": true}}}"#,
             &[
-                "note: c.json:1:46: `channels.telegram.inlineKeyboards` is valid, but not used by this release",
+                "note: c.json:1:47: `channels.telegram.inlineKeyboards` is valid, but not used by this release",
             ],
         );
         check(

@@ -375,7 +375,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("channels.weixin.token", Secret, r#""""#, Used, "the bot's token, from `nanobot channel login weixin`"),
     key("channels.weixin.baseUrl", Text, r#""https://ilinkai.weixin.qq.com""#, Used, "base URL of the API"),
     key("channels.weixin.allowFrom", TextList, "[]", Used, "users who may send messages"),
-    key("channels.weixin.cdnBaseUrl", Text, r#""https://novac2c.cdn.weixin.qq.com/c2c""#, Later, "base URL of files, which are not exchanged yet"),
+    key("channels.weixin.cdnBaseUrl", Text, r#""https://novac2c.cdn.weixin.qq.com/c2c""#, Used, "base URL of files that users send"),
     key("channels.weixin.routeTag", Any, "null", Used, "route of the requests, as a text or a number"),
     key("channels.weixin.stateDir", Text, r#""""#, Used, "directory whose `account.json` of the Python program is used; by default ~/.nanobot/weixin"),
     key("channels.weixin.pollTimeout", UNBOUNDED_COUNT, "35", Ignored, "the service names the time for which it waits"),

@@ -312,6 +312,24 @@ fn attachments_and_quotes_are_read() {
     );
     let reaction = json!({ "reaction_type": { "emoji_type": "DONE" } });
     assert_eq!(server.calls("om_m1/reactions").last(), Some(&reaction));
+    let (story, server) = start("wecom");
+    let story = story.script([says("I see.")]);
+    let url = server.keys()["wsUrl"]
+        .as_str()
+        .unwrap()
+        .replacen("ws", "http", 1);
+    with_content(&server, "m1", &|body| {
+        body["msgtype"] = json!("file");
+        body["file"] = json!({ "name": "a.txt", "aeskey": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+            "url": format!("{url}/file") });
+        body["quote"] = json!({ "msgtype": "text", "text": { "content": "an earlier word" } });
+    });
+    story.run(["channel", "poll"]);
+    let asked = story.requests()[0].last_content();
+    assert!(
+        asked.contains("the report") && asked.contains("an earlier word"),
+        "{asked}"
+    );
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl WeixinServer {
     }
 
     fn story(&self) -> Story {
-        let keys = json!({ "enabled": true, "baseUrl": self.base(), "token": TOKEN, "allowFrom": ["ann@im.wechat"] });
+        let keys = json!({ "enabled": true, "baseUrl": self.base(), "cdnBaseUrl": self.base() + "/c2c", "token": TOKEN, "allowFrom": ["ann@im.wechat"] });
         Story::new()
             .set("channels", json!({ "weixin": keys }))
             .set("memory", json!({ "consolidate": "manual" }))
@@ -84,14 +84,28 @@ fn respond(state: &mut State, request: &Request) -> Response {
         )
     };
     let path = request.path.split('?').next().unwrap();
+    let is_file = path.starts_with("/c2c/");
     assert!(
-        request.header("x-wechat-uin").is_some() && request.header("ilink-app-id") == Some("bot")
+        is_file
+            || request.header("x-wechat-uin").is_some()
+                && request.header("ilink-app-id") == Some("bot")
     );
     match path {
         "/ilink/bot/get_bot_qrcode" => {
             return accept(
                 json!({ "qrcode": "code1", "qrcode_img_content": "https://example.org/scan?c=1" }),
             );
+        }
+        "/c2c/download" => {
+            assert!(request.path.ends_with("?encrypted_query_param=p%2B1"));
+            // Encrypted by openssl, with the key 00 01 02 … 0f.
+            return Response {
+                status: 200,
+                chunks: vec![crate::push_servers::bytes(
+                    "d8268c6eb0d0302e2b6fc6fb05326d6e",
+                )],
+                ..Response::default()
+            };
         }
         "/ilink/bot/get_qrcode_status" => return accept(state.scans.remove(0)),
         _ => {}
@@ -148,7 +162,8 @@ fn a_message_is_answered_once_with_its_context() {
     server.write(
         "ann@im.wechat",
         &json!([{ "type": 1, "text_item": { "text": "hi" }, "ref_msg": quoted },
-        { "type": 4, "file_item": { "file_name": "a.pdf" } }]),
+        { "type": 4, "file_item": { "file_name": "a.txt", "media": { "encrypt_query_param": "p+1",
+            "aes_key": "MDAwMTAyMDMwNDA1MDYwNzA4MDkwYTBiMGMwZDBlMGY=" } } }, { "type": 5, "video_item": {} }]),
     );
     server.write(
         "eve@im.wechat",
@@ -168,7 +183,9 @@ fn a_message_is_answered_once_with_its_context() {
     );
     let asked = story.requests()[0].last_content();
     assert!(
-        asked.contains("an earlier word") && asked.contains("a.pdf"),
+        ["an earlier word", "the report", "cannot be read"]
+            .iter()
+            .all(|part| asked.contains(part)),
         "{asked}"
     );
     story

@@ -169,10 +169,11 @@ mod tests {
     use crate::fuzz::{self, Random};
     use crate::markdown::document::LineContent;
 
-    const SMALL: Dialect = Dialect::Plain(TextLimit {
+    const SMALL_LIMIT: TextLimit = TextLimit {
         amount: 1000,
         unit: LengthUnit::Bytes,
-    });
+    };
+    const SMALL: Dialect = Dialect::Plain(SMALL_LIMIT);
     const DIALECTS: [Dialect; 9] = [
         Dialect::TelegramHtml,
         Dialect::MatrixHtml,
@@ -182,6 +183,7 @@ mod tests {
         Dialect::Mattermost,
         Dialect::Discord,
         Dialect::WhatsApp,
+        Dialect::Markdown(SMALL_LIMIT),
         SMALL,
     ];
 
@@ -273,6 +275,13 @@ mod tests {
         for dialect in [Dialect::Slack, Dialect::Mattermost, Dialect::Discord] {
             check(text, dialect, &text.replace("f  ", "f"));
         }
+        let markdown = Dialect::Markdown(SMALL_LIMIT);
+        check("##### a\n**b**", markdown, "##### a\n**b**");
+        check(
+            "|a|b|\n|-|-|\n|cc|d|",
+            markdown,
+            "```\na  │ b\n───┼──\ncc │ d\n```",
+        );
         check("##### a\n## b", Dialect::Discord, "### a\n## b");
         let table = "|a|b|\n|-|-|\n|cc|d|";
         check(table, Dialect::Mattermost, table);
