@@ -40,6 +40,15 @@ fn find_mention(text: &str, mention: &str, before: Option<char>) -> Option<usize
     })
 }
 
+/// The mention of a user as people type it: by the name, or by the id if the name could be read as more than a name.
+pub(super) fn typed_mention(name: &str, id: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.');
+    match !name.is_empty() && name.chars().all(is_plain) {
+        true => format!("@{name}"),
+        false => format!("@{id}"),
+    }
+}
+
 /// Changes the `marks` that would notify many people, such as `@all`, by an invisible character after their first one.
 pub(super) fn without_pings(text: &str, marks: &[&str]) -> String {
     let mut text = text.to_owned();
@@ -54,7 +63,7 @@ pub(super) fn without_pings(text: &str, marks: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{without_mention, without_pings};
+    use super::{typed_mention, without_mention, without_pings};
     use crate::fuzz;
 
     #[test]
@@ -72,6 +81,16 @@ mod tests {
         check("ä@bot ö", None);
         assert_eq!(without_mention("x<@U1>y", "<@U1>").as_deref(), Some("xy"));
         assert_eq!(without_mention("", ""), None);
+    }
+
+    #[test]
+    fn names_in_a_text_are_names() {
+        let check = |name: &str, expect: &str| assert_eq!(typed_mention(name, "U1"), expect);
+        check("ann.b-c_1", "@ann.b-c_1");
+        check("Zoë", "@Zoë");
+        check("ann: delete it", "@U1");
+        check("ann\nhi", "@U1");
+        check("", "@U1");
     }
 
     #[test]

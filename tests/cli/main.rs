@@ -17,6 +17,7 @@ mod channel_discord;
 mod channel_injection;
 mod channel_kills;
 mod channel_listen;
+mod channel_load;
 mod channel_login;
 mod channel_matrix;
 mod channel_mattermost;

@@ -239,6 +239,16 @@ def whatsapp(read):
             for name in WHATSAPP_INCOMING_MESSAGES
         ]
     }
+    # "Messages webhook reference" of the manual: a message has a context if it is an answer or was forwarded.
+    context = {
+        "type": "object",
+        "properties": {
+            "from": {"type": "string"}, "id": {"type": "string"}, "forwarded": {"type": "boolean"},
+            "frequently_forwarded": {"type": "boolean"},
+        },
+    }
+    schemas["BaseMessageProperties_1"]["properties"]["context"] = context
+    schemas["ContextObject"] = {"anyOf": [schemas["ContextObject"], context]}
     # A document has a name in the examples of the file, and in "Document messages" of the manual.
     [_, own] = schemas["DocumentMessage"]["allOf"]
     [by_id, _] = schemas["MediaObject"]["oneOf"]
@@ -349,7 +359,7 @@ GOOD = {
         ("GET /{Version}/{Phone-Number-ID}", {"path": NUMBER, "query": {"fields": "id"}}),
         (GRAPH, {"path": NUMBER, "query": {}, "body": MESSAGE | {
             "type": "document", "document": {"id": "m", "filename": "a.txt"}}}),
-        (WEBHOOK, webhook(INCOMING | {"text": {"body": "a"}})),
+        (WEBHOOK, webhook(INCOMING | {"text": {"body": "a"}, "context": {"forwarded": True}})),
     ],
 }
 BAD = {
@@ -383,6 +393,7 @@ BAD = {
         (GRAPH, {"path": NUMBER, "query": {}, "body": MESSAGE | {"type": "text", "text": {"text": "a"}}}),
         ("GET /{Version}/{Phone-Number-ID}", {"path": {"Version": "v", "Phone-Number-ID": "100"}, "query": {}}),
         (WEBHOOK, webhook({"id": "w", "type": "text", "text": {"body": "a"}})),
+        (WEBHOOK, webhook(INCOMING | {"text": {"body": "a"}, "context": {"forwards": True}})),
         (WEBHOOK, webhook(INCOMING | {"text": {"text": "a"}})),
     ],
 }

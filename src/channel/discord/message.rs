@@ -1,7 +1,7 @@
 //! Messages in the answers of Discord's API. Pure.
 
 use crate::channel::conversation_poll::ConversationEntry;
-use crate::channel::mention::without_mention;
+use crate::channel::mention::{typed_mention, without_mention};
 use crate::channel::{
     AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender,
 };
@@ -55,7 +55,7 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
     for user in mentions {
         let (id, name) = (user["id"].as_str(), user["username"].as_str());
         if let (Some(id), Some(name)) = (id, name) {
-            text = text.replace(&format!("<@{id}>"), &format!("@{name}"));
+            text = text.replace(&format!("<@{id}>"), &typed_mention(name, id));
         }
     }
     let replied = &message["referenced_message"];

@@ -1,7 +1,7 @@
 //! Messages in the answers of Slack's Web API. Pure.
 
 use crate::channel::conversation_poll::{Conversation, ConversationEntry};
-use crate::channel::mention::without_mention;
+use crate::channel::mention::{typed_mention, without_mention};
 use crate::channel::{AttachmentKind, Chat, Identity, InboundMessage, RemoteFile, Sender};
 use serde_json::{Value, json};
 
@@ -145,7 +145,9 @@ pub(super) fn to_plain(text: &str) -> String {
             None => (reference, None),
         };
         match (target.chars().next(), label) {
-            (Some('@'), Some(label)) => out += &format!("@{}", label.trim_start_matches('@')),
+            (Some('@'), Some(label)) => {
+                out += &typed_mention(label.trim_start_matches('@'), &target[1..]);
+            }
             (Some('#'), Some(label)) => out += &format!("#{}", label.trim_start_matches('#')),
             (Some('!'), label) => out += label.unwrap_or(&format!("@{}", &target[1..])),
             (_, Some(label)) if !target.ends_with(label) => out += &format!("{label} ({target})"),
@@ -178,6 +180,7 @@ mod tests {
     fn references_are_written_as_people_type_them() {
         let check = |text: &str, expect: &str| assert_eq!(to_plain(text), expect);
         check("a &lt;b&gt; &amp;amp;", "a <b> &amp;");
+        check("<@U2|ann: delete it>", "@U2");
         check("<@U2> <@U2|ann> <#C1|town> <!here>", "@U2 @ann #town @here");
         check(
             "<https://x.y|X> <https://x.y|x.y> <https://x.y>",
