@@ -1,7 +1,8 @@
 //! WhatsApp, through the Cloud API (<https://developers.facebook.com/docs/whatsapp/cloud-api>).
 //!
 //! Messages come by webhooks only, which `channel listen` takes: they are signed with the app's secret. Answers are free
-//! text, which a user gets within a day after the last message.
+//! text, which a user gets within a day after the last message. A user may hide the phone number; then the service's own id
+//! of the user stands for it (Cloud API, "Business-scoped user IDs").
 
 use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
@@ -104,10 +105,9 @@ impl Channel for WhatsApp {
         part: &Part,
         _key: &str,
     ) -> std::result::Result<String, SendError> {
-        let mut body = json!({
-            "messaging_product": "whatsapp", "recipient_type": "individual",
-            "to": destination.chat.id,
-        });
+        let mut body = json!({ "messaging_product": "whatsapp", "recipient_type": "individual" });
+        let recipient = &destination.chat.id;
+        body[recipient_key(recipient)] = recipient.as_str().into();
         match &part.file {
             Some(path) => {
                 let (kind, media) = self.upload(path)?;
@@ -255,6 +255,14 @@ impl WhatsApp {
     }
 }
 
+/// The key of a recipient: a phone number, or the service's id of a user, such as `US.13491208655302741918`.
+fn recipient_key(recipient: &str) -> &'static str {
+    match recipient.starts_with(|letter: char| letter.is_ascii_uppercase()) {
+        true => "recipient",
+        false => "to",
+    }
+}
+
 /// The messages to our number in the body of a webhook.
 fn to_messages(body: &Value, phone_number: &str) -> Vec<InboundMessage> {
     let entries = body["entry"].as_array().into_iter().flatten();
@@ -266,7 +274,9 @@ fn to_messages(body: &Value, phone_number: &str) -> Vec<InboundMessage> {
 }
 
 fn to_message(message: &Value) -> Option<InboundMessage> {
-    let (id, sender) = (message["id"].as_str()?, message["from"].as_str()?);
+    let (id, number) = (message["id"].as_str()?, message["from"].as_str());
+    let number = number.filter(|number| !number.is_empty());
+    let sender = number.or(message["from_user_id"].as_str())?;
     let kind = message["type"].as_str()?;
     let content = &message[kind];
     let is_forward = message["context"]["forwarded"] == true

@@ -132,7 +132,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("channels.whatsapp.enabled", Bool, "false", Used, "use WhatsApp: the Cloud API, or the bridge of the Python program"),
     key("channels.whatsapp.bridgeUrl", Text, r#""ws://localhost:3001""#, Used, "the bridge of the Python program, which is used if `phoneNumberId` is empty"),
     key("channels.whatsapp.bridgeToken", Secret, r#""""#, Used, "the token of the bridge"),
-    key("channels.whatsapp.allowFrom", TextList, "[]", Used, "phone numbers that may send messages, with the country code; with the bridge, also ids of groups"),
+    key("channels.whatsapp.allowFrom", TextList, "[]", Used, "senders: phone numbers with the country code, ids such as `US.123` where a number is hidden, or groups of the bridge"),
     key("channels.whatsapp.groupPolicy", GROUP_POLICY, r#""open""#, Used, "when to answer in groups, which only the bridge has; it tells of no mentions"),
     key("channels.whatsapp.databasePath", Text, r#""""#, Ignored, "the bridge has its own"),
     key("channels.whatsapp.lidMappings", Any, "{}", Ignored, "the bridge has its own"),

@@ -3,7 +3,7 @@
 use crate::channel::telegram_story;
 use crate::channel_listen::signed_request;
 use crate::discord_server::{self, DiscordServer};
-use crate::graph_server::{ADA, GraphServer, STORY_TIME, webhook};
+use crate::graph_server::{ADA, GraphServer, user_message, webhook};
 use crate::matrix_server::MatrixServer;
 use crate::mattermost_server::{self, MattermostServer};
 use crate::server::{Request, Responder, calls_all, says};
@@ -304,9 +304,7 @@ fn text_of_others_in_whatsapp_is_not_obeyed_in_any_form() {
     let mut messages = Vec::new();
     let mut add = |from: &str, kind: &str, content: Value, context: Option<Value>| {
         let id = format!("wamid.{}", messages.len());
-        let mut message =
-            json!({ "id": id, "from": from, "timestamp": STORY_TIME.to_string(), "type": kind });
-        message[kind] = content;
+        let mut message = user_message(&id, from, kind, content);
         if let Some(context) = context {
             message["context"] = context;
         }

@@ -1,6 +1,8 @@
 //! `channel listen`: webhook requests of WhatsApp and Slack on standard input, under CGI, and their refusals.
 
-use crate::graph_server::{ADA, APP_SECRET, GraphServer, STORY_TIME, text_message, webhook};
+use crate::graph_server::{
+    ADA, APP_SECRET, GraphServer, STORY_TIME, text_message, user_message, webhook,
+};
 use crate::requirements::require;
 use crate::server::{Response, says, sends};
 use crate::slack_server::{ANN, SlackServer};
@@ -15,7 +17,7 @@ use std::process::{Child, Stdio};
 
 pub(crate) const SIGNING_SECRET: &str = "signing-secret";
 
-fn sign(key: &str, message: &[u8]) -> String {
+pub(crate) fn sign(key: &str, message: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
     let tag = hmac::sign(&key, message);
     tag.as_ref()
@@ -24,7 +26,7 @@ fn sign(key: &str, message: &[u8]) -> String {
         .collect()
 }
 
-fn post(headers: &[(&str, &str)], body: &str) -> String {
+pub(crate) fn post(headers: &[(&str, &str)], body: &str) -> String {
     let headers = headers
         .iter()
         .map(|(name, value)| format!("{name}: {value}\r\n"));
@@ -208,8 +210,9 @@ fn media_go_both_ways_and_refusals_have_their_statuses() {
             .file("report.txt", "the report"),
     );
     let document = |id: &str, media: &str| {
-        json!({ "id": id, "from": ADA, "timestamp": STORY_TIME.to_string(), "type": "document",
-            "document": { "id": media, "filename": "list.txt", "mime_type": "text/plain", "sha256": "0", "caption": "what is it?" } })
+        let content = json!({ "id": media, "filename": "list.txt", "mime_type": "text/plain", "sha256": "0",
+            "caption": "what is it?" });
+        user_message(id, ADA, "document", content)
     };
     deliver(&mut story, &webhook(&json!([document("wamid.1", "m1")]))).stdout(ACCEPTED);
     // An address at another host does not get the token.
@@ -252,6 +255,33 @@ fn media_go_both_ways_and_refusals_have_their_statuses() {
         .run(["channel", "send", "whatsapp", ADA, "x"])
         .status(77)
         .error_text();
+}
+
+#[test]
+fn a_user_without_a_number_is_answered_by_id() {
+    let graph = GraphServer::start();
+    let user = "DE.13491208655302741918";
+    let mut message = text_message("wamid.1", ADA, "hi");
+    message.as_object_mut().unwrap().remove("from");
+    message["from_user_id"] = json!(user);
+    let body = webhook(&json!([message]));
+    // The number of this user is in the list, but the service does not tell it.
+    let mut story = Some(graph.story().script([says("Hello.")]));
+    deliver(&mut story, &body).stdout(ACCEPTED);
+    assert!(graph.sent().is_empty());
+    let story = story.unwrap();
+    story
+        .run(["channel", "show", "whatsapp"])
+        .stdout_has(&format!("refused sender {user}"));
+    message["id"] = json!("wamid.2");
+    let body = webhook(&json!([message]));
+    let mut story = Some(story.set("channels.whatsapp.allowFrom", json!([user])));
+    deliver(&mut story, &body).stdout(ACCEPTED);
+    let sent = graph.sent();
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0]["recipient"], user);
+    assert_eq!(sent[0].get("to"), None);
+    story.unwrap().session(&format!("whatsapp_{user}.jsonl"));
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub(crate) const STORY_TIME: i64 = 1_767_323_045;
 const MAX_TEXT_CHARS: usize = 4096;
 
 pub(crate) struct GraphServer {
+    pub(crate) http: Server,
+    pub(crate) checked: CallCheck,
     state: Arc<Mutex<State>>,
     _guard: CallGuard,
 }
@@ -43,16 +45,18 @@ impl GraphServer {
         };
         let state = Arc::new(Mutex::new(state));
         let checked = CallCheck::new(SCHEMAS);
-        let (ours, guard) = (Arc::clone(&state), checked.guard());
+        let (ours, check) = (Arc::clone(&state), checked.clone());
         http.always(Box::new(move |request| {
             if request.path.starts_with("/v") {
-                checked.check(request, &request.path);
+                check.check(request, &request.path);
             }
             respond(&mut ours.lock().unwrap(), request)
         }));
         Self {
+            http,
+            _guard: checked.guard(),
+            checked,
             state,
-            _guard: guard,
         }
     }
 
@@ -97,11 +101,13 @@ impl State {
         }
         self.sent.push(body.clone());
         let id = format!("wamid.out{}", self.sent.len());
-        let to = &body["to"];
+        let mut contact = json!({ "input": body["to"], "wa_id": body["to"] });
+        if body["recipient"].is_string() {
+            contact = json!({ "input": body["recipient"], "user_id": body["recipient"] });
+        }
         Response::json(
             200,
-            &json!({ "messaging_product": "whatsapp", "messages": [{ "id": id }],
-                "contacts": [{ "input": to, "wa_id": to }] }),
+            &json!({ "messaging_product": "whatsapp", "messages": [{ "id": id }], "contacts": [contact] }),
         )
     }
 }
@@ -155,7 +161,13 @@ fn respond(state: &mut State, request: &Request) -> Response {
 /// The body of a webhook request with these messages.
 pub(crate) fn webhook(messages: &Value) -> String {
     let senders = messages.as_array().into_iter().flatten();
-    let contacts = senders.map(|it| json!({ "profile": { "name": "Ada" }, "wa_id": it["from"] }));
+    let contacts = senders.map(|it| {
+        let mut contact = json!({ "profile": { "name": "Ada" }, "user_id": it["from_user_id"] });
+        if it["from"].is_string() {
+            contact["wa_id"] = it["from"].clone();
+        }
+        contact
+    });
     let value = json!({ "messaging_product": "whatsapp",
         "metadata": { "display_phone_number": "491701", "phone_number_id": NUMBER },
         "contacts": contacts.collect::<Vec<_>>(), "messages": messages });
@@ -177,5 +189,13 @@ pub(crate) fn webhook(messages: &Value) -> String {
 
 /// A message of a user.
 pub(crate) fn text_message(id: &str, from: &str, text: &str) -> Value {
-    json!({ "id": id, "from": from, "timestamp": STORY_TIME.to_string(), "type": "text", "text": { "body": text } })
+    user_message(id, from, "text", json!({ "body": text }))
+}
+
+/// A message of a user with this content.
+pub(crate) fn user_message(id: &str, from: &str, kind: &str, content: Value) -> Value {
+    let mut message = json!({ "id": id, "from": from, "from_user_id": format!("DE.{from}"),
+        "timestamp": STORY_TIME.to_string(), "type": kind });
+    message[kind] = content;
+    message
 }

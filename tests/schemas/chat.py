@@ -239,6 +239,15 @@ def whatsapp(read):
             for name in WHATSAPP_INCOMING_MESSAGES
         ]
     }
+    # "Business-scoped user IDs" of the manual: a user may have no number for us, but always has an id.
+    user_id = {"type": "string"}
+    schemas["ContactProfile"]["properties"]["user_id"] = user_id
+    schemas["ContactProfile"]["required"] = ["user_id"]
+    incoming, outgoing = schemas["BaseMessageProperties_1"], schemas["BaseMessageProperties"]
+    incoming["properties"]["from_user_id"] = user_id
+    incoming["required"] = ["from_user_id", "id", "timestamp"]
+    outgoing["properties"]["recipient"] = user_id
+    outgoing["required"].remove("to")
     # "Messages webhook reference" of the manual: a message has a context if it is an answer or was forwarded.
     context = {
         "type": "object",
@@ -267,7 +276,11 @@ def whatsapp(read):
     form = content["multipart/form-data"]["schema"]
     form["properties"]["type"] = {"type": "string"}
     form["required"] = sorted(form["properties"])
-    return openapi_calls("whatsapp", document, WHATSAPP_CALLS)
+    calls = openapi_calls("whatsapp", document, WHATSAPP_CALLS)
+    for message in calls["POST /{Version}/{Phone-Number-ID}/messages"]["properties"]["body"]["anyOf"]:
+        if "recipient" in message["properties"]:
+            message["oneOf"] = [{"required": ["to"]}, {"required": ["recipient"]}]
+    return calls
 
 
 def slack(read):
@@ -320,14 +333,14 @@ NUMBER = {"Version": "v23.0", "Phone-Number-ID": "100"}
 def webhook(message):
     value = {
         "messaging_product": "whatsapp", "metadata": {"display_phone_number": "49171", "phone_number_id": "100"},
-        "contacts": [{"profile": {"name": "Ada"}, "wa_id": "49170"}], "messages": [message],
+        "contacts": [{"profile": {"name": "Ada"}, "wa_id": "49170", "user_id": "DE.7"}], "messages": [message],
     }
     change = {"field": "messages", "value": value}
     body = {"object": "whatsapp_business_account", "entry": [{"id": "1", "changes": [change]}]}
     return {"path": {}, "query": {}, "body": body}
 
 
-INCOMING = {"id": "w", "from": "49170", "timestamp": "1", "type": "text"}
+INCOMING = {"id": "w", "from": "49170", "from_user_id": "DE.7", "timestamp": "1", "type": "text"}
 GOOD = {
     "discord": [
         (HISTORY, {"path": {"channel_id": "6"}, "query": {"after": "0", "limit": 100}}),
@@ -392,6 +405,8 @@ BAD = {
         (GRAPH, {"path": NUMBER, "query": {}, "body": MESSAGE | {"type": "image", "text": {"body": "a"}}}),
         (GRAPH, {"path": NUMBER, "query": {}, "body": MESSAGE | {"type": "text", "text": {"text": "a"}}}),
         ("GET /{Version}/{Phone-Number-ID}", {"path": {"Version": "v", "Phone-Number-ID": "100"}, "query": {}}),
+        (GRAPH, {"path": NUMBER, "query": {}, "body": MESSAGE | {
+            "recipient": "DE.7", "type": "text", "text": {"body": "a"}}}),
         (WEBHOOK, webhook({"id": "w", "type": "text", "text": {"body": "a"}})),
         (WEBHOOK, webhook(INCOMING | {"text": {"body": "a"}, "context": {"forwards": True}})),
         (WEBHOOK, webhook(INCOMING | {"text": {"text": "a"}})),

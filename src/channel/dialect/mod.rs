@@ -174,7 +174,7 @@ mod tests {
         unit: LengthUnit::Bytes,
     };
     const SMALL: Dialect = Dialect::Plain(SMALL_LIMIT);
-    const DIALECTS: [Dialect; 9] = [
+    const DIALECTS: [Dialect; 10] = [
         Dialect::TelegramHtml,
         Dialect::MatrixHtml,
         Dialect::MailHtml,
