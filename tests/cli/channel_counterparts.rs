@@ -1,7 +1,9 @@
 //! Channels and `pipe` with the programs of others: python-telegram-bot, Telegram's own parser, Redis and Mosquitto.
 
 use crate::channel::telegram_story;
+use crate::channel_listen::{ACCEPTED, post, sign};
 use crate::discord_server::{self, DIRECT, DiscordServer};
+use crate::graph_server::{ADA, APP_SECRET, GraphServer, text_message, webhook};
 use crate::mattermost_server::{self, MattermostServer};
 use crate::requirements::require;
 use crate::server::{Request, Responder, says};
@@ -30,6 +32,7 @@ fn real_chat_clients() {
                 "/tests/real/chat_clients.py"
             ))
             .args([name, &port.to_string()])
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         client.spawn().unwrap()
     };
@@ -64,6 +67,47 @@ fn real_chat_clients() {
         .wait_for_message(|message| message["op"] == 2);
     discord.write(DIRECT, discord_server::ANN, "an event");
     is_ok(client, "discord");
+    let graph = GraphServer::start();
+    graph.checked.ignore();
+    let mut client = run("whatsapp", graph.http.port);
+    let mut stdin = client.stdin.take().unwrap();
+    for (signature, body, is_accepted) in signed_webhooks() {
+        let line = json!({ "body": body, "signature": signature, "accepted": is_accepted });
+        writeln!(stdin, "{line}").unwrap();
+    }
+    drop(stdin);
+    is_ok(client, "whatsapp");
+    assert_eq!(graph.texts()[0], "*hi*");
+    assert!(graph.media()[0].1.contains("the report"));
+}
+
+/// Webhook requests of WhatsApp with their signatures, and whether the program accepts them.
+fn signed_webhooks() -> Vec<(String, String, bool)> {
+    let body = webhook(&json!([text_message("wamid.1", ADA, "hi")]));
+    let sign = |key: &str, body: &str| format!("sha256={}", sign(key, body.as_bytes()));
+    let valid = sign(APP_SECRET, &body);
+    let requests = [
+        (valid.clone(), body.clone()),
+        (valid, body.replace("hi", "ho")),
+        (sign("another secret", &body), body.clone()),
+        (sign(APP_SECRET, &body)[..64].to_owned(), body.clone()),
+        (String::new(), body),
+    ];
+    let graph = GraphServer::start();
+    let story = graph.story();
+    story.server().always(says("Hello."));
+    let judged = requests.map(|(signature, body)| {
+        let request = post(&[("X-Hub-Signature-256", &signature)], &body);
+        let mut command = story.command(["channel", "listen", "whatsapp"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(request.as_bytes()).unwrap();
+        drop(stdin);
+        let output = child.wait_with_output().unwrap();
+        let is_accepted = output.stdout == ACCEPTED.as_bytes();
+        (signature, body, is_accepted)
+    });
+    judged.to_vec()
 }
 
 /// The interpreter that `tests/real/telegram` installs.

@@ -1,8 +1,9 @@
-"""Uses a stand-in of tests/cli as slack_sdk, discord.py or mattermostdriver use the service. Prints `ok`.
+"""Uses a stand-in of tests/cli as slack_sdk, discord.py, mattermostdriver or pywa use the service. Prints `ok`.
 
-    chat_clients.py slack|discord|mattermost PORT
+    chat_clients.py slack|discord|mattermost|whatsapp PORT
 
-The stand-in has one message of its first user, and sends another when a WebSocket is open.
+The stand-in has one message of its first user, and sends another when a WebSocket is open. WhatsApp has no WebSocket: the
+webhook requests of the stand-in are on standard input, one JSON object in a line, with what the program thought of each.
 """
 
 import asyncio
@@ -170,7 +171,61 @@ def mattermost(port):
     assert heard and heard[0]["message"] == "an event", heard
 
 
-{"slack": slack, "discord": discord, "mattermost": mattermost}[sys.argv[1]](int(sys.argv[2]))
+def whatsapp(port):
+    from pywa import WhatsApp, errors
+
+    def connect(token):
+        client = WhatsApp(
+            phone_id="100", token=token, verify_token="v3rify", app_secret="app-secret", skip_duplicate_updates=False
+        )
+        client.api._session.base_url = f"http://127.0.0.1:{port}/v23.0"
+        return client
+
+    client = connect("graph-token")
+    heard = []
+
+    @client.on_message()
+    def on_message(_, message):
+        heard.append((message.id, message.from_user.wa_id, message.text, message.timestamp.timestamp()))
+
+    number = client.get_business_phone_number()
+    assert number.display_phone_number == "+49 170 1", number
+    sent = client.send_message(to="491701234567", text="*hi*", preview_url=False)
+    assert sent.id == "wamid.out1", sent
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("the report")
+        file.flush()
+        client.send_document(to="491701234567", document=file.name, filename="report.txt")
+    assert client.indicate_typing("wamid.1").success
+    media = client.get_media_url("m1")
+    with tempfile.TemporaryDirectory() as place:
+        path = client.download_media(url=media.url, path=place, filename="list.txt")
+        assert path.read_text() == "buy milk"
+    for wrong, error in [
+        (lambda: client.send_message(to="1", text="x"), errors.ReEngagementMessage),
+        (lambda: client.send_message(to="491701234567", text="x" * 4097), errors.WhatsAppError),
+        (lambda: connect("wrong").send_message(to="491701234567", text="x"), errors.AuthorizationError),
+    ]:
+        try:
+            wrong()
+            raise SystemExit("no error")
+        except error:
+            pass
+    assert client.webhook_challenge_handler("v3rify", "1158201444") == ("1158201444", 200)
+    for line in sys.stdin:
+        request = json.loads(line)
+        body = request["body"].encode()
+        refusal = client.webhook_update_validator(body, request["signature"])
+        assert (refusal is None) == request["accepted"], (request, refusal)
+        if refusal is None:
+            assert client.webhook_update_handler(body) == ("ok", 200)
+    end = time.monotonic() + 30
+    while not heard and time.monotonic() < end:
+        time.sleep(0.1)
+    assert heard == [("wamid.1", "491701234567", "hi", 1767323045.0)], heard
+
+
+{"slack": slack, "discord": discord, "mattermost": mattermost, "whatsapp": whatsapp}[sys.argv[1]](int(sys.argv[2]))
 print("ok", flush=True)
 # Threads of clients do not end by themselves.
 import os
