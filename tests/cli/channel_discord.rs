@@ -64,6 +64,25 @@ fn a_direct_message_is_answered_once() {
 }
 
 #[test]
+fn an_idle_look_asks_for_lists_and_direct_chats() {
+    let (story, server) = discord_story();
+    let before = server.http.requests().len();
+    story.run(["channel", "poll"]);
+    let asked = server.http.requests().split_off(before);
+    let paths: Vec<&str> = asked.iter().map(|it| it.path.as_str()).collect();
+    // One server and one direct chat. The account and the list of servers are known.
+    assert_eq!(paths.len(), 3, "{paths:?}");
+    let ends = ["/channels", "/threads/active", "&limit=100"];
+    let pairs = paths.iter().zip(ends);
+    assert!(
+        pairs.into_iter().all(|(path, end)| path.ends_with(end)),
+        "{paths:?}"
+    );
+    assert!(paths[2].contains(DIRECT), "{paths:?}");
+    assert!(story.requests().is_empty());
+}
+
+#[test]
 fn unknown_senders_are_paired_in_direct_messages() {
     let (story, server) = discord_story();
     let story = story
@@ -249,26 +268,38 @@ fn a_rate_limit_is_waited_for_before_it_is_exceeded() {
 }
 
 #[test]
-fn a_global_rate_limit_holds_for_all_requests() {
-    let (story, server) = discord_story();
-    let limited = |seconds: f64| {
-        let body = json!({ "message": "You are being rate limited.", "retry_after": seconds, "global": true });
-        Response::json(429, &body).header("x-ratelimit-global", "true")
+fn a_global_rate_limit_holds_all_chats_up() {
+    let check = |is_global: bool, expect: usize| {
+        let server = DiscordServer::start();
+        server.add_direct("9", "6009");
+        let mut keys = server.keys();
+        keys["allowFrom"] = json!([ANN, "9"]);
+        let story = Story::new().set("channels", json!({ "discord": keys, "maxParallel": 1 }));
+        story.run(["channel", "poll"]);
+        story.server().always(says("Hello."));
+        server.write(DIRECT, ANN, "hi");
+        server.write("6009", "9", "hi");
+        let body = json!({ "message": "You are being rate limited.", "retry_after": 600.0, "global": is_global });
+        let limited = Response::json(429, &body);
+        server.fail_next_message(match is_global {
+            true => limited.header("x-ratelimit-global", "true"),
+            false => limited,
+        });
+        story
+            .run(["channel", "poll"])
+            .status(75)
+            .stderr_has("rate limit");
+        let sent = server.answers(DIRECT).len() + server.answers("6009").len();
+        assert_eq!(sent, expect);
+        // The next process does not know of it, and the limit is over.
+        story.run(["channel", "poll"]);
+        assert_eq!(
+            server.answers(DIRECT).len() + server.answers("6009").len(),
+            2
+        );
     };
-    server.write(DIRECT, ANN, "hi");
-    server.fail_next("/channels", limited(600.0));
-    let before = server.http.requests().len();
-    story
-        .run(["channel", "poll"])
-        .status(75)
-        .stderr_has("rate limit of 600 s");
-    let asked = server.http.requests().split_off(before);
-    let last = asked.last().unwrap();
-    assert!(last.path.contains("/messages"), "{}", last.path);
-    // The next poll reads what is there.
-    let story = story.script([says("Hello.")]);
-    story.run(["channel", "poll"]);
-    assert_eq!(server.answer_texts(DIRECT), ["Hello."]);
+    check(true, 0);
+    check(false, 1);
 }
 
 #[test]

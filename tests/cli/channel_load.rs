@@ -12,14 +12,17 @@ use std::process::Child;
 const CHATS: usize = 100;
 const MESSAGES: usize = 10_000;
 
+/// Writes a text in a chat.
+type WriteText = Box<dyn Fn(usize, &str)>;
+/// Our texts in a chat.
+type ReadAnswers = Box<dyn Fn(usize) -> Vec<String>>;
+
 /// A stand-in with direct chats, each with a user of its own.
 struct Service {
     name: &'static str,
     keys: Value,
-    /// Writes a text in a chat.
-    write: Box<dyn Fn(usize, &str)>,
-    /// Our texts in a chat.
-    answers: Box<dyn Fn(usize) -> Vec<String>>,
+    write: WriteText,
+    answers: ReadAnswers,
 }
 
 fn services(chats: usize) -> [Service; 3] {

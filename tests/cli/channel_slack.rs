@@ -62,6 +62,18 @@ fn a_direct_message_is_answered_once() {
 }
 
 #[test]
+fn an_idle_look_is_one_request_for_each_conversation() {
+    let (story, server) = slack_story();
+    let before = server.http.requests().len();
+    story.run(["channel", "poll"]);
+    let asked = server.http.requests().split_off(before);
+    let is_history = |path: &str| path.starts_with("/api/conversations.history?");
+    assert_eq!(asked.len(), 2);
+    assert!(asked.iter().all(|it| is_history(&it.path)));
+    assert!(story.requests().is_empty());
+}
+
+#[test]
 fn a_mention_opens_a_thread_whose_replies_are_read() {
     let (story, server) = slack_story();
     let story = story.script([says("Yes?"), says("In the thread.")]);

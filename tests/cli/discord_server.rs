@@ -47,6 +47,8 @@ struct State {
     /// The time until which no message is taken after one, if messages are limited, and when that is over.
     message_interval: Option<Duration>,
     next_message_at: Option<Instant>,
+    /// Responses to the next messages.
+    message_failures: VecDeque<Response>,
     /// Requests that came too early.
     early_requests: usize,
     /// Responses to the next requests whose path begins so.
@@ -154,6 +156,14 @@ impl DiscordServer {
         self.state.lock().unwrap().reactions.clone()
     }
 
+    pub(crate) fn fail_next_message(&self, response: Response) {
+        self.state
+            .lock()
+            .unwrap()
+            .message_failures
+            .push_back(response);
+    }
+
     /// Takes one message in `interval`, and says so in the headers of its responses.
     pub(crate) fn limit_messages(&self, interval: Duration) {
         self.state.lock().unwrap().message_interval = Some(interval);
@@ -232,6 +242,9 @@ impl State {
 
     /// Takes a message within the limit of messages.
     fn post_limited(&mut self, channel: &str, body: &Value) -> Response {
+        if let Some(response) = self.message_failures.pop_front() {
+            return response;
+        }
         let Some(interval) = self.message_interval else {
             return self.post(channel, body);
         };
