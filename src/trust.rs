@@ -11,7 +11,8 @@ use crate::sys::durable_file;
 use crate::sys::secret::random_hex;
 use anyhow::{Context, Result};
 use instruction_files::{
-    SKILL_DIRS, digest_all, read_agents_file, read_skill, read_tool, skill_files, tool_files,
+    SKILL_DIRS, digest_all, read_agents_file, read_skill, read_tool, skill_files, text_paths,
+    tool_files,
 };
 use jiff::Timestamp;
 use nested::{InstructionTrust, JudgeFile, NestedInstructions};
@@ -318,7 +319,7 @@ impl TrustList {
             ..DirectoryInstructions::default()
         };
         for place in ignored {
-            let exists = instruction_paths(place).filter(|path| path.symlink_metadata().is_ok());
+            let exists = text_paths(place).filter(|path| path.symlink_metadata().is_ok());
             notes.ignored.extend(exists);
         }
         notes.trusted = trusted.to_vec();

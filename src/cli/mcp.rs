@@ -46,6 +46,12 @@ pub enum McpCommand {
     // The arguments stand apart, since they are many.
     Add(Box<McpAddArgs>),
     Serve(Box<McpServeArgs>),
+    Login(McpLoginArgs),
+    /// Forget the login to a server
+    Logout {
+        /// Server name
+        server: String,
+    },
     /// Remove a server from the config, with its cached data
     #[command(visible_alias = "rm")]
     Remove {
@@ -89,6 +95,32 @@ pub enum McpCommand {
         #[arg(long, value_name = "TIME", value_parser = time)]
         timeout: Option<Duration>,
     },
+}
+
+/// Log in to a remote server, by OAuth
+///
+/// Prints an address, which you open in a browser; the browser comes back to a port of this machine, or you paste the address that it
+/// was sent to (`--paste`). The tokens are in ~/.nanobot/auth, readable by you only, and are renewed automatically. The server's
+/// `auth` in the config is set to `oauth`.
+#[derive(Args, Clone, Debug)]
+pub struct McpLoginArgs {
+    /// Server name
+    pub server: String,
+    /// Scopes to ask for, instead of those that the server names
+    #[arg(long, value_name = "SCOPES")]
+    pub scope: Option<String>,
+    /// Client that you have registered there, if the server registers none itself
+    #[arg(long, value_name = "ID")]
+    pub client_id: Option<String>,
+    /// Environment variable with the secret of that client
+    #[arg(long, value_name = "NAME")]
+    pub client_secret_env: Option<String>,
+    /// Read the address that the browser was sent to from standard input
+    #[arg(long)]
+    pub paste: bool,
+    /// Connect to loopback addresses only
+    #[arg(long, hide_short_help = true)]
+    pub offline: bool,
 }
 
 /// Serve the agent and its tools to an MCP client, on standard input and output

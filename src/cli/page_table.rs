@@ -408,6 +408,11 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot mcp serve", "The command of a server, for the config of a client"),
         ("nanobot mcp serve --tools 'read_file,grep'", "Only these tools, and `ask`"),
     ] },
+    HelpPage { command: "mcp login", statuses: &[DONE, USAGE, (66, "there is no such server"), (69, "a server does not answer"), (75, "the time to log in was over"), (77, "the login was refused"), (78, "the server has no login that can be used, or the config is invalid")], variables: &["HTTPS_PROXY"], files: &["config.json", "auth/mcp"], examples: &[
+        ("nanobot mcp login linear", "In the browser of this machine"),
+        ("nanobot mcp login linear --paste", "With a browser elsewhere"),
+    ] },
+    HelpPage { command: "mcp logout", statuses: &[DONE, USAGE, (66, "there is no such login"), IO], variables: &[], files: &["auth/mcp"], examples: &[("nanobot mcp logout linear", "Forget the login")] },
     HelpPage { command: "mcp list", statuses: COMMON_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[("nanobot mcp list --json | jq -r 'select(.error).name'", "Servers with an error")] },
     HelpPage { command: "mcp show", statuses: SERVER_STATUSES, variables: &[], files: &["config.json", "mcp/"], examples: &[
         ("nanobot mcp show time", "Tools, resources and prompts"),

@@ -154,6 +154,7 @@ mod tests {
             transport: ServerTransport::Http(RemoteEndpoint {
                 url: url.into(),
                 headers: vec![("Authorization".into(), Secret::new(token))],
+                uses_login: false,
             }),
             ..McpServer::default()
         }

@@ -15,6 +15,7 @@ pub mod client;
 pub mod fingerprint;
 pub mod limits;
 mod missing_server;
+pub mod oauth;
 pub mod pin;
 pub mod protocol;
 pub mod sanitize;

@@ -331,6 +331,7 @@ mod tests {
             transport: ServerTransport::Http(RemoteEndpoint {
                 url: url.into(),
                 headers: Vec::new(),
+                uses_login: false,
             }),
             ..McpServer::default()
         }

@@ -147,7 +147,7 @@ pub enum McpError {
     /// The server could not be started or reached, or the handshake failed.
     #[error("{0}")]
     Unreachable(String),
-    /// The server requires a login that we do not support.
+    /// The server requires a login that there is not.
     #[error("{0}")]
     Login(String),
     /// The connection was lost, or the server does not speak MCP.

@@ -545,7 +545,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("tools.mcpServers.*.type", Text, "null", Used, "transport: stdio, streamableHttp or sse; unset: stdio if there is a command, sse if the URL ends with /sse"),
     key("tools.mcpServers.*.url", Text, r#""""#, Used, "URL of a remote server"),
     key("tools.mcpServers.*.headers", SecretMap, "{}", Used, "request headers; `${VARIABLE}` is replaced by the variable's value"),
-    key("tools.mcpServers.*.auth", Text, "null", Used, "login method; not supported: put a token in `headers`"),
+    key("tools.mcpServers.*.auth", Text, "null", Used, "oauth: use the login of `nanobot mcp login`, which sets this; unset or none: `headers` alone"),
     key("tools.mcpServers.*.toolTimeout", UP_TO_ONE_DAY_SECS, "30", Used, "timeout of a call in seconds"),
     key("tools.mcpServers.*.startTimeout", UP_TO_ONE_DAY_SECS, "30", Used, "timeout of the server's start in seconds"),
     key("tools.mcpServers.*.enabledTools", TextList, r#"["*"]"#, Used, "tools to enable, by the server's names or ours; `*` matches any text; a single `*` also enables resources and prompts"),

@@ -58,6 +58,8 @@ pub enum ServerTransport {
 pub struct RemoteEndpoint {
     pub url: String,
     pub headers: Vec<(String, Secret)>,
+    /// True if requests carry the token of a login (OAuth).
+    pub uses_login: bool,
 }
 
 impl McpServer {
@@ -78,6 +80,7 @@ impl Default for ServerTransport {
         Self::Http(RemoteEndpoint {
             url: String::new(),
             headers: Vec::new(),
+            uses_login: false,
         })
     }
 }
@@ -125,6 +128,7 @@ impl TypedReader<'_> {
             Ok(RemoteEndpoint {
                 url: url.clone().unwrap_or_default(),
                 headers: secrets("headers")?,
+                uses_login: text("auth")?.as_deref() == Some("oauth"),
             })
         };
         let is_sse = (url.as_ref()).is_some_and(|url| url.trim_end_matches('/').ends_with("/sse"));
@@ -177,9 +181,8 @@ impl TypedReader<'_> {
 
 /// The reason why a server with this value of `auth` cannot be used.
 fn unsupported_login(way: &str) -> Option<String> {
-    let reason =
-        || format!("its `auth` is `{way}`: login is not supported; put a token in `headers`");
-    (way != "none").then(reason)
+    let reason = || format!("its `auth` is `{way}`, expected oauth or none");
+    (!["oauth", "none"].contains(&way)).then(reason)
 }
 
 #[cfg(test)]
@@ -258,8 +261,8 @@ mod tests {
         check(r#"{}"#, "unusable: it has neither a `command` nor a `url`");
         check(r#"{"type": "stdio"}"#, "unusable: it has no `command`");
         check(
-            r#"{"url": "https://a.example", "auth": "oauth"}"#,
-            "unusable: its `auth` is `oauth`: login is not supported; put a token in `headers`",
+            r#"{"url": "https://a.example", "auth": "basic"}"#,
+            "unusable: its `auth` is `basic`, expected oauth or none",
         );
     }
 }

@@ -118,6 +118,14 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "lock file, locked while the login is renewed",
     },
     DocumentedPath {
+        path: "~/.nanobot/auth/mcp-SERVER.json",
+        meaning: "tokens of the login to an MCP server, renewed automatically",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/auth/mcp-SERVER.json.lock",
+        meaning: "lock file, locked while that login is renewed",
+    },
+    DocumentedPath {
         path: "~/.nanobot/history/repl_history",
         meaning: "input history of `nanobot repl`, up to 10,000 entries; the Python program's `cli_history` in the same directory is imported once",
     },

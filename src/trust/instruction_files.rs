@@ -23,9 +23,15 @@ pub(super) const SKILL_DIRS: [&str; 3] = ["skills", ".agents/skills", ".claude/s
 /// The folder of a directory that may hold tools: programs that a run offers to the model.
 pub(super) const TOOL_DIR: &str = ".nanobot/tools";
 
-/// The paths at which `directory` may hold instructions for the agent.
+/// The paths at which `directory` may hold instructions for the agent, or tools.
 pub fn instruction_paths(directory: &Path) -> impl Iterator<Item = PathBuf> {
-    let names = ["AGENTS.md", TOOL_DIR].into_iter().chain(SKILL_DIRS);
+    text_paths(directory).chain([directory.join(TOOL_DIR)])
+}
+
+/// The paths at which `directory` may hold instructions for the agent. Each run looks at those of a directory that is not
+/// trusted; one more name would be one more system call of every run.
+pub(super) fn text_paths(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let names = std::iter::once("AGENTS.md").chain(SKILL_DIRS);
     names.map(|name| directory.join(name))
 }
 

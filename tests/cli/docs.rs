@@ -76,6 +76,10 @@ fn files_are_at_the_documented_paths() {
     let flags = ["--provider", "ollama", "--model", "m", "--yes"];
     let ran = story.run(["onboard"].into_iter().chain(flags));
     ran.error_text();
+    for name in ["mcp-SERVER.json", "mcp-SERVER.json.lock"] {
+        // The stories of `mcp_login` make them.
+        crate::story::write(&story.home().join(".nanobot/auth").join(name), b"");
+    }
     let skill = story.workspace().join("skills/NAME/SKILL.md");
     crate::story::write(&skill, b"---\ndescription: taught\n---\nText.\n");
     let profile = story.home().join(".nanobot/profiles/NAME.md");

@@ -342,7 +342,7 @@ const WITHOUT_JSON: &[&str] = &[
     "channel listen", "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel test",
     "session remove", "session rename", "skill install", "skill new", "skill remove", "tool new",
     // It speaks a protocol.
-    "mcp serve",
+    "mcp serve", "mcp login", "mcp logout",
     "uninstall",
     // It prints the text that the model would get.
     "tool run",

@@ -85,6 +85,7 @@ mod matrix_server;
 mod mattermost_server;
 mod mcp;
 mod mcp_command;
+mod mcp_login;
 mod mcp_programs;
 mod mcp_sandbox;
 mod mcp_serve;

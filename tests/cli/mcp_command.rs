@@ -96,7 +96,7 @@ fn test_exits_with_the_worst_status() {
     let story = story_with_servers(&[
         ("good", server_plan(), json!({})),
         ("dead", json!({ "dies": "no more tea" }), json!({})),
-        ("odd", server_plan(), json!({ "auth": "oauth" })),
+        ("odd", server_plan(), json!({ "auth": "basic" })),
     ]);
     let ran = story.run(["mcp", "test", "--json"]).status(78);
     let lines = ran.json_lines();
@@ -110,7 +110,12 @@ fn test_exits_with_the_worst_status() {
             .unwrap()
             .contains("no more tea")
     );
-    assert!(of("odd")["error"].as_str().unwrap().contains("`headers`"));
+    assert!(
+        of("odd")["error"]
+            .as_str()
+            .unwrap()
+            .contains("expected oauth or none")
+    );
     story
         .run(["mcp", "test", "good", "dead"])
         .status(69)

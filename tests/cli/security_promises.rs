@@ -437,6 +437,18 @@ const GUARANTEES: &[TestedPromise] = &[
         "It can read the memory and every session",
         &["ask_is_a_turn_in_a_session"],
     ),
+    (
+        "The token of a login to an MCP server goes to the address",
+        &["a_token_goes_to_no_other_address"],
+    ),
+    (
+        "A login needs PKCE",
+        &[
+            "servers_whose_metadata_cannot_be_trusted_get_no_login",
+            "refused_and_forged_redirects_store_nothing",
+            "addresses_are_encrypted_or_local",
+        ],
+    ),
     ("Known keys are masked in what is sent", &[]),
     (
         "`nanobot pipe` checks no sender",

@@ -15,6 +15,7 @@ mod accept;
 mod add;
 mod call;
 mod list;
+mod login;
 mod show;
 mod test;
 
@@ -67,6 +68,8 @@ pub(super) fn dispatch(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             show::run(&McpContext::open(ctx)?, server, tool.as_deref(), *json)
         }
         Arguments::Test { servers, json } => test::run(&McpContext::open(ctx)?, servers, *json),
+        Arguments::Login(arguments) => login::run(ctx, arguments),
+        Arguments::Logout { server } => login::log_out(ctx, server),
         // A conversation has standard input for itself.
         Arguments::Serve(_) => Err(fail_with_hint(
             Exit::Usage,

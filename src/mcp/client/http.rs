@@ -581,6 +581,7 @@ mod tests {
             let remote = RemoteEndpoint {
                 url: format!("http://127.0.0.1:{port}/mcp"),
                 headers: vec![("X-Key".into(), Secret::new("k"))],
+                uses_login: false,
             };
             let server = McpServer {
                 name: "far".into(),

@@ -3,9 +3,13 @@
 //! the headers of the config are only sent to the configured address.
 
 use super::connection_state::one_line;
+use crate::error::{Exit, exit_for, hint_for};
 use crate::json_rpc;
+use crate::mcp::oauth::discovery::missing_scope;
+use crate::mcp::oauth::renewal::ServerTokens;
 use crate::mcp::protocol::McpError;
 use crate::settings::servers::RemoteEndpoint;
+use crate::shell_quote::quote;
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::http::{
     ConnectError, Http, HttpMethod, HttpTimeouts, Network, Response, body_error_message,
@@ -33,6 +37,8 @@ const ACCEPT_ALL: &str = "application/json, text/event-stream";
 pub(super) struct HttpClient {
     http: Http,
     headers: Vec<(String, String)>,
+    /// The tokens of a login, if requests carry one.
+    tokens: Option<ServerTokens>,
 }
 
 /// The response of an exchange.
@@ -40,6 +46,8 @@ pub(super) struct ExchangeResponse {
     pub(super) status: u16,
     pub(super) content_type: String,
     pub(super) session_id: Option<String>,
+    /// The scope that a login lacks for the request.
+    missing_scope: Option<String>,
     pub(super) body: ExchangeBody,
 }
 
@@ -76,6 +84,7 @@ impl HttpClient {
         remote: &RemoteEndpoint,
         network: &Network,
         offline: bool,
+        tokens: Option<ServerTokens>,
     ) -> Result<Self, McpError> {
         let url = redact_url(&remote.url);
         let valid = url::Url::parse(&remote.url)
@@ -83,7 +92,8 @@ impl HttpClient {
         if !valid {
             return Err(McpError::Unusable(format!("`{url}` is not an HTTP URL")));
         }
-        if is_remote_cleartext(&remote.url) && !remote.headers.is_empty() {
+        let is_secret = !remote.headers.is_empty() || tokens.is_some();
+        if is_remote_cleartext(&remote.url) && is_secret {
             return Err(McpError::Unusable(format!(
                 "`{url}` would send the headers unencrypted to another machine: use `https`"
             )));
@@ -108,6 +118,7 @@ impl HttpClient {
         Ok(Self {
             http: Http::new(timeouts, offline, network),
             headers,
+            tokens,
         })
     }
 
@@ -132,8 +143,38 @@ impl HttpClient {
         let mut headers = self.headers.clone();
         headers.retain(|(name, _)| !is_ours(name));
         headers.extend(extra_headers);
-        let response = self.http.request(url, &headers, method);
-        read_head(response.map_err(|error| to_request_error(&error))?)
+        let send = |headers: &[(String, String)]| {
+            let response = self.http.request(url, headers, method);
+            read_head(response.map_err(|error| to_request_error(&error))?)
+        };
+        let Some(tokens) = &self.tokens else {
+            return send(&headers);
+        };
+        headers.retain(|(name, _)| name != "authorization");
+        let token = tokens
+            .token(&self.http)
+            .map_err(|error| to_login_error(&error))?;
+        let with_token = |token: &str| {
+            let bearer = ("authorization".to_owned(), format!("Bearer {token}"));
+            [&headers[..], &[bearer]].concat()
+        };
+        let response = send(&with_token(&token))?;
+        if let (403, Some(scope)) = (response.status, &response.missing_scope) {
+            let command = tokens.login_command();
+            return Err(McpError::Login(format!(
+                "the login lacks a scope: `{command} --scope {}`",
+                quote(&one_line(scope))
+            )));
+        }
+        if response.status != 401 {
+            return Ok(response);
+        }
+        // It may have been revoked, or the server has another clock.
+        let renewed = tokens.renew_refused(&self.http, &token);
+        renewed.and_then(|()| tokens.token(&self.http)).map_or_else(
+            |error| Err(to_login_error(&error)),
+            |token| send(&with_token(&token)),
+        )
     }
 
     /// Opens the event stream at `url`.
@@ -161,6 +202,15 @@ pub(super) fn is_success(status: u16) -> bool {
     (200..300).contains(&status)
 }
 
+/// Converts the error of a login: most of them are for the user to solve.
+fn to_login_error(error: &anyhow::Error) -> McpError {
+    let hint = hint_for(error).map(|hint| format!(": `{hint}`"));
+    match exit_for(error) {
+        Exit::Config => McpError::Login(format!("{error:#}{}", hint.unwrap_or_default())),
+        _ => to_request_error(error),
+    }
+}
+
 /// Converts the error of a request without a response.
 fn to_request_error(error: &anyhow::Error) -> McpError {
     let words = one_line(&error.to_string());
@@ -178,6 +228,7 @@ fn read_head(response: Response) -> Result<ExchangeResponse, McpError> {
         status: response.status,
         content_type: kind.to_lowercase(),
         session_id: response.header("mcp-session-id").map(str::to_owned),
+        missing_scope: response.header("www-authenticate").and_then(missing_scope),
         body: ExchangeBody::Complete(Vec::new()),
     };
     let is_success = is_success(came.status);
@@ -258,7 +309,7 @@ pub(super) fn status_error(status: u16, body: &[u8]) -> McpError {
     };
     match status {
         401 | 403 => McpError::Login(format!(
-            "it requires a login (status {status}): OAuth is not supported; put a token in `headers`"
+            "it requires a login (status {status}): `nanobot mcp login`, or a token in `headers`"
         )),
         300..=399 => McpError::Broken(format!(
             "it redirects to another URL (status {status}), which is not followed: correct `url` in the config"

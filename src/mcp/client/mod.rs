@@ -632,6 +632,7 @@ for line in sys.stdin:
             let remote = RemoteEndpoint {
                 url: url.into(),
                 headers: headers.into_iter().collect(),
+                uses_login: false,
             };
             for reached in [
                 ServerTransport::Http(remote.clone()),

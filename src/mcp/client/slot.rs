@@ -12,8 +12,11 @@ use super::program;
 use super::reply::Wait;
 use super::sse::SseTransport;
 use super::stdio::RunningPrograms;
+use crate::mcp::oauth::renewal::ServerTokens;
+use crate::mcp::oauth::token_store::LoginFile;
 use crate::mcp::protocol::{McpError, ServerAnswer, ServerFeatures};
-use crate::settings::servers::{McpServer, ServerTransport};
+use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
+use crate::sys::clock::Clock;
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use std::sync::atomic::Ordering;
@@ -187,6 +190,21 @@ impl ConnectionSlot {
         connection.close()
     }
 
+    /// The login to a remote server, if the config says that requests carry its token.
+    fn tokens(
+        &self,
+        remote: &RemoteEndpoint,
+        config: &ClientConfig,
+    ) -> Result<Option<ServerTokens>, McpError> {
+        if !remote.uses_login {
+            return Ok(None);
+        }
+        let clock = Clock::from_env(&config.env);
+        let clock = clock.map_err(|error| McpError::Unusable(error.to_string()))?;
+        let file = LoginFile::new(&config.paths.auth(), &self.server.name);
+        Ok(Some(ServerTokens::new(file, &remote.url, &clock)))
+    }
+
     fn connect(
         &self,
         config: &ClientConfig,
@@ -208,11 +226,13 @@ impl ConnectionSlot {
                 (started?, true)
             }
             ServerTransport::Http(remote) => {
-                let client = HttpClient::new(remote, &config.network, config.offline)?;
+                let tokens = self.tokens(remote, config)?;
+                let client = HttpClient::new(remote, &config.network, config.offline, tokens)?;
                 (HttpTransport::new(client, &remote.url, &inbox), false)
             }
             ServerTransport::Sse(remote) => {
-                let client = HttpClient::new(remote, &config.network, config.offline)?;
+                let tokens = self.tokens(remote, config)?;
+                let client = HttpClient::new(remote, &config.network, config.offline, tokens)?;
                 (SseTransport::open(client, &remote.url, &inbox)?, false)
             }
         };

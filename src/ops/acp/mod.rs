@@ -368,6 +368,7 @@ fn parse_server(given: &Value) -> Result<McpServer, ErrorObject> {
         Ok(RemoteEndpoint {
             url: text("url").ok_or_else(|| missing("url"))?,
             headers: pairs("headers"),
+            uses_login: false,
         })
     };
     let arguments = given["args"].as_array().into_iter().flatten();

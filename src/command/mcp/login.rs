@@ -1,0 +1,155 @@
+//! `nanobot mcp login` and `logout`: logs in to remote servers by OAuth.
+
+use crate::cli::mcp::McpLoginArgs as Arguments;
+use crate::error::{Exit, Stop, fail, fail_with_hint};
+use crate::mcp::oauth::discovery::discover;
+use crate::mcp::oauth::flow::{PendingLogin, RegisteredClient};
+use crate::mcp::oauth::token_store::LoginFile;
+use crate::ops::context::Context;
+use crate::settings::Config;
+use crate::settings::servers::{McpServer, ServerTransport};
+use crate::sys::clock::Clock;
+use crate::sys::http::{Http, HttpTimeouts, RedirectListener};
+use crate::sys::signal::Deadline;
+use crate::sys::stdin_lines::StdinLines;
+use crate::sys::terminal::sanitize;
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use std::time::Duration;
+
+/// Timeouts of the requests to the servers of a login.
+const TIMEOUTS: HttpTimeouts = HttpTimeouts {
+    connect: Duration::from_secs(15),
+    first_byte: Duration::from_secs(30),
+    idle: Duration::from_secs(30),
+    total: Duration::from_secs(60),
+};
+/// Time that a person has to log in in the browser.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Runs `nanobot mcp login`.
+pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+    let Arguments {
+        server,
+        scope,
+        client_id,
+        client_secret_env,
+        paste,
+        offline,
+    } = arguments;
+    let settings = ctx.settings()?;
+    let url = remote_url(&settings.servers, server)?;
+    let client = match (client_id, client_secret_env) {
+        (None, Some(_)) => {
+            return Err(fail(
+                Exit::Usage,
+                "`--client-secret-env` needs `--client-id`",
+            ));
+        }
+        (None, None) => None,
+        (Some(id), variable) => Some(RegisteredClient {
+            id: id.clone(),
+            secret: variable
+                .as_ref()
+                .map(|name| read_secret(ctx, name))
+                .transpose()?,
+        }),
+    };
+    let http = Http::new(TIMEOUTS, *offline, &settings.network);
+    let listener = RedirectListener::open().context("listen for the browser's redirect")?;
+    let found = discover(&http, &url).with_context(|| format!("MCP server `{server}`"))?;
+    let login = PendingLogin::begin(&http, found, client, scope.clone(), listener.url())?;
+    let address = login.authorization_url()?;
+    ctx.terminal.eprint(&format!(
+        "Open this address in a browser, and log in:\n\n  {}\n",
+        sanitize(&address)
+    ));
+    let query = match paste {
+        true => read_pasted(ctx)?,
+        false => {
+            let query = listener.wait(&mut Deadline::after(LOGIN_TIMEOUT))?;
+            query.ok_or_else(|| {
+                fail_with_hint(
+                    Exit::TryAgain,
+                    "the time to log in, ten minutes, is over",
+                    "`--paste`, if the browser is on another machine",
+                )
+            })?
+        }
+    };
+    let clock = Clock::from_env(&ctx.env)?;
+    let login = login.finish(&http, &clock, &url, &query)?;
+    let file = LoginFile::new(&ctx.paths.auth(), server);
+    let lock = file.lock(&clock)?;
+    let written = file.write(&login);
+    lock.remove()?;
+    written?;
+    Config::change(&ctx.paths.config, |config| {
+        config.set(&["tools", "mcpServers", server, "auth"], &json!("oauth"))
+    })?;
+    if !ctx.quiet {
+        ctx.terminal
+            .print(&format!("logged in to `{}`\n", sanitize(server)))?;
+    }
+    Ok(Exit::Answered)
+}
+
+/// Runs `nanobot mcp logout`.
+pub(super) fn log_out(ctx: &Context, server: &str) -> Result<Exit> {
+    let clock = Clock::from_env(&ctx.env)?;
+    let removed = LoginFile::new(&ctx.paths.auth(), server).remove(&clock)?;
+    if !removed {
+        let cause = format!("there is no login to `{}`", sanitize(server));
+        return Err(fail_with_hint(Exit::NoInput, cause, "nanobot mcp list"));
+    }
+    if !ctx.quiet {
+        ctx.terminal
+            .print(&format!("logged out of `{}`\n", sanitize(server)))?;
+    }
+    Ok(Exit::Answered)
+}
+
+/// The address of a remote server of the config.
+fn remote_url(servers: &[McpServer], name: &str) -> Result<String> {
+    let server = servers.iter().find(|server| server.name == name);
+    match server.map(|server| &server.transport) {
+        Some(ServerTransport::Http(remote) | ServerTransport::Sse(remote))
+            if !remote.url.is_empty() =>
+        {
+            Ok(remote.url.clone())
+        }
+        Some(_) => Err(fail(
+            Exit::Usage,
+            format!("`{name}` is not a server at an address"),
+        )),
+        None => Err(fail_with_hint(
+            Exit::NoInput,
+            format!("there is no MCP server `{}`", sanitize(name)),
+            "nanobot mcp list",
+        )),
+    }
+}
+
+fn read_secret(ctx: &Context, variable: &str) -> Result<String> {
+    let value = ctx.env.get(variable).filter(|value| !value.is_empty());
+    let value = value.ok_or_else(|| {
+        fail(
+            Exit::Config,
+            format!("the variable `{variable}` is not set"),
+        )
+    })?;
+    Ok(value.to_owned())
+}
+
+/// Reads the address that the browser was sent to.
+fn read_pasted(ctx: &Context) -> Result<String> {
+    ctx.terminal
+        .eprint("Then paste the address that the browser shows in the end (it need not have loaded), and press Enter:");
+    match StdinLines::open().next_line()? {
+        Some(Ok(line)) if !line.trim_ascii().is_empty() => {
+            Ok(String::from_utf8_lossy(&line).into_owned())
+        }
+        Some(Err(reason)) => Err(fail(Exit::BadInput, reason)),
+        _ => Err(Stop(Exit::NoInput).into()),
+    }
+}

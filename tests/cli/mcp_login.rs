@@ -1,0 +1,553 @@
+//! Logins to remote MCP servers: the flow with a scripted authorization server and browser, renewal, and servers that cannot be
+//! trusted.
+
+use crate::story::Story;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use url::{Url, form_urlencoded};
+
+/// The way in which the servers misbehave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Fault {
+    #[default]
+    None,
+    NoPkce,
+    OtherIssuer,
+    OtherResource,
+    NoRegistration,
+    Denied,
+    OtherState,
+    OtherSender,
+    EndedLogin,
+    MissingScope,
+}
+
+/// An MCP server and its authorization server, on one port.
+#[derive(Default)]
+struct ServerState {
+    fault: Fault,
+    port: u16,
+    /// The number in the tokens that are valid.
+    generation: u32,
+    challenge: String,
+    /// Requests as `METHOD PATH`, with their bodies.
+    requests: Vec<(String, String)>,
+    /// The bearer tokens that came to the MCP server.
+    tokens: Vec<String>,
+}
+
+#[derive(Clone)]
+struct OAuthServer(Arc<Mutex<ServerState>>);
+
+struct HttpAnswer {
+    status: u16,
+    headers: Vec<String>,
+    body: String,
+}
+
+fn answer(status: u16, body: &Value) -> HttpAnswer {
+    let headers = vec!["content-type: application/json".to_owned()];
+    HttpAnswer {
+        status,
+        headers,
+        body: body.to_string(),
+    }
+}
+
+impl OAuthServer {
+    fn start(fault: Fault) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = ServerState {
+            fault,
+            port,
+            generation: 1,
+            ..ServerState::default()
+        };
+        let server = Self(Arc::new(Mutex::new(state)));
+        let shared = server.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let shared = shared.clone();
+                std::thread::spawn(move || shared.serve(stream.unwrap()));
+            }
+        });
+        server
+    }
+
+    fn base(&self) -> String {
+        format!("http://127.0.0.1:{}", self.0.lock().unwrap().port)
+    }
+
+    fn count(&self, request: &str) -> usize {
+        let state = self.0.lock().unwrap();
+        state
+            .requests
+            .iter()
+            .filter(|(head, _)| head == request)
+            .count()
+    }
+
+    fn serve(&self, stream: TcpStream) {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut stream = stream;
+        loop {
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                    return;
+                }
+            }
+            let header = |name: &str| {
+                let mut lines = head.lines();
+                lines.find_map(|line| {
+                    let (key, value) = line.split_once(':')?;
+                    key.eq_ignore_ascii_case(name)
+                        .then(|| value.trim().to_owned())
+                })
+            };
+            let length: usize =
+                header("content-length").map_or(0, |length| length.parse().unwrap());
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let body = String::from_utf8(body).unwrap();
+            let mut words = head.split(' ');
+            let (method, target) = (words.next().unwrap(), words.next().unwrap());
+            let (path, query) = target.split_once('?').unwrap_or((target, ""));
+            let token = header("authorization")
+                .and_then(|value| value.strip_prefix("Bearer ").map(str::to_owned));
+            let mut state = self.0.lock().unwrap();
+            state
+                .requests
+                .push((format!("{method} {path}"), body.clone()));
+            let HttpAnswer {
+                status,
+                headers,
+                body,
+            } = state.answer(method, path, query, &body, token.as_deref());
+            drop(state);
+            let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+            let text = format!(
+                "HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            if stream.write_all(text.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl ServerState {
+    fn answer(
+        &mut self,
+        method: &str,
+        path: &str,
+        query: &str,
+        body: &str,
+        token: Option<&str>,
+    ) -> HttpAnswer {
+        let base = format!("http://127.0.0.1:{}", self.port);
+        let form = |name: &str, text: &str| {
+            let mut fields = form_urlencoded::parse(text.as_bytes());
+            fields
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.into_owned())
+                .unwrap_or_default()
+        };
+        match (method, path) {
+            ("POST", "/mcp") => self.mcp(&base, body, token),
+            ("GET", "/meta") => {
+                let resource = match self.fault {
+                    Fault::OtherResource => "https://other.example/mcp".to_owned(),
+                    _ => format!("{base}/mcp"),
+                };
+                answer(
+                    200,
+                    &json!({ "resource": resource, "authorization_servers": [format!("{base}/as")] }),
+                )
+            }
+            ("GET", "/.well-known/oauth-authorization-server/as") => {
+                let issuer = match self.fault {
+                    Fault::OtherIssuer => "https://other.example".to_owned(),
+                    _ => format!("{base}/as"),
+                };
+                let methods = if self.fault == Fault::NoPkce {
+                    json!(["plain"])
+                } else {
+                    json!(["S256"])
+                };
+                let mut document = json!({
+                    "issuer": issuer, "authorization_endpoint": format!("{base}/authorize"), "token_endpoint": format!("{base}/token"),
+                    "registration_endpoint": format!("{base}/register"), "code_challenge_methods_supported": methods,
+                    "authorization_response_iss_parameter_supported": true,
+                });
+                if self.fault == Fault::NoRegistration {
+                    document
+                        .as_object_mut()
+                        .unwrap()
+                        .remove("registration_endpoint");
+                }
+                answer(200, &document)
+            }
+            ("POST", "/register") => {
+                let asked: Value = serde_json::from_str(body).unwrap();
+                assert!(
+                    asked["redirect_uris"][0]
+                        .as_str()
+                        .unwrap()
+                        .starts_with("http://127.0.0.1:")
+                );
+                answer(
+                    201,
+                    &json!({ "client_id": "client-1", "token_endpoint_auth_method": "none" }),
+                )
+            }
+            ("GET", "/authorize") => {
+                assert_eq!(form("resource", query), format!("{base}/mcp"));
+                assert_eq!(form("scope", query), "notes");
+                self.challenge = form("code_challenge", query);
+                let state = match self.fault {
+                    Fault::OtherState => "forged".to_owned(),
+                    _ => form("state", query),
+                };
+                let sender = if self.fault == Fault::OtherSender {
+                    "https://other.example"
+                } else {
+                    &format!("{base}/as")
+                };
+                let result = if self.fault == Fault::Denied {
+                    "error=access_denied"
+                } else {
+                    "code=code-1"
+                };
+                let location = format!(
+                    "{}?{result}&state={state}&iss={sender}",
+                    form("redirect_uri", query)
+                );
+                HttpAnswer {
+                    status: 302,
+                    headers: vec![format!("location: {location}")],
+                    body: String::new(),
+                }
+            }
+            ("POST", "/token") => self.token(
+                &form("grant_type", body),
+                &form("refresh_token", body),
+                &form("code_verifier", body),
+            ),
+            _ => answer(404, &json!({})),
+        }
+    }
+
+    fn token(&mut self, grant: &str, refresh_token: &str, verifier: &str) -> HttpAnswer {
+        match grant {
+            "authorization_code" => {
+                let digest = ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes());
+                assert_eq!(
+                    URL_SAFE_NO_PAD.encode(digest),
+                    self.challenge,
+                    "the proof of the code"
+                );
+            }
+            "refresh_token" => {
+                let is_valid = refresh_token == format!("renewal-secret-{}", self.generation);
+                if !is_valid || self.fault == Fault::EndedLogin {
+                    return answer(
+                        400,
+                        &json!({ "error": "invalid_grant", "error_description": refresh_token }),
+                    );
+                }
+                self.generation += 1;
+            }
+            other => panic!("{other}"),
+        }
+        let number = self.generation;
+        answer(
+            200,
+            &json!({
+                "access_token": format!("access-secret-{number}"), "token_type": "Bearer", "expires_in": 3600,
+                "refresh_token": format!("renewal-secret-{number}"),
+            }),
+        )
+    }
+
+    fn mcp(&mut self, base: &str, body: &str, token: Option<&str>) -> HttpAnswer {
+        self.tokens.extend(token.map(str::to_owned));
+        if token != Some(format!("access-secret-{}", self.generation).as_str()) {
+            let challenge = format!(
+                "www-authenticate: Bearer resource_metadata=\"{base}/meta\", scope=\"notes\""
+            );
+            return HttpAnswer {
+                status: 401,
+                headers: vec![challenge],
+                body: String::new(),
+            };
+        }
+        let asked: Value = serde_json::from_str(body).unwrap();
+        if self.fault == Fault::MissingScope && asked["method"] == "tools/call" {
+            let challenge =
+                "www-authenticate: Bearer error=\"insufficient_scope\", scope=\"notes write\"";
+            return HttpAnswer {
+                status: 403,
+                headers: vec![challenge.to_owned()],
+                body: String::new(),
+            };
+        }
+        let result = match asked["method"].as_str().unwrap() {
+            "initialize" => json!({
+                "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "far", "version": "1" },
+            }),
+            "tools/list" => {
+                json!({ "tools": [{ "name": "look", "description": "Looks", "inputSchema": { "type": "object" } }] })
+            }
+            "tools/call" => json!({ "content": [{ "type": "text", "text": "seen" }] }),
+            _ => {
+                return HttpAnswer {
+                    status: 202,
+                    headers: Vec::new(),
+                    body: String::new(),
+                };
+            }
+        };
+        answer(
+            200,
+            &json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }),
+        )
+    }
+}
+
+fn story(server: &OAuthServer) -> Story {
+    Story::new().set(
+        "tools",
+        json!({ "mcpServers": { "far": { "url": format!("{}/mcp", server.base()) } } }),
+    )
+}
+
+/// Gets `url` as a browser does, and follows the redirect. Returns the address that it was sent to.
+fn browse(url: &str) -> String {
+    let get = |url: &Url| {
+        let address = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap());
+        let mut stream = TcpStream::connect(address).unwrap();
+        let target = format!("{}?{}", url.path(), url.query().unwrap_or_default());
+        write!(
+            stream,
+            "GET {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
+        stream
+    };
+    let mut lines = BufReader::new(get(&Url::parse(url).unwrap())).lines();
+    let location =
+        lines.find_map(|line| line.unwrap().strip_prefix("location: ").map(str::to_owned));
+    let location = location.unwrap();
+    let mut page = String::new();
+    // With `--paste`, the listener need not answer.
+    let mut stream = get(&Url::parse(&location).unwrap());
+    drop(stream.set_read_timeout(Some(std::time::Duration::from_millis(500))));
+    drop(stream.read_to_string(&mut page));
+    location
+}
+
+/// Starts a login, and returns it with the address that it shows.
+fn start_login(
+    story: &Story,
+    flags: &[&str],
+) -> (Child, String, BufReader<std::process::ChildStderr>) {
+    let mut command = story.command([&["mcp", "login", "far"], flags].concat());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut shown = String::new();
+    while !shown.contains("http") || !shown.ends_with("\n\n") {
+        assert_ne!(lines.read_line(&mut shown).unwrap(), 0, "{shown}");
+    }
+    let address = shown
+        .split_whitespace()
+        .find(|word| word.starts_with("http"))
+        .unwrap();
+    let address = address.to_owned();
+    (child, address, lines)
+}
+
+/// Logs in, and returns the status and what was printed.
+fn log_in(story: &Story) -> (i32, String) {
+    let (child, address, mut lines) = start_login(story, &[]);
+    browse(&address);
+    let output = child.wait_with_output().unwrap();
+    let mut text = String::from_utf8(output.stdout).unwrap();
+    lines.read_to_string(&mut text).unwrap();
+    (output.status.code().unwrap(), text)
+}
+
+fn login_path(story: &Story) -> std::path::PathBuf {
+    story.home().join(".nanobot/auth/mcp-far.json")
+}
+
+fn stored(story: &Story) -> Value {
+    serde_json::from_slice(&std::fs::read(login_path(story)).unwrap()).unwrap()
+}
+
+const CALL: [&str; 4] = ["mcp", "call", "far", "look"];
+
+#[test]
+fn a_person_logs_in_once_and_runs_use_and_renew_the_tokens() {
+    let server = OAuthServer::start(Fault::None);
+    let story = story(&server);
+    story.run(CALL).status(78).stderr_has("nanobot mcp login");
+    assert_eq!(log_in(&story), (0, "logged in to `far`\n".to_owned()));
+    let mode = std::fs::metadata(login_path(&story))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(stored(&story)["access_token"], "access-secret-1");
+    story
+        .run(["config", "get", "tools.mcpServers.far.auth"])
+        .stdout("oauth\n");
+    story.run(CALL).stdout("seen\n");
+    // Before its end, it is renewed once.
+    let mut login = stored(&story);
+    login["expires_at"] = json!(1_767_323_000);
+    std::fs::write(login_path(&story), login.to_string()).unwrap();
+    story.run(CALL).stdout("seen\n");
+    assert_eq!(stored(&story)["refresh_token"], "renewal-secret-2");
+    assert_eq!(server.count("POST /token"), 2);
+    // A refused token is renewed too.
+    let mut login = stored(&story);
+    login["access_token"] = json!("access-secret-old");
+    std::fs::write(login_path(&story), login.to_string()).unwrap();
+    story.run(CALL).stdout("seen\n");
+    assert_eq!(stored(&story)["access_token"], "access-secret-3");
+    // No tool sees them, and no log.
+    let ran = story.run([
+        "tool",
+        "run",
+        "exec",
+        r#"{"command": "echo access-secret-3; cat ~/.nanobot/auth/*"}"#,
+    ]);
+    let text = format!("{}{}", ran.text(), ran.error_text());
+    assert!(!text.contains("renewal-secret"), "{text}");
+    ran.code();
+    story
+        .run(["mcp", "logout", "far"])
+        .stdout("logged out of `far`\n");
+    story
+        .run(CALL)
+        .status(78)
+        .stderr_has("there is no login: `nanobot mcp login far`");
+    story
+        .run(["mcp", "logout", "far"])
+        .status(66)
+        .stderr_has("there is no login to `far`");
+}
+
+#[test]
+fn a_login_that_has_ended_names_the_way_back_and_no_token() {
+    let server = OAuthServer::start(Fault::None);
+    let story = story(&server);
+    log_in(&story);
+    server.0.lock().unwrap().fault = Fault::EndedLogin;
+    server.0.lock().unwrap().generation = 9;
+    let ran = story
+        .run(CALL)
+        .status(78)
+        .stderr_has("the login has ended: `nanobot mcp login far`");
+    assert!(!ran.error_text().contains("renewal-secret"));
+}
+
+#[test]
+fn a_missing_scope_is_named_with_the_command_that_asks_for_it() {
+    let server = OAuthServer::start(Fault::MissingScope);
+    let story = story(&server);
+    log_in(&story);
+    story
+        .run(CALL)
+        .status(78)
+        .stderr_has("the login lacks a scope: `nanobot mcp login far --scope 'notes write'`");
+}
+
+#[test]
+fn a_token_goes_to_no_other_address() {
+    let (server, other) = (
+        OAuthServer::start(Fault::None),
+        OAuthServer::start(Fault::None),
+    );
+    let story = story(&server);
+    log_in(&story);
+    let story = story.set(
+        "tools.mcpServers.far.url",
+        json!(format!("{}/mcp", other.base())),
+    );
+    story
+        .run(CALL)
+        .status(78)
+        .stderr_has("the login is for another address");
+    assert!(other.0.lock().unwrap().tokens.is_empty());
+}
+
+#[test]
+fn a_login_by_a_pasted_address() {
+    let server = OAuthServer::start(Fault::None);
+    let story = story(&server);
+    let (mut child, address, _lines) = start_login(&story, &["--paste"]);
+    let location = browse(&address);
+    writeln!(child.stdin.take().unwrap(), "{location}").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    story.run(CALL).stdout("seen\n");
+}
+
+#[test]
+fn refused_and_forged_redirects_store_nothing() {
+    let check = |fault: Fault, cause: &str| {
+        let server = OAuthServer::start(fault);
+        let story = story(&server);
+        let (status, text) = log_in(&story);
+        assert_eq!(status, 77, "{fault:?}: {text}");
+        assert!(text.contains(cause), "{fault:?}: {text}");
+        assert!(!login_path(&story).exists());
+        assert_eq!(server.count("POST /token"), 0, "{fault:?}");
+    };
+    check(Fault::Denied, "the login failed: access_denied");
+    check(Fault::OtherState, "the redirect does not belong to it");
+    check(
+        Fault::OtherSender,
+        "the redirect is from another authorization server",
+    );
+}
+
+#[test]
+fn servers_whose_metadata_cannot_be_trusted_get_no_login() {
+    let check = |fault: Fault, cause: &str| {
+        let server = OAuthServer::start(fault);
+        let story = story(&server);
+        story
+            .run(["mcp", "login", "far"])
+            .status(78)
+            .stderr_has(cause);
+        assert_eq!(server.count("POST /register"), 0, "{fault:?}");
+    };
+    check(Fault::NoPkce, "does not support PKCE");
+    check(Fault::OtherIssuer, "calls itself `https://other.example`");
+    check(Fault::OtherResource, "is about another resource");
+    check(Fault::NoRegistration, "registers no clients: `--client-id`");
+    let server = OAuthServer::start(Fault::None);
+    let story = story(&server);
+    story
+        .run(["mcp", "login", "none"])
+        .status(66)
+        .stderr_has("there is no MCP server `none`");
+    story
+        .run(["mcp", "login", "far", "--client-secret-env", "X"])
+        .status(2)
+        .stderr_has("needs `--client-id`");
+}
