@@ -74,7 +74,7 @@ pub(super) fn fetch(
 
 /// Decrypts `content` in place, and removes its padding. `None` if the key does not fit.
 fn decrypt(key: &[u8], content: &mut Vec<u8>) -> Option<()> {
-    if content.is_empty() || content.len() % BLOCK_BYTES != 0 {
+    if content.is_empty() || !content.len().is_multiple_of(BLOCK_BYTES) {
         return None;
     }
     match key.len() {

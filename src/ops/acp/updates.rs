@@ -10,7 +10,7 @@ use crate::report::short_text::truncate_line;
 use crate::sys::durable_file;
 use crate::sys::sync::IgnorePoison;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// Maximum characters of the title of a call.
@@ -97,7 +97,7 @@ impl TurnUpdates {
                 let running = found.map(|at| state.calls.remove(at));
                 let mut content = Vec::new();
                 for (path, before) in running.into_iter().flat_map(|running| running.before) {
-                    content.extend(diff_content(path, before));
+                    content.extend(diff_content(&path, before.as_deref()));
                 }
                 let text = plain_text(&result.parts);
                 content.push(json!({ "type": "content", "content": text_content(&text) }));
@@ -143,7 +143,7 @@ impl TurnUpdates {
 }
 
 /// The content of a text file; `None` within if it does not exist, and without if it cannot be shown.
-fn read_text(path: &std::path::Path) -> Option<Option<String>> {
+fn read_text(path: &Path) -> Option<Option<String>> {
     match durable_file::read_limited(path, MAX_FILE_BYTES) {
         Ok(None) if path.exists() => None,
         Ok(None) => Some(None),
@@ -153,9 +153,9 @@ fn read_text(path: &std::path::Path) -> Option<Option<String>> {
 }
 
 /// The change of a file since it had the content `before`.
-fn diff_content(path: PathBuf, before: Option<String>) -> Option<Value> {
-    let after = read_text(&path)?;
-    (after != before).then(|| {
+fn diff_content(path: &Path, before: Option<&str>) -> Option<Value> {
+    let after = read_text(path)?;
+    (after.as_deref() != before).then(|| {
         json!({
             "type": "diff", "path": path, "oldText": before, "newText": after.unwrap_or_default(),
         })
