@@ -257,7 +257,7 @@ fn kill_poll_at(kind: &str, n: usize, count: i64) -> bool {
 fn kill_whatsapp_listen_at(kind: &str, n: usize, count: usize) -> bool {
     let graph = GraphServer::start();
     let message = |number: usize| {
-        let (id, from) = (format!("wamid.{number}"), format!("49{number}"));
+        let (id, from) = (format!("wamid.{number}"), format!("49{number:03}"));
         text_message(&id, &from, &format!("number {number}"))
     };
     let body = webhook(&(0..count).map(message).collect());
