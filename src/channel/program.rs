@@ -15,6 +15,7 @@ use crate::sys::durable_file;
 use crate::sys::process::line_program::LineProgram;
 use crate::sys::process::server::ServerSpec;
 use crate::sys::process::server_environment::{build_environment, resolve_program};
+use crate::sys::secret::register;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -41,6 +42,11 @@ struct ProgramChannel {
 pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let command = config.required_text("command", "PROGRAM")?;
+    // Its standard error goes to the log.
+    config
+        .secrets("env")
+        .iter()
+        .for_each(|(_, secret)| register(secret));
     let inherited = setup.command_env.iter();
     let env = build_environment(
         inherited.map(|(name, value)| (name.as_str(), value.as_str())),

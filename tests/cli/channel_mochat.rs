@@ -115,6 +115,8 @@ fn panels_follow_their_rules() {
         1,
     );
     check(json!({ "panels": [] }), &["hi"], 0);
+    // A session that is gone does not keep the panels from being read.
+    check(json!({ "sessions": ["session_gone"] }), &["hi"], 1);
 }
 
 #[test]

@@ -105,6 +105,17 @@ fn respond(state: &Arc<Mutex<State>>, request: &Request) -> Response {
             let end =
                 Instant::now() + Duration::from_millis(body["timeoutMs"].as_u64().unwrap_or(0));
             let after = usize::try_from(body["cursor"].as_u64().unwrap()).unwrap();
+            if !state
+                .lock()
+                .unwrap()
+                .sessions
+                .contains_key(&text("sessionId"))
+            {
+                return Response::json(
+                    200,
+                    &json!({ "code": 404, "message": "session not found" }),
+                );
+            }
             loop {
                 let events = state
                     .lock()

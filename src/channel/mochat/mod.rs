@@ -4,18 +4,21 @@
 //! Sessions have positions. Panels have none: what is new is known by the ids of the last messages. Messages of panels
 //! that do not mention us are gathered for some time, and answered together.
 
+mod entry;
+
 use super::access::AccessRules;
 use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::{
     Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText, RemoteFile,
-    SendError, Sender,
+    SendError,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::clock::Clock;
 use crate::sys::durable_file;
 use crate::sys::signal;
 use anyhow::Result;
+use entry::PanelEntry;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -271,12 +274,14 @@ impl MochatLook<'_> {
 
     fn read_all(&mut self, end: Duration, panels_at: &mut Duration) -> Result<(), SendError> {
         for session in self.sessions()? {
-            self.watch(&session, end)?;
+            let watched = self.watch(&session, end);
+            skip_closed(&session, watched)?;
         }
         if signal::now() >= *panels_at {
             *panels_at = signal::now() + Duration::from_millis(self.mochat.settings.refresh_millis);
             for (panel, group) in self.panels()? {
-                self.read_panel(&panel, &group)?;
+                let read = self.read_panel(&panel, &group);
+                skip_closed(&panel, read)?;
             }
         }
         self.take_due();
@@ -482,107 +487,13 @@ impl MochatLook<'_> {
     }
 }
 
-/// A message of a session or a panel.
-struct PanelEntry {
-    id: String,
-    author: String,
-    name: String,
-    text: String,
-    group: Option<String>,
-    is_mention: bool,
-    sent_at: i64,
-}
-
-impl PanelEntry {
-    /// Reads a message of another user.
-    fn read(payload: &Value, time: &Value, agent: &str) -> Option<Self> {
-        let text = |name: &str| payload[name].as_str().filter(|text| !text.is_empty());
-        let (id, author) = (text("messageId")?, text("author")?);
-        if author == agent {
-            return None;
+/// Leaves out a chat that is gone, or that we may not read: the others go on.
+fn skip_closed(chat: &str, read: Result<(), SendError>) -> Result<(), SendError> {
+    match read {
+        Err(SendError::Undeliverable(cause) | SendError::RecipientRefused(cause)) => {
+            log::warn!(target: "channel", "mochat: {chat}: {cause}");
+            Ok(())
         }
-        let content = match &payload["content"] {
-            Value::String(content) => content.trim().to_owned(),
-            Value::Null => return None,
-            content => content.to_string(),
-        };
-        let info = &payload["authorInfo"];
-        let sent_at = time
-            .as_str()
-            .and_then(|text| text.parse::<jiff::Timestamp>().ok());
-        Some(Self {
-            id: id.to_owned(),
-            author: author.to_owned(),
-            name: info["nickname"].as_str().unwrap_or(author).to_owned(),
-            is_mention: is_mention(payload, &content, agent),
-            text: content,
-            group: text("groupId").map(str::to_owned),
-            sent_at: sent_at.map_or(0, jiff::Timestamp::as_second),
-        })
-        .filter(|entry| !entry.text.is_empty())
+        read => read,
     }
-
-    fn to_json(&self) -> Value {
-        json!({ "id": self.id, "author": self.author, "name": self.name, "text": self.text,
-            "group": self.group, "at": self.sent_at })
-    }
-
-    fn from_json(value: &Value) -> Self {
-        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-        Self {
-            id: text("id"),
-            author: text("author"),
-            name: text("name"),
-            text: text("text"),
-            group: value["group"].as_str().map(str::to_owned),
-            is_mention: false,
-            sent_at: value["at"].as_i64().unwrap_or_default(),
-        }
-    }
-
-    fn to_message(&self, chat: &str, is_direct: bool, quotes: Vec<QuotedText>) -> InboundMessage {
-        InboundMessage {
-            id: self.id.clone(),
-            chat: Chat {
-                id: chat.to_owned(),
-                thread: None,
-                is_direct,
-            },
-            from: Sender {
-                id: self.author.clone(),
-                name: Some(self.name.clone()),
-                is_bot: false,
-            },
-            text: self.text.clone(),
-            quotes,
-            sent_at: self.sent_at,
-            reply_facts: json!({ "id": self.id, "group": self.group }),
-            ..InboundMessage::default()
-        }
-    }
-}
-
-/// True if a message mentions the agent, by its data or in its text.
-fn is_mention(payload: &Value, content: &str, agent: &str) -> bool {
-    let meta = &payload["meta"];
-    if meta["mentioned"] == true || meta["wasMentioned"] == true {
-        return true;
-    }
-    if agent.is_empty() {
-        return false;
-    }
-    let lists = [
-        "mentions",
-        "mentionIds",
-        "mentionedUserIds",
-        "mentionedUsers",
-    ];
-    let mut mentions = lists
-        .iter()
-        .flat_map(|name| meta[name].as_array().into_iter().flatten());
-    let is_agent = |mention: &Value| {
-        let ids = [mention, &mention["id"], &mention["userId"], &mention["_id"]];
-        ids.iter().any(|id| **id == agent)
-    };
-    mentions.any(is_agent) || content.contains(&format!("@{agent}"))
 }
