@@ -1,13 +1,15 @@
 //! `nanobot acp`: conversations with an editor. All messages to it are validated against the protocol's schema
-//! (`tests/schemas/acp.json`). `tests/real/acp` has conversations with the protocol's own client for Python.
+//! (`tests/schemas/acp.json`). The protocol's own client for TypeScript converses too, and in `tests/real/acp` the one for Python.
 
 use crate::json_schema::Validator;
 use crate::mcp::{plain_tool, server_log, with_plan};
+use crate::requirements::skip;
 use crate::server::{Ending, Response, calls, fails, says, sends};
-use crate::story::Story;
+use crate::story::{NANOBOT, Story};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin};
 use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, channel};
@@ -558,4 +560,35 @@ fn the_end_of_the_input_cancels_what_is_under_way() {
     editor.close();
     let kept = story.session(&format!("{}.jsonl", session.replace(':', "_")));
     assert!(json!(kept).to_string().contains("remember me"));
+}
+
+#[test]
+fn the_official_typescript_client_converses() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sdk = root.join("target/mcp/node_modules/@agentclientprotocol/sdk");
+    if !sdk.exists() {
+        return skip("`.ci/mcp` has not fetched the client for editors");
+    }
+    let write = calls("write_file", json!({ "path": "note.md", "content": "tea" }));
+    let story = Story::new().script([write, says("Written."), says("Planned.")]);
+    let script = root.join("tests/servers/acp-client.mjs");
+    let mut command = story.program("node");
+    command.arg(script).arg(sdk).args([NANOBOT, "acp"]);
+    let output = story.wait(story.start(&mut command));
+    let got = output.json();
+    assert_eq!(got["stops"], json!(["end_turn", "end_turn"]), "{got}");
+    assert_eq!(got["asked"], json!(["write_file: note.md"]), "{got}");
+    assert_eq!(got["modes"][1], "plan");
+    assert!(story.dir().join("note.md").exists());
+    let replayed = got["replayed"].as_array().unwrap();
+    let kinds: Vec<&str> = replayed.iter().map(|it| it[0].as_str().unwrap()).collect();
+    let expect = [
+        "user_message_chunk",
+        "tool_call",
+        "tool_call_update",
+        "agent_message_chunk",
+        "user_message_chunk",
+        "agent_message_chunk",
+    ];
+    assert_eq!(kinds, expect, "{got}");
 }
