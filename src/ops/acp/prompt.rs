@@ -79,7 +79,8 @@ impl EditorPrompt {
 
 /// The path of a `file:` URI.
 fn path_of(uri: &str) -> Option<PathBuf> {
-    Url::parse(uri).ok()?.to_file_path().ok()
+    let url = Url::parse(uri).ok().filter(|url| url.scheme() == "file")?;
+    url.to_file_path().ok()
 }
 
 fn has_content(path: &Path, content: &str) -> bool {
