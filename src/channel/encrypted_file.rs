@@ -74,36 +74,41 @@ pub(super) fn fetch(
 
 /// Decrypts `content` in place, and removes its padding. `None` if the key does not fit.
 fn decrypt(key: &[u8], content: &mut Vec<u8>) -> Option<()> {
-    if content.is_empty() || !content.len().is_multiple_of(BLOCK_BYTES) {
-        return None;
+    if key.len() == 32 {
+        return decrypt_chain(key, &key[..BLOCK_BYTES], content);
     }
-    match key.len() {
-        16 => {
-            let cipher = Aes128::new_from_slice(key).ok()?;
-            for chunk in content.chunks_exact_mut(BLOCK_BYTES) {
-                let mut block = Block::try_from(&*chunk).ok()?;
-                cipher.decrypt_block(&mut block);
-                chunk.copy_from_slice(&block);
-            }
-        }
-        32 => {
-            let cipher = Aes256::new_from_slice(key).ok()?;
-            let mut previous = key[..BLOCK_BYTES].to_vec();
-            for chunk in content.chunks_exact_mut(BLOCK_BYTES) {
-                let mut block = Block::try_from(&*chunk).ok()?;
-                cipher.decrypt_block(&mut block);
-                let encrypted = chunk.to_vec();
-                for ((byte, decrypted), before) in chunk.iter_mut().zip(block).zip(&previous) {
-                    *byte = decrypted ^ before;
-                }
-                previous = encrypted;
-            }
-        }
-        _ => return None,
+    let cipher = Aes128::new_from_slice(key).ok()?;
+    for chunk in content.chunks_exact_mut(BLOCK_BYTES) {
+        let mut block = Block::try_from(&*chunk).ok()?;
+        cipher.decrypt_block(&mut block);
+        chunk.copy_from_slice(&block);
     }
+    remove_padding(content)
+}
+
+/// Decrypts `content` in place with a key of 256 bits, as a chain that begins with the block `first`, and removes its padding.
+/// `None` if the key does not fit.
+pub(super) fn decrypt_chain(key: &[u8], first: &[u8], content: &mut Vec<u8>) -> Option<()> {
+    let cipher = Aes256::new_from_slice(key).ok()?;
+    let mut previous = first.to_vec();
+    for chunk in content.chunks_exact_mut(BLOCK_BYTES) {
+        let mut block = Block::try_from(&*chunk).ok()?;
+        cipher.decrypt_block(&mut block);
+        let encrypted = chunk.to_vec();
+        for ((byte, decrypted), before) in chunk.iter_mut().zip(block).zip(&previous) {
+            *byte = decrypted ^ before;
+        }
+        previous = encrypted;
+    }
+    remove_padding(content)
+}
+
+/// Removes the padding of whole blocks. `None` if there is none.
+fn remove_padding(content: &mut Vec<u8>) -> Option<()> {
     let padding = usize::from(*content.last()?);
     let length = content.len().checked_sub(padding)?;
-    let is_padding = (1..=MAX_PADDING_BYTES).contains(&padding)
+    let is_padding = content.len().is_multiple_of(BLOCK_BYTES)
+        && (1..=MAX_PADDING_BYTES).contains(&padding)
         && content[length..]
             .iter()
             .all(|byte| usize::from(*byte) == padding);

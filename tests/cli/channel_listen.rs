@@ -3,11 +3,14 @@
 use crate::graph_server::{
     ADA, APP_SECRET, GraphServer, STORY_TIME, text_message, user_message, webhook,
 };
+use crate::push_servers::PushServer;
 use crate::requirements::require;
 use crate::server::{Response, says, sends};
 use crate::slack_server::{ANN, SlackServer};
 use crate::story::{RunResult, Story};
 use crate::wait::{until, until_exists};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -428,6 +431,124 @@ fn a_signed_event_of_slack_starts_a_poll() {
     let ran = story.run(["channel", "listen", "slack"]).status(78);
     assert!(ran.text().starts_with("HTTP/1.1 503"));
     ran.stderr_has("`channels.slack.signingSecret` is not set");
+}
+
+/// Encrypts a body as Feishu does: the first block, then the text as a chain of blocks, in Base64.
+fn encrypt(key: &str, body: &str) -> String {
+    let digits =
+        |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let first = [7; 16];
+    let key = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
+    let mut command = std::process::Command::new("openssl");
+    command.args([
+        "enc",
+        "-aes-256-cbc",
+        "-K",
+        &digits(key.as_ref()),
+        "-iv",
+        &digits(&first),
+    ]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(body.as_bytes())
+        .unwrap();
+    let encrypted = child.wait_with_output().unwrap().stdout;
+    let encoded = STANDARD.encode([&first[..], &encrypted].concat());
+    json!({ "encrypt": encoded }).to_string()
+}
+
+/// A request of Feishu that is signed with `key`, sent at a time.
+fn feishu_request(key: &str, at: i64, body: &str) -> String {
+    let signed = format!("{at}n1{key}{body}");
+    let hash = ring::digest::digest(&ring::digest::SHA256, signed.as_bytes());
+    let signature: String = hash
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let at = at.to_string();
+    let headers = [
+        ("X-Lark-Request-Timestamp", at.as_str()),
+        ("X-Lark-Request-Nonce", "n1"),
+        ("X-Lark-Signature", &signature),
+    ];
+    post(&headers, body)
+}
+
+#[test]
+fn an_encrypted_event_of_feishu_is_answered_once() {
+    if !require("openssl") {
+        return;
+    }
+    let server = PushServer::by_name("feishu");
+    let mut keys = server.keys();
+    keys["longConnection"] = json!(false);
+    keys["encryptKey"] = json!("the key");
+    keys["verificationToken"] = json!("the token");
+    let story = Story::new()
+        .set("channels", json!({ "feishu": keys }))
+        .script([says("Hello Ann.")]);
+    let event = |token: &str| {
+        json!({
+            "schema": "2.0", "header": { "event_id": "e1", "event_type": "im.message.receive_v1", "token": token },
+            "event": { "sender": { "sender_id": { "open_id": "ann" }, "sender_type": "user" }, "message": {
+                "message_id": "om_1", "create_time": (STORY_TIME * 1000).to_string(), "chat_id": "oc_direct",
+                "chat_type": "p2p", "message_type": "text", "content": r#"{"text":"hi"}"# } },
+        })
+        .to_string()
+    };
+    let listen = |story: Story, request: String| {
+        let story = story.stdin(request);
+        let found = {
+            let ran = story.run(["channel", "listen", "feishu"]);
+            drop(ran.error_text());
+            (ran.code(), ran.text())
+        };
+        (story, found)
+    };
+    let body = encrypt("the key", &event("the token"));
+    let wrong_key = encrypt("another key", &event("the token"));
+    let wrong_token = encrypt("the key", &event("another token"));
+    let mut story = story;
+    for request in [
+        feishu_request("another key", STORY_TIME, &body),
+        feishu_request("the key", STORY_TIME - 601, &body),
+        feishu_request("the key", STORY_TIME, &wrong_key),
+        feishu_request("the key", STORY_TIME, &wrong_token),
+        feishu_request("the key", STORY_TIME, &event("the token")),
+        post(&[], &body),
+    ] {
+        let refused;
+        (story, refused) = listen(story, request.clone());
+        assert_eq!(refused, (77, REFUSED.to_owned()), "{request}");
+    }
+    assert!(server.answers().is_empty());
+    for _ in 0..2 {
+        let taken;
+        (story, taken) = listen(story, feishu_request("the key", STORY_TIME + 9, &body));
+        assert_eq!(taken, (0, ACCEPTED.to_owned()));
+    }
+    let texts: Vec<String> = server.answers().into_iter().map(|(_, text)| text).collect();
+    assert_eq!(texts, ["Hello Ann."]);
+    let setup = json!({ "type": "url_verification", "token": "the token", "challenge": "c4" });
+    let setup = post(&[], &encrypt("the key", &setup.to_string()));
+    let (story, (_, text)) = listen(story, setup);
+    assert!(text.ends_with("\r\n\r\n{\"challenge\":\"c4\"}"), "{text}");
+    let story = story
+        .set("channels.feishu.encryptKey", json!(""))
+        .set("channels.feishu.verificationToken", json!(""));
+    let (_, (status, text)) = listen(story, post(&[], "{}"));
+    assert!(
+        status == 78 && text.starts_with("HTTP/1.1 503"),
+        "{status} {text}"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod frame;
 mod message;
 mod registration;
+mod webhook;
 
 use super::access::{AccessDecision, AccessRules};
 use super::access_token::AccessToken;
@@ -16,13 +17,15 @@ use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
     AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog,
-    LoginOutcome, Part, RateLimit, RemoteFile, SendError,
+    LoginOutcome, Part, RateLimit, RemoteFile, SendError, WebhookReceipt,
 };
 use crate::error::{Exit, fail_with_hint};
+use crate::sys::clock::Clock;
 use crate::sys::digest::digest;
 use crate::sys::secret::Secret;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::web_url::percent_encode;
+use crate::sys::webhook_request::{WebhookRequest, WebhookResponse};
 use anyhow::Result;
 use frame::FeishuConnection;
 use serde_json::{Value, json};
@@ -31,6 +34,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
+use webhook::{WebhookContent, WebhookSecrets};
 
 /// Hosts of connections.
 const HOSTS: &[&str] = &["feishu.cn", "larksuite.com"];
@@ -58,6 +62,8 @@ struct Feishu {
     app_secret: Option<Secret>,
     access: AccessRules,
     settings: FeishuSettings,
+    webhook_secrets: WebhookSecrets,
+    clock: Clock,
     token: AccessToken,
     listener: PushListener,
     /// The messages with the reaction for work in progress.
@@ -67,6 +73,7 @@ struct Feishu {
 /// Keys of the config.
 struct FeishuSettings {
     has_topics: bool,
+    has_connection: bool,
     quotes_question: bool,
     react_emoji: Option<String>,
     done_emoji: Option<String>,
@@ -99,10 +106,16 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         access: setup.access.clone(),
         settings: FeishuSettings {
             has_topics: config.flag("topicIsolation"),
+            has_connection: config.flag("longConnection"),
             quotes_question: config.flag("replyToMessage"),
             react_emoji: config.text("reactEmoji"),
             done_emoji: config.text("doneEmoji"),
         },
+        webhook_secrets: WebhookSecrets {
+            encrypt_key: config.secret("encryptKey").cloned(),
+            verification_token: config.secret("verificationToken").cloned(),
+        },
+        clock: setup.clock.clone(),
         token: AccessToken::default(),
         listener: PushListener::default(),
         reacted: Mutex::default(),
@@ -143,13 +156,8 @@ impl PushService for Feishu {
         acknowledgement["payload"] = json!({ "code": 200 }).to_string().into();
         let payload = frame["payload"].as_str().unwrap_or_default();
         let payload: Value = serde_json::from_str(payload).unwrap_or_default();
-        let is_message = payload["header"]["event_type"] == "im.message.receive_v1";
-        let message = is_message
-            .then(|| message::to_message(&payload["event"], account, self.settings.has_topics))
-            .flatten();
-        let message = message.map(|message| self.with_quote(message));
         Ok(FrameContent {
-            messages: message.into_iter().collect(),
+            messages: self.to_message(&payload, account).into_iter().collect(),
             acknowledgement: Some(acknowledgement),
         })
     }
@@ -170,7 +178,30 @@ impl Channel for Feishu {
         wait: Duration,
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
-        self.listener.poll(self, account, cursor, wait, deliver)
+        match self.settings.has_connection {
+            true => self.listener.poll(self, account, cursor, wait, deliver),
+            false => Ok(()),
+        }
+    }
+
+    fn receive(&self, request: &WebhookRequest) -> Result<WebhookReceipt> {
+        let now = self.clock.timestamp().as_second();
+        let event = match self.webhook_secrets.read(request, now)? {
+            WebhookContent::Event(event) => event,
+            WebhookContent::Response(response) => {
+                return Ok(WebhookReceipt::without_messages(response));
+            }
+        };
+        let receipt = WebhookReceipt::without_messages(WebhookResponse::empty(200));
+        if !is_message(&event) {
+            return Ok(receipt);
+        }
+        let account = self.identity()?;
+        Ok(WebhookReceipt {
+            messages: self.to_message(&event, &account).into_iter().collect(),
+            account,
+            ..receipt
+        })
     }
 
     fn send(
@@ -291,7 +322,19 @@ impl Channel for Feishu {
     }
 }
 
+/// True for the event of a message.
+fn is_message(event: &Value) -> bool {
+    event["header"]["event_type"] == "im.message.receive_v1"
+}
+
 impl Feishu {
+    /// The message of an event, with what it answers. `None` if the event has none.
+    fn to_message(&self, event: &Value, account: &Identity) -> Option<InboundMessage> {
+        let message = is_message(event)
+            .then(|| message::to_message(&event["event"], account, self.settings.has_topics));
+        message.flatten().map(|message| self.with_quote(message))
+    }
+
     /// The secret of the app.
     ///
     /// # Errors
