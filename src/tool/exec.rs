@@ -185,11 +185,10 @@ impl ExecTool {
         let reach = &self.files.file_scope;
         let mut fence = sandbox_spec::for_scope(
             reach,
-            &self.tools,
+            (&self.tools, &self.programs),
             self.containment.has_network,
             startup_files::always_protected_from_commands(),
         )?;
-        fence.readable.extend(self.programs.iter().cloned());
         fence.project_files.names = startup_files::project_files();
         fence.project_files.skipped = vec![private.clone()];
         fence.project_files.changed = self.files.changed_startup_files();

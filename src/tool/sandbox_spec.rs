@@ -32,20 +32,21 @@ impl InstalledTools {
     }
 }
 
-/// The sandbox rules for a process with the access that `reach` grants, without a private directory. It cannot change the
-/// files of these `startup_names` at the top of a writable directory.
+/// The sandbox rules for a process with the access that `reach` grants, and for `programs`, which may lie in closed
+/// directories, without a private directory. It cannot change the files of these `startup_names` at the top of a writable directory.
 ///
 /// # Errors
 /// There are too many home directories to close.
 pub fn for_scope(
     file_scope: &FileScope,
-    tools: &InstalledTools,
+    (tools, programs): (&InstalledTools, &[PathBuf]),
     net: bool,
     startup_names: &[&str],
 ) -> io::Result<SandboxSpec> {
     let (mut reads, links) =
         system_paths::readable_paths(&tools.path, &tools.relocated_dirs, &file_scope.home);
     reads.extend(file_scope.roots.iter().map(|root| root.path.clone()));
+    reads.extend(programs.iter().cloned());
     let mut closed = file_scope.hidden.clone();
     let writes: Vec<PathBuf> = file_scope
         .command_writable_roots()
@@ -204,7 +205,7 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
         read_only: scope.read_only.clone(),
         ..FileScope::default()
     };
-    let mut fence = for_scope(&reach, tools, true, &protected_in_home())?;
+    let mut fence = for_scope(&reach, (tools, &[]), true, &protected_in_home())?;
     // Changes are not reverted afterwards, so mounts must protect these too.
     fence.protected.extend(collect_protected(
         &fence.writable,

@@ -57,6 +57,19 @@ fn a_program_is_a_tool() {
 }
 
 #[test]
+fn a_first_tool_is_made_before_anything_else() {
+    let story = Story::bare();
+    let arguments = ["tool", "new", "tides", "-l", "sh", "-d", "Times"];
+    story.run(arguments).text();
+    // The directory around the home is readable, and what is closed in it stays closed.
+    let home = story.home();
+    let around = home.parent().unwrap();
+    let mut command = story.command(["tool", "check"]);
+    let child = command.current_dir(around).spawn().unwrap();
+    story.wait(child).stdout("ok    tool_tides: Times\n");
+}
+
+#[test]
 fn a_failure_is_a_result_for_the_model() {
     let story = with_tool("tides", "echo 'no such place' >&2; exit 3")
         .script([calls("tool_tides", json!({ "place": "x" })), says("No.")]);
