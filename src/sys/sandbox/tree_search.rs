@@ -349,6 +349,9 @@ mod tests {
     fn changed_directories_are_read_again() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
+        // A directory that changed in this moment is not remembered, so these come before the wait.
+        std::os::unix::fs::symlink("node_modules/one", root.join("app")).unwrap();
+        std::os::unix::fs::symlink("x", root.join("inside")).unwrap();
         create(
             root,
             &[
@@ -364,8 +367,6 @@ mod tests {
                 "vendor/two/AGENTS.md",
             ],
         );
-        std::os::unix::fs::symlink("node_modules/one", root.join("app")).unwrap();
-        std::os::unix::fs::symlink("x", root.join("inside")).unwrap();
         let mut cache = DirectoryCache::new();
         let expect = [
             "a/agents.MD",
