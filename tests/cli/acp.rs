@@ -492,6 +492,8 @@ fn servers_of_the_editor_are_used() {
 fn wrong_requests_are_answered_with_errors() {
     let story = Story::new().script([fails(401, "bad key"), says("ok")]);
     let mut editor = Editor::start(&story, &[]);
+    editor.send_line(&"x".repeat((16 << 20) + 1));
+    assert_eq!(editor.next()["error"]["code"], -32700);
     editor.send_line("no JSON");
     assert_eq!(editor.next()["error"]["code"], -32700);
     let code = |editor: &mut Editor<'_>, method: &str, params: Value| {
@@ -560,6 +562,18 @@ fn the_end_of_the_input_cancels_what_is_under_way() {
     editor.close();
     let kept = story.session(&format!("{}.jsonl", session.replace(':', "_")));
     assert!(json!(kept).to_string().contains("remember me"));
+}
+
+#[test]
+fn the_end_of_the_input_ends_a_question() {
+    let write = calls("write_file", json!({ "path": "a", "content": "x" }));
+    let story = Story::new().script([write]);
+    let mut editor = Editor::start(&story, &[]);
+    let session = editor.open();
+    editor.send("session/prompt", &prompt_of(&session, "write"));
+    while editor.next()["method"] != "session/request_permission" {}
+    editor.close();
+    assert!(!story.dir().join("a").exists());
 }
 
 #[test]

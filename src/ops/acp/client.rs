@@ -1,6 +1,7 @@
 //! The editor's side of the connection: what is sent to it, and the requests that it has not answered yet.
 
 use crate::json_rpc::{self, ErrorObject};
+use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::Terminal;
 use anyhow::Result;
@@ -57,7 +58,9 @@ impl EditorClient {
         let session = session.to_owned();
         let waiting = EditorQuestion { session, answer };
         self.pending.lock().ignore_poison().insert(id, waiting);
-        if self.send(json_rpc::request(id, method, params)).is_err() {
+        let sent = self.send(json_rpc::request(id, method, params));
+        // After a cancellation, an editor need not answer.
+        if sent.is_err() || signal::check().is_err() {
             self.pending.lock().ignore_poison().remove(&id);
         }
         answered.recv().ok()

@@ -63,10 +63,10 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
     };
     let read = thread::scope(|scope| {
         let read = server.read_all(scope);
-        server.client.stop_waiting(None);
         for session in server.sessions.lock().ignore_poison().values() {
             session.cancel();
         }
+        server.client.stop_waiting(None);
         read
     });
     ctx.servers.shut_down();
@@ -86,10 +86,15 @@ impl<'a> AcpServer<'a> {
     fn read_all<'s>(&'s self, scope: &'s Scope<'s, '_>) -> Result<()> {
         let mut lines = StdinLines::open();
         while let Some(line) = lines.next_line()? {
-            let line = line.unwrap_or_default();
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
+            let line = match line {
+                Ok(line) if line.trim_ascii().is_empty() => continue,
+                Ok(line) => line,
+                Err(reason) => {
+                    let error = ErrorObject::parse_error(reason);
+                    self.client.respond(&Value::Null, Err(error))?;
+                    continue;
+                }
+            };
             match json_rpc::parse(&line) {
                 Some(RpcMessage::Request { id, method, params }) => {
                     if method == "session/prompt" {

@@ -193,10 +193,10 @@ pub(super) fn call_title(tool: &str, arguments: &Value) -> String {
 /// The kind of a tool, by which an editor chooses an icon.
 pub(super) fn tool_kind(tool: &str) -> &'static str {
     match tool {
-        "read_file" | "list_dir" | "sessions" | "skill" => "read",
+        "read_file" | "list_dir" | "sessions" => "read",
         "write_file" | "edit_file" | "apply_patch" => "edit",
         "delete_file" => "delete",
-        "find_files" | "search_files" | "grep" | "glob" => "search",
+        "grep" | "glob" => "search",
         "exec" | "process" => "execute",
         "web_fetch" | "web_search" => "fetch",
         "todo" => "think",
