@@ -22,7 +22,7 @@ use clap::Args;
 pub struct RunArgs {
     /// The prompt file, and its arguments: in the order of its `inputs`, or NAME=VALUE
     ///
-    /// What follows the file is the file's, flags included.
+    /// All arguments after FILE are for the file, flags included.
     #[arg(value_name = "FILE", required = true, num_args = 1.., trailing_var_arg = true)]
     pub file: Vec<String>,
     #[command(flatten)]

@@ -1097,7 +1097,7 @@ fn keys_of_both_python_programs_are_known() {
     });
     let story = Story::new().set("channels", config.clone());
     let check = story.run(["config", "check"]).text();
-    // What is kept and has no effect is named; nothing is unknown or of a wrong type.
+    // Keys without an effect are named; none is unknown or of a wrong type.
     let is_wrong = |line: &&str| line.contains("channels.") && !line.starts_with("note: ");
     assert_eq!(check.lines().find(is_wrong), None);
     story

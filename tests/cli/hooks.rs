@@ -133,7 +133,7 @@ fn changed_arguments_pass_the_schema_and_the_policy_again() {
         result.contains("[hook h] changed the arguments to"),
         "{result}"
     );
-    // What is stored is the model's own call.
+    // The session has the model's own call.
     let stored =
         std::fs::read_to_string(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
     assert!(stored.contains("a.md"), "{stored}");

@@ -220,7 +220,7 @@ fn a_directory_offers_its_tools_only_while_they_are_as_they_were_trusted() {
     story
         .run(["tool", "run", "tides", r#"{"place": "x"}"#])
         .stdout("project\n");
-    write_program(&path, &tool("Of somebody else", "echo other"));
+    write_program(&path, &tool("Another tool", "echo other"));
     let ran = story.run(["agent", "-m", "x", "--dry-run"]);
     ran.stderr_has("tides` not read: it changed or was added")
         .text();

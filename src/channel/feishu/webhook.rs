@@ -60,7 +60,7 @@ impl WebhookSecrets {
             return refused();
         }
         if body["type"] == "url_verification" {
-            // What could be decrypted, or has the token, is of the service: this request has no signature.
+            // Its proof is the encryption or the token: the service does not sign this request.
             let body = json!({ "challenge": body["challenge"] }).to_string();
             let response = WebhookResponse { status: 200, body };
             return Ok(WebhookContent::Response(response));

@@ -67,7 +67,7 @@ impl ExecTool {
         let history = self.files.git_history();
         let mut versions = vec![before];
         for version in self.read_versions(&change.path) {
-            // What git printed is checked: the command may have changed the repository.
+            // Git's output proves nothing by itself: the command may have changed the repository.
             if !versions.contains(&version)
                 && versions.len() < MAX_VERSIONS
                 && history.had_content(&change.path, version.as_bytes())
