@@ -12,6 +12,7 @@ fn main() -> ExitCode {
     nanobot::sys::panic_report::install_hook();
     let exit = catch_unwind(AssertUnwindSafe(|| nanobot::run(std::env::args_os())))
         .unwrap_or(Exit::Defect);
+    nanobot::sys::process::end_standby();
     nanobot::sys::sandbox::private_tmp::remove_all();
     nanobot::sys::signal::kill_self_for(exit);
     ExitCode::from(exit.code())

@@ -3,7 +3,7 @@
 use crate::requirements::require;
 use crate::screen::{Key, Screen};
 use crate::server::{Ending, Response, calls, fails, says, sends};
-use crate::signals::is_alive;
+use crate::signals::{children_of, is_alive};
 use crate::story::{Story, write};
 use crate::wait::until_exists;
 use crate::web::{PageServer, page_response};
@@ -634,6 +634,28 @@ fn ctrl_c_stops_a_command_and_its_children() {
         "{results:?}"
     );
     send_line(&mut screen, "and now?").until("Stopped.");
+    exit_and_check(&mut screen);
+}
+
+/// A session that waits for its user has no processes.
+#[test]
+fn no_process_is_left_after_a_turn() {
+    let story = Story::new();
+    let story = story.script([
+        calls("exec", json!({ "command": "true" })),
+        calls("exec", json!({ "command": "true" })),
+        says("Done."),
+    ]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "go")
+        .until("Done.")
+        .until_prompt("> ");
+    let pid = screen.pid();
+    // One that has ended has no command line any more.
+    let runs = |pid: &u32| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+    };
+    screen.wait_for_some(|| (!children_of(pid).iter().any(runs)).then_some(()));
     exit_and_check(&mut screen);
 }
 

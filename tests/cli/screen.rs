@@ -548,7 +548,7 @@ impl<'a> Screen<'a> {
     }
 
     /// The process id of the program.
-    fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 

@@ -5,6 +5,7 @@ use crate::story::{NANOBOT, Story};
 use crate::wait::{until, until_change_in, until_exists};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Child;
@@ -14,6 +15,19 @@ pub(crate) fn is_alive(mark: &str) -> bool {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
         .any(|line| String::from_utf8_lossy(&line) == format!("sleep\0{mark}\0"))
+}
+
+/// The child processes of a process, or none if it has ended.
+pub(crate) fn children_of(pid: u32) -> BTreeSet<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let lists = threads.filter_map(|it| std::fs::read_to_string(it.path().join("children")).ok());
+    let words: Vec<String> = lists.collect();
+    words
+        .iter()
+        .flat_map(|list| list.split_whitespace())
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
 }
 
 pub(crate) fn send_signal(child: &Child, signal: i32) {

@@ -24,6 +24,7 @@ use crate::report::Reporter;
 use crate::session::{self, SessionStore, consolidation};
 use crate::settings::Settings;
 use crate::sys::paths::is_generated_dir;
+use crate::sys::process;
 use crate::turn::agent::{Agent, TurnHooks};
 use crate::turn::ending::{Ending, TurnStats};
 use crate::turn::guard::Guard;
@@ -130,6 +131,8 @@ fn report_hooks(setup: &TurnSetup, report: &mut Reporter) {
 
 /// Ends the background commands of the turn. The model was told that they end with it.
 fn end_background_commands(setup: &TurnSetup, report: &mut Reporter) {
+    // A session that waits for its user has no processes.
+    process::end_standby();
     let commands = setup.shared.background.iter();
     for change in commands.flat_map(|commands| commands.end_all()) {
         let path = change.path.display();

@@ -16,6 +16,7 @@ mod secret_command;
 pub mod server;
 pub mod server_environment;
 mod shell;
+mod standby;
 mod supervisor;
 mod supervisor_connection;
 mod write_lock;
@@ -29,6 +30,7 @@ pub use resource_limits::describe_start_error;
 pub use run::{CommandResult, CommandSpec, run, run_split_stderr};
 pub use secret_command::{first_line, run_secret_command};
 pub use shell::{become_shell, run_editor};
+pub use standby::end_standby;
 pub use supervisor::become_supervisor;
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 use super::children::groups;
 use super::resource_limits::describe_start_error;
 use super::supervisor::{
-    LaunchDirectory, LaunchKind, LaunchSpec, SUPERVISOR_ARG0, SupervisorReport, send_report,
+    IN_NAMESPACES, LaunchDirectory, LaunchKind, LaunchSpec, SUPERVISOR_ARG0, SupervisorReport,
+    send_report,
 };
 use super::supervisor_connection::SupervisorConnection;
 use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
@@ -46,7 +47,8 @@ pub fn become_namespace_parent() -> Option<bool> {
         }
         namespaces::enter(arguments.next().is_some_and(|word| word == WITH_NETWORK))?;
         let mut supervisor = Command::new(super::own_program::own_executable()?);
-        Ok(supervisor.arg0(SUPERVISOR_ARG0).status()?.success())
+        supervisor.arg0(SUPERVISOR_ARG0).arg(IN_NAMESPACES);
+        Ok(supervisor.status()?.success())
     };
     let entered = enter().inspect_err(|error| {
         if let Ok(control) = rustix::stdio::stdin().try_clone_to_owned() {
@@ -133,7 +135,6 @@ fn enter_namespaces(
         directory: LaunchDirectory::Inside("/".into()),
         env: Vec::new(),
         sandbox: Some(sandbox.clone()),
-        in_namespaces: true,
         kind: LaunchKind::Trial,
         self_test,
         protected: ProtectedPids::default(),
@@ -142,9 +143,9 @@ fn enter_namespaces(
     let streams = [null()?.into(), null()?.into(), null()?.into()];
     let mut supervisor = namespace_command(sandbox)?;
     supervisor.current_dir("/");
-    let (mut child, mut connection) =
-        SupervisorConnection::start(supervisor, &launch, streams, groups())?;
-    let report = connection.wait_for_start();
+    let (mut child, mut connection) = SupervisorConnection::start(supervisor, groups())?;
+    let launched = connection.launch(&launch, streams);
+    let report = launched.and_then(|()| connection.wait_for_start());
     drop(connection);
     child.wait()?;
     groups().retain(|group| *group != Pid::from_child(&child));

@@ -5,9 +5,10 @@ use super::children::{
     KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, leave_to_end, prepare,
     reap_ending, reap_group,
 };
-use super::namespaced_supervisor::{knows_namespaces, namespace_command, remember_namespaces};
+use super::namespaced_supervisor::{knows_namespaces, remember_namespaces};
 use super::output::{HeadAndTail, OutputPipe};
 use super::resource_limits::set_resource_limits;
+use super::standby;
 use super::supervisor::{LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
 use super::supervisor_connection::SupervisorConnection;
 use super::write_lock::{LockError, WriteLock};
@@ -306,16 +307,14 @@ fn spawn_supervised(
         directory: LaunchDirectory::Shared(StartDirectory::find(&spec.directory)?),
         env: spec.env.clone(),
         sandbox: Some(sandbox.clone().for_own_root()),
-        in_namespaces: true,
         kind: LaunchKind::Command,
         self_test: None,
         protected: ProtectedPids::default(),
     };
     let streams = [spec.open_input()?.into(), output.into(), errors.into()];
     // Without a change of its directory, it can be started without a copy of this process.
-    let supervisor = namespace_command(sandbox)?;
-    let (process, connection) =
-        SupervisorConnection::start(supervisor, &launch, streams, groups())?;
+    let (process, mut connection) = standby::take_or_start(sandbox)?;
+    let launched = connection.launch(&launch, streams);
     let mut child = RunningChild {
         group: Pid::from_child(&process),
         process,
@@ -327,7 +326,11 @@ fn spawn_supervised(
         is_ended: false,
         had_leftovers: false,
     };
-    if !is_known {
+    launched?;
+    if is_known {
+        // A run with a second command is likely to have more.
+        standby::start_next(sandbox);
+    } else {
         let connection = child.connection.as_mut();
         match connection.map(SupervisorConnection::wait_for_start) {
             Some(Ok(SupervisorReport::NoNamespaces(reason))) => {

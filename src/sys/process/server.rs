@@ -160,7 +160,6 @@ fn launch(
             false => LaunchDirectory::Inside(spec.directory.clone()),
         },
         env: spec.env.clone(),
-        in_namespaces,
         kind,
         self_test: None,
         sandbox,
@@ -177,8 +176,8 @@ fn launch(
     };
     // Only the server holds its ends from then on, so each side sees when the other closes.
     let streams = [read.into(), write.into(), complain.into()];
-    let (child, connection) =
-        SupervisorConnection::start(supervisor, &launch, streams, detached())?;
+    let (child, mut connection) = SupervisorConnection::start(supervisor, detached())?;
+    connection.launch(&launch, streams)?;
     let mut server = ServerProcess {
         input: Some(input),
         output: Some(output),
@@ -370,7 +369,7 @@ mod tests {
     #[ignore = "run as the supervisor by other tests"]
     fn be_the_supervisor() {
         let is_one = rustix::net::sockopt::socket_type(rustix::stdio::stdin()).is_ok();
-        assert!(!is_one || supervisor::supervise().unwrap());
+        assert!(!is_one || supervisor::supervise(false).unwrap());
     }
 
     fn spec(command: &str) -> ServerSpec {

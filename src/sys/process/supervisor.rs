@@ -12,7 +12,7 @@ use super::children::{KILL_TIMEOUT, TERM_GRACE, children, is_ending};
 use super::resource_limits::{describe_start_error, set_resource_limits};
 use crate::sys::process_group::process_group;
 use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
-use crate::sys::sandbox::{ProtectedPids, SandboxSpec, StartDirectory};
+use crate::sys::sandbox::{EmptyRoot, ProtectedPids, SandboxSpec, StartDirectory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -32,6 +32,8 @@ use std::time::{Duration, Instant};
 
 /// The name (`argv[0]`) that makes this program a supervisor.
 pub(super) const SUPERVISOR_ARG0: &str = "nanobot-supervisor";
+/// The argument that tells a supervisor that it is the first process of new namespaces.
+pub(super) const IN_NAMESPACES: &str = "namespaces";
 
 /// The time that a server may take to end after its input has ended, and again after `SIGTERM`.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
@@ -48,8 +50,6 @@ pub(super) struct LaunchSpec {
     pub(super) directory: LaunchDirectory,
     pub(super) env: Vec<(String, String)>,
     pub(super) sandbox: Option<SandboxSpec>,
-    /// The supervisor is the first process of new namespaces.
-    pub(super) in_namespaces: bool,
     pub(super) kind: LaunchKind,
     /// The operations to try, if it is a trial.
     pub(super) self_test: Option<SelfTest>,
@@ -111,13 +111,14 @@ impl SupervisorReport {
 /// Runs as a supervisor if this program was started as one, and returns `None` otherwise. Returns true if no process of
 /// the server was left.
 pub fn become_supervisor() -> Option<bool> {
-    let name = std::env::args_os().next();
-    if name.is_none_or(|name| name != SUPERVISOR_ARG0) {
+    let mut arguments = std::env::args_os();
+    if arguments.next().is_none_or(|name| name != SUPERVISOR_ARG0) {
         return None;
     }
+    let in_namespaces = arguments.next().is_some_and(|word| word == IN_NAMESPACES);
     close_fds::set_fds_cloexec(3, &[]);
     // Only the parent could receive an error, and it sees the end of the socket.
-    Some(supervise().unwrap_or(false))
+    Some(supervise(in_namespaces).unwrap_or(false))
 }
 
 /// Receives the launch description from standard input, and supervises the server until it has ended. Returns true if
@@ -125,20 +126,22 @@ pub fn become_supervisor() -> Option<bool> {
 ///
 /// # Errors
 /// The launch description cannot be read, or no descriptors are left.
-pub(super) fn supervise() -> io::Result<bool> {
+pub(super) fn supervise(in_namespaces: bool) -> io::Result<bool> {
     let mut control = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let wake = SignalPipe::new()?;
-    let (launch, streams) = receive_launch(&mut control)?;
-    if launch.in_namespaces {
+    if in_namespaces {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     }
+    // Done before it is known what to launch, which may take a while.
+    let root = in_namespaces.then(EmptyRoot::enter);
+    let (launch, streams) = receive_launch(&mut control)?;
     let kind = launch.kind;
     let started = match kind {
-        LaunchKind::Trial => try_sandbox(launch),
+        LaunchKind::Trial => try_sandbox(launch, root),
         LaunchKind::Server | LaunchKind::Command | LaunchKind::BackgroundCommand => {
-            start_server(launch, streams)
+            start_server(launch, streams, root)
         }
     };
     let report = started
@@ -202,6 +205,7 @@ fn receive_launch(control_socket: &mut UnixStream) -> io::Result<(LaunchSpec, [O
 fn start_server(
     launch: LaunchSpec,
     [input, output, errors]: [OwnedFd; 3],
+    root: Option<io::Result<EmptyRoot>>,
 ) -> io::Result<SupervisorReport> {
     let mut command = Command::new(&launch.program);
     command
@@ -224,9 +228,9 @@ fn start_server(
         }
         Ok(SupervisorReport::Started(server.as_raw_pid()))
     };
-    if let Some(sandbox) = launch.sandbox.as_ref().filter(|_| launch.in_namespaces) {
+    if let Some((sandbox, root)) = launch.sandbox.as_ref().zip(root) {
         let is_long_lived = launch.kind == LaunchKind::Server;
-        return in_namespaces(sandbox, directory.as_ref(), is_long_lived, start);
+        return run_in_root(root, sandbox, directory.as_ref(), is_long_lived, start);
     }
     if let Some(directory) = directory {
         directory.enter()?;
@@ -241,15 +245,22 @@ fn start_server(
 }
 
 /// Enters the sandbox of new namespaces, and runs the test in it.
-fn try_sandbox(launch: LaunchSpec) -> io::Result<SupervisorReport> {
-    in_namespaces(&launch.sandbox.unwrap_or_default(), None, false, || {
+fn try_sandbox(
+    launch: LaunchSpec,
+    root: Option<io::Result<EmptyRoot>>,
+) -> io::Result<SupervisorReport> {
+    let root = root.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
+    let sandbox = launch.sandbox.unwrap_or_default();
+    run_in_root(root, &sandbox, None, false, || {
         let results = launch.self_test.map(|test| test.run());
         Ok(SupervisorReport::Tested(results.unwrap_or_default()))
     })
 }
 
-/// Runs `work` in the sandbox of new namespaces and in `directory`. If that cannot be entered, reports so.
-fn in_namespaces(
+/// Runs `work` in the sandbox of new namespaces, whose root is `root`, and in `directory`. If that cannot be entered,
+/// reports so.
+fn run_in_root(
+    root: io::Result<EmptyRoot>,
     sandbox: &SandboxSpec,
     directory: Option<&StartDirectory>,
     is_long_lived: bool,
@@ -258,8 +269,8 @@ fn in_namespaces(
     let mut result = None;
     // It sees no process but its own, and the first one accepts no signal that could end it.
     let alone = ProtectedPids::default();
-    let entered = sandbox.clone().enter_root(directory, is_long_lived);
-    let entered = entered.and_then(|left| {
+    let filled = root.and_then(|root| sandbox.clone().fill_root(root, directory, is_long_lived));
+    let entered = filled.and_then(|left| {
         left.run_inside(&alone, || {
             result = Some(work());
             Ok(())

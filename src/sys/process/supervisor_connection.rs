@@ -26,38 +26,35 @@ pub(super) struct SupervisorConnection {
 }
 
 impl SupervisorConnection {
-    /// Starts a supervisor and sends it `launch` with the streams. Its id is added to `known`, locked until then, so that
-    /// it does not count as a leftover.
+    /// Starts a supervisor. Its id is added to `known`, locked until then, so that it does not count as a leftover.
     pub(super) fn start(
         mut supervisor: Command,
-        launch: &LaunchSpec,
-        streams: [OwnedFd; 3],
         mut known: MutexGuard<'_, Vec<Pid>>,
     ) -> io::Result<(Child, Self)> {
         let (control, supervisor_end) = UnixStream::pair()?;
         supervisor.env_clear().process_group(0);
-        supervisor
+        // The command holds the other end of the socket, which must close when the supervisor ends.
+        let child = supervisor
             .stdin(OwnedFd::from(supervisor_end))
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let child = supervisor.spawn()?;
+            .stderr(Stdio::null())
+            .spawn()?;
         known.push(Pid::from_child(&child));
-        drop(known);
-        // The command still holds the other end of the socket, which must close when the supervisor ends.
-        drop(supervisor);
-        let mut connection = Self {
+        let connection = Self {
             control,
             received: Vec::new(),
         };
-        match connection.send(launch, &streams) {
+        Ok((child, connection))
+    }
+
+    /// Sends the supervisor what it is to launch, with the streams, which only the launched program holds from then on.
+    pub(super) fn launch(&mut self, launch: &LaunchSpec, streams: [OwnedFd; 3]) -> io::Result<()> {
+        match self.send(launch, &streams) {
             // It has ended before it read everything. Its report says why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             other => other?,
         }
-        // Only the supervisor holds its ends from then on.
-        drop(streams);
-        connection.control.set_nonblocking(true)?;
-        Ok((child, connection))
+        self.control.set_nonblocking(true)
     }
 
     /// Sends the launch description and the streams.

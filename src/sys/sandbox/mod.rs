@@ -37,6 +37,7 @@ mod undone_change;
 
 pub use git_history::GitHistory;
 pub use git_repository::is_in_git_dir;
+pub use mounts::EmptyRoot;
 pub use project_file_rules::{ProjectFileAccess, ProjectFiles};
 pub use restore::PathSnapshot;
 pub use seccomp::ProtectedPids;
@@ -130,17 +131,18 @@ impl SandboxSpec {
         seccomp::apply(sockets, (!self.in_namespaces).then_some(protected))
     }
 
-    /// Gives this process, the first of new namespaces, a root with only what is granted, enters `directory`, and takes
-    /// the capabilities. Returns the restrictions still to be applied to its child.
+    /// Fills the root of this process with only what is granted, enters `directory`, and takes the capabilities. Returns
+    /// the restrictions still to be applied to its child.
     ///
     /// # Errors
     /// The system refuses any part of it. The process must then not continue.
-    pub fn enter_root(
+    pub fn fill_root(
         mut self,
+        root: EmptyRoot,
         directory: Option<&StartDirectory>,
         is_long_lived: bool,
     ) -> io::Result<Self> {
-        mounts::set_up(&mut self, directory)?;
+        root.fill(&mut self, directory)?;
         drop_capabilities()?;
         // Cached rules refer to the mounts before this change.
         self.cache = Arc::default();

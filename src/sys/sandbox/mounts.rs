@@ -43,59 +43,83 @@ const DEVICE_LINKS: &[(&str, &str)] = &[
     ("ptmx", "pts/ptmx"),
 ];
 
-/// Gives this process, the first of new namespaces, the view of the file system that `sandbox` describes, enters
-/// `directory`, and adds to the writable places those that only this view has.
-///
-/// # Errors
-/// The system refuses any part of it.
-pub(super) fn set_up(
-    sandbox: &mut SandboxSpec,
-    directory: Option<&StartDirectory>,
-) -> io::Result<()> {
-    let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
-    rustix::mount::mount_change("/", private)?;
-    let places = granted_places(sandbox)?;
-    let mut trees: BTreeMap<&Path, MountTree> = BTreeMap::new();
-    for place in places.iter().filter(|place| place.is_writable) {
-        let tree = copy_mounts(&place.path)?;
-        trees.extend(tree.map(|tree| (place.path.as_path(), tree)));
+/// A root that holds only `/proc`, `/dev` and, until it is filled, the system's root.
+#[derive(Debug)]
+pub struct EmptyRoot {
+    /// The system's mount points whose mounts are not read-only. The list is final, since no mount propagates any more.
+    writable_mounts: BTreeSet<PathBuf>,
+}
+
+impl EmptyRoot {
+    /// Gives this process, the first of new namespaces, such a root.
+    ///
+    /// # Errors
+    /// The system refuses any part of it.
+    pub fn enter() -> io::Result<Self> {
+        let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+        rustix::mount::mount_change("/", private)?;
+        let writable_mounts = writable_mount_points()?;
+        // Any existing directory will do until it becomes the root.
+        let base = Path::new("/proc");
+        rustix::mount::mount("none", base, "tmpfs", OF_ROOT, c"mode=755,size=1m")?;
+        let old = base.join(OLD_ROOT.trim_start_matches('/'));
+        std::fs::create_dir(&old)?;
+        rustix::process::pivot_root(base, &old)?;
+        std::env::set_current_dir("/")?;
+        drop(create_directories(Path::new("/proc"))?);
+        let of_proc = MountFlags::RDONLY | no_programs();
+        rustix::mount::mount("proc", "/proc", "proc", of_proc, None)?;
+        mount_devices()?;
+        Ok(Self { writable_mounts })
     }
-    let tmp = match private_tmp(sandbox) {
-        Some(tmp) => copy_mounts(tmp)?,
-        None => None,
-    };
-    let mounts = mount_points()?;
-    // Copies of a read-only mount are read-only. Those of the writable places were made before.
-    make_read_only(&places, &mounts)?;
-    enter_empty_root()?;
-    let has_tmp = tmp.is_some();
-    if let Some(tree) = tmp {
-        tree.attach(Path::new(TEMPORARY))?;
-    }
-    create_links(&sandbox.links)?;
-    for place in &places {
-        let tree = match place.is_writable {
-            true => trees.remove(place.path.as_path()),
-            false => copy_mounts(&outside(&place.path))?,
-        };
-        if let Some(tree) = tree {
-            tree.attach(&place.path)?;
+
+    /// Gives this process the view of the file system that `sandbox` describes, enters `directory`, and adds to the writable
+    /// places those that only this view has.
+    ///
+    /// # Errors
+    /// The system refuses any part of it.
+    pub(super) fn fill(
+        self,
+        sandbox: &mut SandboxSpec,
+        directory: Option<&StartDirectory>,
+    ) -> io::Result<()> {
+        let places = granted_places(sandbox)?;
+        let mut trees: BTreeMap<&Path, MountTree> = BTreeMap::new();
+        for place in places.iter().filter(|place| place.is_writable) {
+            let tree = copy_mounts(&place.path)?;
+            trees.extend(tree.map(|tree| (place.path.as_path(), tree)));
         }
+        let tmp = match private_tmp(sandbox) {
+            Some(tmp) => copy_mounts(tmp)?,
+            None => None,
+        };
+        // Copies of a read-only mount are read-only. Those of the writable places were made before.
+        make_read_only(&places, &self.writable_mounts)?;
+        let has_tmp = tmp.is_some();
+        if let Some(tree) = tmp {
+            tree.attach(Path::new(TEMPORARY))?;
+        }
+        create_links(&sandbox.links)?;
+        for place in &places {
+            let tree = match place.is_writable {
+                true => trees.remove(place.path.as_path()),
+                false => copy_mounts(&place.path)?,
+            };
+            if let Some(tree) = tree {
+                tree.attach(&place.path)?;
+            }
+        }
+        rustix::mount::unmount(OLD_ROOT, UnmountFlags::DETACH)?;
+        std::fs::remove_dir(OLD_ROOT)?;
+        rustix::mount::mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | OF_ROOT, c"")?;
+        hide_denied(sandbox)?;
+        protect(sandbox, &self.writable_mounts)?;
+        sandbox.writable.push(SHARED_MEMORY.into());
+        sandbox
+            .writable
+            .extend(has_tmp.then(|| PathBuf::from(TEMPORARY)));
+        directory.map_or(Ok(()), StartDirectory::enter)
     }
-    mount_devices()?;
-    drop(create_directories(Path::new("/proc"))?);
-    let of_proc = MountFlags::RDONLY | no_programs();
-    rustix::mount::mount("proc", "/proc", "proc", of_proc, None)?;
-    rustix::mount::unmount(OLD_ROOT, UnmountFlags::DETACH)?;
-    std::fs::remove_dir(OLD_ROOT)?;
-    rustix::mount::mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | OF_ROOT, c"")?;
-    hide_denied(sandbox)?;
-    protect(sandbox, &mounts)?;
-    sandbox.writable.push(SHARED_MEMORY.into());
-    sandbox
-        .writable
-        .extend(has_tmp.then(|| PathBuf::from(TEMPORARY)));
-    directory.map_or(Ok(()), StartDirectory::enter)
 }
 
 /// The run's own directory that is mounted at [`TEMPORARY`], unless that place is granted itself.
@@ -120,8 +144,8 @@ fn granted_places(sandbox: &SandboxSpec) -> io::Result<Vec<GrantedPlace>> {
     let mut paths: BTreeSet<PathBuf> = sandbox.readable.iter().cloned().collect();
     paths.extend(sandbox.writable.iter().cloned());
     if paths.remove(Path::new("/")) {
-        let entries = std::fs::read_dir("/")?.flatten();
-        paths.extend(entries.map(|entry| entry.path()));
+        let entries = std::fs::read_dir(OLD_ROOT)?.flatten();
+        paths.extend(entries.map(|entry| Path::new("/").join(entry.file_name())));
     }
     let is_ours = |path: &PathBuf| path.starts_with("/proc") || path.starts_with("/dev");
     let mut places: Vec<GrantedPlace> = Vec::new();
@@ -138,7 +162,7 @@ fn granted_places(sandbox: &SandboxSpec) -> io::Result<Vec<GrantedPlace>> {
 }
 
 /// The mount points of this namespace whose mounts are not read-only.
-fn mount_points() -> io::Result<BTreeSet<PathBuf>> {
+fn writable_mount_points() -> io::Result<BTreeSet<PathBuf>> {
     let mut text = String::with_capacity(MOUNTS_BYTES);
     File::open("/proc/self/mountinfo")?.read_to_string(&mut text)?;
     Ok(text.lines().filter_map(writable_mount_point).collect())
@@ -146,31 +170,17 @@ fn mount_points() -> io::Result<BTreeSet<PathBuf>> {
 
 /// Makes the system's mounts read-only that contain one of these places, or that one of them contains.
 fn make_read_only(places: &[GrantedPlace], mounts: &BTreeSet<PathBuf>) -> io::Result<()> {
-    let read = places.iter().filter(|place| !place.is_writable);
-    let read = read.map(|place| place.path.as_path());
-    let read: Vec<&Path> = read.chain(DEVICES.iter().map(Path::new)).collect();
     let concerns = |point: &Path| {
-        let mut read = read.iter();
-        read.any(|place| place.starts_with(point) || point.starts_with(place))
+        let mut read = places.iter().filter(|place| !place.is_writable);
+        read.any(|place| place.path.starts_with(point) || point.starts_with(&place.path))
     };
     for point in mounts.iter().filter(|point| concerns(point)) {
         // A mount that this process cannot open is closed to the command as well.
-        if let Ok((fd, _)) = open_path(point) {
+        if let Ok((fd, _)) = open_path(&outside(point)) {
             remount_read_only(&fd)?;
         }
     }
     Ok(())
-}
-
-/// Makes an empty file system the root. The system's own lies at [`OLD_ROOT`].
-fn enter_empty_root() -> io::Result<()> {
-    // Any existing directory will do until it becomes the root.
-    let base = Path::new("/proc");
-    rustix::mount::mount("none", base, "tmpfs", OF_ROOT, c"mode=755,size=1m")?;
-    let old = base.join(OLD_ROOT.trim_start_matches('/'));
-    std::fs::create_dir(&old)?;
-    rustix::process::pivot_root(base, &old)?;
-    std::env::set_current_dir("/")
 }
 
 /// The place of `path` while the system's root is at [`OLD_ROOT`].
@@ -194,16 +204,16 @@ fn create_links(links: &BTreeMap<PathBuf, PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// A copy of the mount of a place and of those beneath it, not attached anywhere.
+/// A copy of the mount of one of the system's places and of those beneath it, not attached anywhere.
 struct MountTree {
     fd: OwnedFd,
     kind: FileType,
 }
 
-/// Copies the mount of `place` with those beneath it. Returns `None` for a place that has disappeared or become a
-/// symbolic link.
+/// Copies the system's mount of `place` with those beneath it. Returns `None` for a place that has disappeared or become
+/// a symbolic link.
 fn copy_mounts(place: &Path) -> io::Result<Option<MountTree>> {
-    let Ok((opened, kind)) = open_path(place) else {
+    let Ok((opened, kind)) = open_path(&outside(place)) else {
         return Ok(None);
     };
     if kind == FileType::Symlink {
@@ -263,8 +273,10 @@ fn create_directories(path: &Path) -> io::Result<OwnedFd> {
 /// Makes a `/dev` of harmless devices, shared memory and pseudo-terminals.
 fn mount_devices() -> io::Result<()> {
     for device in DEVICES.iter().map(Path::new) {
-        if let Some(tree) = copy_mounts(&outside(device))? {
+        if let Some(tree) = copy_mounts(device)? {
             tree.attach(device)?;
+            // Nobody changes its mode or its times.
+            remount_read_only(&open_path(device)?.0)?;
         }
     }
     let devices = create_directories(Path::new("/dev"))?;

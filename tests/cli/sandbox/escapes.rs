@@ -2,11 +2,15 @@
 
 use super::fixture::{SandboxFixture, print_count};
 use crate::requirements::require;
-use crate::server::calls;
-use crate::signals::is_alive;
+use crate::server::{calls, says};
+use crate::signals::{children_of, is_alive};
 use crate::situation::{User, available_users};
 use crate::wait::until;
+use rustix::fs::Mode;
 use serde_json::json;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 
 /// Python programs. `call` makes a system call and returns its result, with `errno()` available afterwards; `OUTSIDE` is a
@@ -409,6 +413,49 @@ fn a_command_ends_when_nanobot_is_killed() {
         child.kill().unwrap();
         child.wait().unwrap();
         until("the command has ended", || !is_alive(&mark));
+    }
+}
+
+/// A supervisor that waits for the next command ends with the run, however that ends.
+#[test]
+fn a_waiting_supervisor_ends_with_the_run() {
+    for user in available_users() {
+        for is_killed in [false, true] {
+            let yard = SandboxFixture::new(user);
+            let fifo = yard.story.dir().join("fifo");
+            rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, Mode::from_raw_mode(0o666)).unwrap();
+            // The first command of a run starts none.
+            for command in ["true", "true", "exec cat fifo"] {
+                let call = calls("exec", json!({ "command": command }));
+                yard.story.server().script([call]);
+            }
+            if !is_killed {
+                yard.story.server().script([says("done")]);
+            }
+            let mut child = yard.command(&[]).spawn().expect("the program starts");
+            let mut writer = File::options().write(true).open(&fifo).unwrap();
+            let mut supervisors = BTreeSet::new();
+            until("two supervisors run", || {
+                supervisors = children_of(child.id());
+                supervisors.len() == 2
+                    && supervisors.iter().all(|pid| !children_of(*pid).is_empty())
+            });
+            let processes: BTreeSet<u32> = supervisors
+                .iter()
+                .flat_map(|pid| children_of(*pid))
+                .chain(supervisors.iter().copied())
+                .collect();
+            if is_killed {
+                child.kill().unwrap();
+                child.wait().unwrap();
+            } else {
+                writer.write_all(b"text").unwrap();
+                drop(writer);
+                yard.story.wait(child).stdout("done\n");
+            }
+            let is_running = |pid: &u32| Path::new("/proc").join(pid.to_string()).exists();
+            until("none of them runs", || !processes.iter().any(is_running));
+        }
     }
 }
 
