@@ -20,6 +20,20 @@ pub(crate) fn home(home: &Path, port: u16, path: &str) -> PathBuf {
     home.to_owned()
 }
 
+/// Makes a tree of 100,000 empty files, a hundred in each of its directories.
+pub(crate) fn large_tree(tree: &Path) -> PathBuf {
+    for number in 0..1000 {
+        let directory = tree
+            .join((number / 10).to_string())
+            .join((number % 10).to_string());
+        std::fs::create_dir_all(&directory).unwrap();
+        for file in 0..100 {
+            std::fs::File::create(directory.join(file.to_string())).unwrap();
+        }
+    }
+    tree.to_owned()
+}
+
 pub(crate) const SERVERS: usize = 5;
 
 /// The least server: it writes down that it was started, and answers by what stands in the line.

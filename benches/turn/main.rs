@@ -171,6 +171,9 @@ impl Bench {
         let agent = |session| ["agent", "-m", "hello", "-s", session];
         let bare = ["agent", "-m", "hello", "-s", "new@", "--sandbox", "off"];
         let read = ["agent", "-m", "hello", "-s", "new@", "-C", "/usr"];
+        let tree = homes::large_tree(&temp.path().join("tree"));
+        let mut in_tree = agent("new@").to_vec();
+        in_tree.extend(["--write", "-C", tree.to_str().unwrap()]);
         let mut cases = vec![
             theirs("min hello", 1, &["hello", &port_text]),
             ours(
@@ -234,6 +237,20 @@ impl Bench {
                 2,
                 &agent("new@"),
                 home("written40", "exec/40"),
+                false,
+            ),
+            ours(
+                "exec, large tree 10",
+                5,
+                &in_tree,
+                home("large10", "exec/10"),
+                false,
+            ),
+            ours(
+                "exec, large tree 40",
+                5,
+                &in_tree,
+                home("large40", "exec/40"),
                 false,
             ),
             ours(
@@ -471,6 +488,12 @@ impl Bench {
         gates.most("the sandbox adds to an exec, ms", fenced - exec, 3.0);
         let written = per_turn(wall("exec, written 10"), wall("exec, written 40"));
         gates.most("the same where it may write, ms", written - exec, 2.0);
+        let large = per_turn(wall("exec, large tree 10"), wall("exec, large tree 40"));
+        gates.most(
+            "the same in a tree of 100,000 files, ms",
+            large - exec,
+            50.0,
+        );
         gates.most(
             "8 x sleep 0.2 over a hello, / 200 ms",
             (wall("8 x sleep 0.2") - wall("hello")) / 200.0,

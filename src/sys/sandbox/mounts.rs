@@ -43,12 +43,10 @@ const DEVICE_LINKS: &[(&str, &str)] = &[
     ("ptmx", "pts/ptmx"),
 ];
 
-/// A root that holds only `/proc`, `/dev` and, until it is filled, the system's root.
+/// A root that holds only `/proc`, `/dev` and, until it is filled, the system's root, in which the system's changes of
+/// mounts still show.
 #[derive(Debug)]
-pub struct EmptyRoot {
-    /// The system's mount points whose mounts are not read-only. The list is final, since no mount propagates any more.
-    writable_mounts: BTreeSet<PathBuf>,
-}
+pub struct EmptyRoot(());
 
 impl EmptyRoot {
     /// Gives this process, the first of new namespaces, such a root.
@@ -56,9 +54,9 @@ impl EmptyRoot {
     /// # Errors
     /// The system refuses any part of it.
     pub fn enter() -> io::Result<Self> {
-        let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
-        rustix::mount::mount_change("/", private)?;
-        let writable_mounts = writable_mount_points()?;
+        // What the system unmounts is not kept busy, and nothing that is mounted here shows outside.
+        let receives = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
+        rustix::mount::mount_change("/", receives)?;
         // Any existing directory will do until it becomes the root.
         let base = Path::new("/proc");
         rustix::mount::mount("none", base, "tmpfs", OF_ROOT, c"mode=755,size=1m")?;
@@ -70,7 +68,7 @@ impl EmptyRoot {
         let of_proc = MountFlags::RDONLY | no_programs();
         rustix::mount::mount("proc", "/proc", "proc", of_proc, None)?;
         mount_devices()?;
-        Ok(Self { writable_mounts })
+        Ok(Self(()))
     }
 
     /// Gives this process the view of the file system that `sandbox` describes, enters `directory`, and adds to the writable
@@ -83,6 +81,9 @@ impl EmptyRoot {
         sandbox: &mut SandboxSpec,
         directory: Option<&StartDirectory>,
     ) -> io::Result<()> {
+        let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+        rustix::mount::mount_change("/", private)?;
+        let mounts = writable_mount_points()?;
         let places = granted_places(sandbox)?;
         let mut trees: BTreeMap<&Path, MountTree> = BTreeMap::new();
         for place in places.iter().filter(|place| place.is_writable) {
@@ -94,7 +95,7 @@ impl EmptyRoot {
             None => None,
         };
         // Copies of a read-only mount are read-only. Those of the writable places were made before.
-        make_read_only(&places, &self.writable_mounts)?;
+        make_read_only(&places, &mounts)?;
         let has_tmp = tmp.is_some();
         if let Some(tree) = tmp {
             tree.attach(Path::new(TEMPORARY))?;
@@ -113,7 +114,7 @@ impl EmptyRoot {
         std::fs::remove_dir(OLD_ROOT)?;
         rustix::mount::mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | OF_ROOT, c"")?;
         hide_denied(sandbox)?;
-        protect(sandbox, &self.writable_mounts)?;
+        protect(sandbox, &mounts)?;
         sandbox.writable.push(SHARED_MEMORY.into());
         sandbox
             .writable
@@ -161,11 +162,16 @@ fn granted_places(sandbox: &SandboxSpec) -> io::Result<Vec<GrantedPlace>> {
     Ok(places)
 }
 
-/// The mount points of this namespace whose mounts are not read-only.
+/// The system's mount points whose mounts are not read-only.
 fn writable_mount_points() -> io::Result<BTreeSet<PathBuf>> {
     let mut text = String::with_capacity(MOUNTS_BYTES);
     File::open("/proc/self/mountinfo")?.read_to_string(&mut text)?;
-    Ok(text.lines().filter_map(writable_mount_point).collect())
+    let points = text.lines().filter_map(writable_mount_point);
+    let of_system = points.filter_map(|point| {
+        let inside = point.strip_prefix(OLD_ROOT).ok()?;
+        Some(Path::new("/").join(inside))
+    });
+    Ok(of_system.collect())
 }
 
 /// Makes the system's mounts read-only that contain one of these places, or that one of them contains.

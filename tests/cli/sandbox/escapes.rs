@@ -1,8 +1,8 @@
 //! Attempts to escape from the sandbox. Each prints `escaped` if it succeeded, and `held` if not.
 
 use super::fixture::{SandboxFixture, print_count};
-use crate::requirements::require;
-use crate::server::{calls, says};
+use crate::requirements::{require, skip};
+use crate::server::{Responder, calls, says};
 use crate::signals::{children_of, is_alive};
 use crate::situation::{User, available_users};
 use crate::wait::until;
@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 /// Python programs. `call` makes a system call and returns its result, with `errno()` available afterwards; `OUTSIDE` is a
 /// file that must not be written, `SECRET_FILES` one that must not be read, `US` the process that started the shell.
@@ -317,6 +318,18 @@ const C_PROGRAMS: [(&str, &str); 3] = [
     ),
 ];
 
+/// In namespaces of its own, a command of root cannot change the modes of the system's devices, which root owns.
+#[test]
+fn devices_keep_their_modes() {
+    let yard = SandboxFixture::new(User::Current);
+    let told = yard.run_commands(
+        &["--write"],
+        &["for d in null zero full random urandom; do m=$(stat -c %a /dev/$d); chmod 644 /dev/$d 2>/dev/null; \
+           [ $(stat -c %a /dev/$d) = $m ] && echo held || { chmod $m /dev/$d; echo changed; }; done"],
+    );
+    assert_eq!(told[0], "held\n".repeat(5).trim_end());
+}
+
 /// In namespaces of its own, a command leaves no process behind, however many there are and however fast they change.
 /// They do not even see other processes, so they cannot signal them.
 #[test]
@@ -457,6 +470,59 @@ fn a_waiting_supervisor_ends_with_the_run() {
             until("none of them runs", || !processes.iter().any(is_running));
         }
     }
+}
+
+/// A supervisor that waits for the next command sees what the system mounts and unmounts meanwhile.
+#[test]
+fn a_waiting_supervisor_follows_the_mounts_of_the_system() {
+    let shared = ["unshare", "-m", "--propagation", "shared"];
+    let mut tried = std::process::Command::new("unshare");
+    if !tried
+        .args(&shared[1..])
+        .arg("true")
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        skip("there are no namespaces of mounts");
+        return;
+    }
+    let yard = SandboxFixture::new(User::Current).with_wrapper(&shared);
+    let disk = yard.story.dir().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let pid = Arc::new(OnceLock::<u32>::new());
+    let outside = |script: &str, then: Responder| {
+        let (pid, script) = (
+            Arc::clone(&pid),
+            format!("cd '{}' && {script}", yard.story.dir().display()),
+        );
+        let outside = move |request: &_| {
+            let mut enter = std::process::Command::new("nsenter");
+            enter.args(["-m", "-t", &pid.wait().to_string(), "sh", "-c", &script]);
+            assert!(enter.status().unwrap().success());
+            then(request)
+        };
+        Box::new(outside) as Responder
+    };
+    let exec = |command: &str| calls("exec", json!({ "command": command }));
+    yard.story.server().script([
+        exec("true"),
+        exec("true"),
+        outside(
+            "mount -t tmpfs none disk && echo text > disk/file",
+            exec("cat disk/file"),
+        ),
+        outside("umount disk", exec("ls -A disk | wc -l")),
+        says("done"),
+    ]);
+    let child = yard.command(&[]).spawn().expect("the program starts");
+    pid.set(child.id()).unwrap();
+    yard.story.wait(child).stdout("done\n");
+    let requests = yard.story.requests();
+    let told = |request: usize| {
+        let last = requests[request].messages().pop().unwrap();
+        last["content"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!([told(3), told(4)], ["text", "0"]);
 }
 
 /// Processes that a command leaves behind end with it.
