@@ -20,7 +20,7 @@ use clap::Args;
     mut_arg("replay", |arg| arg.hide_short_help(true))
 )]
 pub struct RunArgs {
-    /// The prompt file, and its arguments: in the order of its `inputs`, or NAME=VALUE
+    /// The prompt file, and its arguments: in the order of its `inputs`, NAME=VALUE or --NAME VALUE
     ///
     /// All arguments after FILE are for the file, flags included.
     #[arg(value_name = "FILE", required = true, num_args = 1.., trailing_var_arg = true)]

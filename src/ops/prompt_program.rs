@@ -118,19 +118,37 @@ impl PromptProgram {
     /// The message with these arguments.
     ///
     /// # Errors
-    /// Status 2: an argument is missing, or there is no place for one.
+    /// Status 2: an argument or its value is missing, or there is no place for one.
     pub(crate) fn message(&self, words: &[String]) -> Result<String> {
         let wrong = |cause: String| fail_with_hint(Exit::Usage, cause, self.usage());
         let mut values: Vec<Option<&str>> = vec![None; self.inputs.len()];
         let mut rest: Vec<&str> = Vec::new();
-        for word in words {
-            let named = word.split_once('=').and_then(|(name, value)| {
-                let index = self.inputs.iter().position(|input| input.name == name)?;
-                Some((index, value))
-            });
-            match named {
-                Some((index, value)) => values[index] = Some(value),
-                None => rest.push(word),
+        let mut words = words.iter().map(String::as_str);
+        let find = |name: &str| self.inputs.iter().position(|input| input.name == name);
+        let mut takes_options = !self.inputs.is_empty();
+        while let Some(word) = words.next() {
+            if takes_options && word == "--" {
+                takes_options = false;
+            } else if let Some(option) = word.strip_prefix("--").filter(|_| takes_options) {
+                let (name, value) = match option.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (option, None),
+                };
+                let index = find(name).ok_or_else(|| {
+                    wrong(format!(
+                        "there is no input `{name}`; flags of nanobot stand before the file"
+                    ))
+                })?;
+                let value = value.or_else(|| words.next());
+                values[index] =
+                    Some(value.ok_or_else(|| wrong(format!("`--{name}` needs a value")))?);
+            } else if let Some((index, value)) = word
+                .split_once('=')
+                .and_then(|(name, value)| Some((find(name)?, value)))
+            {
+                values[index] = Some(value);
+            } else {
+                rest.push(word);
             }
         }
         let mut positional = rest.iter().copied();
@@ -468,6 +486,12 @@ mod tests {
         let two = "---\ninputs:\n  - name: a\n  - name: b\n    default: 3\n---\n$a and $b";
         check(two, &["1"], Ok("1 and 3"));
         check(two, &["b=2", "1"], Ok("1 and 2"));
+        check(two, &["--b", "2", "1"], Ok("1 and 2"));
+        check(two, &["--b=2", "--", "--a"], Ok("--a and 2"));
+        check(two, &["-1", "--b="], Ok("-1 and "));
+        check(two, &["1", "--c", "2"], Err("there is no input `c`"));
+        check(two, &["1", "--b"], Err("`--b` needs a value"));
+        check("Say $ARGUMENTS.", &["--loud", "a"], Ok("Say --loud a."));
         check("Say $ARGUMENTS.", &["a", "b c"], Ok("Say a b c."));
         check("Say $2.", &["a", "b"], Ok("Say b."));
         check("Say it.", &["a"], Err("no place for the argument `a`"));

@@ -55,7 +55,9 @@ pub(super) fn take_or_start(sandbox: &SandboxSpec) -> io::Result<(Child, Supervi
 /// Ends the supervisor that waits, if there is one.
 pub fn end_standby() {
     let waiting = STANDBY.lock().ignore_poison().take();
-    waiting.map(Standby::end);
+    if let Some(standby) = waiting {
+        standby.end();
+    }
 }
 
 fn start(sandbox: &SandboxSpec, known: MutexGuard<'_, Vec<Pid>>) -> io::Result<Standby> {

@@ -47,13 +47,15 @@ impl SupervisorConnection {
         Ok((child, connection))
     }
 
-    /// Sends the supervisor what it is to launch, with the streams, which only the launched program holds from then on.
+    /// Sends the supervisor what it is to launch, with the streams.
     pub(super) fn launch(&mut self, launch: &LaunchSpec, streams: [OwnedFd; 3]) -> io::Result<()> {
         match self.send(launch, &streams) {
             // It has ended before it read everything. Its report says why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             other => other?,
         }
+        // Only the supervisor holds its ends from then on.
+        drop(streams);
         self.control.set_nonblocking(true)
     }
 

@@ -28,6 +28,7 @@ mod protected_state;
 mod real_path;
 mod restore;
 mod seccomp;
+mod seccomp_program;
 pub mod self_test;
 mod spec;
 mod start_directory;
@@ -80,7 +81,7 @@ pub enum SandboxError {
 pub fn check_available() -> Result<(), SandboxError> {
     static RESULT: LazyLock<Result<(), SandboxError>> = LazyLock::new(|| {
         let tried = run_on_thread(|| {
-            if seccomp::ARCHITECTURE.is_none() {
+            if seccomp_program::ARCHITECTURE.is_none() {
                 return Err(SandboxError::Architecture);
             }
             let landlock = empty_ruleset(false).and_then(restrict);

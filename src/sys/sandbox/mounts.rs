@@ -281,7 +281,7 @@ fn mount_devices() -> io::Result<()> {
     for device in DEVICES.iter().map(Path::new) {
         if let Some(tree) = copy_mounts(device)? {
             tree.attach(device)?;
-            // Nobody changes its mode or its times.
+            // A command cannot change its mode or its times.
             remount_read_only(&open_path(device)?.0)?;
         }
     }

@@ -2,27 +2,14 @@
 //! memory, signals to this program, namespaces and mounts, file modes, terminal injection and kernel administration.
 //! All other calls pass; Landlock decides about file access.
 
+use super::seccomp_program::{self, Refusals};
 use crate::sys::process_group::process_group;
 use crate::sys::sync::IgnorePoison;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, sock_filter,
-};
+use seccompiler::{BpfProgram, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
-
-/// The architecture that this program was built for, if its system calls are known. Programs for another architecture
-/// are killed.
-pub(super) const ARCHITECTURE: Option<TargetArch> = match () {
-    #[cfg(target_arch = "x86_64")]
-    () => Some(TargetArch::x86_64),
-    #[cfg(target_arch = "aarch64")]
-    () => Some(TargetArch::aarch64),
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    () => None,
-};
 
 /// Calls that return `ENOSYS`, so that programs fall back to older calls, as on an older kernel.
 const ENOSYS_CALLS: &[i64] = &[
@@ -273,7 +260,9 @@ pub(super) fn apply(sockets: Sockets, protected: Option<&ProtectedPids>) -> io::
     let program = match built {
         Some(program) => program,
         None => {
-            let program = build_program(sockets).map(Arc::new);
+            let program = refusals(sockets)
+                .and_then(seccomp_program::build)
+                .map(Arc::new);
             let program =
                 program.ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
             let mut built = BUILT.lock().ignore_poison();
@@ -283,7 +272,7 @@ pub(super) fn apply(sockets: Sockets, protected: Option<&ProtectedPids>) -> io::
     let build = |protected: &ProtectedPids| {
         let rules = protected.seccomp_rules();
         rules
-            .and_then(|rules| build_filter(rules, libc::EPERM))
+            .and_then(|rules| seccomp_program::build_filter(rules, libc::EPERM))
             .ok_or_else(|| io::Error::other("cannot build the signal filter"))
     };
     let signal_filter = protected.map(build).transpose()?;
@@ -293,137 +282,8 @@ pub(super) fn apply(sockets: Sockets, protected: Option<&ProtectedPids>) -> io::
     Ok(())
 }
 
-/// The filter for all commands with these sockets. The kernel evaluates a filter for each system call number when it is
-/// loaded, and again when such a call is made. Most calls are allowed after a short search for their numbers; what
-/// follows it decides about those with rules.
-fn build_program(sockets: Sockets) -> Option<BpfProgram> {
-    let refusals = refusals(sockets)?;
-    let with_rules: Option<BTreeSet<u32>> = refusals
-        .iter()
-        .flat_map(|(rules, _)| rules.keys())
-        .map(|call| u32::try_from(*call).ok())
-        .collect();
-    let mut program = allow_calls_without_rules(&with_rules?)?;
-    program.extend(join(build_filters(refusals)?));
-    Some(program)
-}
-
-/// The beginning of a program that allows the calls of this architecture whose numbers are not in `with_rules`.
-fn allow_calls_without_rules(with_rules: &BTreeSet<u32>) -> Option<BpfProgram> {
-    // The numbers at which a range with rules starts or ends.
-    let mut bounds = Vec::new();
-    for number in with_rules {
-        if bounds.last() == Some(number) {
-            bounds.pop();
-        } else {
-            bounds.push(*number);
-        }
-        bounds.push(number + 1);
-    }
-    bounds.push(X32_BIT);
-    let mut program = vec![
-        step(LOAD, 0, 0, ARCHITECTURE_OFFSET),
-        step(JUMP_IF_EQUAL, 1, 0, audit_architecture()?),
-        step(JUMP, 0, 0, 0),
-        step(LOAD, 0, 0, NUMBER_OFFSET),
-    ];
-    program.extend(search(&bounds, false)?);
-    let length = program.len();
-    for (at, step) in program.iter_mut().enumerate() {
-        if step.code == JUMP {
-            step.k = u32::try_from(length - at - 1).ok()?;
-        }
-    }
-    Some(program)
-}
-
-/// Searches for the loaded number among `bounds`, before which a range with or without rules begins. Allows a number
-/// without rules; a jump without a distance stands for the others.
-fn search(bounds: &[u32], has_rules: bool) -> Option<BpfProgram> {
-    let middle = bounds.len() / 2;
-    let Some(bound) = bounds.get(middle) else {
-        return Some(vec![match has_rules {
-            true => step(JUMP, 0, 0, 0),
-            false => step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-        }]);
-    };
-    let below = search(&bounds[..middle], has_rules)?;
-    let above = search(&bounds[middle + 1..], has_rules ^ (middle % 2 == 0))?;
-    let mut steps = vec![step(
-        JUMP_UNLESS_LESS,
-        u8::try_from(below.len()).ok()?,
-        0,
-        *bound,
-    )];
-    steps.extend(below);
-    steps.extend(above);
-    Some(steps)
-}
-
-/// This architecture as the kernel names it to filters, after `AUDIT_ARCH_*` in its `include/uapi/linux/audit.h`: 64 bits,
-/// little-endian.
-fn audit_architecture() -> Option<u32> {
-    let machine = match ARCHITECTURE? {
-        TargetArch::x86_64 => libc::EM_X86_64,
-        TargetArch::aarch64 => libc::EM_AARCH64,
-        TargetArch::riscv64 => libc::EM_RISCV,
-    };
-    Some(0xc000_0000 | u32::from(machine))
-}
-
-/// Joins filters into one: what a filter allows is up to the next. The kernel prepares each filter of a process for all system
-/// calls, and evaluates all of them for each call.
-fn join(filters: Vec<BpfProgram>) -> BpfProgram {
-    let mut left = filters.len();
-    let mut joined = BpfProgram::new();
-    for filter in filters {
-        left -= 1;
-        let length = filter.len();
-        joined.extend(filter.into_iter().enumerate().map(|(at, step)| {
-            let allows = step.code == RETURN && step.k == libc::SECCOMP_RET_ALLOW;
-            match u32::try_from(length - at - 1) {
-                Ok(distance) if allows && left > 0 => sock_filter {
-                    code: JUMP,
-                    k: distance,
-                    ..step
-                },
-                _ => step,
-            }
-        }));
-    }
-    joined
-}
-
-/// Instructions of filters: the first loads a field of the call, the others skip steps or end the filter.
-const LOAD: u16 = 0x20;
-const JUMP: u16 = 0x05;
-const JUMP_IF_EQUAL: u16 = 0x15;
-const JUMP_UNLESS_LESS: u16 = 0x35;
-const RETURN: u16 = 0x06;
-
-/// The fields of `struct seccomp_data`.
-const NUMBER_OFFSET: u32 = 0;
-const ARCHITECTURE_OFFSET: u32 = 4;
-
-/// The bit in the numbers of the x32 calls of x86-64.
-const X32_BIT: u32 = 0x4000_0000;
-
-/// An instruction that skips the next `jt` or `jf` ones, if it is a conditional jump.
-fn step(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
-    sock_filter { code, jt, jf, k }
-}
-
-/// The rules for calls that are refused, by the error that they return.
-type Refusals = Vec<(BTreeMap<i64, Vec<SeccompRule>>, libc::c_int)>;
-
-/// The filters, one for each error.
-fn build_filters(refusals: Refusals) -> Option<Vec<BpfProgram>> {
-    let filters = refusals.into_iter();
-    let filters = filters.map(|(rules, errno)| build_filter(rules, errno));
-    std::iter::once(Some(x32_filter())).chain(filters).collect()
-}
-
-fn refusals(sockets: Sockets) -> Option<Refusals> {
+/// The rules for commands with these sockets, by the error that the refused calls return.
+pub(super) fn refusals(sockets: Sockets) -> Option<Refusals> {
     let always = |calls: &[i64]| calls.iter().map(|call| (*call, Vec::new())).collect();
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = always(EPERM_CALLS);
     let new = NAMESPACE_FLAGS.iter().map(|flag| has_bits(0, *flag as u64));
@@ -584,24 +444,6 @@ fn socket_rules(sockets: Sockets) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     Some(rules)
 }
 
-/// A filter that kills programs that make x32 calls, whose numbers filters by number would miss.
-fn x32_filter() -> BpfProgram {
-    vec![
-        step(LOAD, 0, 0, NUMBER_OFFSET),
-        step(JUMP_UNLESS_LESS, 0, 1, X32_BIT),
-        step(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
-        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ]
-}
-
-fn build_filter(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: libc::c_int) -> Option<BpfProgram> {
-    let answer = SeccompAction::Errno(errno as u32);
-    SeccompFilter::new(rules, SeccompAction::Allow, answer, ARCHITECTURE?)
-        .ok()?
-        .try_into()
-        .ok()
-}
-
 fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Option<SeccompCondition> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value).ok()
 }
@@ -621,101 +463,9 @@ fn argument_equals(argument: u8, value: u64) -> Option<SeccompRule> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        ARCHITECTURE_OFFSET, JUMP, JUMP_IF_EQUAL, JUMP_UNLESS_LESS, LOAD, NUMBER_OFFSET,
-        ProtectedPids, RETURN, Sockets, X32_BIT, apply, audit_architecture, build_filters,
-        build_program, refusals,
-    };
+    use super::{ProtectedPids, Sockets, apply};
     use rustix::io::Errno;
     use rustix::process::{Pid, PidfdFlags};
-    use seccompiler::sock_filter;
-
-    /// The result of a filter for a call, as the kernel evaluates it, with all arguments set to `argument`.
-    fn evaluate(program: &[sock_filter], architecture: u32, number: u32, argument: u32) -> u32 {
-        let (mut at, mut value) = (0, 0);
-        loop {
-            let step = &program[at];
-            at += 1;
-            let holds = match step.code {
-                LOAD => {
-                    value = match step.k {
-                        NUMBER_OFFSET => number,
-                        ARCHITECTURE_OFFSET => architecture,
-                        // The upper halves of the arguments.
-                        offset if offset % 8 == 4 => 0,
-                        _ => argument,
-                    };
-                    continue;
-                }
-                0x54 => {
-                    value &= step.k;
-                    continue;
-                }
-                RETURN => return step.k,
-                JUMP => {
-                    at += step.k as usize;
-                    continue;
-                }
-                JUMP_IF_EQUAL => value == step.k,
-                JUMP_UNLESS_LESS => value >= step.k,
-                0x25 => value > step.k,
-                code => panic!("unknown instruction {code:#x}"),
-            };
-            at += usize::from(if holds { step.jt } else { step.jf });
-        }
-    }
-
-    #[test]
-    fn the_program_decides_as_the_filters_do_one_after_another() {
-        let ours = audit_architecture().unwrap();
-        for (internet, local) in [(false, false), (true, false), (false, true), (true, true)] {
-            let sockets = Sockets { internet, local };
-            let filters = build_filters(refusals(sockets).unwrap()).unwrap();
-            assert_eq!(filters.len(), 5);
-            let program = build_program(sockets).unwrap();
-            assert!(program.len() < 1500);
-            let numbers = (0..600).chain([X32_BIT - 1, X32_BIT, X32_BIT + 41, u32::MAX]);
-            let calls = numbers.flat_map(|number| [0, 1, 2, 0o400, 0o4100].map(|it| (number, it)));
-            let mut refused = 0;
-            for (number, argument) in calls {
-                for architecture in [ours, 0x4000_0003] {
-                    let results = filters
-                        .iter()
-                        .map(|filter| evaluate(filter, architecture, number, argument));
-                    let is_refused = |result: &u32| *result != libc::SECCOMP_RET_ALLOW;
-                    let expected = results.into_iter().find(is_refused);
-                    refused += u32::from(expected.is_some());
-                    assert_eq!(
-                        evaluate(&program, architecture, number, argument),
-                        expected.unwrap_or(libc::SECCOMP_RET_ALLOW),
-                        "{sockets:?}: {number} {argument:#o} {architecture:#x}"
-                    );
-                }
-            }
-            assert!(refused > 3000, "{refused}");
-        }
-    }
-
-    /// The number of steps is what the kernel spends on each number when a command starts.
-    #[test]
-    fn a_call_without_rules_is_allowed_in_a_few_steps() {
-        let program = build_program(Sockets::default()).unwrap();
-        let read = u32::try_from(libc::SYS_read).unwrap();
-        let mut steps = 0;
-        let mut at = 0;
-        while program[at].code != RETURN {
-            let step = &program[at];
-            let holds = match (step.code, at) {
-                (JUMP_IF_EQUAL, _) => true,
-                (JUMP_UNLESS_LESS, _) => read >= step.k,
-                _ => false,
-            };
-            at += 1 + usize::from(if holds { step.jt } else { step.jf });
-            steps += 1;
-        }
-        assert_eq!(program[at].k, libc::SECCOMP_RET_ALLOW);
-        assert!(steps < 12, "{steps}");
-    }
 
     /// Tests seccomp alone: on a newer kernel Landlock would mask a failure.
     #[test]
