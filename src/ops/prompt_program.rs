@@ -1,18 +1,23 @@
 //! Prompt files as programs: a message with front matter. Front matter chooses the model and narrows what the run may do; what
-//! would widen it counts only in a file that the user has pinned with `nanobot trust`.
+//! would widen it counts only in a file that the user has pinned with `nanobot trust`. The text of any other file is content
+//! of a project, as that of files which the model reads.
 
+use crate::answer_schema::AnswerSchema;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::default_session::fresh_session_key;
 use crate::ops::prompt_arguments::PromptArguments;
 use crate::ops::turn_options::TurnOptions;
+use crate::policy::tool_names::SESSIONS;
 use crate::settings::keys::nearest;
 use crate::skill;
 use crate::sys::input;
 use crate::sys::terminal::sanitize;
 use crate::trust::TrustList;
+use crate::turn::agent::AnswerFormat;
 use anyhow::Result;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -66,18 +71,11 @@ impl PromptProgram {
         let shown = path.display().to_string();
         let bytes = input::read_file(path, &shown, MAX_FILE_BYTES)?;
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        // A file without widening fields is not looked up.
-        let is_pinned = |bytes: &[u8]| -> Result<bool> {
-            Ok(TrustList::load(&ctx.paths.trust())?.is_pinned(&real, bytes))
-        };
         let text = String::from_utf8_lossy(&bytes);
         let (fields, inputs, body) = parse(&text).map_err(|cause| unusable(path, &cause))?;
-        let is_widening = fields
-            .iter()
-            .any(|(name, _)| WIDENING_FIELDS.contains(&name.as_str()));
         Ok(Self {
             path: path.to_owned(),
-            is_pinned: is_widening && is_pinned(&bytes)?,
+            is_pinned: TrustList::load(&ctx.paths.trust())?.is_pinned(&real, &bytes),
             fields,
             inputs,
             body,
@@ -195,10 +193,9 @@ impl PromptProgram {
         if options.session.is_none() && options.fork.is_none() && !options.resume {
             options.session = Some(fresh_session_key());
         }
+        options.is_message_untrusted = !self.is_pinned;
         for (name, value) in &self.fields {
-            if WIDENING_FIELDS.contains(&name.as_str())
-                && !(self.is_pinned || is_narrow_profile(name, value))
-            {
+            if !self.is_pinned && self.widens(name, value, options) {
                 let path = self.path.display();
                 return Err(fail_with_hint(
                     Exit::Refused,
@@ -277,19 +274,65 @@ impl PromptProgram {
         Ok(())
     }
 
-    /// The schema of the answer: fields, a JSON schema, or a file beside this one.
-    fn schema(&self, value: &Value) -> Result<String, String> {
-        let Value::String(text) = value else {
-            return match value.is_object() {
-                true => Ok(value.to_string()),
-                false => Err("it is neither a text nor a schema".into()),
-            };
+    /// True if the field would give the run more than it has by the config and the flags.
+    fn widens(&self, name: &str, value: &Value, options: &TurnOptions) -> bool {
+        match name {
+            // The profile that only reads is for every file.
+            "profile" => value.as_str() != Some("plan"),
+            // A run has this tool only if the user names it.
+            "tools" => {
+                let names = texts(value).unwrap_or_default();
+                options.grants.tools.is_none() && names.iter().any(|name| name == SESSIONS)
+            }
+            // The content of the file is sent to the provider.
+            "schema" => {
+                let file = value.as_str().map(|text| self.beside(text));
+                file.is_some_and(|file| file.is_file() && !self.is_beside(&file))
+            }
+            _ => WIDENING_FIELDS.contains(&name),
+        }
+    }
+
+    fn directory(&self) -> &Path {
+        let directory = self.path.parent().filter(|path| *path != Path::new(""));
+        directory.unwrap_or(Path::new("."))
+    }
+
+    /// The path that `text` names from the directory of this file.
+    fn beside(&self, text: &str) -> PathBuf {
+        self.directory().join(text)
+    }
+
+    /// True if `file` really is in the directory of this file, and not in a hidden one within that.
+    fn is_beside(&self, file: &Path) -> bool {
+        let real = |path: &Path| std::fs::canonicalize(path).ok();
+        let (Some(directory), Some(file)) = (real(self.directory()), real(file)) else {
+            return false;
         };
-        let beside = self.path.parent().unwrap_or(Path::new("")).join(text);
-        Ok(match beside.is_file() {
-            true => beside.display().to_string(),
+        let is_hidden = |part: &OsStr| part.as_encoded_bytes().starts_with(b".");
+        file.strip_prefix(directory)
+            .is_ok_and(|path| !path.iter().any(is_hidden))
+    }
+
+    /// The schema of the answer as JSON: it is given as fields, as a JSON schema, or as a file beside this one. What names no
+    /// such file is not looked for in the working directory.
+    fn schema(&self, value: &Value) -> Result<String, String> {
+        let text = match value {
+            Value::Object(_) => return Ok(value.to_string()),
+            Value::String(text) => text,
+            _ => return Err("it is neither a text nor a schema".into()),
+        };
+        let file = self.beside(text);
+        let read = |file: &Path| {
+            let bytes = input::read_file(file, &file.display().to_string(), MAX_FILE_BYTES)?;
+            anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let text = match file.is_file() {
+            true => read(&file).map_err(|error| format!("{error:#}"))?,
             false => text.clone(),
-        })
+        };
+        let schema = AnswerSchema::parse(&text).map_err(|error| format!("{error:#}"))?;
+        Ok(schema.schema().to_string())
     }
 }
 
@@ -387,11 +430,6 @@ fn set_if_none<T>(place: &mut Option<T>, value: T) {
 
 fn unusable(path: &Path, cause: &str) -> anyhow::Error {
     fail(Exit::BadInput, format!("`{}`: {cause}", path.display()))
-}
-
-/// True for the profile that only reads, which any file may choose.
-fn is_narrow_profile(name: &str, value: &Value) -> bool {
-    name == "profile" && value.as_str() == Some("plan")
 }
 
 fn text(value: &Value) -> Result<String, String> {

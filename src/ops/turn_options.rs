@@ -13,6 +13,8 @@ use std::time::Duration;
 pub struct TurnOptions {
     /// The user's message. `-` reads it from standard input.
     pub message: Option<String>,
+    /// The message is the text of a file that the user has not trusted.
+    pub is_message_untrusted: bool,
     /// A file with the message, or with the rest of it.
     pub prompt_file: Option<PathBuf>,
     /// Files and URLs to attach. `-` is standard input.
@@ -107,6 +109,7 @@ impl Default for TurnOptions {
     fn default() -> Self {
         Self {
             message: None,
+            is_message_untrusted: false,
             prompt_file: None,
             attach: Vec::new(),
             session: None,

@@ -428,6 +428,14 @@ const GUARANTEES: &[TestedPromise] = &[
     (
         "Its calls are under the same policy as the model's",
         &["a_client_gets_the_file_tools_under_the_policy"],
+    (
+        "The text of any other file is content of a project",
+        &[
+            "the_text_of_a_file_that_is_not_pinned_is_not_the_users",
+            "the_schema_of_a_file_that_is_not_pinned_is_no_file_elsewhere",
+            "a_file_that_is_not_pinned_gets_no_other_conversations",
+        ],
+    ),
     ),
     (
         "Its questions count as text of a program",

@@ -149,7 +149,7 @@ impl PageServer {
         self.address.rsplit(':').next().unwrap()
     }
 
-    fn requests(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
 }

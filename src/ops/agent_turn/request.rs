@@ -112,6 +112,7 @@ pub(crate) fn read(
     let is_programs = origin.chat().is_some_and(|chat| !chat.is_typed);
     let is_untrusted = piped.is_some() && is_bare
         || is_programs
+        || options.is_message_untrusted
         || job.is_some_and(|job| job.untrusted_reason.is_some());
     let key = session_key(ctx, &settings, options, piped.is_some());
     report.envelope.session.clone_from(&key);
@@ -121,7 +122,8 @@ pub(crate) fn read(
             if options.message.is_some()
                 && options.prompt_file.is_none()
                 && job.is_none()
-                && !is_programs =>
+                && !is_programs
+                && !options.is_message_untrusted =>
         {
             ChatCommand::parse(text.trim())
         }
