@@ -470,6 +470,42 @@ fn a_hook_that_the_run_may_change_is_refused() {
 }
 
 #[test]
+fn a_hook_is_refused_however_its_command_names_what_the_run_may_change() {
+    let check = |command: &str, is_refused: bool| {
+        let story = Story::new();
+        let outside = story.home().join(".nanobot/hooks/hook");
+        write_program(&outside, "#!/bin/sh\n");
+        write_program(&story.dir().join("hook"), "#!/bin/sh\n");
+        let linked = story.dir().join("tools");
+        std::os::unix::fs::symlink(outside.parent().unwrap(), linked).unwrap();
+        let command = command.replace("HOOKS", &outside.parent().unwrap().display().to_string());
+        let story = story.set(
+            "hooks",
+            json!({ "pre_turn": [{ "command": format!("cd $NANOBOT_DIRECTORY; {command}; true") }] }),
+        );
+        story.server().script((!is_refused).then(|| says("Yes.")));
+        let ran = story.run(["agent", "--write", "-m", "x"]);
+        match is_refused {
+            true => drop(ran.status(78).stderr_has("which this run may change")),
+            false => drop(ran.stdout("Yes.\n")),
+        }
+    };
+    check("HOOKS/hook", false);
+    check("HOOKS/hook > $NANOBOT_DIRECTORY/new.log", false);
+    check("cat /dev/null|$NANOBOT_DIRECTORY/hook", true);
+    check("true&&\"$NANOBOT_DIRECTORY\"/hook", true);
+    check("env A=$NANOBOT_DIRECTORY/hook true", true);
+    // The link lies where the run may replace it.
+    check("$NANOBOT_DIRECTORY/tools/hook", true);
+    // A missing file can be made.
+    check(
+        "test -x $NANOBOT_DIRECTORY/new && $NANOBOT_DIRECTORY/new",
+        true,
+    );
+    check("HOOKS/missing || true", false);
+}
+
+#[test]
 fn a_directory_sets_no_hooks() {
     let hooks = r#"{"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "touch $HOME/ran"}]}]}}"#;
     let story = Story::new()

@@ -397,7 +397,10 @@ const GUARANTEES: &[TestedPromise] = &[
     ),
     (
         "A hook whose command names a file",
-        &["a_hook_that_the_run_may_change_is_refused"],
+        &[
+            "a_hook_that_the_run_may_change_is_refused",
+            "a_hook_is_refused_however_its_command_names_what_the_run_may_change",
+        ],
     ),
     (
         "A program that is a tool runs as a command does",

@@ -5,13 +5,14 @@
 //! on, unless the hook is `strict`: then its failure is its no. Hooks do not run inside of hooks.
 
 mod dialect;
+mod places;
 mod reply;
 
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::{ToolCall, UserMessage};
 use crate::ops::context::Context;
 use crate::policy::Refusal;
-use crate::policy::file_scope::{FileAccess, FileScope};
+use crate::policy::file_scope::FileScope;
 use crate::settings::Settings;
 use crate::settings::hooks::{HookCommand, HookDialect, HookEvent};
 use crate::sys::env::INSIDE_HOOK;
@@ -80,7 +81,10 @@ impl Hooks {
             notices: Mutex::default(),
         };
         if let Some(scope) = scope.filter(|scope| !scope.is_unrestricted) {
-            hooks.check_places(scope)?;
+            let variables = (&*hooks.ctx.paths.home, &*hooks.run.directory);
+            for hook in &hooks.commands {
+                places::check(hook, scope, &hooks.working_directory(hook), variables)?;
+            }
         }
         Ok(Some(Arc::new(hooks)))
     }
@@ -106,56 +110,6 @@ impl Hooks {
     /// True if there are hooks for `event`.
     pub(crate) fn has(&self, event: HookEvent) -> bool {
         self.commands.iter().any(|hook| hook.event == event)
-    }
-
-    /// Checks that the run cannot change a file that a hook's command names: it would then run what it wrote there
-    /// outside of the sandbox.
-    fn check_places(&self, scope: &FileScope) -> Result<()> {
-        for hook in &self.commands {
-            let places = hook.command.split_whitespace();
-            let mut places = places.filter_map(|word| self.existing_file(word));
-            let may_change = |place: &PathBuf| {
-                let in_commands = scope
-                    .command_writable_roots()
-                    .any(|root| place.starts_with(root));
-                let path = place.to_string_lossy();
-                in_commands || scope.decide(&path, FileAccess::Write).is_ok()
-            };
-            if let Some(place) = places.find(may_change) {
-                return Err(fail_with_hint(
-                    Exit::Config,
-                    format!(
-                        "hook `{}` runs `{}`, which this run may change",
-                        hook.name,
-                        place.display()
-                    ),
-                    "move it to a directory that no run may change, such as `~/.nanobot/hooks`",
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// The real path of the file that a word of a command names, if there is one.
-    fn existing_file(&self, word: &str) -> Option<PathBuf> {
-        let word = word.trim_matches(['\'', '"', '(', ')', ';']);
-        let home = self.ctx.paths.home.display().to_string();
-        let directory = self.run.directory.display().to_string();
-        let mut word = word.to_owned();
-        for (name, value) in [
-            ("HOME", &home),
-            ("CLAUDE_PROJECT_DIR", &directory),
-            ("NANOBOT_DIRECTORY", &directory),
-        ] {
-            word = word
-                .replace(&format!("${{{name}}}"), value)
-                .replace(&format!("${name}"), value);
-        }
-        if let Some(rest) = word.strip_prefix("~/") {
-            word = format!("{home}/{rest}");
-        }
-        let path = std::fs::canonicalize(self.run.directory.join(word.replace('"', ""))).ok()?;
-        path.is_file().then_some(path)
     }
 
     /// The facts that every hook receives.
