@@ -134,7 +134,10 @@ impl StoredSessions {
     }
 
     /// The origin that a session has recorded; external if it is not known from its beginning on.
-    fn origin_of(&self, key: &str) -> Result<Origin> {
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub(crate) fn origin_of(&self, key: &str) -> Result<Origin> {
         let session = Session::read(&self.store, key, &mut |_| {})?;
         let recorded = session.origin().filter(|_| session.is_origin_complete());
         Ok(recorded.map_or(Origin::External, |recorded| recorded.level))

@@ -441,8 +441,11 @@ const GUARANTEES: &[TestedPromise] = &[
     ),
     ),
     (
-        "Its questions count as text of a program",
-        &["ask_is_a_turn_in_a_session"],
+        "What it sends counts as text of a program",
+        &[
+            "ask_is_a_turn_in_a_session",
+            "what_a_client_has_read_limits_what_it_may_do",
+        ],
     ),
     (
         "It can read the memory and every session",

@@ -1,10 +1,11 @@
 //! The tools of the server: `ask`, which is a turn, and the agent's own tools.
 
+use super::resources;
 use super::served_client::ServedClient;
 use crate::error::exit_for;
 use crate::event::{Event, ToolOutcome};
 use crate::json_rpc::ErrorObject;
-use crate::message::{MessagePart, ToolCall};
+use crate::message::{Message, MessagePart, Origin, Reply, ToolCall};
 use crate::ops::agent_turn;
 use crate::ops::agent_turn::origin::ChatTurn;
 use crate::ops::permissions::Grants;
@@ -108,6 +109,12 @@ fn run_tool(server: &ServedClient<'_>, id: &Value, name: &str, arguments: Value)
         name: name.to_owned(),
         arguments,
     };
+    // A call is the client's own text, as a reply is the model's: what it has read here counts for what it may do next.
+    let provenance = &server.setup.shared.provenance;
+    provenance.observe(&Message::Assistant(Reply {
+        tool_calls: vec![call.clone()],
+        ..Reply::default()
+    }));
     let reads = |call: &ToolCall| {
         let tool = toolbox.find(&call.name);
         tool.is_none_or(|tool| tool.effect(&call.arguments) == CallEffect::Reads)
@@ -127,6 +134,7 @@ fn run_tool(server: &ServedClient<'_>, id: &Value, name: &str, arguments: Value)
             .for_each(|notice| server.ctx.notice(notice));
     }
     let done = results.first().expect("one call has one result");
+    provenance.observe(&Message::Tool(done.result.clone()));
     let content: Vec<Value> = done.result.parts.iter().map(to_content).collect();
     json!({ "content": content, "isError": done.outcome != ToolOutcome::Ok || done.command_failed })
 }
@@ -179,12 +187,14 @@ fn ask(
         lock_timeout: SESSION_LOCK_TIMEOUT,
         ..server.options.clone()
     };
+    let provenance = &server.setup.shared.provenance;
+    let external = provenance.external();
     let chat = ChatTurn {
         id: &random_hex(5),
         sender: None,
         chat_prompt: PROMPT,
         is_typed: false,
-        external_content: None,
+        external_content: external.as_deref(),
     };
     let (sender, receiver) = mpsc::channel::<String>();
     let outcome = std::thread::scope(|scope| {
@@ -222,6 +232,9 @@ fn ask(
         },
     });
     outcome.finish_beside_others(server.ctx);
+    // What the client sends next may come from the answer.
+    let origin = resources::origin_of_session(server, &session).unwrap_or(Origin::External);
+    provenance.raise(origin, "another conversation");
     Ok(result)
 }
 

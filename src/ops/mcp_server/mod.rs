@@ -2,7 +2,7 @@
 //! (<https://modelcontextprotocol.io/specification/2025-11-25>). One process serves one client, until its input ends.
 //!
 //! The main thread reads; each call runs on a thread of its own, under a token that a cancellation of the client cancels. What
-//! the client sends is text of a program, not of the user.
+//! the client sends is text of a program, not of the user; what its calls have read counts for later ones, as in a turn.
 
 mod calls;
 mod resources;
@@ -10,6 +10,7 @@ mod served_client;
 
 use crate::error::Exit;
 use crate::json_rpc::{self, ErrorObject, RpcMessage};
+use crate::message::Origin;
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup;
@@ -39,6 +40,11 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
     let modes = (options.offline, false);
     let setup = turn_setup::prepare_without_turn(ctx, &options.grants, modes, Vec::new(), None)?;
+    let shared = &setup.shared;
+    shared.files.keep_git_history(ctx.paths.git_objects());
+    shared
+        .provenance
+        .raise(Origin::Project, "text of a program");
     let server = ServedClient {
         ctx,
         options,

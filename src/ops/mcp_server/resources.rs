@@ -2,6 +2,7 @@
 
 use super::served_client::ServedClient;
 use crate::json_rpc::ErrorObject;
+use crate::message::Origin;
 use crate::ops::session_library::StoredSessions;
 use crate::session;
 use crate::sys::durable_file;
@@ -93,10 +94,24 @@ pub(super) fn read(
         let read = library
             .read(&key, Some(1), usize::MAX)
             .map_err(|cause| not_found(format!("`{uri}`: {cause}")))?;
+        let provenance = &server.setup.shared.provenance;
+        provenance.raise(read.origin, "another conversation");
         ("text/plain", read.text)
     };
     let text = redact_all(&text);
     Ok(json!({ "contents": [{ "uri": uri, "mimeType": media_type, "text": text }] }))
+}
+
+/// The origin of the session `key`.
+///
+/// # Errors
+/// The session cannot be read.
+pub(super) fn origin_of_session(
+    server: &ServedClient<'_>,
+    key: &str,
+) -> Result<Origin, ErrorObject> {
+    let origin = StoredSessions::new(store(server)?, "").origin_of(key);
+    origin.map_err(|cause| ErrorObject::failure(format!("{cause:#}")))
 }
 
 fn memory_path(server: &ServedClient<'_>, name: &str) -> PathBuf {
