@@ -588,6 +588,7 @@ const LIMITS: &[TestedPromise] = &[
         &[
             "the_editor_is_asked_for_permissions",
             "servers_of_the_editor_are_used",
+            "a_page_that_an_editor_embeds_is_content_from_outside",
         ],
     ),
     (
