@@ -429,9 +429,6 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
-        "Its calls are under the same policy as the model's",
-        &["a_client_gets_the_file_tools_under_the_policy"],
-    (
         "The text of any other file is content of a project",
         &[
             "the_text_of_a_file_that_is_not_pinned_is_not_the_users",
@@ -439,6 +436,9 @@ const GUARANTEES: &[TestedPromise] = &[
             "a_file_that_is_not_pinned_gets_no_other_conversations",
         ],
     ),
+    (
+        "Its calls are under the same policy as the model's",
+        &["a_client_gets_the_file_tools_under_the_policy"],
     ),
     (
         "What it sends counts as text of a program",

@@ -142,9 +142,11 @@ pub fn find_linked_hosts(text: &str) -> impl Iterator<Item = String> {
 /// The hosts that `text` names, within addresses or alone.
 pub(super) fn find_hosts(text: &str) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = find_linked_hosts(text).collect();
-    let in_name = |letter: char| letter.is_alphanumeric() || letter == '-' || letter == '.';
-    for word in text.split(|letter: char| !in_name(letter)) {
-        let word = word.trim_matches(['.', '-']);
+    let in_path = |letter: char| letter.is_alphanumeric() || "-./".contains(letter);
+    for path in text.split(|letter: char| !in_path(letter)) {
+        // What follows a slash is the name of a file, which others may have chosen.
+        let word = path.strip_prefix("//").unwrap_or(path).split('/').next();
+        let word = word.unwrap_or_default().trim_matches(['.', '-']);
         let Some((before, end)) = word.rsplit_once('.') else {
             continue;
         };
@@ -236,6 +238,13 @@ mod tests {
         check("mail ada@example.org", &["example.org"]);
         check("bücher.example", &["xn--bcher-kva.example"]);
         check("10.0.0.1 is no name", &[]);
+        check("see docs.example/a.html", &["docs.example"]);
+        check("see //docs.example/a", &["docs.example"]);
+        check(
+            "look at ./evil.example, /home/a/evil.example and ~/evil.example",
+            &[],
+        );
+        check("file:///home/a/evil.example", &[]);
     }
 
     #[test]
