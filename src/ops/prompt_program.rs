@@ -286,7 +286,7 @@ impl PromptProgram {
             }
             // The content of the file is sent to the provider.
             "schema" => {
-                let file = value.as_str().map(|text| self.beside(text));
+                let file = value.as_str().map(|text| self.path_beside(text));
                 file.is_some_and(|file| file.is_file() && !self.is_beside(&file))
             }
             _ => WIDENING_FIELDS.contains(&name),
@@ -299,7 +299,7 @@ impl PromptProgram {
     }
 
     /// The path that `text` names from the directory of this file.
-    fn beside(&self, text: &str) -> PathBuf {
+    fn path_beside(&self, text: &str) -> PathBuf {
         self.directory().join(text)
     }
 
@@ -322,7 +322,7 @@ impl PromptProgram {
             Value::String(text) => text,
             _ => return Err("it is neither a text nor a schema".into()),
         };
-        let file = self.beside(text);
+        let file = self.path_beside(text);
         let read = |file: &Path| {
             let bytes = input::read_file(file, &file.display().to_string(), MAX_FILE_BYTES)?;
             anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -41,7 +41,7 @@ pub(super) fn check(
                 .decide(&place.to_string_lossy(), FileAccess::Write)
                 .is_ok()
     };
-    for word in words(&expand(&hook.command, home, directory)) {
+    for word in command_words(&expand(&hook.command, home, directory)) {
         let is_path = PATH_STARTS.iter().any(|start| word.text.starts_with(start));
         let text = match word.text.strip_prefix("~/") {
             Some(rest) => home.join(rest),
@@ -83,7 +83,7 @@ fn expand(command: &str, home: &Path, directory: &Path) -> String {
     command
 }
 
-fn words(command: &str) -> Vec<CommandWord> {
+fn command_words(command: &str) -> Vec<CommandWord> {
     let is_end = |letter: char| letter.is_whitespace() || SEPARATORS.contains(&letter);
     let mut words = Vec::new();
     let mut is_output = false;
@@ -134,7 +134,7 @@ fn parts_of(path: &Path) -> Vec<OsString> {
 
 #[cfg(test)]
 mod tests {
-    use super::{expand, places_on_the_way, words};
+    use super::{command_words, expand, places_on_the_way};
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
@@ -142,7 +142,7 @@ mod tests {
     fn words_of_a_command() {
         let check = |command: &str, expect: &[&str]| {
             let command = expand(command, Path::new("/h"), Path::new("/d"));
-            let found: Vec<String> = words(&command)
+            let found: Vec<String> = command_words(&command)
                 .into_iter()
                 .map(|word| format!("{}{}", if word.is_output { ">" } else { "" }, word.text))
                 .collect();
