@@ -504,6 +504,64 @@ const PROJECT: &[Scene] = &[
         "grep -q tested got",
     ),
     scene(
+        "scripts of a package and of its dependencies after a page",
+        "npm",
+        "mkdir dep && echo '{\"name\":\"dep\",\"version\":\"1.0.0\"}' > dep/package.json && echo '{\"name\":\"a\",\"version\":\"1.0.0\",\"scripts\":{\"postinstall\":\"echo post > post\",\"prepare\":\"echo prep > prep\"},\"dependencies\":{\"dep\":\"file:dep\"}}' > package.json && npm install --package-lock-only --offline --no-audit --no-fund > log",
+        WRITE,
+        &[
+            FETCH,
+            ("exec", "npm ci --offline --no-audit --no-fund > log 2>&1"),
+        ],
+        "cat post prep node_modules/dep/package.json",
+    ),
+    scene(
+        "a new crate in a repository of its own after a page",
+        "git",
+        "true",
+        WRITE,
+        &[
+            FETCH,
+            (
+                "exec",
+                "cargo new -q hello && cd hello && cargo build -q --offline && git add . && git commit -qm one",
+            ),
+        ],
+        "test -x hello/target/debug/hello && git -C hello log --oneline",
+    ),
+    scene(
+        "a package of python in an environment after a page",
+        "python3",
+        "printf '[project]\nname = \"pkg\"\nversion = \"1\"\n' > pyproject.toml; mkdir pkg; touch pkg/__init__.py",
+        WRITE,
+        &[
+            FETCH,
+            (
+                "exec",
+                "python3 -m venv .venv && .venv/bin/pip --version && echo $PWD > $(.venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/pkg.pth && cd / && $OLDPWD/.venv/bin/python -c 'import pkg'",
+            ),
+        ],
+        ".venv/bin/python -c 'import pkg'",
+    ),
+    scene(
+        "an installation beneath the project after a page",
+        "make",
+        "printf 'install:\n\tinstall -d $(PREFIX)/bin\n\tinstall -m755 t $(PREFIX)/bin/t\n' > Makefile; printf '#!/bin/sh\necho t' > t",
+        WRITE,
+        &[
+            FETCH,
+            ("exec", "make -s install PREFIX=$PWD/out && out/bin/t"),
+        ],
+        "out/bin/t",
+    ),
+    scene(
+        "an installation beneath a granted directory of the home",
+        "make",
+        "mkdir -p $HOME/opt; printf 'install:\n\tinstall -d $(PREFIX)/bin\n\tinstall -m755 t $(PREFIX)/bin/t\n' > Makefile; printf '#!/bin/sh\necho t' > t",
+        &["--write", "--write=../home/opt"],
+        &[FETCH, ("exec", "make -s install PREFIX=$HOME/opt")],
+        "$HOME/opt/bin/t",
+    ),
+    scene(
         "an environment of python",
         "python3",
         "true",
@@ -664,6 +722,58 @@ const GIT: &[Scene] = &[
             "git bisect start HEAD HEAD~4 > /dev/null && git bisect run sh -c 'test $(cat f) -lt 4' | grep 'first bad' > found; git bisect reset -q",
         )],
         "grep -q bad found",
+    ),
+    scene(
+        "bisect over instruction files after a page",
+        "git",
+        "git init -q && for i in 1 2 3 4 5; do echo $i > f; echo use $i > AGENTS.md; git add .; git commit -q -m $i; done",
+        WRITE,
+        &[
+            FETCH,
+            ("exec", "git bisect start HEAD HEAD~4 > log; rm log"),
+            (
+                "exec",
+                "git bisect run sh -c 'test $(cat f) -lt 4' | grep 'first bad' > found; git bisect reset -q",
+            ),
+        ],
+        "grep -q bad found && grep -q 'use 5' AGENTS.md",
+    ),
+    scene(
+        "a worktree with instructions after a page, worked in by two commands",
+        "git",
+        "git init -q -b main && echo hi > AGENTS.md && mkdir .vscode && echo {} > .vscode/tasks.json && git add . && git commit -qm one",
+        WRITE,
+        &[
+            FETCH,
+            ("exec", "git worktree add -q wt -b wt"),
+            (
+                "exec",
+                "cd wt && echo w > w && git add w && git commit -qm wt && git worktree list | wc -l",
+            ),
+        ],
+        "git log -1 --format=%s wt -- | grep -q wt && cat wt/AGENTS.md wt/.vscode/tasks.json",
+    ),
+    scene(
+        "patches of a branch applied to another after a page",
+        "git",
+        "git init -q -b main && echo a > f && git add f && git commit -qm one && git checkout -q -b s && echo b > g && echo tabs > AGENTS.md && git add . && git commit -qm two && git checkout -q main",
+        WRITE,
+        &[
+            FETCH,
+            (
+                "exec",
+                "git format-patch -q main..s --stdout > p.patch && git am -q p.patch && rm p.patch",
+            ),
+        ],
+        "git log -1 --format=%s | grep -q two && grep -q tabs AGENTS.md && test -z \"$(git status --porcelain)\"",
+    ),
+    scene(
+        "an empty list of submodules after a page",
+        "git",
+        COMMIT,
+        WRITE,
+        &[FETCH, ("exec", "touch .gitmodules && git add .gitmodules")],
+        "test -f .gitmodules && ! test -s .gitmodules",
     ),
     scene(
         "tags and archives",

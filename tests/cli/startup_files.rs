@@ -177,6 +177,7 @@ fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
                 ".vscode",
                 "skills",
                 ".claude",
+                ".gitmodules",
             ];
             name.split('/')
                 .any(|part| names.contains(&part.to_lowercase().as_str()))
@@ -232,6 +233,17 @@ fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
          echo $TMPDIR/o/.git/objects > .git/objects/info/alternates",
         "echo evil > AGENTS.md",
     ]);
+    // An empty list of submodules says nothing; another one does.
+    check(&["echo '[submodule \"x\"]' > .gitmodules"]);
+    let story = story();
+    let commands = [
+        "touch .gitmodules",
+        "echo '[submodule \"x\"]' > .gitmodules",
+    ];
+    let text = run(&story, Some(&page), &commands, &[]);
+    assert!(text.contains("--allow startup"), "{text}");
+    let list = std::fs::read(story.dir().join(".gitmodules"));
+    assert_eq!(list.unwrap(), b"");
 }
 
 /// The file tools may write where commands may not, so such a place proves nothing.

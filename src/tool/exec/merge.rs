@@ -1,5 +1,5 @@
-//! Instruction files that git merged. A merge, a rebase or a cherry-pick makes a content that git did not have before, from
-//! versions that it had.
+//! Changes of instruction files that git makes of what it had. A merge, a rebase or a cherry-pick makes a content that git did not
+//! have before, from versions that it had.
 
 use super::ExecTool;
 use crate::diff;
@@ -17,22 +17,30 @@ const VERSIONS_COMMAND: &str = "git --literal-pathspecs rev-list --all --reflog 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of output that are read.
 const MAX_OUTPUT_BYTES: usize = 4 << 20;
+/// The list of submodules, which git leaves empty where there are none.
+const SUBMODULES: &str = ".gitmodules";
 /// The most versions that are merged with each other.
 const MAX_VERSIONS: usize = 16;
 
 impl ExecTool {
-    /// Makes the changes that are clean merges of versions that git had before the commands of the run. Returns the others.
+    /// Makes the changes that are clean merges of versions that git had before the commands of the run, and lists of no
+    /// submodules. Returns the others.
     pub(super) fn make_merges(&self, undone: Vec<UndoneChange>) -> Vec<UndoneChange> {
-        if undone.is_empty() || self.project_file_access() != ProjectFileAccess::FromHistory {
+        let access = self.project_file_access();
+        if undone.is_empty() || access == ProjectFileAccess::Closed {
             return undone;
         }
-        let (merged, mut others): (Vec<_>, Vec<_>) =
-            undone.into_iter().partition(|change| self.is_merge(change));
+        let is_made = |change: &UndoneChange| {
+            is_empty_list(change)
+                || access == ProjectFileAccess::FromHistory && self.is_merge(change)
+        };
+        let (merged, mut others): (Vec<_>, Vec<_>) = undone.into_iter().partition(is_made);
         if merged.is_empty() {
             return others;
         }
         let history = self.files.git_history();
-        let contents = merged.iter().filter_map(UndoneChange::withheld_content);
+        let contents = merged.iter().filter(|change| !is_empty_list(change));
+        let contents = contents.filter_map(UndoneChange::withheld_content);
         if let Err(error) = history.grant(contents) {
             log::warn!(target: "sandbox", "record what git merged: {error}");
         }
@@ -103,6 +111,12 @@ impl ExecTool {
         let output = process::run_split_stderr(&spec);
         output.map_or_else(|_| Vec::new(), |(result, _)| parse_versions(&result.head))
     }
+}
+
+/// True if the file would be a list of no submodules.
+fn is_empty_list(change: &UndoneChange) -> bool {
+    let is_empty = |content: &[u8]| content.trim_ascii().is_empty();
+    change.path.ends_with(SUBMODULES) && change.withheld_content().is_some_and(is_empty)
 }
 
 /// True if one of the `versions` is the base of two others whose merge is `text`.
