@@ -733,7 +733,7 @@ const GIT: &[Scene] = &[
             ("exec", "git bisect start HEAD HEAD~4 > log; rm log"),
             (
                 "exec",
-                "git bisect run sh -c 'test $(cat f) -lt 4' | grep 'first bad' > found; git bisect reset -q",
+                "git bisect run sh -c 'test $(cat f) -lt 4' | grep 'first bad' > found; git bisect reset > log 2>&1",
             ),
         ],
         "grep -q bad found && grep -q 'use 5' AGENTS.md",
