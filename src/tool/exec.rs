@@ -699,8 +699,8 @@ mod tests {
             "echo x > here",
             Ok(
                 "/bin/sh: 1: cannot create here: Permission denied\nExit code: 2\n(in this run commands can read the \
-                system, the working directory and little else, and write only in $TMPDIR; the user can grant more with `--read PATH` \
-                or `--write`)",
+                system, the working directory and little else, and write only in $TMPDIR; the user can grant more with `--read=PATH` \
+                or `--write`, where PATH exists)",
             ),
         );
         crate::sys::sandbox::private_tmp::remove_all();

@@ -61,11 +61,13 @@ impl ExecTool {
                     show(other)
                 )),
                 Ok(Remedy::SetAside(other)) => say(format!(
-                    "{path} would start programs outside of this sandbox, so it was renamed to {}",
+                    "{path} would start programs outside of this sandbox, so it was renamed to {}; the user can rename it back \
+                     after reading it",
                     show(other)
                 )),
                 Ok(Remedy::LinesRemoved { lines, whole }) => say(format!(
-                    "{} in {path} could make git start programs outside of this sandbox, so it was taken out; the whole file is {}",
+                    "{} in {path} could make git start programs outside of this sandbox, so it was taken out; the whole file is \
+                     {}; the user can set it with `git config`",
                     lines
                         .iter()
                         .map(|line| format!("`{}`", shorten(line)))
@@ -165,13 +167,17 @@ impl ExecTool {
             && let Some(root) = self.repository_above()
         {
             let root = root.display();
+            let may_write = self
+                .writable_roots()
+                .contains(&self.files.file_scope.directory);
+            let flag = if may_write { "--write" } else { "--read" };
             let message = format!(
-                "(the repository begins at `{root}`, which commands do not see in this run; the user can grant it with `--read={root}`)"
+                "(the repository begins at `{root}`, which commands do not see in this run; the user can grant it with `{flag}={root}`)"
             );
             return Some((message, None));
         }
         if find(RIGHTS_SIGNS).is_some() {
-            let message = "(in the sandbox no command can change owners, mount, trace other processes, change the system, or take the right to read from the owner of a file)";
+            let message = "(in the sandbox no command can change owners, mount, trace other processes, change the system, or take the right to read from the owner of a file; the user can run such a command)";
             return Some((message.into(), None));
         }
         // The file itself is no program.
@@ -209,9 +215,10 @@ impl ExecTool {
             })
             .collect();
         places.push("$TMPDIR".into());
+        let also = if may_write { "--write=PATH" } else { "--write" };
         let message = format!(
             "(in this run commands can read the system, the working directory and little else, and write only in {}; the user \
-             can grant more with `--read PATH` or `--write`)",
+             can grant more with `--read=PATH` or `{also}`, where PATH exists)",
             places.join(", ")
         );
         (message, (!may_write).then(|| "--write".into()))

@@ -157,7 +157,7 @@ fn explanations_follow_the_output() {
     let rows: Vec<(String, &str)> = vec![
         (
             "touch /usr/x 2>&1 | tail -1".into(),
-            "commands can read the system",
+            "or `--write=PATH`, where PATH exists",
         ),
         ("cat /root/x 2>&1 | head -3; true".into(), "--read=/root/x"),
         (format!("cat {outside}/a; ls"), "a /tmp of their own"),
@@ -173,7 +173,18 @@ fn explanations_follow_the_output() {
         ),
         ("echo 'the log says Permission denied'".into(), ""),
         ("./plain".into(), ""),
-        ("chown 12345 plain".into(), "no command can change owners"),
+        (
+            "chown 12345 plain".into(),
+            "; the user can run such a command",
+        ),
+        (
+            "git init -q new; echo x > new/.git/hooks/pre-push".into(),
+            "; the user can rename it back after reading it",
+        ),
+        (
+            "git init -q other; git -C other config core.pager x".into(),
+            "; the user can set it with `git config`",
+        ),
     ];
     let commands: Vec<&str> = rows.iter().map(|(command, _)| command.as_str()).collect();
     let told = yard.run_commands(&["--write"], &commands);
