@@ -2,6 +2,7 @@
 //! not cached. Its offer is then checked against the pins before any call.
 
 use super::cache::{CachedResult, McpCache};
+use super::client::sampling::Sampler;
 use super::client::{ClientConfig, ClientPool, sandbox_refusal};
 use super::pin::{self, PinFile, ToolChange};
 use super::protocol::{ContentPart, McpError, ServerAnswer, ServerFeatures};
@@ -84,7 +85,8 @@ impl ToolCatalog {
         }))
     }
 
-    /// Calls `tool` of `server`, by the server's own name for it. `on_progress` receives the server's progress messages.
+    /// Calls `tool` of `server`, by the server's own name for it. `sampler` answers requests of the server for the model, if its
+    /// config allows them. `on_progress` receives the server's progress messages.
     ///
     /// # Errors
     /// The call was not made or not completed. A failure reported by the tool itself is an answer, not an error.
@@ -93,6 +95,7 @@ impl ToolCatalog {
         server: &str,
         tool: &str,
         arguments: &Value,
+        sampler: Option<&dyn Sampler>,
         on_progress: &mut dyn FnMut(&str),
     ) -> Result<ServerAnswer, CallError> {
         let mut tries = MAX_CALL_ATTEMPTS;
@@ -114,7 +117,7 @@ impl ToolCatalog {
             match self
                 .0
                 .clients
-                .call_tool(server, &given, tool, arguments, on_progress)
+                .call_tool(server, &given, tool, arguments, sampler, on_progress)
             {
                 // The server announced a change between the check and the call.
                 Err(McpError::FeaturesChanged) if tries > 0 => {}

@@ -1,7 +1,7 @@
 //! Fingerprints of the ways to reach a server, so that data recorded for one configuration is not used for another.
 //! Secrets of the configuration are hashed in and cannot be read back.
 
-use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
+use crate::settings::servers::{McpServer, RemoteEndpoint, SamplingMode, ServerTransport};
 use crate::sys::env::Env;
 use crate::sys::paths;
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -31,6 +31,10 @@ pub fn of_server(server: &McpServer, env: &Env) -> String {
     let mut mark = FingerprintHasher::default();
     mark.add(env!("CARGO_PKG_VERSION"));
     mark.add_endpoint(&server.transport);
+    if server.sampling != SamplingMode::Off {
+        // A server may offer more if it may use the model.
+        mark.add("sampling");
+    }
     match &server.transport {
         ServerTransport::Program {
             command,

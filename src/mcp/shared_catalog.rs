@@ -85,12 +85,13 @@ fn config_fingerprint(servers: &[McpServer], config: &ClientConfig) -> String {
             write_paths: write,
             is_unsandboxed: unfenced,
             is_trusted: trusted,
+            sampling,
             unusable_reason: unusable,
         } = server;
         let reached = fingerprint::of_server(server, env);
         mark.push_str(&format!(
             "\n{name:?} {reached} {call_timeout:?} {start_timeout:?} {enabled:?} {required} {disabled} {read:?} {write:?} \
-             {unfenced} {trusted} {unusable:?}"
+             {unfenced} {trusted} {sampling:?} {unusable:?}"
         ));
     }
     mark

@@ -3,6 +3,8 @@
 use crate::shell_quote::unquote;
 use crate::tool::ApprovalRequest;
 
+/// The name under which a request of an MCP server for a reply of the model needs approval; no tool has it.
+pub(crate) const SAMPLING: &str = "sampling";
 /// Maximum characters of a path in the headline.
 const MAX_HEADLINE_PATH_CHARS: usize = 60;
 
@@ -71,8 +73,14 @@ pub(crate) fn headline(case: &ApprovalRequest<'_>, is_new_file: bool) -> String 
         ("exec", ("--net", _)) => "Allow exec to run this command with network access?".into(),
         ("exec", _) => "Allow exec to run this command?".into(),
         (_, ("--net", Some(host))) => format!("Allow {tool} to reach {host}?"),
+        (SAMPLING, _) => format!("Allow the server {} to use the model?", server(case)),
         _ => format!("Allow this call of {tool}?"),
     }
+}
+
+/// The name of the server that requests a reply of the model.
+fn server<'a>(case: &ApprovalRequest<'a>) -> &'a str {
+    case.arguments["server"].as_str().unwrap_or_default()
 }
 
 /// Returns the path of a call that is short and plain enough for the headline.
@@ -97,6 +105,7 @@ pub(crate) fn permission(case: &ApprovalRequest<'_>) -> String {
     let tool = case.tool;
     let place = case.file_scope.directory.display();
     match Flag::suggested_by(case).parts() {
+        _ if tool == SAMPLING => format!("the server {} may use the model", server(case)),
         ("--write", None) => format!("{tool} may change files in {place}"),
         ("--write", Some(path)) => format!("{tool} may change {path}"),
         ("--read", Some(path)) => format!("{tool} may read {path}"),

@@ -7,7 +7,9 @@ use crate::mcp::tool_list::{ToolList, ToolQuery};
 use crate::mcp::tool_name::PREFIX;
 use crate::ops::context::Context;
 use crate::ops::mcp_budget::apply_budget;
+use crate::ops::mcp_sampling::TurnSampler;
 use crate::ops::mcp_sandbox;
+use crate::ops::model::ModelHandle;
 use crate::ops::setup_input::SetupInput;
 use crate::policy::Policy;
 use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
@@ -15,7 +17,7 @@ use crate::policy::rule::Pattern;
 use crate::settings::Settings;
 use crate::tool::Tool;
 use crate::tool::mcp::result::ResultLimits;
-use crate::tool::mcp::{McpToolContext, build_tools};
+use crate::tool::mcp::{ChargedSampler, McpToolContext, build_tools};
 use anyhow::Result;
 use std::sync::Arc;
 
@@ -24,6 +26,8 @@ use std::sync::Arc;
 pub(crate) struct McpTools {
     /// `None` if there are no servers.
     catalog: Option<(ToolCatalog, ResultLimits)>,
+    /// `None` if no server may use the model.
+    sampler: Option<Arc<TurnSampler>>,
     tool_list: Arc<ToolList>,
 }
 
@@ -47,11 +51,32 @@ impl McpTools {
         let means = McpToolContext {
             catalog: roster.clone(),
             limits: *limits,
+            sampler: self
+                .sampler
+                .clone()
+                .map(|sampler| sampler as Arc<dyn ChargedSampler>),
             env: ctx.env.clone(),
             provenance: Arc::clone(provenance),
             allowed_hosts: allowed.clone(),
         };
         build_tools(&means, &self.tool_list)
+    }
+
+    /// Sets the model that servers may use during their calls.
+    pub(crate) fn set_model(&self, model: &ModelHandle) {
+        if let Some(sampler) = &self.sampler {
+            sampler.set_model(model);
+        }
+    }
+
+    /// The tools of a sub-agent with this model.
+    pub(crate) fn for_subagent(&self, model: &ModelHandle, settings: &Settings) -> Self {
+        let sampler = self.sampler.as_ref();
+        let sampler = sampler.map(|sampler| Arc::new(sampler.for_subagent(model, settings)));
+        Self {
+            sampler,
+            ..self.clone()
+        }
     }
 
     /// Untrusted content that these tools add to the conversation before any call: descriptions by their servers that
@@ -154,6 +179,7 @@ pub(crate) fn load_mcp_tools(
     };
     Ok(McpTools {
         catalog: Some((roster, limits)),
+        sampler: TurnSampler::new(ctx, settings, input.user_prompt.clone()),
         tool_list: Arc::new(offers),
     })
 }

@@ -19,6 +19,7 @@ pub(crate) mod hooks;
 pub(crate) mod interactive_approval;
 pub(crate) mod jobs;
 pub(crate) mod mcp_budget;
+pub(crate) mod mcp_sampling;
 pub(crate) mod mcp_sandbox;
 pub(crate) mod mcp_server;
 pub(crate) mod mcp_servers;

@@ -42,6 +42,24 @@ impl FallbackProvider {
             shows_pieces,
         }
     }
+
+    /// The sampling of `link` for a request with less than the first model's: a lower limit, another temperature. `None` for
+    /// any other request.
+    fn narrowed(&self, link: &FallbackModel, asked: &Sampling) -> Option<Sampling> {
+        let first = &self.models[0].sampling;
+        let is_shorter = asked.max_tokens < first.max_tokens;
+        if !is_shorter && asked.temperature == first.temperature {
+            return None;
+        }
+        let mut sampling = link.sampling.clone();
+        if is_shorter {
+            sampling.max_tokens = sampling.max_tokens.min(asked.max_tokens);
+        }
+        if asked.temperature != first.temperature {
+            sampling.temperature = asked.temperature;
+        }
+        Some(sampling)
+    }
 }
 
 impl Provider for FallbackProvider {
@@ -53,9 +71,10 @@ impl Provider for FallbackProvider {
         loop {
             let at = self.current.load(Ordering::Relaxed);
             let link = &self.models[at];
+            let narrowed = self.narrowed(link, request.sampling);
             let request = Request {
                 model: &link.model,
-                sampling: &link.sampling,
+                sampling: narrowed.as_ref().unwrap_or(&link.sampling),
                 ..*request
             };
             let mut emitted = false;

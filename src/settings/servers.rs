@@ -32,8 +32,30 @@ pub struct McpServer {
     pub is_unsandboxed: bool,
     /// True if the user answers for what the server returns.
     pub is_trusted: bool,
+    /// The server's access to the model.
+    pub sampling: SamplingMode,
     /// The reason why the server cannot be used, such as an unset variable.
     pub unusable_reason: Option<String>,
+}
+
+/// The access of an MCP server to the model, during calls of its tools (sampling).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SamplingMode {
+    #[default]
+    Off,
+    /// The user is asked for each reply.
+    Ask,
+    On,
+}
+
+impl SamplingMode {
+    fn from_config(value: &Value) -> Self {
+        match value.as_str() {
+            Some("on") => Self::On,
+            Some("ask") => Self::Ask,
+            _ => Self::Off,
+        }
+    }
 }
 
 /// The transport of an MCP server.
@@ -174,6 +196,7 @@ impl TypedReader<'_> {
             write_paths: texts("write")?,
             is_unsandboxed: get("sandbox")? == Value::String("off".into()),
             is_trusted: is("trusted")?,
+            sampling: SamplingMode::from_config(&get("sampling")?),
             unusable_reason: unusable,
         })
     }

@@ -1,7 +1,7 @@
 //! The result of a call: what the tool returns, or the reason why it did not do what was asked for.
 
 use crate::event::{Event, ToolOutcome};
-use crate::message::{MessagePart, ToolResult};
+use crate::message::{MessagePart, ToolResult, Usage};
 use crate::policy::Refusal;
 use crate::sys::secret::redact_all_spellings;
 use std::borrow::Cow;
@@ -104,6 +104,8 @@ pub struct CompletedCall {
     pub diff: Option<String>,
     /// True if the user was asked about it.
     pub was_asked: bool,
+    /// The usage of the model's replies to the call, each with its cost in US dollars if that is known.
+    pub charges: Vec<(Usage, Option<f64>)>,
 }
 
 impl CompletedCall {

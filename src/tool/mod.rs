@@ -7,7 +7,7 @@
 use crate::diff::Diff;
 use crate::event::ToolOutcome;
 use crate::message::ToolSpec;
-use crate::message::{Message, MessagePart, Origin, ToolCall, ToolResult, plain_text};
+use crate::message::{Message, MessagePart, Origin, ToolCall, ToolResult, Usage, plain_text};
 use crate::policy::file_scope::FileScope;
 use crate::policy::provenance::{MessageCursor, ProvenanceTracker};
 use crate::policy::refusal::DENIED;
@@ -97,6 +97,12 @@ pub trait Tool: Send + Sync {
     /// As [`Self::run`].
     fn make_withheld_changes(&self, _flag: &str) -> Result<ToolOutput, ToolError> {
         Err("no change waits for consent".into())
+    }
+
+    /// Returns the usage of the model's replies to calls of this tool since this was last called, each with its cost in US
+    /// dollars if that is known.
+    fn take_charges(&self) -> Vec<(Usage, Option<f64>)> {
+        Vec::new()
     }
 
     /// As [`Self::run`], for a tool whose work outlasts the call: `call` is the tool call's id, used in later messages.
@@ -326,6 +332,11 @@ impl Toolbox {
             }
         };
         let hiding = &mut |text: &str| pass(&stream.feed(text));
+        let mut deny = |refusal, suffix: &str| {
+            let (refusal, text) = hide_keys(refusal, &call.name, suffix);
+            refused = Some(refusal);
+            (ToolOutcome::Denied, vec![MessagePart::Text(text)])
+        };
         let (outcome, parts) = match self.prepare(call, cut) {
             Err(message) => (ToolOutcome::Skipped, vec![MessagePart::Text(message)]),
             Ok((tool, arguments)) => {
@@ -340,16 +351,9 @@ impl Toolbox {
                         (ToolOutcome::Failed, vec![MessagePart::Text(message)])
                     }
                     Ok(Err(ToolError::Denied(refusal))) => {
-                        let suffix = format!(". {DENIAL_SUFFIX}");
-                        let (refusal, text) = hide_keys(refusal, &call.name, &suffix);
-                        refused = Some(refusal);
-                        (ToolOutcome::Denied, vec![MessagePart::Text(text)])
+                        deny(refusal, &format!(". {DENIAL_SUFFIX}"))
                     }
-                    Ok(Err(ToolError::Rejected(refusal))) => {
-                        let (refusal, text) = hide_keys(refusal, &call.name, "");
-                        refused = Some(refusal);
-                        (ToolOutcome::Denied, vec![MessagePart::Text(text)])
-                    }
+                    Ok(Err(ToolError::Rejected(refusal))) => deny(refusal, ""),
                     // The user who declined does not need a report of it.
                     Ok(Err(ToolError::Declined(message))) => {
                         (ToolOutcome::Denied, vec![MessagePart::Text(message)])
@@ -367,8 +371,7 @@ impl Toolbox {
         pass(&stream.finish());
         let failed = outcome != ToolOutcome::Ok;
         let duration = attempt.started.elapsed();
-        let time = duration.as_millis();
-        log::info!(target: "tool", "`{}` ended after {time} ms: {outcome:?}", call.name);
+        log::info!(target: "tool", "`{}` ended after {} ms: {outcome:?}", call.name, duration.as_millis());
         let result = ToolResult {
             call_id: call.id.clone(),
             name: call.name.clone(),
@@ -383,6 +386,9 @@ impl Toolbox {
             command_failed: unsuccessful,
             diff: changes,
             was_asked: attempt.was_asked,
+            charges: self
+                .find(&call.name)
+                .map_or_else(Vec::new, Tool::take_charges),
         }
     }
 

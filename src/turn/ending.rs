@@ -162,6 +162,9 @@ impl TurnStats {
                 suggested_flag: refusal.suggested_flag.clone(),
             });
         }
+        for (usage, cost) in &outcome.charges {
+            self.add_charge(*usage, *cost);
+        }
     }
 }
 

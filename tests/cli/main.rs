@@ -87,6 +87,7 @@ mod mcp;
 mod mcp_command;
 mod mcp_login;
 mod mcp_programs;
+mod mcp_sampling;
 mod mcp_sandbox;
 mod mcp_serve;
 mod memory;

@@ -300,7 +300,28 @@ const GUARANTEES: &[TestedPromise] = &[
             "escape_sequences_and_invisible_characters_are_removed",
             "a_changed_tool_is_denied",
             "a_tool_added_later_needs_approval_despite_its_hints",
+            "servers_may_not_use_the_model_unless_the_config_says_so",
+        ],
+    ),
+    (
+        "A server gets replies of the model (sampling) only if",
+        &[
             "a_sampling_request_is_rejected",
+            "servers_may_not_use_the_model_unless_the_config_says_so",
+            "a_request_outside_of_a_call_is_refused",
+            "a_thousand_requests_of_a_call_are_bounded",
+            "the_budget_of_the_run_bounds_the_requests",
+        ],
+    ),
+    (
+        "with no tools and nothing of the conversation",
+        &["a_server_gets_a_reply_and_nothing_of_the_conversation"],
+    ),
+    (
+        "With `ask` you approve each request",
+        &[
+            "the_user_sees_what_a_server_requests_and_decides",
+            "a_request_that_needs_approval_is_refused_where_nobody_can_be_asked",
         ],
     ),
     (

@@ -83,7 +83,7 @@ fn call_server(
             let look = look.map_err(|failed| mcp_servers::to_error(server, &failed))?;
             let tool = &show::find_tool(server, &look.features, tool)?.0.name;
             let mut say = |text: &str| mcp.ctx.notice(text);
-            roster.call(&server.name, tool, arguments, &mut say)
+            roster.call(&server.name, tool, arguments, None, &mut say)
         }
     };
     done.map_err(|missed| call_error(server, tool, missed))

@@ -4,6 +4,7 @@
 use super::connection_state::{ConnectionState, one_line};
 use super::decode;
 use super::reply::{self, Received, RequestError, RequestResult, Wait};
+use super::sampling::{self, Sampler, SamplingQueue};
 use crate::json_rpc;
 use crate::mcp::protocol::{McpError, ServerAnswer, ServerFeatures};
 use crate::sys::signal;
@@ -62,12 +63,14 @@ impl OutgoingKind {
 }
 
 /// A request of the program.
-pub(super) enum ServerRequest {
+pub(super) enum ServerRequest<'a> {
     Call {
         tool: String,
         arguments: Map<String, Value>,
         /// The call is made only if the server still offers what is in this offer.
         features: Arc<ServerFeatures>,
+        /// Answers the server's requests for the model during the call. `None` if the server may make none.
+        sampler: Option<&'a dyn Sampler>,
     },
     Read(String),
     Prompt(String, Map<String, Value>),
@@ -106,11 +109,25 @@ pub(super) struct ServerInfo {
 
 /// A connection, which is closed on drop.
 pub(super) struct Connection {
+    /// The name of the server.
+    server: String,
     transport: Arc<dyn Transport>,
     pub(super) state: Arc<ConnectionState>,
     /// True for a local program: a message that was not fully written to it was not received.
     is_program: bool,
     info: OnceLock<InitializeResult>,
+}
+
+/// Removes a request whose caller no longer waits for the answer, even after a panic.
+struct PendingGuard<'a> {
+    state: &'a ConnectionState,
+    id: u64,
+}
+
+impl Drop for PendingGuard<'_> {
+    fn drop(&mut self) {
+        self.state.forget_request(self.id);
+    }
 }
 
 impl Drop for Connection {
@@ -120,32 +137,30 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Performs the handshake over `transport`.
+    /// Performs the handshake over `transport`, in which we state our `capabilities`.
     ///
     /// # Errors
     /// The server does not complete it.
     pub(super) fn open(
         transport: Arc<dyn Transport>,
         state: &Arc<ConnectionState>,
-        (is_program, can_ask): (bool, bool),
+        (server, is_program): (&str, bool),
+        capabilities: &Value,
         wait: &mut Wait<'_>,
     ) -> Result<Self, McpError> {
         let connection = Self {
             transport,
+            server: server.to_owned(),
             state: Arc::clone(state),
             is_program,
             info: OnceLock::new(),
-        };
-        let capabilities = match can_ask {
-            true => json!({ "elicitation": { "form": {} } }),
-            false => json!({}),
         };
         let params = json!({
             "protocolVersion": PROTOCOL_VERSION,
             "capabilities": capabilities,
             "clientInfo": { "name": "nanobot", "version": env!("CARGO_PKG_VERSION") },
         });
-        let sent = connection.exchange(wait, |id| {
+        let sent = connection.exchange(None, wait, |id| {
             let body = json_rpc::request(id, "initialize", &params);
             (OutgoingKind::Initialize(id), body)
         });
@@ -154,7 +169,7 @@ impl Connection {
             .map_err(|_| McpError::Broken("unexpected response to the MCP handshake".into()))?;
         connection.info.get_or_init(|| info);
         state.is_ready.store(true, Ordering::SeqCst);
-        let sent = connection.exchange(wait, |id| {
+        let sent = connection.exchange(None, wait, |id| {
             let body = json_rpc::notification("notifications/initialized", &Value::Null);
             (OutgoingKind::Initialized(id), body)
         });
@@ -177,7 +192,7 @@ impl Connection {
     /// Sends a request and waits for its answer.
     pub(super) fn call(
         &self,
-        request: &ServerRequest,
+        request: &ServerRequest<'_>,
         wait: &mut Wait<'_>,
     ) -> Result<ServerAnswer, RequestFailure> {
         let (method, params, decode): (_, _, fn(&Value) -> ServerAnswer) = match request {
@@ -199,7 +214,16 @@ impl Connection {
                 decode::prompt_messages,
             ),
         };
-        match self.request(method, params, wait) {
+        let replied = match request {
+            ServerRequest::Call {
+                sampler: Some(sampler),
+                ..
+            } => sampling::with_sampler(*sampler, &self.server, |queue| {
+                self.request_with(method, params, Some(queue), wait)
+            }),
+            _ => self.request(method, params, wait),
+        };
+        match replied {
             Ok(result) => Ok(decode(&result)),
             Err(RequestError::NotSent(error)) => Err(RequestFailure::NotSent(error)),
             Err(RequestError::SendFailed(error)) if self.is_program && self.closes_soon() => {
@@ -217,10 +241,21 @@ impl Connection {
     pub(super) fn request(
         &self,
         method: &str,
-        mut params: Value,
+        params: Value,
         wait: &mut Wait<'_>,
     ) -> RequestResult {
-        self.exchange(wait, |id| {
+        self.request_with(method, params, None, wait)
+    }
+
+    /// Does the same as [`Self::request`], with the queue of a sampler.
+    fn request_with(
+        &self,
+        method: &str,
+        mut params: Value,
+        sampling: Option<SamplingQueue>,
+        wait: &mut Wait<'_>,
+    ) -> RequestResult {
+        self.exchange(sampling, wait, |id| {
             params["_meta"] = json!({ "progressToken": id });
             let body = json_rpc::request(id, method, &params);
             (OutgoingKind::Request(id), body)
@@ -231,14 +266,19 @@ impl Connection {
     /// sent.
     fn exchange(
         &self,
+        sampling: Option<SamplingQueue>,
         wait: &mut Wait<'_>,
         write: impl FnOnce(u64) -> (OutgoingKind, Vec<u8>),
     ) -> RequestResult {
         let no_room = |error| McpError::Unreachable(format!("start a request: {error}"));
         let channel = reply::channel().map_err(|error| RequestError::NotSent(no_room(error)));
         let (sender, mut receiver) = channel?;
-        let Some(id) = self.state.add_request(sender) else {
+        let Some(id) = self.state.add_request(sender, sampling) else {
             return Err(RequestError::NotSent(self.to_error(RequestError::Closed)));
+        };
+        let _pending = PendingGuard {
+            state: &self.state,
+            id,
         };
         let (kind, body) = write(id);
         let state = Arc::clone(&self.state);
@@ -247,7 +287,7 @@ impl Connection {
             (_, outcome) => state.set_sent(id, outcome),
         });
         let by_user = "the user cancelled the request";
-        let received = receiver.receive(wait, &|| self.state.is_waiting_for_user());
+        let received = receiver.receive(wait, &|| self.state.is_answering());
         let (reason, error) = match received {
             Received::Reply(reply) => match (reply, signal::check()) {
                 // The signal ended the exchange before this thread noticed the signal.

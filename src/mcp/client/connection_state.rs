@@ -2,8 +2,9 @@
 //! directions, and the reason of its end.
 
 use super::reply::{ReplySender, RequestError, RequestResult};
+use super::sampling::{self, SamplingAnswer, SamplingJob, SamplingQueue};
 use super::sandbox_refusal;
-use crate::json_rpc::RpcMessage;
+use crate::json_rpc::{ErrorObject, RpcMessage};
 use crate::mcp::protocol::McpError;
 use crate::sys::cancel::CancelToken;
 use crate::sys::secret;
@@ -31,8 +32,8 @@ pub(super) struct ConnectionState {
     pub(super) is_ready: AtomicBool,
     /// The server announced a change since its lists were read.
     pub(super) is_stale: AtomicBool,
-    /// Number of the server's questions that the user is answering.
-    pub(super) open_questions: AtomicUsize,
+    /// Number of the server's requests that the user or the model is answering.
+    open_answers: AtomicUsize,
     /// The server's standard error has been read to the end.
     pub(super) is_log_read: AtomicBool,
     /// The reason why the connection ended, as first reported.
@@ -59,8 +60,25 @@ struct PendingRequests {
 
 struct PendingRequest {
     reply: ReplySender,
+    sampling: Option<SamplingQueue>,
     /// The transport has sent the request as a whole.
     is_sent: bool,
+}
+
+/// Counts an answer to the server as being worked on, which pauses the timeouts of our requests to it.
+pub(super) struct OpenAnswer(Arc<ConnectionState>);
+
+impl OpenAnswer {
+    pub(super) fn new(state: &Arc<ConnectionState>) -> Self {
+        state.open_answers.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(state))
+    }
+}
+
+impl Drop for OpenAnswer {
+    fn drop(&mut self) {
+        self.0.open_answers.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -121,20 +139,29 @@ impl ConnectionState {
         suffix
     }
 
-    /// True while the user is answering a question of the server.
-    pub(super) fn is_waiting_for_user(&self) -> bool {
-        self.open_questions.load(Ordering::SeqCst) > 0
+    /// True while the user or the model is answering a request of the server.
+    pub(super) fn is_answering(&self) -> bool {
+        self.open_answers.load(Ordering::SeqCst) > 0
     }
 
-    /// Adds a request and returns its id; `None` if the connection has ended.
-    pub(super) fn add_request(&self, reply: ReplySender) -> Option<u64> {
+    /// Adds a request and returns its id; `None` if the connection has ended. `sampling` answers requests of the server for
+    /// the model until the request is removed.
+    pub(super) fn add_request(
+        &self,
+        reply: ReplySender,
+        sampling: Option<SamplingQueue>,
+    ) -> Option<u64> {
         let mut pending = lock(&self.pending);
         if pending.is_closed {
             return None;
         }
         let (id, is_sent) = (FIRST_REQUEST_ID + pending.count, false);
         pending.count += 1;
-        let request = PendingRequest { reply, is_sent };
+        let request = PendingRequest {
+            reply,
+            sampling,
+            is_sent,
+        };
         drop(pending.by_id.insert(id, request));
         Some(id)
     }
@@ -178,6 +205,26 @@ impl ConnectionState {
         if let Some(request) = lock(&self.pending).by_id.get(&id) {
             request.reply.send_progress(words);
         }
+    }
+
+    /// Passes a request of the server on to the sampler of the call in progress, of which there is at most one.
+    ///
+    /// # Errors
+    /// What receives the answer, and the error for it.
+    pub(super) fn queue_sampling(
+        &self,
+        job: SamplingJob,
+    ) -> Result<(), (SamplingAnswer, ErrorObject)> {
+        let mut pending = lock(&self.pending);
+        let mut requests = pending.by_id.values_mut();
+        let found = requests.find_map(|it| Some((it.sampling.as_mut()?, &it.reply)));
+        let Some((queue, reply)) = found else {
+            let message = "the model answers only while a call of a tool is in progress";
+            return Err((job.answer, sampling::rejected(message)));
+        };
+        let number = queue.push(job)?;
+        reply.send_progress(format!("request {number} to the model"));
+        Ok(())
     }
 
     /// Counts `message`.
@@ -249,7 +296,7 @@ mod tests {
     fn failed_request(outcome: Result<(), McpError>, ends_first: bool) -> Option<RequestError> {
         let state = ConnectionState::default();
         let (sender, mut receiver) = channel().unwrap();
-        let id = state.add_request(sender).unwrap();
+        let id = state.add_request(sender, None).unwrap();
         assert_eq!(id, FIRST_REQUEST_ID);
         let end = || state.end(McpError::Broken("over".into()));
         if ends_first {
@@ -261,7 +308,7 @@ mod tests {
             end();
         }
         assert!(!state.is_pending(id));
-        assert!(state.add_request(channel().unwrap().0).is_none());
+        assert!(state.add_request(channel().unwrap().0, None).is_none());
         receiver.try_receive().map(Result::unwrap_err)
     }
 

@@ -220,6 +220,39 @@ impl SizeBudget {
     }
 }
 
+/// Parses the content of a message that a server wants the model to answer: a block, or a list of them.
+///
+/// # Errors
+/// The first block that is neither a text nor an image.
+pub(super) fn sampling_content(content: &Value) -> Result<Vec<ContentPart>, String> {
+    let blocks = match content {
+        Value::Array(blocks) if blocks.is_empty() => return Err("a message has no content".into()),
+        Value::Array(blocks) => blocks,
+        block => std::slice::from_ref(block),
+    };
+    let mut room = SizeBudget::new();
+    let parse = |block: &Value| match block.get("type").and_then(Value::as_str) {
+        Some("text") => {
+            let text = text_field(block, "text").ok_or("a text block has no `text`")?;
+            Ok(ContentPart::Text(text))
+        }
+        Some("image") => {
+            let data = text_field(block, "data").unwrap_or_default();
+            let bytes = room.decode_base64(&data);
+            Ok(ContentPart::Image {
+                kind: text_field(block, "mimeType").unwrap_or_default(),
+                bytes: bytes.map_err(|wrong| format!("an image is {wrong}"))?,
+            })
+        }
+        Some(kind) => {
+            let kind: String = kind.chars().take(40).collect();
+            Err(format!("content of type `{kind}` is not supported"))
+        }
+        None => Err("a content block has no `type`".into()),
+    };
+    blocks.iter().map(parse).collect()
+}
+
 /// Parses the answer to a tool call.
 pub(super) fn tool_result(value: &Value) -> ServerAnswer {
     let mut room = SizeBudget::new();

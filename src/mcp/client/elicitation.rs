@@ -2,28 +2,11 @@
 //! question has its own thread, which ends if the server withdraws the question.
 
 use super::config::ElicitationHandler;
-use super::connection_state::ConnectionState;
+use super::connection_state::{ConnectionState, OpenAnswer};
 use crate::json_rpc::ErrorObject;
 use crate::sys::cancel::{self, CancelToken};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-/// Counts a question as open while the user is answering it.
-struct OpenQuestion(Arc<ConnectionState>);
-
-impl OpenQuestion {
-    fn new(state: &Arc<ConnectionState>) -> Self {
-        state.open_questions.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(state))
-    }
-}
-
-impl Drop for OpenQuestion {
-    fn drop(&mut self) {
-        self.0.open_questions.fetch_sub(1, Ordering::SeqCst);
-    }
-}
 
 /// A request for user input.
 pub(super) struct Question {
@@ -61,7 +44,7 @@ pub(super) fn answer(
         return answer(declined);
     };
     state.set_cancel_token(&id, Arc::clone(&token));
-    let (state, open) = (Arc::clone(state), OpenQuestion::new(state));
+    let (state, open) = (Arc::clone(state), OpenAnswer::new(state));
     let ask = move || {
         let asked = cancel::scope(Some(Arc::clone(&token)), || {
             handler.ask_user(&server, &message, &form)

@@ -613,7 +613,7 @@ mod tests {
             let ask = || {
                 let offer = self.clients.fetch_features(&["far"]).remove(0).1?;
                 self.clients
-                    .call_tool("far", &offer, "t", &json!({}), &mut |_| {})
+                    .call_tool("far", &offer, "t", &json!({}), None, &mut |_| {})
             };
             // A caller checks the offer again if it has changed.
             let answer = match ask() {

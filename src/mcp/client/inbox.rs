@@ -1,14 +1,17 @@
-//! Receives the messages of a server. A server may answer, ping, report progress, announce changed lists, and request
-//! user input if a user is present. It gets no access to our model (sampling) and learns nothing about our files (roots).
+//! Receives the messages of a server. A server may answer, ping, report progress, announce changed lists, request user
+//! input if a user is present, and request replies of the model if its config says so. It learns nothing about our files
+//! (roots).
 
 use super::config::ElicitationHandler;
 use super::connection::{Outgoing, OutgoingKind, Transport};
-use super::connection_state::{ConnectionState, FIRST_REQUEST_ID, one_line};
+use super::connection_state::{ConnectionState, FIRST_REQUEST_ID, OpenAnswer, one_line};
 use super::elicitation::Question;
 use super::reply::RequestError;
+use super::sampling::{SamplingJob, SamplingRequest};
 use super::{decode, elicitation};
 use crate::json_rpc::{self, ErrorObject, RpcMessage};
 use crate::mcp::protocol::McpError;
+use crate::sys::cancel::CancelToken;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,6 +22,8 @@ pub(super) struct Inbox {
     pub(super) server: String,
     pub(super) state: Arc<ConnectionState>,
     pub(super) elicitation: Option<Arc<dyn ElicitationHandler>>,
+    /// True if the server may request replies of the model.
+    pub(super) allows_sampling: bool,
 }
 
 impl Inbox {
@@ -120,6 +125,9 @@ impl Inbox {
                 );
             }
             "roots/list" => Ok(json!({ "roots": [] })),
+            "sampling/createMessage" if self.allows_sampling => {
+                return self.queue_sampling(id, &params, transport);
+            }
             "sampling/createMessage" => {
                 log::debug!(target: "mcp", "{}: sampling request denied", self.server);
                 let words = "servers may not use the model of this client";
@@ -128,6 +136,40 @@ impl Inbox {
             other => Err(ErrorObject::method_not_found(other)),
         };
         self.answer(id, answer, transport);
+    }
+
+    /// Passes a request for a reply of the model on to the call in progress.
+    fn queue_sampling(
+        self: &Arc<Self>,
+        id: Value,
+        params: &Map<String, Value>,
+        transport: &Arc<dyn Transport>,
+    ) {
+        let request = SamplingRequest::parse(params).map_err(ErrorObject::invalid_params);
+        let no_room = |_| ErrorObject::failure("no file descriptor is left");
+        let token = CancelToken::new().map_err(no_room);
+        let (request, token) = match request.and_then(|request| Ok((request, token?))) {
+            Ok(parts) => parts,
+            Err(error) => return self.answer(id, Err(error), transport),
+        };
+        self.state.set_cancel_token(&id, Arc::clone(&token));
+        let (inbox, transport) = (Arc::clone(self), Arc::clone(transport));
+        let pause = OpenAnswer::new(&self.state);
+        let answer = move |result| {
+            drop(pause);
+            match result {
+                Some(result) => inbox.answer(id, result, &transport),
+                None => inbox.state.close_open_request(&id),
+            }
+        };
+        let job = SamplingJob {
+            request,
+            token,
+            answer: Box::new(answer),
+        };
+        if let Err((answer, error)) = self.state.queue_sampling(job) {
+            answer(Some(Err(error)));
+        }
     }
 
     /// Sends the answer to the server's request `id`.

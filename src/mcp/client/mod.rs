@@ -2,12 +2,13 @@
 //! answer, the deadline or the end of the run. Threads read from and write to the servers.
 //!
 //! [`slot`] holds the connection to one server, with its features, which [`listing`] requests. [`connection`] sends
-//! requests, whose callers wait with [`reply`]; [`inbox`] receives, and [`elicitation`] answers questions to the user.
+//! requests, whose callers wait with [`reply`]; [`inbox`] receives, [`elicitation`] answers questions to the user, and
+//! [`sampling`] passes requests for the model on to the caller's turn.
 //! They share the [`connection_state`]. The transports are [`stdio`] for a [`program`], and [`http`] and [`sse`], both
 //! over [`http_exchange`]. Messages are parsed by [`crate::json_rpc`] and [`decode`].
 
 use super::protocol::{McpError, ServerAnswer, ServerFeatures};
-use crate::settings::servers::McpServer;
+use crate::settings::servers::{McpServer, SamplingMode};
 use crate::sys::cancel;
 use crate::sys::paths::Paths;
 use crate::sys::process::server_environment::server_file_name;
@@ -16,6 +17,7 @@ pub use config::{ClientConfig, ElicitationHandler};
 use connection::ServerRequest;
 pub use grants::{FileGrant, SandboxFactory, SandboxedSpec};
 use reply::Wait;
+use sampling::Sampler;
 use serde_json::{Map, Value};
 use slot::ConnectionSlot;
 use std::io;
@@ -36,6 +38,7 @@ mod interpreter;
 mod listing;
 mod program;
 mod reply;
+pub mod sampling;
 pub(super) mod sandbox_refusal;
 mod slot;
 mod sse;
@@ -132,7 +135,8 @@ impl ClientPool {
     }
 
     /// Calls a tool, by the server's own name for it, if the server still offers what [`Self::fetch_features`] returned as
-    /// `features`. `on_progress` receives the server's progress messages.
+    /// `features`. `sampler` answers requests of the server for the model, if its config allows them. `on_progress` receives the
+    /// server's progress messages.
     ///
     /// # Errors
     /// See [`McpError`]. A failure reported by the tool itself is an answer, not an error.
@@ -142,8 +146,11 @@ impl ClientPool {
         features: &Arc<ServerFeatures>,
         tool: &str,
         arguments: &Value,
+        sampler: Option<&dyn Sampler>,
         on_progress: &mut dyn FnMut(&str),
     ) -> Result<ServerAnswer, McpError> {
+        let allows = self.0.slot(server)?.server.sampling != SamplingMode::Off;
+        let sampler = sampler.filter(|_| allows);
         let arguments = match arguments {
             Value::Object(members) => members.clone(),
             Value::Null => Map::new(),
@@ -157,6 +164,7 @@ impl ClientPool {
             tool: tool.to_owned(),
             arguments,
             features: Arc::clone(features),
+            sampler,
         };
         self.0.send(server, &request, on_progress)
     }
@@ -218,7 +226,7 @@ impl ClientPoolInner {
     fn send(
         &self,
         name: &str,
-        request: &ServerRequest,
+        request: &ServerRequest<'_>,
         on_progress: &mut dyn FnMut(&str),
     ) -> Result<ServerAnswer, McpError> {
         self.fetch_features(name)?;
@@ -386,9 +394,9 @@ for line in sys.stdin:
         fn call(&self, tool: &str) -> Result<String, McpError> {
             let offer = self.clients.fetch_features(&["fake"]).remove(0).1?;
             let arguments = json!({"a": 1});
-            let answer = self
-                .clients
-                .call_tool("fake", &offer, tool, &arguments, &mut |_| {})?;
+            let answer =
+                self.clients
+                    .call_tool("fake", &offer, tool, &arguments, None, &mut |_| {})?;
             match &answer.parts[..] {
                 [ContentPart::Text(text)] => Ok(text.clone()),
                 other => panic!("{other:?}"),
@@ -439,7 +447,7 @@ for line in sys.stdin:
         let mut say = |words: &str| said.push(words.to_owned());
         let answer = trial
             .clients
-            .call_tool("fake", &offer, "echo", &arguments, &mut say);
+            .call_tool("fake", &offer, "echo", &arguments, None, &mut say);
         let ContentPart::Text(text) = &answer.unwrap().parts[0] else {
             panic!()
         };
@@ -461,7 +469,7 @@ for line in sys.stdin:
         assert!(matches!(
             trial
                 .clients
-                .call_tool("other", &offer, "x", &json!({}), &mut |_| {}),
+                .call_tool("other", &offer, "x", &json!({}), None, &mut |_| {}),
             Err(McpError::Unusable(_))
         ));
     }
@@ -565,7 +573,7 @@ for line in sys.stdin:
         let call = |offer: &Arc<_>| {
             trial
                 .clients
-                .call_tool("fake", offer, "echo", &none, &mut |_| {})
+                .call_tool("fake", offer, "echo", &none, None, &mut |_| {})
         };
         assert_eq!(call(&before), Err(McpError::FeaturesChanged));
         let offer = trial.clients.fetch_features(&["fake"]).remove(0).1.unwrap();
@@ -715,7 +723,7 @@ for line in sys.stdin:
                 "prompt" => fleet.get_prompt("it", name, call[2].as_object().unwrap()),
                 _ => {
                     let offer = fleet.fetch_features(&["it"]).remove(0).1.unwrap();
-                    fleet.call_tool("it", &offer, name, &call[2], &mut |words| {
+                    fleet.call_tool("it", &offer, name, &call[2], None, &mut |words| {
                         lines.push(words.to_owned());
                     })
                 }

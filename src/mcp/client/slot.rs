@@ -15,17 +15,17 @@ use super::stdio::RunningPrograms;
 use crate::mcp::oauth::renewal::ServerTokens;
 use crate::mcp::oauth::token_store::LoginFile;
 use crate::mcp::protocol::{McpError, ServerAnswer, ServerFeatures};
-use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
+use crate::settings::servers::{McpServer, RemoteEndpoint, SamplingMode, ServerTransport};
 use crate::sys::clock::Clock;
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
+use serde_json::json;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Interval of the attempts to lock a slot while another caller connects. Waiting for the lock itself could not be
-/// interrupted by a signal.
+/// Interval of the attempts to lock what another caller has locked.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The slot of a server.
@@ -36,6 +36,25 @@ pub(super) struct ConnectionSlot {
     /// The state of the current connection, or of the one being established.
     state: Mutex<Arc<ConnectionState>>,
     features: Mutex<Option<Arc<ServerFeatures>>>,
+    /// Locked during a call in which the server may request replies of the model. There is one at a time, so that it is
+    /// clear whose model such a request means.
+    sampled_call: Mutex<()>,
+}
+
+/// Locks `mutex`, and calls `check` after each interval of waiting. Waiting for the lock itself could not be interrupted by
+/// a signal.
+fn lock_between_checks<T>(
+    mutex: &Mutex<T>,
+    mut check: impl FnMut() -> Result<(), McpError>,
+) -> Result<MutexGuard<'_, T>, McpError> {
+    loop {
+        if let Ok(guard) = mutex.try_lock() {
+            return Ok(guard);
+        }
+        mutex.clear_poison();
+        signal::sleep(LOCK_INTERVAL).map_err(McpError::Stopped)?;
+        check()?;
+    }
 }
 
 impl ConnectionSlot {
@@ -45,6 +64,7 @@ impl ConnectionSlot {
             connection: Mutex::default(),
             state: Mutex::default(),
             features: Mutex::default(),
+            sampled_call: Mutex::default(),
         }
     }
 
@@ -80,11 +100,22 @@ impl ConnectionSlot {
         &self,
         config: &ClientConfig,
         programs: &Arc<RunningPrograms>,
-        request: &ServerRequest,
+        request: &ServerRequest<'_>,
         wait: &mut Wait<'_>,
     ) -> Result<ServerAnswer, McpError> {
         let connection = self.connected(config, programs, wait)?;
         self.require_current(request)?;
+        let is_sampled = matches!(
+            request,
+            ServerRequest::Call {
+                sampler: Some(_),
+                ..
+            }
+        );
+        // The time of another call is not that of this one.
+        let _turn = is_sampled
+            .then(|| lock_between_checks(&self.sampled_call, || Ok(())))
+            .transpose()?;
         match connection.call(request, wait) {
             Ok(answer) => Ok(answer),
             Err(RequestFailure::Failed(error)) => Err(error),
@@ -101,7 +132,7 @@ impl ConnectionSlot {
     }
 
     /// Fails if a tool is to be called from an offer that is no longer the newest.
-    fn require_current(&self, request: &ServerRequest) -> Result<(), McpError> {
+    fn require_current(&self, request: &ServerRequest<'_>) -> Result<(), McpError> {
         match (request, self.features()) {
             (ServerRequest::Call { features, .. }, Some(newest))
                 if !Arc::ptr_eq(features, &newest) =>
@@ -154,17 +185,13 @@ impl ConnectionSlot {
         &self,
         wait: &mut Wait<'_>,
     ) -> Result<MutexGuard<'_, Option<Arc<Connection>>>, McpError> {
-        loop {
-            if let Ok(slot) = self.connection.try_lock() {
-                return Ok(slot);
-            }
-            self.connection.clear_poison();
-            signal::sleep(LOCK_INTERVAL).map_err(McpError::Stopped)?;
+        lock_between_checks(&self.connection, || {
             wait.deadline.subtract(LOCK_INTERVAL);
-            if wait.deadline.is_expired() {
-                return Err(McpError::TimedOut("another caller is connecting".into()));
+            match wait.deadline.is_expired() {
+                true => Err(McpError::TimedOut("another caller is connecting".into())),
+                false => Ok(()),
             }
-        }
+        })
     }
 
     fn set_features(&self, features: ServerFeatures) {
@@ -217,6 +244,7 @@ impl ConnectionSlot {
             server: self.server.name.clone(),
             state: Arc::clone(&state),
             elicitation: config.elicitation.clone(),
+            allows_sampling: self.server.sampling != SamplingMode::Off,
         });
         let (transport, is_program): (Arc<dyn Transport>, bool) = match &self.server.transport {
             ServerTransport::Program { .. } => {
@@ -236,7 +264,14 @@ impl ConnectionSlot {
                 (SseTransport::open(client, &remote.url, &inbox)?, false)
             }
         };
-        let can_ask = config.elicitation.is_some();
-        Connection::open(transport, &state, (is_program, can_ask), wait)
+        let mut capabilities = json!({});
+        if config.elicitation.is_some() {
+            capabilities["elicitation"] = json!({ "form": {} });
+        }
+        if self.server.sampling != SamplingMode::Off {
+            capabilities["sampling"] = json!({});
+        }
+        let kind = (self.server.name.as_str(), is_program);
+        Connection::open(transport, &state, kind, &capabilities, wait)
     }
 }

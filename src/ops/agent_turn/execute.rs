@@ -67,6 +67,7 @@ pub(crate) fn execute(
     };
     let session = &mut prepared.session;
     let setup = &prepared.setup;
+    setup.shared.mcp_tools.set_model(model);
     session.begin_turn(&report.envelope.turn);
     let servers: Vec<&str> = settings.servers.iter().map(|it| it.name.as_str()).collect();
     let mut usage = UsageRecorder::new(setup, &servers);

@@ -10,6 +10,7 @@ use crate::guard::loop_detection::LoopDetection;
 use crate::message::{MessagePart, UserMessage, plain_text};
 use crate::ops::context::Context;
 use crate::ops::model;
+use crate::ops::shared_state::SharedState;
 use crate::ops::subagent_setup;
 use crate::prompt;
 use crate::report::short_text::count_noun;
@@ -84,7 +85,10 @@ fn run_turn(
         settings,
         &task.policy,
         task.profile.as_ref(),
-        &turn.shared,
+        &SharedState {
+            mcp_tools: turn.shared.mcp_tools.for_subagent(handle, settings),
+            ..turn.shared.clone()
+        },
         (&tool_names, max_parallel),
     )?;
     let sampling = model::sampling(&settings.models[0], handle.context_tokens);

@@ -2,8 +2,10 @@
 
 use super::result::{self, ResultLimits};
 use crate::mcp::catalog::{CallError, ToolCatalog};
+use crate::mcp::client::sampling::Sampler;
 use crate::mcp::protocol::{McpError, ServerAnswer};
 use crate::mcp::sanitize;
+use crate::message::Usage;
 use crate::policy::Refusal;
 use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use crate::shell_quote::quote;
@@ -16,10 +18,18 @@ use std::sync::Arc;
 pub struct McpToolContext {
     pub catalog: ToolCatalog,
     pub limits: ResultLimits,
+    /// Answers requests of servers for the model; `None` if no server may make any.
+    pub sampler: Option<Arc<dyn ChargedSampler>>,
     pub env: Env,
     /// The provenance of the run's content. `free` are the hosts that stay reachable despite untrusted content.
     pub provenance: Arc<ProvenanceTracker>,
     pub allowed_hosts: AllowedHosts,
+}
+
+/// A sampler whose replies cost something.
+pub trait ChargedSampler: Sampler {
+    /// Returns the usage of the replies since this was last called, each with its cost in US dollars if that is known.
+    fn take_charges(&self) -> Vec<(Usage, Option<f64>)>;
 }
 
 /// Converts the outcome of a call for the model.

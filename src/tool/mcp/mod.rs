@@ -4,7 +4,7 @@
 
 use super::Tool;
 use crate::mcp::tool_list::ToolList;
-pub use call::McpToolContext;
+pub use call::{ChargedSampler, McpToolContext};
 use server_tool::ServerTool;
 use std::sync::Arc;
 

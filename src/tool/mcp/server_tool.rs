@@ -1,9 +1,10 @@
 //! A tool that an MCP server offers.
 
 use super::call::{McpToolContext, changed_refusal, to_output};
+use crate::mcp::client::sampling::Sampler;
 use crate::mcp::sanitize;
 use crate::mcp::tool_list::ToolView;
-use crate::message::ToolSpec;
+use crate::message::{ToolSpec, Usage};
 use crate::tool::{CallEffect, Tool, ToolError, ToolOutput, arguments};
 use serde_json::Value;
 use std::sync::Arc;
@@ -70,6 +71,7 @@ impl Tool for ServerTool {
         let ToolView { server, tool, .. } = &self.view;
         let McpToolContext {
             catalog: roster,
+            sampler,
             provenance: seen,
             allowed_hosts: free,
             ..
@@ -87,7 +89,13 @@ impl Tool for ServerTool {
                 on_output(&format!("{line}\n"));
             }
         };
-        let answer = roster.call(server, tool, arguments, &mut pass);
+        let sampler = sampler.as_deref().map(|sampler| sampler as &dyn Sampler);
+        let answer = roster.call(server, tool, arguments, sampler, &mut pass);
         to_output(&self.context, server, Some(tool), answer)
+    }
+
+    fn take_charges(&self) -> Vec<(Usage, Option<f64>)> {
+        let sampler = self.context.sampler.as_ref();
+        sampler.map_or_else(Vec::new, |sampler| sampler.take_charges())
     }
 }

@@ -1,0 +1,280 @@
+//! Sampling: answers requests of MCP servers with the model of the turn whose call is in progress, within its budget. Such
+//! a request is content from outside: the model gets it without our tools, our prompt and the conversation, and its reply
+//! goes to the server alone.
+
+use crate::attach::{self, AttachOptions, AttachmentOrigin};
+use crate::json_rpc::ErrorObject;
+use crate::mcp::client::sampling::{
+    SampledReply, Sampler, SamplingMessage, SamplingRequest, rejected,
+};
+use crate::mcp::protocol::ContentPart;
+use crate::message::{FinishReason, Message, MessagePart, Reply, Usage, UserMessage};
+use crate::message::{plain_text, token_estimate};
+use crate::ops::approval_text::SAMPLING;
+use crate::ops::context::Context;
+use crate::ops::model::{self, ModelHandle};
+use crate::policy::Refusal;
+use crate::policy::file_scope::FileScope;
+use crate::provider::{Delta, ProviderError, Request, ToolChoice};
+use crate::settings::Settings;
+use crate::settings::servers::SamplingMode;
+use crate::shell_quote::quote;
+use crate::sys::secret::random_hex;
+use crate::sys::sync::IgnorePoison;
+use crate::tool::ApprovalRequest;
+use crate::tool::ask_user::UserPrompt;
+use crate::tool::mcp::ChargedSampler;
+use anyhow::Result;
+use serde_json::json;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// The beginning of the system prompt, before the server's own.
+const SYSTEM_PROMPT: &str = "You answer a request of a program, an MCP server. You have no tools, no files and no \
+                             earlier conversation. Your reply goes to that program alone.";
+
+/// The model of a turn, for the servers that its tools call.
+pub(crate) struct TurnSampler {
+    ctx: Context,
+    settings: Settings,
+    /// Approves requests; `None` in unattended runs.
+    user_prompt: Option<Arc<dyn UserPrompt>>,
+    /// Set when the turn begins. Until then there is no model.
+    model: OnceLock<ModelHandle>,
+    charges: Mutex<Vec<(Usage, Option<f64>)>>,
+}
+
+impl TurnSampler {
+    /// Creates the sampler of a turn, if any server may use its model.
+    pub(crate) fn new(
+        ctx: &Context,
+        settings: &Settings,
+        user_prompt: Option<Arc<dyn UserPrompt>>,
+    ) -> Option<Arc<Self>> {
+        let mut servers = settings.servers.iter();
+        servers.find(|server| !server.is_disabled && server.sampling != SamplingMode::Off)?;
+        Some(Arc::new(Self {
+            ctx: ctx.clone(),
+            settings: settings.clone(),
+            user_prompt,
+            model: OnceLock::new(),
+            charges: Mutex::default(),
+        }))
+    }
+
+    /// Sets the model of the turn, which begins.
+    pub(crate) fn set_model(&self, model: &ModelHandle) {
+        self.model.get_or_init(|| model.clone());
+    }
+
+    /// The sampler of a sub-agent, which has a model of its own and cannot ask.
+    pub(crate) fn for_subagent(&self, model: &ModelHandle, settings: &Settings) -> Self {
+        Self {
+            ctx: self.ctx.clone(),
+            settings: settings.clone(),
+            user_prompt: None,
+            model: OnceLock::from(model.clone()),
+            charges: Mutex::default(),
+        }
+    }
+
+    /// Asks the user, if the server's config says so.
+    fn require_consent(&self, server: &str, request: &SamplingRequest) -> Result<(), ErrorObject> {
+        let mut servers = self.settings.servers.iter();
+        let mode = servers.find(|it| it.name == server).map(|it| it.sampling);
+        match mode.unwrap_or_default() {
+            SamplingMode::On => return Ok(()),
+            SamplingMode::Off => return Err(rejected("this server may not use the model")),
+            SamplingMode::Ask => {}
+        }
+        let Some(prompt) = &self.user_prompt else {
+            return Err(rejected(
+                "its user has to approve each request to the model, and cannot be asked in this run",
+            ));
+        };
+        let part = |part: &ContentPart| match part {
+            ContentPart::Text(text) => text.clone(),
+            _ => "[image]".to_owned(),
+        };
+        let messages = request.messages.iter().map(|message| {
+            let role = if message.is_assistant {
+                "assistant"
+            } else {
+                "user"
+            };
+            let parts: Vec<String> = message.parts.iter().map(part).collect();
+            format!("{role}: {}", parts.join("\n"))
+        });
+        let messages = messages.collect::<Vec<_>>().join("\n");
+        let arguments = match &request.system {
+            Some(system) => json!({ "server": server, "system": system, "messages": messages }),
+            None => json!({ "server": server, "messages": messages }),
+        };
+        let place = quote(&format!("tools.mcpServers.{server}.sampling"));
+        let refusal = Refusal {
+            message: "the server wants the model to answer this, at your cost".into(),
+            suggested_flag: Some(format!("nanobot config set {place} on")),
+        };
+        let approved = prompt.approve(&ApprovalRequest {
+            tool: SAMPLING,
+            arguments: &arguments,
+            refusal: &refusal,
+            is_retry: false,
+            withheld: &[],
+            file_scope: &FileScope::default(),
+        });
+        match approved {
+            Ok(_) => Ok(()),
+            Err(_) => Err(rejected("the user declined")),
+        }
+    }
+
+    /// Converts a message of the request. Images are converted to a form that the model takes.
+    fn to_message(
+        &self,
+        server: &str,
+        message: &SamplingMessage,
+        number: usize,
+    ) -> Result<Message, ErrorObject> {
+        let parts: Result<Vec<MessagePart>, ErrorObject> = message
+            .parts
+            .iter()
+            .map(|part| match part {
+                ContentPart::Text(text) => Ok(MessagePart::Text(text.clone())),
+                ContentPart::Image { bytes, .. } => self.to_image(server, bytes),
+                _ => Err(ErrorObject::invalid_params("content is text or an image")),
+            })
+            .collect();
+        let (parts, id) = (parts?, format!("sampling-{number}"));
+        if !message.is_assistant {
+            let user = UserMessage {
+                id,
+                parts,
+                ..UserMessage::default()
+            };
+            return Ok(Message::User(user));
+        }
+        let is_text = |part: &MessagePart| matches!(part, MessagePart::Text(_));
+        match parts.iter().all(is_text) {
+            true => Ok(Message::Assistant(Reply {
+                id,
+                text: plain_text(&parts),
+                ..Reply::default()
+            })),
+            false => {
+                let words = "a message of the assistant has an image";
+                Err(ErrorObject::invalid_params(words))
+            }
+        }
+    }
+
+    fn to_image(&self, server: &str, bytes: &[u8]) -> Result<MessagePart, ErrorObject> {
+        let (accepts, image_limits) = model::accepted_attachments(&self.ctx, &self.settings);
+        let options = AttachOptions {
+            accepts,
+            image_limits,
+            network: None,
+            env: &self.ctx.env,
+        };
+        let origin = AttachmentOrigin::Page(server);
+        match attach::media_part(bytes, origin, &options, &mut |_| {}) {
+            Ok(Some(image @ MessagePart::Image(_))) => Ok(image),
+            Ok(_) => Err(ErrorObject::invalid_params("an image has no known format")),
+            Err(_) if !accepts.images => {
+                Err(ErrorObject::invalid_params("the model takes no images"))
+            }
+            Err(_) => Err(ErrorObject::invalid_params("an image cannot be used")),
+        }
+    }
+
+    /// Sends the request to `model`.
+    fn ask_model(
+        &self,
+        model: &ModelHandle,
+        (system, messages): (&str, &[Message]),
+        request: &SamplingRequest,
+    ) -> Result<Reply, ErrorObject> {
+        let mut sampling = model::sampling(&self.settings.models[0], model.context_tokens);
+        sampling.max_tokens = sampling.max_tokens.min(request.max_tokens);
+        sampling.temperature = request.temperature.or(sampling.temperature);
+        let input = token_estimate::for_text(system) + token_estimate::for_messages(messages);
+        if input + u64::from(sampling.max_tokens) > u64::from(model.context_tokens) {
+            let message = "the request is too long for the model";
+            return Err(ErrorObject::invalid_params(message));
+        }
+        let mut charged = Vec::new();
+        let reply = model.provider.reply(
+            &Request {
+                system,
+                messages,
+                tools: &[],
+                tool_choice: ToolChoice::Auto,
+                model: &model.model,
+                sampling: &sampling,
+                reply_id: &format!("sampling-{}", random_hex(4)),
+                schema: None,
+            },
+            &mut |delta| {
+                match delta {
+                    Delta::Charged { usage, cost } => charged.push((usage, cost)),
+                    Delta::Notice(text) => log::warn!(target: "mcp", "{text}"),
+                    _ => {}
+                }
+                Ok(())
+            },
+        );
+        charged.extend(reply.iter().map(|reply| (reply.usage, reply.cost)));
+        self.charges.lock().ignore_poison().extend(charged);
+        reply.map_err(|error| {
+            log::warn!(target: "mcp", "the model did not answer a server: {error}");
+            to_answer(&error)
+        })
+    }
+}
+
+/// The answer to the server. The provider's own words may hold what is none of its business.
+fn to_answer(error: &ProviderError) -> ErrorObject {
+    match error {
+        ProviderError::BudgetExceeded(_) => rejected("the budget for the model is used up"),
+        ProviderError::ContextExceeded(_) => {
+            ErrorObject::invalid_params("the request is too long for the model")
+        }
+        ProviderError::Aborted(_) => rejected("the call has ended"),
+        _ => ErrorObject::failure("the model did not answer"),
+    }
+}
+
+impl Sampler for TurnSampler {
+    fn sample(&self, server: &str, request: &SamplingRequest) -> Result<SampledReply, ErrorObject> {
+        let Some(model) = self.model.get() else {
+            return Err(rejected(
+                "the call is not part of a turn, so there is no model",
+            ));
+        };
+        self.require_consent(server, request)?;
+        let messages = request.messages.iter().enumerate();
+        let messages = messages.map(|(number, it)| self.to_message(server, it, number));
+        let messages = messages.collect::<Result<Vec<_>, _>>()?;
+        let system = match &request.system {
+            Some(own) => format!("{SYSTEM_PROMPT}\n\n{own}"),
+            None => SYSTEM_PROMPT.to_owned(),
+        };
+        let reply = self.ask_model(model, (&system, &messages), request)?;
+        if reply.text.trim().is_empty() {
+            return Err(ErrorObject::failure("the model returned an empty reply"));
+        }
+        Ok(SampledReply {
+            is_cut: reply.finish_reason == FinishReason::Length,
+            model: match reply.model.is_empty() {
+                true => model.model.clone(),
+                false => reply.model,
+            },
+            text: reply.text,
+        })
+    }
+}
+
+impl ChargedSampler for TurnSampler {
+    fn take_charges(&self) -> Vec<(Usage, Option<f64>)> {
+        std::mem::take(&mut self.charges.lock().ignore_poison())
+    }
+}
