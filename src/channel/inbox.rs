@@ -17,8 +17,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Size above which an inbox is written anew, if that halves it.
-const COMPACTION_BYTES: u64 = 1 << 20;
+/// Size above which an inbox is written anew, if that halves it. Each poll reads the whole of it, and holds it in memory.
+const COMPACTION_BYTES: u64 = 256 << 10;
 /// Time for which the turns of a sender are counted, in milliseconds.
 pub const HOUR_MILLIS: i64 = 3_600_000;
 /// Maximum number of refused senders that are remembered.
@@ -165,6 +165,18 @@ impl InboxState {
     pub fn replay(text: &[u8]) -> Self {
         let mut state = Self::default();
         state.replay_lines(text);
+        state
+    }
+
+    /// The state that these records leave of this one.
+    fn reduced_to(&self, records: Vec<InboxRecord>) -> Self {
+        let mut state = Self::default();
+        records.into_iter().for_each(|record| state.apply(record));
+        for entry in self.outbound.iter().filter(|it| it.is_untried) {
+            if let Some(entry) = state.outbound_mut(&entry.key) {
+                entry.is_untried = true;
+            }
+        }
         state
     }
 
@@ -485,30 +497,36 @@ impl ChannelInbox {
         Some(begun)
     }
 
+    /// True if the journal is so large that [`Self::compact_if_large`] may write it anew.
+    pub fn is_large(&self) -> bool {
+        self.replayed_bytes >= self.compaction_bytes
+    }
+
     /// Writes the journal anew if it is large and mostly settled. With `keeps_answers`, the text of answers is kept as
     /// long as their ids. No other process may append meanwhile.
     ///
     /// # Errors
     /// Status 74; the journal is then as before.
     pub fn compact_if_large(&mut self, now: i64, keeps_answers: bool) -> Result<()> {
-        let size = durable_file::size(&self.log, &self.path)?;
-        if size < self.compaction_bytes {
+        if !self.is_large() {
             return Ok(());
         }
+        let records = self.state.compacted(now, keeps_answers);
         let mut lines = Vec::new();
-        for record in self.state.compacted(now, keeps_answers) {
-            serde_json::to_writer(&mut lines, &record)?;
+        for record in &records {
+            serde_json::to_writer(&mut lines, record)?;
             lines.push(b'\n');
         }
         let compacted_size = lines.len() as u64;
         self.compaction_bytes = COMPACTION_BYTES.max(2 * compacted_size);
-        if compacted_size > size / 2 {
+        if compacted_size > self.replayed_bytes / 2 {
             return Ok(());
         }
         durable_file::replace(&self.path, &lines)?;
         self.log = durable_file::open_line_log(&self.path)?;
-        (self.state, self.replayed_bytes) = (InboxState::default(), 0);
-        self.refresh()
+        self.state = self.state.reduced_to(records);
+        self.replayed_bytes = compacted_size;
+        Ok(())
     }
 }
 

@@ -44,6 +44,7 @@ struct State {
     /// The numbers of events and sessions.
     events: u64,
     sessions: u64,
+    heartbeat_millis: u64,
     /// The time until which no message is taken after one, if messages are limited, and when that is over.
     message_interval: Option<Duration>,
     next_message_at: Option<Instant>,
@@ -61,6 +62,7 @@ impl DiscordServer {
         let state = State {
             base: format!("http://127.0.0.1:{}", http.port),
             direct: [(ANN.to_owned(), DIRECT.to_owned())].into(),
+            heartbeat_millis: 200,
             ..State::default()
         };
         let state = Arc::new(Mutex::new(state));
@@ -164,6 +166,11 @@ impl DiscordServer {
             .push_back(response);
     }
 
+    /// The interval of the heartbeats that the gateway asks for from now on.
+    pub(crate) fn set_heartbeat_interval(&self, millis: u64) {
+        self.state.lock().unwrap().heartbeat_millis = millis;
+    }
+
     /// Takes one message in `interval`, and says so in the headers of its responses.
     pub(crate) fn limit_messages(&self, interval: Duration) {
         self.state.lock().unwrap().message_interval = Some(interval);
@@ -222,7 +229,8 @@ impl State {
         let user = json!({ "id": BOT, "username": "bot", "discriminator": "0", "avatar": null, "bot": true });
         match message["op"].as_u64() {
             None => {
-                vec![json!({ "op": 10, "d": { "heartbeat_interval": 200 }, "s": null, "t": null })]
+                let interval = json!({ "heartbeat_interval": self.heartbeat_millis });
+                vec![json!({ "op": 10, "d": interval, "s": null, "t": null })]
             }
             Some(1) => vec![json!({ "op": 11, "d": null, "s": null, "t": null })],
             Some(2) if message["d"]["token"] == TOKEN => {

@@ -28,8 +28,9 @@ pub(crate) struct MattermostServer {
 
 #[derive(Default)]
 struct State {
-    /// All posts in order.
+    /// All posts in order, and the time between two of them.
     posts: Vec<Value>,
+    post_millis: u64,
     /// Type and team of each channel.
     channels: BTreeMap<String, (String, String)>,
     /// Contents of files.
@@ -46,6 +47,7 @@ impl MattermostServer {
     pub(crate) fn start() -> Self {
         let http = Server::start();
         let state: Arc<Mutex<State>> = Arc::default();
+        state.lock().unwrap().post_millis = 1;
         let ours = Arc::clone(&state);
         let sockets = Sockets::new(Box::new(|message| match &message["seq"] {
             Value::Null => vec![json!({ "event": "hello", "data": {}, "broadcast": {}, "seq": 0 })],
@@ -120,6 +122,11 @@ impl MattermostServer {
             "mime_type": media_type })
     }
 
+    /// Sets the time between two posts.
+    pub(crate) fn set_post_interval(&self, millis: u64) {
+        self.state.lock().unwrap().post_millis = millis;
+    }
+
     /// Lets posts that are sent again be taken again, as half a minute later.
     pub(crate) fn forget_pending_ids(&self) {
         self.state.lock().unwrap().forgets_pending = true;
@@ -165,7 +172,7 @@ impl State {
     fn add(&mut self, mut post: Value) -> String {
         let id = format!("post{}", self.posts.len());
         post["id"] = json!(id);
-        post["create_at"] = json!(STORY_MILLIS + self.posts.len() as u64);
+        post["create_at"] = json!(STORY_MILLIS + self.posts.len() as u64 * self.post_millis);
         post["update_at"] = post["create_at"].clone();
         post["delete_at"] = json!(0);
         self.posts.push(post);

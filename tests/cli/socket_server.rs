@@ -120,6 +120,14 @@ impl Sockets {
         }
     }
 
+    /// Sends a ping over all open connections.
+    pub(crate) fn ping(&self) {
+        let mut state = self.0.0.lock().unwrap();
+        for socket in state.open.iter_mut().flatten() {
+            drop(socket.send(Message::Ping("ping".into())));
+        }
+    }
+
     /// Closes all open connections with a code.
     pub(crate) fn close(&self, code: u16) {
         let mut state = self.0.0.lock().unwrap();

@@ -2,7 +2,7 @@
 
 use crate::channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry};
 use crate::channel::settlement::Settlement;
-use crate::channel::{Channel, SendError};
+use crate::channel::{Channel, InboundMessage, SendError};
 use crate::error::Stop;
 use crate::ops::channel::attachments;
 use crate::ops::channel::open_channel::OpenChannel;
@@ -35,18 +35,15 @@ pub(crate) fn deliver(
     let service = &*open.service;
     match send_parts(service, inbox, &entry) {
         Ok(remote_ids) => {
+            // Once it is settled, the inbox may forget what it answers.
+            let answered = answered_messages(&inbox.lock().ignore_poison(), &entry);
             settle(inbox, &entry, Settlement::Delivered)?;
             let files = entry
                 .parts
                 .iter()
                 .flat_map(|part| part.file.iter().chain(&part.attached));
             files.for_each(|file| attachments::remove_copy(&open.files.media, file));
-            for id in &entry.answers {
-                let answered = inbox.lock().ignore_poison().state().inbound(id).cloned();
-                if let Some(answered) = answered {
-                    service.mark_answered(&answered.message);
-                }
-            }
+            answered.iter().for_each(|it| service.mark_answered(it));
             Ok(remote_ids)
         }
         Err(error) => {
@@ -69,6 +66,13 @@ pub(crate) fn deliver(
             Err(error.into_error().context(state))
         }
     }
+}
+
+/// The messages that an outbound message answers.
+fn answered_messages(inbox: &ChannelInbox, entry: &OutboundEntry) -> Vec<InboundMessage> {
+    let answered = entry.answers.iter();
+    let answered = answered.filter_map(|id| inbox.state().inbound(id));
+    answered.map(|it| it.message.clone()).collect()
 }
 
 fn send_parts(

@@ -207,6 +207,9 @@ impl<'scope> Listener<'scope, '_> {
 
     /// Writes a large journal anew, unless another process may append to it.
     fn compact(&self, channel: &PolledChannel) -> Result<()> {
+        if !channel.inbox.lock().ignore_poison().is_large() {
+            return Ok(());
+        }
         let now = self.run.ctx.clock.timestamp().as_millisecond();
         let lock = answer::try_lock_outbox(channel)?;
         if lock.is_some() {
@@ -242,10 +245,12 @@ impl<'scope> Listener<'scope, '_> {
                     if std::mem::take(&mut is_first) {
                         self.note_poll(files)?;
                     }
-                    // Only when nothing is in progress, so that no work is done twice.
-                    if self.run.follows && self.run.queue.is_idle() {
+                    if self.run.follows {
                         self.compact(channel)?;
-                        self.enqueue(unfinished_work(channel));
+                        // Only when nothing is in progress, so that no work is done twice.
+                        if self.run.queue.is_idle() {
+                            self.enqueue(unfinished_work(channel));
+                        }
                     }
                 }
                 Err(error) => {
@@ -281,6 +286,9 @@ impl<'scope> Listener<'scope, '_> {
                 retry_at = signal::now() + MAX_RETRY_DELAY;
             }
             channel.inbox.lock().ignore_poison().refresh()?;
+            if self.run.follows {
+                self.compact(channel)?;
+            }
             let mut work = unfinished_work(channel);
             work.retain(|(_, item)| {
                 let is_new = is_idle || matches!(item, WorkItem::Message { .. });

@@ -1,0 +1,344 @@
+//! `channel poll --follow` for a long time: memory, processor time and wakeups, for each way of listening.
+
+use crate::channel::{ANN as TELEGRAM_ANN, send_signal, telegram_story};
+use crate::discord_server::{self, DiscordServer};
+use crate::mail_server::{MailServer, verified};
+use crate::mattermost_server::{self, MattermostServer};
+use crate::server::says;
+use crate::slack_server::{self, SlackServer};
+use crate::socket_server::Sockets;
+use crate::story::Story;
+use crate::wait::until;
+use rustix::process::Signal;
+use serde_json::json;
+use std::process::Child;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// The interval of a gateway's heartbeats, and of the pings of the other WebSockets, as the services have them.
+const HEARTBEAT_MILLIS: u64 = 41_250;
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// The senders of mail, of which each is answered a limited number of times in an hour.
+const MAIL_SENDERS: usize = 50;
+const MESSAGE_INTERVAL: Duration = Duration::from_secs(30);
+const MINUTES: usize = 60;
+/// The unit of processor times in /proc, which is the same on all machines with Linux.
+const TICKS_PER_SECOND: u64 = 100;
+/// Each fifth minute has no message, and some of these begin with the end of all WebSockets.
+const QUIET_MINUTE: usize = 5;
+const MINUTES_BETWEEN_CLOSES: usize = 15;
+const PAGE_KIB: i64 = 4;
+const LARGE_TEXT_BYTES: usize = 64 << 10;
+
+/// A service that a poll follows.
+struct Followed {
+    name: &'static str,
+    story: Story,
+    poll: Option<Child>,
+    write: Box<dyn Fn(&str)>,
+    count_answers: Box<dyn Fn() -> usize>,
+    /// Those of a service that tells of messages over WebSockets.
+    sockets: Option<Sockets>,
+    written: usize,
+}
+
+/// The use of resources by a process.
+#[derive(Clone, Copy, Debug)]
+struct Usage {
+    /// Anonymous memory, in KiB.
+    anonymous: i64,
+    /// Processor time since the start, in milliseconds.
+    cpu: u64,
+    /// Waits of all living threads.
+    waits: u64,
+    /// The size of the journal, in bytes.
+    journal: u64,
+}
+
+impl Followed {
+    /// Starts a poll after a first look.
+    fn start(
+        name: &'static str,
+        story: Story,
+        (write, count_answers): (Box<dyn Fn(&str)>, Box<dyn Fn() -> usize>),
+        sockets: Option<Sockets>,
+    ) -> Self {
+        let story = story.set("channels.perSenderPerHour", json!(100_000));
+        story.server().always(says("Yes."));
+        story.run(["channel", "poll"]);
+        let poll = story.start(&mut story.command(["channel", "poll", "--follow"]));
+        if let Some(sockets) = &sockets {
+            sockets.wait_for_connections(1);
+        }
+        Self {
+            name,
+            poll: Some(poll),
+            story,
+            write,
+            count_answers,
+            sockets,
+            written: 0,
+        }
+    }
+
+    /// Writes a message, which must be answered.
+    fn converse(&mut self) {
+        self.written += 1;
+        (self.write)(&format!("message {}", self.written));
+        until(&format!("{} answers", self.name), || {
+            (self.count_answers)() == self.written
+        });
+    }
+
+    fn usage(&self) -> Usage {
+        let process = format!("/proc/{}", self.poll.as_ref().unwrap().id());
+        let read = |path: &str| std::fs::read_to_string(format!("{process}/{path}")).unwrap();
+        let number = |status: &str, key: &str| -> i64 {
+            let mut lines = status.lines();
+            let line = lines.find_map(|line| line.strip_prefix(key)).unwrap();
+            let value = line.split_whitespace().next();
+            value.unwrap().parse().unwrap()
+        };
+        let status = read("status");
+        let stat = read("stat");
+        let mut fields = stat.rsplit_once(')').unwrap().1.split(' ').skip(12);
+        let mut ticks = || fields.next().unwrap().parse::<u64>().unwrap();
+        let tasks = std::fs::read_dir(format!("{process}/task")).unwrap();
+        // A thread may end meanwhile.
+        let tasks = tasks
+            .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).ok());
+        let waits = tasks.map(|status| number(&status, "voluntary_ctxt_switches:"));
+        let home = self.story.home().join(".nanobot/channels");
+        let journal = home.join(self.name).join("inbox.jsonl");
+        Usage {
+            anonymous: number(&status, "RssAnon:"),
+            cpu: (ticks() + ticks()) * 1000 / TICKS_PER_SECOND,
+            waits: waits.sum::<i64>().unsigned_abs(),
+            journal: std::fs::metadata(journal).map_or(0, |it| it.len()),
+        }
+    }
+
+    fn stop(mut self) {
+        let poll = self.poll.take().unwrap();
+        send_signal(&poll, Signal::TERM);
+        let ran = self.story.wait(poll);
+        assert_eq!(
+            ran.signal(),
+            Some(15),
+            "{}: {}",
+            self.name,
+            ran.error_text()
+        );
+    }
+}
+
+impl Drop for Followed {
+    /// Ends the poll of a test that has failed.
+    fn drop(&mut self) {
+        if let Some(mut poll) = self.poll.take() {
+            drop(poll.kill());
+            drop(poll.wait());
+        }
+    }
+}
+
+/// Starts a poll of each service.
+fn follow_all() -> Vec<Followed> {
+    let channels = |name: &str, keys| Story::new().set("channels", json!({ name: keys }));
+    let (telegram_story, telegram) = telegram_story();
+    let telegram = Rc::new(telegram);
+    let slack = Rc::new(SlackServer::start());
+    let mut slack_keys = slack.keys();
+    slack_keys["appToken"] = json!(slack_server::APP_TOKEN);
+    let discord = Rc::new(DiscordServer::start());
+    discord.set_heartbeat_interval(HEARTBEAT_MILLIS);
+    let mattermost = Rc::new(MattermostServer::start());
+    mattermost.set_post_interval(30_000);
+    let mail = Rc::new(MailServer::start());
+    // No sender of mail is answered more than 20 times in an hour.
+    let sender = |number: usize| format!("ann{}@example.org", number % MAIL_SENDERS);
+    let mut mail_keys = mail.keys();
+    mail_keys["allowFrom"] = (0..MAIL_SENDERS).map(sender).collect();
+    vec![
+        Followed::start(
+            "telegram",
+            telegram_story,
+            (
+                Box::new({
+                    let server = Rc::clone(&telegram);
+                    move |text| server.message(TELEGRAM_ANN, text)
+                }),
+                Box::new(move || telegram.sent().len()),
+            ),
+            None,
+        ),
+        Followed::start(
+            "slack",
+            channels("slack", slack_keys),
+            (
+                Box::new({
+                    let server = Rc::clone(&slack);
+                    move |text| drop(server.write("D1", slack_server::ANN, text))
+                }),
+                Box::new({
+                    let server = Rc::clone(&slack);
+                    move || server.answers("D1").len()
+                }),
+            ),
+            Some(slack.sockets.clone()),
+        ),
+        Followed::start(
+            "discord",
+            channels("discord", discord.keys()),
+            (
+                Box::new({
+                    let server = Rc::clone(&discord);
+                    move |text| {
+                        let (chat, sender) = (discord_server::DIRECT, discord_server::ANN);
+                        server.write(chat, sender, text);
+                    }
+                }),
+                Box::new({
+                    let server = Rc::clone(&discord);
+                    move || server.answers(discord_server::DIRECT).len()
+                }),
+            ),
+            Some(discord.sockets.clone()),
+        ),
+        Followed::start(
+            "mattermost",
+            channels("mattermost", mattermost.keys()),
+            (
+                Box::new({
+                    let server = Rc::clone(&mattermost);
+                    move |text| drop(server.write("direct", mattermost_server::ANN, text))
+                }),
+                Box::new({
+                    let server = Rc::clone(&mattermost);
+                    move || server.answers("direct").len()
+                }),
+            ),
+            Some(mattermost.sockets.clone()),
+        ),
+        Followed::start(
+            "email",
+            channels("email", mail_keys),
+            (
+                Box::new({
+                    let server = Rc::clone(&mail);
+                    move |text| {
+                        let number = server.mails().len();
+                        let header = format!(
+                            "{}\nFrom: {}\nSubject: Question\nMessage-ID: <m{number}@example.org>",
+                            verified(),
+                            sender(number)
+                        );
+                        server.add(&header, text);
+                    }
+                }),
+                Box::new(move || mail.sent().len()),
+            ),
+            None,
+        ),
+    ]
+}
+
+/// Checks the samples of each minute, of which those of quiet minutes are counted from 1.
+fn check_usage(name: &str, samples: &[Usage]) {
+    let of_minute = |minute: usize| samples[minute - 1];
+    for minute in (QUIET_MINUTE..=samples.len()).step_by(QUIET_MINUTE) {
+        let (before, after) = (of_minute(minute - 1), of_minute(minute));
+        let about = format!("{name}, minute {minute}: {before:?} {after:?}");
+        let is_closed = minute % MINUTES_BETWEEN_CLOSES == 0;
+        let pages = if is_closed { 16 } else { 4 };
+        assert!(
+            after.anonymous - before.anonymous <= pages * PAGE_KIB,
+            "{about}"
+        );
+        assert!(after.cpu - before.cpu <= 50, "{about}");
+        assert!(after.waits.saturating_sub(before.waits) <= 100, "{about}");
+        assert_eq!(after.journal, before.journal, "{about}");
+    }
+    // What grows is the journal in memory, which is written anew at 256 KiB.
+    let (half, last) = (of_minute(MINUTES / 2), of_minute(MINUTES));
+    let journal = i64::try_from(last.journal - half.journal).unwrap() / 1024;
+    let grown = last.anonymous - half.anonymous;
+    assert!(grown <= 10 * journal, "{name}: {half:?} {last:?}");
+    assert!(last.cpu <= 1500, "{name}: {last:?}");
+}
+
+#[test]
+#[ignore = "takes an hour; see tests/README.md"]
+#[allow(clippy::print_stdout, reason = "the use of each minute is to be seen")]
+fn an_hour_of_following_costs_nothing_but_the_messages() {
+    let mut all = follow_all();
+    let mut samples: Vec<Vec<Usage>> = all.iter().map(|_| Vec::new()).collect();
+    let start = Instant::now();
+    let (mut next_message, mut next_ping) = (start, start);
+    for minute in 1..=MINUTES {
+        let sockets = |all: &[Followed]| all.iter().filter_map(|it| it.sockets.clone()).collect();
+        let sockets: Vec<Sockets> = sockets(&all);
+        // A service ends each connection now and then.
+        if minute % MINUTES_BETWEEN_CLOSES == 0 {
+            sockets.iter().for_each(|it| it.close(1001));
+        }
+        let end = start + Duration::from_secs(60) * u32::try_from(minute).unwrap();
+        while Instant::now() < end {
+            if Instant::now() >= next_ping {
+                next_ping += PING_INTERVAL;
+                sockets.iter().for_each(Sockets::ping);
+            }
+            if Instant::now() >= next_message {
+                next_message += MESSAGE_INTERVAL;
+                if minute % QUIET_MINUTE != 0 {
+                    all.iter_mut().for_each(Followed::converse);
+                }
+            }
+            let next = next_message.min(next_ping).min(end);
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+        for (followed, samples) in all.iter().zip(&mut samples) {
+            let usage = followed.usage();
+            println!("{minute:>2} {:<10} {usage:?}", followed.name);
+            samples.push(usage);
+        }
+    }
+    for (followed, samples) in all.iter().zip(&samples) {
+        check_usage(followed.name, samples);
+    }
+    all.into_iter().for_each(Followed::stop);
+}
+
+/// A poll that always has something to do forgets what is settled, too: its journal is written anew while it listens.
+#[test]
+fn a_busy_poll_that_follows_does_not_grow_with_its_messages() {
+    let (story, telegram) = telegram_story();
+    let story = story.set("channels.telegram.allowFrom", json!(["*"]));
+    let telegram = Rc::new(telegram);
+    let sender = Rc::clone(&telegram);
+    let mut followed = Followed::start(
+        "telegram",
+        story,
+        (
+            // Each in a chat of its own, so that no session grows.
+            Box::new(move |text| {
+                let number: i64 = text.rsplit(' ').next().unwrap().parse().unwrap();
+                sender.message(1000 + number, &text.repeat(LARGE_TEXT_BYTES / text.len()));
+            }),
+            Box::new(move || telegram.sent().len()),
+        ),
+        None,
+    );
+    let mut converse = |count: usize| {
+        (0..count).for_each(|_| followed.converse());
+        followed.usage()
+    };
+    let early = converse(15);
+    let late = converse(45);
+    let received = i64::try_from(45 * LARGE_TEXT_BYTES / 1024).unwrap();
+    // The memory of a turn comes and goes; messages that are kept would take as much as they have.
+    let grown = late.anonymous - early.anonymous;
+    assert!(grown <= received * 2 / 3, "{early:?} {late:?}");
+    assert!(late.journal < 1 << 20, "{late:?}");
+    followed.stop();
+}
