@@ -13,6 +13,8 @@ use super::table::{parse_alignments, split_cells};
 
 /// Maximum containers of a line that are kept; deeper ones are dropped.
 const MAX_CONTAINERS: usize = 16;
+/// Maximum length of a language's name.
+const MAX_LANGUAGE_CHARS: usize = 40;
 
 /// A line, or a row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +42,9 @@ pub enum LineContent {
     Heading(usize, Vec<TextRun>),
     /// A horizontal rule.
     Rule,
-    /// A line of code. The language is empty if it is unknown.
+    /// A line of code.
     Code {
-        /// The language, as written.
+        /// The language: ASCII letters and digits, and some of `+-#._`. Empty if what is written there is no name.
         language: String,
         /// The line without indentation of its containers.
         text: String,
@@ -252,7 +254,8 @@ impl<'t> DocumentParser<'t> {
             let content = LineContent::Text(parse_runs(text.trim_end()));
             return self.push_line(content, Some(line));
         }
-        let language = label.split_whitespace().next().unwrap_or_default();
+        let word = label.split_whitespace().next().unwrap_or_default();
+        let language = if is_language(word) { word } else { "" };
         self.code_fence = Some((fence, language.to_owned()));
         self.is_block_over = true;
     }
@@ -288,6 +291,12 @@ impl<'t> DocumentParser<'t> {
         }
         self.is_block_over |= is_table;
     }
+}
+
+/// True for a word that names a language. Services show others as code, or take them for markup.
+fn is_language(word: &str) -> bool {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-#._".contains(letter);
+    word.len() <= MAX_LANGUAGE_CHARS && word.chars().all(is_part)
 }
 
 #[cfg(test)]
@@ -372,6 +381,8 @@ mod tests {
         );
         check("- ```\n  a\n  ```\n  b", &["+0/• code() a", "+1/• b"]);
         check("> ```\n> a\nb", &["+0/> code() a", "+0/b"]);
+        check("```c++\na\n```", &["+0/code(c++) a"]);
+        check("```a\"b\nc\n```", &["+0/code() c"]);
         check("```a`b``` c", &["+0/`a`b` c"]);
         check(
             "a\n\n    b\n\n    c\nd",

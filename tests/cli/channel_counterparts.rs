@@ -2,6 +2,7 @@
 
 use crate::channel::telegram_story;
 use crate::channel_listen::{ACCEPTED, post, sign};
+use crate::channel_load::services;
 use crate::discord_server::{self, DIRECT, DiscordServer};
 use crate::graph_server::{ADA, APP_SECRET, GraphServer, text_message, webhook};
 use crate::mattermost_server::{self, MattermostServer};
@@ -11,6 +12,8 @@ use crate::slack_server::{self, SlackServer};
 use crate::story::{NANOBOT, Story};
 use crate::telegram_server::{TOKEN, TelegramServer};
 use crate::wait::until;
+use nanobot::channel::dialect::{self, Dialect};
+use nanobot::channel::table;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -223,6 +226,87 @@ fn real_telegram_markup() {
         checked.trim().parse::<usize>().is_ok_and(|it| it >= count),
         "{checked} {error}"
     );
+}
+
+/// Answers with what the examples of CommonMark lack: what services add to it, and mentions.
+const ANSWERS: [&str; 18] = [
+    "# Plan\n\n1. First, **measure**.\n2. Then *cut*.\n   - with a saw\n   - or ~~a knife~~ scissors\n\n> Measure twice.\n\nDone.",
+    "```rust\nfn main() {\n    println!(\"<b> & *c* @all\");\n}\n```\nand `a*b*c` or ``d`e``.",
+    "| Name | Price |\n|:-----|------:|\n| Tea | 3.50 |\n| `a b` | **4** |\n\nTwo drinks.",
+    "a | b\n--|--\nc \\| d | e",
+    "See [the page](https://example.org/a_b_c?d=1&e=2) and https://example.org/f_g_h, or <https://example.org/i>.",
+    "![a cat](https://example.org/cat.png) and [a file](notes.md)",
+    "Hello @all, @channel, @here, @everyone and @ann. Mail ann@example.org.",
+    "`@all` and\n```\n@here <@500000000000000007>\n```",
+    "<@500000000000000007> <@!500000000000000007> <@&700000000000000001> <#600000000000000001>",
+    "<@U1> <!here> <!subteam^S1> <#C1|town>",
+    "- [ ] to do\n- [x] done\n  1. one\n  2. two",
+    "snake_case_name, 2 * 3 * 4, a_b, __init__.py, file*.txt, C:\\dir\\new",
+    "10 < 20 && 30 > 20; a <b>bold</b> tag; &amp; and &lt; as text",
+    "~/notes costs $5 or $6; $x^2$ and $$y$$; 50% ~about~ ~20",
+    "||hidden|| -# small\n-# small\n>>> all\nthe rest",
+    "Steps:\n\n* one\n\n  more of one\n\n* two\n\n      code\n\n---\nEnd :smile: ¯\\_(ツ)_/¯ #tag <t:1700000000>",
+    "**Überschrift:** «Wörter» *größer* und 日本語**太字**です",
+    "Term\n===\n\nText[^1]\n\n[^1]: note\n\n[ref]: https://example.org\n\n[ref] and [text][ref]",
+];
+
+/// The parsers of the services' own programs, and of others where those are not public, show the letters of what we send
+/// for each example of CommonMark, and find no mentions.
+#[test]
+#[ignore = "needs packages; see tests/README.md"]
+fn real_markdown_parsers() {
+    let mut texts = commonmark_examples();
+    texts.extend(ANSWERS.map(str::to_owned));
+    let mut lines = String::new();
+    for service in services(texts.len()) {
+        let story = service.story();
+        let texts = texts.clone();
+        let answered = texts.clone();
+        story.server().always(Box::new(move |request: &Request| {
+            let content = request.last_content();
+            let number = content.rsplit("example ").next().unwrap().split('.').next();
+            let number: usize = number.unwrap().parse().unwrap();
+            says(&answered[number])(request)
+        }));
+        for number in 0..texts.len() {
+            (service.write)(number, &format!("example {number}."));
+        }
+        while !story.run(["channel", "poll"]).text().is_empty() {}
+        let dialect = table::find(service.name).unwrap().dialect;
+        for (number, text) in texts.iter().enumerate() {
+            let plain = dialect::render(text, dialect).into_iter();
+            let plain: Vec<String> = plain.map(|part| part.plain).collect();
+            let markup = (service.answers)(number);
+            let line =
+                json!({ "service": service.name, "text": text, "markup": markup, "plain": plain });
+            writeln!(lines, "{line}").unwrap();
+        }
+    }
+    for text in &texts {
+        let (markup, plain) = dialect::render(text, Dialect::SlackText)
+            .into_iter()
+            .map(|part| (part.markup, part.plain))
+            .unzip::<_, _, Vec<_>, Vec<_>>();
+        let line = json!({ "service": "mrkdwn", "text": text, "markup": markup, "plain": plain });
+        writeln!(lines, "{line}").unwrap();
+    }
+    let modules = std::env::var_os("NANOBOT_REAL_PARSERS").expect("tests/real/markdown sets it");
+    let mut child = Command::new("node")
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/real/markdown.cjs"
+        ))
+        .arg(modules)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(lines.as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let checked = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(checked.trim(), format!("{} texts", lines.lines().count()));
 }
 
 /// A server of others, which ends with the test.

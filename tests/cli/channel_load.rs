@@ -18,14 +18,14 @@ type WriteText = Box<dyn Fn(usize, &str)>;
 type ReadAnswers = Box<dyn Fn(usize) -> Vec<String>>;
 
 /// A stand-in with direct chats, each with a user of its own.
-struct Service {
-    name: &'static str,
+pub(crate) struct Service {
+    pub(crate) name: &'static str,
     keys: Value,
-    write: WriteText,
-    answers: ReadAnswers,
+    pub(crate) write: WriteText,
+    pub(crate) answers: ReadAnswers,
 }
 
-fn services(chats: usize) -> [Service; 3] {
+pub(crate) fn services(chats: usize) -> [Service; 3] {
     let slack = SlackServer::start();
     let discord = DiscordServer::start();
     let mattermost = MattermostServer::start();
@@ -77,7 +77,7 @@ fn services(chats: usize) -> [Service; 3] {
 
 impl Service {
     /// A story after its first poll.
-    fn story(&self) -> Story {
+    pub(crate) fn story(&self) -> Story {
         let story = Story::new()
             .set(
                 "channels",

@@ -98,7 +98,7 @@ fn write_text(line: &DocumentLine, deepest: usize) -> String {
             let mark = "#".repeat((*level).min(deepest));
             format!("{}{mark} {}", marks(line), runs_markdown(runs))
         }
-        (_, Some(source)) => source.trim_end().to_owned(),
+        (_, Some(source)) => escape_definition(source.trim_end()),
         (LineContent::Text(runs), None) => marks(line) + &escape_start(&runs_markdown(runs)),
         (_, None) => String::new(),
     }
@@ -165,6 +165,23 @@ fn escape(text: &str) -> String {
         out.push(letter);
     }
     out
+}
+
+/// Escapes a line that would define the address of a link, such as `[1]: https://example.org`: no reader shows it.
+fn escape_definition(source: &str) -> String {
+    let is_mark = |letter: char| letter.is_ascii_digit() || " \t>-*+.)".contains(letter);
+    let text = source.trim_start_matches(is_mark);
+    let mut is_escaped = false;
+    let label_end = text.find(|letter| {
+        let is_end = letter == ']' && !is_escaped;
+        is_escaped = letter == '\\' && !is_escaped;
+        is_end
+    });
+    let is_defined = label_end.is_some_and(|end| text[end..].starts_with("]:"));
+    match text.starts_with('[') && is_defined {
+        true => format!("{}\\{text}", &source[..source.len() - text.len()]),
+        false => source.to_owned(),
+    }
 }
 
 /// Escapes a start of a line that would make it a heading, a list or a quote.

@@ -6,9 +6,6 @@ use crate::markdown::line::Container;
 /// The schemes of links. Others stay text, such as those that run code or mention a person.
 const LINK_SCHEMES: [&str; 4] = ["https:", "http:", "mailto:", "matrix:"];
 
-/// Maximum length of a language's name that is passed on.
-const MAX_LANGUAGE_CHARS: usize = 40;
-
 /// Writes the lines of a part.
 pub(super) fn write(lines: &[DocumentLine]) -> String {
     let mut writer = HtmlWriter::default();
@@ -191,13 +188,9 @@ fn box_of(mark: &str) -> &str {
 
 /// Returns the tags that open a code block.
 pub(super) fn code_tag(language: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "+-#._".contains(letter);
-    match !language.is_empty()
-        && language.len() <= MAX_LANGUAGE_CHARS
-        && language.chars().all(is_plain)
-    {
-        true => format!("<pre><code class=\"language-{language}\">"),
-        false => "<pre><code>".to_owned(),
+    match language {
+        "" => "<pre><code>".to_owned(),
+        _ => format!("<pre><code class=\"language-{language}\">"),
     }
 }
 

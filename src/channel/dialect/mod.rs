@@ -288,6 +288,13 @@ mod tests {
         check(table, Dialect::Discord, "```\na  │ b\n───┼──\ncc │ d\n```");
         check("~~~\n```\n~~~", Dialect::Slack, "````\n```\n````");
         check("    a\nb", Dialect::Slack, "```\na\n```\nb");
+        check(
+            "See [1].\n\n[1]: https://x\n> 1. [a\\]b]: c\n[^2]: d",
+            Dialect::Mattermost,
+            "See [1].\n\n\\[1]: https://x\n> 1. \\[a\\]b]: c\n\\[^2]: d",
+        );
+        let links = "[a](b): c\n[a]b]: c\n- [x] [a] : c";
+        check(links, Dialect::Mattermost, links);
         check("- ```\n  a\n  ```", Dialect::Slack, "- ```\n  a\n  ```");
         check("> ```\n> a\n> ```", Dialect::Slack, "> ```\n> a\n> ```");
     }
