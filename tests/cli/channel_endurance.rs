@@ -1,25 +1,19 @@
 //! `channel poll --follow` for a long time: memory, processor time and wakeups, for each way of listening.
 
-use crate::channel::{ANN as TELEGRAM_ANN, send_signal, telegram_story};
-use crate::discord_server::{self, DiscordServer};
-use crate::mail_server::{MailServer, verified};
-use crate::mattermost_server::{self, MattermostServer};
+use crate::channel::{send_signal, telegram_story};
+use crate::chat_services::{ChatService, chat_services};
 use crate::server::says;
-use crate::slack_server::{self, SlackServer};
 use crate::socket_server::Sockets;
 use crate::story::Story;
 use crate::wait::until;
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::Child;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The interval of a gateway's heartbeats, and of the pings of the other WebSockets, as the services have them.
-const HEARTBEAT_MILLIS: u64 = 41_250;
+/// The interval of the pings of WebSockets.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// The senders of mail, of which each is answered a limited number of times in an hour.
-const MAIL_SENDERS: usize = 50;
 const MESSAGE_INTERVAL: Duration = Duration::from_secs(30);
 const MINUTES: usize = 60;
 /// The unit of processor times in /proc, which is the same on all machines with Linux.
@@ -32,13 +26,9 @@ const LARGE_TEXT_BYTES: usize = 64 << 10;
 
 /// A service that a poll follows.
 struct Followed {
-    name: &'static str,
+    service: ChatService,
     story: Story,
     poll: Option<Child>,
-    write: Box<dyn Fn(&str)>,
-    count_answers: Box<dyn Fn() -> usize>,
-    /// Those of a service that tells of messages over WebSockets.
-    sockets: Option<Sockets>,
     written: usize,
 }
 
@@ -57,26 +47,18 @@ struct Usage {
 
 impl Followed {
     /// Starts a poll after a first look.
-    fn start(
-        name: &'static str,
-        story: Story,
-        (write, count_answers): (Box<dyn Fn(&str)>, Box<dyn Fn() -> usize>),
-        sockets: Option<Sockets>,
-    ) -> Self {
+    fn start(story: Story, service: ChatService) -> Self {
         let story = story.set("channels.perSenderPerHour", json!(100_000));
         story.server().always(says("Yes."));
         story.run(["channel", "poll"]);
         let poll = story.start(&mut story.command(["channel", "poll", "--follow"]));
-        if let Some(sockets) = &sockets {
+        if let Some(sockets) = &service.sockets {
             sockets.wait_for_connections(1);
         }
         Self {
-            name,
-            poll: Some(poll),
+            service,
             story,
-            write,
-            count_answers,
-            sockets,
+            poll: Some(poll),
             written: 0,
         }
     }
@@ -84,9 +66,9 @@ impl Followed {
     /// Writes a message, which must be answered.
     fn converse(&mut self) {
         self.written += 1;
-        (self.write)(&format!("message {}", self.written));
-        until(&format!("{} answers", self.name), || {
-            (self.count_answers)() == self.written
+        (self.service.write)(&format!("message {}", self.written));
+        until(&format!("{} answers", self.service.name), || {
+            (self.service.count_answers)() == self.written
         });
     }
 
@@ -109,7 +91,7 @@ impl Followed {
             .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).ok());
         let waits = tasks.map(|status| number(&status, "voluntary_ctxt_switches:"));
         let home = self.story.home().join(".nanobot/channels");
-        let journal = home.join(self.name).join("inbox.jsonl");
+        let journal = home.join(self.service.name).join("inbox.jsonl");
         Usage {
             anonymous: number(&status, "RssAnon:"),
             cpu: (ticks() + ticks()) * 1000 / TICKS_PER_SECOND,
@@ -126,7 +108,7 @@ impl Followed {
             ran.signal(),
             Some(15),
             "{}: {}",
-            self.name,
+            self.service.name,
             ran.error_text()
         );
     }
@@ -144,103 +126,11 @@ impl Drop for Followed {
 
 /// Starts a poll of each service.
 fn follow_all() -> Vec<Followed> {
-    let channels = |name: &str, keys| Story::new().set("channels", json!({ name: keys }));
-    let (telegram_story, telegram) = telegram_story();
-    let telegram = Rc::new(telegram);
-    let slack = Rc::new(SlackServer::start());
-    let mut slack_keys = slack.keys();
-    slack_keys["appToken"] = json!(slack_server::APP_TOKEN);
-    let discord = Rc::new(DiscordServer::start());
-    discord.set_heartbeat_interval(HEARTBEAT_MILLIS);
-    let mattermost = Rc::new(MattermostServer::start());
-    mattermost.set_post_interval(30_000);
-    let mail = Rc::new(MailServer::start());
-    // No sender of mail is answered more than 20 times in an hour.
-    let sender = |number: usize| format!("ann{}@example.org", number % MAIL_SENDERS);
-    let mut mail_keys = mail.keys();
-    mail_keys["allowFrom"] = (0..MAIL_SENDERS).map(sender).collect();
-    vec![
-        Followed::start(
-            "telegram",
-            telegram_story,
-            (
-                Box::new({
-                    let server = Rc::clone(&telegram);
-                    move |text| server.message(TELEGRAM_ANN, text)
-                }),
-                Box::new(move || telegram.sent().len()),
-            ),
-            None,
-        ),
-        Followed::start(
-            "slack",
-            channels("slack", slack_keys),
-            (
-                Box::new({
-                    let server = Rc::clone(&slack);
-                    move |text| drop(server.write("D1", slack_server::ANN, text))
-                }),
-                Box::new({
-                    let server = Rc::clone(&slack);
-                    move || server.answers("D1").len()
-                }),
-            ),
-            Some(slack.sockets.clone()),
-        ),
-        Followed::start(
-            "discord",
-            channels("discord", discord.keys()),
-            (
-                Box::new({
-                    let server = Rc::clone(&discord);
-                    move |text| {
-                        let (chat, sender) = (discord_server::DIRECT, discord_server::ANN);
-                        server.write(chat, sender, text);
-                    }
-                }),
-                Box::new({
-                    let server = Rc::clone(&discord);
-                    move || server.answers(discord_server::DIRECT).len()
-                }),
-            ),
-            Some(discord.sockets.clone()),
-        ),
-        Followed::start(
-            "mattermost",
-            channels("mattermost", mattermost.keys()),
-            (
-                Box::new({
-                    let server = Rc::clone(&mattermost);
-                    move |text| drop(server.write("direct", mattermost_server::ANN, text))
-                }),
-                Box::new({
-                    let server = Rc::clone(&mattermost);
-                    move || server.answers("direct").len()
-                }),
-            ),
-            Some(mattermost.sockets.clone()),
-        ),
-        Followed::start(
-            "email",
-            channels("email", mail_keys),
-            (
-                Box::new({
-                    let server = Rc::clone(&mail);
-                    move |text| {
-                        let number = server.mails().len();
-                        let header = format!(
-                            "{}\nFrom: {}\nSubject: Question\nMessage-ID: <m{number}@example.org>",
-                            verified(),
-                            sender(number)
-                        );
-                        server.add(&header, text);
-                    }
-                }),
-                Box::new(move || mail.sent().len()),
-            ),
-            None,
-        ),
-    ]
+    let follow = |service: ChatService| {
+        let story = Story::new().set("channels", json!({ service.name: service.keys }));
+        Followed::start(story, service)
+    };
+    chat_services().into_iter().map(follow).collect()
 }
 
 /// Checks the samples of each minute, of which those of quiet minutes are counted from 1.
@@ -276,7 +166,11 @@ fn an_hour_of_following_costs_nothing_but_the_messages() {
     let start = Instant::now();
     let (mut next_message, mut next_ping) = (start, start);
     for minute in 1..=MINUTES {
-        let sockets = |all: &[Followed]| all.iter().filter_map(|it| it.sockets.clone()).collect();
+        let sockets = |all: &[Followed]| {
+            all.iter()
+                .filter_map(|it| it.service.sockets.clone())
+                .collect()
+        };
         let sockets: Vec<Sockets> = sockets(&all);
         // A service ends each connection now and then.
         if minute % MINUTES_BETWEEN_CLOSES == 0 {
@@ -299,12 +193,12 @@ fn an_hour_of_following_costs_nothing_but_the_messages() {
         }
         for (followed, samples) in all.iter().zip(&mut samples) {
             let usage = followed.usage();
-            println!("{minute:>2} {:<10} {usage:?}", followed.name);
+            println!("{minute:>2} {:<10} {usage:?}", followed.service.name);
             samples.push(usage);
         }
     }
     for (followed, samples) in all.iter().zip(&samples) {
-        check_usage(followed.name, samples);
+        check_usage(followed.service.name, samples);
     }
     all.into_iter().for_each(Followed::stop);
 }
@@ -316,19 +210,18 @@ fn a_busy_poll_that_follows_does_not_grow_with_its_messages() {
     let story = story.set("channels.telegram.allowFrom", json!(["*"]));
     let telegram = Rc::new(telegram);
     let sender = Rc::clone(&telegram);
-    let mut followed = Followed::start(
-        "telegram",
-        story,
-        (
-            // Each in a chat of its own, so that no session grows.
-            Box::new(move |text| {
-                let number: i64 = text.rsplit(' ').next().unwrap().parse().unwrap();
-                sender.message(1000 + number, &text.repeat(LARGE_TEXT_BYTES / text.len()));
-            }),
-            Box::new(move || telegram.sent().len()),
-        ),
-        None,
-    );
+    let service = ChatService {
+        name: "telegram",
+        keys: Value::Null,
+        // Each in a chat of its own, so that no session grows.
+        write: Box::new(move |text| {
+            let number: i64 = text.rsplit(' ').next().unwrap().parse().unwrap();
+            sender.message(1000 + number, &text.repeat(LARGE_TEXT_BYTES / text.len()));
+        }),
+        count_answers: Box::new(move || telegram.sent().len()),
+        sockets: None,
+    };
+    let mut followed = Followed::start(story, service);
     let mut converse = |count: usize| {
         (0..count).for_each(|_| followed.converse());
         followed.usage()

@@ -1,17 +1,17 @@
 //! Debian's own cron and `crontab`, in a separate namespace with the story's files mounted over the system's. The machine's
 //! cron is neither seen nor changed.
 
+use crate::chat_services::chat_services;
 use crate::cron::{job_dir, jobs};
 use crate::requirements::{require, skip};
 use crate::server::{Request, Responder, fails, says};
-use crate::story::{NANOBOT, RunResult, Story};
-use crate::telegram_server::{TOKEN, TelegramServer};
+use crate::story::{NANOBOT, RunResult, Story, TIME};
 use crate::wait::until;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// A mount and PID namespace. All its processes end with it, and it ends with the test.
 struct CronNamespace {
@@ -496,44 +496,47 @@ fn concurrent_changes_share_the_real_crontab() {
 #[test]
 #[ignore = "takes three minutes of cron; see tests/README.md"]
 fn chats_are_answered_by_the_real_cron() {
-    let telegram = TelegramServer::start();
-    let story = Story::new()
+    let services = chat_services();
+    let mut story = Story::new()
         .set("memory", json!({ "consolidate": "manual" }))
-        .set(
-            "channels",
-            json!({ "perSenderPerHour": 1000, "telegram": { "enabled": true, "token": TOKEN,
-                "allowFrom": ["7"], "apiBase": telegram.base() } }),
-        );
+        .set("channels", json!({ "perSenderPerHour": 1000 }));
+    for service in &services {
+        story = story.set(&format!("channels.{}", service.name), service.keys.clone());
+    }
     story.server().always(says("Yes."));
+    // What was written before the first look is not answered.
+    story.run(["channel", "poll"]);
     let Some(place) = CronNamespace::start(&story, "/usr/sbin/cron -f -L 0 &") else {
         return;
     };
     let (home, dir) = (story.home(), story.dir());
     let line = format!(
-        "HOME={}\n* * * * * cd {} && {NANOBOT} channel poll --wait 60\n",
+        "HOME={}\nNANOBOT_TEST_TIME={TIME}\n* * * * * cd {} && {NANOBOT} channel poll --wait 60\n",
         home.display(),
         dir.display()
     );
     place.set_table(&story, &line);
     place.touch_spool();
-    let polls = || telegram.calls("getUpdates").len();
-    place.wait_until("poll", || polls() > 0);
     let start = Instant::now();
     let (mut count, mut slowest) = (0, Duration::ZERO);
     while start.elapsed() < Duration::from_secs(185) {
-        let sent = Instant::now();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        telegram.add(json!({
-            "from": { "id": 7, "is_bot": false }, "chat": { "id": 7, "type": "private" },
-            "text": format!("message {count}"), "date": now.as_secs(),
-        }));
         count += 1;
-        telegram.wait_for_calls("sendMessage", count);
-        slowest = slowest.max(sent.elapsed());
+        for service in &services {
+            let sent = Instant::now();
+            (service.write)(&format!("message {count}"));
+            let answered = || (service.count_answers)() == count;
+            place.wait_until(&format!("answer in {}", service.name), answered);
+            // The first message waits for the first poll.
+            if count > 1 {
+                slowest = slowest.max(sent.elapsed());
+            }
+        }
         // The pace of a person, so that messages arrive between polls too.
         std::thread::sleep(Duration::from_millis(1500));
     }
-    assert_eq!(telegram.sent().len(), count, "each is answered once");
+    for service in &services {
+        assert_eq!((service.count_answers)(), count, "{}", service.name);
+    }
     assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     assert_eq!(place.mail_bodies("poll"), [""; 0]);
 }
