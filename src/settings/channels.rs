@@ -1,7 +1,9 @@
 //! The settings of chat channels, read only by the commands that use channels.
 
-use super::keys::{ConfigKey, KEYS, config_key};
+use super::key_node::KeyNode;
+use super::keys::{ConfigKey, config_key};
 use super::layers::LayeredConfig;
+use super::typed_reader::TypedReader;
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::secret::Secret;
 use anyhow::Result;
@@ -100,44 +102,51 @@ impl ChannelSettings {
     /// # Errors
     /// Status 78 for a value that cannot be used.
     pub fn read(layers: &LayeredConfig<'_>) -> Result<Self> {
-        let get = |path: &str| -> Result<Value> {
-            let key = KEYS.iter().find(|key| key.path == path);
-            let key = key.expect("only keys of the table are asked for");
-            Ok(layers.read_key(key)?.unwrap_or_else(|| key.default_value()))
+        let values = TypedReader(layers);
+        let count = |key: &'static ConfigKey| -> Result<u64> {
+            Ok(values.get(key, None)?.as_u64().unwrap_or_default())
         };
-        let count = |path: &str| -> Result<u64> { Ok(get(path)?.as_u64().unwrap_or_default()) };
-        let size = |path: &str| -> Result<usize> {
-            Ok(usize::try_from(count(path)?).unwrap_or(usize::MAX))
+        let size = |key: &'static ConfigKey| -> Result<usize> {
+            Ok(usize::try_from(count(key)?).unwrap_or(usize::MAX))
         };
-        let text = |path: &str| -> Result<Option<String>> {
-            let value = get(path)?;
-            let text = value.as_str().map(str::trim);
-            Ok(text.filter(|text| !text.is_empty()).map(str::to_owned))
-        };
-        let either = |newer: &str, older: &str| -> Result<Option<String>> {
+        let text = |key: &'static ConfigKey| values.optional_text(key, None);
+        let either = |newer: &'static ConfigKey, older: &'static ConfigKey| {
             text(newer)?.map_or_else(|| text(older), |value| Ok(Some(value)))
         };
         let transcription = TranscriptionSettings {
-            is_enabled: get("transcription.enabled")? == Value::Bool(true),
-            command: text("transcription.command")?,
-            provider: either("transcription.provider", "channels.transcriptionProvider")?
-                .unwrap_or_else(|| "groq".to_owned()),
-            model: text("transcription.model")?,
-            language: either("transcription.language", "channels.transcriptionLanguage")?,
-            max_seconds: count("transcription.maxDurationSec")?,
-            max_bytes: count("transcription.maxUploadMb")?.saturating_mul(1_000_000),
+            is_enabled: values.boolean(const { config_key("transcription.enabled") })?,
+            command: text(const { config_key("transcription.command") })?,
+            provider: either(
+                const { config_key("transcription.provider") },
+                const { config_key("channels.transcriptionProvider") },
+            )?
+            .unwrap_or_else(|| "groq".to_owned()),
+            model: text(const { config_key("transcription.model") })?,
+            language: either(
+                const { config_key("transcription.language") },
+                const { config_key("channels.transcriptionLanguage") },
+            )?,
+            max_seconds: count(const { config_key("transcription.maxDurationSec") })?,
+            max_bytes: count(const { config_key("transcription.maxUploadMb") })?
+                .saturating_mul(1_000_000),
         };
         Ok(Self {
             transcription,
-            pairing: get("channels.pairing")? == Value::Bool(true),
-            send_progress: get("channels.sendProgress")? == Value::Bool(true),
-            send_tool_hints: get("channels.sendToolHints")? == Value::Bool(true),
-            max_parallel: size("channels.maxParallel")?,
-            max_age_hours: count("channels.maxAgeHours")?,
-            per_sender_per_hour: size("channels.perSenderPerHour")?,
-            daily_budget: get("channels.dailyBudget")?.as_f64(),
-            sender_daily_budget: get("channels.senderDailyBudget")?.as_f64(),
-            send_max_attempts: u32::try_from(count("channels.sendMaxRetries")?.clamp(1, 10))?,
+            pairing: values.boolean(const { config_key("channels.pairing") })?,
+            send_progress: values.boolean(const { config_key("channels.sendProgress") })?,
+            send_tool_hints: values.boolean(const { config_key("channels.sendToolHints") })?,
+            max_parallel: size(const { config_key("channels.maxParallel") })?,
+            max_age_hours: count(const { config_key("channels.maxAgeHours") })?,
+            per_sender_per_hour: size(const { config_key("channels.perSenderPerHour") })?,
+            daily_budget: values
+                .get(const { config_key("channels.dailyBudget") }, None)?
+                .as_f64(),
+            sender_daily_budget: values
+                .get(const { config_key("channels.senderDailyBudget") }, None)?
+                .as_f64(),
+            send_max_attempts: u32::try_from(
+                count(const { config_key("channels.sendMaxRetries") })?.clamp(1, 10),
+            )?,
         })
     }
 }
@@ -149,10 +158,10 @@ impl ChannelConfig {
     /// Status 78 for a value that cannot be used.
     pub fn read(layers: &LayeredConfig<'_>, name: &'static str) -> Result<Self> {
         let mut values = BTreeMap::new();
-        for key in KEYS {
-            let rest = key.path.strip_prefix("channels.");
-            let rest = rest.and_then(|rest| rest.strip_prefix(name)?.strip_prefix('.'));
-            let Some(rest) = rest else { continue };
+        let start = format!("channels.{name}.").len();
+        let keys = KeyNode::at(&["channels", name]).map_or(&[][..], KeyNode::keys);
+        for key in keys {
+            let rest = &key.path[start..];
             let value = layers.read_key(key)?.unwrap_or_else(|| key.default_value());
             let value = match (key.kind.is_secret(), value) {
                 (true, Value::String(text)) => ChannelValue::Secret(Secret::new(text)),
