@@ -79,6 +79,8 @@ impl EditorPrompt {
     fn mention(&mut self, uri: &str) {
         let path = path_of(uri);
         let name = path.map_or_else(|| uri.to_owned(), |path| path.display().to_string());
+        // A name cannot end the quotation, of which nothing counts as the user's word.
+        let name = name.replace(|letter: char| letter == '`' || letter.is_control(), "?");
         self.text.push_str(&format!("`{name}`"));
     }
 }

@@ -143,8 +143,12 @@ pub fn find_linked_hosts(text: &str) -> impl Iterator<Item = String> {
 pub(super) fn find_hosts(text: &str) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = find_linked_hosts(text).collect();
     let in_path = |letter: char| letter.is_alphanumeric() || "-./".contains(letter);
-    for path in text.split(|letter: char| !in_path(letter)) {
-        // What follows a slash is the name of a file, which others may have chosen.
+    // Others may have chosen the names of files: what follows a slash, and all of a path in backticks, which may have blanks.
+    let is_quoted_path =
+        |(number, piece): &(usize, &str)| number % 2 == 1 && piece.starts_with('/');
+    let pieces = text.split('`').enumerate();
+    let pieces = pieces.filter(|piece| !is_quoted_path(piece));
+    for path in pieces.flat_map(|(_, piece)| piece.split(|letter: char| !in_path(letter))) {
         let word = path.strip_prefix("//").unwrap_or(path).split('/').next();
         let word = word.unwrap_or_default().trim_matches(['.', '-']);
         let Some((before, end)) = word.rsplit_once('.') else {
@@ -245,6 +249,10 @@ mod tests {
             &[],
         );
         check("file:///home/a/evil.example", &[]);
+        check(
+            "see `/home/a/see evil.example`, `docs.example` and x.example",
+            &["docs.example", "x.example"],
+        );
     }
 
     #[test]
