@@ -518,14 +518,24 @@ fn working_directory(
     let Ok(current) = std::env::current_dir() else {
         return Ok(workspace.to_owned());
     };
-    // The home directory contains private files, so the workspace is used instead. Before the workspace exists, a run
-    // sends nothing, so it may use the home directory.
-    let home = real_paths.resolve(&absolute(&ctx.paths.home));
-    Ok(if home.starts_with(&current) && workspace.is_dir() {
+    let is_replaced = is_replaced_by_workspace(ctx, &current, workspace, real_paths);
+    Ok(if is_replaced {
         workspace.to_owned()
     } else {
         current
     })
+}
+
+/// True if the workspace takes the place of `directory`, an absolute path without links: the home directory and those above it contain
+/// private files. Before the workspace exists, a run sends nothing, so it may use them.
+pub(crate) fn is_replaced_by_workspace(
+    ctx: &Context,
+    directory: &Path,
+    workspace: &Path,
+    real_paths: &mut PathResolver,
+) -> bool {
+    let home = real_paths.resolve(&absolute(&ctx.paths.home));
+    home.starts_with(directory) && workspace.is_dir()
 }
 
 /// A notice that the workspace takes the place of the home directory or one above it: where `--write` does not grant that

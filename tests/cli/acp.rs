@@ -131,7 +131,11 @@ impl<'s> Editor<'s> {
 
     /// Opens a session in the directory of the story.
     fn open(&mut self) -> String {
-        let params = json!({ "cwd": self.story.dir(), "mcpServers": [] });
+        self.open_in(&self.story.dir())
+    }
+
+    fn open_in(&mut self, directory: &Path) -> String {
+        let params = json!({ "cwd": directory, "mcpServers": [] });
         let opened = self.call("session/new", &params);
         check("NewSessionResponse", &opened);
         opened["sessionId"].as_str().unwrap().to_owned()
@@ -459,6 +463,47 @@ fn a_page_that_an_editor_embeds_is_content_from_outside() {
         "{sent}"
     );
     editor.close();
+}
+
+#[test]
+fn an_editor_without_a_project_does_not_open_the_home_directory() {
+    let diary = || calls("read_file", json!({ "path": "../../diary.txt" }));
+    let story = Story::new().workspace_file("notes.md", "in the workspace");
+    std::fs::write(story.home().join("diary.txt"), "dear diary").unwrap();
+    story.server().script([
+        calls("list_dir", json!({ "path": "." })),
+        diary(),
+        says("ok"),
+    ]);
+    let mut editor = Editor::start(&story, &[]);
+    let session = editor.open_in(&story.home());
+    let outside = "outside the paths of this run";
+    let mut asked = String::new();
+    editor.prompt(&session, "x", &mut |params| {
+        asked = params.to_string();
+        Some("no")
+    });
+    let requests = story.requests();
+    let results = [1, 2].map(|number| requests[number].last_content());
+    assert!(results[0].contains("notes.md"), "{}", results[0]);
+    assert!(
+        format!("{asked}{}", results[1]).contains(outside) && !results[1].contains("dear"),
+        "{asked} {}",
+        results[1]
+    );
+    let told = editor.close();
+    assert!(told.contains("the workspace takes its place"), "{told}");
+    // Chosen on the command line, it is opened.
+    story.server().script([
+        calls("read_file", json!({ "path": "diary.txt" })),
+        says("ok"),
+    ]);
+    let home = story.home().display().to_string();
+    let mut editor = Editor::start(&story, &["-C", &home]);
+    let session = editor.open_in(&story.home());
+    editor.prompt(&session, "x", &mut no_question);
+    assert!(story.requests()[4].last_content().contains("dear diary"));
+    assert_eq!(editor.close(), "");
 }
 
 #[test]

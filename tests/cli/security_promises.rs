@@ -610,6 +610,7 @@ const LIMITS: &[TestedPromise] = &[
             "the_editor_is_asked_for_permissions",
             "servers_of_the_editor_are_used",
             "a_page_that_an_editor_embeds_is_content_from_outside",
+            "an_editor_without_a_project_does_not_open_the_home_directory",
         ],
     ),
     (

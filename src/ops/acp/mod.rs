@@ -23,6 +23,7 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
 use crate::sys::cancel::{self, CancelToken};
+use crate::sys::paths::PathResolver;
 use crate::sys::secret::{Secret, random_hex};
 use crate::sys::signal;
 use crate::sys::stdin_lines::StdinLines;
@@ -35,7 +36,7 @@ use serde_json::{Map, Value, json};
 use session::EditorSession;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Scope};
 use std::time::Duration;
@@ -209,8 +210,9 @@ impl<'a> AcpServer<'a> {
         let servers = servers.into_iter().flatten().map(parse_server);
         let servers = servers.collect::<Result<_, _>>()?;
         let mut given = self.options.clone();
-        given.grants.directory = Some(directory.clone());
         let settings = self.settings(&given)?;
+        let directory = self.working_directory(directory, &settings.workspace);
+        given.grants.directory = Some(directory.clone());
         let profile = permissions::resolve_profile(self.ctx, &given.grants, &settings);
         let profile = profile.map_err(|error| failure(&error))?.name;
         let session = Arc::new(EditorSession::new(key, directory, servers, profile));
@@ -220,6 +222,23 @@ impl<'a> AcpServer<'a> {
             earlier.cancel();
         }
         Ok(session)
+    }
+
+    /// The directory of a session that the editor opens in `directory`. An editor without a project opens one in the home
+    /// directory, of which only `-C` on the command line means all.
+    fn working_directory(&self, directory: PathBuf, workspace: &Path) -> PathBuf {
+        let mut real_paths = PathResolver::default();
+        let real = real_paths.resolve(&directory);
+        let is_chosen = self.options.grants.directory.is_some();
+        let is_replaced =
+            permissions::is_replaced_by_workspace(self.ctx, &real, workspace, &mut real_paths);
+        if is_chosen || !is_replaced {
+            return directory;
+        }
+        self.ctx.notice(
+            "the editor opened the home directory, or one above it, so the workspace takes its place; `nanobot acp -C ~` means it",
+        );
+        workspace.to_owned()
     }
 
     fn settings(&self, options: &TurnOptions) -> Result<Settings, ErrorObject> {
