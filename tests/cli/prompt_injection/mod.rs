@@ -77,8 +77,13 @@ fn run_program(
     flags: &[String],
 ) -> (String, i32) {
     let mut command = situation.command(&scene.story, &[]);
-    command.args(["agent", "-m", &start.message]);
-    command.args(&start.flags).args(flags);
+    match start.prompt_file {
+        Some(path) => command.arg("run").args(flags).arg(path),
+        None => command
+            .args(["agent", "-m", &start.message])
+            .args(&start.flags)
+            .args(flags),
+    };
     if start.stdin.is_some() {
         command.stdin(Stdio::piped());
     }
