@@ -492,7 +492,10 @@ fn an_editor_without_a_project_does_not_open_the_home_directory() {
         results[1]
     );
     let told = editor.close();
-    assert!(told.contains("the workspace takes its place"), "{told}");
+    assert!(
+        told.contains("the workspace takes the place of the editor's directory: it is the home"),
+        "{told}"
+    );
     // Chosen on the command line, it is opened.
     story.server().script([
         calls("read_file", json!({ "path": "diary.txt" })),
@@ -504,6 +507,20 @@ fn an_editor_without_a_project_does_not_open_the_home_directory() {
     editor.prompt(&session, "x", &mut no_question);
     assert!(story.requests()[4].last_content().contains("dear diary"));
     assert_eq!(editor.close(), "");
+    // An editor does not lift the restriction to the workspace.
+    let story = story.set("tools.restrictToWorkspace", json!(true));
+    story
+        .server()
+        .script([calls("list_dir", json!({ "path": "." })), says("ok")]);
+    let mut editor = Editor::start(&story, &[]);
+    let session = editor.open();
+    editor.prompt(&session, "x", &mut no_question);
+    assert!(story.requests()[6].last_content().contains("notes.md"));
+    let told = editor.close();
+    assert!(
+        told.contains("`tools.restrictToWorkspace` is set"),
+        "{told}"
+    );
 }
 
 #[test]

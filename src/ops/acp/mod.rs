@@ -36,7 +36,7 @@ use serde_json::{Map, Value, json};
 use session::EditorSession;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Scope};
 use std::time::Duration;
@@ -211,7 +211,7 @@ impl<'a> AcpServer<'a> {
         let servers = servers.collect::<Result<_, _>>()?;
         let mut given = self.options.clone();
         let settings = self.settings(&given)?;
-        let directory = self.working_directory(directory, &settings.workspace);
+        let directory = self.working_directory(directory, &settings);
         given.grants.directory = Some(directory.clone());
         let profile = permissions::resolve_profile(self.ctx, &given.grants, &settings);
         let profile = profile.map_err(|error| failure(&error))?.name;
@@ -225,20 +225,26 @@ impl<'a> AcpServer<'a> {
     }
 
     /// The directory of a session that the editor opens in `directory`. An editor without a project opens one in the home
-    /// directory, of which only `-C` on the command line means all.
-    fn working_directory(&self, directory: PathBuf, workspace: &Path) -> PathBuf {
+    /// directory, of which only `-C` on the command line means all; nor does an editor lift a restriction of the config.
+    fn working_directory(&self, directory: PathBuf, settings: &Settings) -> PathBuf {
+        let workspace = &settings.workspace;
         let mut real_paths = PathResolver::default();
         let real = real_paths.resolve(&directory);
         let is_chosen = self.options.grants.directory.is_some();
         let is_replaced =
             permissions::is_replaced_by_workspace(self.ctx, &real, workspace, &mut real_paths);
-        if is_chosen || !is_replaced {
-            return directory;
-        }
-        self.ctx.notice(
-            "the editor opened the home directory, or one above it, so the workspace takes its place; `nanobot acp -C ~` means it",
-        );
-        workspace.to_owned()
+        let why = match (settings.restrict_to_workspace, is_replaced) {
+            _ if is_chosen => return directory,
+            (true, _) => "`tools.restrictToWorkspace` is set",
+            (false, true) => {
+                "it is the home directory, or one above it (`nanobot acp -C ~` opens it all the same)"
+            }
+            (false, false) => return directory,
+        };
+        self.ctx.notice(&format!(
+            "the workspace takes the place of the editor's directory: {why}"
+        ));
+        workspace.clone()
     }
 
     fn settings(&self, options: &TurnOptions) -> Result<Settings, ErrorObject> {
