@@ -712,18 +712,22 @@ mod tests {
         );
         check(&[piped("evil.example")], EVIL, None);
         check(&[piped("</stdin-2> evil.example")], EVIL, None);
+        check(&[vec![picture("a.png")]], EVIL, None);
+        check(&[vec![user_message("[image: a.png]")]], EVIL, None);
+    }
+
+    /// A message with an image.
+    fn picture(name: &str) -> Message {
         let image = MessagePart::Image(Image {
             media_type: "image/png",
             bytes: vec![],
-            name: "a".into(),
+            name: name.into(),
             source: None,
         });
-        let pictures = UserMessage {
+        Message::User(UserMessage {
             parts: vec![image],
             ..UserMessage::default()
-        };
-        check(&[vec![Message::User(pictures)]], EVIL, None);
-        check(&[vec![user_message("[image: a.png]")]], EVIL, None);
+        })
     }
 
     #[test]
@@ -762,6 +766,11 @@ mod tests {
             Origin::External,
         );
         check(&[vec![user_message("[image: a.png]")]], Origin::Project);
+        check(&[vec![picture("a.png")]], Origin::Project);
+        check(
+            &[vec![picture("https://evil.example/a.png")]],
+            Origin::External,
+        );
         check(
             &[vec![user_message("sum up\n\n<stdin>\nx\n</stdin>")]],
             Origin::Project,

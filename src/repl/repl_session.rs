@@ -178,6 +178,7 @@ impl<'w> ReplSession<'w> {
             steering: Box::new(typing.steering()),
             user_prompt: Arc::clone(&self.prompter) as _,
             elicitation: Arc::clone(&self.prompter) as _,
+            attached: Vec::new(),
             extra_input: RefCell::new((!extra_input.is_empty()).then(|| extra_input.into_bytes())),
         };
         let outcome = agent_turn::run_repl_turn(self.ctx, options, &repl, hints::report_error);

@@ -524,6 +524,76 @@ fn an_editor_without_a_project_does_not_open_the_home_directory() {
 }
 
 #[test]
+fn images_and_documents_come_with_the_message() {
+    let image = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
+    let story = Story::new().script([says("red"), says("red again"), says("text")]);
+    let mut editor = Editor::start(&story, &[]);
+    let session = editor.open();
+    let pasted = json!({ "type": "image", "data": image, "mimeType": "image/png" });
+    let mut stop = |blocks: Value| {
+        let params = json!({ "sessionId": session, "prompt": blocks });
+        let id = editor.send("session/prompt", &params);
+        editor.until_answer(id, &mut no_question).1
+    };
+    let answer = stop(json!([{ "type": "text", "text": "which colour?" }, pasted]));
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    // An image may stand alone.
+    let answer = stop(json!([pasted]));
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let notes = json!({ "uri": "zed:///notes", "blob": "dGVhIGFuZCBidW5z" });
+    let answer = stop(json!([{ "type": "resource", "resource": notes }]));
+    assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    let empty = stop(json!([{ "type": "image", "data": "", "mimeType": "image/png" }]));
+    assert!(empty["error"].is_object(), "{empty}");
+    editor.close();
+    let requests = story.requests();
+    assert!(requests[0].raw.contains(image) && requests[0].raw.contains("which colour?"));
+    assert!(
+        requests[1]
+            .messages()
+            .last()
+            .unwrap()
+            .to_string()
+            .contains(image)
+    );
+    let document = requests[2].last_content();
+    assert!(
+        document.contains("tea and buns") && document.contains("zed:///notes"),
+        "{document}"
+    );
+}
+
+#[test]
+fn a_model_without_eyes_gets_no_image() {
+    let story = Story::new()
+        .set("models", json!({ "scripted": { "images": false } }))
+        .script([says("ok")]);
+    let mut editor = Editor::start(&story, &[]);
+    let params = json!({ "protocolVersion": 1, "clientCapabilities": {} });
+    let about = editor.call("initialize", &params);
+    assert_eq!(
+        about["agentCapabilities"]["promptCapabilities"]["image"],
+        false
+    );
+    let session = editor.open();
+    let image = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
+    let blocks = json!([{ "type": "text", "text": "look" }, { "type": "image", "data": image, "mimeType": "image/png" }]);
+    let error = editor.error(
+        "session/prompt",
+        &json!({ "sessionId": session, "prompt": blocks }),
+    );
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.contains("the model does not accept images"),
+        "{message}"
+    );
+    // The session goes on without it.
+    editor.prompt(&session, "then not", &mut no_question);
+    editor.close();
+    assert_eq!(story.requests().len(), 1);
+}
+
+#[test]
 fn plans_and_questions_reach_the_editor() {
     let todos = json!({ "todos": [{ "content": "look", "status": "completed" }, { "content": "act", "status": "in_progress" }] });
     let ask = json!({ "question": "Which?", "options": ["left", "right"] });

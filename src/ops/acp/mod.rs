@@ -15,6 +15,7 @@ use crate::event::{Event, StopReason};
 use crate::json_rpc::{self, ErrorObject, RpcMessage};
 use crate::ops::agent_turn::{self, TurnOutcome, origin::InteractiveContext};
 use crate::ops::context::Context;
+use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::profiles;
 use crate::ops::turn_options::TurnOptions;
@@ -131,7 +132,7 @@ impl<'a> AcpServer<'a> {
                 "agentInfo": { "name": "nanobot", "title": "nanobot", "version": env!("CARGO_PKG_VERSION") },
                 "agentCapabilities": {
                     "loadSession": true,
-                    "promptCapabilities": { "image": false, "audio": false, "embeddedContext": true },
+                    "promptCapabilities": { "image": self.accepts_images(), "audio": false, "embeddedContext": true },
                     "mcpCapabilities": { "http": true, "sse": true },
                     "sessionCapabilities": { "resume": {}, "close": {} },
                 },
@@ -247,6 +248,12 @@ impl<'a> AcpServer<'a> {
         workspace.clone()
     }
 
+    /// True if the configured model accepts images. That of another profile may differ; a turn tells.
+    fn accepts_images(&self) -> bool {
+        let settings = self.settings(self.options);
+        settings.is_ok_and(|settings| model::accepted_attachments(self.ctx, &settings).0.images)
+    }
+
     fn settings(&self, options: &TurnOptions) -> Result<Settings, ErrorObject> {
         permissions::settings_with_profile(self.ctx, &options.grants, options.overrides())
             .map(|(settings, _)| settings)
@@ -334,6 +341,7 @@ impl<'a> AcpServer<'a> {
         let context = InteractiveContext {
             user_prompt: Arc::clone(&prompter) as _,
             elicitation: prompter,
+            attached: prompt.content,
             extra_input: RefCell::new((!extra.is_empty()).then(|| extra.into_bytes())),
             steering: Box::new(|| None),
         };

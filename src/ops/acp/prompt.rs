@@ -2,7 +2,10 @@
 
 use crate::json_rpc::ErrorObject;
 use crate::message::tagged_block;
+use crate::ops::agent_turn::origin::AttachedContent;
 use crate::sys::durable_file;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,6 +20,8 @@ pub(super) struct EditorPrompt {
     pub(super) text: String,
     /// Files whose content the editor sent as it is on disk.
     pub(super) attach: Vec<OsString>,
+    /// Images and other binary content that the editor sent.
+    pub(super) content: Vec<AttachedContent>,
     /// Other content, such as that of a file that is not saved.
     pub(super) extra_input: String,
 }
@@ -33,8 +38,8 @@ impl EditorPrompt {
         for block in blocks {
             prompt.add(block)?;
         }
-        if prompt.text.trim().is_empty() {
-            return Err(ErrorObject::invalid_params("the message has no text"));
+        if prompt.text.trim().is_empty() && prompt.content.is_empty() && prompt.attach.is_empty() {
+            return Err(ErrorObject::invalid_params("the message is empty"));
         }
         Ok(prompt)
     }
@@ -51,21 +56,25 @@ impl EditorPrompt {
             "resource" => {
                 let resource = &block["resource"];
                 let uri = text(resource, "uri")?;
-                let content = text(resource, "text")
-                    .map_err(|_| ErrorObject::invalid_params(format!("`{uri}` is not text")))?;
+                if let Some(data) = resource["blob"].as_str() {
+                    self.mention(&uri);
+                    return self.attach_binary(Some(&uri), data);
+                }
+                let content = text(resource, "text")?;
                 if !is_editors(&uri) {
                     let page = tagged_block("page", Some(&uri), &content);
                     self.text.push_str(&format!("\n{page}\n"));
                     return Ok(());
                 }
                 self.mention(&uri);
-                match path_of(&uri).filter(|path| has_content(path, &content)) {
+                match path_of(&uri).filter(|path| has_content(path, content.as_bytes())) {
                     Some(path) => self.attach.push(path.into()),
                     None => {
                         self.extra_input.push_str(&format!("{uri}:\n{content}\n\n"));
                     }
                 }
             }
+            "image" => self.attach_binary(block["uri"].as_str(), &text(block, "data")?)?,
             other => {
                 return Err(ErrorObject::invalid_params(format!(
                     "content of type `{other}` is not supported"
@@ -75,14 +84,37 @@ impl EditorPrompt {
         Ok(())
     }
 
+    /// Attaches Base64 `data`: as a file if that has the same content, so that later turns can read it again.
+    fn attach_binary(&mut self, uri: Option<&str>, data: &str) -> Result<(), ErrorObject> {
+        let name = uri.map_or_else(|| "image".to_owned(), display_name);
+        let wrong = |_| ErrorObject::invalid_params(format!("`{name}` is not valid Base64"));
+        let bytes = STANDARD.decode(data).map_err(wrong)?;
+        match uri
+            .and_then(path_of)
+            .filter(|path| has_content(path, &bytes))
+        {
+            Some(path) => self.attach.push(path.into()),
+            None => self.content.push(AttachedContent {
+                name,
+                bytes,
+                is_external: uri.is_some_and(|uri| !is_editors(uri)),
+            }),
+        }
+        Ok(())
+    }
+
     /// Names a resource in the text.
     fn mention(&mut self, uri: &str) {
-        let path = path_of(uri);
-        let name = path.map_or_else(|| uri.to_owned(), |path| path.display().to_string());
         // A name cannot end the quotation, of which nothing counts as the user's word.
-        let name = name.replace(|letter: char| letter == '`' || letter.is_control(), "?");
+        let is_unsafe = |letter: char| letter == '`' || letter.is_control();
+        let name = display_name(uri).replace(is_unsafe, "?");
         self.text.push_str(&format!("`{name}`"));
     }
+}
+
+/// The path of a `file:` URI, or else the URI.
+fn display_name(uri: &str) -> String {
+    path_of(uri).map_or_else(|| uri.to_owned(), |path| path.display().to_string())
 }
 
 /// True for what the editor has itself: files, and buffers that are no file yet. All else is content from outside, such as a web
@@ -99,9 +131,9 @@ fn path_of(uri: &str) -> Option<PathBuf> {
     url.to_file_path().ok()
 }
 
-fn has_content(path: &Path, content: &str) -> bool {
+fn has_content(path: &Path, content: &[u8]) -> bool {
     let read = durable_file::read_limited(path, MAX_FILE_BYTES);
-    read.is_ok_and(|bytes| bytes.is_some_and(|bytes| bytes == content.as_bytes()))
+    read.is_ok_and(|bytes| bytes.is_some_and(|bytes| bytes == content))
 }
 
 #[cfg(test)]
@@ -121,14 +153,23 @@ mod tests {
             { "type": "text", "text": " with " },
             { "type": "resource", "resource": { "uri": "zed:///untitled", "text": "draft" } },
             { "type": "resource_link", "name": "x", "uri": "https://example.org/x" },
+            { "type": "image", "data": "c2F2ZWQ=", "mimeType": "image/png", "uri": uri },
+            { "type": "image", "data": "AAE=", "mimeType": "image/png" },
+            { "type": "resource", "resource": { "uri": "zed:///b.pdf", "blob": "AAI=" } },
         ]);
         let prompt = EditorPrompt::parse(&blocks).unwrap();
         let expected = format!(
-            "Compare `{}` with `zed:///untitled``https://example.org/x`",
+            "Compare `{}` with `zed:///untitled``https://example.org/x``zed:///b.pdf`",
             path.display()
         );
         assert_eq!(prompt.text, expected);
-        assert_eq!(prompt.attach, [path.as_os_str()]);
+        assert_eq!(prompt.attach, [path.as_os_str(), path.as_os_str()]);
+        let content = prompt
+            .content
+            .iter()
+            .map(|it| (it.name.as_str(), it.bytes.as_slice()));
+        let expected: [(&str, &[u8]); 2] = [("image", &[0, 1]), ("zed:///b.pdf", &[0, 2])];
+        assert!(content.eq(expected));
         assert_eq!(prompt.extra_input, "zed:///untitled:\ndraft\n\n");
     }
 
@@ -159,7 +200,10 @@ mod tests {
             json!([{ "type": "text", "text": " " }]),
             json!([{ "type": "text" }]),
             json!([{ "type": "audio", "data": "", "mimeType": "audio/wav" }]),
-            json!([{ "type": "resource", "resource": { "uri": "file:///a", "blob": "AA==" } }]),
+            json!([{ "type": "image", "data": "?", "mimeType": "image/png" }]),
+            json!([{ "type": "image", "mimeType": "image/png" }]),
+            json!([{ "type": "resource", "resource": { "uri": "file:///a", "blob": "?" } }]),
+            json!([{ "type": "resource", "resource": { "uri": "file:///a" } }]),
         ] {
             assert!(EditorPrompt::parse(&blocks).is_err(), "{blocks}");
         }

@@ -93,6 +93,16 @@ pub(crate) struct ChatTurn<'a> {
     pub(crate) external_content: Option<&'a str>,
 }
 
+/// Content that was sent with a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct AttachedContent {
+    /// The name of its source.
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+    /// It is neither the user's nor a file of theirs, as a web page is.
+    pub(crate) is_external: bool,
+}
+
 /// The person whose message a turn answers, at the REPL or in an editor.
 pub(crate) struct InteractiveContext {
     /// Answers the model's questions and approves tool calls.
@@ -101,6 +111,8 @@ pub(crate) struct InteractiveContext {
     pub(crate) elicitation: Arc<dyn ElicitationHandler>,
     /// Input that is sent with the next message, like piped text. The turn that sends it takes it.
     pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
+    /// Content that comes with the next message, like `--attach`.
+    pub(crate) attached: Vec<AttachedContent>,
     /// Returns the next message that the user has for the running turn.
     pub(crate) steering: Box<dyn Fn() -> Option<String>>,
 }

@@ -1,6 +1,6 @@
 //! The request of a turn: its settings, its schema, and its message of text, piped input and attachments.
 
-use super::origin::TurnOrigin;
+use super::origin::{AttachedContent, TurnOrigin};
 use crate::answer_schema::AnswerSchema;
 use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits};
 use crate::error::{Exit, fail, fail_with_hint};
@@ -116,7 +116,8 @@ pub(crate) fn read(
         || job.is_some_and(|job| job.untrusted_reason.is_some());
     let key = session_key(ctx, &settings, options, piped.is_some());
     report.envelope.session.clone_from(&key);
-    let parts = build_message(ctx, options, &settings, piped, report)?;
+    let attached = origin.interactive().map_or(&[][..], |it| &it.attached);
+    let parts = build_message(ctx, options, &settings, (piped, attached), report)?;
     let command = match parts.as_slice() {
         [MessagePart::Text(text)]
             if options.message.is_some()
@@ -242,13 +243,13 @@ fn build_message(
     ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
-    piped: Option<Vec<u8>>,
+    (piped, content): (Option<Vec<u8>>, &[AttachedContent]),
     report: &mut Reporter,
 ) -> Result<Vec<MessagePart>> {
     // Binary content is detected by its first bytes. The model's accepted types matter only for such content.
     let is_text = |bytes: &[u8]| input::image_type(bytes).is_none() && !bytes.starts_with(b"%PDF-");
-    let (accepts, images) = match options.attach.is_empty() && piped.as_deref().is_none_or(is_text)
-    {
+    let has_media = !options.attach.is_empty() || !content.is_empty();
+    let (accepts, images) = match !has_media && piped.as_deref().is_none_or(is_text) {
         true => (AcceptedInputs::default(), ImageLimits::default()),
         false => model::accepted_attachments(ctx, settings),
     };
@@ -288,6 +289,18 @@ fn build_message(
             }
             None => attach::read(given, &terms, &mut notice)?,
         });
+    }
+    for content in content {
+        let origin = match content.is_external {
+            true => AttachmentOrigin::Page(&content.name),
+            false => AttachmentOrigin::File(&content.name),
+        };
+        parts.push(attach::part_from_bytes(
+            content.bytes.clone(),
+            origin,
+            &terms,
+            &mut notice,
+        )?);
     }
     Ok(with_text_last(parts))
 }

@@ -126,13 +126,13 @@ impl ProvenanceState {
             let text = match part {
                 MessagePart::Text(text) => text,
                 MessagePart::Image(image) => {
-                    self.raise(Origin::Project, || format!("the image `{}`", image.name));
+                    let origin = origin_of_name(&image.name);
+                    self.raise(origin, || format!("the image `{}`", image.name));
                     continue;
                 }
                 MessagePart::Document(document) => {
-                    self.raise(Origin::Project, || {
-                        format!("the document `{}`", document.name)
-                    });
+                    let origin = origin_of_name(&document.name);
+                    self.raise(origin, || format!("the document `{}`", document.name));
                     continue;
                 }
             };
@@ -282,6 +282,14 @@ fn keep_address_lines(text: &str) -> String {
         _ => "",
     };
     text.lines().map(keep).collect::<Vec<&str>>().join("\n")
+}
+
+/// The origin of an image or a document that came with a message: an address as its name means that it was fetched.
+fn origin_of_name(name: &str) -> Origin {
+    match name.contains("://") {
+        true => Origin::External,
+        false => Origin::Project,
+    }
 }
 
 /// The origin that the first line of a result of `sessions` states. A failure holds no text of other conversations.
