@@ -4,7 +4,7 @@
 use crate::budgets::with_price;
 use crate::requirements::{require, skip};
 use crate::screen::Key;
-use crate::server::{Ending, Request, Response, calls, fails, says, sends};
+use crate::server::{Ending, Request, Response, calls, calls_all, fails, says, sends};
 use crate::story::{RunResult, Story};
 use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
@@ -257,6 +257,25 @@ fn a_thousand_requests_of_a_call_are_bounded() {
     ));
     run(&story, &["--new"]).stdout("Done.\n");
     assert!(story.requests().len() <= 18 + 18);
+}
+
+#[test]
+fn parallel_calls_of_a_server_take_turns() {
+    let Some(story) = story_with("on", &[]) else {
+        return;
+    };
+    let call = |text: &str| ("mcp_s_work", json!({ "steps": [ask(text)] }));
+    let story = story.script([
+        calls_all([call("hi"), call("hi")]),
+        says("sampled"),
+        says("sampled"),
+        says("Done."),
+    ]);
+    run(&story, &[]).stdout("Done.\n");
+    let messages = story.requests().pop().unwrap().messages();
+    let results = messages.iter().filter(|it| it["role"] == "tool");
+    let counts = results.map(|it| it["content"].to_string().matches("endTurn").count());
+    assert_eq!(counts.collect::<Vec<_>>(), [1, 1]);
 }
 
 #[test]
