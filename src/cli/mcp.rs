@@ -115,8 +115,19 @@ pub struct McpLoginArgs {
     /// Environment variable with the secret of that client
     #[arg(long, value_name = "NAME")]
     pub client_secret_env: Option<String>,
+    /// File with the private key of that client, in PEM, instead of a secret
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "client_secret_env",
+        hide_short_help = true
+    )]
+    pub client_key: Option<PathBuf>,
+    /// Log in as that client itself, without a browser and a person
+    #[arg(long, requires = "client_id")]
+    pub client_credentials: bool,
     /// Read the address that the browser was sent to from standard input
-    #[arg(long)]
+    #[arg(long, conflicts_with = "client_credentials")]
     pub paste: bool,
     /// Connect to loopback addresses only
     #[arg(long, hide_short_help = true)]

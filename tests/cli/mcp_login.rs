@@ -3,7 +3,7 @@
 
 use crate::story::Story;
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -36,6 +36,8 @@ struct ServerState {
     /// The number in the tokens that are valid.
     generation: u32,
     challenge: String,
+    /// The name and the secret with which the client came to the token endpoint.
+    credentials: String,
     /// Requests as `METHOD PATH`, with their bodies.
     requests: Vec<(String, String)>,
     /// The bearer tokens that came to the MCP server.
@@ -122,7 +124,11 @@ impl OAuthServer {
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             let token = header("authorization")
                 .and_then(|value| value.strip_prefix("Bearer ").map(str::to_owned));
+            let credentials = header("authorization").unwrap_or_default();
             let mut state = self.0.lock().unwrap();
+            if path == "/token" {
+                state.credentials = credentials;
+            }
             state
                 .requests
                 .push((format!("{method} {path}"), body.clone()));
@@ -241,13 +247,40 @@ impl ServerState {
                 &form("grant_type", body),
                 &form("refresh_token", body),
                 &form("code_verifier", body),
+                &form("client_assertion", body),
             ),
             _ => answer(404, &json!({})),
         }
     }
 
-    fn token(&mut self, grant: &str, refresh_token: &str, verifier: &str) -> HttpAnswer {
+    fn token(
+        &mut self,
+        grant: &str,
+        refresh_token: &str,
+        verifier: &str,
+        assertion: &str,
+    ) -> HttpAnswer {
         match grant {
+            "client_credentials" => {
+                let claims = assertion.split('.').nth(1).unwrap_or_default();
+                let claims = URL_SAFE_NO_PAD.decode(claims).unwrap();
+                let claims: Value = serde_json::from_slice(&claims).unwrap_or_default();
+                let issuer = format!("http://127.0.0.1:{}/as", self.port);
+                let is_signed = claims["iss"] == "me" && claims["aud"] == issuer;
+                let pair = STANDARD.encode("me:client-secret-1");
+                let is_known = is_signed || self.credentials == format!("Basic {pair}");
+                if !is_known || self.fault == Fault::Denied {
+                    let error =
+                        json!({ "error": "invalid_client", "error_description": self.credentials });
+                    return answer(401, &error);
+                }
+                self.generation += 1;
+                let token = format!("access-secret-{}", self.generation);
+                return answer(
+                    200,
+                    &json!({ "access_token": token, "token_type": "Bearer", "expires_in": 3600 }),
+                );
+            }
             "authorization_code" => {
                 let digest = ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes());
                 assert_eq!(
@@ -550,4 +583,94 @@ fn servers_whose_metadata_cannot_be_trusted_get_no_login() {
         .run(["mcp", "login", "far", "--client-secret-env", "X"])
         .status(2)
         .stderr_has("needs `--client-id`");
+}
+
+/// The command of a program that logs in.
+const CLIENT_LOGIN: [&str; 6] = [
+    "mcp",
+    "login",
+    "far",
+    "--client-credentials",
+    "--client-id",
+    "me",
+];
+
+#[test]
+fn a_program_logs_in_without_a_person_and_gets_new_tokens_by_itself() {
+    // PKCE protects the way through a browser, which is not taken.
+    let server = OAuthServer::start(Fault::NoPkce);
+    let story = story(&server).env("CLIENT_SECRET", "client-secret-1");
+    let login = [&CLIENT_LOGIN[..], &["--client-secret-env", "CLIENT_SECRET"]].concat();
+    story.run(&login).stdout("logged in to `far`\n");
+    let mode = std::fs::metadata(login_path(&story))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(stored(&story)["access_token"], "access-secret-2");
+    story.run(CALL).stdout("seen\n");
+    // It asks for a new token when the old one is refused, and before its end.
+    server.0.lock().unwrap().generation += 1;
+    story.run(CALL).stdout("seen\n");
+    assert_eq!(stored(&story)["access_token"], "access-secret-4");
+    let mut ending = stored(&story);
+    ending["expires_at"] = json!(1_767_323_000);
+    std::fs::write(login_path(&story), ending.to_string()).unwrap();
+    story.run(CALL).stdout("seen\n");
+    assert_eq!(server.count("POST /token"), 3);
+    assert_eq!(
+        server.count("GET /authorize") + server.count("POST /register"),
+        0
+    );
+    let (_, form) = &server
+        .0
+        .lock()
+        .unwrap()
+        .requests
+        .iter()
+        .rfind(|(head, _)| head == "POST /token")
+        .cloned()
+        .unwrap();
+    assert!(
+        form.contains("scope=notes") && form.contains("resource=http"),
+        "{form}"
+    );
+}
+
+#[test]
+fn a_program_logs_in_with_a_key() {
+    let server = OAuthServer::start(Fault::None);
+    let kind = &ring::signature::ECDSA_P256_SHA256_FIXED_SIGNING;
+    let random = ring::rand::SystemRandom::new();
+    let document = ring::signature::EcdsaKeyPair::generate_pkcs8(kind, &random).unwrap();
+    let body = STANDARD.encode(document.as_ref());
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n");
+    let story = story(&server)
+        .file("key.pem", &pem)
+        .file("other.pem", "no key");
+    let login = |file: &str| story.run([&CLIENT_LOGIN[..], &["--client-key", file]].concat());
+    login("other.pem").status(78).stderr_has("PKCS #8");
+    login("key.pem").stdout("logged in to `far`\n");
+    story.run(CALL).stdout("seen\n");
+    server.0.lock().unwrap().generation += 1;
+    story.run(CALL).stdout("seen\n");
+    assert_eq!(server.count("POST /token"), 2);
+}
+
+#[test]
+fn a_program_that_is_refused_stores_and_shows_nothing() {
+    let server = OAuthServer::start(Fault::Denied);
+    let story = story(&server).env("CLIENT_SECRET", "client-secret-1");
+    let login = [&CLIENT_LOGIN[..], &["--client-secret-env", "CLIENT_SECRET"]].concat();
+    let ran = story.run(&login);
+    assert_eq!(ran.code(), 77);
+    let shown = ran.error_text();
+    assert!(!shown.contains("client-secret-1"), "{shown}");
+    assert!(
+        !shown.contains(&STANDARD.encode("me:client-secret-1")),
+        "{shown}"
+    );
+    assert!(!login_path(&story).exists());
+    let usage = "`--client-credentials` needs `--client-secret-env` or `--client-key`";
+    story.run(CLIENT_LOGIN).status(2).stderr_has(usage);
 }

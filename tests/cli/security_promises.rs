@@ -477,7 +477,7 @@ const GUARANTEES: &[TestedPromise] = &[
         &["a_token_goes_to_no_other_address"],
     ),
     (
-        "A login needs PKCE",
+        "A login needs an authorization server whose metadata",
         &[
             "servers_whose_metadata_cannot_be_trusted_get_no_login",
             "refused_and_forged_redirects_store_nothing",

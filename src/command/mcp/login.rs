@@ -2,14 +2,17 @@
 
 use crate::cli::mcp::McpLoginArgs as Arguments;
 use crate::error::{Exit, Stop, fail, fail_with_hint};
+use crate::mcp::oauth::client_credentials;
 use crate::mcp::oauth::discovery::discover;
-use crate::mcp::oauth::flow::{PendingLogin, RegisteredClient};
+use crate::mcp::oauth::flow::PendingLogin;
+use crate::mcp::oauth::token_request::{ClientSecret, RegisteredClient};
 use crate::mcp::oauth::token_store::LoginFile;
 use crate::ops::context::Context;
 use crate::settings::Config;
 use crate::settings::servers::{McpServer, ServerTransport};
 use crate::sys::clock::Clock;
 use crate::sys::http::{Http, HttpTimeouts, RedirectListener};
+use crate::sys::input;
 use crate::sys::signal::Deadline;
 use crate::sys::stdin_lines::StdinLines;
 use crate::sys::terminal::sanitize;
@@ -24,6 +27,8 @@ const TIMEOUTS: HttpTimeouts = HttpTimeouts {
     idle: Duration::from_secs(30),
     total: Duration::from_secs(60),
 };
+/// Maximum size of a key in bytes.
+const MAX_KEY_BYTES: usize = 64 << 10;
 /// Time that a person has to log in in the browser.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -32,53 +37,32 @@ pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         server,
         scope,
-        client_id,
-        client_secret_env,
+        client_id: _,
+        client_secret_env: _,
+        client_key: _,
+        client_credentials: is_client_login,
         paste,
         offline,
     } = arguments;
     let settings = ctx.settings()?;
     let url = remote_url(&settings.servers, server)?;
-    let client = match (client_id, client_secret_env) {
-        (None, Some(_)) => {
-            return Err(fail(
-                Exit::Usage,
-                "`--client-secret-env` needs `--client-id`",
-            ));
-        }
-        (None, None) => None,
-        (Some(id), variable) => Some(RegisteredClient {
-            id: id.clone(),
-            secret: variable
-                .as_ref()
-                .map(|name| read_secret(ctx, name))
-                .transpose()?,
-        }),
-    };
+    let client = registered_client(ctx, arguments)?;
     let http = Http::new(TIMEOUTS, *offline, &settings.network);
-    let listener = RedirectListener::open().context("listen for the browser's redirect")?;
-    let found = discover(&http, &url).with_context(|| format!("MCP server `{server}`"))?;
-    let login = PendingLogin::begin(&http, found, client, scope.clone(), listener.url())?;
-    let address = login.authorization_url()?;
-    ctx.terminal.eprint(&format!(
-        "Open this address in a browser, and log in:\n\n  {}\n",
-        sanitize(&address)
-    ));
-    let query = match paste {
-        true => read_pasted(ctx)?,
-        false => {
-            let query = listener.wait(&mut Deadline::after(LOGIN_TIMEOUT))?;
-            query.ok_or_else(|| {
-                fail_with_hint(
-                    Exit::TryAgain,
-                    "the time to log in, ten minutes, is over",
-                    "`--paste`, if the browser is on another machine",
-                )
-            })?
+    let clock = Clock::from_env(&ctx.env)?;
+    let discover = || discover(&http, &url).with_context(|| format!("MCP server `{server}`"));
+    let login = match client {
+        Some(client) if *is_client_login => {
+            let parts = (&http, &clock);
+            client_credentials::log_in(parts, &discover()?, client, scope.clone(), &url)?
+        }
+        client => {
+            let listener = RedirectListener::open().context("listen for the browser's redirect")?;
+            let address = listener.url().to_owned();
+            let login = PendingLogin::begin(&http, discover()?, client, scope.clone(), &address)?;
+            let query = redirect_query(ctx, &login, &listener, *paste)?;
+            login.finish(&http, &clock, &url, &query)?
         }
     };
-    let clock = Clock::from_env(&ctx.env)?;
-    let login = login.finish(&http, &clock, &url, &query)?;
     let file = LoginFile::new(&ctx.paths.auth(), server);
     let lock = file.lock(&clock)?;
     let written = file.write(&login);
@@ -92,6 +76,66 @@ pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             .print(&format!("logged in to `{}`\n", sanitize(server)))?;
     }
     Ok(Exit::Answered)
+}
+
+/// The client that the flags name.
+fn registered_client(ctx: &Context, arguments: &Arguments) -> Result<Option<RegisteredClient>> {
+    let Arguments {
+        client_id,
+        client_secret_env: variable,
+        client_key: key,
+        client_credentials: is_client_login,
+        ..
+    } = arguments;
+    let usage = |cause: &str| Err(fail(Exit::Usage, cause));
+    let has_secret = variable.is_some() || key.is_some();
+    let Some(id) = client_id else {
+        return match has_secret {
+            true => usage("a secret or a key of the client needs `--client-id`"),
+            false => Ok(None),
+        };
+    };
+    if *is_client_login && !has_secret {
+        return usage("`--client-credentials` needs `--client-secret-env` or `--client-key`");
+    }
+    let secret = match (variable, key) {
+        (Some(name), _) => Some(ClientSecret::Password(read_secret(ctx, name)?)),
+        (None, Some(path)) => {
+            let bytes = input::read_file(path, &path.display().to_string(), MAX_KEY_BYTES)?;
+            let pem = String::from_utf8_lossy(&bytes).into_owned();
+            Some(ClientSecret::PrivateKey(pem))
+        }
+        (None, None) => None,
+    };
+    Ok(Some(RegisteredClient {
+        id: id.clone(),
+        secret,
+    }))
+}
+
+/// Shows the address to open, and returns the query of the redirect.
+fn redirect_query(
+    ctx: &Context,
+    login: &PendingLogin,
+    listener: &RedirectListener,
+    is_pasted: bool,
+) -> Result<String> {
+    let address = login.authorization_url()?;
+    ctx.terminal.eprint(&format!(
+        "Open this address in a browser, and log in:\n\n  {}\n",
+        sanitize(&address)
+    ));
+    if is_pasted {
+        return read_pasted(ctx);
+    }
+    let query = listener.wait(&mut Deadline::after(LOGIN_TIMEOUT))?;
+    query.ok_or_else(|| {
+        fail_with_hint(
+            Exit::TryAgain,
+            "the time to log in, ten minutes, is over",
+            "`--paste`, if the browser is on another machine",
+        )
+    })
 }
 
 /// Runs `nanobot mcp logout`.

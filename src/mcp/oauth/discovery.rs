@@ -18,7 +18,10 @@ const MAX_DOCUMENT_BYTES: u64 = 256 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizationServer {
     pub issuer: String,
-    pub authorization_endpoint: String,
+    /// `None` if no person can log in there.
+    pub authorization_endpoint: Option<String>,
+    /// True if it supports PKCE with S256.
+    pub supports_pkce: bool,
     pub token_endpoint: String,
     pub registration_endpoint: Option<String>,
     /// The ways in which a client may authenticate at the token endpoint.
@@ -29,6 +32,25 @@ pub struct AuthorizationServer {
     pub scope: Option<String>,
     /// True if its answers name it (RFC 9207).
     pub names_itself: bool,
+}
+
+impl AuthorizationServer {
+    /// The endpoint where a person logs in.
+    ///
+    /// # Errors
+    /// Status 78 if there is none, or it does not support PKCE.
+    pub fn browser_endpoint(&self) -> Result<&str> {
+        let issuer = &self.issuer;
+        match &self.authorization_endpoint {
+            None => Err(unusable(&format!(
+                "no person can log in at the authorization server `{issuer}`"
+            ))),
+            Some(_) if !self.supports_pkce => Err(unusable(&format!(
+                "the authorization server `{issuer}` does not support PKCE with S256"
+            ))),
+            Some(endpoint) => Ok(endpoint),
+        }
+    }
 }
 
 /// Finds the authorization server of the MCP server at `server`.
@@ -66,7 +88,8 @@ pub fn discover(http: &Http, server: &str) -> Result<AuthorizationServer> {
         }
         let at = |path: &str| issuer_url.join(path).map(String::from).unwrap_or_default();
         return Ok(AuthorizationServer {
-            authorization_endpoint: at("/authorize"),
+            authorization_endpoint: Some(at("/authorize")),
+            supports_pkce: true,
             token_endpoint: at("/token"),
             registration_endpoint: Some(at("/register")),
             issuer,
@@ -87,22 +110,16 @@ pub fn discover(http: &Http, server: &str) -> Result<AuthorizationServer> {
         )));
     }
     let methods = texts(&found["code_challenge_methods_supported"]);
-    if !methods.iter().any(|method| method == "S256") {
-        return Err(unusable(&format!(
-            "the authorization server `{issuer}` does not support PKCE with S256"
-        )));
-    }
     let endpoint = |key: &str| -> Result<String> {
         let text = found[key].as_str().unwrap_or_default();
         checked(&server, text).map(String::from)
     };
+    let optional = |key: &str| found[key].is_string().then(|| endpoint(key)).transpose();
     Ok(AuthorizationServer {
-        authorization_endpoint: endpoint("authorization_endpoint")?,
+        authorization_endpoint: optional("authorization_endpoint")?,
+        supports_pkce: methods.iter().any(|method| method == "S256"),
         token_endpoint: endpoint("token_endpoint")?,
-        registration_endpoint: match found["registration_endpoint"].is_string() {
-            true => Some(endpoint("registration_endpoint")?),
-            false => None,
-        },
+        registration_endpoint: optional("registration_endpoint")?,
         token_auth_methods: texts(&found["token_endpoint_auth_methods_supported"]),
         names_itself: found["authorization_response_iss_parameter_supported"] == true,
         issuer,

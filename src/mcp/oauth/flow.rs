@@ -2,7 +2,7 @@
 //! the person types the address that it was sent to.
 
 use super::discovery::AuthorizationServer;
-use super::token_request::{OAuthClient, default_method, register_client, request_token};
+use super::token_request::{OAuthClient, RegisteredClient, register_client, request_token};
 use super::token_store::ServerLogin;
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
@@ -13,13 +13,6 @@ use anyhow::{Context, Result};
 use base64::Engine;
 use serde_json::json;
 use url::{Url, form_urlencoded};
-
-/// A client that the user has registered with the authorization server.
-#[derive(Clone, Debug)]
-pub struct RegisteredClient {
-    pub id: String,
-    pub secret: Option<String>,
-}
 
 /// A login that waits for the person.
 pub struct PendingLogin {
@@ -43,12 +36,9 @@ impl PendingLogin {
         scope: Option<String>,
         redirect_url: &str,
     ) -> Result<Self> {
+        server.browser_endpoint()?;
         let client = match (client, &server.registration_endpoint) {
-            (Some(RegisteredClient { id, secret }), _) => OAuthClient {
-                auth_method: default_method(secret.is_some(), &server.token_auth_methods),
-                id,
-                secret,
-            },
+            (Some(client), _) => client.into_client(&server),
             (None, Some(endpoint)) => {
                 let is_supported =
                     |method: &str| server.token_auth_methods.iter().any(|it| it == method);
@@ -62,7 +52,7 @@ impl PendingLogin {
                     "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],
                     "scope": scope.as_ref().or(server.scope.as_ref()),
                 });
-                register_client(http, endpoint, &without_nulls(metadata))?
+                register_client(http, &server.issuer, endpoint, &without_nulls(metadata))?
             }
             (None, None) => {
                 let cause = format!(
@@ -87,7 +77,7 @@ impl PendingLogin {
     /// # Errors
     /// The server's address is invalid.
     pub fn authorization_url(&self) -> Result<String> {
-        let mut url = Url::parse(&self.server.authorization_endpoint)
+        let mut url = Url::parse(self.server.browser_endpoint()?)
             .context("parse the authorization endpoint")?;
         let challenge = ring::digest::digest(&ring::digest::SHA256, self.verifier.as_bytes());
         let challenge = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(challenge);
@@ -156,20 +146,16 @@ impl PendingLogin {
             ("code_verifier", &self.verifier),
             ("resource", &self.server.resource),
         ];
-        let tokens = request_token(http, &self.server.token_endpoint, &self.client, &grant)?;
+        let tokens = request_token(
+            http,
+            clock,
+            &self.server.token_endpoint,
+            &self.client,
+            &grant,
+        )?;
         Ok(ServerLogin {
-            url: url.to_owned(),
-            token_endpoint: self.server.token_endpoint,
-            resource: self.server.resource,
-            client_id: self.client.id,
-            client_secret: self.client.secret,
-            token_auth_method: self.client.auth_method,
-            access_token: tokens.access_token,
-            refresh_token: tokens.refresh_token,
-            expires_at: tokens
-                .expires_in
-                .map(|seconds| clock.timestamp().as_second().saturating_add(seconds)),
-            scope: tokens.scope.or(self.scope),
+            scope: tokens.scope.clone().or(self.scope),
+            ..ServerLogin::new(url, &self.server, self.client, tokens, clock)
         })
     }
 }

@@ -1,11 +1,11 @@
 //! The access token of a server for each request, renewed before its end and when the server refuses it.
 
+use super::client_credentials::client_grant;
 use super::token_request::{OAuthClient, request_token};
 use super::token_store::{LoginFile, ServerLogin};
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::sys::clock::Clock;
 use crate::sys::http::Http;
-use crate::sys::secret::{self, Secret};
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use std::sync::Mutex;
@@ -45,7 +45,7 @@ impl ServerTokens {
         let login = current
             .take()
             .ok_or_else(|| self.missing("there is no login"))?;
-        let login = match self.is_ending(&login) && login.refresh_token.is_some() {
+        let login = match self.is_ending(&login) && login.is_renewable() {
             true => self.renew(http, &login.access_token)?,
             false => login,
         };
@@ -97,47 +97,40 @@ impl ServerTokens {
     }
 
     fn renew_locked(&self, http: &Http, token: &str) -> Result<ServerLogin> {
-        let login = self.read()?;
+        let mut login = self.read()?;
         if login.access_token != token && !self.is_ending(&login) {
             return Ok(login);
         }
-        let Some(refresh_token) = &login.refresh_token else {
+        if !login.is_renewable() {
             return Err(self.missing("the login has ended"));
-        };
+        }
         let client = OAuthClient {
             id: login.client_id.clone(),
             secret: login.client_secret.clone(),
             auth_method: login.token_auth_method.clone(),
+            issuer: login.issuer.clone(),
         };
-        let grant = [
-            ("grant_type", "refresh_token"),
-            ("refresh_token", refresh_token),
-            ("resource", &login.resource),
-        ];
-        let tokens =
-            request_token(http, &login.token_endpoint, &client, &grant).map_err(|error| {
-                match exit_for(&error) {
-                    Exit::Refused => self.missing("the login has ended"),
-                    _ => error,
-                }
-            })?;
-        for text in [Some(&tokens.access_token), tokens.refresh_token.as_ref()]
-            .into_iter()
-            .flatten()
-        {
-            secret::register(&Secret::new(text.as_str()));
-        }
-        let now = self.clock.timestamp().as_second();
-        let renewed = ServerLogin {
-            access_token: tokens.access_token,
-            // A server need not replace the token for renewals.
-            refresh_token: tokens.refresh_token.or_else(|| login.refresh_token.clone()),
-            expires_at: tokens.expires_in.map(|seconds| now.saturating_add(seconds)),
-            scope: tokens.scope.or_else(|| login.scope.clone()),
-            ..login
+        let asked = match &login.refresh_token {
+            Some(refresh_token) if !login.is_client_login => {
+                let grant = [
+                    ("grant_type", "refresh_token"),
+                    ("refresh_token", refresh_token),
+                    ("resource", &login.resource),
+                ];
+                request_token(http, &self.clock, &login.token_endpoint, &client, &grant)
+            }
+            _ => {
+                let grant = client_grant(&login.resource, login.scope.as_deref());
+                request_token(http, &self.clock, &login.token_endpoint, &client, &grant)
+            }
         };
-        self.file.write(&renewed)?;
-        Ok(renewed)
+        let tokens = asked.map_err(|error| match exit_for(&error) {
+            Exit::Refused => self.missing("the login has ended"),
+            _ => error,
+        })?;
+        login.set_tokens(tokens, &self.clock);
+        self.file.write(&login)?;
+        Ok(login)
     }
 
     fn missing(&self, cause: &str) -> anyhow::Error {

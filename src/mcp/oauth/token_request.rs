@@ -1,6 +1,9 @@
 //! Requests to the token endpoint and the registration endpoint. What is sent is masked in errors, since servers echo it.
 
+use super::client_assertion;
+use super::discovery::AuthorizationServer;
 use crate::error::{Exit, fail};
+use crate::sys::clock::Clock;
 use crate::sys::http::Http;
 use crate::sys::secret::{self, Secret, redact_all};
 use crate::sys::web_url::percent_encode;
@@ -11,6 +14,16 @@ use std::io::Read;
 
 /// Maximum size of a response in bytes.
 const MAX_RESPONSE_BYTES: u64 = 256 << 10;
+/// The fields of a request that are secrets.
+const SECRET_FIELDS: [&str; 5] = [
+    "code",
+    "code_verifier",
+    "refresh_token",
+    "client_secret",
+    "client_assertion",
+];
+/// The authentication of a client by assertions that it signs (RFC 7523).
+const PRIVATE_KEY_METHOD: &str = "private_key_jwt";
 /// Maximum characters quoted of a server's message.
 const MAX_MESSAGE_CHARS: usize = 200;
 
@@ -18,9 +31,44 @@ const MAX_MESSAGE_CHARS: usize = 200;
 #[derive(Clone, Debug)]
 pub(super) struct OAuthClient {
     pub(super) id: String,
+    /// The secret, or the private key in PEM.
     pub(super) secret: Option<String>,
-    /// `none`, `client_secret_post` or `client_secret_basic`.
+    /// `none`, `client_secret_post`, `client_secret_basic` or `private_key_jwt`.
     pub(super) auth_method: String,
+    /// The authorization server's name for itself.
+    pub(super) issuer: String,
+}
+
+/// A client that the user has registered with the authorization server.
+#[derive(Clone, Debug)]
+pub struct RegisteredClient {
+    pub id: String,
+    pub secret: Option<ClientSecret>,
+}
+
+/// The proof of a client's identity.
+#[derive(Clone, Debug)]
+pub enum ClientSecret {
+    Password(String),
+    /// In PEM.
+    PrivateKey(String),
+}
+
+impl RegisteredClient {
+    pub(super) fn into_client(self, server: &AuthorizationServer) -> OAuthClient {
+        let supported = &server.token_auth_methods;
+        let (secret, auth_method) = match self.secret {
+            None => (None, default_method(false, supported)),
+            Some(ClientSecret::Password(secret)) => (Some(secret), default_method(true, supported)),
+            Some(ClientSecret::PrivateKey(pem)) => (Some(pem), PRIVATE_KEY_METHOD.to_owned()),
+        };
+        OAuthClient {
+            id: self.id,
+            secret,
+            auth_method,
+            issuer: server.issuer.clone(),
+        }
+    }
 }
 
 /// The tokens of a response.
@@ -38,28 +86,20 @@ pub(super) struct TokenResponse {
 /// Status 77 if the server refuses, 69 if it does not answer.
 pub(super) fn request_token(
     http: &Http,
+    clock: &Clock,
     endpoint: &str,
     client: &OAuthClient,
     grant: &[(&str, &str)],
 ) -> Result<TokenResponse> {
+    let (own_fields, header) = credentials(client, clock)?;
     let mut fields: Vec<(&str, &str)> = grant.to_vec();
-    let mut headers = Vec::new();
-    match (client.auth_method.as_str(), &client.secret) {
-        ("client_secret_basic", Some(secret)) => {
-            let pair = format!("{}:{}", percent_encode(&client.id), percent_encode(secret));
-            let pair = base64::engine::general_purpose::STANDARD.encode(pair);
-            headers.push(("authorization".to_owned(), format!("Basic {pair}")));
-        }
-        ("client_secret_post", Some(secret)) => {
-            fields.extend([
-                ("client_id", client.id.as_str()),
-                ("client_secret", secret.as_str()),
-            ]);
-        }
-        _ => fields.push(("client_id", client.id.as_str())),
-    }
+    fields.extend(
+        own_fields
+            .iter()
+            .map(|(name, value)| (*name, value.as_str())),
+    );
     for (name, value) in &fields {
-        if ["code", "code_verifier", "refresh_token", "client_secret"].contains(name) {
+        if SECRET_FIELDS.contains(name) {
             secret::register(&Secret::new(*value));
         }
     }
@@ -70,7 +110,7 @@ pub(super) fn request_token(
     let answer = post(
         http,
         endpoint,
-        headers,
+        header.into_iter().collect(),
         "application/x-www-form-urlencoded",
         &body.join("&"),
     )?;
@@ -92,12 +132,49 @@ pub(super) fn request_token(
     }
 }
 
+/// Fields of a form.
+type Fields = Vec<(&'static str, String)>;
+/// A header and its value.
+type Header = (String, String);
+
+/// Proves to the token endpoint that a request is the client's, by fields of the form and a header.
+fn credentials(client: &OAuthClient, clock: &Clock) -> Result<(Fields, Option<Header>)> {
+    let id = || ("client_id", client.id.clone());
+    let (fields, header) = match (client.auth_method.as_str(), &client.secret) {
+        ("client_secret_basic", Some(password)) => {
+            let pair = format!(
+                "{}:{}",
+                percent_encode(&client.id),
+                percent_encode(password)
+            );
+            let pair = base64::engine::general_purpose::STANDARD.encode(pair);
+            for text in [password, &pair] {
+                secret::register(&Secret::new(text.as_str()));
+            }
+            let header = ("authorization".to_owned(), format!("Basic {pair}"));
+            (Vec::new(), Some(header))
+        }
+        ("client_secret_post", Some(password)) => {
+            (vec![id(), ("client_secret", password.clone())], None)
+        }
+        (PRIVATE_KEY_METHOD, Some(key)) => {
+            let now = clock.timestamp().as_second();
+            let assertion = client_assertion::sign(key, &client.id, &client.issuer, now)?;
+            let kind = ("client_assertion_type", client_assertion::TYPE.to_owned());
+            (vec![id(), kind, ("client_assertion", assertion)], None)
+        }
+        _ => (vec![id()], None),
+    };
+    Ok((fields, header))
+}
+
 /// Registers this program as a client (RFC 7591).
 ///
 /// # Errors
 /// As [`request_token`].
 pub(super) fn register_client(
     http: &Http,
+    issuer: &str,
     endpoint: &str,
     metadata: &Value,
 ) -> Result<OAuthClient> {
@@ -123,11 +200,12 @@ pub(super) fn register_client(
         id,
         secret,
         auth_method,
+        issuer: issuer.to_owned(),
     })
 }
 
 /// The way in which a client authenticates that has a secret or none, among those that the server supports.
-pub(super) fn default_method(has_secret: bool, supported: &[String]) -> String {
+fn default_method(has_secret: bool, supported: &[String]) -> String {
     let is_supported =
         |method: &str| supported.is_empty() || supported.iter().any(|it| it == method);
     match has_secret {

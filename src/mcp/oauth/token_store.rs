@@ -1,5 +1,7 @@
 //! Stores the logins to MCP servers: one file per server, readable by its owner only, replaced atomically and under a lock.
 
+use super::discovery::AuthorizationServer;
+use super::token_request::{OAuthClient, TokenResponse};
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::clock::Clock;
 use crate::sys::durable_file;
@@ -22,10 +24,17 @@ pub struct ServerLogin {
     /// The resource that tokens are for.
     pub resource: String,
     pub client_id: String,
+    /// The secret of the client, or its private key in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<String>,
     /// The way in which the client authenticates at the token endpoint.
     pub token_auth_method: String,
+    /// The authorization server's name for itself.
+    #[serde(default)]
+    pub issuer: String,
+    /// True if the login is the client's own (client credentials), so that it can ask for new tokens at any time.
+    #[serde(default)]
+    pub is_client_login: bool,
     pub access_token: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
@@ -34,6 +43,54 @@ pub struct ServerLogin {
     pub expires_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
+}
+
+impl ServerLogin {
+    /// The login of `client` to the MCP server at `url`, with the `tokens` that `server` gave.
+    pub(super) fn new(
+        url: &str,
+        server: &AuthorizationServer,
+        client: OAuthClient,
+        tokens: TokenResponse,
+        clock: &Clock,
+    ) -> Self {
+        let mut login = Self {
+            url: url.to_owned(),
+            token_endpoint: server.token_endpoint.clone(),
+            resource: server.resource.clone(),
+            client_id: client.id,
+            client_secret: client.secret,
+            token_auth_method: client.auth_method,
+            issuer: client.issuer,
+            is_client_login: false,
+            access_token: String::new(),
+            refresh_token: None,
+            expires_at: None,
+            scope: None,
+        };
+        login.set_tokens(tokens, clock);
+        login
+    }
+
+    /// Replaces the tokens. What the server does not name stays as it is.
+    pub(super) fn set_tokens(&mut self, tokens: TokenResponse, clock: &Clock) {
+        for text in [Some(&tokens.access_token), tokens.refresh_token.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            secret::register(&Secret::new(text.as_str()));
+        }
+        let now = clock.timestamp().as_second();
+        self.access_token = tokens.access_token;
+        self.refresh_token = tokens.refresh_token.or_else(|| self.refresh_token.take());
+        self.expires_at = tokens.expires_in.map(|seconds| now.saturating_add(seconds));
+        self.scope = tokens.scope.or_else(|| self.scope.take());
+    }
+
+    /// True if there is a way to new tokens.
+    pub(super) fn is_renewable(&self) -> bool {
+        self.is_client_login || self.refresh_token.is_some()
+    }
 }
 
 /// The place of one server's login.
