@@ -3,6 +3,7 @@
 
 use crate::json_schema::Validator;
 use crate::mcp::{plain_tool, server_log, with_plan};
+use crate::mcp_sampling::{ask, call_work, story_with};
 use crate::requirements::skip;
 use crate::server::{Ending, Response, calls, fails, says, sends};
 use crate::story::{NANOBOT, Story};
@@ -658,6 +659,38 @@ fn servers_of_the_editor_are_used() {
 }
 
 #[test]
+fn the_editor_is_asked_before_a_server_uses_the_model() {
+    let Some(story) = story_with("ask", &[]) else {
+        return;
+    };
+    let story = story.script([
+        call_work(json!([ask("the question"), ask("another")])),
+        says("sampled"),
+        says("sampled again"),
+        says("Done."),
+    ]);
+    let mut editor = Editor::start(&story, &[]);
+    let session = editor.open();
+    let mut shown = Vec::new();
+    let mut choose = |params: &Value| {
+        shown.push(params["toolCall"].to_string());
+        Some("session")
+    };
+    let id = editor.send("session/prompt", &prompt_of(&session, "do it"));
+    let (_, answer) = editor.until_answer(id, &mut choose);
+    assert_eq!(answer["result"]["stopReason"], "end_turn");
+    editor.close();
+    assert_eq!(shown.len(), 1, "{shown:?}");
+    assert!(shown[0].contains("the question"), "{shown:?}");
+    assert!(
+        shown[0].contains("Allow the server s to use the model?"),
+        "{shown:?}"
+    );
+    let result = story.requests().pop().unwrap().last_content();
+    assert!(result.contains("sampled again"), "{result}");
+}
+
+#[test]
 fn wrong_requests_are_answered_with_errors() {
     let story = Story::new().script([fails(401, "bad key"), says("ok")]);
     let mut editor = Editor::start(&story, &[]);
@@ -762,6 +795,14 @@ fn the_official_typescript_client_converses() {
     assert_eq!(got["stops"], json!(["end_turn", "end_turn"]), "{got}");
     assert_eq!(got["asked"], json!(["write_file: note.md"]), "{got}");
     assert_eq!(got["modes"][1], "plan");
+    assert!(
+        story
+            .requests()
+            .last()
+            .unwrap()
+            .raw
+            .contains("data:image/png;base64,")
+    );
     assert!(story.dir().join("note.md").exists());
     let replayed = got["replayed"].as_array().unwrap();
     let kinds: Vec<&str> = replayed.iter().map(|it| it[0].as_str().unwrap()).collect();

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// A story whose server `s` has this `sampling`; `None` if Python is missing.
-fn story_with(sampling: &str, arguments: &[&str]) -> Option<Story> {
+pub(crate) fn story_with(sampling: &str, arguments: &[&str]) -> Option<Story> {
     if !require("python3") {
         return None;
     }
@@ -33,12 +33,12 @@ fn params(text: &str) -> Value {
     json!({ "messages": [{ "role": "user", "content": content }], "maxTokens": 50 })
 }
 
-fn ask(text: &str) -> Value {
+pub(crate) fn ask(text: &str) -> Value {
     json!({ "ask": params(text) })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "steps read best as values")]
-fn call_work(steps: Value) -> crate::server::Responder {
+pub(crate) fn call_work(steps: Value) -> crate::server::Responder {
     calls("mcp_s_work", json!({ "steps": steps }))
 }
 

@@ -44,6 +44,7 @@ fn story_with_server(server: Value) -> Story {
         server["read"] = json!(read);
     }
     server["startTimeout"] = json!(60);
+    server["sampling"] = json!("on");
     Story::new().set("tools.mcpServers.s", server)
 }
 
@@ -123,6 +124,33 @@ fn check_everything_server(story: &Story) {
             .unwrap()
             .last_content()
             .contains("completed")
+    );
+    assert_no_processes(story);
+    // The server has a reply of the model.
+    story.server().script([
+        calls(
+            "mcp_s_trigger-sampling-request",
+            json!({ "prompt": "which drink?", "maxTokens": 20 }),
+        ),
+        says("It is tea."),
+        says("Seen."),
+    ]);
+    let flags = ["--new", "--allow", "mcp_s_*"];
+    let ran = story.run([&["agent", "-m", "ask"], &flags[..]].concat());
+    assert_eq!(ran.text(), "Seen.\n", "{}", ran.error_text());
+    ran.error_text();
+    let requests = story.requests();
+    assert!(
+        requests[requests.len() - 2]
+            .last_content()
+            .contains("which drink?")
+    );
+    assert!(
+        requests
+            .last()
+            .unwrap()
+            .last_content()
+            .contains("It is tea.")
     );
     assert_no_processes(story);
 }

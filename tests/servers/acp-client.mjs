@@ -9,6 +9,7 @@ const [sdk, command, ...args] = process.argv.slice(2);
 const { client, methods, ndJsonStream, PROTOCOL_VERSION } = await import(pathToFileURL(`${sdk}/dist/v1/stable/acp.js`));
 const agent = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"] });
 const stream = ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout));
+const IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
 const updates = [];
 const asked = [];
 const got = await client({ name: "story" })
@@ -26,7 +27,9 @@ const got = await client({ name: "story" })
     const text = (text) => ({ sessionId, prompt: [{ type: "text", text }] });
     const first = await peer.request(methods.agent.session.prompt, text("write a note"));
     await peer.request(methods.agent.session.setMode, { sessionId, modeId: "plan" });
-    const second = await peer.request(methods.agent.session.prompt, text("and now?"));
+    const image = { type: "image", mimeType: "image/png", data: IMAGE };
+    const prompt = [{ type: "text", text: "and now?" }, image];
+    const second = await peer.request(methods.agent.session.prompt, { sessionId, prompt });
     const before = updates.length;
     await peer.request(methods.agent.session.load, { sessionId, cwd: process.cwd(), mcpServers: [] });
     return {
