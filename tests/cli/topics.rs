@@ -1,7 +1,7 @@
 //! The commands of the topics, `nanobot help TOPIC`: each is run as it stands there, against a scripted provider.
 
 use crate::channel_ntfy::NtfyServer;
-use crate::page_commands::{answers, leave, prints, run_page, shows_commands, types};
+use crate::page_commands::{answers, elsewhere, leave, prints, run_page, shows_commands, types};
 use crate::requirements::require;
 use crate::screen::Key;
 use crate::server::{Request, Response, Server, calls, says};
@@ -279,6 +279,11 @@ fn commands_of_the_topic_servers() {
         prints("mcp add", "1 tool"),
         prints("mcp test", "ok    hub: "),
         prints("mcp call time", "America/Lima"),
+        elsewhere(
+            "mcp login hub",
+            "mcp_login::a_program_logs_in_without_a_person_and_gets_new_tokens_by_itself",
+        ),
+        prints("git.sampling ask", ""),
         prints("skill list", "weather"),
         types("skill install", |screen| {
             screen.until("[y/N]").type_("y").press(Key::Enter);
