@@ -533,7 +533,10 @@ const LIMITS: &[TestedPromise] = &[
     ("The kernel is trusted", &[]),
     (
         "a file of the repository may become a start-up file",
-        &["after_content_from_outside_git_and_package_managers_bring_what_they_have"],
+        &[
+            "after_content_from_outside_git_and_package_managers_bring_what_they_have",
+            "a_stash_of_instructions_is_undone_even_if_it_is_dropped",
+        ],
     ),
     (
         "Start-up names are looked for 64 levels deep",

@@ -210,6 +210,11 @@ fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
     // A file of the user's under another name is new there.
     check(&["mkdir -p p/q; echo evil > p/q/AGENTS.md; chmod 0311 p"]);
     check(&["cp CLAUDE.md AGENTS.md"]);
+    // A stash is a place to look at, and nothing else of git is.
+    check(&["git stash -q -u; git stash drop -q"]);
+    check(&["git hash-object -w CLAUDE.md; rm CLAUDE.md"]);
+    check(&["git add CLAUDE.md; git commit -qm x; git rm -q CLAUDE.md; git commit -qm y"]);
+    check(&["git stash -q -u; echo evil > CLAUDE.md"]);
     // A link whose target is the text of another file of git.
     check(&["n=$(printf '{}\\nx'); n=${n%x}; echo evil > \"$n\"; ln -s \"$n\" AGENTS.md"]);
     // What the run itself gives to git is not what git had.
@@ -244,6 +249,23 @@ fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
     assert!(text.contains("--allow startup"), "{text}");
     let list = std::fs::read(story.dir().join(".gitmodules"));
     assert_eq!(list.unwrap(), b"");
+}
+
+#[test]
+fn a_stash_of_instructions_is_undone_even_if_it_is_dropped() {
+    if !require("git") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = story();
+    let before = contents(&story.dir());
+    let commands = ["git stash -q -u", "git stash drop -q"];
+    let text = run(&story, Some(&page), &commands, &["--strict"]);
+    assert!(text.contains("on their own: `CLAUDE.md`"), "{text}");
+    assert!(!story.dir().join("CLAUDE.md").exists());
+    let undone = story.run(["undo"]).stdout_has("CLAUDE.md");
+    drop(undone.stderr_has("turn 1"));
+    assert_eq!(contents(&story.dir()), before);
 }
 
 /// The file tools may write where commands may not, so such a place proves nothing.

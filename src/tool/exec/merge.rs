@@ -1,5 +1,5 @@
 //! Changes of instruction files that git makes of what it had. A merge, a rebase or a cherry-pick makes a content that git did not
-//! have before, from versions that it had.
+//! have before, from versions that it had. A stash takes files that git does not know.
 
 use super::ExecTool;
 use crate::diff;
@@ -17,14 +17,17 @@ const VERSIONS_COMMAND: &str = "git --literal-pathspecs rev-list --all --reflog 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of output that are read.
 const MAX_OUTPUT_BYTES: usize = 4 << 20;
+/// Prints the version of the file `$NAME` that the newest stash has of what git did not know, like [`VERSIONS_COMMAND`].
+const STASHED_COMMAND: &str =
+    "git rev-parse -q --verify \"refs/stash^3:./$NAME\" | git cat-file --batch";
 /// The list of submodules, which git leaves empty where there are none.
 const SUBMODULES: &str = ".gitmodules";
 /// The most versions that are merged with each other.
 const MAX_VERSIONS: usize = 16;
 
 impl ExecTool {
-    /// Makes the changes that are clean merges of versions that git had before the commands of the run, and lists of no
-    /// submodules. Returns the others.
+    /// Makes the changes that are clean merges of versions that git had before the commands of the run, lists of no submodules,
+    /// and removals by a stash. Returns the others.
     pub(super) fn make_merges(&self, undone: Vec<UndoneChange>) -> Vec<UndoneChange> {
         let access = self.project_file_access();
         if undone.is_empty() || access == ProjectFileAccess::Closed {
@@ -32,6 +35,7 @@ impl ExecTool {
         }
         let is_made = |change: &UndoneChange| {
             is_empty_list(change)
+                || self.is_stashed(change)
                 || access == ProjectFileAccess::FromHistory && self.is_merge(change)
         };
         let (merged, mut others): (Vec<_>, Vec<_>) = undone.into_iter().partition(is_made);
@@ -74,7 +78,7 @@ impl ExecTool {
         };
         let history = self.files.git_history();
         let mut versions = vec![before];
-        for version in self.read_versions(&change.path) {
+        for version in self.read_versions(&change.path, VERSIONS_COMMAND) {
             // Git's output proves nothing by itself: the command may have changed the repository.
             if !versions.contains(&version)
                 && versions.len() < MAX_VERSIONS
@@ -86,8 +90,19 @@ impl ExecTool {
         is_merge_of(&versions, after)
     }
 
-    /// The versions of a file, as git prints them, in the sandbox and without write access.
-    fn read_versions(&self, path: &Path) -> Vec<String> {
+    /// True if the file was removed, and `git stash pop` brings it back.
+    fn is_stashed(&self, change: &UndoneChange) -> bool {
+        // The content before the command, which is there again.
+        let before = std::fs::read_to_string(&change.path);
+        change.is_removal()
+            && before.is_ok_and(|before| {
+                let versions = self.read_versions(&change.path, STASHED_COMMAND);
+                versions.contains(&before)
+            })
+    }
+
+    /// The versions of a file, as git prints them by `command`, in the sandbox and without write access.
+    fn read_versions(&self, path: &Path, command: &str) -> Vec<String> {
         let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
             return Vec::new();
         };
@@ -100,7 +115,7 @@ impl ExecTool {
         env.push(("NAME".into(), name.to_string_lossy().into_owned()));
         let spec = CommandSpec {
             program: "/bin/sh".into(),
-            arguments: vec!["-c".into(), VERSIONS_COMMAND.into()],
+            arguments: vec!["-c".into(), command.into()],
             directory: directory.to_owned(),
             env,
             timeout: TIMEOUT,
