@@ -889,7 +889,7 @@ fn a_refusal_names_the_path_to_grant() {
         drop(story);
     };
     check("echo x > .git/hooks/pre-commit", ".git/hooks");
-    check("git remote add o https://x.org/y", ".git/config");
+    check("git config core.hooksPath .husky", ".git/config");
     check("git worktree remove --force w", ".git/worktrees");
     // A commit in a part of the repository needs all of it.
     let story = story();
@@ -918,14 +918,16 @@ fn a_refusal_names_the_path_to_grant() {
     assert!(result.contains(&grant), "{result} {text}");
 }
 
-/// In a repository of the user's, commands set up branches and the user's name, and nothing else.
+/// In a repository of the user's, commands set up branches and the user's name; remotes unless content from outside is in the
+/// conversation; and nothing that runs programs.
 #[test]
 fn commands_configure_branches_in_a_repository_that_was_there() {
     if !require("git") {
         return;
     }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
     for directory in [".", "down"] {
-        let story = Story::new();
+        let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
         run_as_user(
             &story,
             &format!(
@@ -954,10 +956,10 @@ fn commands_configure_branches_in_a_repository_that_was_there() {
         let configured = read();
         for evil in [
             "git config core.fsmonitor ./evil",
-            "git remote set-url origin https://x.org/z",
-            "git remote add z https://x.org/z",
+            "git config core.hooksPath .husky",
             "git config --unset alias.x",
             "git config branch.new.remote https://x.org/z",
+            "git remote add z ext::./evil",
             "echo '[include] path = ../../x' >> .git/config",
             "git config user.email z; git config core.editor ./evil",
         ] {
@@ -965,6 +967,38 @@ fn commands_configure_branches_in_a_repository_that_was_there() {
             assert!(text.contains("denied"), "{evil}: {text}");
             assert_eq!(read(), configured, "{evil}");
         }
+        // After content from outside, also what git would fetch from or push to.
+        for evil in [
+            "git remote set-url origin https://x.org/z",
+            "git remote add z https://x.org/z",
+            "git config remote.pushDefault z",
+            "git config extensions.worktreeConfig true; git config --worktree core.hooksPath x",
+            "git config --file $(git rev-parse --git-dir)/config.worktree core.fsmonitor ./evil",
+        ] {
+            let text = run(
+                &story,
+                Some(&page),
+                &[&format!("cd {directory}; {evil}")],
+                &["--new"],
+            );
+            assert!(text.contains("denied"), "{evil}: {text}");
+            assert_eq!(
+                read().replace("[extensions]\n\tworktreeConfig = true\n", ""),
+                configured,
+                "{evil}"
+            );
+            let of_worktree = config.with_file_name("config.worktree");
+            assert!(!of_worktree.exists(), "{evil}");
+        }
+        // Without any, that is reported.
+        let add = format!("cd {directory}; git remote add z https://x.org/z");
+        let text = run(&story, None, &[&add], &["--new"]);
+        assert!(
+            text.contains("on their own: `") && !text.contains("undo"),
+            "{text}"
+        );
+        assert!(read().contains("https://x.org/z"));
+        let configured = read();
         // The place itself can be neither removed nor replaced.
         for evil in [
             "rm -f .git/config",
@@ -1009,7 +1043,8 @@ fn a_repository_that_was_renamed_keeps_its_protection() {
     if !require("git") {
         return;
     }
-    let story = Story::new();
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
     run_as_user(
         &story,
         "mkdir -p a/b/c/d/e/lib && cd a/b/c/d/e/lib && git init -q && git remote add origin https://x.org/y",
@@ -1021,7 +1056,7 @@ fn a_repository_that_was_renamed_keeps_its_protection() {
         "cd a/b/c/d/e/lib; mv dotgit .git",
         "cd a/b/c/d/e/lib; git remote set-url origin https://evil.example/x",
     ];
-    run(&story, None, &commands, &[]);
+    run(&story, Some(&page), &commands, &[]);
     let after = std::fs::read_to_string(&config).unwrap();
     assert_eq!(after, before);
 }

@@ -30,7 +30,7 @@ use crate::turn::ending::{Ending, TurnStats};
 use crate::turn::guard::Guard;
 use crate::turn::{self, compact};
 use anyhow::Result;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -175,9 +175,8 @@ fn report_startup_files(setup: &TurnSetup, report: &mut Reporter) {
             shown.display().to_string().replace(char::is_control, "?")
         )
     };
-    let is_undone = !changed
-        .iter()
-        .any(|path| path.ancestors().any(is_generated_dir));
+    let is_kept_out = |part: &Path| is_generated_dir(part) || part.ends_with(".git");
+    let is_undone = !changed.iter().any(|path| path.ancestors().any(is_kept_out));
     let shown: Vec<String> = changed.into_iter().map(show).collect();
     report.notice(&format!(
         "changed what programs and agents read on their own: {}{}",

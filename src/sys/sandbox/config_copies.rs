@@ -3,7 +3,6 @@
 //! not see it.
 
 use super::files_beneath::open_parent;
-use super::git_config_change::is_harmless_change;
 use super::new_repository::enclosing_git_dir;
 use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, replace_file,
@@ -19,6 +18,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+/// The names of configs in a git directory.
+const CONFIG_NAMES: [&str; 2] = ["config", "config.worktree"];
 /// The name of a copy in its directory.
 const COPY: &str = "config";
 /// The name of the link to the copy.
@@ -51,13 +52,16 @@ struct CopyState {
     copy: Vec<u8>,
 }
 
+/// Decides if the config at a path may change from one content to another.
+pub(super) type PermitsChange<'a> = dyn Fn(&Path, &[u8], &[u8]) -> bool + 'a;
+
 /// The link to the copy of the config at `path`, in the directory `copies`. `None` if `path` is not a git config.
 pub(super) fn link_of(copies: &Path, path: &Path) -> Option<PathBuf> {
     is_config(path).then(|| copies.join(directory_name(path)).join(LINK))
 }
 
 fn is_config(path: &Path) -> bool {
-    path.ends_with(COPY) && enclosing_git_dir(path).is_some()
+    CONFIG_NAMES.iter().any(|name| path.ends_with(name)) && enclosing_git_dir(path).is_some()
 }
 
 fn directory_name(path: &Path) -> String {
@@ -114,9 +118,10 @@ impl ConfigCopies {
         Ok(made)
     }
 
-    /// Makes harmless changes of the copies in the configs. Returns the others.
-    pub(super) fn apply(&self) -> Vec<UndoneChange> {
-        self.copies.iter().filter_map(ConfigCopy::apply).collect()
+    /// Makes the changes of the copies that are `permitted` in the configs. Returns the others.
+    pub(super) fn apply(&self, permitted: &PermitsChange<'_>) -> Vec<UndoneChange> {
+        let copies = self.copies.iter();
+        copies.filter_map(|copy| copy.apply(permitted)).collect()
     }
 }
 
@@ -135,7 +140,7 @@ impl Drop for ConfigCopies {
 }
 
 impl ConfigCopy {
-    fn apply(&self) -> Option<UndoneChange> {
+    fn apply(&self, permitted: &PermitsChange<'_>) -> Option<UndoneChange> {
         let mut state = self.state.lock().ignore_poison();
         let (_, copy) = read_config(&self.directory, Path::new(COPY))?;
         if copy == state.copy {
@@ -144,7 +149,7 @@ impl ConfigCopy {
         state.copy.clone_from(&copy);
         let now = read_config(&self.root, &self.relative);
         let is_unchanged = now.is_some_and(|(_, now)| now == state.config);
-        if is_unchanged && is_harmless_change(&state.config, &copy) {
+        if is_unchanged && permitted(&self.path, &state.config, &copy) {
             let written = open_parent(&self.root, &self.relative, false)
                 .map_err(io::Error::from)
                 .and_then(|(dir, name)| replace_file(dir.as_fd(), &name, &copy, state.mode));
@@ -167,6 +172,27 @@ impl ConfigCopy {
             }),
         })
     }
+}
+
+/// The contents of the config at `path` before and after a command; `None` if it is no config, or if more than its content has
+/// changed. A linked worktree's config may be missing, as if it were empty.
+pub(super) fn config_change<'s>(
+    path: &Path,
+    before: &'s SnapshotState,
+    is: &'s SnapshotState,
+) -> Option<(&'s [u8], &'s [u8])> {
+    let [config, of_worktree] = CONFIG_NAMES.map(|name| path.ends_with(name));
+    let content = |state: &'s SnapshotState| match state {
+        SnapshotState::File {
+            mode,
+            content: RecordedContent::Bytes(bytes),
+        } => Some((Some(*mode), &bytes[..])),
+        SnapshotState::Missing if of_worktree => Some((None, &b""[..])),
+        _ => None,
+    };
+    let (before, is) = content(before).zip(content(is))?;
+    let has_same_mode = before.0.zip(is.0).is_none_or(|(before, is)| before == is);
+    ((config || of_worktree) && has_same_mode).then_some((before.1, is.1))
 }
 
 /// Creates a directory that only this user can enter, and opens it.

@@ -325,7 +325,8 @@ impl<'a> SectionHeader<'a> {
             .map_or_else(|| section.clone(), |name| format!("{section}.{name}"))
     }
 
-    fn permits_line(&self, line: &str, place: &ConfigPlace<'_>) -> bool {
+    /// True if the config at `place`, of a new repository, may have the line.
+    pub(super) fn permits_line(&self, line: &str, place: &ConfigPlace<'_>) -> bool {
         // A key alone stands for true.
         let (key, value) = line.split_once('=').unwrap_or((line, "true"));
         let blank = [' ', '\t'];

@@ -1,8 +1,9 @@
-//! Decides which changes of an existing git config a command may make: of what branches track, of the user's name, and of
-//! habits such as whether a pull rebases. All else, among it whatever makes git run a program or talk to another repository, stays as
-//! it was. It understands git's syntax only as far as git itself writes it.
+//! Decides which changes of an existing git config a command may make: of what branches track, of the user's name, of the
+//! part of the files that is checked out, and of habits such as whether a pull rebases; unless content from outside is in
+//! the conversation, also of remotes, submodules and other keys that a new repository may have. All else, among it whatever
+//! makes git run a program, stays as it was. It understands git's syntax only as far as git itself writes it.
 
-use super::git_config::{SectionHeader, plain_value};
+use super::git_config::{ConfigPlace, SectionHeader, plain_value};
 use std::collections::BTreeSet;
 
 /// The keys of a branch that may change.
@@ -23,8 +24,17 @@ const OTHER_KEYS: &[(&str, &[&str])] = &[
     ("init", &["defaultbranch"]),
     (
         "core",
-        &["abbrev", "quotepath", "whitespace", "commentchar"],
+        &[
+            "abbrev",
+            "quotepath",
+            "whitespace",
+            "commentchar",
+            "sparsecheckout",
+            "sparsecheckoutcone",
+            "repositoryformatversion",
+        ],
     ),
+    ("extensions", &["worktreeconfig"]),
     ("pull", &["rebase", "ff"]),
     ("push", &["default", "autosetupremote", "followtags"]),
     ("fetch", &["prune", "prunetags"]),
@@ -58,9 +68,10 @@ enum ConfigLine {
     Free(String, String, String),
 }
 
-/// True if the change of a config from `before` to `after` may be a command's.
+/// True if the change of a config from `before` to `after` may be a command's, whatever is in the conversation.
 pub(super) fn is_harmless_change(before: &[u8], after: &[u8]) -> bool {
-    let [Some(before), Some(after)] = [before, after].map(config_lines) else {
+    let parse = |config: &[u8]| config_lines(config, &|section, line| free_key(section, line));
+    let [Some(before), Some(after)] = [before, after].map(parse) else {
         return false;
     };
     let is_fixed = |line: &&ConfigLine| matches!(line, ConfigLine::Fixed(..));
@@ -90,8 +101,30 @@ pub(super) fn is_harmless_change(before: &[u8], after: &[u8]) -> bool {
             .all(|line| before.contains(line) || is_permitted(line))
 }
 
-/// The lines of a config. Returns `None` if it is no text, or has a line that goes on in the next one.
-fn config_lines(config: &[u8]) -> Option<Vec<ConfigLine>> {
+/// True if the config at `place` changes from `before` to `after` only in what that of a new repository may have.
+pub(super) fn is_change_of_new_repository(
+    before: &[u8],
+    after: &[u8],
+    place: &ConfigPlace<'_>,
+) -> bool {
+    let free = |section: &SectionHeader<'_>, line: &str| {
+        let is_free = section.permits_line(line, place);
+        is_free.then(|| (line.to_owned(), String::new()))
+    };
+    let fixed = |config| {
+        let mut lines = config_lines(config, &free)?;
+        lines.retain(|line| matches!(line, ConfigLine::Fixed(..)));
+        Some(lines)
+    };
+    fixed(before).is_some_and(|before| fixed(after).is_some_and(|after| before == after))
+}
+
+/// The lines of a config. `free` returns the key and the value of one that may change. Returns `None` if it is no text, or
+/// has a line that goes on in the next one.
+fn config_lines(
+    config: &[u8],
+    free: &dyn Fn(&SectionHeader<'_>, &str) -> Option<(String, String)>,
+) -> Option<Vec<ConfigLine>> {
     let text = std::str::from_utf8(config).ok()?;
     let mut lines = Vec::new();
     let mut section = None;
@@ -115,7 +148,7 @@ fn config_lines(config: &[u8]) -> Option<Vec<ConfigLine>> {
                 continue;
             }
         }
-        let free = section.as_ref().and_then(|section| free_key(section, line));
+        let free = section.as_ref().and_then(|section| free(section, line));
         lines.push(match free {
             Some((key, value)) => ConfigLine::Free(name.clone(), key, value),
             None => ConfigLine::Fixed(name.clone(), line.to_owned()),
@@ -140,7 +173,9 @@ fn free_key(section: &SectionHeader<'_>, line: &str) -> Option<(String, String)>
 
 #[cfg(test)]
 mod tests {
-    use super::is_harmless_change;
+    use super::{is_change_of_new_repository, is_harmless_change};
+    use crate::sys::sandbox::git_config::ConfigPlace;
+    use std::path::Path;
 
     const BEFORE: &str = "[core]\n\tbare = false\n\tfsmonitor = ./watch\n[remote \"origin\"]\n\turl = https://x.org/y\n\
                           \tfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n\
@@ -179,6 +214,10 @@ mod tests {
         check(with("[branch \"b\"]\n\tremote = ../z\n"), false);
         check(with("[remote \"other\"]\n\turl = https://x.org/z\n"), false);
         check(with("[core]\n\teditor = ./x\n"), false);
+        check(with("[core]\n\thooksPath = .husky\n"), false);
+        check(with("[core]\n\tsparseCheckout = true\n"), true);
+        check(with("[extensions]\n\tworktreeConfig = true\n"), true);
+        check(with("[extensions]\n\tpartialClone = z\n"), false);
         check(with("[user]\n\tsigningkey = x\n"), false);
         check(with("[user] email = a\n"), false);
         check(with("[branch \"b\"]\n\tmerge = a\\\n\n"), false);
@@ -190,6 +229,39 @@ mod tests {
         check(changed("[alias]\n", "[diff]\n"), false);
         check(changed("[core]", "[includeIf \"onbranch:x\"]"), false);
         check(String::new(), false);
+    }
+
+    #[test]
+    fn without_content_from_outside_what_runs_nothing_changes() {
+        let check = |after: String, expect: bool| {
+            let place = ConfigPlace {
+                git_dir: Path::new("/w/.git"),
+                permits: &|path| path == Path::new("/a/b.git"),
+            };
+            let found = is_change_of_new_repository(BEFORE.as_bytes(), after.as_bytes(), &place);
+            assert_eq!(found, expect, "{after}");
+        };
+        let with = |text: &str| format!("{BEFORE}{text}");
+        check(
+            with(
+                "[remote \"fork\"]\n\turl = git@x.org:y/z.git\n\tfetch = +refs/heads/*:refs/remotes/fork/*\n",
+            ),
+            true,
+        );
+        check(with("[remote \"near\"]\n\turl = /a/b.git\n"), true);
+        check(with("[remote \"near\"]\n\turl = /a/c.git\n"), false);
+        check(
+            with("[submodule \"lib\"]\n\turl = /a/b.git\n\tactive = true\n"),
+            true,
+        );
+        check(with("[core]\n\tautocrlf = input\n"), true);
+        check(BEFORE.replace("https://x.org/y", "https://z.org/y"), true);
+        check(with("[core]\n\thooksPath = .husky\n"), false);
+        check(with("[remote \"z\"]\n\turl = ext::sh -c x\n"), false);
+        check(with("[submodule \"a\"]\n\tupdate = !x\n"), false);
+        check(BEFORE.replace("[alias]\n\tx = !echo\n", ""), false);
+        check(BEFORE.replace("\tfsmonitor = ./watch\n", ""), false);
+        check(with("[alias]\n\ty = !z\n"), false);
     }
 
     #[test]

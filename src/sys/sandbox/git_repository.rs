@@ -1,6 +1,9 @@
 //! The names by which git knows that a directory is a repository.
 
+use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The names in a directory by which git knows a repository, in the order of [`RepositoryNames`].
@@ -17,6 +20,9 @@ const GIT_DIR_NAMES: [&str; 8] = [
     "gitdir",
     "hooks",
 ];
+
+/// The first bytes of a bundle, before the number of its version.
+const BUNDLE_START: &[u8; 3] = b"# v";
 
 /// Large directories that contain no repositories that a user works in.
 pub(super) const SKIPPED_DIRECTORIES: &[&str] =
@@ -63,6 +69,16 @@ pub fn is_in_git_dir(path: &Path) -> bool {
             names.are_of_git_dir()
         }
     })
+}
+
+/// True if there is a file that begins as a bundle of git does.
+pub(super) fn is_bundle(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else {
+        return false;
+    };
+    let mut start = [0; BUNDLE_START.len()];
+    File::from(file).read_exact(&mut start).is_ok() && start == *BUNDLE_START
 }
 
 impl RepositoryNames {

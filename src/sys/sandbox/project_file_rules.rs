@@ -68,6 +68,16 @@ impl ProjectFiles {
             .is_some_and(|part| !self.is_name(part))
     }
 
+    /// True if no content from outside is in the conversation, or the user allows its changes.
+    pub(super) fn are_free(&self) -> bool {
+        !self.names.is_empty() && self.access == ProjectFileAccess::Free
+    }
+
+    /// Adds a path to those that commands changed, and were permitted to.
+    pub(super) fn add_changed(&self, path: &Path) {
+        self.changed.lock().ignore_poison().insert(path.to_owned());
+    }
+
     /// Remembers the repositories with these protected `paths`, before the first command.
     pub(super) fn remember_repositories<'p>(&self, paths: impl Iterator<Item = &'p Path>) {
         let mut repositories = self.created.lock().ignore_poison();

@@ -6,9 +6,11 @@
 //! their absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
 //! following symbolic links. No process of the command is alive at the last check: its namespace has ended.
 
-use super::config_copies::ConfigCopies;
+use super::config_copies::{ConfigCopies, config_change};
 use super::files_beneath::{open_parent, set_aside};
 use super::git_config::{ConfigPlace, HarmlessConfig, without_programs};
+use super::git_config_change::{is_change_of_new_repository, is_harmless_change};
+use super::git_repository::is_bundle;
 use super::project_file_rules::ProjectFiles;
 use super::project_files::ProjectFileSnapshot;
 use super::protected_state::{
@@ -16,7 +18,7 @@ use super::protected_state::{
 };
 use super::tree_search::{FoundPaths, WritableRoots, search_roots};
 use super::undone_change::{Remedy, UndoneChange, put_back};
-use super::{git_config_change, git_paths, new_repository};
+use super::{git_paths, new_repository};
 use crate::sys::clock::current_file_time;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -175,6 +177,7 @@ impl PathSnapshot {
         let later = self.find_later(&repository_paths);
         let checked = CheckedRepositories {
             roots: &self.root_paths,
+            rules: self.project_files.rules(),
             git_dirs: repository_paths
                 .iter()
                 .filter(|(_, path)| path.ends_with("config"))
@@ -188,7 +191,10 @@ impl PathSnapshot {
         changed.extend(
             places.filter_map(|(place, is_replaced)| self.undo(place, is_replaced, &checked)),
         );
-        changed.extend(self.configs.apply());
+        let permitted = |path: &Path, before: &[u8], after: &[u8]| {
+            checked.permits_config_change(path, before, after)
+        };
+        changed.extend(self.configs.apply(&permitted));
         self.remember_created(&repository_paths);
         changed.extend(self.project_files.restore(&writable, tree));
         changed
@@ -248,8 +254,8 @@ impl PathSnapshot {
             return None;
         }
         if let Ok(is) = &is
-            && place.path.ends_with("config")
-            && is_harmless_config_change(&place.before, is)
+            && let Some((before, after)) = config_change(&place.path, &place.before, is)
+            && checked.permits_config_change(&place.path, before, after)
         {
             return None;
         }
@@ -389,25 +395,11 @@ fn record_places<'p>(
     Ok(places)
 }
 
-/// True if a config only changed in what commands may change.
-fn is_harmless_config_change(before: &SnapshotState, is: &SnapshotState) -> bool {
-    let file = |state: &SnapshotState| match state {
-        SnapshotState::File {
-            mode,
-            content: RecordedContent::Bytes(bytes),
-        } => Some((*mode, bytes.clone())),
-        _ => None,
-    };
-    let (before, is) = (file(before), file(is));
-    before.zip(is).is_some_and(|(before, is)| {
-        before.0 == is.0 && git_config_change::is_harmless_change(&before.1, &is.1)
-    })
-}
-
 /// The repositories whose files are checked after the command.
 struct CheckedRepositories<'a> {
     /// The writable directories.
     roots: &'a [PathBuf],
+    rules: &'a ProjectFiles,
     git_dirs: BTreeSet<&'a Path>,
 }
 
@@ -461,7 +453,7 @@ impl CheckedRepositories<'_> {
         }
         let config = ConfigPlace {
             git_dir,
-            permits: &|path| self.is_safe_repository(path),
+            permits: &|path| self.is_safe_remote(path),
         };
         let HarmlessConfig { text, removed } = without_programs(bytes, &config)?;
         if removed.is_empty() {
@@ -482,6 +474,31 @@ impl CheckedRepositories<'_> {
             remedy: filtered,
             withheld: None,
         }))
+    }
+
+    /// True if the config at `path` may change from `before` to `after`. Unless content from outside is in the conversation, it
+    /// may have what that of a new repository may have, which is reported as other changes of what starts by itself are.
+    fn permits_config_change(&self, path: &Path, before: &[u8], after: &[u8]) -> bool {
+        if is_harmless_change(before, after) {
+            return true;
+        }
+        let Some(git_dir) = path.parent().filter(|_| self.rules.are_free()) else {
+            return false;
+        };
+        let place = ConfigPlace {
+            git_dir,
+            permits: &|path| self.is_safe_remote(path),
+        };
+        let is_permitted = is_change_of_new_repository(before, after, &place);
+        if is_permitted {
+            self.rules.add_changed(path);
+        }
+        is_permitted
+    }
+
+    /// True if git runs nothing when it fetches from `path`. A bundle is a file without hooks.
+    fn is_safe_remote(&self, path: &Path) -> bool {
+        self.is_safe_repository(path) || self.rules.are_free() && is_bundle(path)
     }
 
     /// True if the command could not have written the hooks of the repository at `path`, or they are checked too.
