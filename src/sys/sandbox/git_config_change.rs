@@ -59,6 +59,9 @@ const OTHER_KEYS: &[(&str, &[&str])] = &[
     ("color", &["ui", "diff", "status", "branch"]),
 ];
 
+/// Returns the key and the value of a line of a section that may change.
+type ParseFree<'a> = dyn Fn(&SectionHeader<'_>, &str) -> Option<(String, String)> + 'a;
+
 /// A line of a config that is neither empty nor a comment, and no header that was understood.
 #[derive(PartialEq, Eq)]
 enum ConfigLine {
@@ -119,12 +122,8 @@ pub(super) fn is_change_of_new_repository(
     fixed(before).is_some_and(|before| fixed(after).is_some_and(|after| before == after))
 }
 
-/// The lines of a config. `free` returns the key and the value of one that may change. Returns `None` if it is no text, or
-/// has a line that goes on in the next one.
-fn config_lines(
-    config: &[u8],
-    free: &dyn Fn(&SectionHeader<'_>, &str) -> Option<(String, String)>,
-) -> Option<Vec<ConfigLine>> {
+/// The lines of a config. Returns `None` if it is no text, or has a line that goes on in the next one.
+fn config_lines(config: &[u8], free: &ParseFree<'_>) -> Option<Vec<ConfigLine>> {
     let text = std::str::from_utf8(config).ok()?;
     let mut lines = Vec::new();
     let mut section = None;
