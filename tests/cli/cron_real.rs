@@ -504,7 +504,7 @@ fn chats_are_answered_by_the_real_cron() {
         story = story.set(&format!("channels.{}", service.name), service.keys.clone());
     }
     story.server().always(says("Yes."));
-    // What was written before the first look is not answered.
+    // A message from before the first poll is not answered.
     story.run(["channel", "poll"]);
     let Some(place) = CronNamespace::start(&story, "/usr/sbin/cron -f -L 0 &") else {
         return;

@@ -413,7 +413,7 @@ fn a_call_ends_with_its_server_or_its_answer_and_not_with_the_model() {
     assert_eq!(answers(&requests[4]), json!([]));
     let withdrawn = answers(&requests[7]);
     assert_eq!(withdrawn[2]["content"]["text"], "sampled", "{withdrawn}");
-    // What was cancelled counts.
+    // A cancelled request counts too.
     assert!(result["usage"]["input"].as_u64() > Some(0));
 }
 

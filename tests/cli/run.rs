@@ -296,7 +296,7 @@ fn the_text_of_a_file_that_is_not_pinned_is_not_the_users() {
         .run(["run", "p.md"])
         .stdout("Done.\n")
         .stderr_has("denied: web_fetch: the conversation contains untrusted content");
-    // What it names whole is reached.
+    // An address that the text names as a whole is reached.
     assert_eq!(pages.requests().len(), 1);
     drop(story.run(["trust", "p.md"]).stdout_has("now trusted"));
     story.server().script(steps());

@@ -210,7 +210,7 @@ impl ConnectionState {
     /// Passes a request of the server on to the sampler of the call in progress, of which there is at most one.
     ///
     /// # Errors
-    /// What receives the answer, and the error for it.
+    /// No call in progress takes it: the sender of the answer, and the error to send.
     pub(super) fn queue_sampling(
         &self,
         job: SamplingJob,

@@ -74,7 +74,7 @@ impl SamplingRequest {
     /// Parses the parameters of a request.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The parameters are invalid; the message names the reason.
     pub(super) fn parse(params: &Map<String, Value>) -> Result<Self, String> {
         // `includeContext`, `modelPreferences`, `stopSequences` and `metadata` are ignored.
         if params.contains_key("tools") || params.contains_key("toolChoice") {

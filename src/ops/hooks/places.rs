@@ -4,13 +4,10 @@
 use crate::error::{Exit, fail_with_hint};
 use crate::policy::file_scope::{FileAccess, FileScope};
 use crate::settings::hooks::HookCommand;
+use crate::sys::symlinks::trace_links;
 use anyhow::Result;
-use std::collections::VecDeque;
-use std::ffi::OsString;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-/// The most symbolic links that one path may lead through, as in the kernel.
-const MAX_LINKS: usize = 40;
 /// Characters that end a word of a shell command, as blanks do. A variable may be set to a path, and an option too.
 const SEPARATORS: &[char] = &[';', '|', '&', '(', ')', '<', '>', '`', '=', ',', '{', '}'];
 /// The beginnings of words that are paths, whether there is such a file or not.
@@ -103,33 +100,9 @@ fn command_words(command: &str) -> Vec<CommandWord> {
 
 /// The real places of the links that `path` leads through, and its own.
 fn places_on_the_way(path: &Path) -> Vec<PathBuf> {
-    let mut rest = VecDeque::from(parts_of(path));
-    let (mut current, mut places) = (PathBuf::from("/"), Vec::new());
-    while let Some(part) = rest.pop_front() {
-        match Path::new(&part).components().next() {
-            Some(Component::ParentDir) => _ = current.pop(),
-            Some(Component::Normal(_)) => {
-                let next = current.join(&part);
-                match std::fs::read_link(&next) {
-                    Ok(target) if places.len() < MAX_LINKS => {
-                        let parts = parts_of(&target).into_iter().rev();
-                        parts.for_each(|part| rest.push_front(part));
-                        places.push(next);
-                    }
-                    _ => current = next,
-                }
-            }
-            Some(Component::RootDir) => current = PathBuf::from("/"),
-            Some(Component::CurDir | Component::Prefix(_)) | None => {}
-        }
-    }
-    places.push(current);
-    places
-}
-
-fn parts_of(path: &Path) -> Vec<OsString> {
-    let parts = path.components();
-    parts.map(|part| part.as_os_str().to_owned()).collect()
+    let trace = trace_links(path);
+    let links = trace.links.into_iter().map(|(link, _)| link);
+    links.chain([trace.end]).collect()
 }
 
 #[cfg(test)]
@@ -176,7 +149,7 @@ mod tests {
         check("long/x", &["long", "one", "two", "one", "far/in/x"]);
         assert_eq!(
             places_on_the_way(&dir.join("round")).len(),
-            super::MAX_LINKS + 1
+            crate::sys::symlinks::MAX_LINKS + 1
         );
     }
 }

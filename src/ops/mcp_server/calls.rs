@@ -232,7 +232,7 @@ fn ask(
         },
     });
     outcome.finish_beside_others(server.ctx);
-    // What the client sends next may come from the answer.
+    // Later calls of the client may use the answer.
     let origin = resources::origin_of_session(server, &session).unwrap_or(Origin::External);
     provenance.raise(origin, "another conversation");
     Ok(result)

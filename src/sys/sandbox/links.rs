@@ -2,12 +2,8 @@
 //! would lack the other names that programs know them by.
 
 use super::spec::SandboxSpec;
-use std::collections::VecDeque;
-use std::ffi::OsString;
-use std::path::{Component, Path, PathBuf};
-
-/// The most symbolic links that one path may lead through, as in the kernel.
-const MAX_LINKS: usize = 40;
+use crate::sys::symlinks::trace_links;
+use std::path::{Path, PathBuf};
 
 impl SandboxSpec {
     /// Adds the symbolic links that `path` leads through. A relative path is ignored.
@@ -15,32 +11,15 @@ impl SandboxSpec {
         if !path.is_absolute() {
             return;
         }
-        let mut rest = VecDeque::from(parts_of(path));
-        let (mut current, mut count) = (PathBuf::from("/"), 0);
-        while let Some(part) = rest.pop_front() {
-            if Path::new(&part).components().next() == Some(Component::ParentDir) {
-                current.pop();
-                continue;
-            }
-            let next = current.join(&part);
-            let Ok(target) = std::fs::read_link(&next) else {
-                current = next;
-                continue;
-            };
-            count += 1;
-            if count > MAX_LINKS {
-                return;
-            }
-            for part in parts_of(&target).into_iter().rev() {
-                rest.push_front(part);
-            }
+        for (link, target) in trace_links(path).links {
             // A link in a granted directory is there already. The root is a directory of the command's own.
             let mut granted = self
                 .readable
                 .iter()
                 .filter(|place| *place != Path::new("/"));
-            if !granted.any(|place| current.starts_with(place)) {
-                self.links.insert(next, target);
+            let parent = link.parent().unwrap_or(&link);
+            if !granted.any(|place| parent.starts_with(place)) {
+                self.links.insert(link, target);
             }
         }
     }
@@ -52,11 +31,6 @@ impl SandboxSpec {
         let links: Vec<PathBuf> = links.map(|entry| entry.path()).collect();
         links.iter().for_each(|path| self.add_links(path));
     }
-}
-
-fn parts_of(path: &Path) -> Vec<OsString> {
-    let parts = path.components();
-    parts.map(|part| part.as_os_str().to_owned()).collect()
 }
 
 #[cfg(test)]

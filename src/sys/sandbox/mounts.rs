@@ -54,7 +54,7 @@ impl EmptyRoot {
     /// # Errors
     /// The system refuses any part of it.
     pub fn enter() -> io::Result<Self> {
-        // What the system unmounts is not kept busy, and nothing that is mounted here shows outside.
+        // Changes of the system's mounts arrive here, so a file system that it unmounts is not kept busy. Mounts made here do not show outside.
         let receives = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
         rustix::mount::mount_change("/", receives)?;
         // Any existing directory will do until it becomes the root.
