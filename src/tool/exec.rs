@@ -404,7 +404,7 @@ impl ExecTool {
         }
         let fence = self.sandbox_spec();
         let fence = fence.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
-        let mut fence = fence.without_mounts_in_created_repositories();
+        let mut fence = fence.without_mounts_in_removable_git_dirs();
         fence.project_files.access = self.project_file_access();
         // Its name is new: a command in the background has its own.
         let private = fence.writable.last();

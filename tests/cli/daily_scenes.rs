@@ -912,12 +912,19 @@ const GIT: &[Scene] = &[
         "git -C up.git log --format=%s feature | grep -q f && test $(git -C down config branch.topic.remote) = origin && git -C down branch | grep -q new",
     ),
     scene(
-        "a worktree of yesterday removed, with the grant that the refusal names",
+        "worktrees of yesterday, one moved and one removed",
         "git",
-        "git init -q -b main && echo a > f && git add f && git commit -q -m one && git worktree add -q wt",
-        &["--write", "--write=.git/worktrees"],
-        &[("exec", "git worktree remove wt && git branch -D wt")],
-        "test ! -e wt && test ! -e .git/worktrees/wt && ! git branch | grep -q wt",
+        "git init -q -b main && echo a > f && git add f && git commit -q -m one && git worktree add -q wt && git worktree add -q old",
+        &["--write"],
+        &[
+            ("exec", "git worktree move old new"),
+            (
+                "exec",
+                "cd new && echo w > w && git add w && git commit -qm new",
+            ),
+            ("exec", "git worktree remove wt && git branch -D wt"),
+        ],
+        "test ! -e wt -a ! -e .git/worktrees/wt && ! git branch | grep -q wt && git worktree list | grep -q new && git -C new diff --quiet",
     ),
     scene(
         "a hook installed, with the grant that the refusal names",

@@ -890,7 +890,6 @@ fn a_refusal_names_the_path_to_grant() {
     };
     check("echo x > .git/hooks/pre-commit", ".git/hooks");
     check("git config core.hooksPath .husky", ".git/config");
-    check("git worktree remove --force w", ".git/worktrees");
     // A commit in a part of the repository needs all of it.
     let story = story();
     let text = run(&story, None, &["git add ."], &["-C", "src"]);

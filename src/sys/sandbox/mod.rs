@@ -186,11 +186,12 @@ impl SandboxSpec {
         self
     }
 
-    /// Leaves the repositories that earlier commands of the run created without mounts. Their config is checked after the
-    /// command, as it was after they were created.
-    pub fn without_mounts_in_created_repositories(mut self) -> Self {
+    /// Leaves without mounts what git may remove whole: the git directories of linked worktrees, and repositories that
+    /// earlier commands of the run created. Their files are checked after the command.
+    pub fn without_mounts_in_removable_git_dirs(mut self) -> Self {
         let rules = &self.project_files;
-        self.protected.retain(|path| !rules.is_created(path));
+        self.protected
+            .retain(|path| !rules.is_created(path) && !new_repository::is_in_linked_git_dir(path));
         self
     }
 

@@ -46,6 +46,13 @@ fn is_of_worktree(path: &Path) -> bool {
     parent.is_some_and(|parent| parent.ends_with("worktrees"))
 }
 
+/// True if the git directory of a linked worktree, within a `.git` directory, contains `path`.
+pub(super) fn is_in_linked_git_dir(path: &Path) -> bool {
+    let mut around = path.ancestors().skip(2);
+    around.next().is_some_and(|it| it.ends_with("worktrees"))
+        && around.next().is_some_and(|it| it.ends_with(".git"))
+}
+
 /// The git directory that a `.git` file names, free of links, if it is nothing else: `directory` contains the file.
 pub(super) fn linked_git_dir(directory: &Path, content: &[u8]) -> Option<PathBuf> {
     let line = std::str::from_utf8(content)
@@ -66,9 +73,16 @@ pub(super) fn run_steps(todo: &[u8]) -> BTreeSet<String> {
     steps.filter(runs).map(str::to_owned).collect()
 }
 
+/// True if `path` is the file that says where a linked worktree is, which git writes again when it moves that.
+pub(super) fn is_place_of_worktree(path: &Path) -> bool {
+    path.ends_with("gitdir") && is_in_linked_git_dir(path)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{enclosing_git_dir, is_worktree_link, linked_git_dir, run_steps};
+    use super::{
+        enclosing_git_dir, is_in_linked_git_dir, is_worktree_link, linked_git_dir, run_steps,
+    };
     use std::path::Path;
 
     #[test]
@@ -79,6 +93,11 @@ mod tests {
         assert!(!harmless(".git/commondir", "../..\n"));
         assert!(harmless("a/.git/worktrees/w/gitdir", "/a/w/.git\n"));
         assert!(!harmless(".git/worktrees/w/hooks", ""));
+        let is_linked = |path: &str| is_in_linked_git_dir(Path::new(path));
+        assert!(is_linked("/a/.git/worktrees/w/config"));
+        assert!(!is_linked("/worktrees/a/.git"));
+        assert!(!is_linked("/a/.git/modules/worktrees/w/config"));
+        assert!(!is_linked("/a/.git/worktrees/w"));
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().canonicalize().unwrap();
         std::fs::create_dir_all(dir.join(".git/modules/sub")).unwrap();

@@ -328,10 +328,11 @@ impl SnapshotEntry {
         places.into_iter().flatten().any(is_gone)
     }
 
-    /// True if another repository is in the place of the one that was there.
+    /// True if another repository is in the place of the one that was there, or the linked worktree may be elsewhere.
     fn is_replaced(&self) -> bool {
         let now = new_repository::git_dir_id(&self.path);
-        self.git_dir.is_some() && now.is_some() && now != self.git_dir
+        new_repository::is_place_of_worktree(&self.path)
+            || self.git_dir.is_some() && now.is_some() && now != self.git_dir
     }
 
     fn absolute_path(&self, relative: &Path) -> PathBuf {

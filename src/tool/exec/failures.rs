@@ -10,9 +10,6 @@ const STARTUP_FLAG: &str = "--allow startup";
 
 /// The path in the git directory that git cannot change, as it says in `line`.
 fn protected_git_path(line: &str) -> &str {
-    if line.contains(".git/worktrees/") {
-        return ".git/worktrees";
-    }
     let named = line.split_once("config file ");
     let path = named.and_then(|(_, rest)| rest.split_once(": "));
     path.map_or(".git/config", |(path, _)| path.trim_matches(['\'', '"']))

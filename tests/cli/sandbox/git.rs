@@ -101,6 +101,27 @@ const ATTACKS: &[(&str, &str, &str, &str)] = &[
         "git -C main status",
     ),
     (
+        "a worktree made before",
+        "git worktree add -q w",
+        "cp -r .git evil; printf '[core]\nrepositoryformatversion = 0\nfsmonitor = \"PWN\"\n' > evil/config; \
+         echo $PWD/evil > .git/worktrees/w/commondir",
+        "git -C w status",
+    ),
+    (
+        "a worktree in the place of another one",
+        "git worktree add -q w",
+        "cp -r .git evil; printf '[core]\nrepositoryformatversion = 0\nfsmonitor = \"PWN\"\n' > evil/config; \
+         mv .git/worktrees/w .git/worktrees/v; cp -r .git/worktrees/v .git/worktrees/w; \
+         echo $PWD/evil > .git/worktrees/v/commondir; echo \"gitdir: $PWD/.git/worktrees/v\" > w/.git",
+        "git -C w status",
+    ),
+    (
+        "a config of a worktree made before",
+        "git worktree add -q w && git config extensions.worktreeConfig true",
+        "git -C w config --worktree core.fsmonitor 'PWN'",
+        "git -C w status",
+    ),
+    (
         "a config that is included but missing",
         "git config include.path ../.gitlocal",
         "printf '[core]\nhooksPath = myhooks\n' > .gitlocal; mkdir myhooks; printf '#!/bin/sh\nPWN\n' > myhooks/pre-commit; chmod +x \
