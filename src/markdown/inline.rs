@@ -1,13 +1,16 @@
-//! Inline marks: emphasis, code, links, escapes.
+//! Inline marks: emphasis, code, links, escapes, character references.
 //!
 //! An opening mark is held back with the text after it until it is closed or can no longer be: at the end of the
 //! line, or after a limit, to avoid a visible delay. It is then shown as plain text. The same text looks the same for
 //! any split into pieces.
 
 use super::style::TextStyle;
+use std::borrow::Cow;
 
 /// Maximum bytes between an opening mark and its closing one.
 const MAX_MARK_DISTANCE_BYTES: usize = 600;
+/// The length of the longest character reference of HTML, `&CounterClockwiseContourIntegral;`.
+const MAX_REFERENCE_BYTES: usize = 33;
 
 /// A line that is being parsed.
 #[derive(Debug, Default)]
@@ -120,6 +123,8 @@ enum InlineMark<'t> {
     Literal(usize),
     /// An escaped character, after this many bytes of marks.
     Escaped(usize),
+    /// A character reference such as `&lt;`: its characters, and its length.
+    Reference(Cow<'t, str>, usize),
     /// An explicit line break, which the line has anyway.
     Break,
     Code(&'t str, usize),
@@ -159,6 +164,10 @@ fn resolve(
             InlineMark::Escaped(marks) => {
                 show(InlineEvent::Text(look, &rest[marks..=marks]));
                 marks + 1
+            }
+            InlineMark::Reference(characters, length) => {
+                show(InlineEvent::Text(look, &characters));
+                length
             }
             InlineMark::Break => 1,
             InlineMark::Code(code, length) => {
@@ -201,18 +210,58 @@ fn resolve(
 /// Shows a link. One without a text of its own is its address, shown without `mailto:`.
 fn show_link(text: &str, address: &str, look: TextStyle, show: &mut InlineSink<'_>) {
     let link = TextStyle { link: true, ..look };
-    let bare = address.strip_prefix("mailto:").unwrap_or(address);
-    if text.is_empty() || text == address || text == bare {
-        let text = if text.is_empty() { address } else { text };
+    let (address, plain) = (decode_address(address), decode_address(text));
+    let bare = address.strip_prefix("mailto:").unwrap_or(&address);
+    if text.is_empty() || plain == address || plain == bare {
+        let text = if text.is_empty() { &address } else { &plain };
         return show(InlineEvent::Text(link, text));
     }
-    show(InlineEvent::LinkStart(address));
+    show(InlineEvent::LinkStart(&address));
     resolve(text, Some('['), true, &mut Closers::default(), look, show);
-    show(InlineEvent::LinkEnd(look, address));
+    show(InlineEvent::LinkEnd(look, &address));
+}
+
+/// Decodes the character references of an address, except those of characters that would end it.
+fn decode_address(address: &str) -> Cow<'_, str> {
+    if !address.contains('&') {
+        return Cow::Borrowed(address);
+    }
+    let ends = |letter: char| letter.is_whitespace() || "()<>".contains(letter);
+    let mut decoded = String::with_capacity(address.len());
+    let mut rest = address;
+    while let Some(at) = rest.find('&') {
+        decoded += &rest[..at];
+        rest = &rest[at..];
+        let length = match parse_reference(rest) {
+            InlineMark::Reference(characters, length) if !characters.contains(ends) => {
+                decoded += &characters;
+                length
+            }
+            _ => {
+                decoded.push('&');
+                1
+            }
+        };
+        rest = &rest[length..];
+    }
+    Cow::Owned(decoded + rest)
+}
+
+/// Escapes `&` in Markdown where a character reference would begin with it.
+pub fn escape_references(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for (at, letter) in text.char_indices() {
+        if letter == '&' && matches!(parse_reference(&text[at..]), InlineMark::Reference(..)) {
+            escaped += "&amp;";
+        } else {
+            escaped.push(letter);
+        }
+    }
+    escaped
 }
 
 fn is_mark(letter: char) -> bool {
-    matches!(letter, '\\' | '`' | '*' | '_' | '~' | '[' | '!' | '<')
+    matches!(letter, '\\' | '`' | '*' | '_' | '~' | '[' | '!' | '<' | '&')
 }
 
 /// Returns the syntax in `all` at the byte `at`, which is a mark.
@@ -235,6 +284,7 @@ fn parse_mark<'t>(
         b'[' => parse_link(text, 0),
         b'!' => parse_image(text),
         b'<' => parse_autolink(text),
+        b'&' => parse_reference(text),
         _ => parse_emphasis(text, before, whole, &mut may_close),
     };
     match found {
@@ -255,6 +305,28 @@ fn parse_escape(text: &str, is_over: bool) -> InlineMark<'_> {
         None => InlineMark::Open,
         Some(next) if next.is_ascii_punctuation() => InlineMark::Escaped(1),
         Some(_) => InlineMark::Literal(1),
+    }
+}
+
+/// Parses a character reference. One of a control character, which would reach a terminal, is plain text.
+fn parse_reference(text: &str) -> InlineMark<'_> {
+    let start = &text.as_bytes()[..text.len().min(MAX_REFERENCE_BYTES)];
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'#';
+    let length = start[1..].iter().take_while(|byte| is_part(byte)).count() + 2;
+    if length > start.len() {
+        return match start.len() {
+            MAX_REFERENCE_BYTES => InlineMark::Literal(1),
+            _ => InlineMark::Open,
+        };
+    }
+    if start[length - 1] != b';' {
+        return InlineMark::Literal(1);
+    }
+    let reference = &text[..length];
+    let characters = html_escape::decode_html_entities(reference);
+    match characters == reference || characters.contains(char::is_control) {
+        true => InlineMark::Literal(1),
+        false => InlineMark::Reference(characters, length),
     }
 }
 
@@ -473,7 +545,7 @@ fn parse_autolink(text: &str) -> InlineMark<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{InlineEvent, InlineParser, MAX_MARK_DISTANCE_BYTES, TextStyle};
+    use super::{InlineEvent, InlineParser, MAX_MARK_DISTANCE_BYTES, TextStyle, escape_references};
 
     /// Marks the styled text in the test output.
     fn pieces(cuts: &[&str]) -> String {
@@ -562,6 +634,29 @@ mod tests {
         );
         check("a[0](", "a[0](");
         check("[a [b] c](d)", "[a [b] c](d)");
+    }
+
+    #[test]
+    fn character_references_are_decoded_outside_of_code() {
+        check("a &lt;b&gt; R&D &amp;lt; &#39;&#x27;", "a <b> R&D &lt; ''");
+        check(
+            "`&lt;` **&gt;** \\&lt; &nope; &;",
+            "{c:&lt;} {b:>} &lt; &nope; &;",
+        );
+        check("1&nbsp;kB &&amp;& &#42;a&#42; &", "1\u{a0}kB &&& *a* &");
+        check(
+            "&#27;[2J &#10; &#x0; &#1114112;",
+            "&#27;[2J &#10; &#x0; &#1114112;",
+        );
+        check(
+            "[a&lt;b](https://x/?a&amp;b) <https://x/?a&amp;b> [https://x/?a&amp;b](https://x/?a&amp;b)",
+            "[a<b](https://x/?a&b) {l:https://x/?a&b} {l:https://x/?a&b}",
+        );
+        check("[a](b&#41;&#32;c&eacute;)", "[a](b&#41;&#32;c\u{e9})");
+        check("&CounterClockwiseContourIntegral;", "\u{2233}");
+        let long = format!("&{}", "a".repeat(40));
+        check(&long, &long);
+        assert_eq!(escape_references("& &lt; &x"), "& &amp;lt; &x");
     }
 
     #[test]

@@ -269,6 +269,21 @@ fn rejected_markup_is_sent_as_plain_text() {
     assert!(sent[1].body["parse_mode"].is_null());
 }
 
+#[test]
+fn character_references_are_decoded_except_in_code() {
+    let (story, telegram) = telegram_story();
+    let answer = "if a &lt; b &amp;&amp; c: `&lt;`\n\n```\n&gt;\n```\n[x](https://x.org/?a&amp;b)";
+    let story = story.script([says(answer)]);
+    telegram.message(ANN, "hi");
+    story.run(["channel", "poll"]);
+    let sent = telegram.calls("sendMessage");
+    assert_eq!(
+        sent[0].body["text"],
+        "if a &lt; b &amp;&amp; c: <code>&amp;lt;</code>\n\n<pre><code>&amp;gt;</code></pre>\n\
+         <a href=\"https://x.org/?a&amp;b\">x</a>"
+    );
+}
+
 /// A killed or failed delivery is taken up by the next poll, without another call of the model.
 #[test]
 fn failed_deliveries_are_sent_by_the_next_poll() {

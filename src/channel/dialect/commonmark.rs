@@ -3,6 +3,7 @@
 
 use super::plain;
 use crate::markdown::document::{DocumentLine, LineContent, TextRun};
+use crate::markdown::inline::escape_references;
 use crate::markdown::line::Container;
 
 /// Maximum columns before a fence; with more, it would be code itself.
@@ -110,7 +111,7 @@ fn runs_markdown(runs: &[TextRun]) -> String {
     for link in runs.chunk_by(|left, right| left.address == right.address) {
         let text: String = link.iter().map(run_markdown).collect();
         match &link[0].address {
-            Some(address) => out += &format!("[{text}]({address})"),
+            Some(address) => out += &format!("[{text}]({})", escape_references(address)),
             None => out += &text,
         }
     }
@@ -129,8 +130,8 @@ fn run_markdown(run: &TextRun) -> String {
         return format!("{marks}{space}{}{space}{marks}", run.text);
     }
     let text = match style.link {
-        true => run.text.clone(),
-        false => escape(&run.text),
+        true => escape_references(&run.text),
+        false => escape(&escape_references(&run.text)),
     };
     // Marks hold only where no space is next to them.
     let words = text.trim();

@@ -199,6 +199,10 @@ mod tests {
         let telegram = |markdown, expect| check(markdown, Dialect::TelegramHtml, expect);
         telegram("", "");
         telegram(" \n\n", "");
+        telegram(
+            "a &lt; `&lt;` &amp;lt;&nbsp;b",
+            "a &lt; <code>&amp;lt;</code> &amp;lt;\u{a0}b",
+        );
         telegram("a & <b> \"c\"", "a &amp; &lt;b&gt; &quot;c&quot;");
         telegram(
             "**a *b*** ~~c~~ `d<*e*`",
@@ -238,6 +242,7 @@ mod tests {
             "[a](javascript:b) [c](tg://user?id=1)",
             "a (javascript:b) c (tg://user?id=1)",
         );
+        telegram("[a](javascript&colon;b)", "a (javascript:b)");
         telegram("[x.md](x.md) ![cat](cat.png)", "x.md cat (cat.png)");
         check("[a](https://x) [b](b)", SMALL, "a (https://x) b");
     }
@@ -322,7 +327,7 @@ mod tests {
             "```rust\nif a < b && c {}\n```",
             "```\nif a &lt; b &amp;&amp; c {}\n```",
         );
-        mrkdwn("`a<b>` & &amp;", "`a&lt;b&gt;` &amp; &amp;amp;");
+        mrkdwn("`a<b>` & &amp;", "`a&lt;b&gt;` &amp; &amp;");
         mrkdwn("|a|b|\n|-|-|\n|cc|d|", "```\na  │ b\n───┼──\ncc │ d\n```");
         mrkdwn(
             "[**a** b](https://x/?c=1&d=2)",
@@ -332,6 +337,7 @@ mod tests {
         mrkdwn("<https://y> https://z", "https://y https://z");
         mrkdwn("[a](mailto:b@c.d)", "<mailto:b@c.d|a>");
         // No reference to a user, a channel or everyone.
+        mrkdwn("&lt;!here&gt;", "&lt;!here&gt;");
         mrkdwn("<@U1> <#C1> <!here>", "@U1 &lt;#C1&gt; &lt;!here&gt;");
         mrkdwn("[a](@U1) [b](!channel)", "a (@U1) b (!channel)");
         mrkdwn("[<!here>](https://x)", "<https://x|&lt;!here&gt;>");
@@ -468,7 +474,7 @@ mod tests {
         let is_raw = |content: &LineContent| {
             matches!(content, LineContent::Code { .. } | LineContent::Row(..))
         };
-        if !lines.iter().any(|line| is_raw(&line.content)) && !clean.contains(['`', '~']) {
+        if !lines.iter().any(|line| is_raw(&line.content)) && !clean.contains(['`', '~', ';']) {
             assert_eq!(letters(&shown), letters(&clean), "{dialect:?}");
         }
     }
@@ -484,6 +490,7 @@ mod tests {
             "~~s~~",
             "a_b",
             "&",
+            "&lt;&nbsp;&amp;gt;",
             "日本語",
             "e\u{301}",
             "👩\u{200d}🔬",
