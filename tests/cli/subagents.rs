@@ -7,6 +7,7 @@ use crate::story::{RunResult, Story};
 use crate::wait::until_exists;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
@@ -356,6 +357,60 @@ fn the_explore_profile_is_read_only_even_if_the_parent_can_write() {
     let story = Story::new();
     run_tries(&story, None, &["--write"], tries);
     assert!(story.dir().join("made").exists());
+}
+
+/// The supervisor that waits for the next command has the network of the last one, which may be that of another agent.
+#[test]
+fn commands_with_and_without_network_alternate_in_one_run() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let command = format!(
+        "readlink /proc/self/ns/net; bash -c ': > /dev/tcp/127.0.0.1/{port}' && echo reached"
+    );
+    let story = Story::new();
+    crate::story::write(
+        &story.home().join(".nanobot/profiles/narrow.md"),
+        b"---\nkind: subagent\ndescription: one host\nnet: [example.org]\n---\nBe brief.\n",
+    );
+    let tries = |request: &Request| {
+        let messages = request.messages();
+        let results = messages.iter().filter(|said| said["role"] == "tool");
+        let texts = results.map(message_text);
+        texts
+            .filter(|text| text.contains("net:["))
+            .collect::<Vec<_>>()
+    };
+    let call = command.clone();
+    set_responses(
+        &story,
+        move |request| match (tries(request).len(), subagent_reports(request).len()) {
+            // The first command finds out if there are namespaces, and the next one has a supervisor start.
+            (0..2, _) | (2..4, 1) => calls("exec", json!({ "command": call })),
+            (2, _) if request.last_content().contains("net:[") => {
+                calls("spawn", json!({ "task": "try", "profile": "narrow" }))
+            }
+            (2, _) => says("I wait."),
+            _ => says("done"),
+        },
+        move |request, _| match tries(request).len() {
+            0..2 => calls("exec", json!({ "command": command })),
+            _ => says("tried"),
+        },
+    );
+    let ran = story.run(["agent", "-m", "x", "--net"]).stdout("done\n");
+    ran.error_text();
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    let own = format!("{}\nreached", own.display());
+    let parent = tries(&parent_requests(&story).pop().unwrap());
+    let child = tries(&subagent_requests(&story).pop().unwrap());
+    assert_eq!((parent.len(), child.len()), (4, 2));
+    assert!(
+        parent.iter().all(|text| text.starts_with(&own)),
+        "{parent:?}"
+    );
+    let is_apart =
+        |text: &String| !text.starts_with(&own[..own.len() - 8]) && !text.contains("reached");
+    assert!(child.iter().all(is_apart), "{child:?}");
 }
 
 #[test]
