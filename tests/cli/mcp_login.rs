@@ -1,6 +1,7 @@
 //! Logins to remote MCP servers: the flow with a scripted authorization server and browser, renewal, and servers that cannot be
 //! trusted.
 
+use crate::requirements::require;
 use crate::story::Story;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -8,7 +9,8 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use url::{Url, form_urlencoded};
 
@@ -38,6 +40,8 @@ struct ServerState {
     challenge: String,
     /// The name and the secret with which the client came to the token endpoint.
     credentials: String,
+    /// The file of the client's public key for RS256, with which the signatures of assertions are verified.
+    public_key: Option<PathBuf>,
     /// Requests as `METHOD PATH`, with their bodies.
     requests: Vec<(String, String)>,
     /// The bearer tokens that came to the MCP server.
@@ -266,7 +270,9 @@ impl ServerState {
                 let claims = URL_SAFE_NO_PAD.decode(claims).unwrap();
                 let claims: Value = serde_json::from_slice(&claims).unwrap_or_default();
                 let issuer = format!("http://127.0.0.1:{}/as", self.port);
-                let is_signed = claims["iss"] == "me" && claims["aud"] == issuer;
+                let is_signed = claims["iss"] == "me"
+                    && claims["aud"] == issuer
+                    && (self.public_key.iter()).all(|key| is_signed_by(key, assertion));
                 let pair = STANDARD.encode("me:client-secret-1");
                 let is_known = is_signed || self.credentials == format!("Basic {pair}");
                 if !is_known || self.fault == Fault::Denied {
@@ -585,6 +591,21 @@ fn servers_whose_metadata_cannot_be_trusted_get_no_login() {
         .stderr_has("needs `--client-id`");
 }
 
+/// True if openssl finds that the key signed the assertion by RS256.
+fn is_signed_by(public_key: &Path, assertion: &str) -> bool {
+    let (text, signature) = assertion.rsplit_once('.').unwrap();
+    let header = URL_SAFE_NO_PAD.decode(text.split_once('.').unwrap().0);
+    let header: Value = serde_json::from_slice(&header.unwrap()).unwrap();
+    let [text_file, signature_file] =
+        ["text", "signature"].map(|name| public_key.with_extension(name));
+    std::fs::write(&text_file, text).unwrap();
+    std::fs::write(&signature_file, URL_SAFE_NO_PAD.decode(signature).unwrap()).unwrap();
+    let mut openssl = Command::new("openssl");
+    openssl.args(["dgst", "-sha256", "-verify"]).arg(public_key);
+    openssl.arg("-signature").args([signature_file, text_file]);
+    header["alg"] == "RS256" && openssl.output().unwrap().status.success()
+}
+
 /// The command of a program that logs in.
 const CLIENT_LOGIN: [&str; 6] = [
     "mcp",
@@ -655,6 +676,34 @@ fn a_program_logs_in_with_a_key() {
     server.0.lock().unwrap().generation += 1;
     story.run(CALL).stdout("seen\n");
     assert_eq!(server.count("POST /token"), 2);
+}
+
+#[test]
+fn a_program_logs_in_with_an_rsa_key() {
+    if !require("openssl") {
+        return;
+    }
+    let server = OAuthServer::start(Fault::None);
+    let story = story(&server);
+    for name in ["key", "other"] {
+        let make = format!(
+            "openssl genpkey -quiet -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out {name}.pem && \
+             openssl pkey -in {name}.pem -pubout -out {name}.pub"
+        );
+        let mut shell = story.program("sh");
+        assert!(shell.args(["-c", &make]).status().unwrap().success());
+    }
+    server.0.lock().unwrap().public_key = Some(story.dir().join("key.pub"));
+    let login = |file: &str| story.run([&CLIENT_LOGIN[..], &["--client-key", file]].concat());
+    login("other.pem")
+        .status(77)
+        .stderr_has("refused (status 401)");
+    assert!(!login_path(&story).exists());
+    login("key.pem").stdout("logged in to `far`\n");
+    story.run(CALL).stdout("seen\n");
+    server.0.lock().unwrap().generation += 1;
+    story.run(CALL).stdout("seen\n");
+    assert_eq!(server.count("POST /token"), 3);
 }
 
 #[test]
