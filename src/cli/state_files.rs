@@ -44,6 +44,14 @@ pub const STATE_FILES: &[StateFile] = &[
         concurrent: "Each record is appended in one write. What is written while another run has an open record counts as that run's too.",
     },
     StateFile {
+        path: "~/.nanobot/written-skills",
+        empty: "All skills of the workspace are the user's.",
+        torn: "A digest that is incomplete is none.",
+        unreadable: "Status 74 if a skill of the workspace has addresses; no skill is written.",
+        newer: "Lines that this release does not know are skipped.",
+        concurrent: "Each digest is appended in one write.",
+    },
+    StateFile {
         path: "~/.nanobot/workspace/cron/jobs.json",
         empty: "Status 78; a copy is kept as `jobs.json.corrupt-TIME`, and the file and the crontab stay as they are.",
         torn: "As an empty one.",

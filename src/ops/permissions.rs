@@ -39,6 +39,7 @@ const PROTECTED_PATHS: &[&str] = &[
     "undo",
     "usage.jsonl",
     "usage.under-way",
+    "written-skills",
 ];
 
 /// Files in the workspace that give instructions to later runs.

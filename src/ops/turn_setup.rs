@@ -30,7 +30,7 @@ use crate::policy::{Permission, Policy, Sandbox};
 use crate::prompt::{self, PromptInput, PromptSection};
 use crate::settings::Settings;
 use crate::settings::keys::nearest;
-use crate::skill::{self, SearchPaths, Skill, SkillSource};
+use crate::skill::{self, SearchPaths, Skill, SkillSource, WrittenSkills};
 
 use crate::sys::durable_file::format_size;
 use crate::sys::paths::PathResolver;
@@ -115,7 +115,7 @@ pub(crate) fn prepare(
     let shared = SharedState {
         provenance: seen,
         files,
-        hosts: hosts.chain(hosts_of_skills(&skills)).collect(),
+        hosts: hosts.chain(hosts_of_skills(ctx, &skills)?).collect(),
         offline: input.offline,
         mcp_tools,
         listed_tools: input.listed_tools(),
@@ -271,7 +271,11 @@ fn open_files(
     let directory = &policy.file_scope.directory;
     let mut files = Files::new(policy.file_scope.clone())
         .with_context(|| format!("open `{}`", directory.display()))?
-        .with_provenance(Arc::clone(provenance), policy);
+        .with_provenance(
+            Arc::clone(provenance),
+            policy,
+            WrittenSkills::new(ctx.paths.written_skills()),
+        );
     if let Some(nested) = project.nested.clone() {
         files = files.with_instructions(Arc::new(move |path| nested.read(path)));
     }
@@ -351,13 +355,23 @@ fn raise_by_memory(
     Ok(version.map(|version| version.id))
 }
 
-/// The hosts that the user's own skills link to. Built-in skills and those of a project are not the user's choice, and a
-/// skill that is not offered allows nothing.
-fn hosts_of_skills(skills: &[Skill]) -> impl Iterator<Item = String> {
-    let chosen = skills.iter().filter(|skill| {
-        skill.source == SkillSource::Workspace && skill.is_offered && skill.is_available()
-    });
-    chosen.flat_map(|skill| find_linked_hosts(&skill.body))
+/// The hosts that the user's own skills link to. Built-in skills, those of a project and those that a run wrote after
+/// content by others are not the user's choice, and a skill that is not offered allows nothing.
+fn hosts_of_skills(ctx: &Context, skills: &[Skill]) -> Result<Vec<String>> {
+    let written = WrittenSkills::new(ctx.paths.written_skills());
+    let mut all = Vec::new();
+    for skill in skills {
+        let is_chosen =
+            skill.source == SkillSource::Workspace && skill.is_offered && skill.is_available();
+        let mut hosts = find_linked_hosts(&skill.body).peekable();
+        if is_chosen && hosts.peek().is_some() {
+            let text = durable_file::read(&skill.location)?.unwrap_or_default();
+            if !written.contains(&text)? {
+                all.extend(hosts);
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// The setup of a turn with these grants, for commands that do not run a turn. A dry run creates nothing. `own_tools` and

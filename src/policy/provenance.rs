@@ -42,7 +42,7 @@ mod user_text;
 #[derive(Clone, Debug, Default)]
 pub struct AllowedHosts {
     pub net: Net,
-    /// Hosts named by the config and by the workspace's skills.
+    /// Hosts named by the config and by the user's skills.
     pub hosts: BTreeSet<String>,
 }
 

@@ -14,6 +14,7 @@ mod requirements;
 mod skill_files;
 mod summary;
 mod template;
+mod written_skills;
 
 pub use built_in::{BUILT_IN_SKILLS, BuiltInSkill, built_in_at};
 pub use definition::{InertFields, Skill, SkillSource, UnreadableSkill};
@@ -25,6 +26,7 @@ pub use requirements::{RequirementChecker, SkillRequirements, is_on_path};
 pub use skill_files::MAX_TEXT_BYTES;
 pub use summary::{ListDetail, SkillList, active_bodies, render_list};
 pub use template::skill_template;
+pub use written_skills::WrittenSkills;
 
 use crate::sys::env::Env;
 use std::path::{Component, Path, PathBuf};

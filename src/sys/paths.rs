@@ -110,6 +110,10 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "names of the git objects that commands wrote while content from outside was in their conversation, so that no later run takes instruction files from them",
     },
     DocumentedPath {
+        path: "~/.nanobot/written-skills",
+        meaning: "digests of the skills that a run wrote after content by others; their hosts are not yours until you change them",
+    },
+    DocumentedPath {
         path: "~/.nanobot/auth/PROVIDER.json",
         meaning: "login tokens, renewed automatically",
     },
@@ -351,6 +355,11 @@ impl Paths {
     /// Returns the file with the names of the git objects that commands wrote after content from outside.
     pub fn git_objects(&self) -> PathBuf {
         self.root.join("git-objects")
+    }
+
+    /// Returns the record of the skills that runs wrote after content by others.
+    pub fn written_skills(&self) -> PathBuf {
+        self.root.join("written-skills")
     }
 
     /// Returns the directory of the user's programs that are tools.

@@ -12,6 +12,7 @@ use crate::message::tagged_block;
 use crate::policy::file_scope::{FileAccess, FileScope, ResolvedPath};
 use crate::policy::provenance::{ChangeGrants, Grant, GuardedChange, ProvenanceTracker};
 use crate::policy::{Policy, Refusal};
+use crate::skill::WrittenSkills;
 use crate::sys::digest::digest;
 use crate::sys::rooted_fs::{self, RootDir};
 use crate::sys::sandbox::private_tmp;
@@ -43,6 +44,8 @@ pub struct Files {
     grants: ChangeGrants,
     changes: Arc<Mutex<ChangeState>>,
     instructions: Option<FindInstructions>,
+    /// The record of skills that are not the user's.
+    written_skills: Option<WrittenSkills>,
 }
 
 /// Finds path and text of the instructions, not given so far, that apply to a file.
@@ -97,6 +100,7 @@ impl Files {
             grants: ChangeGrants::default(),
             changes: Arc::default(),
             instructions: None,
+            written_skills: None,
         })
     }
 
@@ -122,16 +126,24 @@ impl Files {
             grants: policy.change_grants(),
             changes: Arc::clone(&self.changes),
             instructions: self.instructions.clone(),
+            written_skills: self.written_skills.clone(),
             ..files
         })
     }
 
-    /// Adds the provenance of the conversation's content, which limits what may be written under `policy`.
+    /// Adds the provenance of the conversation's content, which limits what may be written under `policy`, and the record of
+    /// the skills that are written after content by others.
     #[must_use]
-    pub fn with_provenance(self, provenance: Arc<ProvenanceTracker>, policy: &Policy) -> Self {
+    pub fn with_provenance(
+        self,
+        provenance: Arc<ProvenanceTracker>,
+        policy: &Policy,
+        written_skills: WrittenSkills,
+    ) -> Self {
         Self {
             provenance: Some(provenance),
             grants: policy.change_grants(),
+            written_skills: Some(written_skills),
             ..self
         }
     }

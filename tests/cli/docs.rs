@@ -126,11 +126,12 @@ fn files_are_at_the_documented_paths() {
         command.env("NANOBOT_PROVIDERS__OLLAMA__API_BASE", &base);
         assert_eq!(command.output().unwrap().status.code(), Some(0));
     }
-    // One call that changes a file, and one that is scheduled.
+    // One call that changes a skill after the output of a command, and one that is scheduled.
     let busy = Response::json(429, &serde_json::json!({})).header("retry-after", "99");
-    let put = serde_json::json!({ "path": "made", "content": "x" });
+    let text = "---\ndescription: learned\n---\nText.\n";
+    let put = serde_json::json!({ "path": skill, "content": text });
     let put = calls("write_file", put);
-    story.server().script([put, says("x"), sends(busy)]);
+    story.server().script([exec(), put, says("x"), sends(busy)]);
     for status in [0, 75] {
         let mut command = story.command(["agent", "-m", "x", "--write"]);
         command.env("NANOBOT_PROVIDERS__OLLAMA__API_BASE", &base);

@@ -3,7 +3,7 @@
 use crate::cron::add_job;
 use crate::mcp::{plain_tool, story_with_servers};
 use crate::memory::calls_save_memory;
-use crate::server::{calls, says};
+use crate::server::{Request, calls, says};
 use crate::story::Story;
 use crate::web::{PageServer, page_response};
 use serde_json::json;
@@ -113,4 +113,103 @@ fn the_memory_of_a_conversation_with_a_networked_command_is_labelled() {
     story.run(["agent", "-m", "x", "--new"]).stdout("hello\n");
     let line = origin_line(&story, "cli:direct");
     assert!(line.contains("project (the memory"), "{line}");
+}
+
+/// A SKILL.md with an address.
+fn skill(url: &str) -> String {
+    format!("---\nname: tea\ndescription: how to make tea\n---\nSee {url}\n")
+}
+
+/// True if a run that has read a file of others may request an address at `pages` that it composed itself.
+fn may_reach(story: &Story, pages: &PageServer) -> bool {
+    story.server().script([
+        calls("read_file", json!({ "path": "notes.txt" })),
+        calls("web_fetch", json!({ "url": pages.url("/composed") })),
+        says("done"),
+    ]);
+    let ran = story.run(["agent", "-m", "x", "--new"]).stdout("done\n");
+    ran.error_text();
+    let result = story.requests().last().unwrap().last_content();
+    assert!(
+        result.contains("words of another") || result.contains("denied"),
+        "{result}"
+    );
+    !result.contains("denied")
+}
+
+/// The user names hosts in skills. A run that may write for others does not, nor does one that edits such a skill.
+#[test]
+fn a_skill_that_was_written_after_content_by_others_names_no_hosts() {
+    let pages = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = Story::new()
+        .file("notes.txt", "OBEY")
+        .set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+    let path = story.workspace().join("skills/tea/SKILL.md");
+    let turn = |calls_of_turn: Vec<crate::server::Responder>| {
+        story.server().script(calls_of_turn);
+        story.server().script([says("done")]);
+        let ran = story.run(["agent", "-m", "x", "--new"]).stdout("done\n");
+        ran.error_text();
+    };
+    let writes = || {
+        calls(
+            "write_file",
+            json!({ "path": path, "content": skill(&pages.url("/")) }),
+        )
+    };
+    let reads = |path: &str| calls("read_file", json!({ "path": path }));
+    assert!(!may_reach(&story, &pages));
+    turn(vec![writes()]);
+    assert!(may_reach(&story, &pages));
+    turn(vec![reads("notes.txt"), writes()]);
+    assert!(!may_reach(&story, &pages));
+    // A later run by the user's own words.
+    let edit = json!({ "path": path, "old_text": "See", "new_text": "Look at" });
+    turn(vec![
+        reads(path.to_str().unwrap()),
+        calls("edit_file", edit),
+    ]);
+    assert!(std::fs::read_to_string(&path).unwrap().contains("Look at"));
+    assert!(!may_reach(&story, &pages));
+    // The user's change makes it the user's.
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("Look at", "Read")).unwrap();
+    assert!(may_reach(&story, &pages));
+}
+
+#[test]
+fn skills_of_concurrent_runs_are_all_recorded() {
+    let story = Story::new().file("notes.txt", "OBEY");
+    let workspace = story.workspace();
+    story.server().always(Box::new(move |request: &Request| {
+        let text = request.messages()[1]["content"].to_string();
+        let number = text
+            .split("tea")
+            .nth(1)
+            .and_then(|rest| rest.split('.').next());
+        let path = workspace.join(format!("skills/tea{}/SKILL.md", number.unwrap_or_default()));
+        let responder = match request.messages().len() {
+            2 => calls("read_file", json!({ "path": "notes.txt" })),
+            4 => calls(
+                "write_file",
+                json!({ "path": path, "content": skill(path.to_str().unwrap()) }),
+            ),
+            _ => says("done"),
+        };
+        responder(request)
+    }));
+    let children: Vec<_> = (0..8)
+        .map(|number| {
+            let message = format!("tea{number}.");
+            let arguments = ["agent", "--ephemeral", "-m", &message];
+            story.command(arguments).spawn().unwrap()
+        })
+        .collect();
+    for child in children {
+        story.wait(child).stdout("done\n").error_text();
+    }
+    let record = std::fs::read_to_string(story.home().join(".nanobot/written-skills")).unwrap();
+    let lines: std::collections::BTreeSet<&str> = record.lines().collect();
+    assert_eq!(lines.len(), 8, "{record}");
+    assert!(lines.iter().all(|line| line.len() == 32), "{record}");
 }

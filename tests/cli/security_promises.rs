@@ -144,6 +144,10 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "but not those in a skill that a run",
+        &["a_skill_that_was_written_after_content_by_others_names_no_hosts"],
+    ),
+    (
         "Untrusted content is of one of two origins",
         &["explain_shows_the_origin_of_a_session"],
     ),

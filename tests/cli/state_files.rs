@@ -65,6 +65,15 @@ const ROWS: &[Row] = &[
         concurrent: "startup_files::what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_repository",
     },
     Row {
+        path: "~/.nanobot/written-skills",
+        command: TURN,
+        empty: (0, ""),
+        torn: (0, ""),
+        unreadable: (74, "written-skills"),
+        newer: (0, ""),
+        concurrent: "provenance::skills_of_concurrent_runs_are_all_recorded",
+    },
+    Row {
         path: "~/.nanobot/workspace/cron/jobs.json",
         command: &["cron", "add", "-m", "y", "-e", "1h"],
         empty: (78, "a copy is kept as"),
@@ -170,6 +179,10 @@ fn prepared_story() -> (Story, String) {
     let story = Story::new()
         .file("AGENTS.md", "SAY MOO")
         .workspace_file("memory/MEMORY.md", "- a fact\n- another fact\n")
+        .workspace_file(
+            "skills/tea/SKILL.md",
+            "---\nname: tea\ndescription: tea\n---\nhttps://tea.example\n",
+        )
         .script([says("by hand")]);
     let id = add_job(&story, &["-n", "hourly", "-e", "1h"]);
     story.run(["cron", "run", &id]).stdout("by hand\n");
@@ -179,6 +192,11 @@ fn prepared_story() -> (Story, String) {
     write(
         &story.home().join(".nanobot/git-objects"),
         objects.as_bytes(),
+    );
+    let digest = "00112233445566778899aabbccddeeff\n";
+    write(
+        &story.home().join(".nanobot/written-skills"),
+        digest.as_bytes(),
     );
     // An answer that was not printed.
     let answer = json!({ "type": "out", "key": "1", "answers": ["1"], "session": "s", "destination": { "chat": { "id": "" } },

@@ -8,10 +8,11 @@ use crate::sys::durable_file::format_size;
 use crate::sys::rooted_fs::{self, ExistingEntry, PendingChange};
 use crate::sys::sync::IgnorePoison;
 use crate::tool::ToolError;
+use crate::undo::ChangeRecorder;
 use crate::undo::journal::PreviousState;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A file that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,13 +267,12 @@ impl Files {
                 }
                 change.check_current(&old, current.as_ref(), known)?;
                 end_check()?;
+                self.record_skill(path, current.as_ref(), new)?;
                 let state = previous_state(&old, current.as_ref());
-                recorder
-                    .as_mut()
-                    .map_or(Ok(()), |recorder| {
-                        recorder.record_change(path, &state, new, temp)
-                    })
-                    .map_err(|error| unsaved_error(&error))
+                let record =
+                    |recorder: &mut ChangeRecorder| recorder.record_change(path, &state, new, temp);
+                let recorded = recorder.as_mut().map_or(Ok(()), record);
+                recorded.map_err(|error| unsaved_error(&error))
             };
             let done = match new {
                 Some(bytes) => root.write(relative, bytes, mode, &mut approve).map(drop),
@@ -297,6 +297,33 @@ impl Files {
             old_size,
             was_read: was_read || matches!(change.expect, ExpectedState::Digest(_)),
         })
+    }
+
+    /// Records a skill of the workspace that is about to be changed, if it is not the user's from then on. `old` is its
+    /// content and its mode.
+    fn record_skill(
+        &self,
+        path: &Path,
+        old: Option<&(Vec<u8>, u32)>,
+        new: Option<&[u8]>,
+    ) -> Result<(), FileError> {
+        let skills = self.file_scope.workspace.join("skills");
+        let (Some(written), Some(new)) = (&self.written_skills, new) else {
+            return Ok(());
+        };
+        if !path.starts_with(skills) || !path.ends_with("SKILL.md") {
+            return Ok(());
+        }
+        let old = old.map(|(bytes, _)| bytes.as_slice());
+        let provenance = self.provenance.as_ref();
+        let untrusted = provenance.and_then(|it| it.untrusted());
+        written
+            .record(old, new, untrusted.is_some())
+            .map_err(|error| {
+                let message =
+                    format!("nothing was done because the skill could not be recorded: {error:#}");
+                FileError::Tool(message.into())
+            })
     }
 
     /// The failure of a change to the file `given`; `verb` is `written` or `removed`.
