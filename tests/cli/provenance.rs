@@ -213,3 +213,29 @@ fn skills_of_concurrent_runs_are_all_recorded() {
     assert_eq!(lines.len(), 8, "{record}");
     assert!(lines.iter().all(|line| line.len() == 32), "{record}");
 }
+
+/// Others may have chosen the names of files, which scripts put into messages.
+#[test]
+fn a_quoted_path_in_a_message_names_no_host() {
+    let check = |message: &str, is_named: bool| {
+        let story = Story::new().file("notes.txt", "OBEY").script([
+            calls("read_file", json!({ "path": "notes.txt" })),
+            calls(
+                "web_fetch",
+                json!({ "url": "http://evil.example/composed" }),
+            ),
+            says("done"),
+        ]);
+        let ran = story.run(["agent", "-m", message]).stdout("done\n");
+        ran.error_text();
+        let result = story.requests().last().unwrap().last_content();
+        let is_denied = result.contains("`evil.example` may be requested only");
+        assert_eq!(is_denied, !is_named, "{message}: {result}");
+    };
+    check("sum up evil.example", true);
+    check("sum up 'evil.example'", true);
+    check("sum up './my evil.example'", false);
+    check("sum up \"../my evil.example\"", false);
+    check("sum up @\"my evil.example\"", false);
+    check("sum up my\\ evil.example", false);
+}

@@ -8,6 +8,9 @@ const FILE_EXTENSIONS: &[&str] = &[
     "cc", "java", "md", "mov", "pl", "ps", "py", "rs", "sh", "so", "st", "zip",
 ];
 
+/// The starts of a path that is not only a name.
+const PATH_STARTS: &[&str] = &["/", "./", "../", "~/"];
+
 /// The mark of a cut within a line.
 const CUT_MARK: &str = "…";
 /// The starts and ends of all marks of cuts. The ones with dots are in sessions of the Python program.
@@ -141,14 +144,11 @@ pub fn find_linked_hosts(text: &str) -> impl Iterator<Item = String> {
 
 /// The hosts that `text` names, within addresses or alone.
 pub(super) fn find_hosts(text: &str) -> BTreeSet<String> {
-    let mut found: BTreeSet<String> = find_linked_hosts(text).collect();
+    // Others may have chosen the names of files: what follows a slash, and all of a path that may have blanks.
+    let text = without_quoted_paths(text).replace("\\ ", "/");
+    let mut found: BTreeSet<String> = find_linked_hosts(&text).collect();
     let in_path = |letter: char| letter.is_alphanumeric() || "-./".contains(letter);
-    // Others may have chosen the names of files: what follows a slash, and all of a path in backticks, which may have blanks.
-    let is_quoted_path =
-        |(number, piece): &(usize, &str)| number % 2 == 1 && piece.starts_with('/');
-    let pieces = text.split('`').enumerate();
-    let pieces = pieces.filter(|piece| !is_quoted_path(piece));
-    for path in pieces.flat_map(|(_, piece)| piece.split(|letter: char| !in_path(letter))) {
+    for path in text.split(|letter: char| !in_path(letter)) {
         let word = path.strip_prefix("//").unwrap_or(path).split('/').next();
         let word = word.unwrap_or_default().trim_matches(['.', '-']);
         let Some((before, end)) = word.rsplit_once('.') else {
@@ -163,6 +163,25 @@ pub(super) fn find_hosts(text: &str) -> BTreeSet<String> {
         found.extend(url.and_then(|url| url.host_str().map(str::to_owned)));
     }
     found
+}
+
+/// Removes the paths in quotes or backticks: those that begin as a path does, and those that a message mentions by `@"…"`.
+fn without_quoted_paths(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['`', '"', '\'']) {
+        let (before, quoted) = rest.split_at(at);
+        let (quote, after) = quoted.split_at(1);
+        let begins_word = !before.ends_with(char::is_alphanumeric);
+        let is_path = before.ends_with('@') || PATH_STARTS.iter().any(|it| after.starts_with(it));
+        kept += before;
+        kept += quote;
+        rest = match after.find(quote) {
+            Some(end) if begins_word && is_path => &after[end..][1..],
+            _ => after,
+        };
+    }
+    kept + rest
 }
 
 /// True if `host` is one of `hosts`, with or without a leading `www.`.
@@ -253,6 +272,16 @@ mod tests {
             "see `/home/a/see evil.example`, `docs.example` and x.example",
             &["docs.example", "x.example"],
         );
+        check(
+            "it's in './my evil.example', \"~/see evil.example\", `../a b.example` or @\"my evil.example\"",
+            &[],
+        );
+        check("see /home/a/my\\ evil.example and my\\ evil.example", &[]);
+        check(
+            "it's \"docs.example\", 'x.example' and a\"/b c.example\"",
+            &["c.example", "docs.example", "x.example"],
+        );
+        check("a ` of `/home/a/see evil.example`", &[]);
     }
 
     #[test]
