@@ -2,6 +2,7 @@
 
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::env::{Env, HOME_DIR};
+use crate::sys::symlinks::trace_links;
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -12,9 +13,6 @@ use std::path::{Component, Path, PathBuf};
 pub struct PathResolver {
     resolved: HashMap<PathBuf, PathBuf>,
 }
-
-/// Maximum length of a chain of links.
-const MAX_LINKS: usize = 40;
 
 impl PathResolver {
     /// Creates a resolver that takes `real`, a path without links, as it is.
@@ -27,24 +25,19 @@ impl PathResolver {
 
     /// Returns `path`, which must be absolute, with all links in its existing part resolved.
     pub fn resolve(&mut self, path: &Path) -> PathBuf {
-        self.follow(path, 0)
-    }
-
-    fn follow(&mut self, path: &Path, links: usize) -> PathBuf {
         if let Some(known) = self.resolved.get(path) {
             return known.clone();
         }
         let real = match (path.parent(), path.components().next_back()) {
             (Some(parent), Some(Component::ParentDir)) => {
-                let inner = self.follow(parent, links);
+                let inner = self.resolve(parent);
                 inner.parent().map_or_else(|| inner.clone(), Path::to_owned)
             }
             (Some(parent), Some(Component::Normal(name))) => {
-                let parent = self.follow(parent, links);
-                let joined = parent.join(name);
-                match std::fs::read_link(&joined) {
-                    Ok(target) if links < MAX_LINKS => self.follow(&parent.join(target), links + 1),
-                    _ => joined,
+                let joined = self.resolve(parent).join(name);
+                match joined.is_symlink() {
+                    true => trace_links(&joined).end,
+                    false => joined,
                 }
             }
             _ => path.to_owned(),
