@@ -442,7 +442,7 @@ fn parse_patterns(texts: Vec<String>) -> Vec<Pattern> {
 mod tests {
     use super::{PolicyRecord, VERSION};
     use crate::policy::Policy;
-    use crate::policy::tests::{evaluate, policies, policy};
+    use crate::policy::test_policies::{evaluate, policies, policy};
     use serde::Deserialize;
     use serde_json::{Value, json};
     use std::ffi::OsStr;
