@@ -28,17 +28,21 @@ struct McpSandboxFactory {
 pub(crate) fn sandbox_factory(ctx: &Context, settings: &Settings) -> Arc<dyn SandboxFactory> {
     let mut real = PathResolver::default();
     let workspace = real.resolve(&permissions::absolute(&settings.workspace));
-    let (mut hidden, notes, read_only) = permissions::protected_paths(ctx, &workspace, &mut real);
+    let (hidden, read_only) = permissions::protected_paths(ctx, &workspace);
     // A server's own directory lies in this one. The sandbox closes the other servers' directories beside it.
     let servers_dir = real.resolve(&permissions::absolute(&ctx.paths.mcp()));
-    hidden.retain(|place| *place != servers_dir);
+    let others = hidden.iter().filter(|place| **place != servers_dir);
     Arc::new(McpSandboxFactory {
         shared_scope: ServerScope {
             home: real.resolve(&ctx.paths.home),
             nanobot_home: real.resolve(&permissions::absolute(&ctx.paths.root)),
-            hidden,
+            hidden: others.cloned().collect(),
+            read_only: [
+                permissions::instruction_files(&workspace),
+                read_only.to_vec(),
+            ]
+            .concat(),
             workspace,
-            read_only: [notes, read_only].concat(),
             ..ServerScope::default()
         },
         temporary_dirs: private_tmp::candidate_parents(ctx.env.get("TMPDIR")),

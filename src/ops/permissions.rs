@@ -14,6 +14,7 @@ use crate::settings::{DefaultDirectory, FlagOverrides, Settings};
 use crate::shell_quote::unquote;
 use crate::sys::paths::PathResolver;
 use crate::sys::sandbox::git_paths;
+use crate::sys::sync::Deferred;
 use anyhow::{Context as _, Result};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -394,16 +395,23 @@ fn file_scope(
             ..FileScope::default()
         });
     }
-    let (hidden, notes, mut read_only) = protected_paths(ctx, workspace, real_paths);
+    let (hidden, own_read_only) = protected_paths(ctx, workspace);
     let written = roots.iter().filter(|root| root.may_write);
-    read_only.extend(written.flat_map(|root| git_paths::configured_paths(&root.path, &home)));
+    let written: Vec<PathBuf> = written.map(|root| root.path.clone()).collect();
+    let user_home = home.clone();
+    let read_only = Deferred::new(move || {
+        let of_git = written
+            .iter()
+            .flat_map(|root| git_paths::configured_paths(root, &user_home));
+        own_read_only.iter().cloned().chain(of_git).collect()
+    });
     Ok(FileScope {
         directory,
         workspace: workspace.to_owned(),
         home,
         roots,
         hidden,
-        instruction_files: notes,
+        instruction_files: instruction_files(workspace),
         read_only,
         ..FileScope::default()
     })
@@ -470,28 +478,41 @@ impl GrantedPaths {
     }
 }
 
-/// The protected paths of our own directory and of the workspace: hidden ones, instruction files, and read-only ones.
+/// The protected paths of our own directory and of the workspace, a real path: hidden ones, and read-only ones.
 pub(crate) fn protected_paths(
     ctx: &Context,
     workspace: &Path,
-    real_paths: &mut PathResolver,
-) -> (Vec<PathBuf>, Vec<PathBuf>, Vec<PathBuf>) {
-    let root = real_paths.resolve(&absolute(&ctx.paths.root));
-    let inner = |name: &str| workspace.join(name);
-    let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
-    let mut hidden: Vec<PathBuf> = protected
-        .chain([inner("cron"), inner("sessions")])
-        .collect();
-    hidden.push(real_paths.resolve(&absolute(&ctx.paths.auth())));
-    hidden.push(real_paths.resolve(&absolute(&ctx.paths.config)));
-    let notes = INSTRUCTION_FILES.iter().map(|name| inner(name)).collect();
-    let own = memory::PROTECTED_NAMES
-        .iter()
-        .map(|name| inner("memory").join(name));
-    let read_only = own
-        .chain([inner(".git"), inner(".nanobot"), root.join("tools")])
-        .collect();
-    (hidden, notes, read_only)
+) -> (Deferred<Vec<PathBuf>>, Deferred<Vec<PathBuf>>) {
+    let (paths, place) = (ctx.paths.clone(), workspace.to_owned());
+    let hidden = Deferred::new(move || {
+        let mut real_paths = PathResolver::knowing(&place);
+        let root = real_paths.resolve(&absolute(&paths.root));
+        let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
+        protected
+            .chain(["cron", "sessions"].map(|name| place.join(name)))
+            .chain([paths.auth(), paths.config].map(|path| real_paths.resolve(&absolute(&path))))
+            .collect()
+    });
+    let (root, place) = (ctx.paths.root.clone(), workspace.to_owned());
+    let read_only = Deferred::new(move || {
+        let root = PathResolver::knowing(&place).resolve(&absolute(&root));
+        let own = memory::PROTECTED_NAMES
+            .iter()
+            .map(|name| place.join("memory").join(name));
+        own.chain([
+            place.join(".git"),
+            place.join(".nanobot"),
+            root.join("tools"),
+        ])
+        .collect()
+    });
+    (hidden, read_only)
+}
+
+/// The files in the workspace that give instructions to later runs.
+pub(crate) fn instruction_files(workspace: &Path) -> Vec<PathBuf> {
+    let names = INSTRUCTION_FILES.iter();
+    names.map(|name| workspace.join(name)).collect()
 }
 
 /// The working directory of the run.

@@ -34,6 +34,7 @@ use crate::skill::{self, SearchPaths, Skill, SkillSource, WrittenSkills};
 
 use crate::sys::durable_file::format_size;
 use crate::sys::paths::PathResolver;
+use crate::sys::sync::Deferred;
 use crate::sys::{durable_file, sandbox, secret, test_hooks};
 use crate::tool::ask_user::AskUser;
 use crate::tool::cron::JobScheduler;
@@ -82,6 +83,10 @@ pub(crate) fn prepare(
     let mut policy = permissions::build_policy(ctx, input.grants, settings, input.profile, &home)?;
     let project = project_instructions(ctx, &home, &mut policy)?;
     let programs = programs_of_run(ctx, input, &policy, &project, notice);
+    if !settings.servers.is_empty() {
+        // A server may act before the first call.
+        policy.file_scope.settle();
+    }
     let mcp_tools = mcp_tools::load_mcp_tools(ctx, input, &policy, notice)?;
     mcp_tools.add_to_policy(&mut policy);
     if let Some(limit) = input.policy_limit {
@@ -286,9 +291,13 @@ fn open_files(
         turn: input.turn_id.to_owned(),
         session: input.session_key.to_owned(),
         directory: directory.clone(),
-        started_in: std::env::current_dir().unwrap_or_default(),
+        started_in: PathBuf::new(),
         time: ctx.clock.local_timestamp(),
     };
+    let about = Deferred::new(move || TurnInfo {
+        started_in: std::env::current_dir().unwrap_or_default(),
+        ..about
+    });
     let own_state = own_state(ctx, &policy.file_scope);
     let undo = UndoStore::new(ctx.paths.undo());
     files.record_changes(ChangeRecorder::new(undo, about, own_state));
@@ -296,16 +305,12 @@ fn open_files(
 }
 
 /// The places of our own state. A policy without limits does not list them.
-fn own_state(ctx: &Context, scope: &FileScope) -> Vec<PathBuf> {
-    match scope.is_unrestricted {
-        true => {
-            let mut real_paths = PathResolver::default();
-            let (hidden, _, read_only) =
-                permissions::protected_paths(ctx, &scope.workspace, &mut real_paths);
-            [hidden, read_only].concat()
-        }
-        false => [&scope.hidden[..], &scope.read_only].concat(),
-    }
+fn own_state(ctx: &Context, scope: &FileScope) -> Deferred<Vec<PathBuf>> {
+    let (hidden, read_only) = match scope.is_unrestricted {
+        true => permissions::protected_paths(ctx, &scope.workspace),
+        false => (scope.hidden.clone(), scope.read_only.clone()),
+    };
+    Deferred::new(move || [&hidden[..], &read_only].concat())
 }
 
 /// Leaves out the middle of a memory that is far beyond its budget. Whole, it might exceed the context window.

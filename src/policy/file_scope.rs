@@ -5,6 +5,7 @@ use super::refusal::Refusal;
 use super::rule::Pattern;
 use super::{secrets, startup_files};
 use crate::shell_quote::quote;
+use crate::sys::sync::Deferred;
 use std::path::{Component, Path, PathBuf};
 
 /// The kind of access to a file.
@@ -21,7 +22,8 @@ pub struct ScopeRoot {
     pub may_write: bool,
 }
 
-/// The file permissions of a run.
+/// The file permissions of a run. What reads the disk, and only matters to tools, is found out when it is first used; see
+/// [`FileScope::settle`].
 #[derive(Clone, Debug, Default)]
 pub struct FileScope {
     /// The working directory, from which relative paths start.
@@ -32,9 +34,9 @@ pub struct FileScope {
     pub home: PathBuf,
     pub roots: Vec<ScopeRoot>,
     /// Paths beneath the roots that no tool reads or changes: sessions, config.
-    pub hidden: Vec<PathBuf>,
+    pub hidden: Deferred<Vec<PathBuf>>,
     /// Paths beneath the roots that no tool changes.
-    pub read_only: Vec<PathBuf>,
+    pub read_only: Deferred<Vec<PathBuf>>,
     /// Paths beneath the roots that instruct later runs. No tool changes them once the session holds untrusted content.
     pub instruction_files: Vec<PathBuf>,
     /// Instruction files of the directory that are trusted as they are.
@@ -70,6 +72,13 @@ pub struct ResolvedPath {
 }
 
 impl FileScope {
+    /// Finds out the protected paths. It is called before the first tool call of a run, so that no call can change what
+    /// protects against the next one.
+    pub fn settle(&self) {
+        self.hidden.settle();
+        self.read_only.settle();
+    }
+
     /// Decides about `given`, a path as the model wrote it.
     ///
     /// # Errors
@@ -414,8 +423,8 @@ impl FileScope {
             workspace: self.workspace.clone(),
             home: self.home.clone(),
             roots,
-            hidden: joined(&self.hidden, &other.hidden),
-            read_only: joined(&self.read_only, &other.read_only),
+            hidden: joined(&self.hidden, &other.hidden).into(),
+            read_only: joined(&self.read_only, &other.read_only).into(),
             instruction_files: joined(&self.instruction_files, &other.instruction_files),
             trusted: joined(&self.trusted, &other.trusted),
             // The other's rules may be relative to another directory; they apply through `of`.
@@ -466,8 +475,9 @@ mod tests {
             hidden: vec![
                 "/home/u/.nanobot/workspace/sessions".into(),
                 "/srv/app/.secret".into(),
-            ],
-            read_only: vec!["/home/u/.nanobot/workspace/cron".into()],
+            ]
+            .into(),
+            read_only: vec!["/home/u/.nanobot/workspace/cron".into()].into(),
             ..FileScope::default()
         }
     }

@@ -352,7 +352,9 @@ impl FileScopeRecord {
     }
 
     fn into_scope(self) -> FileScope {
-        let places = |list: Vec<PathRecord>| list.into_iter().map(PathRecord::into_path).collect();
+        let places = |list: Vec<PathRecord>| -> Vec<PathBuf> {
+            list.into_iter().map(PathRecord::into_path).collect()
+        };
         let root = |root: RootRecord| ScopeRoot {
             path: root.path.into_path(),
             may_write: root.may_write,
@@ -370,8 +372,8 @@ impl FileScopeRecord {
             workspace: self.workspace.into_path(),
             home: self.home.into_path(),
             roots: self.roots.into_iter().map(root).collect(),
-            hidden: places(self.hidden),
-            read_only: places(self.read_only),
+            hidden: places(self.hidden).into(),
+            read_only: places(self.read_only).into(),
             instruction_files: places(self.notes),
             trusted: places(self.trusted),
             denied: self.denied.into_iter().map(denied).collect(),
@@ -447,6 +449,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
+    use std::path::PathBuf;
 
     /// The snapshot after a round trip through text.
     fn through_text(snapshot: &Value) -> Value {
@@ -470,9 +473,11 @@ mod tests {
         full.profile = "mine".into();
         full.explicit_addresses
             .push(("10.0.0.1".parse().unwrap(), None));
-        full.file_scope.read_only.push("/h/w/cron".into());
+        let added = |paths: &[PathBuf], path: &OsStr| [paths, &[path.into()]].concat().into();
+        let scope = &mut full.file_scope;
+        scope.read_only = added(&scope.read_only, OsStr::new("/h/w/cron"));
         let odd = OsStr::from_bytes(b"/h/\xff");
-        full.file_scope.hidden.push(odd.into());
+        scope.hidden = added(&scope.hidden, odd);
         let expression = |text| super::CommandPatterns::compile(text).unwrap();
         full.command_patterns.denied.push(expression(r"\brm\s"));
         full.command_patterns

@@ -5,6 +5,7 @@ use super::net::Net;
 use super::permission::Permission;
 use super::rule::{Pattern, PolicyRule, RuleEffect};
 use super::{Policy, PolicyDecision, Sandbox};
+use crate::sys::sync::Deferred;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -27,7 +28,7 @@ pub(super) fn policy(words: &[&str]) -> Policy {
                     may_write: true,
                 },
             ],
-            hidden: vec!["/h/w/sessions".into()],
+            hidden: vec!["/h/w/sessions".into()].into(),
             instruction_files: vec!["/h/w/AGENTS.md".into()],
             ..FileScope::default()
         },
@@ -74,7 +75,7 @@ pub(super) fn policy(words: &[&str]) -> Policy {
             None if *word == "free" => {
                 policy.file_scope.is_unrestricted = true;
                 policy.sandbox = Sandbox::Off;
-                policy.file_scope.hidden.clear();
+                policy.file_scope.hidden = Deferred::default();
                 policy.file_scope.instruction_files.clear();
                 policy.file_scope.roots.push(ScopeRoot {
                     path: "/".into(),

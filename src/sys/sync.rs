@@ -1,9 +1,11 @@
-//! Locks that ignore poisoning.
+//! Locks that ignore poisoning, and values that are found out late.
 //!
 //! A panic while a lock is held poisons it. In this program a panic ends one turn, one call or one thread, and is
 //! reported; the values behind the locks are consistent between any two statements. So other threads can continue.
 
-use std::sync::LockResult;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock, LockResult};
 
 /// Acquires a lock even if another thread panicked while holding it.
 pub trait IgnorePoison {
@@ -19,5 +21,68 @@ impl<T> IgnorePoison for LockResult<T> {
 
     fn ignore_poison(self) -> T {
         self.unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A value that is found out when it is first used, and stays the same from then on. Clones share it.
+#[derive(Clone)]
+pub struct Deferred<T>(Arc<LazyLock<T, FindValue<T>>>);
+
+type FindValue<T> = Box<dyn FnOnce() -> T + Send>;
+
+impl<T> Deferred<T> {
+    /// Creates the value that `find` returns.
+    pub fn new(find: impl FnOnce() -> T + Send + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(find))))
+    }
+
+    /// Finds out the value now.
+    pub fn settle(&self) {
+        LazyLock::force(&self.0);
+    }
+}
+
+impl<T> Deref for Deferred<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Send + 'static> From<T> for Deferred<T> {
+    fn from(value: T) -> Self {
+        Self::new(|| value)
+    }
+}
+
+impl<T: Default + Send + 'static> Default for Deferred<T> {
+    fn default() -> Self {
+        Self::new(T::default)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Deferred<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Deferred;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn a_deferred_value_is_found_out_once_for_all_clones() {
+        let calls = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&calls);
+        let one = Deferred::new(move || counter.fetch_add(1, Ordering::Relaxed));
+        let other = one.clone();
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+        other.settle();
+        assert_eq!((*one, *other), (0, 0));
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
     }
 }

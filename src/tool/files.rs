@@ -673,7 +673,7 @@ pub(super) mod tests {
             directory: dir.join("in"),
             home: dir.clone(),
             roots: vec![root],
-            hidden: vec![dir.join("own")],
+            hidden: vec![dir.join("own")].into(),
             ..FileScope::default()
         })
         .unwrap();

@@ -277,6 +277,7 @@ impl Toolbox {
         cut: bool,
         on_output: &mut dyn FnMut(&ToolCall, &str) -> anyhow::Result<()>,
     ) -> (Vec<CompletedCall>, anyhow::Result<()>) {
+        self.policy.file_scope.settle();
         if let [call] = batch {
             let mut reported = Ok(());
             let done = self.run_one(call, cut, &mut |text| {
@@ -601,8 +602,11 @@ mod tests {
     use super::{CallEffect, Tool, ToolError, ToolOutput, Toolbox};
     use crate::message::ToolCall;
     use crate::message::ToolSpec;
+    use crate::policy::Policy;
+    use crate::sys::sync::Deferred;
     use serde_json::{Value, json};
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     struct Named(ToolSpec, CallEffect);
 
@@ -625,6 +629,30 @@ mod tests {
             parameters: json!({"type": "object"}).into(),
         };
         Box::new(Named(spec, effect))
+    }
+
+    #[test]
+    fn protected_paths_are_found_out_before_the_first_call() {
+        let was_settled = Arc::new(AtomicBool::new(false));
+        let paths = || {
+            let was_settled = Arc::clone(&was_settled);
+            Deferred::new(move || {
+                was_settled.store(true, Ordering::Relaxed);
+                Vec::new()
+            })
+        };
+        let mut policy = Policy::default();
+        policy.file_scope.read_only = paths();
+        policy.file_scope.hidden = paths();
+        let toolbox = Toolbox::new(Vec::new(), 1, Arc::new(policy));
+        assert!(!was_settled.load(Ordering::Relaxed));
+        let call = ToolCall {
+            id: String::new(),
+            name: "read_file".into(),
+            arguments: Value::Null,
+        };
+        toolbox.run(&[call], false, &mut |_, _| Ok(())).1.unwrap();
+        assert!(was_settled.load(Ordering::Relaxed));
     }
 
     #[test]

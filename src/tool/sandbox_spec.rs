@@ -47,7 +47,7 @@ pub fn for_scope(
         system_paths::readable_paths(&tools.path, &tools.relocated_dirs, &file_scope.home);
     reads.extend(file_scope.roots.iter().map(|root| root.path.clone()));
     reads.extend(programs.iter().cloned());
-    let mut closed = file_scope.hidden.clone();
+    let mut closed = file_scope.hidden.to_vec();
     let writes: Vec<PathBuf> = file_scope
         .command_writable_roots()
         .map(Path::to_owned)
@@ -201,8 +201,8 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
         directory: scope.state_dir.clone(),
         home: scope.home.clone(),
         roots: writes.chain(reads).collect(),
-        hidden,
-        read_only: scope.read_only.clone(),
+        hidden: hidden.into(),
+        read_only: scope.read_only.clone().into(),
         ..FileScope::default()
     };
     let mut fence = for_scope(&reach, (tools, &[]), true, &protected_in_home())?;

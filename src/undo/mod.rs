@@ -6,6 +6,7 @@
 
 use crate::sys::digest::digest;
 use crate::sys::durable_file;
+use crate::sys::sync::Deferred;
 use anyhow::{Context, Result, anyhow};
 use journal::{JournalLine, PreviousState};
 use std::collections::{HashMap, HashSet};
@@ -150,9 +151,9 @@ fn is_running(folder: &Path) -> bool {
 #[derive(Debug)]
 pub struct ChangeRecorder {
     undo: UndoStore,
-    info: TurnInfo,
+    info: Deferred<TurnInfo>,
     /// Our own state, which changes during a run: no change of a command.
-    own_state: Vec<PathBuf>,
+    own_state: Deferred<Vec<PathBuf>>,
     /// Present from the first change on.
     journal: Option<OpenJournal>,
     /// Present from the first command on that may change files.
@@ -175,7 +176,11 @@ struct OpenJournal {
 impl ChangeRecorder {
     /// Creates a recorder. No folder is created before the first change. Changes of commands in `own_state` are not
     /// recorded: these places hold the sessions, the ledger and the like.
-    pub fn new(undo: UndoStore, info: TurnInfo, own_state: Vec<PathBuf>) -> Self {
+    pub fn new(
+        undo: UndoStore,
+        info: Deferred<TurnInfo>,
+        own_state: Deferred<Vec<PathBuf>>,
+    ) -> Self {
         Self {
             undo,
             info,
@@ -195,7 +200,7 @@ impl ChangeRecorder {
         }
         if self.snapshot.is_none() {
             durable_file::create_dir(&self.undo.dir)?;
-            let snapshot = DirectorySnapshot::new(&self.undo.dir, self.own_state.clone())
+            let snapshot = DirectorySnapshot::new(&self.undo.dir, self.own_state.to_vec())
                 .context("create a temporary file")?;
             self.snapshot = Some(snapshot);
         }
@@ -332,7 +337,7 @@ impl ChangeRecorder {
                 created_dirs: HashSet::new(),
                 saved_bytes: 0,
             };
-            open.append(&JournalLine::Turn(self.info.clone()))?;
+            open.append(&JournalLine::Turn(TurnInfo::clone(&self.info)))?;
             self.journal = Some(open);
         }
         Ok(self.journal.as_mut().expect("it was opened just now"))

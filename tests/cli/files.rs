@@ -8,6 +8,7 @@ use crate::web::{PageServer, page_response};
 use nanobot::message::ToolSpec;
 use nanobot::message::plain_text;
 use nanobot::policy::file_scope::{FileScope, ScopeRoot};
+use nanobot::sys::sync::Deferred;
 use nanobot::tool::Tool;
 use nanobot::tool::delete_file;
 use nanobot::tool::edit_file;
@@ -17,7 +18,6 @@ use nanobot::tool::grep::Grep;
 use nanobot::tool::list_dir::ListDir;
 use nanobot::tool::read_file::ReadFile;
 use nanobot::tool::write_file;
-use nanobot::undo::journal::TurnInfo;
 use nanobot::undo::{ChangeRecorder, UndoStore};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -747,8 +747,8 @@ impl RaceFixture {
         });
         files.record_changes(ChangeRecorder::new(
             UndoStore::new(outside_snapshot.clone()),
-            TurnInfo::default(),
-            Vec::new(),
+            Deferred::default(),
+            Deferred::default(),
         ));
         let tools: Vec<Box<dyn Tool>> = vec![
             Box::new(ReadFile::new(Arc::clone(&files), None)),
