@@ -22,7 +22,6 @@ use crate::sys::signal;
 use crate::sys::terminal::Terminal;
 use crate::turn::ending::{DECLINED, Ending, exit_status};
 use anyhow::{Context as _, Result};
-use execute::MemorySnapshot;
 use origin::{ChatTurn, InteractiveContext, JobTurn, TurnOrigin};
 use request::{ChatCommand, TurnRequest};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -384,7 +383,6 @@ fn run_turn(
     summary.model.clone_from(&model.model);
     report.set_context_window(model.context_tokens);
     execute::run_hooks_before(&mut prepared, report)?;
-    let memory = MemorySnapshot::take(ctx, &prepared.settings)?;
 
     let steering = origin.interactive().map(|repl| repl.steering.as_ref());
     let outputs = (&mut *report, steering);
@@ -394,7 +392,6 @@ fn run_turn(
         &prepared,
         &model,
         &place,
-        &memory,
         (&mut ending, report),
     );
     prepare::report_nested_files(&prepared.setup, report, summary);

@@ -67,6 +67,8 @@ pub(crate) struct TurnSetup {
     pub(crate) skill_list: String,
     /// The instructions of the directory.
     pub(crate) project: DirectoryInstructions,
+    /// The file of the memory as it was when the turn began.
+    pub(crate) memory_file: Vec<u8>,
     /// The version of the memory that was in force.
     pub(crate) memory_version: Option<u64>,
 }
@@ -153,6 +155,7 @@ pub(crate) fn prepare(
             .collect(),
         skill_list,
         project,
+        memory_file: notes.memory_file,
         memory_version,
     })
 }

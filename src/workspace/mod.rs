@@ -45,6 +45,8 @@ pub struct WorkspaceNotes {
     pub bootstrap: Vec<(String, String)>,
     /// The long-term memory, if there is one.
     pub memory: Option<String>,
+    /// The file of the memory as it is, empty if there is none.
+    pub memory_file: Vec<u8>,
 }
 
 impl Workspace {
@@ -62,29 +64,27 @@ impl Workspace {
     pub fn read_notes(&self) -> Result<WorkspaceNotes> {
         let mut notes = WorkspaceNotes::default();
         for name in BOOTSTRAP_FILES {
-            let text = self.read_note(name)?;
+            let text = note_text(name, &self.read_file(name)?);
             notes
                 .bootstrap
                 .extend(text.map(|text| (name.to_owned(), text)));
         }
-        // Older releases stored the memory at the root.
-        notes.memory = match self.read_note("memory/MEMORY.md")? {
-            Some(memory) => Some(memory),
-            None => self.read_note("MEMORY.md")?,
-        };
+        notes.memory_file = self.read_file("memory/MEMORY.md")?;
+        notes.memory = note_text("memory/MEMORY.md", &notes.memory_file);
+        if notes.memory.is_none() {
+            // Older releases stored the memory at the root.
+            let legacy = self.read_file("MEMORY.md")?;
+            notes.memory = note_text("MEMORY.md", &legacy);
+            if notes.memory_file.is_empty() {
+                notes.memory_file = legacy;
+            }
+        }
         Ok(notes)
     }
 
-    fn read_note(&self, name: &str) -> Result<Option<String>> {
-        let Some(bytes) = durable_file::read(&self.root.join(name))? else {
-            return Ok(None);
-        };
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let untouched = FORM_FILES.contains(&name)
-            && TEMPLATES
-                .iter()
-                .any(|(form, blank)| *form == name && *blank == text);
-        Ok((!text.trim().is_empty() && !untouched).then_some(text))
+    /// Reads the file `name`; empty if it is missing.
+    fn read_file(&self, name: &str) -> Result<Vec<u8>> {
+        Ok(durable_file::read(&self.root.join(name))?.unwrap_or_default())
     }
 
     /// Creates the missing files of a workspace and returns their names. Existing files are not changed.
@@ -118,6 +118,14 @@ impl Workspace {
         }
         Ok(created)
     }
+}
+
+/// The text of the file `name` for the system prompt, unless it is empty or an unchanged form.
+fn note_text(name: &str, bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let is_form = |(form, blank): &(&str, &str)| *form == name && *blank == text;
+    let is_unchanged = FORM_FILES.contains(&name) && TEMPLATES.iter().any(is_form);
+    (!text.trim().is_empty() && !is_unchanged).then(|| text.into_owned())
 }
 
 #[cfg(test)]

@@ -225,52 +225,38 @@ pub(crate) fn build_guards(
     guards
 }
 
-/// A snapshot of the memory before the turn. Changes since then become a version, which is labelled if untrusted content
-/// was in the conversation.
-pub(crate) struct MemorySnapshot {
-    memory: Memory,
-    before: Vec<u8>,
-}
-
-impl MemorySnapshot {
-    /// Records the memory as it is before the turn.
-    pub(crate) fn take(ctx: &Context, settings: &Settings) -> Result<Self> {
-        let memory = Memory::new(&settings.workspace, &ctx.clock);
-        let before = memory.read()?.unwrap_or_default();
-        Ok(Self { memory, before })
+/// Records the memory as a version if a tool has changed it in the turn, or the user since the version was put in force
+/// that the turn began with. Without tool calls it is not read again. The version is labelled if `untrusted` content was
+/// in the conversation.
+fn record_memory(
+    ctx: &Context,
+    prepared: &PreparedTurn,
+    sessions: &SessionStore,
+    has_called_tools: bool,
+    untrusted: Option<&str>,
+) -> Result<()> {
+    let memory = Memory::new(&prepared.settings.workspace, &ctx.clock);
+    let before = &prepared.setup.memory_file;
+    let is_unchanged = !has_called_tools || memory.read()?.unwrap_or_default() == *before;
+    let is_recorded = match prepared.setup.memory_version {
+        Some(version) => memory.read_version(version)?.as_ref() == Some(before),
+        None => true,
+    };
+    if is_unchanged && is_recorded {
+        return Ok(());
     }
-
-    /// Records the memory as a version if a tool has changed it in the turn, or the user since `version` was put in
-    /// force. Without tool calls it is not read again.
-    fn record_changes(
-        &self,
-        sessions: &SessionStore,
-        version: Option<u64>,
-        has_called_tools: bool,
-        untrusted: Option<&str>,
-    ) -> Result<()> {
-        let is_unchanged =
-            !has_called_tools || self.memory.read()?.unwrap_or_default() == self.before;
-        let is_recorded = match version {
-            Some(version) => self.memory.read_version(version)?.as_ref() == Some(&self.before),
-            None => true,
-        };
-        if is_unchanged && is_recorded {
-            return Ok(());
-        }
-        let untrusted = untrusted.filter(|_| !is_unchanged);
-        // A memory that cannot be written is reported when it is to be written.
-        if untrusted.is_none() && self.memory.check_writable().is_err() {
-            return Ok(());
-        }
-        let mut advance =
-            |key: &str, from, to| consolidation::advance_pointer(sessions, key, from, to).map(drop);
-        let wait = untrusted.map_or(Duration::ZERO, |_| MEMORY_LOCK_TIMEOUT);
-        match self.memory.lock(wait, &mut || {}, &mut advance) {
-            // The run that holds the lock records the memory before it changes it.
-            Err(error) if untrusted.is_none() && exit_for(&error) == Exit::TryAgain => Ok(()),
-            locked_memory => locked_memory?.record_turn(&self.before, untrusted),
-        }
+    let untrusted = untrusted.filter(|_| !is_unchanged);
+    // A memory that cannot be written is reported when it is to be written.
+    if untrusted.is_none() && memory.check_writable().is_err() {
+        return Ok(());
+    }
+    let mut advance =
+        |key: &str, from, to| consolidation::advance_pointer(sessions, key, from, to).map(drop);
+    let wait = untrusted.map_or(Duration::ZERO, |_| MEMORY_LOCK_TIMEOUT);
+    match memory.lock(wait, &mut || {}, &mut advance) {
+        // The run that holds the lock records the memory before it changes it.
+        Err(error) if untrusted.is_none() && exit_for(&error) == Exit::TryAgain => Ok(()),
+        locked_memory => locked_memory?.record_turn(before, untrusted),
     }
 }
 
@@ -296,7 +282,6 @@ pub(crate) fn finish(
     prepared: &PreparedTurn,
     model: &ModelHandle,
     sessions: &SessionStore,
-    memory: &MemorySnapshot,
     (ending, report): (&mut Ending, &mut Reporter),
 ) -> Option<PostTurnWork> {
     let is_answered = ending.stop_reason == StopReason::Answered && ending.error.is_none();
@@ -313,8 +298,13 @@ pub(crate) fn finish(
     // A call that was interrupted is not counted.
     let has_called_tools =
         setup.shared.provenance.untrusted().is_some() || !ending.stats.tools.is_empty();
-    let version = setup.memory_version;
-    let recorded = memory.record_changes(sessions, version, has_called_tools, untrusted.as_deref());
+    let recorded = record_memory(
+        ctx,
+        prepared,
+        sessions,
+        has_called_tools,
+        untrusted.as_deref(),
+    );
     if let Err(error) = recorded {
         let error = error.context("record the change of the memory");
         ending.error.get_or_insert(error);
