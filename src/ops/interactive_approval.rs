@@ -1,7 +1,7 @@
 //! Approval of denied tool calls by the user, in the REPL.
 
 use crate::ops::context::Context;
-use crate::ops::permissions::{self, Grants};
+use crate::ops::permissions::{self, Grants, WorkspacePlace};
 use crate::ops::shared_state::SharedState;
 use crate::ops::toolset::{CronToolParts, all_tools};
 use crate::policy::Policy;
@@ -46,9 +46,14 @@ impl ApprovalHandler for InteractiveApproval {
             grants.write.iter_mut().for_each(use_existing_ancestor);
         }
         // A denial that no flag can lift in this run is final, so the user is not asked.
-        let workspace = &self.policy.file_scope.workspace;
-        let policy =
-            permissions::build_policy(&self.ctx, &grants, &self.settings, &self.profile, workspace);
+        let workspace = WorkspacePlace::known(&self.policy.file_scope.workspace);
+        let policy = permissions::build_policy(
+            &self.ctx,
+            &grants,
+            &self.settings,
+            &self.profile,
+            &workspace,
+        );
         let mut policy = policy.map_err(|_| refused())?;
         self.shared.mcp_tools.add_to_policy(&mut policy);
         let approval = self.user_prompt.approve(case)?;

@@ -12,7 +12,7 @@ use crate::policy::{CommandPatterns, Permission, Policy, Sandbox};
 use crate::settings::keys::nearest;
 use crate::settings::{DefaultDirectory, FlagOverrides, Settings};
 use crate::shell_quote::unquote;
-use crate::sys::paths::PathResolver;
+use crate::sys::paths::{self, PathResolver};
 use crate::sys::sandbox::git_paths;
 use crate::sys::sync::Deferred;
 use anyhow::{Context as _, Result};
@@ -153,13 +153,38 @@ pub(crate) fn resolve_profile(
     Ok(profile)
 }
 
-/// Builds the policy of a run under `profile`. `workspace` is the real path of the workspace.
+/// The workspace as a run finds it.
+pub(crate) struct WorkspacePlace {
+    /// Its path, without links.
+    pub(crate) path: PathBuf,
+    exists: bool,
+}
+
+impl WorkspacePlace {
+    /// Finds the workspace at `path`, which need not exist.
+    pub(crate) fn find(path: &Path) -> Self {
+        match paths::real_directory(path) {
+            Some(path) => Self { path, exists: true },
+            None => Self::known(&PathResolver::default().resolve(&absolute(path))),
+        }
+    }
+
+    /// The workspace of a run that has begun: what its path leads to now does not count.
+    pub(crate) fn known(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            exists: path.is_dir(),
+        }
+    }
+}
+
+/// Builds the policy of a run under `profile`.
 pub(crate) fn build_policy(
     ctx: &Context,
     grants: &Grants,
     settings: &Settings,
     profile: &Profile,
-    workspace: &Path,
+    workspace: &WorkspacePlace,
 ) -> Result<Policy> {
     if profile.is_unrestricted && grants.sandbox == Some(SandboxMode::Strict) {
         return Err(fail_with_hint(
@@ -171,7 +196,7 @@ pub(crate) fn build_policy(
             "only one of the two",
         ));
     }
-    let mut real = PathResolver::knowing(workspace);
+    let mut real = PathResolver::knowing(&workspace.path);
     let reach = file_scope(ctx, grants, settings, profile, workspace, &mut real)?;
     let mut policy = Policy {
         profile: profile.name.clone(),
@@ -344,10 +369,11 @@ fn file_scope(
     grants: &Grants,
     settings: &Settings,
     profile: &Profile,
-    workspace: &Path,
+    place: &WorkspacePlace,
     real_paths: &mut PathResolver,
 ) -> Result<FileScope> {
-    let directory = working_directory(ctx, grants, settings, workspace, real_paths)?;
+    let workspace = &place.path;
+    let directory = working_directory(ctx, grants, settings, place, real_paths)?;
     if profile.reads_only && !grants.write.is_empty() {
         return Err(fail_with_hint(
             Exit::Usage,
@@ -359,7 +385,7 @@ fn file_scope(
         ));
     }
     let mut roots = GrantedPaths::default();
-    if workspace.is_dir() {
+    if place.exists {
         roots.add(workspace.to_owned(), !profile.reads_only);
     }
     let position = roots.0.len();
@@ -520,7 +546,7 @@ fn working_directory(
     ctx: &Context,
     grants: &Grants,
     settings: &Settings,
-    workspace: &Path,
+    workspace: &WorkspacePlace,
     real_paths: &mut PathResolver,
 ) -> Result<PathBuf> {
     if let Some(path) = &grants.directory {
@@ -535,14 +561,14 @@ fn working_directory(
         };
     }
     if settings.restrict_to_workspace || settings.directory == DefaultDirectory::Workspace {
-        return Ok(workspace.to_owned());
+        return Ok(workspace.path.clone());
     }
     let Ok(current) = std::env::current_dir() else {
-        return Ok(workspace.to_owned());
+        return Ok(workspace.path.clone());
     };
-    let is_replaced = is_replaced_by_workspace(ctx, &current, workspace, real_paths);
+    let is_replaced = is_replaced_by_workspace(ctx, &current, workspace.exists, real_paths);
     Ok(if is_replaced {
-        workspace.to_owned()
+        workspace.path.clone()
     } else {
         current
     })
@@ -553,11 +579,11 @@ fn working_directory(
 pub(crate) fn is_replaced_by_workspace(
     ctx: &Context,
     directory: &Path,
-    workspace: &Path,
+    has_workspace: bool,
     real_paths: &mut PathResolver,
 ) -> bool {
     let home = real_paths.resolve(&absolute(&ctx.paths.home));
-    home.starts_with(directory) && workspace.is_dir()
+    home.starts_with(directory) && has_workspace
 }
 
 /// A notice that the workspace takes the place of the home directory or one above it: where `--write` does not grant that

@@ -11,7 +11,7 @@ use crate::ops::context::Context;
 use crate::ops::hooks::{HookedRun, Hooks};
 use crate::ops::interactive_approval::InteractiveApproval;
 use crate::ops::mcp_tools::{self, McpTools};
-use crate::ops::permissions::{self, Grants};
+use crate::ops::permissions::{self, Grants, WorkspacePlace};
 use crate::ops::programs;
 use crate::ops::prompt_files;
 use crate::ops::session_library::StoredSessions;
@@ -33,7 +33,6 @@ use crate::settings::keys::nearest;
 use crate::skill::{self, SearchPaths, Skill, SkillSource, WrittenSkills};
 
 use crate::sys::durable_file::format_size;
-use crate::sys::paths::PathResolver;
 use crate::sys::sync::Deferred;
 use crate::sys::{durable_file, sandbox, secret, test_hooks};
 use crate::tool::ask_user::AskUser;
@@ -81,9 +80,9 @@ pub(crate) fn prepare(
     notice: &mut dyn FnMut(&str),
 ) -> Result<TurnSetup> {
     let settings = input.settings;
-    let home = PathResolver::default().resolve(&permissions::absolute(&input.workspace.root));
+    let home = WorkspacePlace::find(&input.workspace.root);
     let mut policy = permissions::build_policy(ctx, input.grants, settings, input.profile, &home)?;
-    let project = project_instructions(ctx, &home, &mut policy)?;
+    let project = project_instructions(ctx, &home.path, &mut policy)?;
     let programs = programs_of_run(ctx, input, &policy, &project, notice);
     if !settings.servers.is_empty() {
         // A server may act before the first call.

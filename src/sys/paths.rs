@@ -3,7 +3,9 @@
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::env::{Env, HOME_DIR};
 use crate::sys::symlinks::trace_links;
+use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -45,6 +47,16 @@ impl PathResolver {
         self.resolved.insert(path.to_owned(), real.clone());
         real
     }
+}
+
+/// The real path of the directory `path`, which the kernel knows, in the same few system calls however deep it is. `None`
+/// if there is no such directory, or if the kernel does not tell.
+pub fn real_directory(path: &Path) -> Option<PathBuf> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let real = std::fs::read_link(link).ok()?;
+    real.is_absolute().then_some(real)
 }
 
 /// Finds the program `name` in the directories of `path`, a `PATH`. Relative entries are ignored.
@@ -426,7 +438,7 @@ pub fn is_generated_dir(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::PathResolver;
+    use super::{PathResolver, real_directory};
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -455,12 +467,15 @@ mod tests {
                 std::fs::canonicalize(&path).unwrap(),
                 "{name}"
             );
+            assert_eq!(real_directory(&path), Some(real.resolve(&path)), "{name}");
         }
         assert_eq!(
             real.resolve(&dir.join("short/new/file")),
             dir.join("a/b/new/file")
         );
         assert_eq!(real.resolve(&dir.join("loop")), dir.join("loop"));
+        assert_eq!(real_directory(&dir.join("loop")), None);
+        assert_eq!(real_directory(&dir.join("new")), None);
         assert_eq!(real.resolve("/".as_ref()), std::path::Path::new("/"));
     }
 }

@@ -53,15 +53,15 @@ const MAX_ATTEMPTS: usize = 64;
 impl RootDir {
     /// Opens `path`: a directory, or a single file. In the second case nothing else in its directory can be reached.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(path, flags, Mode::empty())?;
-        let is_dir = file_type(&rustix::fs::fstat(&opened)?) == FileType::Directory;
-        let (dir, only) = match (is_dir, path.parent(), path.file_name()) {
-            (false, Some(parent), Some(name)) => {
-                let dir = rustix::fs::open(parent, flags | OFlags::DIRECTORY, Mode::empty())?;
-                (dir, Some(name.to_owned()))
+        let open = |path: &Path| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::open(path, flags, Mode::empty())
+        };
+        let (dir, only) = match (open(path), path.parent(), path.file_name()) {
+            (Err(Errno::NOTDIR), Some(parent), Some(name)) => {
+                (open(parent)?, Some(name.to_owned()))
             }
-            _ => (opened, None),
+            (opened, ..) => (opened?, None),
         };
         Ok(Self {
             dir,

@@ -3,11 +3,10 @@
 use crate::cli::policy::ProgramLanguage;
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
-use crate::ops::permissions::{self, Grants};
+use crate::ops::permissions::{self, Grants, WorkspacePlace};
 use crate::ops::programs;
 use crate::settings::Config;
 use crate::sys::durable_file;
-use crate::sys::paths::PathResolver;
 use crate::sys::terminal::sanitize;
 use crate::tool::program::{program_name, tool_name};
 use anyhow::{Context as _, Result};
@@ -118,7 +117,7 @@ pub(super) fn check(ctx: &Context, names: &[PathBuf], as_json: bool) -> Result<E
     let settings = ctx.settings()?;
     let grants = Grants::default();
     let profile = permissions::resolve_profile(ctx, &grants, &settings)?;
-    let workspace = PathResolver::default().resolve(&permissions::absolute(&settings.workspace));
+    let workspace = WorkspacePlace::find(&settings.workspace);
     let policy = permissions::build_policy(ctx, &grants, &settings, &profile, &workspace)?;
     let paths = match names.is_empty() {
         true => programs::list(ctx)?,

@@ -232,8 +232,12 @@ impl<'a> AcpServer<'a> {
         let mut real_paths = PathResolver::default();
         let real = real_paths.resolve(&directory);
         let is_chosen = self.options.grants.directory.is_some();
-        let is_replaced =
-            permissions::is_replaced_by_workspace(self.ctx, &real, workspace, &mut real_paths);
+        let is_replaced = permissions::is_replaced_by_workspace(
+            self.ctx,
+            &real,
+            workspace.is_dir(),
+            &mut real_paths,
+        );
         let why = match (settings.restrict_to_workspace, is_replaced) {
             _ if is_chosen => return directory,
             (true, _) => "`tools.restrictToWorkspace` is set",

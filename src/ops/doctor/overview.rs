@@ -12,14 +12,13 @@ use crate::ops::default_session::default_session_key;
 use crate::ops::doctor::jobs_summary::JobsSummary;
 use crate::ops::doctor::unused_tools::UnusedTools;
 use crate::ops::model::{self, Endpoint};
-use crate::ops::permissions::{self, Grants};
+use crate::ops::permissions::{self, Grants, WorkspacePlace};
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
 use crate::policy::file_scope::FileScope;
 use crate::policy::profile::Profile;
 use crate::session::{self, Session, SessionStore};
 use crate::settings::Settings;
-use crate::sys::paths::PathResolver;
 use crate::trust::{self, TrustList};
 use anyhow::Result;
 
@@ -33,7 +32,7 @@ impl RunScope {
     /// Resolves the permissions of a run with these grants.
     pub(crate) fn new(ctx: &Context, grants: &Grants, settings: &Settings) -> Result<Self> {
         let profile = permissions::resolve_profile(ctx, grants, settings)?;
-        let home = PathResolver::default().resolve(&permissions::absolute(&settings.workspace));
+        let home = WorkspacePlace::find(&settings.workspace);
         let policy = permissions::build_policy(ctx, grants, settings, &profile, &home)?;
         Ok(Self { profile, policy })
     }

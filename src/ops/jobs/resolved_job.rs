@@ -4,11 +4,10 @@ use crate::cron::job::{Job, JobOptions};
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_grants::stored_grants;
-use crate::ops::permissions::{self, Grants};
+use crate::ops::permissions::{self, Grants, WorkspacePlace};
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
 use crate::settings::{DefaultDirectory, FlagOverrides, Settings};
-use crate::sys::paths::PathResolver;
 use anyhow::Result;
 
 /// The inputs of a job's run.
@@ -34,7 +33,7 @@ pub(crate) fn resolve(ctx: &Context, terms: &JobOptions) -> Result<ResolvedJob> 
     let (mut settings, profile) = permissions::settings_with_profile(ctx, &grants, overrides)?;
     // The directory in which the command was typed does not apply to cron.
     settings.directory = DefaultDirectory::Workspace;
-    let workspace = PathResolver::default().resolve(&permissions::absolute(&settings.workspace));
+    let workspace = WorkspacePlace::find(&settings.workspace);
     let mut policy = permissions::build_policy(ctx, &grants, &settings, &profile, &workspace)?;
     if let Some(snapshot) = &terms.policy {
         let then = Policy::from_snapshot(snapshot).map_err(|words| {

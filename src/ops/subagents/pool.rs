@@ -6,7 +6,7 @@ use super::task::{ModelBinding, SubagentTask, TurnContext};
 use crate::error::Stop;
 use crate::ops::context::Context;
 use crate::ops::model;
-use crate::ops::permissions;
+use crate::ops::permissions::{self, WorkspacePlace};
 use crate::ops::profiles;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
@@ -213,8 +213,9 @@ impl SubagentPool {
             ..self.0.options.grants.clone()
         };
         let PoolInner { ctx, settings, .. } = &*self.0;
-        let workspace = &parent_policy.file_scope.workspace;
-        let mut own_policy = permissions::build_policy(ctx, &grants, settings, profile, workspace)?;
+        let workspace = WorkspacePlace::known(&parent_policy.file_scope.workspace);
+        let mut own_policy =
+            permissions::build_policy(ctx, &grants, settings, profile, &workspace)?;
         turn.shared.mcp_tools.add_to_policy(&mut own_policy);
         if profile.net == crate::policy::net::Net::Default {
             own_policy.net = parent_policy.net.clone();
