@@ -49,7 +49,8 @@ const LIVE_OUTPUT_LIMIT_BYTES: usize = 1 << 20;
 
 /// The setup of a turn with these permissions, with all tools that `nanobot agent` has.
 fn prepare(ctx: &Context, grants: &Grants, modes: (bool, bool)) -> Result<TurnSetup> {
-    let scheduler: Arc<dyn JobScheduler> = Arc::new(StoreScheduler::new(ctx, &ctx.settings()?));
+    let scheduler: Arc<dyn JobScheduler> =
+        Arc::new(StoreScheduler::new(ctx, &Arc::new(ctx.settings()?)));
     let spawn = pool::tool_without_turn(ctx);
     turn_setup::prepare_without_turn(ctx, grants, modes, vec![spawn], Some(scheduler))
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// A turn that is ready to run.
 pub(crate) struct PreparedTurn {
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) session: Session,
     pub(crate) setup: TurnSetup,
     /// The sub-agents of the turn.
@@ -44,7 +44,7 @@ pub(crate) struct PreparedTurn {
 }
 
 /// The scheduler of a turn that is not a job: a job cannot create jobs, which could multiply without end.
-fn job_scheduler(ctx: &Context, settings: &Settings) -> Arc<dyn JobScheduler> {
+fn job_scheduler(ctx: &Context, settings: &Arc<Settings>) -> Arc<dyn JobScheduler> {
     Arc::new(StoreScheduler::new(ctx, settings))
 }
 

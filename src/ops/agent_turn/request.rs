@@ -20,10 +20,11 @@ use crate::sys::input::{self, StdinMode};
 use crate::sys::secret::random_hex;
 use anyhow::Result;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A turn's request, before its session is opened.
 pub(crate) struct TurnRequest {
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     pub(crate) profile: Profile,
     /// The schema that the answer must satisfy.
     pub(crate) schema: Option<AnswerSchema>,
@@ -131,7 +132,7 @@ pub(crate) fn read(
         _ => None,
     };
     Ok(TurnRequest {
-        settings,
+        settings: Arc::new(settings),
         profile,
         schema,
         parts,

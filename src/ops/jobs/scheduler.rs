@@ -19,21 +19,22 @@ use crate::tool::cron::{
 };
 use crate::tool::message::ChatTarget;
 use anyhow::Result;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Stores the jobs that a run's model schedules.
 pub(crate) struct StoreScheduler {
     ctx: Context,
-    settings: Settings,
+    settings: Arc<Settings>,
     /// True if the run prints no notices.
     is_quiet: bool,
 }
 
 impl StoreScheduler {
     /// Creates a scheduler for this workspace.
-    pub(crate) fn new(ctx: &Context, settings: &Settings) -> Self {
+    pub(crate) fn new(ctx: &Context, settings: &Arc<Settings>) -> Self {
         Self {
-            settings: settings.clone(),
+            settings: Arc::clone(settings),
             // The tool reports the result, so the steps print no notices.
             ctx: Context {
                 quiet: true,

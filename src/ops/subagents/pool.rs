@@ -37,7 +37,7 @@ pub(crate) struct SubagentPool(Arc<PoolInner>);
 struct PoolInner {
     ctx: Context,
     options: TurnOptions,
-    settings: Settings,
+    settings: Arc<Settings>,
     /// Set when the turn begins. Until then no sub-agent can start.
     turn: OnceLock<TurnContext>,
     /// The models that profiles name.
@@ -104,11 +104,11 @@ impl PoolState {
 
 impl SubagentPool {
     /// Creates the pool of a run.
-    pub(crate) fn new(ctx: &Context, options: &TurnOptions, settings: &Settings) -> Self {
+    pub(crate) fn new(ctx: &Context, options: &TurnOptions, settings: &Arc<Settings>) -> Self {
         Self(Arc::new(PoolInner {
             ctx: ctx.clone(),
             options: options.clone(),
-            settings: settings.clone(),
+            settings: Arc::clone(settings),
             turn: OnceLock::new(),
             models: Mutex::default(),
             state: Mutex::default(),
@@ -157,7 +157,7 @@ impl SubagentPool {
         let Some(model) = own.filter(|_| arguments.replay.is_none()) else {
             return Ok(ModelBinding {
                 handle: turn.model.clone(),
-                settings: settings.clone(),
+                settings: Arc::clone(settings),
             });
         };
         let mut models = models.lock().ignore_poison();
@@ -172,7 +172,7 @@ impl SubagentPool {
             max_iterations: arguments.max_iterations,
             workspace: None,
         };
-        let settings = ctx.settings_with(flags)?;
+        let settings = Arc::new(ctx.settings_with(flags)?);
         let mut notices = Vec::new();
         let mut notice = |text: &str| notices.push(BackgroundEvent::Notice(text.to_owned()));
         let run = &turn.model.budget;

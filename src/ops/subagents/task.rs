@@ -32,7 +32,7 @@ pub(crate) struct TurnContext {
 #[derive(Clone)]
 pub(super) struct ModelBinding {
     pub(super) handle: ModelHandle,
-    pub(super) settings: Settings,
+    pub(super) settings: Arc<Settings>,
 }
 
 /// A task to run on a thread.
