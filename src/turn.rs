@@ -36,12 +36,7 @@ pub fn run(
 ) -> Ending {
     let mut turn = Turn::new(agent, session, sink);
     let (cause, reply, mut error) = match turn.run_loop(input) {
-        // The answer is paid for: a disk error is reported, and the answer is printed anyway.
-        Ok((cause, Some(reply))) => {
-            let (answer, saved) = turn.push_answer(reply);
-            (cause, Some(answer), saved.err())
-        }
-        Ok((cause, None)) => (cause, None, None),
+        Ok((cause, reply)) => (cause, reply, None),
         Err(error) => (StopReason::Failed, None, Some(error)),
     };
     turn.stop_background();
@@ -55,9 +50,11 @@ pub fn run(
         error = error.or(turn.drain_reports().err());
     }
     turn.agent.record_origin(turn.session);
+    let (reply, stored) = reply.map(|reply| turn.complete_answer(reply)).unzip();
+    // The answer is paid for: a disk error is reported, and the answer is printed anyway.
     error = error.or(turn
         .session
-        .end_turn(exit.name(), &turn.stats.to_session_stats())
+        .end_turn(stored, exit.name(), &turn.stats.to_session_stats())
         .err());
     if let Some(reply) = &reply {
         error = error.or(turn.emit_reply(reply, true).err());

@@ -33,7 +33,7 @@ pub struct SessionStore {
     /// The directory of releases up to 0.1.3.post7.
     legacy_dir: PathBuf,
     /// The store of releases from 0.3.1 on, if this workspace has one.
-    newer_dir: Option<PathBuf>,
+    pub(super) newer_dir: Option<PathBuf>,
     pub(super) sync: SyncMode,
     /// The messages that are sent again.
     pub(super) window: MessageWindow,

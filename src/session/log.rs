@@ -5,7 +5,7 @@ use super::integrity::{MAX_ATTEMPTS, is_newer, refuse_newer, repair_end, stat};
 use super::layout::{SessionStore, SyncMode};
 use super::line::{self, ClosingLine, MetadataLine};
 use super::lock::lock_path;
-use super::tail_reader::{self, LogTail, MessageWindow};
+use super::tail_reader::{self, LogTail, MessageWindow, ReverseLines};
 use crate::sys::clock::Clock;
 use crate::sys::durable_file;
 use crate::sys::file_lock::{self, FileLock};
@@ -57,7 +57,8 @@ impl From<&std::fs::Metadata> for LogFileState {
 }
 
 impl SessionLog {
-    /// Locks the session `key`, waiting up to `wait`, and opens its file at `path` with the tail that a turn needs.
+    /// Locks the session `key`, waiting up to `wait`, and opens its file at `path`, whose directory exists, with the tail
+    /// that a turn needs.
     ///
     /// # Errors
     /// Status 75 if another run holds the lock for longer than `wait`, 78 if a newer release wrote the file.
@@ -68,10 +69,6 @@ impl SessionLog {
         wait: Duration,
         notice: &mut dyn FnMut(&str),
     ) -> Result<(Self, LogTail)> {
-        durable_file::create_dir(
-            path.parent()
-                .context("the session path has no parent directory")?,
-        )?;
         let mut busy = |holder: Option<&file_lock::LockHolder>| {
             let who = holder
                 .map(|holder| {
@@ -101,7 +98,9 @@ impl SessionLog {
             &mut busy,
         )?;
         let (sync, clock) = (store.sync, store.clock.clone());
-        let guard = File::open(path.with_file_name(".session-files.lock"));
+        // Releases that use this lock have a store of their own.
+        let has_guard = store.newer_dir.is_some();
+        let guard = has_guard.then(|| File::open(path.with_file_name(".session-files.lock")).ok());
         let mut log = Self {
             path,
             file: None,
@@ -112,7 +111,7 @@ impl SessionLog {
             has_provider_state: false,
             sync,
             clock,
-            append_lock: guard.ok(),
+            append_lock: guard.flatten(),
             lock,
         };
         store.migrate(key, &log.path)?;
@@ -128,13 +127,15 @@ impl SessionLog {
             return Ok(LogTail::default());
         };
         self.file_state = LogFileState::from(&stat(&file, &self.path)?);
-        if !durable_file::ends_with_newline(&file, &self.path, self.file_state.size)? {
+        let mut lines = ReverseLines::from_end(&file, &self.path, self.file_state.size);
+        if !lines.ends_with_newline()? {
             refuse_newer(is_newer(&self.path)?, &self.path)?;
             let guard = self.append_lock.as_ref().unwrap_or(&file);
             repair_end(&file, guard, &self.path, &self.clock, notice)?;
             self.file_state = LogFileState::from(&stat(&file, &self.path)?);
+            lines = ReverseLines::from_end(&file, &self.path, self.file_state.size);
         }
-        let tail = tail_reader::read(&file, &self.path, self.file_state.size, window)?;
+        let tail = tail_reader::read_lines(lines, window)?;
         refuse_newer(tail.metadata.is_newer(), &self.path)?;
         tail.notices.iter().for_each(|text| notice(text));
         (self.count, self.metadata) = (tail.count, tail.metadata.clone());
@@ -144,7 +145,7 @@ impl SessionLog {
         Ok(tail)
     }
 
-    /// Appends a line that holds `messages` messages, in one write. If another program has written meanwhile, the file
+    /// Appends lines that hold `messages` messages, in one write. If another program has written meanwhile, the file
     /// is reloaded and `line` is called again.
     pub(super) fn append(
         &mut self,
@@ -227,30 +228,36 @@ impl SessionLog {
         Ok(true)
     }
 
-    /// Writes a closing line, after `change` has updated the metadata; it receives the number of messages.
+    /// Writes a closing line, after `change` has updated the metadata; it receives the number of messages. `answer`, the
+    /// line of the last message, precedes it.
     pub(super) fn write_closing_line(
         &mut self,
         key: &str,
+        answer: Option<&str>,
         closing: &ClosingLine<'_>,
         change: &dyn Fn(&mut MetadataLine, usize),
     ) -> Result<()> {
-        if std::mem::take(&mut self.has_provider_state) {
-            self.append(key, 0, |_| line::NO_PROVIDER_STATE.to_owned())?;
-        }
-        self.append(key, 0, |log| {
+        let messages = usize::from(answer.is_some());
+        self.append(key, messages, |log| {
+            let mut lines = answer.unwrap_or_default().to_owned();
+            if log.has_provider_state {
+                lines.push_str(line::NO_PROVIDER_STATE);
+            }
             let now = log.clock.local_timestamp();
-            change(&mut log.metadata, log.count);
+            let count = log.count + messages;
+            change(&mut log.metadata, count);
             log.metadata.key.get_or_insert_with(|| key.to_owned());
             log.metadata.created_at.get_or_insert_with(|| now.clone());
             log.metadata.updated_at = Some(now);
             // If another program writes in between, the line is not at this offset, and readers will not trust it.
-            (log.metadata.message_count, log.metadata.offset) =
-                (Some(log.count), Some(log.file_state.size));
+            let offset = log.file_state.size + lines.len() as u64;
+            (log.metadata.message_count, log.metadata.offset) = (Some(count), Some(offset));
             if closing.summary.is_some() {
                 log.metadata.summary_offset = log.metadata.offset;
             }
-            line::format_metadata(&log.metadata, Some(closing))
+            lines + &line::format_metadata(&log.metadata, Some(closing))
         })?;
+        self.has_provider_state = false;
         let Some(file) = &self.file else {
             return Ok(());
         };

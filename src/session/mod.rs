@@ -116,6 +116,9 @@ impl Session {
     ) -> Result<Self> {
         let (log, tail) = loop {
             let (path, exists) = store.path_for(key)?;
+            if let (false, Some(dir)) = (exists, path.parent()) {
+                durable_file::create_dir(dir)?;
+            }
             let opened = SessionLog::open(store, key, path.clone(), wait, notice)?;
             // Before the lock was taken, another key that maps to the same file name may have created the file.
             if exists || opened.0.file.is_none() || store.path_for(key)?.0 == path {
@@ -394,7 +397,7 @@ impl Session {
                 summary: Some(&summary),
             };
             let origin = &self.origin;
-            log.write_closing_line(&self.key, &closing, &|metadata, _| {
+            log.write_closing_line(&self.key, None, &closing, &|metadata, _| {
                 metadata.update_session_metadata(|kept| kept.origin.clone_from(origin));
             })?;
         }
@@ -406,8 +409,22 @@ impl Session {
         Ok(())
     }
 
-    /// Appends `message` to the log, then to the messages. A long tool result is cut first, so that both are the same.
-    pub fn push(&mut self, mut message: Message) -> Result<()> {
+    /// Appends `message` to the log, then to the messages.
+    pub fn push(&mut self, message: Message) -> Result<()> {
+        let message = self.prepare_push(message);
+        match &mut self.log {
+            Some(log) => {
+                let line = line::format_message(&message, &self.turn, &log.clock.local_timestamp());
+                log.append(&self.key, 1, |_| line.clone())?;
+            }
+            None => self.window.count += 1,
+        }
+        self.add_logged(message);
+        Ok(())
+    }
+
+    /// Prepares `message` for the log and for the messages, which get the same: a long tool result is cut.
+    fn prepare_push(&mut self, mut message: Message) -> Message {
         match &mut message {
             Message::Tool(result) => truncate_result(result, self.result_limit),
             // The tool runs with the arguments as the model sent them; the stored copy has our secrets masked.
@@ -427,16 +444,12 @@ impl Session {
             self.estimated_tokens += token_estimate::for_message(&no_answer);
             self.messages.push(no_answer);
         }
-        match &mut self.log {
-            Some(log) => {
-                let line = line::format_message(&message, &self.turn, &log.clock.local_timestamp());
-                log.append(&self.key, 1, |_| line.clone())?;
-            }
-            None => self.window.count += 1,
-        }
+        message
+    }
+
+    fn add_logged(&mut self, message: Message) {
         self.estimated_tokens += token_estimate::for_message(&message);
         self.messages.push(message);
-        Ok(())
     }
 
     /// Adds a result for each call at the end that has none. The results are logged so that the Python program can send
@@ -452,8 +465,14 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the turn: writes its closing line and syncs the log to disk.
-    pub fn end_turn(&mut self, ending: &str, stats: &SessionStats) -> Result<()> {
+    /// Ends the turn: appends `answer`, if there is one, and the closing line in one write, and syncs the log to disk.
+    pub fn end_turn(
+        &mut self,
+        answer: Option<Message>,
+        ending: &str,
+        stats: &SessionStats,
+    ) -> Result<()> {
+        let answer = answer.map(|answer| self.prepare_push(answer));
         let HistoryWindow {
             shortened_before: aged,
             token_ratio: ratio,
@@ -467,18 +486,27 @@ impl Session {
         };
         let origin = &self.origin;
         match &mut self.log {
-            Some(log) if log.file.is_some() => {
-                log.write_closing_line(&self.key, &closing, &|metadata, _| {
+            Some(log) if answer.is_some() || log.file.is_some() => {
+                let now = log.clock.local_timestamp();
+                let line = answer
+                    .as_ref()
+                    .map(|answer| line::format_message(answer, &self.turn, &now));
+                log.write_closing_line(&self.key, line.as_deref(), &closing, &|metadata, _| {
                     metadata.update_session_metadata(|kept| {
                         kept.stats.add(stats);
                         kept.origin.clone_from(origin);
                         (kept.shortened_before, kept.token_ratio) = (aged, ratio);
                         kept.rejected_turns.clone_from(rejected);
                     });
-                })
+                })?;
             }
-            _ => Ok(()),
+            Some(_) => {}
+            None => self.window.count += usize::from(answer.is_some()),
         }
+        if let Some(answer) = answer {
+            self.add_logged(answer);
+        }
+        Ok(())
     }
 
     /// Starts a new conversation: earlier messages are no longer sent, but stay in the log.
@@ -496,7 +524,7 @@ impl Session {
         };
         match &mut self.log {
             Some(log) if log.file.is_some() => {
-                log.write_closing_line(&self.key, &closing, &|metadata, count| {
+                log.write_closing_line(&self.key, None, &closing, &|metadata, count| {
                     let left = (metadata.last_consolidated, count);
                     metadata.update_session_metadata(|kept| kept.begin_conversation(left));
                     metadata.set_consolidated(count);
@@ -527,7 +555,7 @@ impl Session {
         };
         match &mut self.log {
             Some(log) if log.file.is_some() => {
-                log.write_closing_line(&self.key, &closing, &|metadata, _| {
+                log.write_closing_line(&self.key, None, &closing, &|metadata, _| {
                     metadata.set_consolidated(from);
                     metadata.summary_offset = None;
                 })

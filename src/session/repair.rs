@@ -142,7 +142,7 @@ fn apply_repair(
         ending: "repaired",
         summary: None,
     };
-    log.write_closing_line(key, &closing, &|metadata, count| {
+    log.write_closing_line(key, None, &closing, &|metadata, count| {
         if metadata.last_consolidated > count {
             metadata.set_consolidated(0);
         }

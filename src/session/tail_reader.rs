@@ -93,25 +93,29 @@ impl MessageWindow {
 /// Reads the tail of `file`, which is `size` bytes long and ends with a newline. The first read after another program
 /// has rewritten the file counts all its messages.
 pub(super) fn read(file: &File, path: &Path, size: u64, window: MessageWindow) -> Result<LogTail> {
-    let tail = read_backwards(file, path, size, window, u64::MAX)?;
+    read_lines(ReverseLines::from_end(file, path, size), window)
+}
+
+/// Like [`read`], from the `lines` of a file of which none was taken yet.
+pub(super) fn read_lines(lines: ReverseLines<'_>, window: MessageWindow) -> Result<LogTail> {
+    let tail = read_backwards(lines, window, u64::MAX)?;
     tail.context("a search without a limit ended at its limit")
 }
 
 /// Reads the tail without its messages; `None` if that would require reading a large file.
 pub(super) fn peek(file: &File, path: &Path, size: u64) -> Result<Option<LogTail>> {
-    read_backwards(file, path, size, MessageWindow::default(), MAX_PEEK_BYTES)
+    let lines = ReverseLines::from_end(file, path, size);
+    read_backwards(lines, MessageWindow::default(), MAX_PEEK_BYTES)
 }
 
 /// Reads backwards to the last valid closing line, and then to the start of the window. After that line there are only
 /// lines of a killed turn or of another program. Returns `None` if it is more than `search_limit` bytes from the end.
 fn read_backwards(
-    file: &File,
-    path: &Path,
-    size: u64,
+    mut lines: ReverseLines<'_>,
     window: MessageWindow,
     search_limit: u64,
 ) -> Result<Option<LogTail>> {
-    let mut lines = ReverseLines::from_end(file, path, size);
+    let (file, path, size) = (lines.file, lines.path, lines.end());
     let mut state = TailState {
         window: window.limit,
         ..TailState::default()
@@ -428,7 +432,7 @@ pub(super) struct ReverseLines<'a> {
 }
 
 impl<'a> ReverseLines<'a> {
-    /// Starts at offset `end`, which is the end of a line.
+    /// Starts at offset `end`, which is the end of a line, unless [`Self::ends_with_newline`] says otherwise.
     pub(super) fn from_end(file: &'a File, path: &'a Path, end: u64) -> Self {
         Self {
             file,
@@ -438,6 +442,19 @@ impl<'a> ReverseLines<'a> {
             unread: 0,
             block_bytes: FIRST_BLOCK_BYTES,
         }
+    }
+
+    /// The offset of the end of the lines that are not returned yet.
+    fn end(&self) -> u64 {
+        self.start + self.unread as u64
+    }
+
+    /// True if the offset at which it started is the start of the file or the end of a line.
+    pub(super) fn ends_with_newline(&mut self) -> Result<bool> {
+        if self.start > 0 {
+            self.read_block()?;
+        }
+        Ok(self.buffer.last().is_none_or(|last| *last == b'\n'))
     }
 
     /// Returns the line before the previous result: its offset, and its text without the newline. `None` at the start

@@ -115,15 +115,14 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    /// Logs `reply`, and returns it with the parts before it: the answer.
-    pub(super) fn push_answer(&mut self, reply: Reply) -> (Reply, Result<()>) {
+    /// Returns `reply` with the parts before it, which is the answer, and its message for the log.
+    pub(super) fn complete_answer(&mut self, reply: Reply) -> (Reply, Message) {
         let mut stored = reply.clone();
         if stored.is_blank() {
             stored.text = NO_MORE_TEXT.into();
         }
-        let saved = self.session.push(Message::Assistant(stored));
         let text = std::mem::take(&mut self.cut_text) + &reply.text;
-        (Reply { text, ..reply }, saved)
+        (Reply { text, ..reply }, Message::Assistant(stored))
     }
 
     /// Logs the part of the current reply that has arrived, with a mark.

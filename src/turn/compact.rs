@@ -58,7 +58,7 @@ pub fn compact_now(
         turns: 0,
         ..turn.stats.to_session_stats()
     };
-    let mut error = error.or(turn.session.end_turn(exit.name(), &stats).err());
+    let mut error = error.or(turn.session.end_turn(None, exit.name(), &stats).err());
     let reply = Reply {
         text,
         ..Reply::default()
