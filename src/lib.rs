@@ -211,21 +211,20 @@ pub fn run_helper_process() -> Option<Exit> {
 /// Parse, resolve, dispatch, report. Returns the status to exit with.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let env = Env::from_process();
-    let no_color = env.get("NO_COLOR").is_some();
     let dumb = env.get("TERM") == Some("dumb");
     let arguments = parse::expand_shortcut(arguments.into_iter().collect());
     if let Some(detail) = parse::parse_version(&arguments) {
-        return command::version::run(detail, Terminal::probe(None, no_color, dumb));
+        return command::version::run(detail, Terminal::probe(None, &env, dumb));
     }
     let cli = match parse::parse(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            let terminal = Terminal::probe(None, no_color, dumb);
+            let terminal = Terminal::probe(None, &env, dumb);
             return usage_error::report(error, &arguments, terminal);
         }
     };
     let plain = dumb || cli.shared.plain;
-    let terminal = Terminal::probe(cli.shared.color.forced(), no_color, plain);
+    let terminal = Terminal::probe(cli.shared.color.forced(), &env, plain);
     // In a pipe `-v` shows progress only. The variable asks for logs there.
     let is_verbose = cli.command.asks_for_logs();
     let started = match cli.shared.quiet {

@@ -344,6 +344,7 @@ mod tests {
     use super::{
         LaunchKind, SHUTDOWN_TIMEOUT, ServerExit, ServerProcess, ServerSpec, end_all, start_with,
     };
+    use crate::sys::env::Env;
     use crate::sys::process::supervisor;
     use crate::sys::process::tests::{is_process_running, serialize};
     use crate::sys::sandbox::SandboxSpec;
@@ -575,7 +576,8 @@ mod tests {
         };
         let mut server = start(&spec(&command)).unwrap();
         assert_eq!(line(&mut server), "on");
-        crate::sys::terminal::Terminal::probe(Some(false), true, true).eprint_failure("ready");
+        let terminal = crate::sys::terminal::Terminal::probe(Some(false), &Env::default(), true);
+        terminal.eprint_failure("ready");
         std::thread::sleep(Duration::from_secs(60));
     }
 

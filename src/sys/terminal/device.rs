@@ -1,5 +1,6 @@
 //! The properties of standard output and standard error: terminal, colour, size.
 
+use crate::sys::env::Env;
 use std::io::IsTerminal;
 
 /// The two output streams and their properties.
@@ -18,15 +19,23 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Inspects the streams. `color` is the user's explicit choice, if any; `no_color` and `dumb` come from the
-    /// environment.
-    pub fn probe(color: Option<bool>, no_color: bool, dumb: bool) -> Self {
+    /// Inspects the streams. `color` is the user's explicit choice, if any; `dumb` is true for plain text only.
+    pub fn probe(color: Option<bool>, env: &Env, dumb: bool) -> Self {
+        let no_color = env.get("NO_COLOR").is_some();
+        let is_forced = env.get("CLICOLOR_FORCE").is_some();
         let stdout_is_tty = std::io::stdout().is_terminal();
         let stderr_is_any_tty = std::io::stderr().is_terminal();
         let stderr_is_tty = stderr_is_any_tty && !dumb;
-        console::set_colors_enabled(color.unwrap_or(stdout_is_tty && !dumb && !no_color));
+        let stdout_color = color.unwrap_or(stdout_is_tty && !dumb && !no_color);
         let stderr_color = color.unwrap_or(stderr_is_tty && !no_color);
-        console::set_colors_enabled_stderr(stderr_color);
+        // The library finds out its default before it takes another value, with two system calls for each stream. For a
+        // stream that is no terminal the default is no colour, unless the variable is set.
+        if stdout_color || stdout_is_tty || is_forced {
+            console::set_colors_enabled(stdout_color);
+        }
+        if stderr_color || stderr_is_any_tty || is_forced {
+            console::set_colors_enabled_stderr(stderr_color);
+        }
         Self {
             stdout_is_tty,
             stderr_is_tty,
