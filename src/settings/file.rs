@@ -18,7 +18,7 @@ use jsonc_parser::{CollectOptions, ParseOptions};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -79,10 +79,7 @@ impl Config {
             let cause = format!("config `{}` is not a regular file", path.display());
             return Err(fail(Exit::Config, cause));
         }
-        // Enough for a typical config and for the read that detects the end of the file.
-        let mut bytes = Vec::with_capacity(8 << 10);
-        file.take(MAX_BYTES + 1)
-            .read_to_end(&mut bytes)
+        let bytes = durable_file::read_to_size(file, about.len(), MAX_BYTES + 1)
             .map_err(|error| read_error(path, &error))?;
         if bytes.len() as u64 > MAX_BYTES {
             let cause = format!("config `{}` is larger than 4 MiB", path.display());

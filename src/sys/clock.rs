@@ -2,7 +2,7 @@
 
 use crate::error::{Exit, Stop, fail};
 use crate::sys::env::Env;
-use crate::sys::{signal, test_hooks};
+use crate::sys::{durable_file, signal, test_hooks};
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 use nix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -142,7 +142,8 @@ fn localtime_zone_name() -> Option<String> {
 }
 
 fn read_tzif(path: &Path, name: &str) -> Option<TimeZone> {
-    TimeZone::tzif(name, &std::fs::read(path).ok()?).ok()
+    let bytes = durable_file::read(path).ok()??;
+    TimeZone::tzif(name, &bytes).ok()
 }
 
 /// True if the file is a time zone. The directory also contains tables and notes.

@@ -418,13 +418,27 @@ pub fn unsafe_permissions(path: &Path) -> Option<String> {
 
 /// Returns the content of a file; `None` if it is missing.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
-    match std::fs::read(path) {
+    let whole = |file: File| {
+        let size = file.metadata()?.len();
+        read_to_size(file, size, u64::MAX)
+    };
+    match File::open(path).and_then(whole) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
         }
         Err(error) => Err(error).with_context(|| format!("read `{}`", path.display())),
     }
+}
+
+/// Reads an open file of `size` bytes, but at most `limit`. The size spares the read that finds the end; for a file
+/// without one, as in `/proc`, it is 0.
+pub fn read_to_size(file: File, size: u64, limit: u64) -> std::io::Result<Vec<u8>> {
+    let end = if size > 0 { size.min(limit) } else { limit };
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(usize::try_from(size.min(limit)).unwrap_or_default())?;
+    file.take(end).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
