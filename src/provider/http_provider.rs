@@ -316,7 +316,7 @@ impl HttpProvider {
             .header("content-type")
             .is_some_and(|kind| kind.contains("event-stream"));
         let mut reading = ResponseReader::new(self.format.reply_builder(request), events);
-        let mut chunk = vec![0; 8 << 10];
+        let mut chunk = vec![0; 4 << 10];
         let mut total = 0;
         let mut is_ended = false;
         // Only data counts: comments keep the connection open, but not the wait for an answer.

@@ -1,5 +1,6 @@
 //! The HTTP client: builds requests, reads responses and keeps connections.
 
+use super::buffers::{MAX_INPUT_BYTES, OUTPUT_BYTES};
 use super::connector::{ProxyConnector, SignalConnector};
 use super::error::{MAX_REDIRECTS, PermanentFailure, from_ureq};
 use super::network::{Network, configured_proxy};
@@ -29,15 +30,11 @@ use ureq::unversioned::transport::{
 use ureq::{Agent, Proxy, RequestBuilder, ResponseExt};
 use url::Url;
 
-/// Buffer size for reading. A response head must fit; streams arrive in pieces of a few hundred bytes.
-const INPUT_BUFFER_BYTES: usize = 32 << 10;
-const OUTPUT_BUFFER_BYTES: usize = 16 << 10;
-
 /// The time that an idle connection is kept: a slow tool call should not cost a new handshake.
 const MAX_IDLE_AGE: Duration = Duration::from_secs(90);
 
 /// The longest response head that is accepted from an untrusted server.
-const MAX_UNTRUSTED_HEAD_BYTES: usize = INPUT_BUFFER_BYTES;
+const MAX_UNTRUSTED_HEAD_BYTES: usize = MAX_INPUT_BYTES;
 
 /// An HTTP client.
 pub struct Http {
@@ -324,8 +321,9 @@ impl Http {
             .max_redirects_will_error(public)
             .user_agent(self.user_agent.as_deref().unwrap_or(default_agent))
             .max_idle_age(MAX_IDLE_AGE)
-            .input_buffer_size(INPUT_BUFFER_BYTES)
-            .output_buffer_size(OUTPUT_BUFFER_BYTES)
+            // Those of TLS, and of proxies.
+            .input_buffer_size(MAX_INPUT_BYTES)
+            .output_buffer_size(OUTPUT_BYTES)
             // For what `ureq` does itself: proxies and handshakes. `SignalTransport` applies all other timeouts,
             // since it does not count the time that the process was stopped.
             .timeout_connect(limit(self.timeouts.connect))

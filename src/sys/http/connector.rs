@@ -9,7 +9,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use std::io::Error;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
-use ureq::unversioned::transport::{ConnectionDetails, Connector, Either, LazyBuffers, Transport};
+use ureq::unversioned::transport::{ConnectionDetails, Connector, Either, Transport};
 
 /// Opens a TCP connection, unless an earlier connector has made one.
 #[derive(Debug)]
@@ -28,9 +28,7 @@ impl<In: Transport> Connector<In> for SignalConnector {
             return Ok(Some(Either::A(inner)));
         }
         let stream = dial(&details.addrs, &mut self.0.connect_deadline())?;
-        let config = &details.config;
-        let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
-        let route = Route::Direct(Socket::new(stream, buffers));
+        let route = Route::Direct(Socket::new(stream));
         Ok(Some(Either::B(SignalTransport::new(route, self.0))))
     }
 }

@@ -4,6 +4,7 @@
 //! Connections are kept between requests. TLS and certificates are loaded for `https` only. A request passes through
 //! these files in this order: [`client`] with `network`, `resolver` with `name_service` and `ssrf`, `connector`, `transport`.
 
+mod buffers;
 mod client;
 mod connector;
 mod error;

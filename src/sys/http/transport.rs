@@ -1,5 +1,6 @@
 //! A connection whose waits a signal can interrupt. Its timeouts do not count the time that the process was stopped.
 
+use super::buffers::SocketBuffers;
 use super::error::from_stop;
 use super::timeouts::{ExchangeLimits, deadline_until};
 use crate::sys::signal::{self, Deadline};
@@ -9,7 +10,7 @@ use std::cell::Cell;
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
-use ureq::unversioned::transport::{Buffers, LazyBuffers, NextTimeout, Transport};
+use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
 /// The most bytes buffered before they are sent.
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
@@ -40,6 +41,8 @@ pub(super) struct SignalTransport<In> {
     deadline: Option<Duration>,
     /// True if a request was sent and no response has arrived yet.
     awaits_response: bool,
+    /// True if the connection is kept for the next exchange.
+    is_kept: bool,
 }
 
 #[derive(Debug)]
@@ -53,24 +56,22 @@ pub(super) enum Route<In> {
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
-    buffers: LazyBuffers,
-    /// Data to send. It is flushed when full or before waiting for a response: `ureq` passes head and body separately,
-    /// and a server should wake only once for both.
-    write_buffer: Vec<u8>,
+    /// What waits in them is sent when there is much of it, or before waiting for a response: `ureq` passes head and body
+    /// separately, and a server should wake only once for both.
+    buffers: SocketBuffers,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, buffers: LazyBuffers) -> Self {
+    pub(super) fn new(stream: TcpStream) -> Self {
         Self {
             stream,
-            buffers,
-            write_buffer: Vec::new(),
+            buffers: SocketBuffers::default(),
         }
     }
 
     /// Sends the buffered data.
     fn flush(&mut self, deadline: &mut Deadline) -> Result<(), ureq::Error> {
-        let mut rest = self.write_buffer.as_slice();
+        let mut rest = self.buffers.pending();
         while !rest.is_empty() {
             match self.stream.write(rest) {
                 Ok(count) => rest = &rest[count..],
@@ -82,7 +83,7 @@ impl Socket {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.write_buffer.clear();
+        self.buffers.clear_pending();
         Ok(())
     }
 }
@@ -94,6 +95,7 @@ impl<In> SignalTransport<In> {
             limits,
             deadline: None,
             awaits_response: false,
+            is_kept: false,
         }
     }
 
@@ -163,6 +165,7 @@ impl<In: Transport> Transport for SignalTransport<In> {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
         signal::check().map_err(from_stop)?;
+        self.is_kept = false;
         if !std::mem::replace(&mut self.awaits_response, true) {
             let total = Some(self.limits.timeouts.total).filter(|total| !total.is_zero());
             self.deadline = total.map(|total| signal::now().saturating_add(total));
@@ -171,10 +174,8 @@ impl<In: Transport> Transport for SignalTransport<In> {
         match &mut self.route {
             Route::Proxied(inner) => inner.transmit_output(amount, timeout),
             Route::Direct(socket) => {
-                socket
-                    .write_buffer
-                    .extend_from_slice(&socket.buffers.output()[..amount]);
-                match socket.write_buffer.len() < WRITE_BUFFER_BYTES {
+                socket.buffers.push_output(amount);
+                match socket.buffers.pending().len() < WRITE_BUFFER_BYTES {
                     true => Ok(()),
                     false => socket.flush(&mut deadline),
                 }
@@ -223,6 +224,10 @@ impl<In: Transport> Transport for SignalTransport<In> {
     }
 
     fn is_open(&mut self) -> bool {
+        // `ureq` asks when it keeps a connection, and when it takes it again. The last exchange of a run needs no answer.
+        if !std::mem::replace(&mut self.is_kept, true) {
+            return true;
+        }
         match &mut self.route {
             // No request is pending, so nothing may be readable, not even the end of the stream.
             Route::Direct(socket) => {
