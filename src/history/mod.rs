@@ -49,7 +49,8 @@ const NO_ANSWER: &str = "[interrupted before an answer]";
 /// Repairs `messages`: they begin with a user message, each call is followed by exactly one result in call order, and
 /// there are no orphaned results or empty messages.
 pub fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
-    let mut sent: Vec<Message> = Vec::with_capacity(messages.len());
+    // With room for a turn without tools.
+    let mut sent: Vec<Message> = Vec::with_capacity(messages.len() + 2);
     let mut ids = UniqueCallIds::default();
     let mut rest = messages
         .into_iter()

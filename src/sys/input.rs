@@ -5,6 +5,7 @@ use crate::sys::signal::{self, Deadline};
 use anyhow::{Context, Result};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -107,7 +108,7 @@ pub fn read_stdin(
     idle_timeout: Duration,
     on_notice: &mut dyn FnMut(&str),
 ) -> Result<Option<Vec<u8>>> {
-    let stdin = std::io::stdin();
+    let stdin = rustix::stdio::stdin();
     let kind = rustix::fs::fstat(&stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
     let handling = match (mode, kind) {
         (StdinMode::Never, _) | (StdinMode::Auto, Err(_)) => DefaultHandling::Ignore,
@@ -134,8 +135,8 @@ pub fn read_stdin(
     let mut chunk = vec![0; 64 << 10];
     let mut has_notified = false;
     loop {
-        wait_until_readable(&stdin, idle_timeout, &mut has_notified, on_notice)?;
-        // Bypasses the buffer of `Stdin`, because `poll` does not see buffered bytes.
+        wait_until_readable(stdin, idle_timeout, &mut has_notified, on_notice)?;
+        // Not by `Stdin`, because `poll` does not see bytes in its buffer.
         let count = match rustix::io::read(&stdin, &mut chunk) {
             // Another process read the bytes first, or the pipe is non-blocking.
             Err(Errno::INTR | Errno::AGAIN) => continue,
@@ -163,7 +164,7 @@ pub fn read_stdin(
 
 /// Waits until standard input is readable. Notifies the user once.
 fn wait_until_readable(
-    stdin: &std::io::Stdin,
+    stdin: BorrowedFd<'_>,
     idle_timeout: Duration,
     has_notified: &mut bool,
     on_notice: &mut dyn FnMut(&str),
