@@ -1,8 +1,12 @@
 //! A request body as JSON text, written field by field without a tree of values.
 
+use super::body_text::BodyFormatter;
 use crate::message::ToolSpec;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
+
+/// Bytes that most bodies fit in, so that they are not copied as they grow.
+const CAPACITY_BYTES: usize = 64 << 10;
 
 /// A request body under construction: a JSON object whose fields stay in the order in which they are written. The
 /// user's extra fields replace fields of the same name.
@@ -17,7 +21,7 @@ impl<'a> BodyWriter<'a> {
     /// An empty body, with the user's extra fields.
     pub fn new(extra: &'a Map<String, Value>) -> Self {
         Self {
-            json: Vec::new(),
+            json: Vec::with_capacity(CAPACITY_BYTES),
             extra,
             names: Vec::new(),
         }
@@ -58,7 +62,9 @@ impl<'a> BodyWriter<'a> {
     }
 
     fn write_value(&mut self, value: impl Serialize) {
-        serde_json::to_writer(&mut self.json, &value)
+        let mut serializer = serde_json::Serializer::with_formatter(&mut self.json, BodyFormatter);
+        value
+            .serialize(&mut serializer)
             .expect("texts, numbers and JSON values can be serialized to memory");
     }
 }

@@ -6,6 +6,7 @@ use crate::message::{
     Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage,
     images_first, to_plain_text,
 };
+use crate::provider::body_text::serialize_text;
 use crate::provider::quirks::{Temperature, ThinkingStyle};
 use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::BodyWriter;
@@ -104,6 +105,7 @@ pub(super) fn write_body(
 #[derive(Serialize)]
 struct AnthropicTool<'a> {
     name: &'a str,
+    #[serde(serialize_with = "serialize_text")]
     description: &'a str,
     input_schema: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,6 +145,7 @@ struct AnthropicMessage<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Block<'a> {
     Text {
+        #[serde(serialize_with = "serialize_text")]
         text: Cow<'a, str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheMark>,

@@ -7,6 +7,7 @@ use super::reasoning::{self, PlacedReasoning};
 use crate::message::{
     Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage, to_plain_text,
 };
+use crate::provider::body_text::{BodyText, serialize_text};
 use crate::provider::quirks::{Quirks, Temperature, ThinkingStyle};
 use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::{BodyWriter, ToolArray};
@@ -93,6 +94,7 @@ struct ChatTool<'a> {
 #[derive(Serialize)]
 struct ChatFunction<'a> {
     name: &'a str,
+    #[serde(serialize_with = "serialize_text")]
     description: &'a str,
     parameters: &'a RawValue,
 }
@@ -161,7 +163,7 @@ struct ChatMessage<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ChatContent<'a> {
-    Text(Cow<'a, str>),
+    Text(#[serde(serialize_with = "serialize_text")] Cow<'a, str>),
     Parts(Vec<Value>),
 }
 
@@ -171,9 +173,9 @@ struct AssistantMessage<'a> {
     role: &'static str,
     content: Option<AssistantContent<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_content: Option<&'a str>,
+    reasoning_content: Option<BodyText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<&'a str>,
+    reasoning: Option<BodyText<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_details: Option<&'a Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -184,7 +186,7 @@ struct AssistantMessage<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum AssistantContent<'a> {
-    Text(&'a str),
+    Text(#[serde(serialize_with = "serialize_text")] &'a str),
     WithReasoning(Value),
 }
 
@@ -200,6 +202,7 @@ struct ChatToolCall<'a> {
 #[derive(Serialize)]
 struct CalledFunction<'a> {
     name: &'a str,
+    #[serde(serialize_with = "serialize_text")]
     arguments: String,
 }
 
@@ -318,7 +321,7 @@ fn user_parts(user: &UserMessage) -> Vec<Cow<'_, MessagePart>> {
         let last = match user.parts.last() {
             Some(MessagePart::Text(text)) => {
                 parts.pop();
-                format!("{text}\n\n{facts}")
+                [text, "\n\n", facts].concat()
             }
             _ => facts.clone(),
         };
@@ -402,8 +405,8 @@ fn assistant_message<'a>(
     AssistantMessage {
         role: "assistant",
         content: content.or_else(|| (!silent).then_some(AssistantContent::Text(&reply.text))),
-        reasoning_content,
-        reasoning,
+        reasoning_content: reasoning_content.map(BodyText),
+        reasoning: reasoning.map(BodyText),
         reasoning_details: keep.get("reasoning_details"),
         tool_calls: reply.tool_calls.iter().enumerate().map(call).collect(),
     }

@@ -6,6 +6,7 @@ use crate::message::{
     Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage, images_first,
     to_plain_text,
 };
+use crate::provider::body_text::{BodyText, serialize_text};
 use crate::provider::quirks::Temperature;
 use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::{BodyWriter, ToolArray};
@@ -54,7 +55,7 @@ pub(super) fn write_body(
             json!({ "type": "json_schema", "name": "answer", "schema": schema, "strict": false });
         body.put("text", json!({ "format": form }));
     }
-    body.put("instructions", request.system);
+    body.put("instructions", BodyText(request.system));
     if !request.tools.is_empty() {
         body.put("tools", ToolArray(request.tools, ResponsesTool::new));
         body.put(
@@ -74,6 +75,7 @@ pub(super) fn write_body(
 struct ResponsesTool<'a> {
     r#type: &'static str,
     name: &'a str,
+    #[serde(serialize_with = "serialize_text")]
     description: &'a str,
     parameters: &'a RawValue,
     strict: bool,
@@ -107,6 +109,7 @@ enum InputItem<'a> {
         r#type: &'static str,
         call_id: Cow<'a, str>,
         name: &'a str,
+        #[serde(serialize_with = "serialize_text")]
         arguments: String,
     },
     Output {
@@ -122,7 +125,7 @@ enum InputItem<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ItemContent<'a> {
-    Text(Cow<'a, str>),
+    Text(#[serde(serialize_with = "serialize_text")] Cow<'a, str>),
     Parts(Vec<InputContent<'a>>),
 }
 
@@ -130,15 +133,20 @@ enum ItemContent<'a> {
 #[serde(tag = "type")]
 enum InputContent<'a> {
     #[serde(rename = "input_text")]
-    Text { text: Cow<'a, str> },
+    Text {
+        #[serde(serialize_with = "serialize_text")]
+        text: Cow<'a, str>,
+    },
     #[serde(rename = "input_image")]
     Image {
         detail: &'static str,
+        #[serde(serialize_with = "serialize_text")]
         image_url: String,
     },
     #[serde(rename = "input_file")]
     File {
         filename: &'a str,
+        #[serde(serialize_with = "serialize_text")]
         file_data: String,
     },
 }
