@@ -2,7 +2,6 @@
 //! placeholder for each.
 
 use crate::message::{ImageSource, MessagePart};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// The sources of the images in `parts` that are files.
@@ -19,8 +18,8 @@ pub(super) fn format(parts: &[MessagePart]) -> Vec<Value> {
 }
 
 /// Reads what [`format`] wrote. Other values are left out.
-pub(super) fn read(json: &RawValue) -> Vec<(usize, ImageSource)> {
-    let list: Vec<Value> = serde_json::from_str(json.get()).unwrap_or_default();
+pub(super) fn read(json: &str) -> Vec<(usize, ImageSource)> {
+    let list: Vec<Value> = serde_json::from_str(json).unwrap_or_default();
     let source = |entry: &Value| {
         let text = |key: &str| entry[key].as_str().map(str::to_owned);
         let source = ImageSource {

@@ -2,9 +2,9 @@
 //! are extra keys of those lines, since a line of any other kind breaks the older program.
 
 use super::image_sources;
-use super::line_fields::{LineFields, StoredValue, read_usage};
+use super::line_fields::{LineFields, StoredValue, read_object, read_usage};
 use crate::history::compaction::CompactedHistory;
-use crate::message::lenient_json::{parse as parse_json, without_lone_surrogates};
+use crate::message::lenient_json::parse as parse_json;
 use crate::message::{
     FinishReason, Message, MessagePart, Reply, ToolCall, ToolResult, Usage, UserMessage, plain_text,
 };
@@ -119,28 +119,21 @@ pub(super) fn parse(line: &[u8]) -> SessionLine {
     if !line.trim_ascii_start().starts_with(b"{") {
         return SessionLine::Invalid;
     }
-    if let Ok(fields) = serde_json::from_slice(line) {
-        return read_fields(fields, line);
-    }
-    let repaired = without_lone_surrogates(&String::from_utf8_lossy(line));
-    // Of several fields with one name, the last one is valid.
-    let Ok(value) = serde_json::from_str::<Value>(&repaired) else {
-        return SessionLine::Invalid;
-    };
-    let repaired = value.to_string();
-    match serde_json::from_str(&repaired) {
-        Ok(fields) => read_fields(fields, repaired.as_bytes()),
-        Err(_) => SessionLine::Invalid,
+    let text = std::str::from_utf8(line);
+    let text = text.map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
+    match LineFields::read(&text) {
+        Some(fields) => read_fields(fields, &text),
+        None => SessionLine::Invalid,
     }
 }
 
-fn read_fields(fields: LineFields<'_>, line: &[u8]) -> SessionLine {
+fn read_fields(fields: LineFields<'_>, line: &str) -> SessionLine {
     match fields.record_type.as_str() {
-        Some("metadata") => match serde_json::from_slice(line) {
-            Ok(object) => SessionLine::Metadata(read_metadata(object)),
-            Err(_) => SessionLine::Invalid,
+        Some("metadata") => match parse_json(line) {
+            Some(Value::Object(object)) => SessionLine::Metadata(read_metadata(object)),
+            _ => SessionLine::Invalid,
         },
-        Some("provider_state") => SessionLine::ProviderState(fields.state.is_some()),
+        Some("provider_state") => SessionLine::ProviderState(!fields.state.is_null()),
         Some(_) => SessionLine::Other,
         None => match fields.role.as_str() {
             Some("user" | "assistant" | "tool" | "system") => {
@@ -278,24 +271,32 @@ fn read_message(fields: LineFields<'_>) -> Option<Message> {
                 parts,
                 runtime_facts: fields.facts.into_text(),
                 injected: fields.injected.is_true(),
-                images: fields.images.map(image_sources::read).unwrap_or_default(),
+                images: fields
+                    .images
+                    .as_json()
+                    .map(image_sources::read)
+                    .unwrap_or_default(),
             }))
         }
         "assistant" => Some(Message::Assistant(Reply {
             id: fields.id.into_text(),
             text: into_plain_text(parts),
             reasoning: fields.reasoning_content.into_text(),
-            tool_calls: fields.tool_calls.map(read_calls).unwrap_or_default(),
+            tool_calls: fields
+                .tool_calls
+                .as_json()
+                .map(read_calls)
+                .unwrap_or_default(),
             finish_reason: match fields.finish_reason.as_str() {
                 Some("interrupted") => FinishReason::Interrupted,
                 Some("length") => FinishReason::Length,
                 _ => FinishReason::Stop,
             },
-            usage: fields.usage.map(read_usage).unwrap_or_default(),
+            usage: fields.usage.as_json().map(read_usage).unwrap_or_default(),
             // Stored in the ledger.
             cost: None,
             model: fields.model.into_text(),
-            provider_data: fields.opaque,
+            provider_data: fields.opaque.map(StoredValue::into_value),
         })),
         "tool" => Some(Message::Tool(ToolResult {
             call_id: fields.tool_call_id.into_text(),
@@ -329,9 +330,11 @@ fn read_parts(content: StoredValue<'_>) -> Vec<MessagePart> {
     match content {
         StoredValue::Text(text) if text.is_empty() => Vec::new(),
         StoredValue::Text(text) => vec![MessagePart::Text(text.into_owned())],
-        StoredValue::Other(Value::Null) => Vec::new(),
-        StoredValue::Other(Value::Array(blocks)) => blocks.iter().map(block).collect(),
-        StoredValue::Other(other) => vec![MessagePart::Text(other.to_string())],
+        content => match content.into_value() {
+            Value::Null => Vec::new(),
+            Value::Array(blocks) => blocks.iter().map(block).collect(),
+            other => vec![MessagePart::Text(other.to_string())],
+        },
     }
 }
 
@@ -352,35 +355,35 @@ fn without_runtime_block(part: MessagePart) -> MessagePart {
 }
 
 /// Reads the tool calls of a reply. A malformed one is left out.
-fn read_calls(calls: &RawValue) -> Vec<ToolCall> {
-    let calls: Vec<&RawValue> = serde_json::from_str(calls.get()).unwrap_or_default();
-    calls.into_iter().filter_map(read_call).collect()
+fn read_calls(calls: &str) -> Vec<ToolCall> {
+    let calls: Vec<&RawValue> = serde_json::from_str(calls).unwrap_or_default();
+    let calls = calls.into_iter();
+    calls.filter_map(|call| read_call(call.get())).collect()
 }
 
-fn read_call(call: &RawValue) -> Option<ToolCall> {
-    #[derive(Deserialize)]
-    struct CallFields<'a> {
-        #[serde(borrow)]
-        id: Cow<'a, str>,
-        #[serde(borrow)]
-        function: FunctionFields<'a>,
-    }
-    #[derive(Deserialize)]
-    struct FunctionFields<'a> {
-        #[serde(borrow)]
-        name: Cow<'a, str>,
-        #[serde(borrow, default)]
-        arguments: StoredValue<'a>,
-    }
-    let CallFields { id, function } = serde_json::from_str(call.get()).ok()?;
+fn read_call(call: &str) -> Option<ToolCall> {
+    let (mut id, mut name) = (StoredValue::default(), StoredValue::default());
+    let mut arguments = StoredValue::default();
+    let mut function = StoredValue::default();
+    read_object(call, |field, value| match field {
+        "id" => id = value,
+        "function" => function = value,
+        _ => {}
+    })?;
+    read_object(function.as_json()?, |field, value| match field {
+        "name" => name = value,
+        "arguments" => arguments = value,
+        _ => {}
+    })?;
+    id.as_str().and(name.as_str())?;
     Some(ToolCall {
-        id: id.into_owned(),
-        name: function.name.into_owned(),
-        arguments: match function.arguments {
+        id: id.into_text(),
+        name: name.into_text(),
+        arguments: match arguments {
             StoredValue::Text(text) => {
                 parse_json(&text).unwrap_or_else(|| Value::String(text.into_owned()))
             }
-            StoredValue::Other(other) => other,
+            other => other.into_value(),
         },
     })
 }

@@ -1,75 +1,90 @@
-//! The fields of a line of a session file, as serde reads them: borrowed from the line, and lenient about types, because
-//! other programs write these files too.
+//! The fields of a line of a session file, borrowed from the line. A field of an unexpected type counts as missing, and of
+//! several fields with one name, the last one is valid, because other programs write these files too.
 
 use crate::message::Usage;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use crate::message::lenient_json::parse as parse_json;
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::fmt;
 
-/// The fields of a line that this program reads, borrowed from it. A field of an unexpected type counts as missing.
-#[derive(Default, Deserialize)]
-#[serde(default)]
+/// The fields of a line that this program reads, borrowed from it.
+#[derive(Default)]
 pub(super) struct LineFields<'a> {
-    #[serde(borrow, rename = "_type")]
     pub(super) record_type: StoredValue<'a>,
-    #[serde(borrow)]
     pub(super) role: StoredValue<'a>,
-    #[serde(borrow)]
     pub(super) content: StoredValue<'a>,
-    #[serde(borrow)]
     pub(super) id: StoredValue<'a>,
-    #[serde(borrow)]
     pub(super) facts: StoredValue<'a>,
-    #[serde(borrow)]
     pub(super) model: StoredValue<'a>,
-    #[serde(borrow)]
     pub(super) reasoning_content: StoredValue<'a>,
-    #[serde(borrow)]
     pub(super) tool_call_id: StoredValue<'a>,
-    #[serde(borrow)]
     pub(super) name: StoredValue<'a>,
-    #[serde(borrow)]
-    pub(super) tool_calls: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) state: Option<&'a RawValue>,
+    pub(super) tool_calls: StoredValue<'a>,
+    pub(super) usage: StoredValue<'a>,
+    pub(super) state: StoredValue<'a>,
     /// `None` if missing, as opposed to null.
-    #[serde(deserialize_with = "deserialize_some")]
-    pub(super) opaque: Option<Value>,
-    #[serde(borrow)]
+    pub(super) opaque: Option<StoredValue<'a>>,
     pub(super) finish_reason: StoredValue<'a>,
-    #[serde(rename = "_command")]
     pub(super) command: StoredValue<'a>,
     pub(super) injected: StoredValue<'a>,
     pub(super) failed: StoredValue<'a>,
-    #[serde(borrow)]
-    pub(super) images: Option<&'a RawValue>,
+    pub(super) images: StoredValue<'a>,
 }
 
-/// A JSON value; a string, the usual case, is borrowed if it has no escapes.
+impl<'a> LineFields<'a> {
+    /// Reads a line; `None` if it is not a JSON object.
+    pub(super) fn read(line: &'a str) -> Option<Self> {
+        let mut fields = Self::default();
+        read_object(line, |name, value| {
+            let field = match name {
+                "_type" => &mut fields.record_type,
+                "role" => &mut fields.role,
+                "content" => &mut fields.content,
+                "id" => &mut fields.id,
+                "facts" => &mut fields.facts,
+                "model" => &mut fields.model,
+                "reasoning_content" => &mut fields.reasoning_content,
+                "tool_call_id" => &mut fields.tool_call_id,
+                "name" => &mut fields.name,
+                "tool_calls" => &mut fields.tool_calls,
+                "usage" => &mut fields.usage,
+                "state" => &mut fields.state,
+                "opaque" => fields.opaque.get_or_insert_default(),
+                "finish_reason" => &mut fields.finish_reason,
+                "_command" => &mut fields.command,
+                "injected" => &mut fields.injected,
+                "failed" => &mut fields.failed,
+                "images" => &mut fields.images,
+                _ => return,
+            };
+            *field = value;
+        })?;
+        Some(fields)
+    }
+}
+
+/// A JSON value.
 #[derive(Debug)]
 pub(super) enum StoredValue<'a> {
+    /// A string; borrowed if it has no escapes.
     Text(Cow<'a, str>),
-    Other(Value),
+    /// Any other value, as JSON.
+    Json(&'a str),
 }
 
 impl Default for StoredValue<'_> {
     fn default() -> Self {
-        Self::Other(Value::Null)
+        Self::Json("null")
     }
 }
 
-impl StoredValue<'_> {
+impl<'a> StoredValue<'a> {
     /// The text, if it is one.
     pub(super) fn as_str(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::Other(_) => None,
+            Self::Json(_) => None,
         }
     }
 
@@ -77,93 +92,237 @@ impl StoredValue<'_> {
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text.into_owned(),
-            Self::Other(_) => String::new(),
+            Self::Json(_) => String::new(),
+        }
+    }
+
+    /// The value; null if it is nested too deeply.
+    pub(super) fn into_value(self) -> Value {
+        match self {
+            Self::Text(text) => Value::String(text.into_owned()),
+            Self::Json(json) => parse_json(json).unwrap_or_default(),
+        }
+    }
+
+    /// The value as JSON, if it is neither a text nor null.
+    pub(super) fn as_json(&self) -> Option<&'a str> {
+        match *self {
+            Self::Text(_) | Self::Json("null") => None,
+            Self::Json(json) => Some(json),
         }
     }
 
     pub(super) fn is_true(&self) -> bool {
-        matches!(self, Self::Other(Value::Bool(true)))
+        matches!(self, Self::Json("true"))
+    }
+
+    pub(super) fn is_null(&self) -> bool {
+        matches!(self, Self::Json("null"))
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for StoredValue<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct StoredValueVisitor;
-        impl<'de> Visitor<'de> for StoredValueVisitor {
-            type Value = StoredValue<'de>;
+/// Passes the name and the value of each field of the JSON object `json` to `field`, in order. Returns `None` if `json`
+/// is anything else. Nearly all of a session is strings without escapes, which this reads faster than serde_json does;
+/// the rest is left to serde_json. Like [`parse_json`], it accepts control characters in strings.
+pub(super) fn read_object<'a>(
+    json: &'a str,
+    mut field: impl FnMut(&str, StoredValue<'a>),
+) -> Option<()> {
+    let mut reader = ObjectReader { json, at: 0 };
+    reader.expect(b'{')?;
+    let mut is_first = true;
+    while reader.peek()? != b'}' {
+        if !is_first {
+            reader.expect(b',')?;
+        }
+        is_first = false;
+        let name = reader.read_string()?;
+        reader.expect(b':')?;
+        field(&name, reader.read_value()?);
+    }
+    reader.at += 1;
+    reader.peek().is_none().then_some(())
+}
 
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a JSON value")
-            }
+/// A place in the JSON text of an object.
+struct ObjectReader<'a> {
+    json: &'a str,
+    at: usize,
+}
 
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(StoredValue::Text(text.into()))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(StoredValue::Text(text.to_owned().into()))
-            }
-
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(StoredValue::default())
-            }
-
-            fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-                Ok(StoredValue::Other(value.into()))
-            }
-
-            fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-                Ok(StoredValue::Other(value.into()))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-                Ok(StoredValue::Other(value.into()))
-            }
-
-            fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-                Ok(StoredValue::Other(value.into()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
-                let items = SeqAccessDeserializer::new(items);
-                Value::deserialize(items).map(StoredValue::Other)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
-                let entries = MapAccessDeserializer::new(entries);
-                Value::deserialize(entries).map(StoredValue::Other)
+impl<'a> ObjectReader<'a> {
+    /// The next byte that is not whitespace.
+    fn peek(&mut self) -> Option<u8> {
+        loop {
+            match *self.json.as_bytes().get(self.at)? {
+                b' ' | b'\t' | b'\r' | b'\n' => self.at += 1,
+                byte => return Some(byte),
             }
         }
-        deserializer.deserialize_any(StoredValueVisitor)
     }
-}
 
-/// Reads a value that may be null; a missing one is the default `None`.
-fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
+    /// Passes over `mark`, which must be next.
+    fn expect(&mut self, mark: u8) -> Option<()> {
+        (self.peek()? == mark).then(|| self.at += 1)
+    }
+
+    fn read_value(&mut self) -> Option<StoredValue<'a>> {
+        if self.peek()? == b'"' {
+            return self.read_string().map(StoredValue::Text);
+        }
+        let rest = &self.json[self.at..];
+        let word = rest.bytes().take_while(u8::is_ascii_alphanumeric).count();
+        let (word, after) = rest.split_at(word);
+        let is_number = word.len() == 1 || !word.starts_with('0');
+        let is_number =
+            is_number && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+        let is_plain =
+            (is_number && !after.starts_with('.')) || matches!(word, "null" | "true" | "false");
+        let json = match is_plain {
+            true => word,
+            false => {
+                let mut deserializer = serde_json::Deserializer::from_str(rest);
+                <&RawValue>::deserialize(&mut deserializer).ok()?.get()
+            }
+        };
+        self.at += json.len();
+        Some(StoredValue::Json(json))
+    }
+
+    fn read_string(&mut self) -> Option<Cow<'a, str>> {
+        self.expect(b'"')?;
+        let (start, mut has_escapes) = (self.at, false);
+        loop {
+            let rest = self.json.as_bytes().get(self.at..)?;
+            self.at += memchr::memchr2(b'"', b'\\', rest)? + 1;
+            if self.json.as_bytes()[self.at - 1] == b'"' {
+                break;
+            }
+            has_escapes = true;
+            self.at += 1;
+        }
+        if !has_escapes {
+            return Some(Cow::Borrowed(&self.json[start..self.at - 1]));
+        }
+        match parse_json(&self.json[start - 1..self.at])? {
+            Value::String(string) => Some(Cow::Owned(string)),
+            _ => None,
+        }
+    }
 }
 
 /// Reads the token counts that are stored with a reply.
-pub(super) fn read_usage(usage: &RawValue) -> Usage {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct UsageFields {
-        input: u64,
-        cached: u64,
-        output: u64,
-        reasoning: u64,
+pub(super) fn read_usage(json: &str) -> Usage {
+    let mut usage = Usage::default();
+    let is_object = read_object(json, |name, value| {
+        let count = match name {
+            "input" => &mut usage.input,
+            "cached" => &mut usage.cached,
+            "output" => &mut usage.output,
+            "reasoning" => &mut usage.reasoning,
+            _ => return,
+        };
+        *count = value
+            .as_json()
+            .and_then(|json| json.parse().ok())
+            .unwrap_or_default();
+    });
+    is_object.map_or_else(Usage::default, |()| usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StoredValue, read_object};
+    use crate::message::lenient_json;
+    use serde_json::{Map, Value, json};
+
+    fn read(json: &str) -> Option<Map<String, Value>> {
+        let mut map = Map::new();
+        read_object(json, |name, value| {
+            map.insert(name.to_owned(), value.into_value());
+        })?;
+        Some(map)
     }
-    let UsageFields {
-        input,
-        cached,
-        output,
-        reasoning,
-    } = serde_json::from_str(usage.get()).unwrap_or_default();
-    Usage {
-        input,
-        cached,
-        output,
-        reasoning,
-        ..Usage::default()
+
+    #[test]
+    fn objects_are_read_as_serde_json_reads_them() {
+        for json in [
+            "{}",
+            " { } ",
+            r#"{"a":"","b":"x","a":"last"}"#,
+            "{ \"a\" :\t\"x\" ,\r\n\"b\" : 1 }\n",
+            r#"{"a":null,"b":true,"c":false,"d":-1.5e3,"e":0,"f":18446744073709551615}"#,
+            r#"{"a":{"b":["}",{"c":"\"]"}]},"d":[],"e":{}}"#,
+            r#"{"a\n\u00e9":"\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00","é":"é\\"}"#,
+        ] {
+            assert_eq!(read(json), serde_json::from_str(json).ok(), "{json}");
+            assert!(read(json).is_some(), "{json}");
+            let is_cut =
+                |cut: &usize| json.is_char_boundary(*cut) && !json[*cut..].trim().is_empty();
+            for cut in (0..json.len()).filter(is_cut) {
+                assert_eq!(read(&json[..cut]), None, "{}", &json[..cut]);
+            }
+        }
+        for json in [
+            "",
+            "null",
+            "[]",
+            "{}{}",
+            "{},",
+            "{,}",
+            r#"{"a"}"#,
+            r#"{"a":}"#,
+            r#"{"a":1,}"#,
+            r#"{"a":1 "b":2}"#,
+            r#"{"a":01}"#,
+            r#"{"a":nul}"#,
+            r#"{"a":[}"#,
+            r#"{"a":'x'}"#,
+            r#"{a:1}"#,
+            r#"{"a":"\x"}"#,
+            r#"{"a":"b"c"}"#,
+            "{\"a\":\u{a0}1}",
+        ] {
+            assert!(
+                serde_json::from_str::<Map<String, Value>>(json).is_err(),
+                "{json}"
+            );
+            assert_eq!(read(json), None, "{json}");
+        }
+    }
+
+    #[test]
+    fn bad_characters_are_no_reason_to_lose_a_field() {
+        let map = read("{\"a\":\"x\0\ty\",\"b\":\"\\ud83d\",\"c\":[\"\\ud83d\"]}");
+        let expect = json!({ "a": "x\0\ty", "b": "\u{fffd}", "c": ["\u{fffd}"] });
+        assert_eq!(map.map(Value::Object), Some(expect));
+    }
+
+    #[test]
+    fn fuzz_objects_are_read_as_serde_json_reads_them() {
+        let seeds: &[&[u8]] = &[
+            br#"{"role": "user", "content": "h\u00e9\n\nx", "timestamp": "x", "id": "i", "facts": null}"#,
+            br#"{"a":[1,-2.5,{"b":"}"}],"c":true,"d":"\"\\","a":{}}"#,
+        ];
+        crate::fuzz::check(seeds, |input, _| {
+            let text = crate::fuzz::lossy_text(input);
+            let map = read(&text).map(Value::Object);
+            if let Ok(object @ Value::Object(_)) = serde_json::from_str(&text) {
+                assert_eq!(map, Some(object), "{text}");
+            } else if map.is_some() {
+                assert_eq!(map, lenient_json::parse(&text), "{text}");
+            }
+        });
+    }
+
+    #[test]
+    fn strings_without_escapes_are_borrowed() {
+        let read = read_object(r#"{"a":"x"}"#, |_, value| {
+            assert!(matches!(
+                value,
+                StoredValue::Text(std::borrow::Cow::Borrowed("x"))
+            ));
+        });
+        assert_eq!(read, Some(()));
     }
 }

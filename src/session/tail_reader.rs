@@ -231,11 +231,11 @@ fn find_closing_line(
 /// Drops messages that are not sent, and shortens long tool results in messages before index `shortened_before`. The
 /// first of `messages` has index `start`.
 fn shorten_old(
-    messages: impl Iterator<Item = Option<Message>>,
+    messages: impl ExactSizeIterator<Item = Option<Message>>,
     start: usize,
     shortened_before: usize,
 ) -> Vec<Message> {
-    let mut sent = Vec::new();
+    let mut sent = Vec::with_capacity(messages.len());
     for (index, message) in messages.enumerate() {
         let Some(mut message) = message else { continue };
         if start + index < shortened_before {
