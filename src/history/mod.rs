@@ -29,7 +29,9 @@ pub mod rejection;
 pub mod result_truncation;
 pub mod subagent_refs;
 
-use crate::message::{FinishReason, Message, MessagePart, Reply, ToolCall, ToolResult, plain_text};
+use crate::message::{
+    FinishReason, Message, MessagePart, Reply, ToolCall, ToolResult, to_plain_text,
+};
 use std::collections::{HashMap, HashSet};
 
 /// Result text for a call whose outcome is unknown.
@@ -109,7 +111,7 @@ pub fn no_answer(messages: &[Message]) -> Option<Message> {
 fn is_blank(message: &Message) -> bool {
     match message {
         Message::User(user) => {
-            user.runtime_facts.is_empty() && plain_text(&user.parts).trim().is_empty()
+            user.runtime_facts.is_empty() && to_plain_text(&user.parts).trim().is_empty()
         }
         Message::Assistant(reply) => reply.is_blank(),
         Message::Tool(_) => false,
@@ -143,9 +145,10 @@ fn pair_results(
         let found = results.iter().position(|result| result.call_id == call.id);
         let mut answer =
             found.map_or_else(|| interrupted_result(call), |place| results.remove(place));
-        let id = ids.make_unique(&call.id);
-        call.id.clone_from(&id);
-        answer.call_id = id;
+        if let Some(id) = ids.replacement(&call.id) {
+            call.id.clone_from(&id);
+            answer.call_id = id;
+        }
         answers.push(answer);
     }
     answers
@@ -160,16 +163,20 @@ struct UniqueCallIds {
 }
 
 impl UniqueCallIds {
-    /// Returns `id`, or a variant that is not in use. Deterministic, so that the same prefix of a conversation gets the
-    /// same ids.
-    fn make_unique(&mut self, id: &str) -> String {
-        let met = self.replacements.entry(id.to_owned()).or_default();
-        let mut fresh = id.to_owned();
-        while !self.used.insert(fresh.clone()) {
-            *met += 1;
-            fresh = format!("{id}x{met}");
+    /// Takes `id` into use. If it is in use already, returns a variant to use instead. Deterministic, so that the same
+    /// prefix of a conversation gets the same ids.
+    fn replacement(&mut self, id: &str) -> Option<String> {
+        if self.used.insert(id.to_owned()) {
+            return None;
         }
-        fresh
+        let met = self.replacements.entry(id.to_owned()).or_default();
+        loop {
+            *met += 1;
+            let fresh = format!("{id}x{met}");
+            if self.used.insert(fresh.clone()) {
+                return Some(fresh);
+            }
+        }
     }
 }
 
