@@ -157,7 +157,7 @@ pub(crate) fn live(path: &Path, size: usize) {
     let mut file = BufWriter::new(File::create(path).unwrap());
     let mut at = 0;
     let mut put = |line: &Value| {
-        let line = format!("{line}\n");
+        let line = line_of(line);
         file.write_all(line.as_bytes()).unwrap();
         at += line.len();
         at
@@ -195,8 +195,16 @@ pub(crate) fn live(path: &Path, size: usize) {
 pub(crate) fn close(path: &Path, size: usize, consolidated: usize) {
     let mut file = File::options().append(true).open(path).unwrap();
     let at = file.metadata().unwrap().len();
-    let line = closing(at.try_into().unwrap(), size, consolidated);
-    file.write_all(format!("{line}\n").as_bytes()).unwrap();
+    let line = line_of(&closing(at.try_into().unwrap(), size, consolidated));
+    file.write_all(line.as_bytes()).unwrap();
+}
+
+/// A line with the separators of the program's own lines.
+fn line_of(line: &Value) -> String {
+    line.to_string()
+        .replace("\":", "\": ")
+        .replace(",\"", ", \"")
+        + "\n"
 }
 
 fn closing(at: usize, messages: usize, consolidated: usize) -> Value {
