@@ -48,11 +48,13 @@ pub const NO_MORE_TEXT: &str = "[no more text]";
 /// messages for one.
 const NO_ANSWER: &str = "[interrupted before an answer]";
 
+/// Messages that most turns add, so that the earlier ones are not copied when they are pushed.
+const ROOM_FOR_TURN: usize = 16;
+
 /// Repairs `messages`: they begin with a user message, each call is followed by exactly one result in call order, and
 /// there are no orphaned results or empty messages.
 pub fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
-    // With room for a turn without tools.
-    let mut sent: Vec<Message> = Vec::with_capacity(messages.len() + 2);
+    let mut sent: Vec<Message> = Vec::with_capacity(messages.len() + ROOM_FOR_TURN);
     let mut ids = UniqueCallIds::default();
     let mut rest = messages
         .into_iter()

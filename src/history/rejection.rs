@@ -5,6 +5,9 @@ use crate::message::Message;
 /// Splits `messages` into those that are sent, and those that the rejected `turns` leave out at their end. Left out is
 /// everything between the last answer before such a turn and the next turn: any of these messages may be the cause.
 pub fn leave_out(messages: Vec<Message>, turns: &[String]) -> (Vec<Message>, Vec<Message>) {
+    if turns.is_empty() {
+        return (messages, Vec::new());
+    }
     let is_answer = |message: &Message| matches!(message, Message::Assistant(reply) if reply.tool_calls.is_empty());
     let (mut sent, mut left_out) = (Vec::with_capacity(messages.len()), Vec::new());
     let mut is_left_out = false;

@@ -2,7 +2,7 @@
 //! are extra keys of those lines, since a line of any other kind breaks the older program.
 
 use super::image_sources;
-use super::line_fields::{LineFields, StoredValue, read_object, read_usage};
+use super::line_fields::{LineFields, StoredValue, read_list, read_object, read_usage};
 use crate::history::compaction::CompactedHistory;
 use crate::message::lenient_json::parse as parse_json;
 use crate::message::{
@@ -330,10 +330,10 @@ fn read_parts(content: StoredValue<'_>) -> Vec<MessagePart> {
     match content {
         StoredValue::Text(text) if text.is_empty() => Vec::new(),
         StoredValue::Text(text) => vec![MessagePart::Text(text.into_owned())],
-        content => match content.into_value() {
-            Value::Null => Vec::new(),
-            Value::Array(blocks) => blocks.iter().map(block).collect(),
-            other => vec![MessagePart::Text(other.to_string())],
+        StoredValue::Json(json) => match parse_json(json) {
+            Some(Value::Null) => Vec::new(),
+            Some(Value::Array(blocks)) => blocks.iter().map(block).collect(),
+            _ => vec![MessagePart::Text(json.to_owned())],
         },
     }
 }
@@ -356,9 +356,9 @@ fn without_runtime_block(part: MessagePart) -> MessagePart {
 
 /// Reads the tool calls of a reply. A malformed one is left out.
 fn read_calls(calls: &str) -> Vec<ToolCall> {
-    let calls: Vec<&RawValue> = serde_json::from_str(calls).unwrap_or_default();
-    let calls = calls.into_iter();
-    calls.filter_map(|call| read_call(call.get())).collect()
+    let calls = read_list(calls).unwrap_or_default();
+    let calls = calls.iter().filter_map(StoredValue::as_json);
+    calls.filter_map(read_call).collect()
 }
 
 fn read_call(call: &str) -> Option<ToolCall> {

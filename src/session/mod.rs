@@ -176,11 +176,12 @@ impl Session {
             token_ratio: kept.token_ratio,
         };
         let summary = tail.summary.as_ref().map(CompactedHistory::to_message);
-        let (messages, left_out) = leave_out(tail.messages, &kept.rejected_turns);
+        let (mut messages, left_out) = leave_out(tail.messages, &kept.rejected_turns);
+        messages.splice(..0, summary);
         Self {
             key: key.to_owned(),
             turn: String::new(),
-            messages: summary.into_iter().chain(messages).collect(),
+            messages,
             estimated_tokens: 0,
             summary: tail.summary,
             window,
