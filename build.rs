@@ -2,8 +2,8 @@
 //!
 //! A turn takes about a millisecond, and a dynamic position-independent program spends half of that before `main`: the
 //! loader maps the shared libraries and applies thousands of relocations. Cargo can ask for a static program only with
-//! flags that `cargo install` does not read, so the linker is given them here. It also puts the code that every run needs
-//! into one place: the kernel maps code in pieces of 64 KiB, and most of the program is needed by few runs.
+//! flags that `cargo install` does not read, so the linker is given them here. It also puts what every run needs into one
+//! place: the kernel maps a file in pieces of 64 KiB, and most of the program is needed by few runs.
 //!
 //! Also tells the program about its build, for `--version --verbose`.
 
@@ -20,11 +20,12 @@ const LIBRARIES: [(&str, &[&str]); 3] = [
     ("m", &["libm.a", "libc.a"]),
 ];
 
-const HOT_FUNCTIONS: &str = include_str!("src/hot_functions.txt");
+/// Puts what everyday runs need into one place; what matches nothing is ignored. `.ci/link-order` writes it.
+const LINK_ORDER: &str = "src/link_order.ld";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=src/hot_functions.txt");
+    println!("cargo::rerun-if-changed={LINK_ORDER}");
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
     println!("cargo::rustc-check-cfg=cfg(static_glibc)");
     let variable = |name| env::var(name).unwrap_or_default();
@@ -64,29 +65,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Other builds are for tests, and link faster without. A linker of the user's choice may take no scripts.
     let is_usual_linker = !variable("CARGO_ENCODED_RUSTFLAGS").contains("link");
     if variable("PROFILE") == "release" && is_usual_linker {
-        let script = folder.join("hot.ld");
-        fs::write(&script, hot_section())?;
-        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
+        let script = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join(LINK_ORDER);
+        println!("cargo::rustc-link-arg-bins=-T{}", script.display());
     }
     for argument in ["-static", "-no-pie", &format!("-L{}", folder.display())] {
         println!("cargo::rustc-link-arg-bins={argument}");
     }
     Ok(())
-}
-
-/// A linker script that puts the code of everyday runs into one place, so that a run maps little else.
-///
-/// The list has patterns of symbols without their hashes, and objects of the C library. What matches nothing is ignored, as
-/// with another compiler. `.ci/hot-functions` renews it.
-fn hot_section() -> String {
-    let mut script = "SECTIONS { .text.hot : {\n".to_owned();
-    for line in HOT_FUNCTIONS.lines() {
-        script += &match line.starts_with('*') {
-            true => format!("{line}(.text .text.*)\n"),
-            false => format!("*(.text.{line} .text.unlikely.{line})\n"),
-        };
-    }
-    script + "} } INSERT BEFORE .text;\n"
 }
 
 /// The commit that is built: `NANOBOT_COMMIT`, or what `cargo package` recorded. The repository is not asked, since each
