@@ -474,24 +474,18 @@ impl Session {
         stats: &SessionStats,
     ) -> Result<()> {
         let answer = answer.map(|answer| self.prepare_push(answer));
-        let HistoryWindow {
-            shortened_before: aged,
-            token_ratio: ratio,
-            ..
-        } = self.window;
-        let rejected = &self.rejected_turns;
+        let (aged, ratio) = (self.window.shortened_before, self.window.token_ratio);
+        let (origin, rejected) = (&self.origin, &self.rejected_turns);
         let closing = ClosingLine {
             turn: &self.turn,
             ending,
             summary: None,
         };
-        let origin = &self.origin;
         match &mut self.log {
             Some(log) if answer.is_some() || log.file.is_some() => {
                 let now = log.clock.local_timestamp();
-                let line = answer
-                    .as_ref()
-                    .map(|answer| line::format_message(answer, &self.turn, &now));
+                let format = |it: &Message| line::format_message(it, &self.turn, &now);
+                let line = answer.as_ref().map(format);
                 log.write_closing_line(&self.key, line.as_deref(), &closing, &|metadata, _| {
                     metadata.update_session_metadata(|kept| {
                         kept.stats.add(stats);
@@ -504,9 +498,7 @@ impl Session {
             Some(_) => {}
             None => self.window.count += usize::from(answer.is_some()),
         }
-        if let Some(answer) = answer {
-            self.add_logged(answer);
-        }
+        answer.into_iter().for_each(|it| self.add_logged(it));
         Ok(())
     }
 

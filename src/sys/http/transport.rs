@@ -56,7 +56,7 @@ pub(super) enum Route<In> {
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
-    /// What waits in them is sent when there is much of it, or before waiting for a response: `ureq` passes head and body
+    /// Their output is sent when there is much of it, or before waiting for a response: `ureq` passes head and body
     /// separately, and a server should wake only once for both.
     buffers: SocketBuffers,
 }
