@@ -46,7 +46,7 @@ impl ApprovalHandler for InteractiveApproval {
             grants.write.iter_mut().for_each(use_existing_ancestor);
         }
         // A denial that no flag can lift in this run is final, so the user is not asked.
-        let workspace = WorkspacePlace::known(&self.policy.file_scope.workspace);
+        let workspace = WorkspacePlace::of_run(&self.policy.file_scope.workspace);
         let policy = permissions::build_policy(
             &self.ctx,
             &grants,

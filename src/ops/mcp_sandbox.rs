@@ -4,6 +4,7 @@
 use crate::mcp::client::{FileGrant, SandboxFactory, SandboxedSpec};
 use crate::ops::context::Context;
 use crate::ops::permissions;
+use crate::ops::protected_paths;
 use crate::settings::Settings;
 use crate::sys::paths::PathResolver;
 use crate::sys::sandbox::private_tmp;
@@ -28,7 +29,7 @@ struct McpSandboxFactory {
 pub(crate) fn sandbox_factory(ctx: &Context, settings: &Settings) -> Arc<dyn SandboxFactory> {
     let mut real = PathResolver::default();
     let workspace = real.resolve(&permissions::absolute(&settings.workspace));
-    let (hidden, read_only) = permissions::protected_paths(ctx, &workspace);
+    let (hidden, read_only) = protected_paths::protected_paths(ctx, &workspace);
     // A server's own directory lies in this one. The sandbox closes the other servers' directories beside it.
     let servers_dir = real.resolve(&permissions::absolute(&ctx.paths.mcp()));
     let others = hidden.iter().filter(|place| **place != servers_dir);
@@ -38,7 +39,7 @@ pub(crate) fn sandbox_factory(ctx: &Context, settings: &Settings) -> Arc<dyn San
             nanobot_home: real.resolve(&permissions::absolute(&ctx.paths.root)),
             hidden: others.cloned().collect(),
             read_only: [
-                permissions::instruction_files(&workspace),
+                protected_paths::instruction_files(&workspace),
                 read_only.to_vec(),
             ]
             .concat(),

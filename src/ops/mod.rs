@@ -33,6 +33,7 @@ pub(crate) mod programs;
 pub(crate) mod prompt_arguments;
 pub(crate) mod prompt_files;
 pub(crate) mod prompt_program;
+pub(crate) mod protected_paths;
 pub(crate) mod recording;
 pub(crate) mod request_report;
 pub(crate) mod session_library;

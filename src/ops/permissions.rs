@@ -1,9 +1,9 @@
 //! Builds the policy of a run from flags, config and profile. Every command that runs tools uses it.
 
 use crate::error::{Exit, fail, fail_with_hint};
-use crate::memory;
 use crate::ops::context::Context;
 use crate::ops::profiles;
+use crate::ops::protected_paths::{instruction_files, protected_paths};
 use crate::policy::file_scope::{FileScope, ScopeRoot};
 use crate::policy::net::{self, Net};
 use crate::policy::profile::{self, Profile};
@@ -21,38 +21,6 @@ use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-
-/// Files and directories in our own directory, outside the workspace. They are closed even if a directory around them
-/// is granted.
-const PROTECTED_PATHS: &[&str] = &[
-    "auth",
-    "commands",
-    "cron",
-    "git-objects",
-    "history",
-    "hooks",
-    "limits",
-    "mcp",
-    "profiles",
-    "sessions",
-    "tools.jsonl",
-    "trust.json",
-    "undo",
-    "usage.jsonl",
-    "usage.under-way",
-    "written-skills",
-];
-
-/// Files in the workspace that give instructions to later runs.
-const INSTRUCTION_FILES: &[&str] = &[
-    "AGENTS.md",
-    "HEARTBEAT.md",
-    "IDENTITY.md",
-    "SOUL.md",
-    "TOOLS.md",
-    "USER.md",
-    "skills",
-];
 
 /// The permissions of a run, as given by flags or stored with a job. Jobs store them as JSON with these field names.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -165,12 +133,12 @@ impl WorkspacePlace {
     pub(crate) fn find(path: &Path) -> Self {
         match paths::real_directory(path) {
             Some(path) => Self { path, exists: true },
-            None => Self::known(&PathResolver::default().resolve(&absolute(path))),
+            None => Self::of_run(&PathResolver::default().resolve(&absolute(path))),
         }
     }
 
-    /// The workspace of a run that has begun: what its path leads to now does not count.
-    pub(crate) fn known(path: &Path) -> Self {
+    /// The workspace of a run that has begun, at its path without links: where that leads now does not count.
+    pub(crate) fn of_run(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
             exists: path.is_dir(),
@@ -502,43 +470,6 @@ impl GrantedPaths {
         }
         Ok(())
     }
-}
-
-/// The protected paths of our own directory and of the workspace, a real path: hidden ones, and read-only ones.
-pub(crate) fn protected_paths(
-    ctx: &Context,
-    workspace: &Path,
-) -> (Deferred<Vec<PathBuf>>, Deferred<Vec<PathBuf>>) {
-    let (paths, place) = (ctx.paths.clone(), workspace.to_owned());
-    let hidden = Deferred::new(move || {
-        let mut real_paths = PathResolver::knowing(&place);
-        let root = real_paths.resolve(&absolute(&paths.root));
-        let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
-        protected
-            .chain(["cron", "sessions"].map(|name| place.join(name)))
-            .chain([paths.auth(), paths.config].map(|path| real_paths.resolve(&absolute(&path))))
-            .collect()
-    });
-    let (root, place) = (ctx.paths.root.clone(), workspace.to_owned());
-    let read_only = Deferred::new(move || {
-        let root = PathResolver::knowing(&place).resolve(&absolute(&root));
-        let own = memory::PROTECTED_NAMES
-            .iter()
-            .map(|name| place.join("memory").join(name));
-        own.chain([
-            place.join(".git"),
-            place.join(".nanobot"),
-            root.join("tools"),
-        ])
-        .collect()
-    });
-    (hidden, read_only)
-}
-
-/// The files in the workspace that give instructions to later runs.
-pub(crate) fn instruction_files(workspace: &Path) -> Vec<PathBuf> {
-    let names = INSTRUCTION_FILES.iter();
-    names.map(|name| workspace.join(name)).collect()
 }
 
 /// The working directory of the run.

@@ -14,6 +14,7 @@ use crate::ops::mcp_tools::{self, McpTools};
 use crate::ops::permissions::{self, Grants, WorkspacePlace};
 use crate::ops::programs;
 use crate::ops::prompt_files;
+use crate::ops::protected_paths;
 use crate::ops::session_library::StoredSessions;
 use crate::ops::setup_input::SetupInput;
 use crate::ops::shared_state::SharedState;
@@ -45,7 +46,7 @@ use crate::tool::{ApprovalHandler, Tool, Toolbox};
 use crate::trust::{self, DirectoryInstructions, TrustList};
 use crate::undo::journal::TurnInfo;
 use crate::undo::{ChangeRecorder, UndoStore};
-use crate::workspace::{self, Workspace};
+use crate::workspace::{Workspace, WorkspaceNotes};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,11 +85,7 @@ pub(crate) fn prepare(
     let mut policy = permissions::build_policy(ctx, input.grants, settings, input.profile, &home)?;
     let project = project_instructions(ctx, &home.path, &mut policy)?;
     let programs = programs_of_run(ctx, input, &policy, &project, notice);
-    if !settings.servers.is_empty() {
-        // A server may act before the first call.
-        policy.file_scope.settle();
-    }
-    let mcp_tools = mcp_tools::load_mcp_tools(ctx, input, &policy, notice)?;
+    let mcp_tools = tools_of_servers(ctx, input, &policy, notice)?;
     mcp_tools.add_to_policy(&mut policy);
     if let Some(limit) = input.policy_limit {
         policy = policy.intersection(limit);
@@ -104,9 +101,7 @@ pub(crate) fn prepare(
     about_home.iter().for_each(|text| notice(text));
     let seen = new_provenance(settings, &policy, &mcp_tools);
     let files = Arc::new(open_files(ctx, input, &policy, &seen, &project)?);
-    let mut notes = input.workspace.read_notes()?;
-    let memory_version = raise_by_memory(ctx, input.workspace, &notes, &seen)?;
-    shorten_memory(settings, &mut notes, notice);
+    let (mut notes, memory_version) = read_notes(ctx, input, &seen, notice)?;
     notes.bootstrap.extend(project.texts());
     let found = skill::find_skills(SearchPaths {
         workspace: &input.workspace.root,
@@ -157,6 +152,33 @@ pub(crate) fn prepare(
         memory_file: notes.memory_file,
         memory_version,
     })
+}
+
+/// Reads the notes of the workspace. Returns them with the version of the memory.
+fn read_notes(
+    ctx: &Context,
+    input: &SetupInput<'_>,
+    provenance: &ProvenanceTracker,
+    notice: &mut dyn FnMut(&str),
+) -> Result<(WorkspaceNotes, Option<u64>)> {
+    let mut notes = input.workspace.read_notes()?;
+    let version = raise_by_memory(ctx, input.workspace, &notes, provenance)?;
+    shorten_memory(input.settings, &mut notes, notice);
+    Ok((notes, version))
+}
+
+/// The tools of MCP servers.
+fn tools_of_servers(
+    ctx: &Context,
+    input: &SetupInput<'_>,
+    policy: &Policy,
+    notice: &mut dyn FnMut(&str),
+) -> Result<McpTools> {
+    if !input.settings.servers.is_empty() {
+        // A server may act before the first call.
+        policy.file_scope.settle();
+    }
+    mcp_tools::load_mcp_tools(ctx, input, policy, notice)
 }
 
 /// The provenance of a run that has read nothing but the descriptions of its tools.
@@ -218,7 +240,7 @@ fn hooks_of_run(
 fn prompt_sections(
     input: &SetupInput<'_>,
     (policy, toolbox): (&Policy, &Toolbox),
-    notes: &workspace::WorkspaceNotes,
+    notes: &WorkspaceNotes,
     (skills, skill_list): (&[Skill], &str),
     own_text: Option<&str>,
 ) -> Vec<PromptSection> {
@@ -309,18 +331,14 @@ fn open_files(
 /// The places of our own state. A policy without limits does not list them.
 fn own_state(ctx: &Context, scope: &FileScope) -> Deferred<Vec<PathBuf>> {
     let (hidden, read_only) = match scope.is_unrestricted {
-        true => permissions::protected_paths(ctx, &scope.workspace),
+        true => protected_paths::protected_paths(ctx, &scope.workspace),
         false => (scope.hidden.clone(), scope.read_only.clone()),
     };
     Deferred::new(move || [&hidden[..], &read_only].concat())
 }
 
 /// Leaves out the middle of a memory that is far beyond its budget. Whole, it might exceed the context window.
-fn shorten_memory(
-    settings: &Settings,
-    notes: &mut workspace::WorkspaceNotes,
-    notice: &mut dyn FnMut(&str),
-) {
+fn shorten_memory(settings: &Settings, notes: &mut WorkspaceNotes, notice: &mut dyn FnMut(&str)) {
     let limit = settings
         .memory
         .budget_tokens
@@ -346,7 +364,7 @@ fn shorten_memory(
 fn raise_by_memory(
     ctx: &Context,
     workspace: &Workspace,
-    notes: &workspace::WorkspaceNotes,
+    notes: &WorkspaceNotes,
     provenance: &ProvenanceTracker,
 ) -> Result<Option<u64>> {
     if notes.memory.is_none() {

@@ -213,7 +213,7 @@ impl SubagentPool {
             ..self.0.options.grants.clone()
         };
         let PoolInner { ctx, settings, .. } = &*self.0;
-        let workspace = WorkspacePlace::known(&parent_policy.file_scope.workspace);
+        let workspace = WorkspacePlace::of_run(&parent_policy.file_scope.workspace);
         let mut own_policy =
             permissions::build_policy(ctx, &grants, settings, profile, &workspace)?;
         turn.shared.mcp_tools.add_to_policy(&mut own_policy);

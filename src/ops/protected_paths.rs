@@ -1,0 +1,77 @@
+//! The paths of our own that no tool of a run reads, or none changes. They are found out when they are first used.
+
+use crate::memory;
+use crate::ops::context::Context;
+use crate::sys::paths::PathResolver;
+use crate::sys::sync::Deferred;
+use std::path::{Path, PathBuf};
+
+/// Files and directories in our own directory, outside the workspace. They are closed even if a directory around them
+/// is granted.
+const PROTECTED_PATHS: &[&str] = &[
+    "auth",
+    "commands",
+    "cron",
+    "git-objects",
+    "history",
+    "hooks",
+    "limits",
+    "mcp",
+    "profiles",
+    "sessions",
+    "tools.jsonl",
+    "trust.json",
+    "undo",
+    "usage.jsonl",
+    "usage.under-way",
+    "written-skills",
+];
+
+/// Files in the workspace that give instructions to later runs.
+const INSTRUCTION_FILES: &[&str] = &[
+    "AGENTS.md",
+    "HEARTBEAT.md",
+    "IDENTITY.md",
+    "SOUL.md",
+    "TOOLS.md",
+    "USER.md",
+    "skills",
+];
+
+/// The protected paths of our own directory and of the workspace, a real path: hidden ones, and read-only ones.
+pub(crate) fn protected_paths(
+    ctx: &Context,
+    workspace: &Path,
+) -> (Deferred<Vec<PathBuf>>, Deferred<Vec<PathBuf>>) {
+    let (paths, place) = (ctx.paths.clone(), workspace.to_owned());
+    let hidden = Deferred::new(move || {
+        let mut real_paths = PathResolver::knowing(&place);
+        let config = std::path::absolute(&paths.config).unwrap_or_else(|_| paths.config.clone());
+        let root = real_paths.resolve(&paths.root);
+        let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
+        protected
+            .chain(["cron", "sessions"].map(|name| place.join(name)))
+            .chain([paths.auth(), config].map(|path| real_paths.resolve(&path)))
+            .collect()
+    });
+    let (root, place) = (ctx.paths.root.clone(), workspace.to_owned());
+    let read_only = Deferred::new(move || {
+        let root = PathResolver::knowing(&place).resolve(&root);
+        let own = memory::PROTECTED_NAMES
+            .iter()
+            .map(|name| place.join("memory").join(name));
+        own.chain([
+            place.join(".git"),
+            place.join(".nanobot"),
+            root.join("tools"),
+        ])
+        .collect()
+    });
+    (hidden, read_only)
+}
+
+/// The files in the workspace that give instructions to later runs.
+pub(crate) fn instruction_files(workspace: &Path) -> Vec<PathBuf> {
+    let names = INSTRUCTION_FILES.iter();
+    names.map(|name| workspace.join(name)).collect()
+}
