@@ -135,8 +135,10 @@ impl FileScope {
             .strip_prefix(&root.path)
             .unwrap_or(Path::new(""))
             .to_owned();
-        let is_kept = self.is_startup_file(&path, &root.path);
-        if access == FileAccess::Write && !self.is_unrestricted && is_kept {
+        if access == FileAccess::Write
+            && !self.is_unrestricted
+            && self.is_startup_file(&path, &root.path)
+        {
             return Err(Refusal {
                 message: format!(
                     "`{shown}` is a protected start-up file: it is run later, or decides what is run"
@@ -321,7 +323,7 @@ impl FileScope {
     pub fn is_user_instruction(&self, path: &Path) -> bool {
         let mut notes = self.instruction_files.iter();
         let is_note = path.starts_with(&self.workspace)
-            && notes.any(|note| note.starts_with(&self.workspace) && path.starts_with(note));
+            && notes.any(|note| path.starts_with(note) && note.starts_with(&self.workspace));
         (is_note || self.trusted.iter().any(|file| path == file))
             && self
                 .operands
