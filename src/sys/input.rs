@@ -109,7 +109,7 @@ pub fn read_stdin(
     on_notice: &mut dyn FnMut(&str),
 ) -> Result<Option<Vec<u8>>> {
     let stdin = rustix::stdio::stdin();
-    let kind = rustix::fs::fstat(&stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    let kind = rustix::fs::fstat(stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
     let handling = match (mode, kind) {
         (StdinMode::Never, _) | (StdinMode::Auto, Err(_)) => DefaultHandling::Ignore,
         (StdinMode::Always, _) => DefaultHandling::Read,
@@ -122,7 +122,7 @@ pub fn read_stdin(
         DefaultHandling::Read => true,
         DefaultHandling::Ignore => false,
         DefaultHandling::ReadUnlessSilent => {
-            signal::wait_readable(&stdin, &mut Deadline::after(SOCKET_GRACE))?
+            signal::wait_readable(stdin, &mut Deadline::after(SOCKET_GRACE))?
         }
     };
     if !is_read {
@@ -137,7 +137,7 @@ pub fn read_stdin(
     loop {
         wait_until_readable(stdin, idle_timeout, &mut has_notified, on_notice)?;
         // Not by `Stdin`, because `poll` does not see bytes in its buffer.
-        let count = match rustix::io::read(&stdin, &mut chunk) {
+        let count = match rustix::io::read(stdin, &mut chunk) {
             // Another process read the bytes first, or the pipe is non-blocking.
             Err(Errno::INTR | Errno::AGAIN) => continue,
             other => other
