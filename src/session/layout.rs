@@ -9,6 +9,7 @@ use crate::sys::durable_file;
 use crate::sys::paths::Paths;
 use anyhow::{Context, Result};
 use base64::Engine;
+use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
@@ -33,7 +34,7 @@ pub struct SessionStore {
     /// The directory of releases up to 0.1.3.post7.
     legacy_dir: PathBuf,
     /// The store of releases from 0.3.1 on, if this workspace has one.
-    pub(super) newer_dir: Option<PathBuf>,
+    newer_dir: Option<PathBuf>,
     pub(super) sync: SyncMode,
     /// The messages that are sent again.
     pub(super) window: MessageWindow,
@@ -135,6 +136,13 @@ impl SessionStore {
             }
         }
         Ok(None)
+    }
+
+    /// Opens the file to lock for an append to the log at `path`, if it is not the log itself: newer releases have one for
+    /// all sessions of their store.
+    pub(super) fn open_append_lock(&self, path: &Path) -> Option<File> {
+        self.newer_dir.as_ref()?;
+        File::open(path.with_file_name(".session-files.lock")).ok()
     }
 
     /// Moves the file of `key` to `home`, its path in the newer store, where the newer release looks for it. The caller

@@ -98,9 +98,7 @@ impl SessionLog {
             &mut busy,
         )?;
         let (sync, clock) = (store.sync, store.clock.clone());
-        // Releases that use this lock have a store of their own.
-        let has_guard = store.newer_dir.is_some();
-        let guard = has_guard.then(|| File::open(path.with_file_name(".session-files.lock")).ok());
+        let append_lock = store.open_append_lock(&path);
         let mut log = Self {
             path,
             file: None,
@@ -111,7 +109,7 @@ impl SessionLog {
             has_provider_state: false,
             sync,
             clock,
-            append_lock: guard.flatten(),
+            append_lock,
             lock,
         };
         store.migrate(key, &log.path)?;

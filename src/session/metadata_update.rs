@@ -9,7 +9,6 @@ use super::tail_reader::{self, MessageWindow};
 use crate::sys::durable_file;
 use crate::sys::file_lock;
 use anyhow::Result;
-use std::fs::File;
 
 /// Gives the session `key` a title, or removes it if `title` is empty.
 ///
@@ -41,8 +40,7 @@ pub(super) fn update_metadata(
             return Ok(false);
         };
         refuse_newer(is_newer(&path)?, &path)?;
-        // The same lock as in a turn: newer releases have one for all sessions of a store.
-        let guard = File::open(path.with_file_name(".session-files.lock")).ok();
+        let guard = store.open_append_lock(&path);
         let guard = guard.as_ref().unwrap_or(&file);
         repair_end(&file, guard, &path, &store.clock, &mut |_| {})?;
         let known = LogFileState::from(&stat(&file, &path)?);
