@@ -2,7 +2,7 @@
 //! are extra keys of those lines, since a line of any other kind breaks the older program.
 
 use super::image_sources;
-use super::line_fields::{LineFields, StoredValue, read_list, read_object, read_usage};
+use super::line_fields::{LineFields, StoredValue, read_calls, read_usage};
 use crate::history::compaction::CompactedHistory;
 use crate::message::lenient_json::parse as parse_json;
 use crate::message::{
@@ -352,40 +352,6 @@ fn without_runtime_block(part: MessagePart) -> MessagePart {
         }
         _ => MessagePart::Text(text),
     }
-}
-
-/// Reads the tool calls of a reply. A malformed one is left out.
-fn read_calls(calls: &str) -> Vec<ToolCall> {
-    let calls = read_list(calls).unwrap_or_default();
-    let calls = calls.iter().filter_map(StoredValue::as_json);
-    calls.filter_map(read_call).collect()
-}
-
-fn read_call(call: &str) -> Option<ToolCall> {
-    let (mut id, mut name) = (StoredValue::default(), StoredValue::default());
-    let mut arguments = StoredValue::default();
-    let mut function = StoredValue::default();
-    read_object(call, |field, value| match field {
-        "id" => id = value,
-        "function" => function = value,
-        _ => {}
-    })?;
-    read_object(function.as_json()?, |field, value| match field {
-        "name" => name = value,
-        "arguments" => arguments = value,
-        _ => {}
-    })?;
-    id.as_str().and(name.as_str())?;
-    Some(ToolCall {
-        id: id.into_text(),
-        name: name.into_text(),
-        arguments: match arguments {
-            StoredValue::Text(text) => {
-                parse_json(&text).unwrap_or_else(|| Value::String(text.into_owned()))
-            }
-            other => other.into_value(),
-        },
-    })
 }
 
 /// Formats a message as a line, including its newline.

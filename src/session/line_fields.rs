@@ -1,8 +1,8 @@
 //! The fields of a line of a session file, borrowed from the line. A field of an unexpected type counts as missing, and of
 //! several fields with one name, the last one is valid, because other programs write these files too.
 
-use crate::message::Usage;
 use crate::message::lenient_json::parse as parse_json;
+use crate::message::{ToolCall, Usage};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -122,10 +122,7 @@ impl<'a> StoredValue<'a> {
 /// Passes the name and the value of each field of the JSON object `json` to `field`, in order. Returns `None` if `json`
 /// is anything else. Nearly all of a session is strings without escapes, which this reads faster than serde_json does.
 /// Lists, objects and numbers are checked once they are needed, and characters in strings never.
-pub(super) fn read_object<'a>(
-    json: &'a str,
-    mut field: impl FnMut(&str, StoredValue<'a>),
-) -> Option<()> {
+fn read_object<'a>(json: &'a str, mut field: impl FnMut(&str, StoredValue<'a>)) -> Option<()> {
     let mut reader = JsonReader { json, at: 0 };
     reader.expect(b'{')?;
     let mut is_first = true;
@@ -139,7 +136,7 @@ pub(super) fn read_object<'a>(
 }
 
 /// The items of the JSON list `json`; `None` if it is anything else.
-pub(super) fn read_list(json: &str) -> Option<Vec<StoredValue<'_>>> {
+fn read_list(json: &str) -> Option<Vec<StoredValue<'_>>> {
     let mut reader = JsonReader { json, at: 0 };
     reader.expect(b'[')?;
     let mut items = Vec::new();
@@ -246,6 +243,40 @@ impl<'a> JsonReader<'a> {
         self.at += length;
         (length > 0).then_some(())
     }
+}
+
+/// Reads the tool calls of a reply. A malformed one is left out.
+pub(super) fn read_calls(calls: &str) -> Vec<ToolCall> {
+    let calls = read_list(calls).unwrap_or_default();
+    let calls = calls.iter().filter_map(StoredValue::as_json);
+    calls.filter_map(read_call).collect()
+}
+
+fn read_call(call: &str) -> Option<ToolCall> {
+    let (mut id, mut name) = (StoredValue::default(), StoredValue::default());
+    let mut arguments = StoredValue::default();
+    let mut function = StoredValue::default();
+    read_object(call, |field, value| match field {
+        "id" => id = value,
+        "function" => function = value,
+        _ => {}
+    })?;
+    read_object(function.as_json()?, |field, value| match field {
+        "name" => name = value,
+        "arguments" => arguments = value,
+        _ => {}
+    })?;
+    id.as_str().and(name.as_str())?;
+    Some(ToolCall {
+        id: id.into_text(),
+        name: name.into_text(),
+        arguments: match arguments {
+            StoredValue::Text(text) => {
+                parse_json(&text).unwrap_or_else(|| Value::String(text.into_owned()))
+            }
+            other => other.into_value(),
+        },
+    })
 }
 
 /// Reads the token counts that are stored with a reply.
