@@ -1,5 +1,5 @@
-//! Shortens old tool results in requests. This costs nothing, and is the first measure when a conversation grows too
-//! long. The log keeps the full results.
+//! Shortens tool results: new ones to a limit, and old ones in requests further. This costs nothing, and is the first
+//! measure when a conversation grows too long. The log keeps old results whole.
 
 use super::head_and_tail::head_and_tail;
 use crate::message::{Message, MessagePart, ToolResult, plain_text};
@@ -42,9 +42,26 @@ fn truncated_text(result: &ToolResult) -> Option<String> {
     head_and_tail(&text, HEAD_CHARS, TAIL_CHARS, mark).filter(|_| left_out > mark(left_out).len())
 }
 
+/// Keeps the beginning and the end of a new result that is longer than `limit` characters.
+pub fn limit_result(result: &mut ToolResult, limit: usize) {
+    let text_only = result
+        .parts
+        .iter()
+        .all(|part| matches!(part, MessagePart::Text(_)));
+    if !text_only {
+        return;
+    }
+    let gap = |count: usize| format!("[… {count} characters left out …]");
+    let text = plain_text(&result.parts);
+    let Some(cut) = head_and_tail(&text, limit - limit / 4, limit / 4, gap) else {
+        return;
+    };
+    result.parts = vec![MessagePart::Text(cut)];
+}
+
 #[cfg(test)]
 mod tests {
-    use super::truncate_result;
+    use super::{limit_result, truncate_result};
     use crate::message::{Message, MessagePart, ToolResult, plain_text};
 
     fn check(text: &str, expect: &str) {
@@ -76,5 +93,24 @@ mod tests {
         // Too little is left out to justify the mark.
         let nearly = format!("{head}abc{tail}");
         check(&nearly, &nearly);
+    }
+
+    #[test]
+    fn long_results_retain_both_ends() {
+        let check = |text: &str, limit: usize, expect: &str| {
+            let parts = vec![MessagePart::Text(text.into())];
+            let mut result = ToolResult {
+                call_id: String::new(),
+                name: String::new(),
+                parts,
+                failed: false,
+            };
+            limit_result(&mut result, limit);
+            assert_eq!(plain_text(&result.parts), expect);
+        };
+        check("short", 8, "short");
+        check("12345678", 8, "12345678");
+        check("123456789", 8, "123456\n[… 1 characters left out …]\n89");
+        check("éééééééééé", 4, "ééé\n[… 6 characters left out …]\né");
     }
 }

@@ -5,11 +5,10 @@
 //! repaired when the log is opened: no other recovery is needed.
 
 use crate::history::compaction::CompactedHistory;
-use crate::history::head_and_tail::head_and_tail;
 use crate::history::rejection::leave_out;
 use crate::history::{self, result_truncation};
 use crate::message::token_estimate;
-use crate::message::{Image, ImageSource, Message, MessagePart, Origin, ToolResult, plain_text};
+use crate::message::{Image, ImageSource, Message, MessagePart, Origin};
 use crate::sys::{durable_file, secret};
 use anyhow::Result;
 use integrity::end_of_last_line;
@@ -427,7 +426,7 @@ impl Session {
     /// Prepares `message` for the log and for the messages, which get the same: a long tool result is cut.
     fn prepare_push(&mut self, mut message: Message) -> Message {
         match &mut message {
-            Message::Tool(result) => truncate_result(result, self.result_limit),
+            Message::Tool(result) => result_truncation::limit_result(result, self.result_limit),
             // The tool runs with the arguments as the model sent them; the stored copy has our secrets masked.
             Message::Assistant(reply) => {
                 for call in &mut reply.tool_calls {
@@ -579,47 +578,5 @@ impl Session {
             true => !self.is_closed,
             false => history::is_interrupted(&self.messages),
         }
-    }
-}
-
-/// Keeps the beginning and the end of a result that is longer than `limit` characters.
-fn truncate_result(result: &mut ToolResult, limit: usize) {
-    let text_only = result
-        .parts
-        .iter()
-        .all(|part| matches!(part, MessagePart::Text(_)));
-    if !text_only {
-        return;
-    }
-    let gap = |count: usize| format!("[… {count} characters left out …]");
-    let text = plain_text(&result.parts);
-    let Some(cut) = head_and_tail(&text, limit - limit / 4, limit / 4, gap) else {
-        return;
-    };
-    result.parts = vec![MessagePart::Text(cut)];
-}
-
-#[cfg(test)]
-mod tests {
-    use super::truncate_result;
-    use crate::message::{MessagePart, ToolResult, plain_text};
-
-    #[test]
-    fn long_results_retain_both_ends() {
-        let check = |text: &str, limit: usize, expect: &str| {
-            let parts = vec![MessagePart::Text(text.into())];
-            let mut result = ToolResult {
-                call_id: String::new(),
-                name: String::new(),
-                parts,
-                failed: false,
-            };
-            truncate_result(&mut result, limit);
-            assert_eq!(plain_text(&result.parts), expect);
-        };
-        check("short", 8, "short");
-        check("12345678", 8, "12345678");
-        check("123456789", 8, "123456\n[… 1 characters left out …]\n89");
-        check("éééééééééé", 4, "ééé\n[… 6 characters left out …]\né");
     }
 }
