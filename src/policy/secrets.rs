@@ -3,6 +3,8 @@
 //! They are closed to commands and file tools even beneath a granted directory; granting exactly such a location opens
 //! it. Secrets that a project keeps within itself (`.env`, `*.pem`) are not listed: the agent's work involves them.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Locations beneath a home directory. Compared case-insensitively, because some file systems are.
@@ -231,23 +233,24 @@ const PROCESS_SECRETS: &[&str] = &["environ", "mem", "auxv", "cmdline"];
 
 /// The secret location that `path` is, or is in. `home` is the user's home directory; other users' homes count too.
 pub fn secret_containing(path: &Path, home: &Path) -> Option<PathBuf> {
-    let of_process = |path: &&Path| path.starts_with("/proc") && is_process_secret(path);
+    // Every path of a search is checked, so the lists are compared as text, with a path in its shortest form.
+    let path: &Path = &path.components().collect::<PathBuf>();
     let in_homes = || {
         let home = home_containing(path, home)?;
         let rest = path.strip_prefix(&home).ok()?;
-        let found = HOME_SECRETS
-            .iter()
-            .find_map(|name| matching_prefix(rest, Path::new(name)))?;
+        let found = HOME_SECRETS.iter().find_map(|name| {
+            leading_part(rest, name.len()).filter(|part| part.eq_ignore_ascii_case(name))
+        })?;
         Some(home.join(found))
     };
     let in_system = || {
-        let found = SYSTEM_SECRETS
-            .iter()
-            .find(|place| path.starts_with(place))
-            .copied();
-        found.map(PathBuf::from)
+        let is_in = |place: &&&str| leading_part(path, place.len()).is_some_and(|it| it == **place);
+        SYSTEM_SECRETS.iter().find(is_in).map(PathBuf::from)
     };
-    let in_proc = || Some(path).filter(of_process).map(Path::to_owned);
+    let in_proc = || {
+        let is_secret = path.starts_with("/proc") && is_process_secret(path);
+        is_secret.then(|| path.to_owned())
+    };
     in_homes().or_else(in_system).or_else(in_proc)
 }
 
@@ -290,18 +293,10 @@ pub(super) fn home_containing(path: &Path, home: &Path) -> Option<PathBuf> {
     (parts.len() == depth).then(|| parts.into_iter().collect())
 }
 
-/// The leading part of `path` that equals `name`, ignoring case.
-fn matching_prefix(path: &Path, name: &Path) -> Option<PathBuf> {
-    let mut found = PathBuf::new();
-    let mut parts = path.components();
-    for wanted in name.components() {
-        let part = parts.next()?.as_os_str();
-        if !part.eq_ignore_ascii_case(wanted.as_os_str()) {
-            return None;
-        }
-        found.push(part);
-    }
-    Some(found)
+/// The first `length` bytes of `path`, if a component ends there.
+fn leading_part(path: &Path, length: usize) -> Option<&OsStr> {
+    let (part, rest) = path.as_os_str().as_bytes().split_at_checked(length)?;
+    matches!(rest, [] | [b'/', ..]).then(|| OsStr::from_bytes(part))
 }
 
 #[cfg(test)]
@@ -320,6 +315,7 @@ mod tests {
         check("/srv/me/.SSH/x", Some("/srv/me/.SSH"));
         check("/srv/me/.sshx/y", None);
         check("/srv/me/project/.ssh/x", None);
+        check("/srv/me//.config/./gh/", Some("/srv/me/.config/gh"));
         check("/srv/me/project/.env", None);
         check(
             "/srv/me/.config/google-chrome/Default/Cookies",
@@ -336,6 +332,9 @@ mod tests {
             Some("/Users/x/Library/Keychains"),
         );
         check("/etc/shadow", Some("/etc/shadow"));
+        check("/etc//sudoers.d/x", Some("/etc/sudoers.d"));
+        check("/etc/shadows", None);
+        check("/etc/Shadow", None);
         check("/etc/passwd", None);
         check("/proc/1/environ", Some("/proc/1/environ"));
         check("/proc/1/task/2/environ", Some("/proc/1/task/2/environ"));
