@@ -15,7 +15,6 @@ use crate::sys::signal;
 use anyhow::{Context, Result};
 use jiff::ToSpan;
 use jiff::civil::Date;
-use serde_json::json;
 use std::fs::{File, TryLockError};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -26,6 +25,8 @@ mod cost_sum;
 mod entry;
 mod rotation;
 pub mod tool_usage;
+
+use entry::LedgerLine;
 
 pub use cost_sum::{CostSum, PeriodCosts, round_usd};
 pub use entry::{CallSums, CostTotals, LedgerEntry};
@@ -244,19 +245,32 @@ impl Ledger {
             duration,
             failed,
         } = call;
-        let now = self.clock.now();
-        let mut line = json!({
-            "v": 1, "time": now.timestamp().to_string(), "day": before.day,
-            "session": session, "turn": turn, "job": job, "cause": cause, "provider": provider, "model": model,
-            "input": input, "cached": cached, "cache_write": cache_write, "output": output, "reasoning": reasoning,
-            "estimated": estimated, "usd": usd.map(round_usd), "ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-            "outcome": if *failed { "failed" } else { "ok" },
-            "day_usd": round_usd(before.daily + usd_now), "month_usd": round_usd(before.monthly + usd_now),
-        });
-        if let Some(sender) = sender {
-            line["sender"] = sender.as_str().into();
-        }
-        format!("{line}\n")
+        let line = LedgerLine {
+            v: 1,
+            time: self.clock.now().timestamp().to_string().into(),
+            day: before.day.as_str().into(),
+            session: session.into(),
+            turn: turn.into(),
+            job: job.as_deref().map(Into::into),
+            cause,
+            provider: (*provider).into(),
+            model: (*model).into(),
+            input: *input,
+            cached: *cached,
+            cache_write: *cache_write,
+            output: *output,
+            reasoning: *reasoning,
+            estimated: *estimated,
+            usd: usd.map(round_usd),
+            ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            outcome: if *failed { "failed" } else { "ok" }.into(),
+            day_usd: round_usd(before.daily + usd_now),
+            month_usd: round_usd(before.monthly + usd_now),
+            sender: sender.as_deref().map(Into::into),
+            sums: None,
+        };
+        let line = serde_json::to_string(&line);
+        line.expect("texts and numbers can be serialized to memory") + "\n"
     }
 
     /// The cost of a session, in US dollars.

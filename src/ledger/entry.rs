@@ -55,36 +55,42 @@ impl LedgerEntry<'_> {
     }
 }
 
-/// The fields of a line that are read.
-#[derive(Deserialize)]
-struct LedgerLine<'a> {
-    v: u64,
+/// A line as it is written.
+#[derive(Serialize, Deserialize)]
+pub(super) struct LedgerLine<'a> {
+    pub v: u64,
     #[serde(borrow)]
-    time: Cow<'a, str>,
+    pub time: Cow<'a, str>,
     #[serde(borrow)]
-    day: Cow<'a, str>,
+    pub day: Cow<'a, str>,
     #[serde(borrow)]
-    session: Cow<'a, str>,
+    pub session: Cow<'a, str>,
     #[serde(borrow)]
-    turn: Cow<'a, str>,
-    job: Option<Cow<'a, str>>,
-    sender: Option<Cow<'a, str>>,
+    pub turn: Cow<'a, str>,
+    pub job: Option<Cow<'a, str>>,
+    #[serde(skip_deserializing)]
+    pub cause: &'a str,
     #[serde(borrow)]
-    provider: Cow<'a, str>,
+    pub provider: Cow<'a, str>,
     #[serde(borrow)]
-    model: Cow<'a, str>,
-    input: u64,
-    cached: u64,
-    cache_write: u64,
-    output: u64,
-    reasoning: u64,
-    estimated: bool,
-    usd: Option<f64>,
+    pub model: Cow<'a, str>,
+    pub input: u64,
+    pub cached: u64,
+    pub cache_write: u64,
+    pub output: u64,
+    pub reasoning: u64,
+    pub estimated: bool,
+    pub usd: Option<f64>,
+    #[serde(skip_deserializing)]
+    pub ms: u64,
     #[serde(borrow)]
-    outcome: Cow<'a, str>,
-    day_usd: f64,
-    month_usd: f64,
-    sums: Option<CallSums>,
+    pub outcome: Cow<'a, str>,
+    pub day_usd: f64,
+    pub month_usd: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sums: Option<CallSums>,
 }
 
 /// Total costs in US dollars, as budgets count them.
