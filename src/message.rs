@@ -3,9 +3,7 @@
 //! There is no system message: the system prompt is built for each request and never stored. The wire formats and the
 //! session file have their own types and convert to and from these.
 
-use serde::{Serialize, Serializer};
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
@@ -69,7 +67,16 @@ impl Message {
 
 /// The origin of content, from the most to the least trusted. That of a conversation is the highest one of its content.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, serde::Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -318,22 +325,15 @@ pub struct ParameterSchema(Arc<SchemaForms>);
 /// The forms of a schema; at least one of them is there from the start.
 #[derive(Default)]
 struct SchemaForms {
-    source: &'static str,
     value: OnceLock<Value>,
-    json: OnceLock<Box<RawValue>>,
+    json: OnceLock<Cow<'static, str>>,
 }
 
 impl ParameterSchema {
     /// The schema as JSON without blanks.
-    pub fn as_json(&self) -> &RawValue {
+    pub fn as_json(&self) -> &str {
         let forms = &self.0;
-        forms.json.get_or_init(|| {
-            let json = match forms.value.get() {
-                Some(value) => to_raw_value(value),
-                None => RawValue::from_string(forms.source.to_owned()),
-            };
-            json.expect("a schema is valid JSON: it is a value, or constant and tested")
-        })
+        forms.json.get_or_init(|| Value::to_string(self).into())
     }
 }
 
@@ -350,8 +350,9 @@ impl From<Value> for ParameterSchema {
 impl<const LENGTH: usize> From<&'static [u8; LENGTH]> for ParameterSchema {
     fn from(json: &'static [u8; LENGTH]) -> Self {
         let source = str::from_utf8(json.trim_ascii_end());
+        let source = source.expect("a constant schema is text, as tested");
         Self(Arc::new(SchemaForms {
-            source: source.expect("a constant schema is text, as tested"),
+            json: Cow::Borrowed(source).into(),
             ..SchemaForms::default()
         }))
     }
@@ -363,7 +364,8 @@ impl Deref for ParameterSchema {
     fn deref(&self) -> &Value {
         let forms = &self.0;
         forms.value.get_or_init(|| {
-            serde_json::from_str(forms.source).expect("a constant schema is valid JSON, as tested")
+            serde_json::from_str(self.as_json())
+                .expect("a constant schema is valid JSON, as tested")
         })
     }
 }
@@ -376,13 +378,7 @@ impl PartialEq for ParameterSchema {
 
 impl fmt::Debug for ParameterSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_json().get())
-    }
-}
-
-impl Serialize for ParameterSchema {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.as_json().serialize(serializer)
+        f.write_str(self.as_json())
     }
 }
 
@@ -448,7 +444,6 @@ mod tests {
         })
         .into();
         assert_eq!(text, value);
-        assert_eq!(text.as_json().get(), value.as_json().get());
-        assert_eq!(serde_json::to_string(&text).unwrap(), value.to_string());
+        assert_eq!(text.as_json(), value.as_json());
     }
 }

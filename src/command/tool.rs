@@ -83,7 +83,7 @@ pub(super) fn list_tools(
 
 /// A tool as JSON, with the schema of its arguments.
 fn spec_json(spec: &ToolSpec) -> Value {
-    json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters })
+    json!({ "name": spec.name, "description": spec.description, "parameters": *spec.parameters })
 }
 
 /// Prints one tool of a run with these permissions.

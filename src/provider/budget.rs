@@ -366,9 +366,7 @@ fn request_bytes(request: &Request<'_>) -> usize {
     };
     let tools = request.tools.iter();
     let tools: usize = tools
-        .map(|tool| {
-            tool.name.len() + tool.description.len() + tool.parameters.as_json().get().len()
-        })
+        .map(|tool| tool.name.len() + tool.description.len() + tool.parameters.as_json().len())
         .sum();
     request.system.len() + tools + request.messages.iter().map(message).sum::<usize>()
 }

@@ -1,12 +1,22 @@
 //! A request body as JSON text, written field by field without a tree of values.
 
-use super::body_text::BodyFormatter;
+use super::body_text::{BodyFormatter, BodyText};
 use crate::message::ToolSpec;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Bytes that most bodies fit in, so that they are not copied as they grow.
 const CAPACITY_BYTES: usize = 64 << 10;
+
+/// The JSON of a tool in a wire format, around its name, its description and its schema.
+pub struct ToolForm {
+    pub before_name: &'static str,
+    pub before_description: &'static str,
+    pub before_schema: &'static str,
+    pub end: &'static str,
+    /// The end of the last tool.
+    pub end_of_last: &'static str,
+}
 
 /// A request body under construction: a JSON object whose fields stay in the order in which they are written. The
 /// user's extra fields replace fields of the same name.
@@ -29,11 +39,27 @@ impl<'a> BodyWriter<'a> {
 
     /// Writes a field.
     pub fn put(&mut self, name: &'static str, value: impl Serialize) {
-        match self.extra.get(name) {
-            Some(extra) => self.write(name, extra),
-            None => self.write(name, value),
-        }
-        self.names.push(name);
+        self.put_with(name, |body| body.write_value(value));
+    }
+
+    /// Writes the field `tools`. Schemas are JSON already, so they are neither parsed nor serialized.
+    pub fn put_tools(&mut self, tools: &[ToolSpec], form: &ToolForm) {
+        self.put_with("tools", |body| {
+            let mut mark = "[";
+            for (place, tool) in tools.iter().enumerate() {
+                body.write_json(mark);
+                body.write_json(form.before_name);
+                body.write_value(&tool.name);
+                body.write_json(form.before_description);
+                body.write_value(BodyText(&tool.description));
+                body.write_json(form.before_schema);
+                body.write_json(tool.parameters.as_json());
+                let is_last = place + 1 == tools.len();
+                body.write_json(if is_last { form.end_of_last } else { form.end });
+                mark = ",";
+            }
+            body.write_json("]");
+        });
     }
 
     /// Writes the remaining extra fields and the last field, and returns the body. The last field is the one that grows
@@ -53,12 +79,31 @@ impl<'a> BodyWriter<'a> {
         self.json
     }
 
+    /// Writes a field whose value `write_value` writes, unless it is an extra one.
+    fn put_with(&mut self, name: &'static str, write_value: impl FnOnce(&mut Self)) {
+        match self.extra.get(name) {
+            Some(extra) => self.write(name, extra),
+            None => {
+                self.write_name(name);
+                write_value(self);
+            }
+        }
+        self.names.push(name);
+    }
+
     fn write(&mut self, name: &str, value: impl Serialize) {
-        let mark = if self.json.is_empty() { b'{' } else { b',' };
-        self.json.push(mark);
-        self.write_value(name);
-        self.json.push(b':');
+        self.write_name(name);
         self.write_value(value);
+    }
+
+    fn write_name(&mut self, name: &str) {
+        self.write_json(if self.json.is_empty() { "{" } else { "," });
+        self.write_value(name);
+        self.write_json(":");
+    }
+
+    fn write_json(&mut self, json: &str) {
+        self.json.extend_from_slice(json.as_bytes());
     }
 
     fn write_value(&mut self, value: impl Serialize) {
@@ -66,15 +111,6 @@ impl<'a> BodyWriter<'a> {
         value
             .serialize(&mut serializer)
             .expect("texts, numbers and JSON values can be serialized to memory");
-    }
-}
-
-/// The tools of a request; `T` is their form in the wire format.
-pub struct ToolArray<'a, T>(pub &'a [ToolSpec], pub fn(&'a ToolSpec) -> T);
-
-impl<T: Serialize> Serialize for ToolArray<'_, T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(self.1))
     }
 }
 

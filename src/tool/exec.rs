@@ -26,7 +26,7 @@ use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;
 use background_commands::BackgroundCommands;
 use output::format_output;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -157,12 +157,15 @@ impl ExecTool {
 
     /// Lets the model start commands in the background, for a [`ProcessTool`] with the same `commands`.
     pub fn with_background(mut self, commands: Arc<BackgroundCommands>) -> Self {
-        let mut parameters = Value::clone(&self.spec.parameters);
-        parameters["properties"]["background"] = json!({
-            "type": "boolean",
-            "description": "return at once, with an id for `process`; the command ends with your turn",
-        });
-        self.spec.parameters = parameters.into();
+        self.spec.parameters = const { &without_blanks(br#"{ "type": "object", "required": ["command"], "properties": {
+            "command": { "type": "string", "minLength": 1 },
+            "working_dir": { "type": "string" },
+            "timeout": { "type": "integer", "minimum": 1, "maximum": 600, "description": "seconds" },
+            "background": {
+                "type": "boolean",
+                "description": "return at once, with an id for `process`; the command ends with your turn"
+            }
+        } }"#) }.into();
         self.background = Some(commands);
         self
     }
@@ -591,7 +594,7 @@ mod tests {
     use crate::sys::sandbox::SandboxSpec;
     use crate::tool::files::{Files, tests::files};
     use crate::tool::{Tool, ToolError};
-    use serde_json::json;
+    use serde_json::{Value, json};
     use std::path::PathBuf;
     use std::sync::Arc;
     use std::time::Duration;
@@ -759,5 +762,23 @@ mod tests {
         }
         assert_eq!(of(&both, "d/.config/x"), (true, true));
         crate::sys::sandbox::private_tmp::remove_all();
+    }
+
+    #[test]
+    fn a_command_in_the_background_has_one_more_argument() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = || {
+            let containment = ExecContainment {
+                is_sandboxed: false,
+                has_network: false,
+            };
+            let files = Arc::new(files(dir.path(), false));
+            ExecTool::new(files, &limits(), &Env::default(), containment)
+        };
+        let mut expect = Value::clone(&new().spec().parameters);
+        let tool = new().with_background(Arc::default());
+        let found = &tool.spec().parameters;
+        expect["properties"]["background"] = found["properties"]["background"].clone();
+        assert_eq!(**found, expect);
     }
 }

@@ -64,7 +64,7 @@ pub trait TurnHooks {
 pub fn tool_tokens(spec: &ToolSpec) -> u64 {
     token_estimate::for_text(&spec.name)
         + token_estimate::for_text(&spec.description)
-        + token_estimate::for_text(spec.parameters.as_json().get())
+        + token_estimate::for_text(spec.parameters.as_json())
 }
 
 impl Agent<'_> {

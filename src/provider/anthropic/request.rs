@@ -3,18 +3,17 @@
 
 use super::AnthropicFormat;
 use crate::message::{
-    Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage,
-    images_first, to_plain_text,
+    Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage, images_first,
+    to_plain_text,
 };
 use crate::provider::body_text::serialize_text;
 use crate::provider::quirks::{Temperature, ThinkingStyle};
 use crate::provider::reply_source::ReplySource;
-use crate::provider::request_body::BodyWriter;
+use crate::provider::request_body::{BodyWriter, ToolForm};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
@@ -77,13 +76,9 @@ pub(super) fn write_body(
         body.put("stream", true);
     }
     let mark = format.quirks.cache_marks;
-    if let Some((last, others)) = request.tools.split_last() {
-        let mut tools: Vec<AnthropicTool<'_>> = others.iter().map(AnthropicTool::new).collect();
-        tools.push(AnthropicTool {
-            cache_control: mark.then_some(CACHE_MARK),
-            ..AnthropicTool::new(last)
-        });
-        body.put("tools", tools);
+    if !request.tools.is_empty() {
+        let form = if mark { &MARKED_TOOL_FORM } else { &TOOL_FORM };
+        body.put_tools(request.tools, form);
         let choice = match request.tool_choice {
             ToolChoice::None => json!({ "type": "none" }),
             // With thinking enabled, a tool call cannot be forced.
@@ -102,26 +97,18 @@ pub(super) fn write_body(
 }
 
 /// A tool as it is sent.
-#[derive(Serialize)]
-struct AnthropicTool<'a> {
-    name: &'a str,
-    #[serde(serialize_with = "serialize_text")]
-    description: &'a str,
-    input_schema: &'a RawValue,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<CacheMark>,
-}
-
-impl<'a> AnthropicTool<'a> {
-    fn new(spec: &'a ToolSpec) -> Self {
-        Self {
-            name: &spec.name,
-            description: &spec.description,
-            input_schema: spec.parameters.as_json(),
-            cache_control: None,
-        }
-    }
-}
+const TOOL_FORM: ToolForm = ToolForm {
+    before_name: r#"{"name":"#,
+    before_description: r#","description":"#,
+    before_schema: r#","input_schema":"#,
+    end: "}",
+    end_of_last: "}",
+};
+/// The same with a cache mark at the last tool.
+const MARKED_TOOL_FORM: ToolForm = ToolForm {
+    end_of_last: r#","cache_control":{"type":"ephemeral"}}"#,
+    ..TOOL_FORM
+};
 
 /// A mark up to which the provider caches the prompt.
 #[derive(Clone, Copy, Serialize)]

@@ -5,18 +5,17 @@
 use super::ChatFormat;
 use super::reasoning::{self, PlacedReasoning};
 use crate::message::{
-    Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage, to_plain_text,
+    Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage, to_plain_text,
 };
 use crate::provider::body_text::{BodyText, serialize_text};
 use crate::provider::quirks::{Quirks, Temperature, ThinkingStyle};
 use crate::provider::reply_source::ReplySource;
-use crate::provider::request_body::{BodyWriter, ToolArray};
+use crate::provider::request_body::{BodyWriter, ToolForm};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -64,7 +63,7 @@ pub(super) fn write_body(
         );
     }
     if !request.tools.is_empty() {
-        body.put("tools", ToolArray(request.tools, ChatTool::new));
+        body.put_tools(request.tools, &TOOL_FORM);
         body.put(
             "tool_choice",
             match request.tool_choice {
@@ -85,33 +84,13 @@ pub(super) fn write_body(
 }
 
 /// A tool as it is sent.
-#[derive(Serialize)]
-struct ChatTool<'a> {
-    r#type: &'static str,
-    function: ChatFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct ChatFunction<'a> {
-    name: &'a str,
-    #[serde(serialize_with = "serialize_text")]
-    description: &'a str,
-    parameters: &'a RawValue,
-}
-
-impl<'a> ChatTool<'a> {
-    fn new(spec: &'a ToolSpec) -> Self {
-        let function = ChatFunction {
-            name: &spec.name,
-            description: &spec.description,
-            parameters: spec.parameters.as_json(),
-        };
-        Self {
-            r#type: "function",
-            function,
-        }
-    }
-}
+const TOOL_FORM: ToolForm = ToolForm {
+    before_name: r#"{"type":"function","function":{"name":"#,
+    before_description: r#","description":"#,
+    before_schema: r#","parameters":"#,
+    end: "}}",
+    end_of_last: "}}",
+};
 
 /// The field that sets the thinking effort on this server. Without an effort, the server's default applies.
 fn thinking_field(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str, Value)> {

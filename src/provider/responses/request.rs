@@ -3,18 +3,16 @@
 
 use super::ResponsesFormat;
 use crate::message::{
-    Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage, images_first,
-    to_plain_text,
+    Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage, images_first, to_plain_text,
 };
 use crate::provider::body_text::{BodyText, serialize_text};
 use crate::provider::quirks::Temperature;
 use crate::provider::reply_source::ReplySource;
-use crate::provider::request_body::{BodyWriter, ToolArray};
+use crate::provider::request_body::{BodyWriter, ToolForm};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -57,7 +55,7 @@ pub(super) fn write_body(
     }
     body.put("instructions", BodyText(request.system));
     if !request.tools.is_empty() {
-        body.put("tools", ToolArray(request.tools, ResponsesTool::new));
+        body.put_tools(request.tools, &TOOL_FORM);
         body.put(
             "tool_choice",
             match request.tool_choice {
@@ -71,27 +69,13 @@ pub(super) fn write_body(
 }
 
 /// A tool as it is sent.
-#[derive(Serialize)]
-struct ResponsesTool<'a> {
-    r#type: &'static str,
-    name: &'a str,
-    #[serde(serialize_with = "serialize_text")]
-    description: &'a str,
-    parameters: &'a RawValue,
-    strict: bool,
-}
-
-impl<'a> ResponsesTool<'a> {
-    fn new(spec: &'a ToolSpec) -> Self {
-        Self {
-            r#type: "function",
-            name: &spec.name,
-            description: &spec.description,
-            parameters: spec.parameters.as_json(),
-            strict: false,
-        }
-    }
-}
+const TOOL_FORM: ToolForm = ToolForm {
+    before_name: r#"{"type":"function","name":"#,
+    before_description: r#","description":"#,
+    before_schema: r#","parameters":"#,
+    end: r#","strict":false}"#,
+    end_of_last: r#","strict":false}"#,
+};
 
 /// An item of the input as it is sent.
 #[derive(Serialize)]
