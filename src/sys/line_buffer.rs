@@ -1,5 +1,7 @@
 //! Lines of a pipe, as they arrive.
 
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 
 /// The longest line, in bytes.
@@ -53,21 +55,12 @@ impl LineBuffer {
     /// # Errors
     /// The input fails.
     pub fn fill(&mut self, input: BorrowedFd<'_>) -> std::io::Result<()> {
-        let start = self.buffer.len();
-        self.buffer.resize(start + READ_BYTES, 0);
-        let read = rustix::io::read(input, &mut self.buffer[start..]);
-        let count = match read {
-            Ok(count) => {
-                self.is_at_end = count == 0;
-                count
-            }
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => 0,
-            Err(error) => {
-                self.buffer.truncate(start);
-                return Err(error.into());
-            }
-        };
-        self.buffer.truncate(start + count);
+        self.buffer.reserve(READ_BYTES);
+        match rustix::io::read(input, spare_capacity(&mut self.buffer)) {
+            Ok(count) => self.is_at_end = count == 0,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
         Ok(())
     }
 

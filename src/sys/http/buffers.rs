@@ -49,15 +49,22 @@ impl SocketBuffers {
         (self.start, self.end) = (0, self.end - self.start);
         if is_full && self.input.len() < max {
             let size = (self.input.len() * 2).clamp(MIN_INPUT_BYTES, max);
-            self.input.resize(size, 0);
+            grow(&mut self.input, size);
         }
     }
+}
+
+/// Makes `buffer` longer. Zeroed memory costs less than a resized buffer.
+fn grow(buffer: &mut Vec<u8>, size: usize) {
+    let mut larger = vec![0; size];
+    larger[..buffer.len()].copy_from_slice(buffer);
+    *buffer = larger;
 }
 
 impl Buffers for SocketBuffers {
     fn output(&mut self) -> &mut [u8] {
         if self.output.len() < self.pending + MIN_PIECE_BYTES {
-            self.output.resize(self.pending + OUTPUT_BYTES, 0);
+            grow(&mut self.output, self.pending + OUTPUT_BYTES);
         }
         &mut self.output[self.pending..]
     }
