@@ -6,6 +6,7 @@ use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
+use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -45,8 +46,8 @@ pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
     Err(error.context(format!("a copy is kept as `{}`", copy.display())))
 }
 
-/// Reads the entry of the job `id` from the file at `path`. Cron may call this every minute, so the entries of other
-/// jobs are not parsed. Only if no entry is found that way, the whole file is parsed and checked.
+/// Reads the entry of the job `id` from the file at `path`. The entries of other jobs are only checked for valid JSON.
+/// If no entry is found that way, the whole file is parsed.
 pub(super) fn find_entry(path: &Path, id: &str) -> Result<Option<Value>> {
     #[derive(Deserialize)]
     struct RawJobFile<'a> {
@@ -66,6 +67,34 @@ pub(super) fn find_entry(path: &Path, id: &str) -> Result<Option<Value>> {
     }
     let file = load(path)?;
     Ok(entries(&file).find(|value| has_id(value, id)).cloned())
+}
+
+/// As [`find_entry`], but in the layout that both programs write the rest of the file is neither parsed nor checked. Cron
+/// asks every minute, mostly in vain: this is enough to decide that a job is not due, and not enough to run it.
+pub(super) fn peek_entry(path: &Path, id: &str) -> Result<Option<Value>> {
+    let Some(bytes) = durable_file::read(path)? else {
+        return Ok(None);
+    };
+    let found = entry_text(&bytes, id).and_then(|text| serde_json::from_slice(text).ok());
+    match found.filter(|value| has_id(value, id)) {
+        Some(value) => Ok(Some(value)),
+        None => find_entry(path, id),
+    }
+}
+
+/// The entry of the job `id` in a file of two spaces per level whose entries begin with the id. A newline is never part of
+/// a string, so the pattern cannot match in a message.
+fn entry_text<'a>(bytes: &'a [u8], id: &str) -> Option<&'a [u8]> {
+    let list = bytes.strip_prefix(b"{\n  \"version\": 1,\n  \"jobs\": [")?;
+    let list = list.trim_ascii_end().strip_suffix(b"\n  ]\n}")?;
+    let opening = b"\n    {";
+    let start = memmem::find(
+        list,
+        format!("\n    {{\n      \"id\": \"{id}\",").as_bytes(),
+    )?;
+    let entry = &list[start..];
+    let end = memmem::find(entry, b"\n    }")? + opening.len();
+    entry.get(..end)
 }
 
 /// Copies a damaged file, unless a copy of this version exists: its name contains the modification time of the file.
@@ -148,4 +177,32 @@ pub(super) fn has_job(file: &Map<String, Value>, id: &str) -> bool {
 pub(super) fn entries_mut(file: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
     let jobs = file.get_mut("jobs").and_then(Value::as_array_mut);
     jobs.into_iter().flatten().filter(|value| value.is_object())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::entry_text;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn entries_are_found_in_the_usual_layout_only() {
+        let entry = |id: &str| json!({ "id": id, "name": "n", "state": { "last": [{}] } });
+        let decoy = json!({ "id": "d", "message": "\n    {\n      \"id\": \"b\",", "payload": { "id": "b" } });
+        let file = json!({ "version": 1, "jobs": [entry("a"), decoy, entry("b"), entry("c")] });
+        let pretty = serde_json::to_string_pretty(&file).unwrap();
+        for id in ["a", "b", "c"] {
+            for text in [pretty.clone(), pretty.clone() + "\n"] {
+                let found = entry_text(text.as_bytes(), id).unwrap();
+                assert_eq!(serde_json::from_slice::<Value>(found).unwrap(), entry(id));
+            }
+        }
+        assert_eq!(entry_text(pretty.as_bytes(), "e"), None);
+        let torn = &pretty[..pretty.len() - 2];
+        let other_version = pretty.replacen('1', "2", 1);
+        let other_order = json!({ "jobs": [entry("a")], "version": 1 });
+        let other_order = serde_json::to_string_pretty(&other_order).unwrap();
+        for text in [torn, &other_version, &other_order, &file.to_string(), ""] {
+            assert_eq!(entry_text(text.as_bytes(), "a"), None, "{text}");
+        }
+    }
 }

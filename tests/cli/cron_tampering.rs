@@ -406,6 +406,26 @@ fn copies_of_damaged_files_do_not_accumulate() {
 }
 
 #[test]
+fn a_due_job_does_not_run_from_a_damaged_file() {
+    let story = Story::new().script([says("a")]);
+    let mut other = python_job(&every_minute());
+    other["id"] = json!("other");
+    let hourly = json!({ "kind": "every", "everyMs": 3_600_000 });
+    for (schedule, status, error) in [(hourly, 0, ""), (every_minute(), 78, "cannot be used")] {
+        write_jobs(&story, &[python_job(&schedule), other.clone()]);
+        let whole = std::fs::read_to_string(job_file(&story)).unwrap();
+        let damaged = whole.replace(r#""other","#, r#""other""#);
+        assert_ne!(damaged, whole);
+        write(&job_file(&story), damaged.as_bytes());
+        let ran = story.run(SCHEDULED);
+        ran.status(status).stderr_has(error).stdout("");
+    }
+    assert!(story.requests().is_empty());
+    write_jobs(&story, &[python_job(&every_minute()), other]);
+    story.run(SCHEDULED).stdout("a\n");
+}
+
+#[test]
 fn a_job_with_damaged_options_is_named_and_the_others_run() {
     for damaged in ["", "{", r#"{"v": 99}"#] {
         let story = Story::new().script([says("a")]);

@@ -61,7 +61,7 @@ pub(crate) fn run(
             let error = process::become_shell(&command, &env, &ctx.paths.home);
             Err(error).context("start a shell with cron's environment")
         }
-        StartMode::Scheduled { no_jitter } => match store.job(name_or_id)? {
+        StartMode::Scheduled { no_jitter } => match store.peek_job(name_or_id)? {
             Some(job) => {
                 let start = ScheduledStart {
                     no_jitter,
