@@ -4,7 +4,7 @@ use crate::requirements::require;
 use crate::screen::Key;
 use crate::server::{Responder, calls, says};
 use crate::signals::{is_alive, send_signal};
-use crate::story::Story;
+use crate::story::{Story, write};
 use crate::wait::{until, until_exists};
 use serde_json::{Value, json};
 
@@ -412,4 +412,109 @@ fn input_needs_the_approval_of_a_command() {
     assert_eq!(results[0], "(no output)\n(still running)");
     assert_eq!(results[1], "first\n(still running)");
     assert!(!results[2].contains("second"), "{}", results[2]);
+}
+
+/// Runs git in the story's directory, as its user would at the same time.
+fn git<const N: usize>(story: &Story, arguments: [&str; N]) -> String {
+    let mut command = std::process::Command::new("git");
+    let done = command
+        .args(arguments)
+        .current_dir(story.dir())
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", story.home())
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// A command that changes the config once `go` is there.
+const LATE_CHANGE: &str =
+    "until [ -e go ]; do sleep 0.05; done; git config core.fsmonitor /evil; touch finished";
+
+#[test]
+fn a_harmless_change_of_a_config_opens_it_for_no_other_command() {
+    if !require("git") {
+        return;
+    }
+    let story = Story::new();
+    git(&story, ["init", "-q"]);
+    let (found, _) = results(
+        &story,
+        &["--write"],
+        &[
+            starts(LATE_CHANGE),
+            runs("git config user.name Foo"),
+            runs("touch go; until [ -e finished ]; do sleep 0.05; done"),
+        ],
+    );
+    assert_eq!(found[1], "(no output)");
+    assert!(found[2].contains("`.git/config`"), "{}", found[2]);
+    let config = git(&story, ["config", "--list", "--local"]);
+    assert!(config.contains("user.name=Foo"), "{config}");
+    assert!(!config.contains("fsmonitor"), "{config}");
+}
+
+#[test]
+fn what_a_user_replaces_meanwhile_opens_nothing() {
+    if !require("git") {
+        return;
+    }
+    let story = Story::new();
+    git(&story, ["init", "-q"]);
+    write(&story.dir().join(".bashrc"), b"mine\n");
+    let command = "touch started; until [ -e go ]; do sleep 0.05; done; git config core.fsmonitor /evil; echo evil >> .bashrc";
+    story.server().script([
+        calls("exec", json!({ "command": command, "timeout": 60 })),
+        says("done"),
+    ]);
+    let child = story
+        .command(["agent", "-m", "x", "--write"])
+        .spawn()
+        .unwrap();
+    until_exists(&story.dir().join("started"));
+    git(&story, ["config", "user.name", "Me"]);
+    // As `sed -i` does.
+    write(&story.dir().join("new"), b"mine too\n");
+    std::fs::rename(story.dir().join("new"), story.dir().join(".bashrc")).unwrap();
+    write(&story.dir().join("go"), b"");
+    let ran = story.wait(child);
+    ran.stdout("done\n").stderr_has("denied: exec");
+    let told = story.requests()[1].last_content();
+    assert!(
+        told.contains("`.git/config`") && told.contains("`.bashrc`"),
+        "{told}"
+    );
+    let config = git(&story, ["config", "--list", "--local"]);
+    assert!(!config.contains("fsmonitor"), "{config}");
+    let bashrc = std::fs::read_to_string(story.dir().join(".bashrc")).unwrap();
+    assert_eq!(bashrc, "mine\n");
+    // What the user wrote is beside them.
+    let kept = std::fs::read_dir(story.dir()).unwrap().flatten();
+    let is_kept = |name: &std::ffi::OsStr| name.to_str().unwrap().starts_with(".bashrc.set-aside-");
+    assert!(kept.into_iter().any(|entry| is_kept(&entry.file_name())));
+}
+
+#[test]
+fn what_a_user_changes_harmlessly_meanwhile_stays() {
+    if !require("git") {
+        return;
+    }
+    let story = Story::new();
+    git(&story, ["init", "-q"]);
+    let command = "touch started; until [ -e go ]; do sleep 0.05; done";
+    story.server().script([
+        calls("exec", json!({ "command": command, "timeout": 60 })),
+        says("done"),
+    ]);
+    let child = story
+        .command(["agent", "-m", "x", "--write"])
+        .spawn()
+        .unwrap();
+    until_exists(&story.dir().join("started"));
+    git(&story, ["config", "user.name", "Me"]);
+    write(&story.dir().join("go"), b"");
+    story.wait(child).stdout("done\n");
+    assert_eq!(git(&story, ["config", "user.name"]), "Me\n");
 }

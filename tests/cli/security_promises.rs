@@ -72,6 +72,14 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "A protected file that you replace while a command runs",
+        &[
+            "what_a_user_replaces_meanwhile_opens_nothing",
+            "what_a_user_changes_harmlessly_meanwhile_stays",
+            "a_harmless_change_of_a_config_opens_it_for_no_other_command",
+        ],
+    ),
+    (
         "A command in the background has this sandbox",
         &[
             "protected_files_are_restored",

@@ -3,9 +3,9 @@
 //! not see it.
 
 use super::files_beneath::open_parent;
-use super::new_repository::enclosing_git_dir;
+use super::new_repository::{CONFIG_NAMES, is_config};
 use super::protected_state::{
-    RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, replace_file,
+    RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, overwrite_file, read_state,
 };
 use super::tree_search::WritableRoots;
 use super::undone_change::{Remedy, UndoneChange, WithheldChange};
@@ -18,8 +18,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The names of configs in a git directory.
-const CONFIG_NAMES: [&str; 2] = ["config", "config.worktree"];
 /// The name of a copy in its directory.
 const COPY: &str = "config";
 /// The name of the link to the copy.
@@ -58,10 +56,6 @@ pub(super) type PermitsChange<'a> = dyn Fn(&Path, &[u8], &[u8]) -> bool + 'a;
 /// The link to the copy of the config at `path`, in the directory `copies`. `None` if `path` is not a git config.
 pub(super) fn link_of(copies: &Path, path: &Path) -> Option<PathBuf> {
     is_config(path).then(|| copies.join(directory_name(path)).join(LINK))
-}
-
-fn is_config(path: &Path) -> bool {
-    CONFIG_NAMES.iter().any(|name| path.ends_with(name)) && enclosing_git_dir(path).is_some()
 }
 
 fn directory_name(path: &Path) -> String {
@@ -152,7 +146,7 @@ impl ConfigCopy {
         if is_unchanged && permitted(&self.path, &state.config, &copy) {
             let written = open_parent(&self.root, &self.relative, false)
                 .map_err(io::Error::from)
-                .and_then(|(dir, name)| replace_file(dir.as_fd(), &name, &copy, state.mode));
+                .and_then(|(dir, name)| overwrite_file(dir.as_fd(), &name, &copy, state.mode));
             if written.is_ok() {
                 state.config = copy;
                 return None;

@@ -3,18 +3,32 @@
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use std::collections::BTreeSet;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// The inode number and the birth time of a directory, in seconds and nanoseconds. Numbers are used again.
-pub(super) type DirectoryId = (u64, i64, u32);
+/// The inode number and the birth time of a file or directory, in seconds and nanoseconds. Numbers are used again.
+pub(super) type FileId = (u64, i64, u32);
+
+/// Identifies `name` in the directory `dir`; a symbolic link is not followed.
+pub(super) fn file_id(dir: impl AsFd, name: impl rustix::path::Arg) -> Option<FileId> {
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let stat = rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
+    Some((stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
+}
 
 /// Identifies the git directory that contains `path`.
-pub(super) fn git_dir_id(path: &Path) -> Option<DirectoryId> {
+pub(super) fn git_dir_id(path: &Path) -> Option<FileId> {
     let outer = enclosing_git_dir(path);
     let git_dir = outer.or_else(|| path.parent().map(Path::to_owned))?;
-    let wanted = StatxFlags::INO | StatxFlags::BTIME;
-    let stat = rustix::fs::statx(CWD, git_dir, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
-    Some((stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
+    file_id(CWD, &git_dir)
+}
+
+/// The names of configs in a git directory.
+pub(super) const CONFIG_NAMES: [&str; 2] = ["config", "config.worktree"];
+
+/// True if `path` is the config of a git directory.
+pub(super) fn is_config(path: &Path) -> bool {
+    CONFIG_NAMES.iter().any(|name| path.ends_with(name)) && enclosing_git_dir(path).is_some()
 }
 
 /// The `.git` directory that contains `path`, or `path` itself if it is one.

@@ -2,7 +2,7 @@
 
 use super::directory_cache::DirectoryCache;
 use super::git_history::GitHistory;
-use super::new_repository::{DirectoryId, git_dir_id};
+use super::new_repository::{FileId, git_dir_id};
 use crate::sys::paths::is_generated_dir;
 use crate::sys::sync::IgnorePoison;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,9 +32,9 @@ pub struct ProjectFiles {
 /// The git directories that commands of a run created.
 #[derive(Debug, Default)]
 pub(super) struct CreatedRepositories {
-    created: BTreeMap<PathBuf, DirectoryId>,
+    created: BTreeMap<PathBuf, FileId>,
     /// Those that were there before the first command, wherever they are now.
-    earlier: Option<BTreeSet<DirectoryId>>,
+    earlier: Option<BTreeSet<FileId>>,
 }
 
 /// Paths that commands changed, shared by all commands of a run.
@@ -92,7 +92,7 @@ impl ProjectFiles {
         let mut repositories = self.created.lock().ignore_poison();
         let earlier = repositories.earlier.as_ref();
         let id = git_dir_id(&git_dir.join("config"));
-        let is_own = |id: &DirectoryId| !earlier.is_some_and(|ids| ids.contains(id));
+        let is_own = |id: &FileId| !earlier.is_some_and(|ids| ids.contains(id));
         if let Some(id) = id.filter(is_own) {
             repositories.created.insert(git_dir.to_owned(), id);
         }

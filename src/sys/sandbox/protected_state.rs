@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
 
 /// The most bytes of content recorded for all places together. Larger content is compared by inode, size and change
 /// time, and cannot be restored.
@@ -165,6 +166,35 @@ pub(super) fn restore_state(
             Ok(rustix::fs::fchmod(&inner, Mode::from_raw_mode(*mode))?)
         }
     }
+}
+
+/// Writes `content` into the file `name` itself, so that mounts of other commands over it stay: a rename would end them. Where
+/// that is not possible, replaces it. If the program is killed in between, empty lines are left at the end.
+pub(super) fn overwrite_file(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    content: &[u8],
+    mode: u32,
+) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::openat(dir, name, flags, Mode::empty()) else {
+        return replace_file(dir, name, content, mode);
+    };
+    let file = File::from(file);
+    let old_length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    let mut padded = content.to_vec();
+    if content.len() < old_length {
+        padded.resize(old_length, b'\n');
+    } else {
+        // On a full disk, the content stays as it is.
+        let room = vec![b'\n'; content.len() - old_length];
+        if let Err(error) = file.write_all_at(&room, old_length as u64) {
+            file.set_len(old_length as u64)?;
+            return Err(error);
+        }
+    }
+    file.write_all_at(&padded, 0)?;
+    file.set_len(content.len() as u64)
 }
 
 /// Replaces the file `name`, in one step.

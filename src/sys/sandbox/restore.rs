@@ -5,12 +5,16 @@
 //! removed or renamed, which is too much for repositories within a directory. So these are read beforehand, including
 //! their absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
 //! following symbolic links. No process of the command is alive at the last check: its namespace has ended.
+//!
+//! A mount over a file ends when somebody replaces the file, as editors and `git config` do. So these are recorded too, and
+//! compared if another file is there.
 
 use super::config_copies::{ConfigCopies, config_change};
 use super::files_beneath::{open_parent, set_aside};
 use super::git_config::{ConfigPlace, HarmlessConfig, without_programs};
 use super::git_config_change::{is_change_of_new_repository, is_harmless_change};
 use super::git_repository::is_bundle;
+use super::new_repository::FileId;
 use super::project_file_rules::ProjectFiles;
 use super::project_files::ProjectFileSnapshot;
 use super::protected_state::{
@@ -55,12 +59,14 @@ struct SnapshotEntry {
     path: PathBuf,
     relative: PathBuf,
     before: SnapshotState,
+    /// Identifies the file, if a mount protects it as long as it is there.
+    mounted: Option<FileId>,
     /// It belongs to a nested repository, and may disappear together with that.
     is_nested: bool,
     /// It belongs to a repository that was found only after the command.
     is_found_later: bool,
     /// Identifies the git directory that contains it, if it is in a nested repository.
-    git_dir: Option<new_repository::DirectoryId>,
+    git_dir: Option<FileId>,
 }
 
 impl PathSnapshot {
@@ -228,6 +234,9 @@ impl PathSnapshot {
         checked: &CheckedRepositories<'_>,
     ) -> Option<UndoneChange> {
         let root = &self.roots[place.root];
+        if place.is_still_mounted(root) {
+            return None;
+        }
         let is = match open_parent(root, &place.relative, false) {
             Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone()),
             Err(Errno::NOENT) => Ok(SnapshotState::Missing),
@@ -304,6 +313,7 @@ impl SnapshotEntry {
             path: path.to_owned(),
             relative,
             before: SnapshotState::Missing,
+            mounted: None,
             is_nested: true,
             is_found_later: true,
             git_dir: None,
@@ -333,6 +343,16 @@ impl SnapshotEntry {
         let now = new_repository::git_dir_id(&self.path);
         new_repository::is_place_of_worktree(&self.path)
             || self.git_dir.is_some() && now.is_some() && now != self.git_dir
+    }
+
+    /// True if a mount has protected the file all the time, or nothing is there any more.
+    fn is_still_mounted(&self, root: &OwnedFd) -> bool {
+        let now = || {
+            let (dir, name) = open_parent(root, &self.relative, false).ok()?;
+            new_repository::file_id(dir.as_fd(), &*name)
+        };
+        self.mounted
+            .is_some_and(|mounted| now().is_none_or(|now| now == mounted))
     }
 
     fn absolute_path(&self, relative: &Path) -> PathBuf {
@@ -371,9 +391,16 @@ fn record_places<'p>(
             places.push(SnapshotEntry::new_in(root, path, relative));
             continue;
         }
+        let mut mounted = None;
         let was = match open_parent(&roots.fds[root], &relative, false) {
             Ok((dir, name)) if !is_nested && is_mountable(dir.as_fd(), &name) => {
-                continue;
+                // A directory is hardly ever replaced. What cannot be read is not the command's either.
+                let was = read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone());
+                let Ok(was @ SnapshotState::File { .. }) = was else {
+                    continue;
+                };
+                mounted = new_repository::file_id(dir.as_fd(), &*name);
+                was
             }
             Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut left).map_err(|error| {
                 io::Error::other(format!("record the state of `{}`: {error}", path.display()))
@@ -386,6 +413,7 @@ fn record_places<'p>(
             path: path.clone(),
             relative,
             before: was,
+            mounted,
             is_nested,
             is_found_later: false,
             git_dir: is_nested

@@ -1,7 +1,8 @@
 //! A change that a command made and that was undone, with the remedy.
 
 use super::files_beneath::{open_parent, set_aside};
-use super::protected_state::{RecordedContent, SnapshotState, restore_state};
+use super::new_repository::is_config;
+use super::protected_state::{RecordedContent, SnapshotState, overwrite_file, restore_state};
 use rustix::fs::AtFlags;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -104,7 +105,15 @@ impl UndoneChange {
         let (dir, name) = open_parent(&withheld.root, &withheld.relative, true)?;
         match remedy {
             Remedy::Restored(kept) => {
-                restore_state(dir.as_fd(), &name, &withheld.state)?;
+                match &withheld.state {
+                    SnapshotState::File {
+                        mode,
+                        content: RecordedContent::Bytes(bytes),
+                    } if is_config(&self.path) => {
+                        overwrite_file(dir.as_fd(), &name, bytes, *mode)?;
+                    }
+                    state => restore_state(dir.as_fd(), &name, state)?,
+                }
                 match kept.as_deref().and_then(Path::file_name) {
                     Some(kept) => Ok(rustix::fs::unlinkat(&dir, kept, AtFlags::empty())?),
                     None => Ok(()),
