@@ -108,6 +108,16 @@ pub fn for_scope(
         .filter(|place| writes.iter().any(|root| place.starts_with(root)))
         .collect();
     let kept = kept.into_iter().collect();
+    let links_back: Vec<PathBuf> = writes
+        .iter()
+        .flat_map(|root| git_paths::worktree_links(root))
+        .collect();
+    let is_seen = |link: &PathBuf| reads.iter().any(|root| link.starts_with(root));
+    let unseen: Vec<PathBuf> = links_back
+        .into_iter()
+        .filter(|link| !is_seen(link))
+        .collect();
+    reads.extend(unseen);
     let mut fence = SandboxSpec::new(reads, writes, closed, kept, net);
     links.iter().for_each(|path| fence.add_links(path));
     Ok(fence)

@@ -686,6 +686,15 @@ const GIT: &[Scene] = &[
         "test $(git log --format=%s | wc -l) = 3",
     ),
     scene(
+        "clean up a repository with a worktree elsewhere",
+        "git",
+        "git init -q -b main && git commit -q --allow-empty -m one && git worktree add -q ../elsewhere -b side && touch ../elsewhere/s \
+         && git -C ../elsewhere add s && touch -d '100 days ago' .git/worktrees/elsewhere/index",
+        &["--write"],
+        &[("exec", "git worktree prune && git gc -q")],
+        "git -C ../elsewhere diff --cached --name-only | grep -qx s",
+    ),
+    scene(
         "a rebase that runs the tests",
         "git",
         "git init -q -b main && echo a > f && git add f && git commit -q -m one && git commit -q --allow-empty -m two",

@@ -91,6 +91,17 @@ fn a_run_works_on_a_branch_of_its_own() {
     );
 }
 
+/// A worktree that git does not see in the sandbox is not one that was removed.
+#[test]
+fn other_worktrees_survive_a_prune() {
+    let Some(story) = in_repository() else { return };
+    let flags = |branch| ["--worktree", branch, "--write"];
+    run_command(&story, &flags("one"), "echo 2 > sub/a && git add -A");
+    run_command(&story, &flags("two"), "git worktree prune");
+    let (told, _) = run_command(&story, &flags("one"), "git status --short");
+    assert_eq!(told, "M  sub/a");
+}
+
 /// The repository's hooks and config are out of reach, of commands and of file tools.
 #[test]
 fn the_repository_of_a_worktree_keeps_its_hooks_and_config() {

@@ -7,6 +7,7 @@ use super::git_config::without_dots;
 use super::git_repository::{
     REPOSITORY_NAMES, RepositoryNames, RepositoryPath, SKIPPED_DIRECTORIES,
 };
+use crate::sys::durable_file;
 use rustix::fs::{Mode, OFlags};
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsStr;
@@ -25,6 +26,9 @@ const GIT_DIR_CONTENTS: &[&str] = &["objects", "refs", "logs", "hooks", "info", 
 const MAX_MODULE_DEPTH: usize = 128;
 const MAX_MODULE_ENTRIES: usize = 100_000;
 
+/// Maximum length of a file that names a git directory or a worktree, in bytes.
+const MAX_LINK_BYTES: u64 = 8 << 10;
+
 /// Maximum directory levels below a writable directory that are searched for repositories.
 const MAX_SEARCH_DEPTH: usize = 4;
 /// Maximum directory entries that the search reads, nearest first. This takes a few milliseconds.
@@ -34,6 +38,34 @@ pub fn protected_paths(root: &Path, names: &[&str]) -> Vec<PathBuf> {
     let mut kept = repository_paths(root);
     kept.extend(names.iter().map(|name| root.join(name)));
     kept
+}
+
+/// Lists the `.git` files of the linked worktrees of the git directory that is `root` or in it. Where git does not find one, it
+/// takes the worktree for removed, and deletes what it keeps of it. A file is only listed if it names the directory that names
+/// it: the command before may have written the latter.
+pub fn worktree_links(root: &Path) -> Vec<PathBuf> {
+    let around = [root.join(".git"), root.to_owned()];
+    let kept = around.map(|git_dir| std::fs::read_dir(git_dir.join("worktrees")));
+    let kept = kept.into_iter().flatten().flatten().flatten();
+    kept.take(MAX_MODULE_ENTRIES)
+        .filter_map(|entry| worktree_link(&entry.path()))
+        .collect()
+}
+
+/// The `.git` file of the linked worktree of which git keeps `administered`.
+fn worktree_link(administered: &Path) -> Option<PathBuf> {
+    let read = |path: &Path| {
+        let bytes = durable_file::read_limited(path, MAX_LINK_BYTES).ok()??;
+        String::from_utf8(bytes).ok()
+    };
+    let named = read(&administered.join("gitdir"))?;
+    let link = administered.join(named.trim_end()).canonicalize().ok()?;
+    let back = read(&link)?;
+    let back = link
+        .parent()?
+        .join(back.strip_prefix("gitdir: ")?.trim_end());
+    (link.ends_with(".git") && back.canonicalize().ok()? == administered.canonicalize().ok()?)
+        .then_some(link)
 }
 
 /// Lists the paths to protect in repositories beneath `root`, and in `root` itself if it is a git directory. The search
