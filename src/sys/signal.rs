@@ -146,14 +146,10 @@ pub fn check() -> Result<(), Stop> {
     if cancel::is_shielded() {
         return Ok(());
     }
-    let ends = *lock_ending_since();
-    if let Some(since) = ends {
-        let over = EXTRA_TIME_END.get().filter(|_| received_exit().is_none());
-        let waits = now() < *over.unwrap_or(&(since + SHUTDOWN_GRACE));
-        return if waits {
-            Ok(())
-        } else {
-            Err(Stop(ending_exit()))
+    if let Some(left) = closing_time_left() {
+        return match left.is_zero() {
+            true => Err(Stop(ending_exit())),
+            false => Ok(()),
         };
     }
     match received_exit() {
@@ -167,6 +163,14 @@ pub fn check() -> Result<(), Stop> {
             Err(Stop(exit))
         }
     }
+}
+
+/// The remaining time for the closing work; `None` if the run is not ending.
+fn closing_time_left() -> Option<Duration> {
+    let since = (*lock_ending_since())?;
+    let extra = EXTRA_TIME_END.get().filter(|_| received_exit().is_none());
+    let end = extra.copied().unwrap_or(since + SHUTDOWN_GRACE);
+    Some(end.saturating_sub(now()))
 }
 
 /// Returns the exit status of the signal that arrived, if any.
@@ -360,10 +364,15 @@ pub fn wait(
             fds.iter()
                 .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)),
         );
-        if lock_ending_since().is_none() && !cancel::is_shielded() {
-            slice = slice.min(timeout_left().unwrap_or(slice));
-            let wake_rx = WAKE_RX.get();
-            all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
+        match closing_time_left() {
+            _ if cancel::is_shielded() => {}
+            // A signal, which may make it shorter, wakes only the thread that receives it.
+            Some(left) => slice = slice.min(left).min(WHOLE_WAIT_INTERVAL),
+            None => {
+                slice = slice.min(timeout_left().unwrap_or(slice));
+                let wake_rx = WAKE_RX.get();
+                all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
+            }
         }
         let wake_rx = token.as_deref().map(|token| &token.wake_rx);
         all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));

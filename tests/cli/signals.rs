@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, Stdio};
 
 /// True if a process `sleep MARK` runs.
 pub(crate) fn is_alive(mark: &str) -> bool {
@@ -393,4 +393,32 @@ fn a_stop_message_trusts_the_kernel_and_not_the_note_in_the_lock() {
     assert!(other.try_wait().unwrap().is_none());
     other.kill().unwrap();
     other.wait().unwrap();
+}
+
+#[test]
+fn a_reader_that_stopped_reading_does_not_keep_the_program() {
+    let check = |flags: &[&str], signal: Option<i32>| {
+        let story = Story::new().script([says(&"line of text\n".repeat(40_000))]);
+        let arguments = ["agent", "-m", "x", "--output-format", "stream-json"];
+        let mut child = story
+            .command(arguments.iter().chain(flags))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = child.stdout.take().unwrap();
+        if let Some(signal) = signal {
+            // The rest does not fit.
+            until("the answer is being written", || {
+                rustix::io::ioctl_fionread(&stdout).unwrap() >= 10_000
+            });
+            send_signal(&child, signal);
+        }
+        until("the program has ended", || {
+            child.try_wait().unwrap().is_some()
+        });
+        child.wait().unwrap()
+    };
+    assert_eq!(check(&[], Some(15)).signal(), Some(15));
+    assert_eq!(check(&[], Some(1)).signal(), Some(1));
+    assert_eq!(check(&["--timeout", "3"], None).code(), Some(124));
 }
