@@ -103,6 +103,8 @@ struct BusState {
     waiting: VecDeque<PipeMessage>,
     /// Keys of the sessions that answer a message.
     busy: HashSet<String>,
+    /// Ids of messages of an earlier run that this run takes up. Their lines, which come again, are the same messages.
+    continued: Vec<Value>,
     /// True if no more messages come.
     is_closed: bool,
     /// The statuses of failures.
@@ -125,6 +127,7 @@ impl MessageBus<'_> {
             self.print_answer(&id, &line)?;
         }
         for message in journal.unanswered() {
+            self.lock().continued.push(message.id.clone());
             self.enqueue(message)?;
         }
         Ok(())
@@ -142,6 +145,7 @@ impl MessageBus<'_> {
                 Err(reason) => Err(reason),
             };
             match parsed {
+                Ok(message) if self.is_continued(&message.id) => {}
                 Ok(message) => self.enqueue(message)?,
                 Err(error) => {
                     let line = json!({ "v": 1, "type": "error", "line": number, "error": error });
@@ -151,6 +155,13 @@ impl MessageBus<'_> {
             }
         }
         Ok(())
+    }
+
+    /// True if this run has taken up the message `id` by itself, for the first line with that id.
+    fn is_continued(&self, id: &Value) -> bool {
+        let continued = &mut self.lock().continued;
+        let found = continued.iter().position(|known| known == id);
+        found.map(|at| continued.swap_remove(at)).is_some()
     }
 
     /// Parses a line, and stores the message if there is a journal. The inner error is the reason why it is no message.

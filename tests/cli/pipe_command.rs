@@ -488,6 +488,10 @@ fn a_failure_that_passes_is_tried_again() {
     let story = story.stdin(message("2", "s", "two"));
     let found = lines(&story.run(NAMED).status(75).text());
     assert_eq!(acknowledged(&found), [""; 0]);
+    // With its line, which is the same message, it is tried once.
+    let story = story.script([limited(), limited(), limited(), limited()]);
+    let found = lines(&story.run(NAMED).status(75).text());
+    assert_eq!(answers(&found), [("2", "")]);
     let story = story.script([says("Two.")]).stdin("");
     let found = lines(&story.run(NAMED).text());
     assert_eq!(
