@@ -436,7 +436,7 @@ impl HttpProvider {
             return ProviderError::KeyRejected(format!("{description}; {source}"));
         }
         match status {
-            404 => ProviderError::NotFound(description),
+            404 | 501 => ProviderError::NotFound(description),
             429 | 503 | 529 if status == 429 || retry_after.is_some() => ProviderError::Busy {
                 message: match retry_after
                     .filter(|wait| *wait >= MIN_REPORTED_DELAY)

@@ -91,6 +91,11 @@ impl KeyType {
         match (self, value) {
             (_, Value::Number(number)) => number.to_string(),
             (Self::OneOf(_), Value::String(text)) => format!("`{text}`"),
+            (Self::Whole(..) | Self::Number(..), Value::String(text))
+                if text.parse::<f64>().is_ok() =>
+            {
+                text.clone()
+            }
             (Self::TextList, Value::Array(_)) => "a list with values other than strings".into(),
             (Self::Map | Self::SecretMap, Value::Object(_)) => {
                 "an object with values other than strings".into()

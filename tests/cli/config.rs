@@ -240,6 +240,10 @@ fn get_set_and_check() {
         .run(["config", "get", "providers.custom.apiKey"])
         .stdout("***\n");
     story
+        .run(["config", "set", "agents.defaults.maxTokens", "-1"])
+        .status(78)
+        .stderr_has("is -1, expected an integer");
+    story
         .run(["config", "set", "agents.defaults.maxTokens", "many"])
         .status(78)
         .stderr_has("an integer from 1");

@@ -384,3 +384,18 @@ fn a_message_far_beyond_the_window_is_not_sent() {
         story.run(["agent", "-m", "summarise"]).stdout("ok\n");
     }
 }
+
+#[test]
+fn a_resumed_turn_takes_no_message() {
+    let story = Story::new().stdin("piped\n");
+    for flags in [
+        &["agent", "--resume"][..],
+        &["agent", "--resume", "-m", "x"],
+    ] {
+        story
+            .run(flags)
+            .status(2)
+            .stderr_has("`--resume` continues a turn, and takes no message");
+    }
+    assert!(story.requests().is_empty());
+}

@@ -74,7 +74,11 @@ pub(crate) fn announce(
         report.notice(&match origin {
             TurnOrigin::Interactive(_) => format!("`{text}` got no answer and is sent too"),
             _ => format!(
-                "the previous message `{text}` got no answer; it is sent too, marked as interrupted; `--new` leaves it out"
+                "the previous message `{text}` got no answer; it is sent too, marked as interrupted{}",
+                match origin {
+                    TurnOrigin::CommandLine => "; `--new` leaves it out",
+                    _ => "",
+                }
             ),
         });
     }
@@ -132,7 +136,14 @@ pub(crate) fn check_request(
             "`nanobot agent -m \"…\"`, or text on standard input",
         ));
     }
-    if options.resume && request.parts.is_empty() && !session.is_interrupted() {
+    if options.resume && !request.parts.is_empty() {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            "`--resume` continues a turn, and takes no message",
+            "`-s KEY --resume` without a message; `nanobot session list` has the keys",
+        ));
+    }
+    if options.resume && !session.is_interrupted() {
         let key = session.key();
         return Err(match session.messages().is_empty() {
             true => fail_with_hint(
