@@ -286,6 +286,21 @@ fn a_job_that_cannot_run_does_not_block_others() {
 }
 
 #[test]
+fn a_job_in_an_unknown_time_zone_is_a_problem() {
+    let story = Story::new();
+    write_jobs(&story, &[python_job(&every_minute())]);
+    run_to_end(&story, ["cron", "sync"]);
+    story.run(["cron", "check"]).stdout("");
+    edit_first_job(&story, |job| job["schedule"]["tz"] = json!("Mars/Olympus"));
+    story.run(["cron", "check"]).status(1).stdout(&format!(
+        "digest ({JOB_ID}): never runs: there is no time zone `Mars/Olympus` on this machine\n"
+    ));
+    story.run(["metrics"]).stdout_has(&format!(
+        "nanobot_job_problem{{job=\"{JOB_ID}\",name=\"digest\"}} 1\n"
+    ));
+}
+
+#[test]
 fn the_heartbeat_is_in_no_job_file() {
     let story = Story::new();
     let mut other = python_job(&every_minute());

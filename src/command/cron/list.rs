@@ -266,6 +266,7 @@ pub(super) fn format_utc(time: Timestamp) -> String {
 pub(super) fn job_json(ctx: &Context, known: &JobStatus) -> Value {
     let JobStatus {
         job,
+        schedule_error: _,
         line_state,
         history,
         stamps,

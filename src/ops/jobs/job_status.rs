@@ -21,6 +21,8 @@ const OVERDUE_GRACE: SignedDuration = SignedDuration::from_mins(5);
 /// A job with its status.
 pub(crate) struct JobStatus {
     pub(crate) job: Job,
+    /// The reason why the job never runs.
+    pub(crate) schedule_error: Option<String>,
     pub(crate) line_state: LineState,
     pub(crate) history: RunHistory,
     pub(crate) stamps: RunState,
@@ -57,13 +59,18 @@ impl JobStatus {
         }
         let now = ctx.clock.timestamp();
         let (mut due, mut next) = (None, Vec::new());
-        if let (true, Ok((schedule, zone))) = (job.enabled, effective_schedule(ctx, &job)) {
-            let timetable = job.timetable(schedule, &zone, timing::start_delay(&job));
-            let verdict = timetable.due_state(stamps.last_slot(), now);
-            if let (DueState::Due { slot }, true) = (verdict, job.options.is_some()) {
-                due = Some(slot);
+        let mut schedule_error = None;
+        match effective_schedule(ctx, &job) {
+            Ok((schedule, zone)) if job.enabled => {
+                let timetable = job.timetable(schedule, &zone, timing::start_delay(&job));
+                let verdict = timetable.due_state(stamps.last_slot(), now);
+                if let (DueState::Due { slot }, true) = (verdict, job.options.is_some()) {
+                    due = Some(slot);
+                }
+                next = upcoming_runs(ctx, &job, now, UPCOMING_RUNS);
             }
-            next = upcoming_runs(ctx, &job, now, UPCOMING_RUNS);
+            Ok(_) => {}
+            Err(reason) => schedule_error = Some(reason),
         }
         let retry = retry::pending(&job, &stamps).filter(|_| job.enabled);
         if let Some(retry) = retry {
@@ -72,6 +79,7 @@ impl JobStatus {
         }
         Ok(Self {
             line_state: crontab.line_state(ctx, &job, retry),
+            schedule_error,
             retry,
             history,
             stamps,
@@ -94,7 +102,7 @@ impl JobStatus {
         if !self.job.enabled && !self.has_failed_for_good() {
             return None;
         }
-        if let Err(reason) = &self.job.schedule {
+        if let Some(reason) = &self.schedule_error {
             return Some(JobProblem::Unusable(reason.clone()));
         }
         if self.job.is_altered() {
