@@ -92,6 +92,11 @@ impl JobStore {
             .is_ok_and(|folder| folder.join(TAKEN_OVER_FILE).is_file())
     }
 
+    /// True if cron is to run `job`: it is ours, or it was taken over.
+    pub fn is_managed(&self, job: &Job) -> bool {
+        job.options.is_some() || self.is_taken_over(&job.id)
+    }
+
     /// The directory of the job folders.
     pub fn data_dir(&self) -> &Path {
         &self.data_dir
@@ -387,6 +392,9 @@ fn unusable(job: Job) -> impl FnOnce(anyhow::Error) -> Job {
     }
 }
 
+/// The next step for a job with an invalid id, which no command can change.
+pub const INVALID_ID_HINT: &str = "change the id in the job file by hand";
+
 /// True if `id` is safe as a directory name and as a command-line word.
 pub fn is_valid_id(id: &str) -> bool {
     let letter = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
@@ -398,6 +406,6 @@ pub fn invalid_id_error(id: &str) -> anyhow::Error {
     fail_with_hint(
         Exit::Config,
         format!("the job's id `{id}` is invalid: only letters, digits, `_` and `-` are allowed"),
-        "change the id in the job file by hand",
+        INVALID_ID_HINT,
     )
 }

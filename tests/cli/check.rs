@@ -253,6 +253,32 @@ fn jobs_of_another_program_are_listed_without_failure() {
         .stdout_has("+ * * * * *")
         .stderr_has("`odd` is not in the crontab");
     assert_eq!(findings(&story, &[], "lines"), ["ok: they match the jobs"]);
+    // From now on it depends on cron.
+    let variables = [("NANOBOT_TEST_DAEMON", "no")];
+    assert_eq!(
+        findings(&story, &variables, "cron"),
+        ["no: no cron daemon is running: nothing starts the jobs"]
+    );
+    story.crontab().set_table("");
+    assert_eq!(
+        findings(&story, &[], "lines"),
+        [format!("no: not in the crontab: `digest` ({JOB_ID})")]
+    );
+}
+
+#[test]
+fn a_job_without_a_usable_id_has_a_hint_that_can_be_followed() {
+    let story = Story::new();
+    let mut job = python_job(&every_minute());
+    job["id"] = json!("");
+    (job["payload"]["deliver"], job["payload"]["channel"]) = (json!(true), json!("telegram"));
+    job["payload"]["to"] = json!("7");
+    cron_run::write_jobs(&story, &[job]);
+    let text = run_check(&story, &[]).text();
+    let hint = "never runs: its id may only contain letters, digits, `_` and `-`\n                   \
+                try: change the id in the job file by hand\n";
+    assert!(text.contains(hint), "{text}");
+    assert!(!text.contains("cron edit"), "{text}");
 }
 
 #[test]

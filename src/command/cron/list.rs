@@ -9,7 +9,7 @@ use crate::error::Exit;
 use crate::format::format_dollars;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_status::LineState;
-use crate::ops::jobs::job_notices::unsupported_channel_notice;
+use crate::ops::jobs::job_notices::{can_deliver, unsupported_channel_notice};
 use crate::ops::jobs::job_status::{self, JobList, JobStatus};
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
@@ -294,7 +294,7 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus) -> Value {
         "delete_after_run": job.delete_after_run,
         "delivery": {
             "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,
-            "supported": unsupported_channel_notice(ctx, job).is_none(),
+            "supported": can_deliver(ctx, job),
         },
         "foreign": job.options.is_none(), "altered": job.is_altered(), "crontab": line_state.name(),
         "retry": retry.map(|retry| json!({ "at": format_utc(retry.at()), "number": retry.number })),

@@ -110,9 +110,9 @@ impl CheckContext<'_> {
         self.all_jobs().iter().filter(|job| job.enabled)
     }
 
-    /// True if there is an enabled job of ours, which cron has to start.
+    /// True if there is an enabled job that cron has to start.
     pub(super) fn needs_cron(&self) -> bool {
-        self.enabled_jobs().any(|job| job.options.is_some())
+        self.enabled_jobs().any(|job| self.store.is_managed(job))
     }
 
     /// Returns `result`, which is about cron, or turns it into a result without a problem if no job needs cron.

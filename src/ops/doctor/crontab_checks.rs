@@ -130,7 +130,7 @@ fn compare_lines<'a>(
             .collect();
         match its.is_empty() {
             _ if its == wanted => {}
-            true if job.options.is_none() => found.not_taken_over.push(job),
+            true if !input.store.is_managed(job) => found.not_taken_over.push(job),
             true => found.missing.push(job),
             false => found.stale.push(job),
         }

@@ -2,7 +2,7 @@
 
 use super::check::{CheckContext, CheckResult, Severity, job_label, job_labels};
 use crate::cron::job::{Job, JobState};
-use crate::cron::job_store::is_valid_id;
+use crate::cron::job_store::{INVALID_ID_HINT, is_valid_id};
 use crate::cron::run_record::{JobDir, RunOutcome};
 use crate::error::Exit;
 use crate::ops::jobs::cron_environment;
@@ -74,13 +74,19 @@ pub(crate) fn check_schedules(input: &CheckContext) -> Vec<CheckResult> {
         match crontab_sync::job_lines(input.ctx, &line_context, job, None) {
             Ok((_, left_out)) => lost.extend(left_out),
             Err(why) => {
-                let level = match job.options {
-                    Some(_) => Severity::Failed,
+                let level = match input.store.is_managed(job) {
+                    true => Severity::Failed,
                     // Another program runs it.
-                    None => Severity::Warn,
+                    false => Severity::Warn,
                 };
                 let message = format!("{} never runs: {why}", job_label(job));
-                let hint = format!("`nanobot cron edit {}`, or `nanobot cron disable`", job.id);
+                let hint = match is_valid_id(&job.id) {
+                    true => format!(
+                        "`nanobot cron edit {0}`, or `nanobot cron disable {0}`",
+                        job.id
+                    ),
+                    false => INVALID_ID_HINT.to_owned(),
+                };
                 let finding = CheckResult::new(level, message).with_exit(Exit::Config);
                 findings.push(finding.with_hint(hint).with_jobs([job]));
             }

@@ -329,12 +329,8 @@ fn build_block(
     let mut block = WorkspaceBlock::default();
     let line_context = CronLineContext::new(ctx, settings, jobs)?;
     for job in jobs {
-        let is_meant = || {
-            job.options.is_some()
-                || filter == JobFilter::All
-                || known.contains(job.id.as_str())
-                || store.is_taken_over(&job.id)
-        };
+        let is_meant =
+            || filter == JobFilter::All || known.contains(job.id.as_str()) || store.is_managed(job);
         if !job.enabled || !is_meant() {
             continue;
         }

@@ -1,7 +1,7 @@
 //! Notices about a job: consequences of its options that are not obvious.
 
 use crate::channel::table;
-use crate::cron::job::{AnswerSink, Job};
+use crate::cron::job::{AnswerSink, Delivery, Job};
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::delivery;
@@ -91,10 +91,19 @@ fn relative_program_notices(ctx: &Context, job: &Job) -> Vec<String> {
     .collect()
 }
 
+/// True if the job's answers can be delivered, or are not to be.
+pub(crate) fn can_deliver(ctx: &Context, job: &Job) -> bool {
+    let Delivery {
+        deliver, channel, ..
+    } = &job.delivery;
+    !deliver || channel.is_none() || delivery::find_sink(ctx, job).is_some()
+}
+
 /// The notice about a job whose answers cannot be delivered.
 pub(crate) fn unsupported_channel_notice(ctx: &Context, job: &Job) -> Option<String> {
     let channel = job.delivery.channel.as_deref()?;
-    if !job.delivery.deliver || delivery::find_sink(ctx, job).is_some() {
+    // A job that never runs has no answers.
+    if can_deliver(ctx, job) || job.schedule.is_err() {
         return None;
     }
     let Job { id, name, .. } = job;

@@ -22,8 +22,10 @@ pub(crate) fn ids_to_set_enabled(ctx: &Context, enabled: bool) -> Result<Vec<Str
     let now = ctx.clock.timestamp();
     let is_over = |job: &Job| matches!(job.schedule, Ok(Schedule::At(time)) if time <= now);
     let is_meant = |job: &Job| {
-        let is_ours = job.options.is_some() || store.is_taken_over(&job.id);
-        is_ours && job.enabled != enabled && !is_heartbeat(job) && !(enabled && is_over(job))
+        store.is_managed(job)
+            && job.enabled != enabled
+            && !is_heartbeat(job)
+            && !(enabled && is_over(job))
     };
     let jobs = store.jobs()?.into_iter();
     Ok(jobs.filter(is_meant).map(|job| job.id).collect())
