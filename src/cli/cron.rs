@@ -245,7 +245,9 @@ pub struct JobRunArgs {
     /// From one minute to one day. Default: ten minutes.
     #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true)]
     pub retry_delay: Option<Duration>,
-    /// Deliver the answer to `--channel` and `--to` instead of printing it
+    /// Deliver the answer instead of printing it
+    ///
+    /// `--channel` and `--to` imply it. Alone, it delivers to the chat that the job already has.
     #[arg(short, long, overrides_with = "no_deliver", hide_short_help = true)]
     pub deliver: bool,
     #[arg(long, hide = true)]

@@ -288,6 +288,11 @@ fn mistakes_are_reported_with_the_correct_form_and_add_nothing() {
         2,
         "on `telegram` needs a recipient",
     );
+    check(
+        &m(&["-e", "90m", "--channel", "telegram"]),
+        2,
+        "on `telegram` needs a recipient",
+    );
     check(&m(&["-e", "90m", "--channel", "file"]), 2, "`--to FILE`");
     check(
         &m(&["-e", "90m", "--channel", "file", "--to", "."]),
@@ -496,22 +501,25 @@ fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
         job_terms(&story, &id)["sink"],
         json!({ "command": "mail 'me'" })
     );
-    // As in the Python program: stored, and delivered where configured.
-    let id = add_job(
+    // With and without the flag of the Python program.
+    let chat = json!({ "chat": { "channel": "telegram", "to": "123" } });
+    let to_chat = ["-e", "1h", "--to", "123", "--channel", "telegram", "-d"];
+    for flags in [&to_chat[..6], &to_chat] {
+        let id = add_job(&story, flags);
+        assert_eq!(delivery(), json!([true, "telegram", "123"]));
+        assert_eq!(job_terms(&story, &id)["sink"], chat);
+        run_cron(&story, &["show", &id]).stdout_has("sent to telegram 123");
+    }
+    let id = add_job(&story, &["-e", "1h"]);
+    run_cron(
         &story,
-        &["-e", "1h", "--to", "123", "--channel", "telegram"],
-    );
+        &["edit", &id, "--channel", "telegram", "--to", "123"],
+    )
+    .stdout_has("✓ Changed");
+    assert_eq!(job_terms(&story, &id)["sink"], chat);
+    run_cron(&story, &["edit", &id, "--no-deliver"]).stdout_has("✓ Changed");
     assert_eq!(delivery(), json!([false, "telegram", "123"]));
     assert_eq!(job_terms(&story, &id)["sink"], Value::Null);
-    let id = add_job(
-        &story,
-        &["-e", "1h", "-d", "--to", "123", "--channel", "telegram"],
-    );
-    assert_eq!(
-        job_terms(&story, &id)["sink"],
-        json!({ "chat": { "channel": "telegram", "to": "123" } })
-    );
-    run_cron(&story, &["show", &id]).stdout_has("sent to telegram 123");
     let words = "nanobot: this version cannot deliver to `msteams`: answers of `far` are printed, and cron mails them\n";
     run_cron(
         &story,
@@ -1476,7 +1484,7 @@ fn the_heartbeat_is_an_ordinary_crontab_line() {
     for arguments in [
         &["enable", "-s", "x"][..],
         &["enable", "-e", "5"],
-        &["enable", "--channel", "telegram", "--to", "1"],
+        &["enable", "--channel", "msteams", "--to", "1"],
     ] {
         run_heartbeat(&story, arguments).status(2).error_text();
     }

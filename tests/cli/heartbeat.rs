@@ -307,6 +307,34 @@ fn the_answer_is_delivered_to_its_target() {
 }
 
 #[test]
+fn a_chat_is_a_target_without_a_further_flag() {
+    let story = story_with_list();
+    enable_heartbeat(&story, &["--channel", "telegram", "--to", "7"]);
+    let options = || {
+        let path = story.home().join(".nanobot/cron/heartbeat/job.json");
+        serde_json::from_slice::<Value>(&fs::read(path).unwrap()).unwrap()
+    };
+    let chat = json!({ "chat": { "channel": "telegram", "to": "7" } });
+    assert_eq!(options()["sink"], chat);
+    enable_heartbeat(&story, &["--no-deliver"]);
+    assert_eq!(options()["sink"], Value::Null);
+    for (flags, error) in [
+        (["--to", "7"].as_slice(), "`--to 7` needs a channel"),
+        (
+            &["--channel", "telegrm", "--to", "7"],
+            "did you mean `telegram`?",
+        ),
+        (
+            &["--channel", "msteams", "--to", "7"],
+            "the heartbeat cannot deliver to `msteams`",
+        ),
+    ] {
+        let enable = [&["heartbeat", "enable"], flags].concat();
+        story.run(enable).status(2).stderr_has(error);
+    }
+}
+
+#[test]
 fn a_turn_with_nothing_to_report_prints_nothing() {
     let story = story_with_list();
     let out = story.dir().join("out.txt");

@@ -10,7 +10,7 @@ use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::jobs::job_notices::{
     consequence_notices, replaced_grants_notice, unknown_price_notice,
 };
-use crate::ops::jobs::job_options::{JobFlags, apply_flags, check_channel};
+use crate::ops::jobs::job_options::{JobFlags, apply_flags};
 use crate::ops::jobs::schedule_flags::ScheduleFlags;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
@@ -95,7 +95,6 @@ pub(crate) fn add(
     let grants = &with_expanded_home(ctx, grants);
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
-    check_channel(flags, None)?;
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
     let when = schedule.resolve(ctx, None, now, &mut notices)?;
@@ -206,7 +205,6 @@ pub(crate) fn edit(
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let mut job = workspace_jobs::find_usable(&store, name_or_id)?;
-    check_channel(flags, job.delivery.channel.as_deref())?;
     let before = comparable_text(&job)?;
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();

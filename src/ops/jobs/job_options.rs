@@ -251,16 +251,15 @@ fn apply_delivery(
             }
         }
     }
+    check_channel(flags, job.delivery.channel.as_deref())?;
     let delivery = &mut job.delivery;
     set_text(&mut delivery.channel, channel);
     set_text(&mut delivery.to, to);
     if channel.as_deref() == Some("") {
         delivery.to = None;
     }
-    let local = delivery.channel.as_deref().is_some_and(is_local);
-    delivery.deliver = !no_deliver
-        && delivery.channel.is_some()
-        && (*deliver || delivery.deliver || local && (channel.is_some() || to.is_some()));
+    // To name a destination is to ask for the delivery.
+    delivery.deliver = !no_deliver && delivery.channel.is_some();
     terms.sink = resolve_sink(ctx, job, is_trusted)?;
     if let Some(AnswerSink::Command(_)) = &terms.sink {
         // The command may contain keys, and others can read the job file.
@@ -269,9 +268,12 @@ fn apply_delivery(
     if *deliver && job.delivery.channel.is_none() {
         return Err(missing_destination_error());
     }
-    if let (JobKind::Heartbeat, None, Some(channel)) =
-        (terms.kind, &terms.sink, &job.delivery.channel)
-    {
+    if let (JobKind::Heartbeat, None, Some(channel), true) = (
+        terms.kind,
+        &terms.sink,
+        &job.delivery.channel,
+        job.delivery.deliver,
+    ) {
         return Err(fail_with_hint(
             Exit::Usage,
             format!("the heartbeat cannot deliver to `{channel}`"),
@@ -309,7 +311,7 @@ fn set_text(field: &mut Option<String>, flag: &Option<String>) {
 }
 
 /// Checks that `--to` comes with a channel, given or already set, and that `--channel` is not misspelled.
-pub(crate) fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<()> {
+fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<()> {
     let typed = flags.channel.as_deref();
     if let (Some(to), None) = (flags.to.as_deref(), typed.or(channel)) {
         return Err(fail_with_hint(
@@ -365,7 +367,7 @@ fn resolve_sink(ctx: &Context, job: &mut Job, is_trusted: bool) -> Result<Option
             })),
             None => Err(fail_with_hint(
                 Exit::Usage,
-                format!("`--deliver` on `{channel}` needs a recipient"),
+                format!("the delivery on `{channel}` needs a recipient"),
                 "`--to ID`",
             )),
         };
