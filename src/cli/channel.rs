@@ -65,7 +65,10 @@ pub enum ChannelCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Send a message of the inbox again
+    /// Send an outbound message of the inbox again
+    ///
+    /// The parts that the service has not taken are sent. An inbound message cannot be retried: polls answer those that are
+    /// `unanswered`, and those that are `stale`, `rate_limited` or `over_budget` were dropped.
     Retry {
         /// Id as shown by `nanobot channel inbox`
         id: String,

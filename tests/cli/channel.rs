@@ -749,6 +749,19 @@ fn old_messages_and_floods_start_no_turn() {
     story
         .run(["channel", "poll"])
         .stderr_has("too many turns in an hour");
+    // Both are listed, and no retry answers them past the limits.
+    let inbox = story.run(["channel", "inbox", "--json"]).json_lines();
+    let states = inbox.iter().map(|listed| {
+        let text = |key: &str| listed[key].as_str().unwrap();
+        let error = format!(
+            "is an inbound message, which is settled ({})",
+            text("state")
+        );
+        let retry = story.run(["channel", "retry", text("id")]);
+        retry.status(66).stderr_has(&error);
+        text("state")
+    });
+    assert_eq!(states.collect::<Vec<_>>(), ["stale", "rate_limited"]);
     assert_eq!(telegram.sent(), ["One."]);
 }
 

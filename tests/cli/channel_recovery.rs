@@ -181,8 +181,12 @@ fn stop_does_not_give_up_an_older_message() {
     assert_eq!(telegram.sent(), ["Stopped 1 task."]);
     send_signal(&poll, Signal::TERM);
     poll.wait().unwrap();
-    let waiting = story.run(["channel", "inbox"]).text();
-    assert!(waiting.contains("unanswered"), "{waiting}");
+    let waiting: Value = story.run(["channel", "inbox", "--json"]).json();
+    assert_eq!(waiting["state"], "unanswered");
+    story
+        .run(["channel", "retry", waiting["id"].as_str().unwrap()])
+        .status(75)
+        .stderr_has("waits for its answer");
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["Stopped 1 task.", "Older."]);
 }

@@ -266,13 +266,6 @@ fn retry(ctx: &Context, id: &str) -> Result<Exit> {
             "`nanobot channel inbox` for the ids",
         ));
     };
-    if message.state == "unanswered" {
-        return Err(fail_with_hint(
-            Exit::TryAgain,
-            format!("`{id}` waits for its answer"),
-            format!("`nanobot channel poll {}`", message.channel),
-        ));
-    }
     print_ids(ctx, outbox::retry(ctx, message.channel, id)?)
 }
 

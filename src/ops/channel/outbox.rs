@@ -1,6 +1,6 @@
 //! Messages that answer none: `channel send`, jobs, and `channel retry`.
 
-use crate::channel::inbox::{ChannelInbox, InboxRecord};
+use crate::channel::inbox::{ChannelInbox, InboxRecord, InboxState};
 use crate::channel::settlement::Settlement;
 use crate::channel::{Destination, Part};
 use crate::error::{Exit, exit_for, fail, fail_with_hint};
@@ -146,8 +146,8 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
 /// without an answer wait for the next poll.
 ///
 /// # Errors
-/// Status 66 for an unknown key, and if no part is left to send; 75 for an answer while a poll runs, which sends it; as
-/// [`send`].
+/// Status 66 for an unknown key, for the id of an inbound message that was dropped, and if no part is left to send; 75 for
+/// an answer while a poll runs, which sends it, and for an inbound message that waits for its answer; as [`send`].
 pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome> {
     let open = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
     let _poll_lock = match is_in_outbox(key) {
@@ -157,11 +157,7 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
     let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
     let mut inbox = open.files.open_inbox()?;
     let Some(entry) = inbox.state().outbound(key).cloned() else {
-        return Err(fail_with_hint(
-            Exit::NoInput,
-            format!("the channel {name} has no message `{key}`"),
-            "`nanobot channel inbox` for the ids",
-        ));
+        return Err(not_outbound_error(name, key, inbox.state()));
     };
     if entry
         .settlement
@@ -192,6 +188,31 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
         return deliver(ctx, &open, inbox, &new_key);
     }
     deliver(ctx, &open, inbox, key)
+}
+
+/// The error about `key`, which is not the key of an outbound message. Only polls answer inbound messages, under the limits
+/// of their senders; one that was dropped is not answered later either.
+fn not_outbound_error(name: &str, key: &str, state: &InboxState) -> anyhow::Error {
+    match state.inbound(key).map(|entry| entry.settlement) {
+        None => fail_with_hint(
+            Exit::NoInput,
+            format!("the channel {name} has no message `{key}`"),
+            "`nanobot channel inbox` for the ids",
+        ),
+        Some(None) => fail_with_hint(
+            Exit::TryAgain,
+            format!("`{key}` waits for its answer"),
+            format!("`nanobot channel poll {name}`"),
+        ),
+        Some(Some(settlement)) => fail_with_hint(
+            Exit::NoInput,
+            format!(
+                "`{key}` is an inbound message, which is settled ({}): there is nothing to send",
+                settlement.name()
+            ),
+            "ask the sender to send it again",
+        ),
+    }
 }
 
 fn deliver(

@@ -21,7 +21,7 @@ pub(crate) struct ChannelSummary {
 /// A message that waits, was given up or failed.
 pub(crate) struct WaitingMessage {
     pub(crate) channel: &'static str,
-    /// The id for `channel retry`.
+    /// The id; that of an outbound message is for `channel retry`.
     pub(crate) id: String,
     pub(crate) session: String,
     /// `unanswered`, `undelivered`, or the name of a [`Settlement`].
