@@ -108,19 +108,19 @@ pub fn for_scope(
         .filter(|place| writes.iter().any(|root| place.starts_with(root)))
         .collect();
     let kept = kept.into_iter().collect();
-    let links_back: Vec<PathBuf> = writes
-        .iter()
-        .flat_map(|root| git_paths::worktree_links(root))
-        .collect();
-    let is_seen = |link: &PathBuf| reads.iter().any(|root| link.starts_with(root));
-    let unseen: Vec<PathBuf> = links_back
-        .into_iter()
-        .filter(|link| !is_seen(link))
-        .collect();
-    reads.extend(unseen);
+    reads.extend(unseen_worktree_links(&writes, &reads));
     let mut fence = SandboxSpec::new(reads, writes, closed, kept, net);
     links.iter().for_each(|path| fence.add_links(path));
     Ok(fence)
+}
+
+/// The links of git worktrees whose repositories commands may change, and which they do not see.
+fn unseen_worktree_links(writes: &[PathBuf], reads: &[PathBuf]) -> Vec<PathBuf> {
+    let links = writes
+        .iter()
+        .flat_map(|root| git_paths::worktree_links(root));
+    let is_seen = |link: &PathBuf| reads.iter().any(|root| link.starts_with(root));
+    links.filter(|link| !is_seen(link)).collect()
 }
 
 /// Collects the paths that `of` names beneath each of `writes`. Of nested directories the innermost decides, as for the

@@ -30,6 +30,7 @@ mod restore;
 mod seccomp;
 mod seccomp_program;
 pub mod self_test;
+mod snapshot_entry;
 mod spec;
 mod start_directory;
 pub mod system_paths;

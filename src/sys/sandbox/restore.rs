@@ -14,12 +14,12 @@ use super::files_beneath::{open_parent, set_aside};
 use super::git_config::{ConfigPlace, HarmlessConfig, without_programs};
 use super::git_config_change::{is_change_of_new_repository, is_harmless_change};
 use super::git_repository::is_bundle;
-use super::new_repository::FileId;
 use super::project_file_rules::ProjectFiles;
 use super::project_files::ProjectFileSnapshot;
 use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, replace_file,
 };
+use super::snapshot_entry::{SnapshotEntry, record_places};
 use super::tree_search::{FoundPaths, WritableRoots, search_roots};
 use super::undone_change::{Remedy, UndoneChange, put_back};
 use super::{git_paths, new_repository};
@@ -27,11 +27,10 @@ use crate::sys::clock::current_file_time;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Bound;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// The most bytes of the steps of a rebase that are read.
@@ -50,23 +49,6 @@ pub struct PathSnapshot {
     rebase_steps: BTreeMap<PathBuf, BTreeSet<String>>,
     project_files: ProjectFileSnapshot,
     configs: ConfigCopies,
-}
-
-#[derive(Debug)]
-struct SnapshotEntry {
-    /// The index of the writable directory that contains it.
-    root: usize,
-    path: PathBuf,
-    relative: PathBuf,
-    before: SnapshotState,
-    /// Identifies the file, if a mount protects it as long as it is there.
-    mounted: Option<FileId>,
-    /// It belongs to a nested repository, and may disappear together with that.
-    is_nested: bool,
-    /// It belongs to a repository that was found only after the command.
-    is_found_later: bool,
-    /// Identifies the git directory that contains it, if it is in a nested repository.
-    git_dir: Option<FileId>,
 }
 
 impl PathSnapshot {
@@ -305,125 +287,6 @@ impl PathSnapshot {
     }
 }
 
-impl SnapshotEntry {
-    /// A place in a repository that a command of this run created.
-    fn new_in(root: usize, path: &Path, relative: PathBuf) -> Self {
-        Self {
-            root,
-            path: path.to_owned(),
-            relative,
-            before: SnapshotState::Missing,
-            mounted: None,
-            is_nested: true,
-            is_found_later: true,
-            git_dir: None,
-        }
-    }
-
-    /// True if the directory that contains the repository no longer exists and nothing has replaced it, or its whole git
-    /// directory, as also that of a linked worktree, within another one.
-    fn is_repository_gone(&self, root: &OwnedFd) -> bool {
-        let repository = new_repository::enclosing_git_dir(&self.relative);
-        let around = repository.as_deref().and_then(Path::parent);
-        let inner = self.relative.parent().filter(|path| {
-            let outer = new_repository::enclosing_git_dir(&self.path);
-            outer.is_some() && repository.as_deref() != Some(path)
-        });
-        let is_gone = |place: &Path| {
-            let found = open_parent(root, place, false)
-                .and_then(|(dir, name)| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
-            found.err() == Some(Errno::NOENT)
-        };
-        let places = [around, repository.as_deref(), inner];
-        places.into_iter().flatten().any(is_gone)
-    }
-
-    /// True if another repository is in the place of the one that was there, or the linked worktree may be elsewhere.
-    fn is_replaced(&self) -> bool {
-        let now = new_repository::git_dir_id(&self.path);
-        new_repository::is_place_of_worktree(&self.path)
-            || self.git_dir.is_some() && now.is_some() && now != self.git_dir
-    }
-
-    /// True if a mount has protected the file all the time, or nothing is there any more.
-    fn is_still_mounted(&self, root: &OwnedFd) -> bool {
-        let now = || {
-            let (dir, name) = open_parent(root, &self.relative, false).ok()?;
-            new_repository::file_id(dir.as_fd(), &*name)
-        };
-        self.mounted
-            .is_some_and(|mounted| now().is_none_or(|now| now == mounted))
-    }
-
-    fn absolute_path(&self, relative: &Path) -> PathBuf {
-        let mut path = self.path.clone();
-        let up = self.relative.components().count() - relative.components().count();
-        for _ in 0..up {
-            path.pop();
-        }
-        path
-    }
-}
-
-/// Records the state of the places beneath the `roots` that no mount protects. Each is given with whether it belongs to a nested
-/// repository.
-///
-/// # Errors
-/// A place exists and cannot be read.
-fn record_places<'p>(
-    roots: &WritableRoots<'_>,
-    given: impl Iterator<Item = (&'p PathBuf, bool)>,
-    project_files: &ProjectFiles,
-) -> io::Result<Vec<SnapshotEntry>> {
-    let mut left = SNAPSHOT_LIMIT_BYTES;
-    let mut places = Vec::new();
-    for (path, is_nested) in given {
-        let inside = roots
-            .paths
-            .iter()
-            .enumerate()
-            .filter(|(_, root)| path.starts_with(root) && path != *root);
-        let Some((root, root_path)) = inside.max_by_key(|(_, root)| root.as_os_str().len()) else {
-            continue;
-        };
-        let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
-        if is_nested && project_files.is_created(path) {
-            places.push(SnapshotEntry::new_in(root, path, relative));
-            continue;
-        }
-        let mut mounted = None;
-        let was = match open_parent(&roots.fds[root], &relative, false) {
-            Ok((dir, name)) if !is_nested && is_mountable(dir.as_fd(), &name) => {
-                // A directory is hardly ever replaced. What cannot be read is not the command's either.
-                let was = read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone());
-                let Ok(was @ SnapshotState::File { .. }) = was else {
-                    continue;
-                };
-                mounted = new_repository::file_id(dir.as_fd(), &*name);
-                was
-            }
-            Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut left).map_err(|error| {
-                io::Error::other(format!("record the state of `{}`: {error}", path.display()))
-            })?,
-            Err(Errno::LOOP | Errno::NOTDIR) => SnapshotState::Unreachable,
-            Err(_) => SnapshotState::Missing,
-        };
-        places.push(SnapshotEntry {
-            root,
-            path: path.clone(),
-            relative,
-            before: was,
-            mounted,
-            is_nested,
-            is_found_later: false,
-            git_dir: is_nested
-                .then(|| new_repository::git_dir_id(path))
-                .flatten(),
-        });
-    }
-    Ok(places)
-}
-
 /// The repositories whose files are checked after the command.
 struct CheckedRepositories<'a> {
     /// The writable directories.
@@ -594,17 +457,6 @@ fn read_run_steps(root: &OwnedFd, relative: &Path) -> Result<BTreeSet<String>, E
         steps.insert("(more than is read)".to_owned());
     }
     Ok(steps)
-}
-
-/// True if a mount can protect what is at `name`.
-fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
-    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => true,
-            FileType::Directory => name != ".git",
-            _ => false,
-        }
-    })
 }
 
 /// Renames the symbolic link on the way to a place that was not behind one: programs would follow it. A file on the way
