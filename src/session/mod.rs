@@ -132,21 +132,26 @@ impl Session {
 
     /// Reads the session `key` without locking it, for a turn that is not stored. Empty if there is no such session.
     pub fn read(store: &SessionStore, key: &str, notice: &mut dyn FnMut(&str)) -> Result<Self> {
+        let session = Self::read_if_exists(store, key, notice)?;
+        Ok(session.unwrap_or_else(|| Self::ephemeral(key, store.result_limit)))
+    }
+
+    /// As [`Self::read`]; `None` if there is no such session.
+    pub fn read_if_exists(
+        store: &SessionStore,
+        key: &str,
+        notice: &mut dyn FnMut(&str),
+    ) -> Result<Option<Self>> {
         let path = store.find_path(key)?;
         let Some(file) = durable_file::open_existing(&path)? else {
-            return Ok(Self::from_tail(
-                key,
-                LogTail::default(),
-                store.result_limit,
-                None,
-            ));
+            return Ok(None);
         };
         let size = end_of_last_line(&file, &path)?;
         let tail = tail_reader::read(&file, &path, size, store.window)?;
         tail.notices.iter().for_each(|text| notice(text));
         let mut session = Self::from_tail(key, tail, store.result_limit, None);
         session.prepare_messages();
-        Ok(session)
+        Ok(Some(session))
     }
 
     /// The same session under another key.

@@ -133,10 +133,17 @@ fn fork_copies_the_session_first() {
         4,
         "the original does not see the branch"
     );
-    story
-        .run(["agent", "-m", "x", "--fork", "nothing"])
-        .status(66)
-        .stderr_has("there is no session `nothing`");
+    for unstored in [
+        &[][..],
+        &["--ephemeral"],
+        &["--dry-run"],
+        &["--replay", "demo"],
+    ] {
+        story
+            .run([&["agent", "-m", "x", "--fork", "nothing"], unstored].concat())
+            .status(66)
+            .stderr_has("there is no session `nothing`");
+    }
     story
         .run(["agent", "-m", "x", "--fork", "cli:direct", "-s", "branch"])
         .status(2)

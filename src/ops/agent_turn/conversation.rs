@@ -35,13 +35,15 @@ pub(crate) fn open(
     // A replay without a session has a fresh one.
     let is_fresh = options.session.is_none() && (options.ephemeral || options.replay.is_some());
     if is_fresh || options.ephemeral || options.dry_run.is_some() {
-        let own = (!is_fresh).then_some(&request.key);
-        return match options.fork.as_ref().or(own) {
-            Some(source) => Ok(Session::read(sessions, source, &mut notice)?.with_key(key)),
-            None => Ok(Session::ephemeral(
+        return match &options.fork {
+            Some(source) => Session::read_if_exists(sessions, source, &mut notice)?
+                .map(|session| session.with_key(key))
+                .ok_or_else(|| session::not_found_error(sessions, source)),
+            None if is_fresh => Ok(Session::ephemeral(
                 key,
                 request.settings.max_tool_result_chars,
             )),
+            None => Session::read(sessions, key, &mut notice),
         };
     }
     let Some(source) = &options.fork else {
