@@ -182,7 +182,13 @@ fn choose_turn<'a>(
             _ => Ok(turn),
         };
     }
-    let here = std::env::current_dir().unwrap_or_default();
+    let here = std::env::current_dir().map_err(|error| {
+        fail_with_hint(
+            Exit::NoInput,
+            format!("the current directory cannot be found: {error}"),
+            "`nanobot undo --list`, and `nanobot undo TURN`, which work in any directory",
+        )
+    })?;
     // The journal contains resolved paths.
     let home = &ctx.paths.home;
     let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.clone());

@@ -517,9 +517,9 @@ pub(crate) fn is_replaced_by_workspace(
     home.starts_with(directory) && has_workspace
 }
 
-/// A notice that the workspace takes the place of the home directory or one above it: where `--write` does not grant that
-/// directory, and on request.
-pub(crate) fn home_directory_notice(
+/// A notice that the workspace takes the place of the current directory, which is the home directory, one above it, or
+/// deleted: where `--write` does not grant that directory, and on request.
+pub(crate) fn replaced_directory_notice(
     ctx: &Context,
     grants: &Grants,
     settings: &Settings,
@@ -534,16 +534,18 @@ pub(crate) fn home_directory_notice(
     if !(means_directory || is_requested) || is_chosen {
         return None;
     }
-    let current = std::env::current_dir().ok()?;
+    let cause = match std::env::current_dir() {
+        Ok(current) if current == *directory => return None,
+        Ok(_) => "the home directory is used as working directory only with `-C .`".to_owned(),
+        Err(error) => format!("the current directory cannot be found: {error}"),
+    };
     let what = match means_directory {
         true => "`--write` applies to",
         false => "working in",
     };
     let directory_name = ctx.paths.display(directory);
-    let text = format!(
-        "{what} `{directory_name}`: the home directory is used as working directory only with `-C .`"
-    );
-    (*directory != current && ctx.single_notices.is_new(&text)).then_some(text)
+    let text = format!("{what} `{directory_name}`: {cause}");
+    ctx.single_notices.is_new(&text).then_some(text)
 }
 
 fn resolve_existing(path: &Path, hint: Option<&str>) -> Result<PathBuf> {

@@ -91,14 +91,14 @@ pub(crate) fn prepare(
         policy = policy.intersection(limit);
     }
     let policy = Arc::new(policy);
-    let about_home = permissions::home_directory_notice(
+    let about_directory = permissions::replaced_directory_notice(
         ctx,
         input.grants,
         settings,
         &policy,
         input.announces_directory,
     );
-    about_home.iter().for_each(|text| notice(text));
+    about_directory.iter().for_each(|text| notice(text));
     let seen = new_provenance(settings, &policy, &mcp_tools);
     let files = Arc::new(open_files(ctx, input, &policy, &seen, &project)?);
     let (mut notes, memory_version) = read_notes(ctx, input, &seen, notice)?;

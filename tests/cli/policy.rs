@@ -783,6 +783,25 @@ fn write_in_the_home_directory_explains_itself() {
 }
 
 #[test]
+fn the_workspace_takes_the_place_of_a_deleted_directory_and_says_so() {
+    let story = Story::new().script([says("one"), says("two")]);
+    for (flag, words) in [
+        (
+            "--write",
+            "`--write` applies to `~/.nanobot/workspace`: the current directory cannot be found",
+        ),
+        (
+            "--json",
+            "working in `~/.nanobot/workspace`: the current directory cannot be found",
+        ),
+    ] {
+        let mut command = story.in_deleted_directory(&["agent", "-m", "x", "--new", flag]);
+        let ran = story.wait(command.spawn().unwrap());
+        drop(ran.stderr_has(words).text());
+    }
+}
+
+#[test]
 fn the_workspace_takes_the_place_of_the_home_directory_and_says_so() {
     let story = Story::new().script([says("one"), says("two"), says("three"), says("four")]);
     let words = "working in `~/.nanobot/workspace`: the home directory is used as working directory only with `-C .`";

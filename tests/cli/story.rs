@@ -192,6 +192,17 @@ impl Story {
         command
     }
 
+    /// The command, started in a directory that is deleted before it runs.
+    pub(crate) fn in_deleted_directory(&self, arguments: &[&str]) -> Command {
+        let mut shell = self.program("sh");
+        shell.args([
+            "-c",
+            "mkdir gone && cd gone && rmdir ../gone && exec \"$@\"",
+        ]);
+        shell.args(["sh", NANOBOT]).args(arguments);
+        shell
+    }
+
     /// The PATH of the story.
     pub(crate) fn path(&self) -> String {
         let own = self.temp.path().join("programs");

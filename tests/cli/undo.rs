@@ -285,6 +285,26 @@ fn undo_selects_the_last_turn_of_the_directory() {
 }
 
 #[test]
+fn a_deleted_directory_has_no_last_turn() {
+    let story = Story::new().file("a", "one").script([
+        calls("write_file", json!({ "path": "a", "content": "two" })),
+        says("ok"),
+    ]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
+    let undo = |arguments: &[&str]| {
+        let mut command = story.in_deleted_directory(&[&["undo"], arguments].concat());
+        story.wait(command.spawn().unwrap())
+    };
+    undo(&[])
+        .status(66)
+        .stderr_has("the current directory cannot be found")
+        .stderr_has("nanobot undo TURN");
+    assert_eq!(file_text(&story, "a"), "two");
+    undo(&["1"]).stdout("restored $DIR/a\n");
+    assert_eq!(file_text(&story, "a"), "one");
+}
+
+#[test]
 fn turns_match_by_the_changed_directory_and_its_contents() {
     let put = |path: &str| calls("write_file", json!({ "path": path, "content": "two" }));
     let story = Story::new().file("a", "one").file("sub/x", "x").script([
