@@ -1,18 +1,21 @@
-//! Arguments in the text of a prompt: `$ARGUMENTS` for all of them, `$1` to `$9` for single words, and names that the prompt
-//! declares. Pure.
+//! Arguments in the text of a prompt: the names that the prompt declares, or else `$ARGUMENTS` for all of them and `$1` to `$9`
+//! for single words. Pure.
 
 /// Stands, after `$`, for all arguments.
 const ALL: &str = "ARGUMENTS";
 
 /// The arguments of a prompt.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PromptArguments<'a> {
-    /// All arguments as they were given.
-    pub(crate) all: &'a str,
-    /// The arguments one by one.
-    pub(crate) positional: &'a [&'a str],
-    /// Names, with their values.
-    pub(crate) named: &'a [(&'a str, &'a str)],
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PromptArguments<'a> {
+    /// Those of a prompt that declares names: each name with its value. A number after `$` is text.
+    Named(&'a [(&'a str, &'a str)]),
+    /// Those of any other prompt.
+    Positional {
+        /// All arguments as they were given.
+        all: &'a str,
+        /// The arguments one by one.
+        each: &'a [&'a str],
+    },
 }
 
 impl PromptArguments<'_> {
@@ -39,27 +42,31 @@ impl PromptArguments<'_> {
 
     /// The value that the beginning of `text`, which follows a `$`, stands for, and the rest of it.
     fn value_at<'t>(&'t self, text: &'t str) -> Option<(&'t str, &'t str)> {
-        if let Some(rest) = text.strip_prefix('{') {
-            let (name, rest) = rest.split_once('}')?;
-            return Some((self.named(name)?, rest));
+        match self {
+            Self::Named(values) => {
+                let (name, rest) = split_name(text)?;
+                let (_, value) = values.iter().find(|(known, _)| *known == name)?;
+                Some((value, rest))
+            }
+            Self::Positional { all, each } => {
+                if let Some(rest) = text.strip_prefix(ALL) {
+                    return Some((all, rest));
+                }
+                let word = each.get(argument_number(text)? - 1).copied();
+                Some((word.unwrap_or_default(), &text[1..]))
+            }
         }
-        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        let end = text.find(|letter| !is_letter(letter)).unwrap_or(text.len());
-        if let Some(value) = self.named(&text[..end]) {
-            return Some((value, &text[end..]));
-        }
-        if let Some(rest) = text.strip_prefix(ALL) {
-            return Some((self.all, rest));
-        }
-        let number = argument_number(text)?;
-        let word = self.positional.get(number - 1).copied();
-        Some((word.unwrap_or_default(), &text[1..]))
     }
+}
 
-    fn named(&self, name: &str) -> Option<&str> {
-        let found = self.named.iter().find(|(known, _)| *known == name);
-        found.map(|(_, value)| *value)
+/// The name at the beginning of `text`, which may be in braces, and the rest of it.
+fn split_name(text: &str) -> Option<(&str, &str)> {
+    if let Some(rest) = text.strip_prefix('{') {
+        return rest.split_once('}');
     }
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let end = text.find(|letter| !is_letter(letter));
+    Some(text.split_at(end.unwrap_or(text.len())))
 }
 
 /// The number of the word that a text after `$` stands for. `10` and `1.50` are no numbers of words.
@@ -79,27 +86,35 @@ mod tests {
 
     #[test]
     fn places_are_filled_once() {
-        let arguments = PromptArguments {
-            all: "a $1",
-            positional: &["a", "$1"],
-            named: &[("place", "Brest"), ("day", "$place")],
-        };
-        let check = |text: &str, expect: &str, has_place: bool| {
+        let check = |arguments: PromptArguments, text: &str, expect: &str, has_place: bool| {
             assert_eq!(
                 arguments.expand(text),
                 (expect.to_owned(), has_place),
                 "{text}"
             );
         };
-        check("to $place.", "to Brest.", true);
-        check("to ${place}s on $day", "to Brests on $place", true);
+        let named = PromptArguments::Named(&[("place", "Brest"), ("day", "$place")]);
+        check(named, "to $place.", "to Brest.", true);
+        check(named, "to ${place}s on $day", "to Brests on $place", true);
         check(
-            "$places cost $5.20 or $HOME",
-            "$places cost $5.20 or $HOME",
+            named,
+            "$places cost $5, $HOME",
+            "$places cost $5, $HOME",
             false,
         );
-        check("${other} $1 $2 $3|", "${other} a $1 |", true);
-        check("all: $ARGUMENTS", "all: a $1", true);
-        check("$", "$", false);
+        check(
+            named,
+            "$1 $ARGUMENTS ${1} ${",
+            "$1 $ARGUMENTS ${1} ${",
+            false,
+        );
+        let words = PromptArguments::Positional {
+            all: "a $1",
+            each: &["a", "$1"],
+        };
+        check(words, "${other} $1 $2 $3|", "${other} a $1 |", true);
+        check(words, "all: $ARGUMENTS", "all: a $1", true);
+        check(words, "$5.20 or $HOME", "$5.20 or $HOME", false);
+        check(words, "$", "$", false);
     }
 }

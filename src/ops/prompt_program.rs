@@ -164,21 +164,17 @@ impl PromptProgram {
             named.push((input.name.as_str(), value));
         }
         let all = rest.join(" ");
-        let arguments = PromptArguments {
-            all: &all,
-            positional: &rest,
-            named: &named,
+        let arguments = match self.inputs.is_empty() {
+            true => PromptArguments::Positional {
+                all: &all,
+                each: &rest,
+            },
+            false => PromptArguments::Named(&named),
         };
-        let (message, _) = arguments.expand(&self.body);
-        // Undeclared arguments need a place in the text.
-        let has_undeclared_place = PromptArguments {
-            named: &[],
-            ..arguments
-        }
-        .expand(&self.body)
-        .1;
+        let (message, has_place) = arguments.expand(&self.body);
+        let takes_undeclared = self.inputs.is_empty() && has_place;
         match extra {
-            Some(extra) if !has_undeclared_place => Err(wrong(format!(
+            Some(extra) if !takes_undeclared => Err(wrong(format!(
                 "there is no place for the argument `{extra}`"
             ))),
             _ => Ok(message),
@@ -529,6 +525,9 @@ mod tests {
         check(two, &["-1", "--b="], Ok("-1 and "));
         check(two, &["1", "--c", "2"], Err("there is no input `c`"));
         check(two, &["1", "--b"], Err("`--b` needs a value"));
+        let prices = "---\ninputs: [a]\n---\n$a for $5 or $1.50, $ARGUMENTS";
+        check(prices, &["1"], Ok("1 for $5 or $1.50, $ARGUMENTS"));
+        check(prices, &["1", "2"], Err("no place for the argument `2`"));
         check("Say $ARGUMENTS.", &["--loud", "a"], Ok("Say --loud a."));
         check("Say $ARGUMENTS.", &["a", "b c"], Ok("Say a b c."));
         check("Say $2.", &["a", "b"], Ok("Say b."));

@@ -37,10 +37,9 @@ impl UserCommand {
     /// and after a message that has none of these.
     pub(crate) fn message(&self, arguments: &str) -> String {
         let words: Vec<&str> = arguments.split_whitespace().collect();
-        let (mut message, has_place) = PromptArguments {
+        let (mut message, has_place) = PromptArguments::Positional {
             all: arguments,
-            positional: &words,
-            named: &[],
+            each: &words,
         }
         .expand(&self.message);
         if !has_place && !arguments.is_empty() {
