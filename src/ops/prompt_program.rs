@@ -71,11 +71,14 @@ impl PromptProgram {
         let shown = path.display().to_string();
         let bytes = input::read_file(path, &shown, MAX_FILE_BYTES)?;
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let text = String::from_utf8_lossy(&bytes);
-        let (fields, inputs, body) = parse(&text).map_err(|cause| unusable(path, &cause))?;
+        let is_pinned = TrustList::load(&ctx.paths.trust())?.is_pinned(&real, &bytes);
+        let decoded = input::decode(bytes, &format!("`{shown}`"))?;
+        decoded.notice.iter().for_each(|text| ctx.notice(text));
+        let (fields, inputs, body) =
+            parse(&decoded.text).map_err(|cause| unusable(path, &cause))?;
         Ok(Self {
             path: path.to_owned(),
-            is_pinned: TrustList::load(&ctx.paths.trust())?.is_pinned(&real, &bytes),
+            is_pinned,
             fields,
             inputs,
             body,
@@ -244,7 +247,9 @@ impl PromptProgram {
                     given.min(limit)
                 });
             }
-            "schema" if options.schema.is_none() => options.schema = Some(self.schema(value)?),
+            "schema" if options.schema.is_none() => {
+                options.schema = Some(self.schema(ctx, value)?);
+            }
             "tools" if grants.tools.is_none() => match texts(value)? {
                 names if names.is_empty() => grants.no_tools = true,
                 names => grants.tools = Some(names),
@@ -312,19 +317,20 @@ impl PromptProgram {
 
     /// The schema of the answer as JSON: it is given as fields, as a JSON schema, or as a file beside this one. What names no
     /// such file is not looked for in the working directory.
-    fn schema(&self, value: &Value) -> Result<String, String> {
+    fn schema(&self, ctx: &Context, value: &Value) -> Result<String, String> {
         let text = match value {
             Value::Object(_) => return Ok(value.to_string()),
             Value::String(text) => text,
             _ => return Err("it is neither a text nor a schema".into()),
         };
         let file = self.path_beside(text);
-        let read = |file: &Path| {
-            let bytes = input::read_file(file, &file.display().to_string(), MAX_FILE_BYTES)?;
-            anyhow::Ok(String::from_utf8_lossy(&bytes).into_owned())
-        };
         let text = match file.is_file() {
-            true => read(&file).map_err(|error| format!("{error:#}"))?,
+            true => {
+                let decoded = input::read_text(&file, &file.display().to_string(), MAX_FILE_BYTES)
+                    .map_err(|error| format!("{error:#}"))?;
+                decoded.notice.iter().for_each(|text| ctx.notice(text));
+                decoded.text
+            }
             false => text.clone(),
         };
         let schema = AnswerSchema::parse(&text).map_err(|error| format!("{error:#}"))?;
@@ -337,7 +343,6 @@ type ParsedPrompt = (Vec<(String, Value)>, Vec<PromptInputField>, String);
 
 /// Parses a prompt file.
 fn parse(text: &str) -> Result<ParsedPrompt, String> {
-    let text = text.trim_start_matches('\u{feff}');
     let text = match text.strip_prefix("#!") {
         Some(rest) => rest.split_once('\n').map_or("", |(_, rest)| rest),
         None => text,

@@ -228,6 +228,14 @@ pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
     }
 }
 
+/// Returns the text of a file that the user named, as by [`read_file`] and [`decode`].
+///
+/// # Errors
+/// Those of both.
+pub fn read_text(path: &Path, name: &str, limit: usize) -> Result<Decoded> {
+    decode(read_file(path, name, limit)?, &format!("`{name}`"))
+}
+
 /// Returns the media type of an image that models accept, from its first bytes: PNG, JPEG, GIF or WebP.
 pub fn image_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {

@@ -108,6 +108,34 @@ fn files_that_cannot_be_used_are_status_65() {
 }
 
 #[test]
+fn files_are_decoded_as_other_input() {
+    let story = Story::new()
+        .file("wide.md", b"\xff\xfeh\x00i\x00")
+        .file("latin.md", b"caf\xe9 one")
+        .file("image.md", b"\x89PNG\r\n\x1a\n\0\0\0")
+        .file("schema.json", b"\x89PNG\r\n\x1a\n\0\0\0")
+        .file("p.md", "---\nschema: schema.json\n---\nHi\n")
+        .script([says("one"), says("two")]);
+    story.run(["run", "wide.md"]).stdout("one\n");
+    assert!(asked(&story, 0).starts_with("hi"), "{}", asked(&story, 0));
+    story
+        .run(["run", "latin.md"])
+        .stderr_has("`latin.md` is not valid UTF-8 (first error at byte 4)")
+        .stdout("two\n");
+    for (arguments, words) in [
+        (&["run", "image.md"][..], "`image.md` is binary, not text"),
+        (&["run", "p.md"], "schema.json` is binary, not text"),
+        (
+            &["agent", "-m", "x", "--schema", "schema.json"],
+            "`schema.json` is binary, not text",
+        ),
+    ] {
+        story.run(arguments).status(65).stderr_has(words);
+    }
+    assert_eq!(story.requests().len(), 2);
+}
+
+#[test]
 fn front_matter_narrows() {
     let head = "---\nmodel: other\ntools: [read_file, grep]\ndeny: [grep]\nmax-iterations: 2\nmax-tokens: 100000\n---\nHi\n";
     let again = || calls("read_file", json!({ "path": "p.md" }));

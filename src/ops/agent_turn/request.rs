@@ -77,7 +77,8 @@ pub(crate) fn read(
 ) -> Result<TurnRequest> {
     let with_prompt = read_prompt_file(options, report)?;
     let options = with_prompt.as_ref().unwrap_or(options);
-    let schema = options.schema.as_deref().map(read_schema).transpose()?;
+    let schema = options.schema.as_deref();
+    let schema = schema.map(|text| read_schema(text, report)).transpose()?;
     let piped = match origin {
         TurnOrigin::Job(job) => job.input.take(),
         TurnOrigin::CommandLine => read_piped(ctx, options, report)?,
@@ -163,8 +164,7 @@ fn read_prompt_file(options: &TurnOptions, report: &mut Reporter) -> Result<Opti
         return Ok(None);
     };
     let name = path.display().to_string();
-    let bytes = input::read_file(path, &name, input::MAX_STDIN_BYTES)?;
-    let decoded = input::decode(bytes, &format!("`{name}`"))?;
+    let decoded = input::read_text(path, &name, input::MAX_STDIN_BYTES)?;
     decoded.notice.iter().for_each(|text| report.notice(text));
     let prompt = decoded.text.trim_end();
     if prompt.trim().is_empty() {
@@ -183,13 +183,14 @@ fn read_prompt_file(options: &TurnOptions, report: &mut Reporter) -> Result<Opti
 }
 
 /// Reads the schema from the file named `text`, or from `text` itself.
-fn read_schema(text: &str) -> Result<AnswerSchema> {
+fn read_schema(text: &str, report: &mut Reporter) -> Result<AnswerSchema> {
     let path = Path::new(text);
     if text.trim_start().starts_with('{') || !path.is_file() {
         return AnswerSchema::parse(text);
     }
-    let bytes = input::read_file(path, text, input::MAX_STDIN_BYTES)?;
-    AnswerSchema::parse(&String::from_utf8_lossy(&bytes))
+    let decoded = input::read_text(path, text, input::MAX_STDIN_BYTES)?;
+    decoded.notice.iter().for_each(|text| report.notice(text));
+    AnswerSchema::parse(&decoded.text)
 }
 
 fn read_piped(
