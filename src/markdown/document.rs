@@ -77,12 +77,26 @@ pub struct TextRun {
 
 /// Parses a complete text.
 pub fn parse(text: &str) -> Vec<DocumentLine<'_>> {
+    let mut parser = parse_lines(text);
+    parser.end_table();
+    parser.lines
+}
+
+/// Returns the fence of the code block in which `text` ends. A block in a quote needs no end: the next line that is not
+/// quoted ends it.
+pub fn unclosed_fence(text: &str) -> Option<CodeFence> {
+    let parser = parse_lines(text);
+    let is_quoted = parser.open.contains(&Container::Quote);
+    let (fence, _) = parser.code_fence.filter(|_| !is_quoted)?;
+    Some(fence)
+}
+
+fn parse_lines(text: &str) -> DocumentParser<'_> {
     let mut parser = DocumentParser::default();
     for line in text.lines() {
         parser.push(line);
     }
-    parser.end_table();
-    parser.lines
+    parser
 }
 
 /// Parses the text of one line.
@@ -301,7 +315,7 @@ fn is_language(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Container, DocumentLine, LineContent, RowKind, TextRun, parse};
+    use super::{Container, DocumentLine, LineContent, RowKind, TextRun, parse, unclosed_fence};
 
     fn show_runs(runs: &[TextRun]) -> String {
         let show = |run: &TextRun| match &run.address {
@@ -389,6 +403,23 @@ mod tests {
             &["+0/a", "_+0/code() b", "0/code() ", "0/code() c", "+0/d"],
         );
         check("```\na\n```\n```\nb", &["+0/code() a", "+0/code() b"]);
+    }
+
+    #[test]
+    fn a_fence_may_be_left_open() {
+        let check = |text: &str, expect: Option<(char, usize, usize)>| {
+            let fence = unclosed_fence(text);
+            let fence = fence.map(|fence| (fence.mark, fence.length, fence.column));
+            assert_eq!(fence, expect, "{text}");
+        };
+        check("a", None);
+        check("```\na\n```", None);
+        check("a\n```rust\nb\n", Some(('`', 3, 0)));
+        check("~~~~\n```\n~~~", Some(('~', 4, 0)));
+        check("- a\n  ```\n  b", Some(('`', 3, 2)));
+        check("> ```\n> a", None);
+        check("```\n```\n```", Some(('`', 3, 0)));
+        check("```a```", None);
     }
 
     #[test]

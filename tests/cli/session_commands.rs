@@ -1031,6 +1031,19 @@ fn an_export_is_one_document() {
         .stderr_has("none/such");
 }
 
+#[test]
+fn an_export_closes_the_code_that_an_answer_leaves_open() {
+    let messages = [
+        ("user", "how?"),
+        ("assistant", "So:\n\n```sh\nls"),
+        ("user", "go on"),
+    ];
+    let story = Story::new().workspace_file("sessions/e.jsonl", session_text("e", &messages));
+    story
+        .run(["session", "export", "e"])
+        .stdout_has("So:\n\n```sh\nls\n```\n\n## 3 User");
+}
+
 /// A pipe may lead to a pager that passes control characters on.
 #[test]
 fn listings_have_no_control_characters_in_a_pipe() {

@@ -1,6 +1,7 @@
 //! A message of a session as documents show it: who wrote it, when, and its text as Markdown.
 
 use super::transcript::day_and_time;
+use crate::markdown::document;
 use crate::message::{Message, ToolCall, ToolResult, plain_text};
 use crate::session::LoggedMessage;
 
@@ -35,11 +36,11 @@ impl ExportedMessage {
             Message::User(user) => (
                 MessageAuthor::User,
                 "User".to_owned(),
-                plain_text(&user.parts),
+                close_fence(&plain_text(&user.parts)),
             ),
             Message::Assistant(reply) => {
                 let calls: Vec<String> = reply.tool_calls.iter().map(format_call).collect();
-                let parts = std::iter::once(reply.text.trim_end().to_owned()).chain(calls);
+                let parts = std::iter::once(close_fence(&reply.text)).chain(calls);
                 let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
                 (
                     MessageAuthor::Agent,
@@ -77,6 +78,17 @@ fn result_heading(result: &ToolResult) -> String {
     format!("Result of `{}`{failed}", result.name)
 }
 
+/// Returns `text`, and the end of the code block that it leaves open: an answer that was cut would turn all that follows it
+/// into code.
+fn close_fence(text: &str) -> String {
+    let mut text = text.trim_end().to_owned();
+    if let Some(fence) = document::unclosed_fence(&text) {
+        let marks = fence.mark.to_string().repeat(fence.length);
+        text.push_str(&format!("\n{:column$}{marks}", "", column = fence.column));
+    }
+    text
+}
+
 /// Encloses `text` in fences longer than any in it.
 fn fence_text(language: &str, text: &str) -> String {
     let runs = text.split(|letter| letter != '`').map(str::len);
@@ -89,7 +101,15 @@ fn fence_text(language: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::fence_text;
+    use super::{close_fence, fence_text};
+
+    #[test]
+    fn no_text_ends_in_code() {
+        let check = |text: &str, expect: &str| assert_eq!(close_fence(text), expect);
+        check("a\n", "a");
+        check("````sh\n```\nls\n\n", "````sh\n```\nls\n````");
+        check("1. ~~~\n   ls", "1. ~~~\n   ls\n   ~~~");
+    }
 
     #[test]
     fn no_text_ends_its_fence() {
