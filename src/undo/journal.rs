@@ -90,6 +90,9 @@ pub(super) enum JournalLine {
     },
     /// The turn is about to be undone. Holds the current state of each entry that will change.
     Undoing(Vec<(usize, RestorableState)>),
+    /// The turn is about to be undone. Holds those directories of the turn, by number, that are there, with their modes.
+    #[serde(rename = "removing")]
+    RemovingDirectories(Vec<(usize, u32)>),
     /// The turn was undone, at this time.
     Undone(String),
     /// The turn was redone, at this time.
@@ -128,6 +131,8 @@ pub struct UndoTurn {
     pub info: TurnInfo,
     /// Directories that the turn created, parents first.
     pub created_dirs: Vec<PathBuf>,
+    /// The number and the mode of each created directory that was there when the turn was undone.
+    pub removed_dirs: Vec<(usize, u32)>,
     /// The changed paths, in the order of their first change.
     pub changed_paths: Vec<ChangedPath>,
     /// Temporary files of the turn's writes. They no longer exist unless the run was killed.
@@ -157,6 +162,7 @@ impl UndoTurn {
                         dir: dir.to_owned(),
                         info: about,
                         created_dirs: Vec::new(),
+                        removed_dirs: Vec::new(),
                         changed_paths: Vec::new(),
                         temp_files: Vec::new(),
                         undone_at: None,
@@ -204,8 +210,13 @@ impl UndoTurn {
                     }
                 }
             }
+            // An undo that was interrupted has removed some of them before it was repeated.
+            JournalLine::RemovingDirectories(dirs) => self.removed_dirs.extend(dirs),
             JournalLine::Undone(time) => self.undone_at = Some(time),
-            JournalLine::Redone(_) => self.undone_at = None,
+            JournalLine::Redone(_) => {
+                self.undone_at = None;
+                self.removed_dirs.clear();
+            }
         }
     }
 }

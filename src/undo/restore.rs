@@ -189,8 +189,9 @@ impl<'a> RestorePlan<'a> {
                 removed.with_context(|| format!("remove `/{}`", path.display()))?;
             }
         }
-        if self.direction == RestoreDirection::Undo {
-            self.remove_leftovers();
+        match self.direction {
+            RestoreDirection::Undo => self.remove_leftovers(),
+            RestoreDirection::Redo => self.create_removed_dirs()?,
         }
         for (number, _, wanted) in &self.changes {
             let path = self.relative_path(*number);
@@ -218,6 +219,14 @@ impl<'a> RestorePlan<'a> {
         let states = self.changes.iter();
         let states = states.map(|(number, now, _)| (*number, now.clone()));
         append_line(&self.journal, path, &JournalLine::Undoing(states.collect()))?;
+        let dirs = self.turn.created_dirs.iter().enumerate();
+        let dirs = dirs.filter_map(|(number, dir)| match read_state(&self.root, dir) {
+            Ok(RestorableState::Directory { mode }) => Some((number, mode)),
+            // What is not a directory now is not removed either.
+            _ => None,
+        });
+        let line = JournalLine::RemovingDirectories(dirs.collect());
+        append_line(&self.journal, path, &line)?;
         durable_file::sync(&self.journal, path)
     }
 
@@ -240,6 +249,21 @@ impl<'a> RestorePlan<'a> {
                 drop(self.root.remove(relative_to_root(dir), &mut allow));
             }
         }
+    }
+
+    /// Creates the directories again that the undo removed, parents first. Those with files would come back with these.
+    fn create_removed_dirs(&self) -> Result<()> {
+        for (number, mode) in &self.turn.removed_dirs {
+            let Some(dir) = self.turn.created_dirs.get(*number) else {
+                continue;
+            };
+            let restored = match read_state(&self.root, dir) {
+                Ok(RestorableState::Nothing) => self.root.create_dir(relative_to_root(dir), *mode),
+                other => other.map(drop),
+            };
+            restored.with_context(|| format!("restore `{}`", dir.display()))?;
+        }
+        Ok(())
     }
 
     fn restore_path(&self, number: usize, path: &Path, wanted: &RestorableState) -> Result<()> {

@@ -728,7 +728,7 @@ fn run_command(story: &Story, arguments: Value) -> String {
 fn changes_of_commands_are_undone_and_redone() {
     let story = story_with_files();
     let before = snapshot_tree(&story.dir());
-    let edits = "sed -i s/keep/kept/ f/*.txt && rm -r deep 'no newline' dangling && mkdir -p new/a && echo 1 > new/a/one \
+    let edits = "sed -i s/keep/kept/ f/*.txt && rm -r deep 'no newline' dangling && mkdir -p new/a hollow/b && chmod 700 hollow/b && echo 1 > new/a/one \
                  && ln -s one new/a/link && : > bin && touch f/1.txt && mv f/2.txt moved.txt && ln -sfn f/3.txt link";
     assert_eq!(run_command(&story, json!({ "command": edits })), "");
     let after = snapshot_tree(&story.dir());
@@ -758,7 +758,8 @@ fn tools_and_commands_of_a_turn_are_undone_together() {
     story.server().script([
         run("true"),
         put("1"),
-        run("cat a > b; echo 2 > a"),
+        calls("write_file", json!({ "path": "t/x", "content": "" })),
+        run("cat a > b; echo 2 > a; rm -r t"),
         calls("read_file", json!({ "path": "a" })),
         put("3"),
         run("rm b"),
@@ -771,6 +772,12 @@ fn tools_and_commands_of_a_turn_are_undone_together() {
         .stderr_has("nanobot: turn ")
         .stdout("restored a\n");
     assert_eq!(file_text(&story, "a"), "old");
+    story
+        .run(["undo", "--redo"])
+        .stderr_has("nanobot: turn ")
+        .stdout("restored a\n");
+    assert_eq!(file_text(&story, "a"), "3");
+    assert!(!story.dir().join("t").exists());
 }
 
 #[test]
