@@ -38,19 +38,131 @@ pub fn find_lines(lines: &[&str], wanted: &[&str], ignored: IgnoredSpace) -> Vec
         .collect()
 }
 
-/// The indentation of the first line that is not blank.
-pub fn indentation<'a>(lines: &[&'a str]) -> &'a str {
-    let line = lines.iter().find(|line| !line.trim().is_empty());
-    line.map_or("", |line| &line[..line.len() - line.trim_start().len()])
+/// Carries the indentation of a file over to lines that a model wrote, from lines that match although theirs differs.
+pub struct IndentationMap<'a> {
+    /// Matched lines that are not blank: as the model wrote them, and the indentation in the file.
+    matched: Vec<(&'a str, &'a str)>,
 }
 
-/// Replaces the indentation `from` at the start of `line` by `to`. Blank lines, and lines that are indented differently,
-/// are unchanged.
-pub fn reindent(line: &str, from: &str, to: &str) -> String {
-    match line.strip_prefix(from) {
-        Some(rest) if !line.trim().is_empty() => format!("{to}{rest}"),
-        _ => line.to_owned(),
+impl<'a> IndentationMap<'a> {
+    /// Builds the map from lines of the model and the lines of the file that they match, one by one.
+    pub fn new(wanted: &[&'a str], found: &[&'a str]) -> Self {
+        let pairs = wanted.iter().zip(found);
+        let matched = pairs
+            .filter(|(line, _)| !line.trim().is_empty())
+            .map(|(line, found)| (line.trim_end(), indentation(found)))
+            .collect();
+        Self { matched }
     }
+
+    /// Indents `line`, which the model wrote, as the file does.
+    ///
+    /// # Errors
+    /// Text for the model: the matched lines do not tell how.
+    pub fn reindent(&self, line: &str) -> Result<String, String> {
+        self.fit(line).ok_or_else(|| {
+            format!(
+                "these lines are indented differently in the file, and {line:?} cannot be indented like them; use the \
+                 indentation of the file"
+            )
+        })
+    }
+
+    fn fit(&self, line: &str) -> Option<String> {
+        let is_same = |(old, to): &(&str, &str)| indentation(old) == *to;
+        if line.trim().is_empty() || self.matched.iter().all(is_same) {
+            return Some(line.to_owned());
+        }
+        let from = indentation(line);
+        let mut known = self.indentations_of(|old| old == line.trim_end());
+        if known.is_empty() {
+            known = self.indentations_of(|old| indentation(old) == from);
+        }
+        let to = match known[..] {
+            [] => self.derive(from)?,
+            [to] => to.to_owned(),
+            _ => return None,
+        };
+        Some(to + &line[from.len()..])
+    }
+
+    /// The different indentations in the file of the lines that the model wrote so that `is_meant`.
+    fn indentations_of(&self, is_meant: impl Fn(&str) -> bool) -> Vec<&'a str> {
+        let meant = self.matched.iter().filter(|(old, _)| is_meant(old));
+        let mut found: Vec<&str> = meant.map(|(_, to)| *to).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Derives the indentation in the file for `from`, which no matched line has, from the nearest ones.
+    fn derive(&self, from: &str) -> Option<String> {
+        let pairs = self.matched.iter().map(|(old, to)| (indentation(old), *to));
+        let mut known: Vec<(&str, &str)> = pairs.collect();
+        known.sort_unstable();
+        known.dedup();
+        if known.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return None;
+        }
+        let (least, least_to) = *known.first()?;
+        if !is_uniform(&[least, least_to]) {
+            // Tabs against spaces: no indentation is the same in both.
+            known.insert(0, ("", ""));
+        } else if from.is_empty() && least_to.len() <= least.len() {
+            return Some(String::new());
+        }
+        // In this order a prefix stands before what it begins.
+        let at = known.iter().rposition(|(old, _)| from.starts_with(old))?;
+        let (base, to) = known[at];
+        let rest = &from[base.len()..];
+        let inner = if at + 1 < known.len() { at + 1 } else { at };
+        let more = match inner.checked_sub(1) {
+            _ if rest.is_empty() => String::new(),
+            Some(outer) => {
+                let step = known[inner].0.strip_prefix(known[outer].0)?;
+                convert(rest, step, known[inner].1.strip_prefix(known[outer].1)?)?
+            }
+            // One indentation tells how far lines were moved, not how wide a level is.
+            None => is_uniform(&[to, rest]).then(|| rest.to_owned())?,
+        };
+        Some(format!("{to}{more}"))
+    }
+}
+
+/// Writes the indentation `rest` as the file would, in which `step_to` is written for `step`.
+fn convert(rest: &str, step: &str, step_to: &str) -> Option<String> {
+    if step == step_to {
+        return Some(rest.to_owned());
+    }
+    // A tab is one level.
+    let tabs = |text: &str| {
+        text.bytes()
+            .all(|letter| letter == b'\t')
+            .then_some(text.len())
+    };
+    let levels = tabs(step).or(tabs(step_to)).unwrap_or(1);
+    let (width, width_to) = (step.len().checked_div(levels)?, step_to.len() / levels);
+    let is_whole = width > 0
+        && width_to > 0
+        && step.len().is_multiple_of(levels)
+        && step_to.len().is_multiple_of(levels)
+        && rest.len().is_multiple_of(width);
+    let is_clear = is_whole && is_uniform(&[rest, step]) && is_uniform(&[step_to]);
+    let level = step_to.get(..width_to).filter(|_| is_clear)?;
+    Some(level.repeat(rest.len() / width))
+}
+
+/// True if the white space in `parts` consists of the same character only.
+fn is_uniform(parts: &[&str]) -> bool {
+    let mut letters = parts.iter().flat_map(|part| part.chars());
+    letters
+        .next()
+        .is_none_or(|first| letters.all(|letter| letter == first))
+}
+
+/// The white space at the start of a line.
+fn indentation(line: &str) -> &str {
+    &line[..line.len() - line.trim_start().len()]
 }
 
 /// Describes the part of `text` that is most similar to `wanted`, which is called `name`; `None` if nothing is similar.
@@ -96,7 +208,7 @@ fn line_start(line: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{IgnoredSpace, find_lines, indentation, reindent};
+    use super::{IgnoredSpace, IndentationMap, find_lines};
 
     #[test]
     fn lines_are_found() {
@@ -117,11 +229,74 @@ mod tests {
     }
 
     #[test]
-    fn indentation_is_replaced() {
-        assert_eq!(indentation(&["", "\t x", "y"]), "\t ");
-        assert_eq!(indentation(&["", " "]), "");
-        assert_eq!(reindent("  x", "  ", "\t"), "\tx");
-        assert_eq!(reindent("x", "  ", "\t"), "x");
-        assert_eq!(reindent("  ", "  ", "\t"), "  ");
+    fn indentation_is_carried_over() {
+        // The lines as the model wrote them, those of the file, and pairs of a new line and what it becomes.
+        let check = |wanted: &[&str], found: &[&str], lines: &[(&str, Option<&str>)]| {
+            let map = IndentationMap::new(wanted, found);
+            for (line, expect) in lines {
+                let fitted = map.fit(line);
+                assert_eq!(fitted.as_deref(), *expect, "{line:?} {wanted:?} {found:?}");
+            }
+        };
+        // Line by line, and deeper levels by the width of a level.
+        let known = [
+            ("    x", Some("\tx")),
+            ("        x", Some("\t\tx")),
+            ("            x", Some("\t\t\tx")),
+            ("                x", Some("\t\t\t\tx")),
+            ("x", Some("x")),
+            ("  ", Some("  ")),
+            ("      x", None),
+            ("\tx", None),
+        ];
+        check(&["    a", "        b"], &["\ta", "\t\tb"], &known);
+        check(&["    a"], &["\ta"], &known);
+        check(&["        a"], &["\t\ta"], &known);
+        check(&["a", "", "    b"], &["a", "\t", "\tb"], &known);
+        let narrow = [
+            ("  x", Some("    x")),
+            ("      x", Some("            x")),
+            ("\tx", None),
+        ];
+        check(&["a", "  b"], &["a", "    b"], &narrow);
+        let wide = [("\tx", Some("  x")), ("\t\t\tx", Some("      x"))];
+        check(&["a", "\tb"], &["a", "  b"], &wide);
+        check(&["\ta"], &["  a"], &wide);
+        // The first line, or all lines, are moved to the left or to the right.
+        let moved = [
+            ("x", Some("\tx")),
+            ("        x", Some("\t\tx")),
+            ("                x", Some("\t\t\tx")),
+            ("            x", None),
+        ];
+        check(&["a", "        b"], &["\ta", "\t\tb"], &moved);
+        check(&["a"], &["\ta"], &[("\tx", Some("\t\tx")), ("  x", None)]);
+        let left = [
+            ("     x", Some("    x")),
+            ("         x", Some("        x")),
+            ("x", Some("x")),
+            ("  x", None),
+        ];
+        check(&["     a"], &["    a"], &left);
+        check(
+            &["  a", "    b"],
+            &["    a", "      b"],
+            &[("      x", Some("        x")), ("x", None)],
+        );
+        // The same indentation of lines with different ones in the file is unclear, but for lines that are kept.
+        let unclear = [
+            ("a", Some("a")),
+            ("b", Some("  b")),
+            ("x", None),
+            ("  x", None),
+        ];
+        check(&["a", "b"], &["a", "  b"], &unclear);
+        check(&["}", "}"], &["}", "  }"], &[("}", None)]);
+        // Other differences of white space change nothing.
+        check(
+            &["  a "],
+            &["  a"],
+            &[("    x ", Some("    x ")), ("\tx", Some("\tx"))],
+        );
     }
 }

@@ -4,7 +4,7 @@
 //! searched for in the file. A hunk that could apply at several places is an error, unless an `@@` line decides. The
 //! format is that of the prompting guide of GPT-4.1 and of the program Codex.
 
-use crate::line_search::{IgnoredSpace, describe_closest, find_lines, indentation, reindent};
+use crate::line_search::{IgnoredSpace, IndentationMap, describe_closest, find_lines};
 use std::iter::Peekable;
 
 /// Maximum characters of a hunk that an error quotes.
@@ -232,13 +232,13 @@ pub fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
     let mut new = mark.to_owned();
     let mut done = 0;
     for (number, hunk) in (1..).zip(hunks) {
-        let place = hunk
-            .locate(&texts, done)
-            .map_err(|error| format!("{}: {error}", hunk.name(number)))?;
+        let name_hunk = |error: String| format!("{}: {error}", hunk.name(number));
+        let place = hunk.locate(&texts, done).map_err(name_hunk)?;
         for line in &lines[done..place.start] {
             new.extend([line.text, line.ending]);
         }
-        done = place.start + hunk.push_new_lines(&lines, place, &mut new);
+        let replaced = hunk.push_new_lines(&lines, place, &mut new);
+        done = place.start + replaced.map_err(name_hunk)?;
     }
     for line in &lines[done..] {
         new.extend([line.text, line.ending]);
@@ -381,14 +381,19 @@ impl<'a> Hunk<'a> {
     }
 
     /// Appends the lines that replace those at `place`, and returns the number of lines that they replace.
-    fn push_new_lines(&self, lines: &[FileLine<'_>], place: HunkPlace, new: &mut String) -> usize {
+    fn push_new_lines(
+        &self,
+        lines: &[FileLine<'_>],
+        place: HunkPlace,
+        new: &mut String,
+    ) -> Result<usize, String> {
         let old = self.old_lines();
         let replaced = &lines[place.start..place.start + old.len()];
         let texts: Vec<&str> = replaced.iter().map(|line| line.text).collect();
         // The model left out the indentation, or used a different one.
-        let (from, to) = match place.ignored {
-            IgnoredSpace::Surrounding => (indentation(&old), indentation(&texts)),
-            IgnoredSpace::None | IgnoredSpace::Trailing => ("", ""),
+        let indentations = match place.ignored {
+            IgnoredSpace::Surrounding => IndentationMap::new(&old, &texts),
+            IgnoredSpace::None | IgnoredSpace::Trailing => IndentationMap::new(&[], &[]),
         };
         let mut at = place.start;
         for line in &self.lines {
@@ -400,12 +405,13 @@ impl<'a> Hunk<'a> {
                 HunkLine::Removed(_) => at += 1,
                 HunkLine::Added(text) => {
                     let near = lines.get(at).or_else(|| lines.last());
-                    new.push_str(&reindent(text, from, to));
+                    let moved = indentations.reindent(text);
+                    new.push_str(&moved.map_err(|error| format!("{error}\n{}", quote(&texts)))?);
                     new.push_str(near.map_or("\n", |line| line.ending));
                 }
             }
         }
-        old.len()
+        Ok(old.len())
     }
 }
 
@@ -597,6 +603,11 @@ mod tests {
             "@@\n if a:\n-\tb\n+\tx\n+\ty\n",
             "\tif a:\n\t\tx\n\t\ty\n",
         );
+        check(
+            "all:\n\techo hi\n\techo ho\n",
+            "@@\n all:\n-    echo hi\n+    echo hey\n",
+            "all:\n\techo hey\n\techo ho\n",
+        );
         check("a\n\nb\n", "@@\n a\n\n-b\n+x\n", "a\n\nx\n");
     }
 
@@ -634,6 +645,14 @@ mod tests {
             ],
         );
         check(" a\n  a\n", "@@\n-a\n", &["2 times, at lines 1, 2"]);
+        check(
+            "\ta\n\t\tb\n",
+            "@@\n a\n-        b\n+    b\n",
+            &[
+                "hunk 1: these lines are indented differently",
+                "\n\ta\n\t\tb",
+            ],
+        );
         check(
             "a\nb\n",
             "@@\n-b\n@@\n-a\n",

@@ -5,7 +5,7 @@ use super::files::Files;
 use super::function_tool::FunctionTool;
 use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput};
 use crate::diff::Diff;
-use crate::line_search::{IgnoredSpace, describe_closest, find_lines, indentation, reindent};
+use crate::line_search::{IgnoredSpace, IndentationMap, describe_closest, find_lines};
 use crate::message::{ToolSpec, without_blanks};
 use crate::sys::secret;
 use serde_json::Value;
@@ -58,16 +58,11 @@ pub(crate) fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String
         .match_indices(old)
         .map(|(at, found)| at..at + found.len())
         .collect();
-    let (places, kept): (_, Vec<String>) = if exact.is_empty() {
-        let places = find_loosely(text, old);
-        let kept = places
-            .iter()
-            .map(|place| fit_replacement(new, old, &text[place.clone()]))
-            .collect();
-        (places, kept)
+    let is_exact = !exact.is_empty();
+    let places = if is_exact {
+        exact
     } else {
-        let kept = vec![match_line_endings(new, text); exact.len()];
-        (exact, kept)
+        find_loosely(text, old)
     };
     match places.len() {
         0 => return Err(describe_nearest(text, old)),
@@ -85,9 +80,12 @@ pub(crate) fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String
     }
     let mut out = String::with_capacity(text.len() + new.len());
     let mut end = 0;
-    for (place, new) in places.iter().zip(kept) {
+    for place in places {
         out.push_str(&text[end..place.start]);
-        out.push_str(&new);
+        out.push_str(&match is_exact {
+            true => match_line_endings(new, text),
+            false => fit_replacement(new, old, &text[place.clone()])?,
+        });
         end = place.end;
     }
     out.push_str(&text[end..]);
@@ -129,13 +127,19 @@ fn find_loosely(text: &str, old: &str) -> Vec<Range<usize>> {
 
 /// Adapts `new` to replace `found`, which matched `old` loosely: takes over the line endings of `found`, and its
 /// indentation if the model left it out or used a different one.
-fn fit_replacement(new: &str, old: &str, found: &str) -> String {
-    let indentation_of = |text: &'_ str| indentation(&text.lines().collect::<Vec<_>>()).to_owned();
-    let (from, to) = (indentation_of(old), indentation_of(found));
+///
+/// # Errors
+/// Text for the model: the indentation of a line is unclear.
+fn fit_replacement(new: &str, old: &str, found: &str) -> Result<String, String> {
+    let wanted: Vec<&str> = old.trim_matches(['\n', '\r']).lines().collect();
+    let lines: Vec<&str> = found.lines().collect();
+    let indentations = IndentationMap::new(&wanted, &lines);
     let new = new.trim_end_matches(['\n', '\r']);
-    let moved = new.lines().map(|line| reindent(line, &from, &to));
+    let moved = new.lines().map(|line| indentations.reindent(line));
+    let moved = moved.collect::<Result<Vec<_>, _>>();
     let end = if found.contains("\r\n") { "\r\n" } else { "\n" };
-    moved.collect::<Vec<_>>().join(end)
+    let moved = moved.map_err(|error| format!("old_text: {error}\n{found}"))?;
+    Ok(moved.join(end))
 }
 
 /// The part of `text` that is most similar to `old`, so that the model can see its mistake.
@@ -180,6 +184,12 @@ mod tests {
             "fn b() {\n}\n",
         );
         check("\tone\n\ttwo\n", "\none\ntwo\n", "one\n2\n", "\tone\n\t2\n");
+        check(
+            "def f():\n\tif x:\n\t\ty = 1\n\t\tz = 2\n",
+            "    if x:\n        y = 1\n",
+            "    if x:\n        if z:\n            y = 10\n",
+            "def f():\n\tif x:\n\t\tif z:\n\t\t\ty = 10\n\t\tz = 2\n",
+        );
         check("\u{feff}a b", "a", "x", "\u{feff}x b");
         check("no newline", "line", "end", "no newend");
     }
@@ -193,7 +203,7 @@ mod tests {
     #[test]
     fn errors_show_the_mismatch() {
         let check = |text: &str, old: &str, words: &[&str]| {
-            let error = edit(text, old, "new", false).unwrap_err();
+            let error = edit(text, old, "  new", false).unwrap_err();
             for word in words {
                 assert!(error.contains(word), "no {word:?} in {error}");
             }
@@ -210,6 +220,14 @@ mod tests {
                 "The closest match is line 1",
                 "-let value = 12;",
                 "+let value = 10;",
+            ],
+        );
+        check(
+            "\tif x:\n\t\ty\n",
+            "if x:\n    y",
+            &[
+                "indented differently in the file, and \"  new\" cannot",
+                "\n\tif x:\n\t\ty",
             ],
         );
         check("something else\n", "zzz qqq", &["nothing is similar"]);
