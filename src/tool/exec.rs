@@ -9,10 +9,9 @@ pub mod process_tool;
 pub mod program_call;
 mod withheld;
 
-use super::dangerous_command::dangerous_command;
 use super::files::{Files, StartupGrant};
 use super::sandbox_spec::{self, InstalledTools};
-use super::{CallEffect, Tool, ToolError, ToolOutput, WithheldFile};
+use super::{CallEffect, Tool, ToolError, ToolOutput, WithheldFile, dangerous_command};
 use crate::message::{ToolSpec, without_blanks};
 use crate::policy::{Refusal, startup_files};
 use crate::sys::clock;
@@ -316,6 +315,11 @@ impl Tool for ExecTool {
         self.run_to_end(command, &spec, on_output)
     }
 
+    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
+        let command = arguments["command"].as_str().unwrap_or_default();
+        Ok(dangerous_command::check(command, "not run")?)
+    }
+
     fn withheld_changes(&self, flag: &str) -> Vec<WithheldFile> {
         let withheld = self.withheld.lock().ignore_poison();
         let covers = |path: &Path| self.is_allowed_by(flag, path);
@@ -363,6 +367,10 @@ impl Tool for Arc<ExecTool> {
         self.as_ref().run(arguments, on_output)
     }
 
+    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
+        self.as_ref().precheck(arguments)
+    }
+
     fn withheld_changes(&self, flag: &str) -> Vec<WithheldFile> {
         self.as_ref().withheld_changes(flag)
     }
@@ -375,11 +383,7 @@ impl Tool for Arc<ExecTool> {
 impl ExecTool {
     /// Refuses probable accidents, and every command while a required sandbox is unavailable.
     fn check(&self, command: &str) -> Result<(), Refusal> {
-        if let Some(accident) = dangerous_command(command) {
-            return Err(Refusal::new(format!(
-                "not run: this {accident}; if that is intended, the user must do it"
-            )));
-        }
+        dangerous_command::check(command, "not run")?;
         if !self.containment.is_sandboxed {
             return Ok(());
         }

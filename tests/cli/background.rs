@@ -193,8 +193,16 @@ fn unusual_commands() {
         "there is no background command `none` in this turn; there are exec-1, trap-2, setsid-3"
     );
     assert!(found[9].contains("missing"), "{}", found[9]);
-    assert!(found[10].contains("not run: this"), "{}", found[10]);
-    assert!(found[11].contains("not written: this"), "{}", found[11]);
+    assert!(
+        found[10].contains("not run: `rm -rf /` removes everything"),
+        "{}",
+        found[10]
+    );
+    assert!(
+        found[11].contains("not written: `rm -rf /` removes"),
+        "{}",
+        found[11]
+    );
     assert!(!is_alive(&mark));
 }
 

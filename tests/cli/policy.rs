@@ -95,6 +95,37 @@ fn the_same_denial_three_times_ends_the_turn() {
 }
 
 #[test]
+fn only_probable_accidents_are_refused_as_explain_says() {
+    let story = Story::new().file("b/old", "x");
+    let check = |command: &str, status: i32| {
+        let arguments = json!({ "command": command }).to_string();
+        for ask in [["policy", "explain"], ["tool", "run"]] {
+            let ran = story.run([&ask[..], &["exec", &arguments, "--write"]].concat());
+            let ran = ran.status(status);
+            let told = [ran.text(), ran.error_text()].concat();
+            if status == 77 {
+                assert!(told.contains(&format!("`{command}`")), "{told}");
+            }
+        }
+    };
+    check("cd b && rm -rf *", 0);
+    assert!(!story.dir().join("b/old").exists());
+    check("cat > notes.md <<E\nSteps:\nreboot the router\nE", 0);
+    check("shutdown -h now", 77);
+    // Different accidents are not the same call.
+    let run = |command: &str| calls("exec", json!({ "command": command }));
+    let accidents = [
+        run("reboot"),
+        run("halt"),
+        run("poweroff"),
+        says("All refused."),
+    ];
+    story.server().script(accidents);
+    let ran = story.run(["agent", "-m", "x"]).stdout("All refused.\n");
+    assert_eq!(ran.error_text().matches("denied: exec").count(), 3);
+}
+
+#[test]
 fn a_call_that_needs_approval_is_denied_unless_a_rule_allows_it() {
     let story = with_tools(Story::new(), json!({ "permissions": { "exec": "ask" } }));
     let run = || calls("exec", json!({ "command": "echo hi" }));

@@ -7,14 +7,12 @@ use super::background_commands::{
 use super::output::format_output;
 use super::{CommandEnd, ExecTool, start_error};
 use crate::message::{ToolSpec, without_blanks};
-use crate::policy::Refusal;
 use crate::policy::tool_names::PROCESS;
 use crate::sys::process::CommandSpec;
 use crate::sys::process::background::{self, BackgroundProcess, NewOutput};
 use crate::sys::process::server::ServerExit;
 use crate::sys::signal::Deadline;
-use crate::tool::dangerous_command::dangerous_command;
-use crate::tool::{CallEffect, Tool, ToolError, ToolOutput};
+use crate::tool::{CallEffect, Tool, ToolError, ToolOutput, dangerous_command};
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
@@ -112,12 +110,7 @@ impl Tool for ProcessTool {
     ) -> Result<ToolOutput, ToolError> {
         let id = arguments["id"].as_str().unwrap_or_default();
         let input = arguments["input"].as_str();
-        if let Some(accident) = input.and_then(dangerous_command) {
-            return Err(Refusal::new(format!(
-                "not written: this {accident}; if that is intended, the user must do it"
-            ))
-            .into());
-        }
+        self.precheck(arguments)?;
         let mut commands = self.commands.lock();
         let Some(found) = commands.iter_mut().find(|it| it.id == id) else {
             return Err(unknown_id(id, &commands).into());
@@ -174,6 +167,11 @@ impl Tool for ProcessTool {
             command_failed,
             ..text.into()
         })
+    }
+
+    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
+        let input = arguments["input"].as_str().unwrap_or_default();
+        Ok(dangerous_command::check(input, "not written")?)
     }
 }
 
