@@ -5,6 +5,7 @@ use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::ops::profiles;
 use crate::policy::profile::Profile;
+use crate::policy::rule::{PolicyRule, RuleEffect};
 use crate::policy::tool_names::WRITE_TOOLS;
 use crate::settings::Config;
 use crate::shell_quote::unquote;
@@ -57,7 +58,10 @@ pub(crate) fn rule_for(
                 true => place.join("*"),
                 false => place,
             };
-            ("allow", format!("{}({})", case.tool, beneath.to_str()?))
+            let rule = format!("{}({})", case.tool, beneath.to_str()?);
+            // A name may be an invalid glob.
+            PolicyRule::parse(&rule, RuleEffect::Allow, "").ok()?;
+            ("allow", rule)
         }
         _ => return None,
     };

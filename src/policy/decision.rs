@@ -253,6 +253,16 @@ mod tests {
             at("other"),
             "allow",
         );
+        for glob in ["**/.env", "./**/.env", "{.env,x}", "[.]env", "**/{.env,x}"] {
+            let rule = format!("deny read_file({glob})");
+            check(&[&rule], "read_file", at(".env"), "deny");
+            check(&[&rule], "read_file", at("a.env"), "allow");
+        }
+        let write = |path: &str| json!({ "path": path, "content": "x" });
+        let asked = ["write_file=ask", "allow write_file(**/{a,b})"];
+        check(&asked, "write_file", write("b"), "allow");
+        check(&asked, "write_file", write("n/a"), "allow");
+        check(&asked, "write_file", write("c"), "ask");
         check(&["only read_file"], "exec", run("ls"), "absent");
         let write = |input: &str| json!({ "id": "sh-1", "input": input });
         let read = || json!({ "id": "sh-1" });

@@ -230,38 +230,37 @@ impl FileScope {
     }
 
     fn matches_exactly(&self, pattern: &Pattern, path: &Path) -> bool {
-        let text = pattern.text();
-        let text = text
+        let written = pattern.text();
+        let text = written
             .strip_suffix('/')
             .filter(|text| !text.is_empty())
-            .unwrap_or(text);
-        let pattern = &Pattern::new(text);
-        if text.starts_with('/') {
-            return pattern.matches(&path.to_string_lossy());
-        }
-        if let Some(rest) = text.strip_prefix("~/") {
-            let beneath = path.strip_prefix(&self.home);
-            return beneath
-                .is_ok_and(|beneath| Pattern::new(rest).matches(&beneath.to_string_lossy()));
-        }
-        if !text.contains('/') {
-            let name = path.file_name().unwrap_or_default();
-            return pattern.matches(&name.to_string_lossy());
-        }
-        let beneath = path.strip_prefix(&self.directory);
-        let wanted = Pattern::new(text.strip_prefix("./").unwrap_or(text));
-        beneath.is_ok_and(|beneath| wanted.matches(&beneath.to_string_lossy()))
+            .unwrap_or(written);
+        // The path, in the form in which the pattern is written.
+        let (start, place) = if text.starts_with('/') {
+            ("", Some(path))
+        } else if text.starts_with("~/") {
+            ("~/", path.strip_prefix(&self.home).ok())
+        } else if !text.contains('/') {
+            ("", Some(Path::new(path.file_name().unwrap_or_default())))
+        } else {
+            let start = if text.starts_with("./") { "./" } else { "" };
+            (start, path.strip_prefix(&self.directory).ok())
+        };
+        let end = &written[text.len()..];
+        place.is_some_and(|place| {
+            pattern.matches_path(&format!("{start}{}{end}", place.to_string_lossy()))
+        })
     }
 
-    /// Rewrites a rule's `pattern` to mean the same from any working directory. `None` if that is impossible: a `*` or
-    /// `?` in the directory's name would become a wildcard.
+    /// Rewrites a rule's `pattern` to mean the same from any working directory. `None` if that is impossible: a
+    /// character of the directory's name would become part of the glob.
     pub(super) fn anchored(&self, pattern: &Pattern) -> Option<Pattern> {
         let text = pattern.text();
         if text.starts_with(['/', '~']) || !text.contains('/') {
             return Some(pattern.clone());
         }
         let base = self.directory.to_str()?;
-        let is_plain = !base.contains(['*', '?']);
+        let is_plain = !base.contains(['*', '?', '[', ']', '{', '}', '\\']);
         is_plain.then(|| Pattern::new(format!("{}/{text}", base.trim_end_matches('/'))))
     }
 

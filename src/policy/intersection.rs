@@ -5,7 +5,7 @@ use super::command_patterns::CommandPatterns;
 use super::file_scope::FileScope;
 use super::permission::Permission;
 use super::rule::{PolicyRule, RuleEffect};
-use super::tool_names::{READ_TOOLS, WRITE_TOOLS, tools_within};
+use super::tool_names::tools_within;
 
 impl Policy {
     /// The intersection: allows what both this policy and `other` allow. Used for sub-agents and scheduled jobs.
@@ -67,14 +67,10 @@ impl Policy {
         let ours = &self.file_scope;
         let moves = ours.directory != file_scope.directory;
         let moved = move |rule: &PolicyRule| {
-            let is_of_paths = READ_TOOLS
-                .iter()
-                .chain(WRITE_TOOLS)
-                .any(|it| rule.tool.matches(it));
             let Some(argument) = &rule.argument else {
                 return Some(rule.clone());
             };
-            if !moves || rule.effect == RuleEffect::Deny || !is_of_paths {
+            if !moves || rule.effect == RuleEffect::Deny || !rule.tool.matches_file_tool() {
                 return Some(rule.clone());
             }
             let argument = Some(ours.anchored(argument)?);

@@ -1,8 +1,10 @@
 //! Rules as users write them: `TOOL`, or `TOOL(glob)` to match an argument. A rule never grants a shell command:
 //! commands are contained by the sandbox, not recognized by their text, and `exec(…)` can only be denied.
 
-use super::tool_names::{self, EXEC, PROCESS, RESERVED_WORDS};
+use super::tool_names::{self, EXEC, PROCESS, READ_TOOLS, RESERVED_WORDS, WRITE_TOOLS};
+use globset::{GlobBuilder, GlobMatcher};
 use std::fmt;
+use std::sync::OnceLock;
 
 /// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +25,22 @@ pub struct PolicyRule {
     pub origin: String,
 }
 
-/// A glob in which `*` matches any text, including `/`, and `?` matches one character.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(String);
+/// A glob in which `*` matches any text, including `/`, and `?` matches one character. In a pattern for paths, `**/` matches
+/// any number of directories, also none, `{a,b}` one of several texts, and `[ab]` one of several characters.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: String,
+    /// The matcher for what only patterns for paths have, once it was needed; `None` if this one has none of it.
+    path_matcher: OnceLock<Option<GlobMatcher>>,
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
 
 impl PolicyRule {
     /// Parses `TOOL` or `TOOL(glob)`.
@@ -51,6 +66,10 @@ impl PolicyRule {
             false => tool_names::check(tool)?,
         }
         let tool = Pattern::new(tool);
+        if let Some(argument) = argument.as_ref().filter(|_| tool.matches_file_tool()) {
+            let compiled = compile_path_glob(argument.text());
+            compiled.map_err(|error| format!("is not a valid glob for paths: {error}"))?;
+        }
         if effect == RuleEffect::Allow
             && argument.is_some()
             && [EXEC, PROCESS].iter().any(|it| tool.matches(it))
@@ -75,11 +94,12 @@ impl PolicyRule {
 
     /// True if the rule applies to a call of `tool` whose argument can be written as any of `subjects`.
     pub fn covers(&self, tool: &str, subjects: &[String]) -> bool {
-        self.tool.matches(tool)
-            && self
-                .argument
-                .as_ref()
-                .is_none_or(|argument| subjects.iter().any(|subject| argument.matches(subject)))
+        let matches = |argument: &Pattern, subject: &String| match is_file_tool(tool) {
+            true => argument.matches_path(subject),
+            false => argument.matches(subject),
+        };
+        let covers_any = |argument| subjects.iter().any(|subject| matches(argument, subject));
+        self.tool.matches(tool) && self.argument.as_ref().is_none_or(covers_any)
     }
 }
 
@@ -96,22 +116,25 @@ impl fmt::Display for PolicyRule {
 impl Pattern {
     /// Wraps `text` as a pattern. Every text is valid.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self {
+            text: text.into(),
+            path_matcher: OnceLock::new(),
+        }
     }
 
     /// The pattern as written.
     pub fn text(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// True if the pattern is not a plain name.
     pub fn has_wildcard(&self) -> bool {
-        self.0.contains(['*', '?'])
+        self.text.contains(['*', '?'])
     }
 
     /// True if the pattern may match a text that begins with `beginning`. Errs on the side of true.
     pub fn may_match_prefix(&self, beginning: &str) -> bool {
-        let stem = self.0.split(['*', '?']).next().unwrap_or_default();
+        let stem = self.text.split(['*', '?']).next().unwrap_or_default();
         stem.starts_with(beginning) || self.has_wildcard() && beginning.starts_with(stem)
     }
 
@@ -120,9 +143,25 @@ impl Pattern {
         self.matches(if tool == PROCESS { EXEC } else { tool })
     }
 
+    /// True if the pattern, as one of tools, matches a tool whose arguments are paths.
+    pub(super) fn matches_file_tool(&self) -> bool {
+        let mut tools = READ_TOOLS.iter().chain(WRITE_TOOLS);
+        tools.any(|tool| self.matches(tool))
+    }
+
+    /// True if the pattern, as one for paths, matches the whole of `path`.
+    pub fn matches_path(&self, path: &str) -> bool {
+        // A name may contain the characters of the glob.
+        self.matches(path) || {
+            let compile = || compile_path_glob(&self.text).ok().flatten();
+            let matcher = self.path_matcher.get_or_init(compile);
+            matcher.as_ref().is_some_and(|glob| glob.is_match(path))
+        }
+    }
+
     /// True if the pattern matches the whole of `text`.
     pub fn matches(&self, text: &str) -> bool {
-        let pattern: Vec<char> = self.0.chars().collect();
+        let pattern: Vec<char> = self.text.chars().collect();
         let text: Vec<char> = text.chars().collect();
         let (mut at, mut read) = (0, 0);
         // Position of the latest star and the amount it has matched so far. Only the latest star ever needs to
@@ -151,6 +190,19 @@ impl Pattern {
     }
 }
 
+fn is_file_tool(tool: &str) -> bool {
+    READ_TOOLS.contains(&tool) || WRITE_TOOLS.contains(&tool)
+}
+
+/// Compiles a glob for paths; `None` if it has nothing that [`Pattern::matches`] does not know.
+fn compile_path_glob(text: &str) -> Result<Option<GlobMatcher>, globset::Error> {
+    if !text.contains("**/") && !text.contains(['{', '}', '[']) {
+        return Ok(None);
+    }
+    let glob = GlobBuilder::new(text).empty_alternates(true).build()?;
+    Ok(Some(glob.compile_matcher()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Pattern, PolicyRule, RuleEffect};
@@ -177,6 +229,38 @@ mod tests {
         check("*a*b*", "xxbxxa", false);
         check("ä?", "äö", true);
         check("a**", "a", true);
+        // Arguments that are not paths, such as commands.
+        check("**/a", "a", false);
+        check("[a]", "a", false);
+        check("[a]*", "[a]b", true);
+    }
+
+    #[test]
+    fn patterns_for_paths() {
+        let check = |pattern: &str, path: &str, expect: bool| {
+            let found = Pattern::new(pattern).matches_path(path);
+            assert_eq!(found, expect, "{pattern} {path}");
+        };
+        for path in [".env", "a/.env", "a/b/.env"] {
+            check("**/.env", path, true);
+        }
+        check("**/.env", "a.env", false);
+        check("/w/**/.env", "/w/.env", true);
+        check("/w/**/.env", "/w/a/b/.env", true);
+        check("**/sub/*", "sub/a/b", true);
+        check("**/sub/", "sub/", true);
+        check("{.env,*.pem}", ".env", true);
+        check("{.env,*.pem}", "a.pem", true);
+        check("{.env,*.pem}", "env", false);
+        check("a{,.bak}", "a", true);
+        check("[.]env", ".env", true);
+        check("[!a]b", "ab", false);
+        check("[a-c]d", "bd", true);
+        check("src/*", "src/a/b", true);
+        // As a name.
+        check("app/[slug]/*", "app/[slug]/page.tsx", true);
+        check("{a}", "{a}", true);
+        check("*/.env", ".env", false);
     }
 
     #[test]
@@ -201,6 +285,9 @@ mod tests {
         check("exec(git *)", Allow, Err("confined"));
         check("*(git *)", Allow, Err("confined"));
         check("exec(git", Deny, Err("closing"));
+        check("exec([ -f *)", Deny, Ok("exec([ -f *)"));
+        check("read_file([a)", Deny, Err("not a valid glob for paths"));
+        check("*_file({a)", Allow, Err("not a valid glob for paths"));
         check("", Deny, Err("neither"));
         check("rm -rf", Deny, Err("neither"));
         check("(a)", Deny, Err("neither"));

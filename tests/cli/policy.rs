@@ -126,6 +126,22 @@ fn only_probable_accidents_are_refused_as_explain_says() {
 }
 
 #[test]
+fn deny_rules_know_the_usual_globs() {
+    let story = Story::new().file(".env", "KEY=1").file("sub/.env", "KEY=2");
+    let whole = format!("{}/**/.env", story.dir().display());
+    for glob in ["**/.env", &whole, "{.env,x}", "[.]env"] {
+        for path in [".env", "sub/.env"] {
+            let arguments = json!({ "path": path }).to_string();
+            let rule = format!("read_file({glob})");
+            story
+                .run(["tool", "run", "read_file", &arguments, "--deny", &rule])
+                .status(77)
+                .stderr_has("is denied by the rule `read_file(");
+        }
+    }
+}
+
+#[test]
 fn a_call_that_needs_approval_is_denied_unless_a_rule_allows_it() {
     let story = with_tools(Story::new(), json!({ "permissions": { "exec": "ask" } }));
     let run = || calls("exec", json!({ "command": "echo hi" }));
@@ -182,6 +198,10 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
         "confined by the sandbox, not by their text",
     );
     check(&["--deny", "exec("], "closing");
+    check(
+        &["--deny", "read_file([a)"],
+        "is not a valid glob for paths",
+    );
     check(&["--deny", "exce"], "did you mean `exec`?");
     check(&["--allow", "Exec"], "did you mean `exec`?");
     for net in [
