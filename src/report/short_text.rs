@@ -33,9 +33,11 @@ const IDENTIFYING_ARGUMENTS: &[(&str, &[&[&str]])] = &[
 /// Maximum characters of the lines that are joined; no window is wider.
 const MAX_JOINED_CHARS: usize = 400;
 
-/// Formats a refusal on one line, with the flag that would have allowed it.
+/// Formats a refusal on one line, with the flag that would have allowed it. Its first paragraph is the reason; the output of a
+/// command may follow.
 pub fn format_denial(tool: &str, words: &str, grant: Option<&str>) -> String {
-    let mut line = format!("denied: {tool}: {}", truncate_line(words, 300));
+    let reason = words.split("\n\n").next().unwrap_or_default();
+    let mut line = format!("denied: {tool}: {}", truncate_line(reason, 300));
     // Most refusals already name the flag in their reason.
     if let Some(flag) = grant.filter(|flag| !line.contains(*flag)) {
         line.push_str(&format!("; `{flag}` would allow it"));

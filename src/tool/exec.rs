@@ -480,9 +480,10 @@ impl ExecTool {
         }
         if !finished.undone_in_background.is_empty() {
             text.push_str("\n(a background command changed protected files:)");
-            text = self
-                .undone_refusal(&text, &finished.undone_in_background)
-                .message;
+            let undone = self.explain_undone(&finished.undone_in_background);
+            for reason in undone.message.lines() {
+                text.push_str(&format!("\n({reason})"));
+            }
         }
         let undone = self.make_merges(finished.undone);
         if !undone.is_empty() {

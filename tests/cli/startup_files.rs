@@ -1036,6 +1036,30 @@ fn a_config_is_unchanged_while_the_command_runs() {
     assert_eq!(std::fs::read(&config).unwrap(), before);
 }
 
+/// The reason of a refusal is not lost in a long output, for the user and for the model.
+#[test]
+fn a_refusal_begins_with_its_reason() {
+    let command = "seq 1 400; echo 1 > .bashrc; echo compiled";
+    let story = Story::new().script([
+        calls("exec", json!({ "command": command })),
+        says("Restored."),
+    ]);
+    let ran = story
+        .run(["agent", "-m", "x", "--write"])
+        .stdout("Restored.\n");
+    let reason = "commands may not change `.bashrc`, so it was restored; tell the user";
+    let told = ran.error_text();
+    let line = format!("denied: exec: {reason}");
+    assert!(told.contains(&line) && !told.contains("399"), "{told}");
+    let result = story.requests()[1].last_content();
+    let (before, after) = result.split_once(reason).expect("the reason");
+    assert!(
+        before.len() < 40 && after.contains("\n\n1\n2\n"),
+        "{result}"
+    );
+    assert!(after.contains("compiled"), "{result}");
+}
+
 /// A git directory of the user's that was renamed and renamed back is no new one.
 #[test]
 fn a_repository_that_was_renamed_keeps_its_protection() {

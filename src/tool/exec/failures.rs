@@ -30,15 +30,26 @@ impl ExecTool {
         }
     }
 
-    /// The refusal for a command that changed protected files.
+    /// The refusal for a command that changed protected files, and whose output is `text`. The reason comes first: the output
+    /// may be long.
     pub(super) fn undone_refusal(&self, text: &str, undone: &[UndoneChange]) -> Refusal {
+        let mut refusal = self.explain_undone(undone);
+        let text = text.trim_start_matches('\n');
+        if !text.is_empty() {
+            refusal.message.push_str(&format!("\n\n{text}"));
+        }
+        refusal
+    }
+
+    /// Explains, line by line, what became of changes of protected files.
+    pub(super) fn explain_undone(&self, undone: &[UndoneChange]) -> Refusal {
         let show = |path: &Path| {
             let directory = &self.files.file_scope.directory;
             let shown = path.strip_prefix(directory).unwrap_or(path);
             format!("`{}`", shown.display())
         };
-        let mut message = text.trim_start_matches('\n').to_owned();
-        let mut say = |line: String| message.push_str(&format!("\n({line})"));
+        let mut lines: Vec<String> = Vec::new();
+        let mut say = |line: String| lines.push(line);
         let is_project_file = |path: &Path| self.files.file_scope.is_project_file(path);
         let (mut restored, mut kept_files) = (Vec::new(), Vec::new());
         let mut undone_paths = undone.iter().filter(|change| change.remedy.is_ok());
@@ -62,10 +73,13 @@ impl ExecTool {
                      after reading it",
                     show(other)
                 )),
-                Ok(Remedy::LinesRemoved { lines, whole }) => say(format!(
+                Ok(Remedy::LinesRemoved {
+                    lines: removed,
+                    whole,
+                }) => say(format!(
                     "{} in {path} could make git start programs outside of this sandbox, so it was taken out; the whole file is \
                      {}; the user can set it with `git config`",
-                    lines
+                    removed
                         .iter()
                         .map(|line| format!("`{}`", shorten(line)))
                         .collect::<Vec<_>>()
@@ -104,7 +118,7 @@ impl ExecTool {
             }
         }
         Refusal {
-            message,
+            message: lines.join("\n"),
             suggested_flag,
         }
     }
