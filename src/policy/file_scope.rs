@@ -84,10 +84,18 @@ impl FileScope {
     /// # Errors
     /// A refusal for the model, with the flag that would grant the access.
     pub fn decide(&self, given: &str, access: FileAccess) -> Result<ResolvedPath, Refusal> {
-        self.check(self.absolute(given), access)
+        self.decide_absolute(self.absolute(given), access)
     }
 
-    fn check(&self, path: PathBuf, access: FileAccess) -> Result<ResolvedPath, Refusal> {
+    /// Decides about `path`, which is absolute and has no `.` and `..`.
+    ///
+    /// # Errors
+    /// As [`Self::decide`].
+    pub fn decide_absolute(
+        &self,
+        path: PathBuf,
+        access: FileAccess,
+    ) -> Result<ResolvedPath, Refusal> {
         let shown = path.display();
         if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
             return Err(Refusal::new(format!(
@@ -147,7 +155,7 @@ impl FileScope {
             });
         }
         for one in &self.operands {
-            one.check(path.clone(), access)?;
+            one.decide_absolute(path.clone(), access)?;
         }
         Ok(ResolvedPath {
             root: index,

@@ -303,9 +303,10 @@ impl Files {
     }
 
     fn resolve_entry(&self, path: &Path) -> Option<(&RootDir, PathBuf)> {
-        let (root, place) = self.locate(path.to_str()?, FileAccess::Read).ok()?;
-        // A file name may begin with `~`, but an absolute path from a walk must not be expanded.
-        (place.path == path).then_some((root, place.relative))
+        // A walk's paths are absolute and without `..`. Their names need not be UTF-8.
+        let located = self.locate_absolute(path.to_owned(), FileAccess::Read);
+        let (root, place) = located.ok()?;
+        Some((root, place.relative))
     }
 
     fn open(&self, given: &str) -> Result<(File, Metadata, PathBuf), ToolError> {
@@ -395,9 +396,16 @@ impl Files {
     /// The root that contains `given`, and the place in it. The policy decides, except about the outputs that this run
     /// keeps: they are results of its own.
     fn locate(&self, given: &str, access: FileAccess) -> Result<(&RootDir, ResolvedPath), Refusal> {
+        self.locate_absolute(self.file_scope.absolute(given), access)
+    }
+
+    fn locate_absolute(
+        &self,
+        path: PathBuf,
+        access: FileAccess,
+    ) -> Result<(&RootDir, ResolvedPath), Refusal> {
         if access == FileAccess::Read
             && let Some(dir) = private_tmp::existing_output_directory()
-            && let path = self.file_scope.absolute(given)
             && let Ok(relative) = path.strip_prefix(&dir)
             && let Some(root) = self.outputs.get_or_init(|| RootDir::open(&dir).ok())
         {
@@ -408,7 +416,7 @@ impl Files {
             };
             return Ok((root, place));
         }
-        let place = self.file_scope.decide(given, access)?;
+        let place = self.file_scope.decide_absolute(path, access)?;
         Ok((&self.roots[place.root], place))
     }
 

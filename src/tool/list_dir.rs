@@ -5,6 +5,7 @@ use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{ToolSpec, without_blanks};
 use crate::sys::durable_file::format_size;
 use serde_json::Value;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -98,22 +99,32 @@ impl ListDir {
         // by descriptor.
         let line = |entry: ignore::DirEntry| {
             let metadata = self.files.metadata(entry.path())?;
-            let name = entry
-                .path()
-                .strip_prefix(dir)
-                .unwrap_or(entry.path())
-                .to_string_lossy()
-                .into_owned();
-            Some(if metadata.is_dir() {
+            let path = entry.path().strip_prefix(dir).unwrap_or(entry.path());
+            let name = escape_name(path);
+            let mut line = if metadata.is_dir() {
                 format!("{name}/")
             } else if metadata.is_symlink() {
                 format!("{name}  link")
             } else {
                 format!("{name}  {}", format_size(metadata.len()))
-            })
+            };
+            if path.to_str().is_none() {
+                line.push_str("  (not UTF-8: only commands can open it)");
+            }
+            Some(line)
         };
         entries.take(MAX_ENTRIES).filter_map(line).collect()
     }
+}
+
+/// The path as text, in which bytes that are not UTF-8 are written as `\xNN`.
+fn escape_name(path: &Path) -> String {
+    let mut text = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.push_str(&chunk.invalid().escape_ascii().to_string());
+    }
+    text
 }
 
 #[cfg(test)]
@@ -122,6 +133,7 @@ mod tests {
     use crate::message::plain_text;
     use crate::tool::{Tool, files::tests::files};
     use serde_json::{Value, json};
+    use std::os::unix::ffi::OsStrExt;
     use std::sync::Arc;
 
     #[test]
@@ -161,5 +173,11 @@ mod tests {
                 .contains("outside the paths")
         );
         assert!(run(json!({ "path": "link" })).is_err());
+        let latin = std::ffi::OsStr::from_bytes(b"sub/deep/caf\xe9");
+        std::fs::write(dir.join(latin), "12").unwrap();
+        assert_eq!(
+            run(json!({ "path": "sub/deep" })).unwrap(),
+            "caf\\xe9  2 B  (not UTF-8: only commands can open it)\nx  2 B"
+        );
     }
 }
