@@ -5,7 +5,7 @@ mod edit;
 use crate::cli::config::ConfigCommand as Arguments;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::ops::profiles;
+use crate::ops::{profiles, usable_config};
 use crate::provider::registry::{PROVIDERS, find_provider};
 use crate::report::json::SCHEMA;
 use crate::settings::check::{CheckOptions, ConfigFinding, ConfigSeverity, check_config};
@@ -15,10 +15,10 @@ use crate::settings::key_spelling::camel_case;
 use crate::settings::key_type::KeyType;
 use crate::settings::keys::{ConfigKey, KEYS, KeySupport, nearest};
 use crate::settings::secrets::{is_secret, secret_arguments};
-use crate::settings::{Config, LayeredConfig, file, schema, validation};
+use crate::settings::{Config, FlagOverrides, LayeredConfig, file, schema, validation};
 use crate::sys::input::{self, StdinMode};
 use crate::sys::secret;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 /// Runs `nanobot config`.
@@ -246,16 +246,18 @@ fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
 fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
     let path = canonical_path(key)?;
     match value {
-        None | Some("null") => {
-            Config::change(&ctx.paths.config, |config| match config.unset(&path)? {
-                true => Ok(()),
-                false => Err(fail_with_hint(
+        None | Some("null") => Config::change(&ctx.paths.config, |config| {
+            let before = config.clone();
+            if !config.unset(&path)? {
+                return Err(fail_with_hint(
                     Exit::Config,
                     format!("`{key}` is not set in {}", config.path().display()),
                     format!("nanobot config get {key} --origin"),
-                )),
-            })
-        }
+                ));
+            }
+            usable_config::check_change(ctx, &before, config)
+                .with_context(|| format!("unset `{key}`"))
+        }),
         Some(text) => {
             let kind = KeyNode::kind_at(&path).ok_or_else(|| {
                 let cause = format!("`{key}` holds other keys");
@@ -278,7 +280,14 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
             if let Some(words) = validation::warn(&path.join("."), &value) {
                 ctx.terminal.eprint(&format!("nanobot: {words}"));
             }
-            Config::change(&ctx.paths.config, |config| config.set(&path, &value))
+            Config::change(&ctx.paths.config, |config| {
+                let before = config.clone();
+                config.set(&path, &value)?;
+                match has_reference(text) {
+                    true => Ok(()),
+                    false => usable_config::check_change(ctx, &before, config),
+                }
+            })
         }
     }
 }
@@ -351,9 +360,18 @@ fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {
         for_python: is_strict || has_traces_of_python(ctx, &config),
     };
     let mut found = check_config(&config, &ctx.env, &ctx.paths, options);
-    let of_profile =
+    let to_finding =
         |error: anyhow::Error| ConfigFinding::new(ConfigSeverity::Error, format!("{error:#}"));
-    found.extend(profiles::errors(ctx).into_iter().map(of_profile));
+    let mut errors = profiles::errors(ctx);
+    // Settings that cannot be resolved are among the findings.
+    if let Ok(settings) = ctx.resolve(&config, FlagOverrides::default()) {
+        errors.extend(usable_config::errors(ctx, &settings));
+    }
+    for error in errors.into_iter().map(to_finding) {
+        if !found.contains(&error) {
+            found.push(error);
+        }
+    }
     let mut text = String::new();
     for ConfigFinding {
         severity,

@@ -49,6 +49,7 @@ pub(crate) mod toolset;
 pub mod turn_options;
 pub(crate) mod turn_setup;
 pub(crate) mod uninstall;
+pub(crate) mod usable_config;
 pub(crate) mod user_commands;
 pub(crate) mod web_tools;
 pub(crate) mod worktree;

@@ -101,10 +101,13 @@ impl KeyNode {
         let mut here = Some(Self::root());
         for part in spelling.split('.') {
             let branch = here?;
-            if matches!(
-                branch.key().map(|key| key.kind),
-                Some(Map | SecretMap | Any)
-            ) {
+            let is_users_own = match branch.key().map(|key| key.kind) {
+                Some(Any) => true,
+                // The values of a map are texts, which have no keys.
+                Some(Map | SecretMap) => path.len() == branch.depth,
+                _ => false,
+            };
+            if is_users_own {
                 path.push(part.to_owned());
                 continue;
             }
@@ -340,6 +343,9 @@ mod tests {
             Some("providers.lmStudio.extraHeaders.X_A"),
         );
         check("modelPresets.a_b.c_d", Some("modelPresets.a_b.c_d"));
+        check("modelPresets.a.b.c", Some("modelPresets.a.b.c"));
+        check("providers.custom.extraHeaders.X.A", None);
+        check("tools.permissions.exec.x", None);
         check("agents.defaults.model.x", None);
         check("agents.defaults.modle", None);
         check("agents.maxIterations", None);

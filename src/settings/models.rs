@@ -284,7 +284,8 @@ impl ObjectFields<'_> {
                     let cause = format!(
                         "`{place}` needs `input` and `output`, in US dollars per million tokens"
                     );
-                    return Err(fail(Exit::Config, cause));
+                    let hint = "both at once, as in `{\"input\": 1, \"output\": 4}`";
+                    return Err(fail_with_hint(Exit::Config, cause, hint));
                 };
                 Some(PriceSettings {
                     input,

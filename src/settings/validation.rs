@@ -1,5 +1,5 @@
-//! Checks values beyond their type: rules, permissions, hosts and regular expressions, with the same parsers that a
-//! run uses. It also warns about values that are valid but risky.
+//! Checks values beyond their type: rules, permissions, hosts, addresses and regular expressions, with the same parsers
+//! that a run uses. It also warns about values that are valid but risky.
 
 use super::hooks::HookSettings;
 use super::layers::UnknownKey;
@@ -7,6 +7,7 @@ use super::model_keys::unknown_metadata_keys;
 use crate::policy::rule::{PolicyRule, RuleEffect};
 use crate::policy::{CommandPatterns, Permission, net};
 use crate::sys::ip_ranges::IpRange;
+use crate::sys::web_url;
 use serde_json::Value;
 
 /// Returns the error in `value` for the key at `path`; the value's type has already been checked.
@@ -44,6 +45,13 @@ pub fn validate(path: &[String], value: &Value) -> Option<String> {
                 .map(drop)
                 .map_err(|()| "is not an address range such as `10.0.0.0/8`".into())
         }),
+        _ if is_api_base(path) => match value.as_str()?.trim() {
+            "" => None,
+            text => Some(told(
+                &web_url::redact_url(text),
+                web_url::check_server(text).err()?,
+            )),
+        },
         _ => {
             let (tool, above) = path.split_last()?;
             let word = value
@@ -53,6 +61,11 @@ pub fn validate(path: &[String], value: &Value) -> Option<String> {
             Some(format!("`{joined}` {words}"))
         }
     }
+}
+
+/// True for the address of a provider.
+fn is_api_base(path: &[String]) -> bool {
+    matches!(path, [section, _, key] if section == "providers" && key == "apiBase")
 }
 
 /// Returns the error in `value` for the key at `path` if it has an unknown key of its own.

@@ -150,6 +150,22 @@ pub fn is_local_cleartext(url: &str) -> bool {
         .is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some_and(is_loopback))
 }
 
+/// Checks that the HTTP client can send requests to `url`, the address of a server that the user configured. It may be
+/// local, and contain a password.
+///
+/// # Errors
+/// The reason, to follow the URL.
+pub fn check_server(url: &str) -> Result<(), String> {
+    let uri: Uri = url
+        .parse()
+        .map_err(|error| format!("is not a URL: {error}"))?;
+    let is_web = |scheme| ["http", "https"].contains(&scheme);
+    match (uri.scheme_str(), uri.host()) {
+        (Some(scheme), Some(host)) if is_web(scheme) && !host.is_empty() => Ok(()),
+        _ => Err("is not a URL that begins with `http://` or `https://`".into()),
+    }
+}
+
 /// Returns `base` without its user information and its query, which may contain keys.
 pub fn redact_url(base: &str) -> String {
     let (base, query) = match base.split_once('?') {
@@ -181,9 +197,25 @@ pub fn percent_encode(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        is_local_cleartext, is_local_name, is_loopback, is_remote_cleartext, parse,
+        check_server, is_local_cleartext, is_local_name, is_loopback, is_remote_cleartext, parse,
         redirect_within_origin,
     };
+
+    #[test]
+    fn addresses_of_servers() {
+        let check =
+            |url: &str, expect: bool| assert_eq!(check_server(url).is_ok(), expect, "{url}");
+        check("https://api.example.org/v1", true);
+        check("HTTP://[::1]:8000/v1?api-version=1", true);
+        check("http://user:password@localhost/v1", true);
+        check("localhost:8000/v1", false);
+        check("example.org/v1", false);
+        check("ftp://example.org/", false);
+        check("http://", false);
+        check("http://a b/", false);
+        check("http://[::1/v1", false);
+        check("", false);
+    }
 
     #[test]
     fn redirects_stay_within_an_origin() {

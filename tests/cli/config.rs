@@ -553,6 +553,87 @@ fn a_value_that_would_break_every_run_is_not_written() {
 }
 
 #[test]
+fn a_change_that_would_stop_every_run_leaves_the_file_alone() {
+    let story = Story::new();
+    let text = || std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
+    let refused = |arguments: &[&str], words: &str| {
+        let before = text();
+        let ran = story.run(["config"].iter().chain(arguments).copied());
+        ran.status(78).stderr_has(words);
+        assert_eq!(text(), before, "{arguments:?}");
+    };
+    let set = |key: &str, value: &str, words: &str| refused(&["set", key, value], words);
+    set("models.gpt-5.price.input", "2", "`input` and `output`");
+    set("models.gpt-5.images", "maybe", "is not true or false");
+    set("agents.defaults.modelPreset", "nosuch", "no such preset");
+    set(
+        "agents.defaults.fallbackModels",
+        "[\"x\",5]",
+        "fallbackModels.1",
+    );
+    set("agents.defaults.profile", "nosuch", "there is no profile");
+    set("agents.defaults.profile", "full", "cannot be the default");
+    set(
+        "agents.defaults.promptFiles.system",
+        "/nonexist",
+        "No such file",
+    );
+    for address in ["notaurl", "ftp://example.org/", "http://", "http://a b/"] {
+        set("providers.custom.apiBase", address, "is not a URL");
+    }
+    set("providers.custom.extraHeaders.X-A.B", "v2", "no key");
+    set("tools.mcpServers.s.env.A.B", "1", "no key");
+    let accepted = |arguments: &[&str]| {
+        story
+            .run(["config"].iter().chain(arguments).copied())
+            .stdout("");
+    };
+    accepted(&["set", "modelPresets.fast.model", "m"]);
+    accepted(&["set", "agents.defaults.modelPreset", "fast"]);
+    refused(
+        &["unset", "modelPresets"],
+        "unset `modelPresets`: `agents.defaults.modelPreset` is `fast`",
+    );
+    // A variable that is not set here may be set where runs start.
+    accepted(&["set", "agents.defaults.model", "${NOT_SET}"]);
+    // A config that no run can use is mended in steps.
+    accepted(&["set", "agents.defaults.modelPreset", "nosuch"]);
+    accepted(&["unset", "agents.defaults.model"]);
+    accepted(&["unset", "agents.defaults.modelPreset"]);
+    refused(
+        &["set", "agents.defaults.modelPreset", "nosuch"],
+        "no such preset",
+    );
+}
+
+#[test]
+fn the_check_finds_what_stops_every_run() {
+    let check = |key: &str, value: &str, finding: &str, run: &str| {
+        let story = Story::new().set(key, json!(value));
+        let ran = story.run(["config", "check"]).status(78);
+        assert_eq!(ran.text().matches("error: ").count(), 1, "{}", ran.text());
+        ran.stdout_has(finding);
+        story.run(["agent", "-m", "hi"]).status(78).stderr_has(run);
+    };
+    let unknown = "there is no profile `nosuch`";
+    check("agents.defaults.profile", "nosuch", unknown, unknown);
+    for name in ["system", "compaction", "consolidation"] {
+        let key = format!("agents.defaults.promptFiles.{name}");
+        let story = Story::new().set(&key, json!("/nonexist"));
+        story
+            .run(["config", "check"])
+            .status(78)
+            .stdout_has(&format!("error: `{key}`: read `/nonexist`"));
+    }
+    check(
+        "providers.custom.apiBase",
+        "notaurl",
+        "`providers.custom.apiBase`: `notaurl` is not a URL",
+        "invalid URL",
+    );
+}
+
+#[test]
 fn a_misspelt_limit_stops_every_run() {
     let check = |key: &str, value: Value| {
         let story = Story::new().set(key, value);

@@ -4,7 +4,8 @@ use crate::command::memory::run_external_editor;
 use crate::command::question::{Cancelled, ask_choice};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::{Context, report_error};
-use crate::settings::{Config, FlagOverrides, Settings};
+use crate::ops::usable_config;
+use crate::settings::Config;
 use crate::sys::durable_file;
 use crate::sys::editor::external_editor;
 use crate::sys::terminal::Terminal;
@@ -85,19 +86,10 @@ fn check_text(ctx: &Context, original: &[u8], edited: &[u8]) -> Result<()> {
             false => Config::parse(path, text),
         }
     };
-    let resolve = |config: &Config| {
-        Settings::resolve(config, &ctx.env, &FlagOverrides::default(), &ctx.paths).map(drop)
-    };
-    let config = parse(edited)?;
-    // An unset variable, for example, is not the fault of this edit.
-    let was_usable = match parse(original) {
-        Ok(config) => resolve(&config).is_ok(),
-        Err(_) => true,
-    };
-    match was_usable {
-        true => resolve(&config),
-        false => Ok(()),
-    }
+    let edited = parse(edited)?;
+    // A text that is no config was not usable, but an edit is expected to make it so.
+    let original = parse(original).unwrap_or_else(|_| Config::missing(path));
+    usable_config::check_change(ctx, &original, &edited)
 }
 
 /// Replaces the file, unless it was changed since it was read.
