@@ -9,6 +9,8 @@ pub enum ConfigCommand {
     /// Print the effective value of one key, or of all
     Get {
         /// Key, such as `agents.defaults.model`
+        ///
+        /// A name with a dot is in double quotes, and those in quotes for the shell: `'models."gpt-4.1".price'`.
         key: Option<String>,
         /// Print where each value comes from
         #[arg(long)]
@@ -30,6 +32,8 @@ pub enum ConfigCommand {
     /// Set a key in the config file, keeping comments and layout
     Set {
         /// Key, such as `agents.defaults.model`
+        ///
+        /// A name with a dot is in double quotes, and those in quotes for the shell: `'models."gpt-4.1".price'`.
         key: String,
         /// The value
         ///
@@ -43,6 +47,8 @@ pub enum ConfigCommand {
     /// Remove a key from the config file, so that its default applies
     Unset {
         /// Key, such as `agents.defaults.model`
+        ///
+        /// A name with a dot is in double quotes, and those in quotes for the shell: `'models."gpt-4.1".price'`.
         key: String,
     },
     /// Edit the config file in your editor (`VISUAL`, else `EDITOR`), and check it

@@ -130,6 +130,7 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "config set", statuses: &[DONE, USAGE, (65, "standard input is not text"), (66, "standard input is empty"), IO, (78, "no such key, or the value is invalid")], variables: &[], files: &["config.json"], examples: &[
         ("nanobot config set agents.defaults.maxToolIterations 60", "A number"),
         ("nanobot config set agents.defaults.fallbackModels '[\"gpt-6-luna\"]'", "A list, as JSON"),
+        ("nanobot config set 'models.\"gpt-4.1\".price' '{\"input\": 2, \"output\": 8}'", "A name with a dot, in quotes"),
         ("pass show openai | nanobot config set providers.openai.apiKey -", "An API key that stays out of the shell history"),
     ] },
     HelpPage { command: "config list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: &["config.json"], examples: &[

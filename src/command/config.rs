@@ -11,11 +11,13 @@ use crate::report::json::SCHEMA;
 use crate::settings::check::{CheckOptions, ConfigFinding, ConfigSeverity, check_config};
 use crate::settings::expand::has_reference;
 use crate::settings::key_node::KeyNode;
-use crate::settings::key_spelling::camel_case;
+use crate::settings::key_spelling::{camel_case, format_path, join_names, parse_path};
 use crate::settings::key_type::KeyType;
 use crate::settings::keys::{ConfigKey, KEYS, KeySupport, nearest};
+use crate::settings::layers::UnknownKey;
 use crate::settings::secrets::{is_secret, secret_arguments};
 use crate::settings::{Config, FlagOverrides, LayeredConfig, file, schema, validation};
+use crate::shell_quote::quote;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::secret;
 use anyhow::{Context as _, Result};
@@ -62,6 +64,9 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 fn canonical_path(key: &str) -> Result<Vec<String>> {
     KeyNode::canonical_path(key).ok_or_else(|| {
         let cause = format!("there is no key `{key}`");
+        if let Some(hint) = quoting_hint(key) {
+            return fail_with_hint(Exit::Config, cause, hint);
+        }
         let found = keys_that_end_in(key);
         if !found.is_empty() {
             return fail_with_hint(Exit::Config, cause, found.join(", "));
@@ -71,6 +76,27 @@ fn canonical_path(key: &str) -> Result<Vec<String>> {
             None => fail_with_hint(Exit::Config, cause, "nanobot config schema"),
         }
     })
+}
+
+/// The hint for an unknown key that would be one if a name in it were quoted: the name contains a dot.
+fn quoting_hint(key: &str) -> Option<String> {
+    let is_key = |path: &[String]| {
+        KeyNode::canonical_path(&format_path(path)).is_some_and(|path| {
+            KeyNode::kind_at(&path).is_some()
+                && validation::unknown_key(&path, &Value::Null).is_none()
+        })
+    };
+    let meant = join_names(&parse_path(key)?, is_key)?;
+    let meant = quote(&format_path(&meant));
+    Some(format!("`{meant}`: a name with a dot is quoted"))
+}
+
+/// The error `cause`, about `key` with a name that is unknown.
+fn unknown_key_error(key: &str, unknown: &UnknownKey, cause: &str) -> anyhow::Error {
+    match quoting_hint(key).filter(|_| !unknown.is_misspelt) {
+        Some(hint) => fail_with_hint(Exit::Config, cause, hint),
+        None => fail(Exit::Config, cause),
+    }
 }
 
 /// Maximum number of keys that are suggested for one name.
@@ -105,11 +131,16 @@ fn get(ctx: &Context, key: &str, origin: bool, as_json: bool) -> Result<()> {
         // A request for a single key reports its errors.
         Some(known) => match layers.read(&path)? {
             Some(value) => value,
-            None if KeyNode::kind_at(&path) == Some(known.kind) => known.default_value(),
+            None if path.len() == known.path.split('.').count() => known.default_value(),
             None => Value::Null,
         },
         None => group(&layers, &path),
     };
+    if value.is_null()
+        && let Some(unknown) = validation::unknown_key(&path, &Value::Null)
+    {
+        return Err(unknown_key_error(key, &unknown, &unknown.description));
+    }
     let value = mask_secrets(&value, &mut path.clone());
     if as_json {
         return ctx.terminal.print_json(&key_json(&layers, &path, &value));
@@ -125,7 +156,7 @@ fn get(ctx: &Context, key: &str, origin: bool, as_json: bool) -> Result<()> {
 
 /// A key with its value and where that comes from, as JSON.
 fn key_json(layers: &LayeredConfig<'_>, path: &[String], value: &Value) -> Value {
-    json!({ "key": path.join("."), "value": value, "origin": layers.origin(path).to_string() })
+    json!({ "key": format_path(path), "value": value, "origin": layers.origin(path).to_string() })
 }
 
 /// Prints every key in use and its value.
@@ -140,7 +171,7 @@ fn list(ctx: &Context, origin: bool, as_json: bool) -> Result<()> {
             continue;
         }
         let from = origin_column(&layers, &path, origin);
-        text.push_str(&format!("{} = {shown}{from}\n", path.join(".")));
+        text.push_str(&format!("{} = {shown}{from}\n", format_path(&path)));
     }
     match as_json {
         true => ctx.terminal.print_json_text(&text),
@@ -249,11 +280,14 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
         None | Some("null") => Config::change(&ctx.paths.config, |config| {
             let before = config.clone();
             if !config.unset(&path)? {
-                return Err(fail_with_hint(
-                    Exit::Config,
-                    format!("`{key}` is not set in {}", config.path().display()),
-                    format!("nanobot config get {key} --origin"),
-                ));
+                let cause = format!("`{key}` is not set in {}", config.path().display());
+                return Err(match validation::unknown_key(&path, &Value::Null) {
+                    Some(unknown) => unknown_key_error(key, &unknown, &cause),
+                    None => {
+                        let hint = format!("nanobot config get {} --origin", quote(key));
+                        fail_with_hint(Exit::Config, cause, hint)
+                    }
+                });
             }
             usable_config::check_change(ctx, &before, config)
                 .with_context(|| format!("unset `{key}`"))
@@ -269,15 +303,16 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
             };
             if from_input.is_none() && is_secret(&path) && !has_reference(text) {
                 ctx.terminal.eprint(&format!(
-                    "nanobot: every process can see a key on the command line; `nanobot config set {key} -` reads it from standard input"
+                    "nanobot: every process can see a key on the command line; `nanobot config set {} -` reads it from standard input",
+                    quote(key)
                 ));
             }
             let text = from_input.as_deref().unwrap_or(text);
             let value = parse_value(key, kind, text)?;
             if !has_reference(text) {
-                refuse_unusable(ctx, &path, &value)?;
+                refuse_unusable(ctx, key, &path, &value)?;
             }
-            if let Some(words) = validation::warn(&path.join("."), &value) {
+            if let Some(words) = validation::warn(&format_path(&path), &value) {
                 ctx.terminal.eprint(&format!("nanobot: {words}"));
             }
             Config::change(&ctx.paths.config, |config| {
@@ -293,10 +328,12 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
 }
 
 /// Refuses a value that would stop every run, or have no effect.
-fn refuse_unusable(ctx: &Context, path: &[String], value: &Value) -> Result<()> {
-    let error = validation::validate(path, value).or_else(|| validation::unknown_key(path, value));
-    if let Some(words) = error {
+fn refuse_unusable(ctx: &Context, key: &str, path: &[String], value: &Value) -> Result<()> {
+    if let Some(words) = validation::validate(path, value) {
         return Err(fail(Exit::Config, words));
+    }
+    if let Some(unknown) = validation::unknown_key(path, value) {
+        return Err(unknown_key_error(key, &unknown, &unknown.description));
     }
     let config = Config::load(&ctx.paths.config)?;
     let layers = LayeredConfig::new(&config, &ctx.env);
@@ -304,11 +341,12 @@ fn refuse_unusable(ctx: &Context, path: &[String], value: &Value) -> Result<()> 
         return Ok(());
     };
     let hint = match value.as_str().unwrap_or_default().trim() {
-        "" => format!("nanobot config unset {}", path.join(".")),
+        "" => format!("nanobot config unset {}", format_path(path)),
         name => match nearest(name, PROVIDERS.iter().map(|entry| entry.name)) {
             Some(meant) => format!("`{meant}`"),
             None => format!(
-                "`nanobot provider list`; for a provider of your own, set `providers.{name}.apiBase` first"
+                "`nanobot provider list`; for a provider of your own, set `{}` first",
+                quote(&format_path(&["providers", name, "apiBase"]))
             ),
         },
     };

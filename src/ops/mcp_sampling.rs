@@ -17,6 +17,7 @@ use crate::policy::Refusal;
 use crate::policy::file_scope::FileScope;
 use crate::provider::{Delta, ProviderError, Request, ToolChoice};
 use crate::settings::Settings;
+use crate::settings::key_spelling::format_path;
 use crate::settings::servers::SamplingMode;
 use crate::shell_quote::quote;
 use crate::sys::secret::random_hex;
@@ -109,7 +110,7 @@ impl TurnSampler {
             Some(system) => json!({ "server": server, "system": system, "messages": messages }),
             None => json!({ "server": server, "messages": messages }),
         };
-        let place = quote(&format!("tools.mcpServers.{server}.sampling"));
+        let place = quote(&format_path(&["tools", "mcpServers", server, "sampling"]));
         let refusal = Refusal {
             message: "the server wants the model to answer this, at your cost".into(),
             suggested_flag: Some(format!("nanobot config set {place} on")),

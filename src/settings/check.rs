@@ -6,6 +6,7 @@ use super::expand::has_reference;
 use super::file::{Config, KeyPath};
 use super::hooks::HookSettings;
 use super::key_node::KeyNode;
+use super::key_spelling::format_path;
 use super::key_type::{KeyType, type_name};
 use super::keys::{ConfigKey, KeySupport};
 use super::layers::{LayeredConfig, SettingOrigin, UnknownKey};
@@ -220,7 +221,7 @@ impl ConfigChecker<'_> {
         if typed == key.default_value() || blank {
             return;
         }
-        let joined = path.join(".");
+        let joined = format_path(path);
         if joined == "hooks" {
             let hooks = HookSettings::parse(&typed).unwrap_or_default();
             for remark in hooks.remarks {

@@ -5,6 +5,7 @@
 //! only edited value by value, so comments, order and unknown keys survive.
 
 use super::key_node::KeyNode;
+use super::key_spelling::{format_path, parse_path};
 use super::other_releases::RENAMED_KEYS;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::durable_file;
@@ -51,10 +52,9 @@ pub struct Remark {
 }
 
 impl Config {
-    /// Returns the value at a dotted path in the file. `null` counts as absent.
+    /// Returns the value at a path in the file, as [`parse_path`] takes it. `null` counts as absent.
     pub fn get_path(&self, path: &str) -> Option<&Value> {
-        let path: Vec<&str> = path.split('.').collect();
-        get_in(self.value(), &path).filter(|value| !value.is_null())
+        get_in(self.value(), &parse_path(path)?).filter(|value| !value.is_null())
     }
 
     /// Reads the file; a missing file is an empty config.
@@ -255,7 +255,7 @@ impl Config {
         let root =
             CstRootNode::parse(text, &parse_options()).context("parse the config for editing")?;
         let top = root.object_value_or_set();
-        let joined = path.join(".");
+        let joined = format_path(&path);
         for (old, _) in RENAMED_KEYS.iter().filter(|(_, new)| *new == joined) {
             let old: Vec<&str> = old.split('.').collect();
             remove_from_text(&top, &old);

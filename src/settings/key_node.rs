@@ -2,7 +2,7 @@
 //!
 //! An object is a slice of the table. Every run reads some sixty keys, so the look-ups are prepared at compile time.
 
-use super::key_spelling::camel_case;
+use super::key_spelling::{camel_case, format_path, parse_path};
 use super::key_type::KeyType;
 use super::key_type::KeyType::{Any, Map, Secret, SecretMap, Text};
 use super::keys::{ConfigKey, KEYS};
@@ -94,12 +94,12 @@ impl KeyNode {
         })
     }
 
-    /// Converts `spelling`, a dotted path in any spelling and possibly obsolete, to the table's path; `None` if the
+    /// Converts `spelling`, a path with names in any spelling and possibly obsolete, to the table's path; `None` if the
     /// table has no such key.
     pub fn canonical_path(spelling: &str) -> Option<Vec<String>> {
         let mut path: Vec<String> = Vec::new();
         let mut here = Some(Self::root());
-        for part in spelling.split('.') {
+        for part in parse_path(spelling)? {
             let branch = here?;
             let is_users_own = match branch.key().map(|key| key.kind) {
                 Some(Any) => true,
@@ -108,17 +108,17 @@ impl KeyNode {
                 _ => false,
             };
             if is_users_own {
-                path.push(part.to_owned());
+                path.push(part);
                 continue;
             }
-            let name = branch.canonical(part);
+            let name = branch.canonical(&part);
             here = branch.child(&name);
             path.push(name);
         }
         if here.is_some() {
             return Some(path);
         }
-        let old = path.join(".");
+        let old = format_path(&path);
         let (_, new) = RENAMED_KEYS.iter().find(|(known, _)| *known == old)?;
         Some(new.split('.').map(str::to_owned).collect())
     }
@@ -201,7 +201,7 @@ impl KeyNode {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConfigKey, KEYS, KeyNode, RENAMED_KEYS, camel_case};
+    use super::{ConfigKey, KEYS, KeyNode, RENAMED_KEYS, camel_case, format_path};
     use crate::settings::key_spelling::snake_case;
     use crate::settings::keys::{config_key, nearest};
     use std::collections::HashSet;
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn paths_as_typed() {
         let check = |written: &str, expect: Option<&str>| {
-            let path = KeyNode::canonical_path(written).map(|path| path.join("."));
+            let path = KeyNode::canonical_path(written).map(|path| format_path(&path));
             assert_eq!(path.as_deref(), expect, "{written}");
         };
         check(
@@ -345,6 +345,16 @@ mod tests {
         check("modelPresets.a_b.c_d", Some("modelPresets.a_b.c_d"));
         check("modelPresets.a.b.c", Some("modelPresets.a.b.c"));
         check("providers.custom.extraHeaders.X.A", None);
+        for written in [
+            "providers.custom.extraHeaders.\"X.A\"",
+            "providers.\"my.own\".apiKey",
+            "models.\"gpt-4.1\".price",
+        ] {
+            check(written, Some(written));
+        }
+        check("\"agents\".\"defaults\"", Some("agents.defaults"));
+        check("agents.\"defaults.maxIterations\"", None);
+        check("models.\"gpt", None);
         check("tools.permissions.exec.x", None);
         check("agents.defaults.model.x", None);
         check("agents.defaults.modle", None);

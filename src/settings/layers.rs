@@ -8,10 +8,10 @@
 use super::expand::{UnsetVariable, expand_all};
 use super::file::{Config, KeyPath, get_in, set_in};
 use super::key_node::KeyNode;
-use super::key_spelling::camel_case;
+use super::key_spelling::{camel_case, format_path};
 use super::key_type::{KeyType, type_name};
 use super::keys::{ConfigKey, KeySupport, nearest};
-use super::model_keys::{METADATA_KEYS, PRICE_KEYS, unknown_metadata_keys};
+use super::model_keys::{METADATA_KEYS, PRESET_KEYS, PRICE_KEYS, unknown_metadata_keys};
 use super::other_releases::RENAMED_KEYS;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::Env;
@@ -103,6 +103,8 @@ impl fmt::Display for UnknownVariable {
 pub struct UnknownKey {
     /// The message for people, without a position.
     pub description: String,
+    /// True if a known name is similar, which the message then suggests.
+    pub is_misspelt: bool,
     /// True if a limit is lost in case that the name is misspelt.
     pub may_be_limit: bool,
 }
@@ -115,6 +117,7 @@ impl UnknownKey {
             .map_or(("", path), |(name, above)| (name, above));
         let meant = match above {
             [models, _] if models == "models" => nearest(name, METADATA_KEYS.iter().copied()),
+            [presets, _] if presets == "modelPresets" => nearest(name, PRESET_KEYS.iter().copied()),
             [models, ..] if models == "models" => nearest(name, PRICE_KEYS.iter().copied()),
             _ => nearest(
                 name,
@@ -129,10 +132,12 @@ impl UnknownKey {
             }
             _ => false,
         };
+        let is_misspelt = meant.is_some();
         let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
         let meant = meant.unwrap_or_default();
         Self {
-            description: format!("unknown key `{}`{meant}", path.join(".")),
+            is_misspelt,
+            description: format!("unknown key `{}`{meant}", format_path(path)),
             may_be_limit,
         }
     }
@@ -236,7 +241,7 @@ impl<'a> LayeredConfig<'a> {
                 format!(
                     "{}`{}` refers to `{variable}`, which is not set",
                     self.position_prefix(path),
-                    path.join(".")
+                    format_path(path)
                 ),
                 format!("export {variable}=…"),
             )
@@ -265,7 +270,7 @@ impl<'a> LayeredConfig<'a> {
             }
             if section == "models" {
                 let keys = unknown_metadata_keys(std::slice::from_ref(section), value);
-                unknown.extend(keys.iter().map(|path| path.join(".")));
+                unknown.extend(keys.iter().map(|path| format_path(path)));
             }
         }
         Ok(unknown)
@@ -290,7 +295,7 @@ impl<'a> LayeredConfig<'a> {
                 .last()
                 .is_some_and(|name| name.starts_with(['_', '$', '/']))
             {
-                unknown.push(path.join("."));
+                unknown.push(format_path(&path));
             }
             return Ok(());
         };
@@ -332,7 +337,7 @@ impl<'a> LayeredConfig<'a> {
         is_built_in: fn(&str) -> bool,
     ) -> Option<String> {
         let text = value.as_str()?;
-        match path.join(".").as_str() {
+        match format_path(path).as_str() {
             "agents.defaults.provider" => {
                 let is_own = |name: &String| is_same_name(name, text);
                 let is_known = is_same_name(text, "auto")
@@ -368,7 +373,7 @@ impl<'a> LayeredConfig<'a> {
         let cause = format!(
             "{}`{}` is {found}, expected {expected}",
             self.position_prefix(path),
-            path.join(".")
+            format_path(path)
         );
         fail(Exit::Config, cause)
     }

@@ -1,5 +1,5 @@
-//! The keys of a model's metadata, in the values of `models`. The table of keys has one row for all of it, since the
-//! models' names are the user's own.
+//! The keys of a model's metadata, in the values of `models`, and of presets. The table of keys has one row for all of
+//! them, since the names of models and presets are the user's own.
 
 use super::file::KeyPath;
 use super::key_spelling::camel_case;
@@ -13,12 +13,28 @@ pub(super) const METADATA_KEYS: &[&str] = &[
     "pdf",
     "price",
 ];
+/// The keys of a preset.
+pub(super) const PRESET_KEYS: &[&str] = &[
+    "model",
+    "provider",
+    "maxTokens",
+    "temperature",
+    "reasoningEffort",
+    "fallbacks",
+    "fallbackModels",
+    "contextWindowTokens",
+    "maxOutputTokens",
+    "images",
+    "pdf",
+    "price",
+];
 /// The keys of a model's price.
 pub(super) const PRICE_KEYS: &[&str] = &["input", "output", "cachedInput", "cacheWrite"];
 
-/// The unknown keys in `value`, which stands at `path`, `models` or below.
+/// The unknown keys in `value`, which stands at `path`: `models`, `modelPresets` or below.
 pub(super) fn unknown_metadata_keys(path: &[String], value: &Value) -> Vec<KeyPath> {
     let known = match path {
+        [root, _, _] if root == "modelPresets" => PRESET_KEYS,
         [_, _, _] => METADATA_KEYS,
         [_, _, price, _] if price == "price" => PRICE_KEYS,
         _ => &[],

@@ -2,7 +2,7 @@
 //! metadata about models, which takes precedence over the built-in data. Presets have the form of nanobot's newer
 //! releases, or are a plain model name.
 
-use super::key_spelling::snake_case;
+use super::key_spelling::{format_path, snake_case};
 use super::typed_reader::not_blank;
 use crate::error::{Exit, fail, fail_with_hint};
 use anyhow::Result;
@@ -82,7 +82,7 @@ pub(super) fn model_chain(
     let named = |name: &str, text: &str| -> Result<(ModelSettings, Option<Value>)> {
         match presets.get(text) {
             Some(Value::String(model)) => Ok((from_name(model, defaults), None)),
-            Some(preset) => from_preset(&format!("modelPresets.{text}"), preset, defaults),
+            Some(preset) => from_preset(&format_path(&["modelPresets", text]), preset, defaults),
             None if name.is_empty() => Ok((from_name(text, defaults), None)),
             None => {
                 let known: Vec<&str> = presets.keys().map(String::as_str).collect();
@@ -186,7 +186,7 @@ fn from_preset(
 fn parse_overrides(models: &Value) -> Result<BTreeMap<String, ModelOverrides>> {
     let mut known = BTreeMap::new();
     for (name, value) in models.as_object().into_iter().flatten() {
-        let place = format!("models.{name}");
+        let place = format_path(&["models", name]);
         let Value::Object(members) = value else {
             return Err(fail(Exit::Config, format!("`{place}` is not an object")));
         };

@@ -2,6 +2,7 @@
 //! that a run uses. It also warns about values that are valid but risky.
 
 use super::hooks::HookSettings;
+use super::key_spelling::format_path;
 use super::layers::UnknownKey;
 use super::model_keys::unknown_metadata_keys;
 use crate::policy::rule::{PolicyRule, RuleEffect};
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 /// Returns the error in `value` for the key at `path`; the value's type has already been checked.
 pub fn validate(path: &[String], value: &Value) -> Option<String> {
-    let joined = path.join(".");
+    let joined = format_path(path);
     let told = |text: &str, words: String| format!("`{joined}`: `{text}` {words}");
     let texts = || {
         value
@@ -68,11 +69,20 @@ fn is_api_base(path: &[String]) -> bool {
     matches!(path, [section, _, key] if section == "providers" && key == "apiBase")
 }
 
-/// Returns the error in `value` for the key at `path` if it has an unknown key of its own.
-pub fn unknown_key(path: &[String], value: &Value) -> Option<String> {
-    let is_model = path.first().is_some_and(|name| name == "models");
-    let found = is_model.then(|| unknown_metadata_keys(path, value))?;
-    Some(UnknownKey::new(found.first()?).description)
+/// Returns the first unknown key in `path` or in `value`, which belongs there: below a key that has names of the user, the
+/// table of keys ends.
+pub fn unknown_key(path: &[String], value: &Value) -> Option<UnknownKey> {
+    // The presets of other releases have more keys.
+    let value = match path.first()?.as_str() {
+        "models" => value,
+        "modelPresets" => &Value::Null,
+        _ => return None,
+    };
+    let above = (0..path.len()).map(|end| (&path[..end], &Value::Null));
+    let mut places = above.chain([(path, value)]);
+    let found =
+        places.find_map(|(path, value)| unknown_metadata_keys(path, value).into_iter().next())?;
+    Some(UnknownKey::new(&found))
 }
 
 /// Returns a warning about a valid but risky `value` for the key at `path`.

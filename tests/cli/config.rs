@@ -634,6 +634,86 @@ fn the_check_finds_what_stops_every_run() {
 }
 
 #[test]
+fn a_name_with_a_dot_is_quoted() {
+    let story = Story::new();
+    let read = || -> Value {
+        let text = std::fs::read_to_string(story.home().join(".nanobot/config.json"));
+        serde_json::from_str(&text.unwrap()).unwrap()
+    };
+    let before = read();
+    let config = |arguments: &[&str]| story.run(["config"].iter().chain(arguments).copied());
+    for (key, value, shown) in [
+        (
+            "models.\"gpt-4.1\".price",
+            r#"{"input":2,"output":8}"#,
+            r#"{"input":2,"output":8}"#,
+        ),
+        ("modelPresets.\"v1.5\".model", "x", "x"),
+        ("providers.custom.extraHeaders.\"X-A.B\"", "v", "***"),
+        (
+            "providers.\"my.own\".apiBase",
+            "http://127.0.0.1:9/v1",
+            "http://127.0.0.1:9/v1",
+        ),
+        ("tools.mcpServers.\"s.t\".command", "true", "true"),
+    ] {
+        let bare = key.replace('"', "");
+        config(&["set", &bare, value])
+            .status(78)
+            .stderr_has(&format!("  try: `'{key}'`: a name with a dot is quoted\n"));
+        assert_eq!(read(), before, "{key}");
+        config(&["get", &bare]).status(78).stderr_has(key);
+        config(&["unset", &bare]).status(78).stderr_has(key);
+        let ran = config(&["set", key, value]);
+        match shown {
+            "***" => drop(ran.stderr_has(&format!("`nanobot config set '{key}' -`"))),
+            _ => drop(ran.stdout("")),
+        }
+        config(&["get", key]).stdout(&format!("{shown}\n"));
+        config(&["unset", key]).stdout("");
+        assert_eq!(read(), before, "{key}");
+    }
+    for (key, words) in [
+        ("models.m.pdff", "did you mean `pdf`?\n"),
+        (
+            "models.m.pric.input",
+            "`models.m.pric`; did you mean `price`?\n",
+        ),
+        ("modelPresets.m.modle", "did you mean `model`?\n"),
+        ("providers.custom.apiKye", "try: `providers.*.apiKey`\n"),
+    ] {
+        config(&["set", key, "1"]).status(78).stderr_has(words);
+    }
+    config(&["set", "models.\"gpt", "{}"])
+        .status(78)
+        .stderr_has("there is no key `models.\"gpt`");
+    let story = story.set(
+        "providers",
+        json!({ "my.own": { "apiBase": "http://x.example/" } }),
+    );
+    let listed = story.run(["config", "list"]).text();
+    let line = "providers.\"my.own\".apiBase = \"http://x.example/\"\n";
+    assert!(listed.contains(line), "{listed}");
+}
+
+#[test]
+fn a_provider_with_a_dot_in_its_name_is_set_up() {
+    let story = Story::bare();
+    story
+        .run(["onboard", "--yes", "--provider", "my.own", "--model", "m"])
+        .status(2)
+        .stderr_has("there is no provider `my.own`");
+    let arguments = "onboard --yes --provider my.own --model m --api-base http://127.0.0.1:9/v1";
+    story.run(arguments.split(' ')).stderr_has("created");
+    story
+        .run(["config", "get", "providers.\"my.own\".apiBase"])
+        .stdout("http://127.0.0.1:9/v1\n");
+    story
+        .run(["config", "check"])
+        .stdout_has("no problems found");
+}
+
+#[test]
 fn a_misspelt_limit_stops_every_run() {
     let check = |key: &str, value: Value| {
         let story = Story::new().set(key, value);

@@ -15,6 +15,7 @@ use crate::provider::registry::{PROVIDERS, model_info::MODELS};
 use crate::session;
 use crate::settings::file;
 use crate::settings::key_node::KeyNode;
+use crate::settings::key_spelling::format_path;
 use crate::settings::key_type::KeyType as Value;
 use crate::settings::keys::{KEYS, KeySupport};
 use crate::settings::servers::McpServer;
@@ -375,7 +376,15 @@ impl NameSource {
                 names.sort();
                 names.dedup();
             }
-            let spelled = |name: &String| candidate(format!("{before}.{name}.{after}"), key.doc);
+            let spelled = |name: &String| {
+                candidate(
+                    format!(
+                        "{before}.{}.{after}",
+                        format_path(std::slice::from_ref(name))
+                    ),
+                    key.doc,
+                )
+            };
             found.extend(names.iter().map(spelled));
         }
         found

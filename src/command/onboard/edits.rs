@@ -4,10 +4,10 @@ use crate::cli::onboard::DirectoryArg;
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::mcp_servers;
 use crate::provider::registry::{PROVIDERS, ProviderInfo, ProviderKind};
-use crate::settings::key_spelling::{camel_case, snake_case};
+use crate::settings::key_spelling::{camel_case, format_path, parse_path, snake_case};
 use crate::settings::keys::{KEYS, KeySupport};
 use crate::settings::{Config, Settings};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 /// A change to the config: a key, its value, and whether it replaces an existing value.
@@ -42,7 +42,7 @@ pub(super) fn apply_edits(
     {
         let present = config.get_path(&path);
         if present.is_none() || replaces && present != Some(&value) {
-            let names: Vec<&str> = path.split('.').collect();
+            let names = parse_path(&path).with_context(|| format!("set `{path}`"))?;
             config.set(&names, &value)?;
         }
     }
@@ -96,7 +96,7 @@ impl ProviderSection {
 
     /// The path of one of its keys.
     pub(super) fn key(&self, key: &str) -> String {
-        format!("providers.{}.{key}", camel_case(&self.name))
+        format_path(&["providers", &camel_case(&self.name), key])
     }
 }
 
