@@ -50,6 +50,10 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "Of a worktree elsewhere whose repository it may change",
+        &["other_worktrees_survive_a_prune"],
+    ),
+    (
         "What editors and agents read in a directory",
         &[
             "changed_startup_files_are_told_in_one_line_and_undone",
