@@ -511,7 +511,7 @@ mod tests {
         };
         check(
             ("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "9"),
-            "error: NANOBOT_AGENTS__DEFAULTS__TEMPERATURE: `agents.defaults.temperature` is a string, expected a number from 0 to 2",
+            "error: NANOBOT_AGENTS__DEFAULTS__TEMPERATURE: `agents.defaults.temperature` is 9, expected a number from 0 to 2",
         );
         check(
             ("NANOBOT_AGENTS__DEFAULT__MODEL", "x"),
