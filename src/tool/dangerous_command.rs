@@ -194,7 +194,7 @@ impl<'a> CommandSplitter<'a> {
                 self.push_literal(letter, "");
             }
             '(' => {
-                // What precedes it is the name of a function.
+                // The words before it are the name of a function.
                 self.arguments.clear();
                 self.word = None;
                 self.open('(');
@@ -258,7 +258,7 @@ impl<'a> CommandSplitter<'a> {
         if let Some(outer) = self.outer.pop() {
             self.start = outer.start;
             self.arguments = outer.arguments;
-            // What is substituted is part of a word.
+            // The output of a substitution is part of a word.
             self.word = Some(outer.word.unwrap_or_default());
             self.is_quoted = outer.is_quoted;
         }

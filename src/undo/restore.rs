@@ -222,7 +222,7 @@ impl<'a> RestorePlan<'a> {
         let dirs = self.turn.created_dirs.iter().enumerate();
         let dirs = dirs.filter_map(|(number, dir)| match read_state(&self.root, dir) {
             Ok(RestorableState::Directory { mode }) => Some((number, mode)),
-            // What is not a directory now is not removed either.
+            // Anything but a directory stays when the turn is undone.
             _ => None,
         });
         let line = JournalLine::RemovingDirectories(dirs.collect());

@@ -4,7 +4,7 @@ use crate::requirements::require;
 use crate::screen::Key;
 use crate::server::{Responder, calls, says};
 use crate::signals::{is_alive, send_signal};
-use crate::story::{Story, write};
+use crate::story::{RunResult, Story, write};
 use crate::wait::{until, until_exists};
 use serde_json::{Value, json};
 
@@ -464,6 +464,23 @@ fn a_harmless_change_of_a_config_opens_it_for_no_other_command() {
     assert!(!config.contains("fsmonitor"), "{config}");
 }
 
+/// Runs a command that waits for the changes of its user, `change`, and then runs `rest`.
+fn run_while_user_works<'s>(story: &'s Story, rest: &str, change: impl FnOnce()) -> RunResult<'s> {
+    let command = format!("touch started; until [ -e go ]; do sleep 0.05; done; {rest}");
+    let arguments = json!({ "command": command, "timeout": 60 });
+    story
+        .server()
+        .script([calls("exec", arguments), says("done")]);
+    let child = story
+        .command(["agent", "-m", "x", "--write"])
+        .spawn()
+        .unwrap();
+    until_exists(&story.dir().join("started"));
+    change();
+    write(&story.dir().join("go"), b"");
+    story.wait(child).stdout("done\n")
+}
+
 #[test]
 fn what_a_user_replaces_meanwhile_opens_nothing() {
     if !require("git") {
@@ -472,23 +489,14 @@ fn what_a_user_replaces_meanwhile_opens_nothing() {
     let story = Story::new();
     git(&story, ["init", "-q"]);
     write(&story.dir().join(".bashrc"), b"mine\n");
-    let command = "touch started; until [ -e go ]; do sleep 0.05; done; git config core.fsmonitor /evil; echo evil >> .bashrc";
-    story.server().script([
-        calls("exec", json!({ "command": command, "timeout": 60 })),
-        says("done"),
-    ]);
-    let child = story
-        .command(["agent", "-m", "x", "--write"])
-        .spawn()
-        .unwrap();
-    until_exists(&story.dir().join("started"));
-    git(&story, ["config", "user.name", "Me"]);
-    // As `sed -i` does.
-    write(&story.dir().join("new"), b"mine too\n");
-    std::fs::rename(story.dir().join("new"), story.dir().join(".bashrc")).unwrap();
-    write(&story.dir().join("go"), b"");
-    let ran = story.wait(child);
-    ran.stdout("done\n").stderr_has("denied: exec");
+    let rest = "git config core.fsmonitor /evil; echo evil >> .bashrc";
+    let ran = run_while_user_works(&story, rest, || {
+        git(&story, ["config", "user.name", "Me"]);
+        // As `sed -i` does.
+        write(&story.dir().join("new"), b"mine too\n");
+        std::fs::rename(story.dir().join("new"), story.dir().join(".bashrc")).unwrap();
+    });
+    ran.stderr_has("denied: exec");
     let told = story.requests()[1].last_content();
     assert!(
         told.contains("`.git/config`") && told.contains("`.bashrc`"),
@@ -498,7 +506,7 @@ fn what_a_user_replaces_meanwhile_opens_nothing() {
     assert!(!config.contains("fsmonitor"), "{config}");
     let bashrc = std::fs::read_to_string(story.dir().join(".bashrc")).unwrap();
     assert_eq!(bashrc, "mine\n");
-    // What the user wrote is beside them.
+    // The user's version is kept under another name.
     let kept = std::fs::read_dir(story.dir()).unwrap().flatten();
     let is_kept = |name: &std::ffi::OsStr| name.to_str().unwrap().starts_with(".bashrc.set-aside-");
     assert!(kept.into_iter().any(|entry| is_kept(&entry.file_name())));
@@ -511,18 +519,8 @@ fn what_a_user_changes_harmlessly_meanwhile_stays() {
     }
     let story = Story::new();
     git(&story, ["init", "-q"]);
-    let command = "touch started; until [ -e go ]; do sleep 0.05; done";
-    story.server().script([
-        calls("exec", json!({ "command": command, "timeout": 60 })),
-        says("done"),
-    ]);
-    let child = story
-        .command(["agent", "-m", "x", "--write"])
-        .spawn()
-        .unwrap();
-    until_exists(&story.dir().join("started"));
-    git(&story, ["config", "user.name", "Me"]);
-    write(&story.dir().join("go"), b"");
-    story.wait(child).stdout("done\n");
+    run_while_user_works(&story, "true", || {
+        drop(git(&story, ["config", "user.name", "Me"]));
+    });
     assert_eq!(git(&story, ["config", "user.name"]), "Me\n");
 }

@@ -6,8 +6,8 @@
 //! their absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
 //! following symbolic links. No process of the command is alive at the last check: its namespace has ended.
 //!
-//! A mount over a file ends when somebody replaces the file, as editors and `git config` do. So these are recorded too, and
-//! compared if another file is there.
+//! A mount over a file ends when the file is replaced, as editors and `git config` do. Files under mounts are therefore
+//! recorded too, and checked if they were replaced.
 
 use super::config_copies::{ConfigCopies, config_change};
 use super::files_beneath::{open_parent, set_aside};

@@ -90,8 +90,8 @@ impl SnapshotEntry {
     }
 }
 
-/// Records the state of the places beneath the `roots` that no mount protects. Each is given with whether it belongs to a nested
-/// repository.
+/// Records the state of the protected paths beneath the `roots`, except for directories that a mount protects. Each is given
+/// with whether it belongs to a nested repository.
 ///
 /// # Errors
 /// A place exists and cannot be read.
