@@ -1,5 +1,4 @@
-//! Architecture tests: the sources must follow the map in `src/lib.rs` in layers, cycles, sizes, and one place for each
-//! concern.
+//! Architecture tests: the sources must follow the map in `src/lib.rs` in layers, cycles, and one place for each concern.
 //!
 //! This file has the tables, [`rules`] the checks; [`source`] and [`tree`] read the sources. To allow something new, change a table.
 
@@ -136,25 +135,6 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("std::thread::sleep", &["sys/process", "sys/file_lock.rs"]),
     ("ureq", &["sys/http"]),
     ("tokio", &["mcp/client"]),
-];
-
-/// From `fn` to the closing brace.
-const MAX_FUNCTION_LINES: usize = 80;
-
-/// Without `self`.
-const MAX_PARAMETERS: usize = 6;
-
-/// Without tests.
-const MAX_FILE_LINES: usize = 600;
-
-/// Files with their own limit, in lines that are neither blank nor a comment.
-const MAX_CODE_LINES: &[(&str, usize, &str)] = &[
-    (
-        "lib.rs",
-        150,
-        "it parses, dispatches and reports; the rest belongs in `ops`, `command` or `cli`",
-    ),
-    ("turn.rs", 200, "the loop knows interfaces, never features"),
 ];
 
 /// Rule, subject, and reason.

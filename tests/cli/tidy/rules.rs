@@ -3,10 +3,7 @@
 use super::source::{Source, WrittenPath};
 use super::tree::{Import, ImportTarget, SourceTree};
 use super::vocabulary;
-use super::{
-    IMPORTABLE_BY_ALL, LAYERS, MAX_CODE_LINES, MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS,
-    NO_IO_IN_SYS, ONLY_IN, PURE, TURN_IMPORTS,
-};
+use super::{IMPORTABLE_BY_ALL, LAYERS, NO_IO_IN_SYS, ONLY_IN, PURE, TURN_IMPORTS};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
@@ -22,10 +19,6 @@ pub(super) type Rule = fn(&SourceTree) -> Vec<Violation>;
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("layers", layers),
     ("cycles", cycles),
-    ("function length", function_length),
-    ("parameters", parameters),
-    ("file length", file_length),
-    ("code lines", code_lines),
     ("one place", one_place),
     ("no I/O", no_io),
     ("turn imports", turn_imports),
@@ -187,76 +180,6 @@ fn shortest_cycle<'g, 't>(
     }
     cycle.reverse();
     Some(cycle)
-}
-
-fn function_length(tree: &SourceTree) -> Vec<Violation> {
-    functions(tree, |function| {
-        (function.lines > MAX_FUNCTION_LINES).then(|| {
-            format!("has {} lines, more than {MAX_FUNCTION_LINES}: give its steps functions and names of their own", function.lines)
-        })
-    })
-}
-
-fn parameters(tree: &SourceTree) -> Vec<Violation> {
-    functions(tree, |function| {
-        (function.parameters > MAX_PARAMETERS).then(|| {
-            format!("has {} parameters, more than {MAX_PARAMETERS}: find the type that some of them belong to", function.parameters)
-        })
-    })
-}
-
-fn functions(
-    tree: &SourceTree,
-    judge: impl Fn(&super::source::Function) -> Option<String>,
-) -> Vec<Violation> {
-    let mut violations = Vec::new();
-    for source in &tree.sources {
-        for function in &source.functions {
-            if let Some(fault) = judge(function) {
-                violations.push(Violation {
-                    subject: format!("{}::{}", source.name, function.name),
-                    message: format!(
-                        "{}:{}: `{}` {fault}",
-                        source.name, function.line, function.name
-                    ),
-                });
-            }
-        }
-    }
-    violations
-}
-
-fn file_length(tree: &SourceTree) -> Vec<Violation> {
-    let long = tree
-        .sources
-        .iter()
-        .filter(|source| source.lines > MAX_FILE_LINES);
-    long.map(|source| Violation {
-        subject: source.name.clone(),
-        message: format!(
-            "{}: {} lines without its tests, more than {MAX_FILE_LINES}: split it by what its parts are for",
-            source.name, source.lines
-        ),
-    })
-    .collect()
-}
-
-fn code_lines(tree: &SourceTree) -> Vec<Violation> {
-    let mut violations = Vec::new();
-    for source in &tree.sources {
-        for (name, most, advice) in MAX_CODE_LINES {
-            if source.name == *name && source.code_lines > *most {
-                violations.push(Violation {
-                    subject: source.name.clone(),
-                    message: format!(
-                        "{name}: {} lines of code, more than {most}: {advice}",
-                        source.code_lines
-                    ),
-                });
-            }
-        }
-    }
-    violations
 }
 
 fn one_place(tree: &SourceTree) -> Vec<Violation> {

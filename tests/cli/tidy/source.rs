@@ -1,4 +1,4 @@
-//! The facts that the rules check, read from one source file: its functions, and every path in its production code.
+//! The facts that the rules check, read from one source file: every path in its production code.
 //!
 //! The syntax tree is dropped once the facts are taken, because it cannot leave the thread that parsed it.
 
@@ -7,8 +7,7 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use std::collections::BTreeMap;
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, File, ImplItemFn, ItemFn, ItemMod, ItemUse, Macro, Meta, Signature, TraitItemFn,
-    UseTree, VisRestricted,
+    Attribute, File, ImplItemFn, ItemFn, ItemMod, ItemUse, Macro, Meta, UseTree, VisRestricted,
 };
 
 pub(super) struct Source {
@@ -17,7 +16,6 @@ pub(super) struct Source {
     /// Below the crate: `["cron", "job"]`; empty for `lib.rs`.
     pub(super) module: Vec<String>,
     pub(super) text: String,
-    pub(super) functions: Vec<Function>,
     /// As written, in imports, expressions, types, attributes and macros. A macro's own path ends with `!`.
     pub(super) paths: Vec<WrittenPath>,
     /// The meaning of each imported name, except for those of inline modules.
@@ -28,19 +26,6 @@ pub(super) struct Source {
     pub(super) definitions: Vec<Definition>,
     /// First and last lines of items that are compiled for tests only.
     test_lines: Vec<(usize, usize)>,
-    /// Lines outside tests.
-    pub(super) lines: usize,
-    /// Of these, the lines that are neither blank nor a comment.
-    pub(super) code_lines: usize,
-}
-
-pub(super) struct Function {
-    pub(super) name: String,
-    pub(super) line: usize,
-    /// From `fn` to the closing brace.
-    pub(super) lines: usize,
-    /// Without `self`.
-    pub(super) parameters: usize,
 }
 
 pub(super) struct WrittenPath {
@@ -55,19 +40,16 @@ impl Source {
             source: Self {
                 name: name.to_owned(),
                 module: module_of(name),
-                functions: Vec::new(),
                 paths: Vec::new(),
                 bindings: BTreeMap::new(),
                 test_modules: Vec::new(),
                 definitions: definitions(&file),
                 test_lines: Vec::new(),
-                lines: 0,
-                code_lines: 0,
                 text,
             },
             inline_depth: 0,
         };
-        reader.read(&file);
+        reader.visit_file(&file);
         Ok(reader.source)
     }
 
@@ -106,18 +88,6 @@ struct SourceVisitor {
 }
 
 impl SourceVisitor {
-    fn read(&mut self, file: &File) {
-        self.visit_file(file);
-        let lines: Vec<&str> = self
-            .source
-            .production_lines()
-            .map(|(_, line)| line.trim())
-            .collect();
-        let is_code = |line: &&&str| !line.is_empty() && !line.starts_with("//");
-        let code_lines = lines.iter().filter(is_code).count();
-        (self.source.lines, self.source.code_lines) = (lines.len(), code_lines);
-    }
-
     /// Records the lines of a test item. Its contents are not read.
     fn is_test(&mut self, attributes: &[Attribute], end: Span) -> bool {
         let found = is_test_only(attributes);
@@ -126,17 +96,6 @@ impl SourceVisitor {
             self.source.test_lines.push((start.line, end.end().line));
         }
         found
-    }
-
-    fn add_function(&mut self, signature: &Signature, end: Span) {
-        let line = signature.fn_token.span.start().line;
-        let is_self = usize::from(signature.receiver().is_some());
-        self.source.functions.push(Function {
-            name: signature.ident.to_string(),
-            line,
-            lines: end.end().line - line + 1,
-            parameters: signature.inputs.len() - is_self,
-        });
     }
 
     fn add_path(&mut self, mut segments: Vec<String>, line: usize) {
@@ -251,7 +210,6 @@ impl<'ast> Visit<'ast> for SourceVisitor {
     fn visit_item_fn(&mut self, item: &'ast ItemFn) {
         let end = item.block.brace_token.span.close();
         if !self.is_test(&item.attrs, end) {
-            self.add_function(&item.sig, end);
             visit::visit_item_fn(self, item);
         }
     }
@@ -259,18 +217,8 @@ impl<'ast> Visit<'ast> for SourceVisitor {
     fn visit_impl_item_fn(&mut self, item: &'ast ImplItemFn) {
         let end = item.block.brace_token.span.close();
         if !self.is_test(&item.attrs, end) {
-            self.add_function(&item.sig, end);
             visit::visit_impl_item_fn(self, item);
         }
-    }
-
-    fn visit_trait_item_fn(&mut self, item: &'ast TraitItemFn) {
-        let end = match &item.default {
-            Some(block) => block.brace_token.span.close(),
-            None => item.sig.ident.span(),
-        };
-        self.add_function(&item.sig, end);
-        visit::visit_trait_item_fn(self, item);
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
