@@ -29,10 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
     println!("cargo::rustc-check-cfg=cfg(static_glibc)");
     let variable = |name| env::var(name).unwrap_or_default();
-    println!(
-        "cargo::rustc-env=NANOBOT_BUILD_TARGET={}",
-        variable("TARGET")
-    );
+    println!("cargo::rustc-env=NANOBOT_BUILD_TARGET={}", variable("TARGET"));
     if variable("PROFILE") == "release"
         && let Some(commit) = find_commit()
     {

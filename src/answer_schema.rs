@@ -38,10 +38,7 @@ impl AnswerSchema {
         let text = text.trim();
         let value = if text.starts_with('{') {
             serde_json::from_str(text).map_err(|error| {
-                fail(
-                    Exit::Usage,
-                    format!("`--schema` is not valid JSON: {error}"),
-                )
+                fail(Exit::Usage, format!("`--schema` is not valid JSON: {error}"))
             })?
         } else {
             schema_from_fields(text)?
@@ -50,22 +47,11 @@ impl AnswerSchema {
         compiler.set_default_draft(Draft::V2020_12);
         compiler.use_loader(Box::new(RejectingLoader));
         let unfit = |error: CompileError| {
-            fail(
-                Exit::Usage,
-                format!("`--schema` is not a valid JSON schema: {error}"),
-            )
+            fail(Exit::Usage, format!("`--schema` is not a valid JSON schema: {error}"))
         };
-        compiler
-            .add_resource(SCHEMA_NAME, value.clone())
-            .map_err(unfit)?;
-        let index = compiler
-            .compile(SCHEMA_NAME, &mut compiled)
-            .map_err(unfit)?;
-        Ok(Self {
-            value,
-            compiled,
-            index,
-        })
+        compiler.add_resource(SCHEMA_NAME, value.clone()).map_err(unfit)?;
+        let index = compiler.compile(SCHEMA_NAME, &mut compiled).map_err(unfit)?;
+        Ok(Self { value, compiled, index })
     }
 
     /// The instruction for the model, sent whether or not its provider supports schemas natively.
@@ -96,10 +82,7 @@ fn collect_leaf_errors(error: &ValidationError<'_, '_>, errors: &mut Vec<String>
             place => format!("at {place}: {}", error.kind),
         });
     }
-    error
-        .causes
-        .iter()
-        .for_each(|cause| collect_leaf_errors(cause, errors));
+    error.causes.iter().for_each(|cause| collect_leaf_errors(cause, errors));
 }
 
 impl std::fmt::Debug for AnswerSchema {
@@ -140,11 +123,7 @@ fn without_code_fence(text: &str) -> &str {
 fn schema_from_fields(text: &str) -> Result<Value> {
     let separator = if text.contains('\n') { '\n' } else { ',' };
     let mut properties = Map::new();
-    for field in text
-        .split(separator)
-        .map(str::trim)
-        .filter(|field| !field.is_empty())
-    {
+    for field in text.split(separator).map(str::trim).filter(|field| !field.is_empty()) {
         let (head, meaning) = match field.split_once(':') {
             Some((head, meaning)) => (head.trim(), Some(meaning.trim())),
             None => (field, None),
@@ -152,9 +131,7 @@ fn schema_from_fields(text: &str) -> Result<Value> {
         let mut words = head.split_whitespace();
         let name = words.next().unwrap_or_default();
         let kind = words.next().unwrap_or("str");
-        let (item, is_list) = kind
-            .strip_suffix("[]")
-            .map_or((kind, false), |item| (item, true));
+        let (item, is_list) = kind.strip_suffix("[]").map_or((kind, false), |item| (item, true));
         let item = match item {
             "str" | "string" => "string",
             "int" | "integer" => "integer",
@@ -163,9 +140,7 @@ fn schema_from_fields(text: &str) -> Result<Value> {
             _ => "",
         };
         let is_name = !name.is_empty()
-            && name
-                .chars()
-                .all(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '-'));
+            && name.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '-'));
         if item.is_empty() || !is_name || words.next().is_some() {
             return Err(fail_with_hint(
                 Exit::Usage,
@@ -201,11 +176,7 @@ mod tests {
     #[test]
     fn parses_fields_and_json_schemas() {
         let schema = AnswerSchema::parse("name, age int, tags str[]: what, it is").unwrap_err();
-        assert_eq!(
-            exit_for(&schema),
-            Exit::Usage,
-            "a meaning with a comma wants lines"
-        );
+        assert_eq!(exit_for(&schema), Exit::Usage, "a meaning with a comma wants lines");
         let schema = AnswerSchema::parse("name\nage int\ntags str[]: what, it is\n").unwrap();
         assert_eq!(
             *schema.schema(),
@@ -220,17 +191,10 @@ mod tests {
         let schema = AnswerSchema::parse("name, age int").unwrap();
         let good = r#"{"name": "a", "age": 1}"#;
         assert_eq!(schema.check(good).unwrap(), good);
-        assert_eq!(
-            schema.check(&format!("```json\n{good}\n```\n")).unwrap(),
-            good
-        );
-        for bad in [
-            "a",
-            "{}",
-            r#"{"name": "a", "age": "1"}"#,
-            r#"{"name": "a", "age": 1, "x": 2}"#,
-            "",
-        ] {
+        assert_eq!(schema.check(&format!("```json\n{good}\n```\n")).unwrap(), good);
+        for bad in
+            ["a", "{}", r#"{"name": "a", "age": "1"}"#, r#"{"name": "a", "age": 1, "x": 2}"#, ""]
+        {
             assert!(schema.check(bad).is_err(), "{bad}");
         }
         let wrong = schema.check(r#"{"name": "a", "age": "old"}"#).unwrap_err();
@@ -239,14 +203,7 @@ mod tests {
 
     #[test]
     fn rejects_invalid_schemas() {
-        for text in [
-            "{",
-            r#"{"type": 5}"#,
-            "",
-            "a b c",
-            "a money",
-            "no/such/file.json",
-        ] {
+        for text in ["{", r#"{"type": 5}"#, "", "a b c", "a money", "no/such/file.json"] {
             let error = AnswerSchema::parse(text).expect_err(text);
             assert_eq!(exit_for(&error), Exit::Usage, "{text}");
         }

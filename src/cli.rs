@@ -58,22 +58,10 @@ pub struct Cli {
 #[derive(Args, Clone, Debug, Default)]
 pub struct GlobalArgs {
     /// Use this config file
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        global = true,
-        help_heading = "Global options"
-    )]
+    #[arg(short, long, value_name = "FILE", global = true, help_heading = "Global options")]
     pub config: Option<PathBuf>,
     /// Use this workspace instead of the configured one
-    #[arg(
-        short,
-        long,
-        value_name = "DIR",
-        global = true,
-        help_heading = "Global options"
-    )]
+    #[arg(short, long, value_name = "DIR", global = true, help_heading = "Global options")]
     pub workspace: Option<PathBuf>,
     /// When to use colour
     #[arg(
@@ -87,12 +75,7 @@ pub struct GlobalArgs {
     /// Print without colours, and change nothing that was printed
     ///
     /// For screen readers: no markdown, no status lines; each line of input is read by the terminal itself.
-    #[arg(
-        long,
-        global = true,
-        hide_short_help = true,
-        help_heading = "Global options"
-    )]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Global options")]
     pub plain: bool,
     /// Print only errors on standard error
     #[arg(short, long, global = true, help_heading = "Global options")]

@@ -61,11 +61,7 @@ impl<'a> Diff<'a> {
             ));
             let mut at = first.before.start - lead;
             for hunk in &group {
-                self.push_lines(
-                    &mut text,
-                    ' ',
-                    &old[at as usize..hunk.before.start as usize],
-                );
+                self.push_lines(&mut text, ' ', &old[at as usize..hunk.before.start as usize]);
                 self.push_lines(
                     &mut text,
                     '-',
@@ -146,11 +142,7 @@ mod tests {
             );
         };
         check("x\n", "x\n", "");
-        check(
-            "1\n2\n3\n4\n",
-            "1\n2\nx\n4\n",
-            "--- a\n+++ b\n@@ -2,3 +2,3 @@\n 2\n-3\n+x\n 4\n",
-        );
+        check("1\n2\n3\n4\n", "1\n2\nx\n4\n", "--- a\n+++ b\n@@ -2,3 +2,3 @@\n 2\n-3\n+x\n 4\n");
         check("", "1\n", "--- a\n+++ b\n@@ -0,0 +1 @@\n+1\n");
         check(
             "1\n2\n3\n4\n5\n6\n7\n",
@@ -164,24 +156,12 @@ mod tests {
     fn clean_merges_and_conflicts() {
         let base = "1\n2\n3\n4\n5\n";
         let check = |ours: &str, theirs: &str, expect: Option<&str>| {
-            assert_eq!(
-                merge(base, ours, theirs).as_deref(),
-                expect,
-                "{ours:?} {theirs:?}"
-            );
-            assert_eq!(
-                merge(base, theirs, ours).as_deref(),
-                expect,
-                "{theirs:?} {ours:?}"
-            );
+            assert_eq!(merge(base, ours, theirs).as_deref(), expect, "{ours:?} {theirs:?}");
+            assert_eq!(merge(base, theirs, ours).as_deref(), expect, "{theirs:?} {ours:?}");
         };
         check(base, base, Some(base));
         check(base, "x\n", Some("x\n"));
-        check(
-            "0\n1\n2\n3\n4\n5\n",
-            "1\n2\n3\n4\nfive\n",
-            Some("0\n1\n2\n3\n4\nfive\n"),
-        );
+        check("0\n1\n2\n3\n4\n5\n", "1\n2\n3\n4\nfive\n", Some("0\n1\n2\n3\n4\nfive\n"));
         check("1\n3\n4\n5\n", "1\n2\n3\n4\n5\n6", Some("1\n3\n4\n5\n6"));
         check("1\nx\n3\n4\n5\n", "1\nx\n3\n4\n", Some("1\nx\n3\n4\n"));
         check("1\nx\n3\n4\n5\n", "1\ny\n3\n4\n5\n", None);
@@ -192,10 +172,7 @@ mod tests {
     #[test]
     fn similarity_is_symmetric() {
         let check = |old: &str, new: &str, expect: f64| {
-            assert!(
-                (Diff::new(old, new).similarity() - expect).abs() < 1e-9,
-                "{old:?} {new:?}"
-            );
+            assert!((Diff::new(old, new).similarity() - expect).abs() < 1e-9, "{old:?} {new:?}");
         };
         check("", "", 1.0);
         check("1\n2\n", "1\n2\n", 1.0);

@@ -161,11 +161,7 @@ impl std::error::Error for HintedError {}
 
 /// Creates an error with status `exit` and message `cause`.
 pub fn fail(exit: Exit, cause: impl Into<String>) -> anyhow::Error {
-    anyhow::Error::new(HintedError {
-        exit,
-        cause: cause.into(),
-        hint: None,
-    })
+    anyhow::Error::new(HintedError { exit, cause: cause.into(), hint: None })
 }
 
 /// Creates an error like [`fail`] with a hint: a command, or a short sentence without a full stop.
@@ -174,11 +170,7 @@ pub fn fail_with_hint(
     cause: impl Into<String>,
     hint: impl Into<String>,
 ) -> anyhow::Error {
-    anyhow::Error::new(HintedError {
-        exit,
-        cause: cause.into(),
-        hint: Some(hint.into()),
-    })
+    anyhow::Error::new(HintedError { exit, cause: cause.into(), hint: Some(hint.into()) })
 }
 
 /// Adapts `error` for an operation outside a turn: prefixes it with `operation`, and replaces hints to `--resume` or
@@ -229,10 +221,7 @@ pub fn exit_for(error: &anyhow::Error) -> Exit {
     if let Some(hinted) = error.downcast_ref::<HintedError>() {
         return hinted.exit;
     }
-    match error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<io::Error>())
-    {
+    match error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()) {
         Some(_) => Exit::Io,
         None => Exit::Failed,
     }

@@ -36,34 +36,17 @@ pub enum Event<'a> {
         duration: Duration,
     },
     /// A request failed and will be retried after `wait`.
-    Retry {
-        attempt: u32,
-        wait: Duration,
-        cause: &'a str,
-    },
+    Retry { attempt: u32, wait: Duration, cause: &'a str },
     /// A model is unavailable, and another one replaces it.
-    Fallback {
-        from: &'a str,
-        to: &'a str,
-        cause: &'a str,
-    },
+    Fallback { from: &'a str, to: &'a str, cause: &'a str },
     /// Compaction starts: the context has `tokens` tokens; `threshold` is the limit that triggered it, if any.
     CompactStart { tokens: u64, threshold: Option<u64> },
     /// Compaction has ended. With `error`, the context is unchanged.
-    CompactEnd {
-        before: u64,
-        after: u64,
-        error: Option<&'a str>,
-        duration: Duration,
-    },
+    CompactEnd { before: u64, after: u64, error: Option<&'a str>, duration: Duration },
     /// Information for the user that is not a failure.
     Notice(&'a str),
     /// Tokens of one request, and its cost in US dollars if known.
-    Usage {
-        message_id: &'a str,
-        usage: Usage,
-        cost: Option<f64>,
-    },
+    Usage { message_id: &'a str, usage: Usage, cost: Option<f64> },
 }
 
 /// Outcome of a tool call.

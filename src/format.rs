@@ -64,11 +64,7 @@ mod tests {
     #[test]
     fn time_spans() {
         let check = |text: &str, seconds: Option<u64>| {
-            assert_eq!(
-                parse_time_span(text),
-                seconds.map(Duration::from_secs),
-                "{text}"
-            );
+            assert_eq!(parse_time_span(text), seconds.map(Duration::from_secs), "{text}");
         };
         check("90", Some(90));
         check("1m", Some(60));
@@ -77,16 +73,7 @@ mod tests {
         check("2 Days", Some(172_800));
         check("8w", Some(8 * 604_800));
         check("0d", Some(0));
-        for text in [
-            "",
-            "m",
-            "1h30",
-            "-5m",
-            "1.5h",
-            "5 fortnights",
-            "1M5",
-            "99999999999999999w",
-        ] {
+        for text in ["", "m", "1h30", "-5m", "1.5h", "5 fortnights", "1M5", "99999999999999999w"] {
             check(text, None);
         }
     }

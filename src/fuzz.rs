@@ -81,19 +81,16 @@ pub(crate) struct Random(u64);
 impl Random {
     /// Returns a number below `limit`; 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit.max(1)
     }
 }
 
 /// Runs `target` with `seeds` and with mutations of them. If it panics or takes too long, prints the input and panics.
 pub(crate) fn check(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) {
-    let count = std::env::var("NANOBOT_FUZZ").map_or(DEFAULT_INPUTS, |count| {
-        count.parse().expect("NANOBOT_FUZZ is a number")
-    });
+    let count = std::env::var("NANOBOT_FUZZ")
+        .map_or(DEFAULT_INPUTS, |count| count.parse().expect("NANOBOT_FUZZ is a number"));
     let mut random = Random(seeds.len() as u64);
     for number in 0..count {
         let input = match seeds.get(number) {
@@ -114,10 +111,7 @@ pub(crate) fn check(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random))
     }
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "the input is needed to reproduce the failure"
-)]
+#[expect(clippy::print_stderr, reason = "the input is needed to reproduce the failure")]
 fn print_input(number: usize, input: &[u8]) {
     eprintln!("input {number}: b\"{}\"", input.escape_ascii());
 }

@@ -46,39 +46,24 @@ pub struct ErrorObject {
 
 impl ErrorObject {
     pub fn method_not_found(message: impl Into<String>) -> Self {
-        Self {
-            code: METHOD_NOT_FOUND,
-            message: message.into(),
-        }
+        Self { code: METHOD_NOT_FOUND, message: message.into() }
     }
 
     pub fn parse_error(message: impl Into<String>) -> Self {
-        Self {
-            code: PARSE_ERROR,
-            message: message.into(),
-        }
+        Self { code: PARSE_ERROR, message: message.into() }
     }
 
     pub fn invalid_request(message: impl Into<String>) -> Self {
-        Self {
-            code: INVALID_REQUEST,
-            message: message.into(),
-        }
+        Self { code: INVALID_REQUEST, message: message.into() }
     }
 
     /// The error of a request that could not be carried out.
     pub fn failure(message: impl Into<String>) -> Self {
-        Self {
-            code: INTERNAL_ERROR,
-            message: message.into(),
-        }
+        Self { code: INTERNAL_ERROR, message: message.into() }
     }
 
     pub fn invalid_params(message: impl Into<String>) -> Self {
-        Self {
-            code: INVALID_PARAMS,
-            message: message.into(),
-        }
+        Self { code: INVALID_PARAMS, message: message.into() }
     }
 }
 
@@ -107,10 +92,9 @@ pub fn parse(bytes: &[u8]) -> Option<RpcMessage> {
                 Some(_) => None,
             }
         }
-        (None, Some(id), Some(result), None) => Some(RpcMessage::Response {
-            id,
-            result: Ok(result),
-        }),
+        (None, Some(id), Some(result), None) => {
+            Some(RpcMessage::Response { id, result: Ok(result) })
+        }
         (None, id, None, Some(error)) => Some(RpcMessage::Response {
             id: id.unwrap_or_default(),
             result: Err(ErrorObject {
@@ -194,11 +178,8 @@ mod tests {
             has_too_many_values(list(MAX_VALUES).as_bytes())
                 && parse(list(MAX_VALUES).as_bytes()).is_none()
         );
-        let text = message(&format!(
-            "\"{}\\\"{}\"",
-            ",[{".repeat(MAX_VALUES),
-            ",".repeat(MAX_VALUES)
-        ));
+        let text =
+            message(&format!("\"{}\\\"{}\"", ",[{".repeat(MAX_VALUES), ",".repeat(MAX_VALUES)));
         assert!(!has_too_many_values(text.as_bytes()) && parse(text.as_bytes()).is_some());
     }
 
@@ -214,20 +195,11 @@ mod tests {
         check(r#"{"jsonrpc":"1.0","id":1,"result":{}}"#, false);
         check(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, true);
         check(r#"{"jsonrpc":"2.0","id":"1","result":7}"#, true);
-        check(
-            r#"{"jsonrpc":"2.0","method":"notifications/odd","params":[1]}"#,
-            false,
-        );
-        check(
-            r#"{"jsonrpc":"2.0","method":"notifications/odd","params":{}}"#,
-            true,
-        );
+        check(r#"{"jsonrpc":"2.0","method":"notifications/odd","params":[1]}"#, false);
+        check(r#"{"jsonrpc":"2.0","method":"notifications/odd","params":{}}"#, true);
         check(r#"{"jsonrpc":"2.0","id":1,"method":"odd/odd"}"#, true);
         check(r#"{"jsonrpc":"2.0","id":null,"method":"odd/odd"}"#, false);
-        check(
-            r#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#,
-            false,
-        );
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#, false);
         check(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, false);
         check(r#"{"jsonrpc":"2.0","error":7}"#, true);
         check(&"[".repeat(100_000), false);
@@ -249,20 +221,14 @@ mod tests {
         for (params, members) in [(params, members), (json!(null), serde_json::Map::new())] {
             check(
                 notification("x", &params),
-                RpcMessage::Notification {
-                    method: "x".into(),
-                    params: members,
-                },
+                RpcMessage::Notification { method: "x".into(), params: members },
             );
         }
         let error = ErrorObject::method_not_found("no");
         for result in [Ok(json!([])), Err(error)] {
             check(
                 response(&json!("q"), result.clone()),
-                RpcMessage::Response {
-                    id: json!("q"),
-                    result,
-                },
+                RpcMessage::Response { id: json!("q"), result },
             );
         }
     }

@@ -181,11 +181,7 @@ impl Ledger {
             }
             if waited >= RESERVE_TIMEOUT {
                 let cause = "the remaining budget is reserved by other runs; timed out after 600 s";
-                return Err(fail_with_hint(
-                    Exit::TryAgain,
-                    cause,
-                    "the same command again later",
-                ));
+                return Err(fail_with_hint(Exit::TryAgain, cause, "the same command again later"));
             }
             if waited >= NOTICE_DELAY && waited < NOTICE_DELAY + POLL_INTERVAL {
                 on_notice("the remaining budget is reserved; waiting for other runs")?;
@@ -222,25 +218,10 @@ impl Ledger {
 
     fn format_line(&self, call: &ModelCall<'_>, before: &CostTotals, usd_now: f64) -> String {
         let ModelCall {
-            purpose:
-                CallPurpose {
-                    session,
-                    turn,
-                    job,
-                    sender,
-                    cause,
-                },
+            purpose: CallPurpose { session, turn, job, sender, cause },
             provider,
             model,
-            usage:
-                Usage {
-                    input,
-                    cached,
-                    cache_write,
-                    output,
-                    reasoning,
-                    estimated,
-                },
+            usage: Usage { input, cached, cache_write, output, reasoning, estimated },
             usd,
             duration,
             failed,
@@ -394,9 +375,7 @@ impl Ledger {
         loop {
             signal::check()?;
             line.clear();
-            let count = (&mut log)
-                .take(MAX_LINE_BYTES as u64)
-                .read_until(b'\n', &mut line);
+            let count = (&mut log).take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line);
             if count.with_context(reading)? == 0 {
                 break;
             }
@@ -423,9 +402,7 @@ impl Ledger {
     fn read_end(&self, log: &File) -> Result<Option<LedgerEnd>> {
         let date = self.clock.now().date();
         let (today, last_day) = (date.to_string(), latest_day(date).to_string());
-        let metadata = log
-            .metadata()
-            .with_context(|| format!("stat `{}`", self.path.display()))?;
+        let metadata = log.metadata().with_context(|| format!("stat `{}`", self.path.display()))?;
         if metadata.nlink() == 0 {
             return Ok(None);
         }
@@ -455,10 +432,7 @@ impl Ledger {
             return Ok(Some(LedgerEnd {
                 totals: match last {
                     Some(totals) => totals.roll_over(&today),
-                    None => CostTotals {
-                        day: today,
-                        ..CostTotals::default()
-                    },
+                    None => CostTotals { day: today, ..CostTotals::default() },
                 },
                 later_day,
                 size,
@@ -523,10 +497,8 @@ fn latest_day(today: Date) -> Date {
 }
 
 fn budget_exceeded_error(name: &str, limit: f64, spent: f64) -> anyhow::Error {
-    let cause = format!(
-        "`budget.{name}` limit of ${limit} reached (${} spent)",
-        format_dollars(spent)
-    );
+    let cause =
+        format!("`budget.{name}` limit of ${limit} reached (${} spent)", format_dollars(spent));
     fail_with_hint(Exit::Budget, cause, "`nanobot usage` to see the costs")
 }
 
@@ -545,10 +517,7 @@ mod tests {
     }
 
     fn record_cost(ledger: &Ledger, session: &str, usd: f64) {
-        let account = CallPurpose {
-            session: session.into(),
-            ..CallPurpose::default()
-        };
+        let account = CallPurpose { session: session.into(), ..CallPurpose::default() };
         let call = ModelCall {
             purpose: &account,
             provider: "p",
@@ -570,11 +539,7 @@ mod tests {
     #[test]
     fn totals_reset_each_day_and_month() {
         let folder = tempfile::tempdir().unwrap();
-        let limits = BudgetLimits {
-            daily: Some(1.0),
-            monthly: Some(2.5),
-            per_session: None,
-        };
+        let limits = BudgetLimits { daily: Some(1.0), monthly: Some(2.5), per_session: None };
         let check = |day: &str, expect| {
             let ledger = ledger_at(folder.path(), &format!("{day}T12:00:00Z"));
             assert_eq!(try_reserve(&ledger, limits), expect, "{day}");
@@ -594,10 +559,7 @@ mod tests {
     fn a_session_has_its_own_budget() {
         let folder = tempfile::tempdir().unwrap();
         let ledger = ledger_at(folder.path(), "2026-01-01T00:00:00Z");
-        let limits = BudgetLimits {
-            per_session: Some(1.0),
-            ..BudgetLimits::default()
-        };
+        let limits = BudgetLimits { per_session: Some(1.0), ..BudgetLimits::default() };
         record_cost(&ledger, "other", 5.0);
         assert_eq!(try_reserve(&ledger, limits), Ok(()));
         record_cost(&ledger, "s", 0.4);
@@ -616,10 +578,7 @@ mod tests {
         text.push_str(&"x".repeat(10_000));
         text.push_str("\n{\"v\": 1, \"da");
         std::fs::write(&path, text).unwrap();
-        let limits = BudgetLimits {
-            daily: Some(1.0),
-            ..BudgetLimits::default()
-        };
+        let limits = BudgetLimits { daily: Some(1.0), ..BudgetLimits::default() };
         assert_eq!(try_reserve(&ledger, limits), Err(Exit::Budget));
         record_cost(&ledger, "s", 1.0);
         assert_eq!(ledger.period_costs().unwrap().today.usd, 2.0);
@@ -629,11 +588,7 @@ mod tests {
     fn costs_recorded_while_the_clock_was_ahead_count_for_their_day() {
         let folder = tempfile::tempdir().unwrap();
         let at = |day: &str| ledger_at(folder.path(), &format!("{day}T12:00:00Z"));
-        let limits = BudgetLimits {
-            daily: Some(1.0),
-            monthly: Some(2.0),
-            per_session: None,
-        };
+        let limits = BudgetLimits { daily: Some(1.0), monthly: Some(2.0), per_session: None };
         record_cost(&at("2026-01-30"), "s", 0.4);
         for _ in 0..30 {
             record_cost(&at("2027-05-01"), "s", 0.5);
@@ -659,12 +614,9 @@ mod tests {
 
     #[test]
     fn amounts_are_readable() {
-        for (usd, expect) in [
-            (0.0, "0.00"),
-            (12.345, "12.35"),
-            (0.25, "0.2500"),
-            (0.0004, "0.000400"),
-        ] {
+        for (usd, expect) in
+            [(0.0, "0.00"), (12.345, "12.35"), (0.25, "0.2500"), (0.0004, "0.000400")]
+        {
             assert_eq!(format_dollars(usd), expect);
         }
     }
@@ -686,11 +638,7 @@ mod tests {
             purpose: &account,
             provider: "p",
             model: "m",
-            usage: Usage {
-                input: 9,
-                cached: 4,
-                ..Usage::default()
-            },
+            usage: Usage { input: 9, cached: 4, ..Usage::default() },
             usd: Some(0.5),
             duration: Duration::ZERO,
             failed: true,

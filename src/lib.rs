@@ -136,10 +136,7 @@
 
 #![cfg_attr(
     test,
-    allow(
-        clippy::needless_pass_by_value,
-        reason = "cases of a table read best as values"
-    )
+    allow(clippy::needless_pass_by_value, reason = "cases of a table read best as values")
 )]
 
 #[cfg(all(test, not(feature = "test-hooks")))]
@@ -201,11 +198,7 @@ pub fn run_helper_process() -> Option<Exit> {
         Some(is_clean) => is_clean,
         None => sys::process::become_namespace_parent()?,
     };
-    Some(if is_clean {
-        Exit::Answered
-    } else {
-        Exit::Failed
-    })
+    Some(if is_clean { Exit::Answered } else { Exit::Failed })
 }
 
 /// Parse, resolve, dispatch, report. Returns the status to exit with.
@@ -229,11 +222,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let is_verbose = cli.command.asks_for_logs();
     let started = match cli.shared.quiet {
         true => Ok(()),
-        false => sys::log::start(
-            terminal,
-            is_verbose && terminal.stderr_is_tty,
-            env.get(sys::env::LOG),
-        ),
+        false => {
+            sys::log::start(terminal, is_verbose && terminal.stderr_is_tty, env.get(sys::env::LOG))
+        }
     };
     match started.and_then(|()| dispatch(cli, env, terminal)) {
         Ok(exit) => exit,

@@ -135,11 +135,7 @@ fn convert(rest: &str, step: &str, step_to: &str) -> Option<String> {
         return Some(rest.to_owned());
     }
     // A tab is one level.
-    let tabs = |text: &str| {
-        text.bytes()
-            .all(|letter| letter == b'\t')
-            .then_some(text.len())
-    };
+    let tabs = |text: &str| text.bytes().all(|letter| letter == b'\t').then_some(text.len());
     let levels = tabs(step).or(tabs(step_to)).unwrap_or(1);
     let (width, width_to) = (step.len().checked_div(levels)?, step_to.len() / levels);
     let is_whole = width > 0
@@ -155,9 +151,7 @@ fn convert(rest: &str, step: &str, step_to: &str) -> Option<String> {
 /// True if the white space in `parts` consists of the same character only.
 fn is_uniform(parts: &[&str]) -> bool {
     let mut letters = parts.iter().flat_map(|part| part.chars());
-    letters
-        .next()
-        .is_none_or(|first| letters.all(|letter| letter == first))
+    letters.next().is_none_or(|first| letters.all(|letter| letter == first))
 }
 
 /// The white space at the start of a line.
@@ -169,22 +163,12 @@ fn indentation(line: &str) -> &str {
 pub fn describe_closest(text: &str, wanted: &str, name: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().take(MAX_COMPARED_LINES).collect();
     let height = wanted.lines().count().max(1);
-    let first = wanted
-        .lines()
-        .find(|line| !line.trim().is_empty())
-        .unwrap_or_default()
-        .trim();
-    let offset = wanted
-        .lines()
-        .position(|line| line.trim() == first)
-        .unwrap_or(0);
+    let first = wanted.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    let offset = wanted.lines().position(|line| line.trim() == first).unwrap_or(0);
     let likeness =
         |line: &&str| strsim::normalized_levenshtein(line_start(line.trim()), line_start(first));
-    let best = lines
-        .iter()
-        .map(likeness)
-        .enumerate()
-        .max_by(|one, other| one.1.total_cmp(&other.1));
+    let best =
+        lines.iter().map(likeness).enumerate().max_by(|one, other| one.1.total_cmp(&other.1));
     let (index, _) = best.filter(|(_, likeness)| *likeness > 0.5)?;
     let start = index.saturating_sub(offset);
     let found = lines[start..(start + height).min(lines.len())].join("\n");
@@ -200,10 +184,7 @@ pub fn describe_closest(text: &str, wanted: &str, name: &str) -> Option<String> 
 
 /// The start of a line, long enough to compare it by.
 fn line_start(line: &str) -> &str {
-    &line[..line
-        .char_indices()
-        .nth(200)
-        .map_or(line.len(), |(at, _)| at)]
+    &line[..line.char_indices().nth(200).map_or(line.len(), |(at, _)| at)]
 }
 
 #[cfg(test)]
@@ -253,11 +234,7 @@ mod tests {
         check(&["    a"], &["\ta"], &known);
         check(&["        a"], &["\t\ta"], &known);
         check(&["a", "", "    b"], &["a", "\t", "\tb"], &known);
-        let narrow = [
-            ("  x", Some("    x")),
-            ("      x", Some("            x")),
-            ("\tx", None),
-        ];
+        let narrow = [("  x", Some("    x")), ("      x", Some("            x")), ("\tx", None)];
         check(&["a", "  b"], &["a", "    b"], &narrow);
         let wide = [("\tx", Some("  x")), ("\t\t\tx", Some("      x"))];
         check(&["a", "\tb"], &["a", "  b"], &wide);
@@ -284,19 +261,10 @@ mod tests {
             &[("      x", Some("        x")), ("x", None)],
         );
         // The same indentation of lines with different ones in the file is unclear, but for lines that are kept.
-        let unclear = [
-            ("a", Some("a")),
-            ("b", Some("  b")),
-            ("x", None),
-            ("  x", None),
-        ];
+        let unclear = [("a", Some("a")), ("b", Some("  b")), ("x", None), ("  x", None)];
         check(&["a", "b"], &["a", "  b"], &unclear);
         check(&["}", "}"], &["}", "  }"], &[("}", None)]);
         // Other differences of white space change nothing.
-        check(
-            &["  a "],
-            &["  a"],
-            &[("    x ", Some("    x ")), ("\tx", Some("\tx"))],
-        );
+        check(&["  a "], &["  a"], &[("    x ", Some("    x ")), ("\tx", Some("\tx"))]);
     }
 }

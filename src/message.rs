@@ -339,10 +339,7 @@ impl ParameterSchema {
 
 impl From<Value> for ParameterSchema {
     fn from(schema: Value) -> Self {
-        Self(Arc::new(SchemaForms {
-            value: schema.into(),
-            ..SchemaForms::default()
-        }))
+        Self(Arc::new(SchemaForms { value: schema.into(), ..SchemaForms::default() }))
     }
 }
 
@@ -351,10 +348,7 @@ impl<const LENGTH: usize> From<&'static [u8; LENGTH]> for ParameterSchema {
     fn from(json: &'static [u8; LENGTH]) -> Self {
         let source = str::from_utf8(json.trim_ascii_end());
         let source = source.expect("a constant schema is text, as tested");
-        Self(Arc::new(SchemaForms {
-            json: Cow::Borrowed(source).into(),
-            ..SchemaForms::default()
-        }))
+        Self(Arc::new(SchemaForms { json: Cow::Borrowed(source).into(), ..SchemaForms::default() }))
     }
 }
 
@@ -416,11 +410,7 @@ pub fn tagged_block(tag: &str, name: Option<&str>, text: &str) -> String {
         "" => String::new(),
         name => format!(" name=\"{}\"", name.replace('"', "&quot;")),
     };
-    let end = if text.is_empty() || text.ends_with('\n') {
-        ""
-    } else {
-        "\n"
-    };
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     format!("<{mark}{name}>\n{text}{end}</{mark}>")
 }
 

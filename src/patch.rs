@@ -156,8 +156,7 @@ fn parse_update<'a>(
         while let Some((_, line)) = next
             && let Some(header) = line.strip_prefix("@@")
         {
-            hunk.headers
-                .extend(Some(header.trim()).filter(|header| !header.is_empty()));
+            hunk.headers.extend(Some(header.trim()).filter(|header| !header.is_empty()));
             next = lines.next_if(|(_, line)| !is_section(line));
         }
         // Lines without a prefix at the end separate the hunk from the next one.
@@ -173,19 +172,13 @@ fn parse_update<'a>(
                 "line {number}: the hunk has no lines that begin with ` `, `-` or `+`"
             ));
         }
-        hunk.is_at_end = lines
-            .next_if(|(_, line)| line.trim_end() == END_OF_FILE)
-            .is_some();
+        hunk.is_at_end = lines.next_if(|(_, line)| line.trim_end() == END_OF_FILE).is_some();
         hunks.push(hunk);
     }
     if hunks.is_empty() && new_path.is_none() {
         return Err(format!("the section for `{path}` has no hunks"));
     }
-    Ok(FilePatch::Update {
-        path,
-        new_path,
-        hunks,
-    })
+    Ok(FilePatch::Update { path, new_path, hunks })
 }
 
 fn parse_hunk_line(number: usize, line: &str) -> Result<HunkLine<'_>, String> {
@@ -253,10 +246,7 @@ pub fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
 }
 
 fn split_lines(text: &str) -> Vec<FileLine<'_>> {
-    let split = |line| match (
-        str::strip_suffix(line, "\r\n"),
-        str::strip_suffix(line, "\n"),
-    ) {
+    let split = |line| match (str::strip_suffix(line, "\r\n"), str::strip_suffix(line, "\n")) {
         (Some(text), _) => (text, Some("\r\n")),
         (None, Some(text)) => (text, Some("\n")),
         (None, None) => (line, None),
@@ -264,10 +254,8 @@ fn split_lines(text: &str) -> Vec<FileLine<'_>> {
     let first = text.split_inclusive('\n').next().map(split);
     let default = first.and_then(|(_, ending)| ending).unwrap_or("\n");
     let lines = text.split_inclusive('\n').map(split);
-    let with_ending = |(text, ending): (_, Option<_>)| FileLine {
-        text,
-        ending: ending.unwrap_or(default),
-    };
+    let with_ending =
+        |(text, ending): (_, Option<_>)| FileLine { text, ending: ending.unwrap_or(default) };
     lines.map(with_ending).collect()
 }
 
@@ -366,18 +354,14 @@ impl<'a> Hunk<'a> {
                      file\n{}",
                     quote(old)
                 ),
-                false => format!(
-                    "its lines occur at line {line}, above the `@@` line\n{}",
-                    quote(old)
-                ),
+                false => {
+                    format!("its lines occur at line {line}, above the `@@` line\n{}", quote(old))
+                }
             };
         }
         let closest = describe_closest(&lines.join("\n"), &old.join("\n"), "the hunk");
         let closest = closest.unwrap_or_else(|| "Nothing is similar; read the file again.".into());
-        format!(
-            "the file does not have these lines:\n{}\n{closest}",
-            quote(old)
-        )
+        format!("the file does not have these lines:\n{}\n{closest}", quote(old))
     }
 
     /// Appends the lines that replace those at `place`, and returns the number of lines that they replace.
@@ -420,11 +404,8 @@ fn only_place(places: &[usize], ignored: IgnoredSpace, what: &str) -> Result<Hun
     if let [start] = *places {
         return Ok(HunkPlace { start, ignored });
     }
-    let numbers: Vec<String> = places
-        .iter()
-        .take(10)
-        .map(|place| (place + 1).to_string())
-        .collect();
+    let numbers: Vec<String> =
+        places.iter().take(10).map(|place| (place + 1).to_string()).collect();
     Err(format!(
         "{what} {} times, at lines {}; add context lines, or the `@@` line of the function or class around it",
         places.len(),
@@ -453,31 +434,19 @@ mod tests {
             let describe = |section: &FilePatch<'_>| match section {
                 FilePatch::Add { path, text } => format!("add {path} {text:?}"),
                 FilePatch::Delete { path } => format!("delete {path}"),
-                FilePatch::Update {
-                    path,
-                    new_path,
-                    hunks,
-                } => format!("update {path} {new_path:?} {}", hunks.len()),
+                FilePatch::Update { path, new_path, hunks } => {
+                    format!("update {path} {new_path:?} {}", hunks.len())
+                }
             };
             let sections: Vec<String> = sections.iter().map(describe).collect();
             assert_eq!(sections.join("; "), expect, "{text:?}");
         };
         let add = envelope("*** Add File: a b.md\n+one\n+\n+*** two\n");
         check(&add, r#"add a b.md "one\n\n*** two\n""#);
-        check(
-            &format!("\n{}\n", add.replace('\n', "\r\n")),
-            r#"add a b.md "one\n\n*** two\n""#,
-        );
+        check(&format!("\n{}\n", add.replace('\n', "\r\n")), r#"add a b.md "one\n\n*** two\n""#);
         check(&envelope("*** Add File: empty\n"), r#"add empty """#);
-        check(
-            &envelope("*** Delete File: /a\n\n*** Delete File: ~/b \n"),
-            "delete /a; delete ~/b",
-        );
-        for (start, end) in [
-            ("<<'EOF'", "EOF"),
-            ("apply_patch <<\"X\"", "X\n"),
-            ("<<EOF", "EOF"),
-        ] {
+        check(&envelope("*** Delete File: /a\n\n*** Delete File: ~/b \n"), "delete /a; delete ~/b");
+        for (start, end) in [("<<'EOF'", "EOF"), ("apply_patch <<\"X\"", "X\n"), ("<<EOF", "EOF")] {
             let text = format!("{start}\n{}\n{end}", envelope("*** Delete File: a\n"));
             check(&text, "delete a");
         }
@@ -485,14 +454,8 @@ mod tests {
         check(&envelope(update), r#"update a Some("b") 0"#);
         let hunks =
             "@@ class A\n@@ def b\n-x\n+y\n\n@@\n x\n+y\n*** End of File\n*** Delete File: c\n";
-        check(
-            &envelope(&format!("{update}{hunks}")),
-            r#"update a Some("b") 2; delete c"#,
-        );
-        check(
-            &envelope("*** Update File: a\n-x\n@@\n+y\n"),
-            "update a None 2",
-        );
+        check(&envelope(&format!("{update}{hunks}")), r#"update a Some("b") 2; delete c"#);
+        check(&envelope("*** Update File: a\n-x\n@@\n+y\n"), "update a None 2");
     }
 
     #[test]
@@ -502,49 +465,22 @@ mod tests {
             assert!(error.contains(expect), "{text:?}: {error}");
         };
         check("", "the first line must be `*** Begin Patch`");
-        check(
-            "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n",
-            "the first line must be",
-        );
+        check("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n", "the first line must be");
         check(
             "rm -r x <<'EOF'\n*** Begin Patch\n*** Delete File: a\n*** End Patch\nEOF",
             "the first line must be",
         );
-        check(
-            "*** Begin Patch\n*** Delete File: a\n",
-            "the last line must be `*** End Patch`",
-        );
+        check("*** Begin Patch\n*** Delete File: a\n", "the last line must be `*** End Patch`");
         check("*** Begin Patch", "the last line must be");
         check(&envelope(""), "the patch is empty");
-        check(
-            &envelope("*** Delete File:\n"),
-            "line 2: the path is missing",
-        );
-        check(
-            &envelope("*** Add File: a\none\n"),
-            "line 3: expected `*** Add File:`",
-        );
-        check(
-            &envelope("*** End Patch\n*** Begin Patch\n"),
-            "line 2: expected",
-        );
-        check(
-            &envelope("*** Rename File: a\n"),
-            "found `*** Rename File: a`",
-        );
+        check(&envelope("*** Delete File:\n"), "line 2: the path is missing");
+        check(&envelope("*** Add File: a\none\n"), "line 3: expected `*** Add File:`");
+        check(&envelope("*** End Patch\n*** Begin Patch\n"), "line 2: expected");
+        check(&envelope("*** Rename File: a\n"), "found `*** Rename File: a`");
         check(&envelope("*** Update File: a\n"), "`a` has no hunks");
-        check(
-            &envelope("*** Update File: a\n@@ x\n"),
-            "line 3: the hunk has no lines",
-        );
-        check(
-            &envelope("*** Update File: a\n@@\nx\n"),
-            "line 4: expected ` `, `-`, `+` or `@@`",
-        );
-        check(
-            &envelope("*** Update File: a\n-x\n*** Move to: b\n"),
-            "line 4: expected",
-        );
+        check(&envelope("*** Update File: a\n@@ x\n"), "line 3: the hunk has no lines");
+        check(&envelope("*** Update File: a\n@@\nx\n"), "line 4: expected ` `, `-`, `+` or `@@`");
+        check(&envelope("*** Update File: a\n-x\n*** Move to: b\n"), "line 4: expected");
     }
 
     fn apply_body(text: &str, body: &str) -> Result<String, String> {
@@ -558,11 +494,7 @@ mod tests {
     #[test]
     fn hunks_are_applied() {
         let check = |text: &str, body: &str, expect: &str| {
-            assert_eq!(
-                apply_body(text, body).as_deref(),
-                Ok(expect),
-                "{text:?} {body:?}"
-            );
+            assert_eq!(apply_body(text, body).as_deref(), Ok(expect), "{text:?} {body:?}");
         };
         check("a\nb\nc\n", "@@\n a\n-b\n+x\n+y\n c\n", "a\nx\ny\nc\n");
         check("a\nb\nc\n", "-a\n-b\n-c\n", "");
@@ -598,11 +530,7 @@ mod tests {
         check("  a\na \na\n", "@@\n-a\n+x\n", "  a\na \nx\n");
         check("  a\na \n", "@@\n-a\n+x\n", "  a\nx\n");
         check("a  \nb\n", "@@\n a\n-b\n+x\n", "a  \nx\n");
-        check(
-            "\tif a:\n\t\tb\n",
-            "@@\n if a:\n-\tb\n+\tx\n+\ty\n",
-            "\tif a:\n\t\tx\n\t\ty\n",
-        );
+        check("\tif a:\n\t\tb\n", "@@\n if a:\n-\tb\n+\tx\n+\ty\n", "\tif a:\n\t\tx\n\t\ty\n");
         check(
             "all:\n\techo hi\n\techo ho\n",
             "@@\n all:\n-    echo hi\n+    echo hey\n",
@@ -622,52 +550,31 @@ mod tests {
         check(
             "a\nb\n",
             "@@\n-a\n@@\n-c\n-zzz\n",
-            &[
-                "hunk 2: the file does not have these lines:\nc\nzzz",
-                "Nothing is similar",
-            ],
+            &["hunk 2: the file does not have these lines:\nc\nzzz", "Nothing is similar"],
         );
         check(
             "let value = 10;\n",
             "@@\n-let value = 12;\n",
-            &[
-                "hunk 1: ",
-                "The closest match is line 1",
-                "+let value = 10;",
-            ],
+            &["hunk 1: ", "The closest match is line 1", "+let value = 10;"],
         );
         check(
             "a\nb\na\n",
             "@@\n-a\n+x\n",
-            &[
-                "hunk 1: its lines occur 2 times, at lines 1, 3",
-                "`@@` line",
-            ],
+            &["hunk 1: its lines occur 2 times, at lines 1, 3", "`@@` line"],
         );
         check(" a\n  a\n", "@@\n-a\n", &["2 times, at lines 1, 2"]);
         check(
             "\ta\n\t\tb\n",
             "@@\n a\n-        b\n+    b\n",
-            &[
-                "hunk 1: these lines are indented differently",
-                "\n\ta\n\t\tb",
-            ],
+            &["hunk 1: these lines are indented differently", "\n\ta\n\t\tb"],
         );
         check(
             "a\nb\n",
             "@@\n-b\n@@\n-a\n",
             &["hunk 2: its lines occur at line 1", "the order of the file"],
         );
-        check(
-            "a\nb\n",
-            "@@ b\n-a\n",
-            &["hunk 1 (`@@ b`)", "above the `@@` line"],
-        );
-        check(
-            "a\n",
-            "@@ f\n-a\n",
-            &["hunk 1 (`@@ f`): the file has no line `f`"],
-        );
+        check("a\nb\n", "@@ b\n-a\n", &["hunk 1 (`@@ b`)", "above the `@@` line"]);
+        check("a\n", "@@ f\n-a\n", &["hunk 1 (`@@ f`): the file has no line `f`"]);
         check("f\na\nf\na\n", "@@ f\n-a\n", &["at lines 2, 4"]);
         check("f\nf\n", "@@ f\n+a\n", &["the `@@` line occurs 2 times"]);
         check("", "@@\n-a\n", &["does not have these lines"]);

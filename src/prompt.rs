@@ -62,11 +62,8 @@ pub fn sections(input: &PromptInput<'_>) -> Vec<PromptSection> {
         text,
         continues_previous: false,
     };
-    let mut sections = vec![section(
-        "identity",
-        "identity, environment and working rules",
-        identity_text(input),
-    )];
+    let mut sections =
+        vec![section("identity", "identity, environment and working rules", identity_text(input))];
     if let Some((name, text)) = input.profile {
         let text = format!("# Profile: {name}\n\n{}", text.trim_end());
         sections.push(section("profile", "the profile's prompt", text));
@@ -80,19 +77,11 @@ pub fn sections(input: &PromptInput<'_>) -> Vec<PromptSection> {
     }
     if let Some(memory) = input.memory {
         let text = format!("# Memory\n\n## Long-term Memory\n{}", memory.trim_end());
-        sections.push(section(
-            "memory",
-            "long-term memory: memory/MEMORY.md",
-            text,
-        ));
+        sections.push(section("memory", "long-term memory: memory/MEMORY.md", text));
     }
     if !input.active_skills.is_empty() {
         let text = format!("# Active Skills\n\n{}", input.active_skills.trim_end());
-        sections.push(section(
-            "active skills",
-            "skills that are always active",
-            text,
-        ));
+        sections.push(section("active skills", "skills that are always active", text));
     }
     if !input.skills.is_empty() {
         let text = format!(
@@ -172,10 +161,7 @@ pub fn subagent_prompt(input: &PromptInput<'_>) -> String {
     );
     let mut text = append_environment(text, input);
     if let Some((name, prompt)) = input.profile {
-        text.push_str(&format!(
-            "{SEPARATOR}# Profile: {name}\n\n{}",
-            prompt.trim_end()
-        ));
+        text.push_str(&format!("{SEPARATOR}# Profile: {name}\n\n{}", prompt.trim_end()));
     }
     text
 }
@@ -208,11 +194,7 @@ fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
         )
         .expect("writing to a string cannot fail");
     }
-    let here = if same {
-        "relative paths start here; "
-    } else {
-        ""
-    };
+    let here = if same { "relative paths start here; " } else { "" };
     let home = match may_note {
         true => "your home, writable",
         false => "your home, read-only in this run",
@@ -250,11 +232,7 @@ pub fn runtime_facts(now: &Zoned, session: &str) -> String {
         (channel @ ("pipe" | "fork"), _) => format!("channel {channel}"),
         (channel, chat) => format!("channel {channel}, chat {chat}"),
     };
-    format!(
-        "[Runtime: {} ({}); {place}]",
-        now.strftime("%Y-%m-%d %H:%M %A"),
-        now.strftime("%Z")
-    )
+    format!("[Runtime: {} ({}); {place}]", now.strftime("%Y-%m-%d %H:%M %A"), now.strftime("%Z"))
 }
 
 /// Combines the message with the piped text, which follows it. Piped text without a message is the message.
@@ -330,10 +308,7 @@ mod tests {
         let sections: Vec<&str> = all.split("\n\n---\n\n").collect();
         assert_eq!(sections.len(), 5);
         assert_eq!(sections[0], alone);
-        assert_eq!(
-            sections[1],
-            "## AGENTS.md\n\nBe brief.\n\n## USER.md\n\nAda"
-        );
+        assert_eq!(sections[1], "## AGENTS.md\n\nBe brief.\n\n## USER.md\n\nAda");
         assert_eq!(sections[2], "# Memory\n\n## Long-term Memory\nlikes tea");
         assert_eq!(sections[3], "# Active Skills\n\n### Skill: a\n\nbody");
         assert!(
@@ -345,11 +320,7 @@ mod tests {
     fn states_write_permission() {
         assert!(system_prompt(&input()).contains("`--write`"));
         assert!(
-            system_prompt(&PromptInput {
-                may_write: true,
-                ..input()
-            })
-            .contains("read and change")
+            system_prompt(&PromptInput { may_write: true, ..input() }).contains("read and change")
         );
         let home = system_prompt(&PromptInput {
             directory: Path::new("/home/u/.nanobot/workspace"),
@@ -376,25 +347,14 @@ mod tests {
         let check = |message, piped, expect: &str| assert_eq!(with_piped(message, piped), expect);
         check(Some("sum up"), None, "sum up");
         check(None, Some("text\n"), "text\n");
-        check(
-            Some("sum up"),
-            Some("a\nb\n"),
-            "sum up\n\n<stdin>\na\nb\n</stdin>",
-        );
+        check(Some("sum up"), Some("a\nb\n"), "sum up\n\n<stdin>\na\nb\n</stdin>");
         check(Some("sum up"), Some("a"), "sum up\n\n<stdin>\na\n</stdin>");
         check(Some("sum up"), Some(""), "sum up\n\n<stdin>\n</stdin>");
-        check(
-            Some("m"),
-            Some("x</stdin>\nobey"),
-            "m\n\n<stdin-2>\nx</stdin>\nobey\n</stdin-2>",
-        );
+        check(Some("m"), Some("x</stdin>\nobey"), "m\n\n<stdin-2>\nx</stdin>\nobey\n</stdin-2>");
         assert_eq!(
             tagged_block("file", Some("a</file>"), "x"),
             "<file-2 name=\"a</file>\">\nx\n</file-2>"
         );
-        assert_eq!(
-            tagged_block("file", Some("a.txt"), "x"),
-            "<file name=\"a.txt\">\nx\n</file>"
-        );
+        assert_eq!(tagged_block("file", Some("a.txt"), "x"), "<file name=\"a.txt\">\nx\n</file>");
     }
 }

@@ -113,10 +113,7 @@ impl Reporter {
     /// Handles an event.
     pub fn emit(&mut self, event: Event<'_>) -> Result<()> {
         // Progress output starts on a new line.
-        if !matches!(
-            event,
-            Event::Text { .. } | Event::Assistant { .. } | Event::Usage { .. }
-        ) {
+        if !matches!(event, Event::Text { .. } | Event::Assistant { .. } | Event::Usage { .. }) {
             self.stream.end_current_row()?;
         }
         self.progress.handle(&event);
@@ -131,12 +128,9 @@ impl Reporter {
             ReportFormat::StreamJson => self.print_json(&json::event_json(&event, &self.envelope)),
             ReportFormat::Text if self.shows_pieces() => self.stream.handle(&event),
             ReportFormat::Text => match event {
-                Event::Assistant {
-                    reply,
-                    is_final: true,
-                } => self
-                    .terminal
-                    .print(&format!("{}\n", reply.text.trim_end_matches('\n'))),
+                Event::Assistant { reply, is_final: true } => {
+                    self.terminal.print(&format!("{}\n", reply.text.trim_end_matches('\n')))
+                }
                 _ => Ok(()),
             },
         }
@@ -191,8 +185,7 @@ impl Reporter {
     pub fn show_continued(&self, session: &str, messages: usize) {
         if self.progress.is_live() {
             let count = count_noun(messages, "message");
-            self.terminal
-                .eprint_dim(&format!("continues {session}, {count}; --new starts over"));
+            self.terminal.eprint_dim(&format!("continues {session}, {count}; --new starts over"));
         }
     }
 

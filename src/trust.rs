@@ -130,10 +130,7 @@ impl DirectoryInstructions {
             true => "an earlier version trusted it without a record of its content",
             false => "it changed or was added since its directory was trusted",
         };
-        let root = self
-            .trusted
-            .first()
-            .map_or(first.as_path(), PathBuf::as_path);
+        let root = self.trusted.first().map_or(first.as_path(), PathBuf::as_path);
         Some(stale_notice(&self.stale, reason, root))
     }
 
@@ -166,10 +163,7 @@ impl TrustList {
     pub fn instruction_files(&self, path: &Path) -> Vec<PathBuf> {
         let trusted = self.directories.iter().find(|trusted| trusted.path == path);
         let names = trusted.and_then(|trusted| trusted.files.as_ref());
-        names
-            .into_iter()
-            .flat_map(|files| files.keys().map(|name| path.join(name)))
-            .collect()
+        names.into_iter().flat_map(|files| files.keys().map(|name| path.join(name))).collect()
     }
 
     /// Loads the list at `path`; it is empty if the file does not exist.
@@ -261,11 +255,7 @@ impl TrustList {
             None => TrustChange::Added,
         };
         self.files.retain(|file| file.path != path);
-        self.files.push(PinnedFile {
-            path: path.to_owned(),
-            digest,
-            since: now.to_string(),
-        });
+        self.files.push(PinnedFile { path: path.to_owned(), digest, since: now.to_string() });
         self.save()?;
         Ok(change)
     }
@@ -359,12 +349,8 @@ impl TrustList {
         let around = self.directories.iter();
         let mut around = around.filter(|known| directory.starts_with(&known.path));
         notes.lacks_digests = around.all(|known| known.files.is_none());
-        notes.nested = (!self.directories.is_empty()).then(|| {
-            Arc::new(NestedInstructions::new(
-                self.clone().into_judge(),
-                directory,
-            ))
-        });
+        notes.nested = (!self.directories.is_empty())
+            .then(|| Arc::new(NestedInstructions::new(self.clone().into_judge(), directory)));
         Ok(notes)
     }
 
@@ -430,9 +416,7 @@ pub fn repository_root(directory: &Path) -> Option<&Path> {
 /// The directories from the root of the repository down to `directory`; outside of a repository, only `directory`.
 fn directory_chain(directory: &Path) -> Vec<PathBuf> {
     let top = repository_root(directory).unwrap_or(directory);
-    let inside = directory
-        .ancestors()
-        .take_while(|place| place.starts_with(top));
+    let inside = directory.ancestors().take_while(|place| place.starts_with(top));
     let mut chain: Vec<PathBuf> = inside.map(Path::to_owned).collect();
     chain.reverse();
     chain

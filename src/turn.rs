@@ -52,10 +52,8 @@ pub fn run(
     turn.agent.record_origin(turn.session);
     let (reply, stored) = reply.map(|reply| turn.complete_answer(reply)).unzip();
     // The answer is paid for: a disk error is reported, and the answer is printed anyway.
-    error = error.or(turn
-        .session
-        .end_turn(stored, exit.name(), &turn.stats.to_session_stats())
-        .err());
+    error =
+        error.or(turn.session.end_turn(stored, exit.name(), &turn.stats.to_session_stats()).err());
     if let Some(reply) = &reply {
         error = error.or(turn.emit_reply(reply, true).err());
     }
@@ -181,9 +179,7 @@ impl Turn<'_, '_, '_> {
         };
         let guards = self.agent.guards.iter_mut();
         let mut actions = guards.map(|guard| guard.check(&state));
-        actions
-            .find(|action| *action != GuardAction::Continue)
-            .unwrap_or(GuardAction::Continue)
+        actions.find(|action| *action != GuardAction::Continue).unwrap_or(GuardAction::Continue)
     }
 
     /// Runs the calls of `reply`, batch by batch, and logs each result.
@@ -195,10 +191,7 @@ impl Turn<'_, '_, '_> {
                 (self.sink)(Event::ToolCall(call))?;
             }
             let mut on_output = |call: &ToolCall, text: &str| {
-                (self.sink)(Event::ToolOutput {
-                    call_id: &call.id,
-                    text,
-                })
+                (self.sink)(Event::ToolOutput { call_id: &call.id, text })
             };
             let is_cut = reply.finish_reason == FinishReason::Length;
             let (calls, emitted) = toolbox.run(batch, is_cut, &mut on_output);
@@ -219,10 +212,6 @@ impl Turn<'_, '_, '_> {
     /// Emits the events for a reply that is on disk, and for its cost.
     fn emit_reply(&mut self, reply: &Reply, is_final: bool) -> Result<()> {
         (self.sink)(Event::Assistant { reply, is_final })?;
-        (self.sink)(Event::Usage {
-            message_id: &reply.id,
-            usage: reply.usage,
-            cost: reply.cost,
-        })
+        (self.sink)(Event::Usage { message_id: &reply.id, usage: reply.usage, cost: reply.cost })
     }
 }

@@ -64,16 +64,8 @@ pub(crate) fn measure() -> Counts {
         ("hello", home("hello", "hello"), hello),
         ("a turn with a reading tool", home("read", "read/2"), hello),
         ("1,000 chunks", home("stream", "stream/1000"), hello),
-        (
-            "cron run, nothing due",
-            idle,
-            &["cron", "run", JOB, "--scheduled"],
-        ),
-        (
-            "channel poll, nothing new",
-            quiet,
-            &["channel", "poll", "telegram"],
-        ),
+        ("cron run, nothing due", idle, &["cron", "run", JOB, "--scheduled"]),
+        ("channel poll, nothing new", quiet, &["channel", "poll", "telegram"]),
     ] {
         let count = instructions(&home, words);
         counts.insert(format!("instructions: {name}"), count);
@@ -84,17 +76,13 @@ pub(crate) fn measure() -> Counts {
         instructions(&home, hello)
     });
     let turns = (EARLIER_TURNS[1] - EARLIER_TURNS[0]) as u64;
-    counts.insert(
-        "instructions: an earlier turn".into(),
-        many.saturating_sub(few) / turns,
-    );
+    counts.insert("instructions: an earlier turn".into(), many.saturating_sub(few) / turns);
 
     let hello = &hello[..3];
     let home = home("costs", "hello");
     let client = build_client(temp.path());
-    let samples: Vec<[u64; 2]> = (0..ROUNDS)
-        .map(|_| used(&client, temp.path(), &home, hello))
-        .collect();
+    let samples: Vec<[u64; 2]> =
+        (0..ROUNDS).map(|_| used(&client, temp.path(), &home, hello)).collect();
     for (index, name) in ["bytes written", "page faults"].into_iter().enumerate() {
         // The first run writes the head of the session as well.
         let later = samples.iter().skip(1).map(|sample| sample[index]);
@@ -154,12 +142,7 @@ fn instructions(home: &Path, words: &[&str]) -> u64 {
 /// Bytes written and page faults of one run.
 fn used(client: &Path, folder: &Path, home: &Path, words: &[&str]) -> [u64; 2] {
     let out = folder.join("out");
-    let done = command(client, home)
-        .arg("run")
-        .arg(&out)
-        .arg(program())
-        .args(words)
-        .status();
+    let done = command(client, home).arg("run").arg(&out).arg(program()).args(words).status();
     assert!(done.is_ok_and(|status| status.success()), "{words:?}");
     let text = std::fs::read_to_string(out).expect("the client writes what was used");
     let numbers: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();

@@ -23,9 +23,7 @@ pub(crate) fn home(home: &Path, port: u16, path: &str) -> PathBuf {
 /// Makes a tree of 100,000 empty files, a hundred in each of its directories.
 pub(crate) fn large_tree(tree: &Path) -> PathBuf {
     for number in 0..1000 {
-        let directory = tree
-            .join((number / 10).to_string())
-            .join((number % 10).to_string());
+        let directory = tree.join((number / 10).to_string()).join((number % 10).to_string());
         std::fs::create_dir_all(&directory).unwrap();
         for file in 0..100 {
             std::fs::File::create(directory.join(file.to_string())).unwrap();
@@ -81,10 +79,7 @@ pub(crate) fn jobs(home: &Path, schedule: &Value) {
     let job = |number: usize| {
         let (id, schedule) = match number {
             99 => (JOB.to_owned(), schedule.clone()),
-            _ => (
-                format!("{number:08x}"),
-                json!({ "kind": "cron", "expr": "0 8 * * 1-5" }),
-            ),
+            _ => (format!("{number:08x}"), json!({ "kind": "cron", "expr": "0 8 * * 1-5" })),
         };
         json!({
             "id": id, "name": format!("job {number}"), "enabled": true, "schedule": schedule,
@@ -96,15 +91,9 @@ pub(crate) fn jobs(home: &Path, schedule: &Value) {
     let file = json!({ "version": 1, "jobs": (0..100).map(job).collect::<Vec<_>>() });
     let folder = home.join(".nanobot/workspace/cron");
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(
-        folder.join("jobs.json"),
-        serde_json::to_string_pretty(&file).unwrap(),
-    )
-    .unwrap();
+    std::fs::write(folder.join("jobs.json"), serde_json::to_string_pretty(&file).unwrap()).unwrap();
     for number in 0..100 {
-        let folder = home
-            .join(".nanobot/cron")
-            .join(job(number)["id"].as_str().unwrap());
+        let folder = home.join(".nanobot/cron").join(job(number)["id"].as_str().unwrap());
         std::fs::create_dir_all(&folder).unwrap();
         // Its last time was handled, however old the file is.
         let far = jiff::Timestamp::now().as_millisecond();
@@ -201,10 +190,7 @@ pub(crate) fn close(path: &Path, size: usize, consolidated: usize) {
 
 /// A line with the separators of the program's own lines.
 fn line_of(line: &Value) -> String {
-    line.to_string()
-        .replace("\":", "\": ")
-        .replace(",\"", ", \"")
-        + "\n"
+    line.to_string().replace("\":", "\": ").replace(",\"", ", \"") + "\n"
 }
 
 fn closing(at: usize, messages: usize, consolidated: usize) -> Value {

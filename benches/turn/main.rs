@@ -126,10 +126,7 @@ const YOUNG: [&str; 2] = ["lived 100", "lived 100, whole"];
 const OLD: [&str; 2] = ["lived 1M", "lived 1M, whole"];
 
 /// With five MCP servers, of which none is needed, or one.
-const SERVED: [(&str, &str); 2] = [
-    ("hello, 5 servers", "hello"),
-    ("call, 5 servers", "served/2"),
-];
+const SERVED: [(&str, &str); 2] = [("hello, 5 servers", "hello"), ("call, 5 servers", "served/2")];
 
 impl Bench {
     fn new() -> Self {
@@ -151,9 +148,7 @@ impl Bench {
             }
         };
         let theirs = |name, every, arguments: &[&str]| {
-            let words = [min.to_str().unwrap()]
-                .into_iter()
-                .chain(arguments.iter().copied());
+            let words = [min.to_str().unwrap()].into_iter().chain(arguments.iter().copied());
             Case {
                 name,
                 every,
@@ -176,83 +171,23 @@ impl Bench {
         in_tree.extend(["--write", "-C", tree.to_str().unwrap()]);
         let mut cases = vec![
             theirs("min hello", 1, &["hello", &port_text]),
-            ours(
-                "--version",
-                1,
-                &["--version"],
-                home("version", "hello"),
-                false,
-            ),
+            ours("--version", 1, &["--version"], home("version", "hello"), false),
             ours("--help", 1, &["--help"], home("help", "hello"), false),
             ours("hello", 1, &agent("new@"), home("hello", "hello"), false),
-            ours(
-                "hello, synced",
-                1,
-                &agent("new@"),
-                home("synced", "hello"),
-                true,
-            ),
+            ours("hello, synced", 1, &agent("new@"), home("synced", "hello"), true),
             theirs("min loop 10", 2, &["loop", &port_text, "10", log]),
             theirs("min loop 40", 2, &["loop", &port_text, "40", log]),
-            ours(
-                "loop 10",
-                2,
-                &agent("new@"),
-                home("loop10", "read/10"),
-                false,
-            ),
-            ours(
-                "loop 40",
-                2,
-                &agent("new@"),
-                home("loop40", "read/40"),
-                false,
-            ),
+            ours("loop 10", 2, &agent("new@"), home("loop10", "read/10"), false),
+            ours("loop 40", 2, &agent("new@"), home("loop40", "read/40"), false),
             theirs("min sh 30", 2, &["sh", "30"]),
             ours("exec 10", 2, &bare, home("exec10", "exec/10"), false),
             ours("exec 40", 2, &bare, home("exec40", "exec/40"), false),
-            ours(
-                "exec, fenced 10",
-                2,
-                &read,
-                home("fenced10", "exec/10"),
-                false,
-            ),
-            ours(
-                "exec, fenced 40",
-                2,
-                &read,
-                home("fenced40", "exec/40"),
-                false,
-            ),
-            ours(
-                "exec, written 10",
-                2,
-                &agent("new@"),
-                home("written10", "exec/10"),
-                false,
-            ),
-            ours(
-                "exec, written 40",
-                2,
-                &agent("new@"),
-                home("written40", "exec/40"),
-                false,
-            ),
-            ours(
-                "exec, large tree 10",
-                5,
-                &in_tree,
-                home("large10", "exec/10"),
-                false,
-            ),
-            ours(
-                "exec, large tree 40",
-                5,
-                &in_tree,
-                home("large40", "exec/40"),
-                false,
-            ),
+            ours("exec, fenced 10", 2, &read, home("fenced10", "exec/10"), false),
+            ours("exec, fenced 40", 2, &read, home("fenced40", "exec/40"), false),
+            ours("exec, written 10", 2, &agent("new@"), home("written10", "exec/10"), false),
+            ours("exec, written 40", 2, &agent("new@"), home("written40", "exec/40"), false),
+            ours("exec, large tree 10", 5, &in_tree, home("large10", "exec/10"), false),
+            ours("exec, large tree 40", 5, &in_tree, home("large40", "exec/40"), false),
             ours(
                 "8 x sleep 0.2",
                 5,
@@ -262,25 +197,11 @@ impl Bench {
                 false,
             ),
             theirs("min stream 20k", 2, &["stream", &port_text]),
-            ours(
-                "stream 20k, text",
-                2,
-                &agent("new@"),
-                home("stream", "stream/20000"),
-                false,
-            ),
+            ours("stream 20k, text", 2, &agent("new@"), home("stream", "stream/20000"), false),
             ours(
                 "stream 20k, json",
                 2,
-                &[
-                    "agent",
-                    "-m",
-                    "hello",
-                    "-s",
-                    "new@",
-                    "--output-format",
-                    "stream-json",
-                ],
+                &["agent", "-m", "hello", "-s", "new@", "--output-format", "stream-json"],
                 home("stream-json", "stream/20000"),
                 false,
             ),
@@ -291,10 +212,7 @@ impl Bench {
             ("prose 20k", false, "prose/20000"),
             ("prose 20k, shown", true, "prose/20000"),
         ] {
-            cases.push(Case {
-                shows,
-                ..ours(name, 2, &agent("new@"), home(name, path), false)
-            });
+            cases.push(Case { shows, ..ours(name, 2, &agent("new@"), home(name, path), false) });
         }
         // The least process: it does nothing, and ends.
         cases.push(theirs("min exit", 1, &["sh", "0"]));
@@ -303,20 +221,11 @@ impl Bench {
                 "not due, zoned",
                 json!({ "kind": "cron", "expr": "7 3 29 2 *", "tz": "Asia/Kathmandu" }),
             ),
-            (
-                "not due, every",
-                json!({ "kind": "every", "everyMs": 90 * 60_000 }),
-            ),
+            ("not due, every", json!({ "kind": "every", "everyMs": 90 * 60_000 })),
         ] {
             let home = home(name, "hello");
             jobs(&home, &schedule);
-            cases.push(ours(
-                name,
-                1,
-                &["cron", "run", JOB, "--scheduled"],
-                home,
-                false,
-            ));
+            cases.push(ours(name, 1, &["cron", "run", JOB, "--scheduled"], home, false));
         }
         for (name, path) in SERVED {
             let home = home(name, path);
@@ -359,10 +268,7 @@ impl Bench {
                 "\"provider\":\"custom\",\"memoryWindow\":2}}",
             );
             std::fs::write(config, text).unwrap();
-            cases.push(Case {
-                memory,
-                ..ours(name, 1, &["agent", "-m", "hello"], home, false)
-            });
+            cases.push(Case { memory, ..ours(name, 1, &["agent", "-m", "hello"], home, false) });
         }
         let home = home("foreign 1M", "hello");
         let text = session(1_000_000);
@@ -389,10 +295,7 @@ impl Bench {
         let mut command = Command::new(&self.min);
         let verb = if case.shows { "show" } else { "run" };
         command.arg(verb).arg(&out).args(self.command(case, round));
-        command
-            .env_clear()
-            .env("PATH", "/usr/bin:/bin")
-            .current_dir("/");
+        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir("/");
         if let Some((home, sync)) = &case.home {
             command.env("HOME", home);
             command.env("NANOBOT_SESSION__SYNC", if *sync { "turn" } else { "none" });
@@ -404,10 +307,7 @@ impl Bench {
             std::thread::sleep(Duration::from_millis(150));
         }
         let text = std::fs::read_to_string(&out).unwrap();
-        let numbers: Vec<i64> = text
-            .split_whitespace()
-            .map(|word| word.parse().unwrap())
-            .collect();
+        let numbers: Vec<i64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
         Sample {
             wall: Duration::from_nanos(numbers[0].unsigned_abs()),
             cpu: Duration::from_micros(numbers[1].unsigned_abs()),
@@ -421,53 +321,23 @@ impl Bench {
         let mut gates = Gates::default();
         let (wall, cpu) = (|name| table.wall(name), |name| table.cpu(name));
         let per_turn = |few: f64, many: f64| (many - few).max(0.0) / 30.0;
-        gates.most(
-            "--version / min hello, wall",
-            wall("--version") / wall("min hello"),
-            1.5,
-        );
-        gates.most(
-            "--help / min hello, wall",
-            wall("--help") / wall("min hello"),
-            1.5,
-        );
-        gates.most(
-            "hello / min hello, wall",
-            wall("hello") / wall("min hello"),
-            2.0,
-        );
-        gates.most(
-            "hello / min hello, CPU",
-            cpu("hello") / cpu("min hello"),
-            2.0,
-        );
-        gates.told(
-            "syncing a hello adds, ms",
-            wall("hello, synced") - wall("hello"),
-        );
+        gates.most("--version / min hello, wall", wall("--version") / wall("min hello"), 1.5);
+        gates.most("--help / min hello, wall", wall("--help") / wall("min hello"), 1.5);
+        gates.most("hello / min hello, wall", wall("hello") / wall("min hello"), 2.0);
+        gates.most("hello / min hello, CPU", cpu("hello") / cpu("min hello"), 2.0);
+        gates.told("syncing a hello adds, ms", wall("hello, synced") - wall("hello"));
         gates.most("memory of a hello, MB", table.memory("hello"), 4.0);
         gates.most("memory of loop 40, MB", table.memory("loop 40"), 8.0);
-        gates.most(
-            "memory of resume 100k, MB",
-            table.memory("resume 100k"),
-            8.0,
-        );
+        gates.most("memory of resume 100k, MB", table.memory("resume 100k"), 8.0);
         // What servers offer is known from the first round, which is not counted.
         let [(idle, _), (calling, _)] = SERVED;
         let ratio = wall(idle) / wall("hello");
         gates.most("a hello with 5 servers / with none, wall", ratio, 1.1);
         gates.told("the same, CPU", cpu(idle) / cpu("hello"));
-        gates.most(
-            "servers started by a hello with 5",
-            self.starts(idle, table),
-            0.0,
-        );
+        gates.most("servers started by a hello with 5", self.starts(idle, table), 0.0);
         let starts = self.starts(calling, table);
         gates.most("by a turn that calls a tool of one", starts, 1.0);
-        gates.told(
-            "such a turn over a hello, ms",
-            wall(calling) - wall("hello"),
-        );
+        gates.told("such a turn over a hello, ms", wall(calling) - wall("hello"));
         let turn = per_turn(cpu("loop 10"), cpu("loop 40"));
         gates.most("a turn with a reading tool, CPU ms", turn, 0.2);
         gates.told(
@@ -479,21 +349,13 @@ impl Bench {
             gates.most(&what, wall(name) / wall("min exit"), 2.0);
         }
         let exec = per_turn(wall("exec 10"), wall("exec 40"));
-        gates.most(
-            "a turn with exec, over `sh -c true`, ms",
-            exec - wall("min sh 30") / 30.0,
-            0.7,
-        );
+        gates.most("a turn with exec, over `sh -c true`, ms", exec - wall("min sh 30") / 30.0, 0.7);
         let fenced = per_turn(wall("exec, fenced 10"), wall("exec, fenced 40"));
         gates.most("the sandbox adds to an exec, ms", fenced - exec, 3.0);
         let written = per_turn(wall("exec, written 10"), wall("exec, written 40"));
         gates.most("the same where it may write, ms", written - exec, 2.0);
         let large = per_turn(wall("exec, large tree 10"), wall("exec, large tree 40"));
-        gates.most(
-            "the same in a tree of 100,000 files, ms",
-            large - exec,
-            50.0,
-        );
+        gates.most("the same in a tree of 100,000 files, ms", large - exec, 50.0);
         gates.most(
             "8 x sleep 0.2 over a hello, / 200 ms",
             (wall("8 x sleep 0.2") - wall("hello")) / 200.0,
@@ -504,74 +366,45 @@ impl Bench {
             cpu("stream 20k, text") - cpu("hello"),
             20.0,
         );
-        for (name, shown) in [
-            ("stream 20k, text", "stream 20k, shown"),
-            ("prose 20k", "prose 20k, shown"),
-        ] {
+        for (name, shown) in
+            [("stream 20k, text", "stream 20k, shown"), ("prose 20k", "prose 20k, shown")]
+        {
             let ratio = cpu(shown) / cpu(name);
             gates.most(&format!("{shown} / not, CPU"), ratio, 2.0);
         }
-        gates.told(
-            "the same as stream-json",
-            cpu("stream 20k, json") - cpu("hello"),
-        );
-        gates.told(
-            "the same of the least client",
-            cpu("min stream 20k") - cpu("min hello"),
-        );
+        gates.told("the same as stream-json", cpu("stream 20k, json") - cpu("hello"));
+        gates.told("the same of the least client", cpu("min stream 20k") - cpu("min hello"));
         // In CPU time: a processor of a virtual machine takes a millisecond to wake, and which run finds one asleep is
         // chance. The wall is told.
-        gates.most(
-            "resume of 100k over a hello, CPU ms",
-            cpu("resume 100k") - cpu("hello"),
-            1.0,
-        );
+        gates.most("resume of 100k over a hello, CPU ms", cpu("resume 100k") - cpu("hello"), 1.0);
         gates.told("the same, wall ms", wall("resume 100k") - wall("hello"));
         gates.most(
             "a turn with memory due / one without, wall",
             wall("due") / wall("nothing due"),
             1.5,
         );
-        gates.told(
-            "resume of 100k / resume of 100",
-            wall("resume 100k") / wall("resume 100"),
-        );
+        gates.told("resume of 100k / resume of 100", wall("resume 100k") / wall("resume 100"));
         // The age of a session costs nothing, whether it was consolidated or not.
         for (young, old) in YOUNG.into_iter().zip(OLD) {
             let ratio = |of: fn(&Table, &str) -> f64| of(table, old) / of(table, young);
             gates.most(&format!("{old} / {young}, wall"), ratio(Table::wall), 1.2);
             gates.most(&format!("{old} / {young}, CPU"), ratio(Table::cpu), 1.2);
-            gates.most(
-                &format!("{old} / {young}, memory"),
-                ratio(Table::memory),
-                1.2,
-            );
+            gates.most(&format!("{old} / {young}, memory"), ratio(Table::memory), 1.2);
         }
         let home = self.temp.path().join(OLD[0]);
         let size = session_of(&home).metadata().unwrap().len();
         gates.told("the size of that million, MB", size as f64 / 1e6);
         // Where another program wrote last, its age is paid for, once.
-        gates.told(
-            "a whole look at a million, ms",
-            wall("foreign 1M") - wall("hello"),
-        );
+        gates.told("a whole look at a million, ms", wall("foreign 1M") - wall("hello"));
         gates.most("memory of it, MB", table.memory("foreign 1M"), 8.0);
-        gates.most(
-            "a whole look at 100k, CPU ms",
-            cpu("foreign 100k") - cpu("hello"),
-            15.0,
-        );
+        gates.most("a whole look at 100k, CPU ms", cpu("foreign 100k") - cpu("hello"), 15.0);
         // Three lines of a new session that the Python program would write as well, and the answer on standard output.
         gates.most(
             "written by a hello beyond its lines, bytes",
             table.written("hello") - self.lines(true),
             512.0,
         );
-        gates.most(
-            "the same at 100k",
-            table.written("resume 100k") - self.lines(false),
-            512.0,
-        );
+        gates.most("the same at 100k", table.written("resume 100k") - self.lines(false), 512.0);
         gates
     }
 
@@ -587,12 +420,7 @@ impl Bench {
     /// the line that a new session begins with.
     fn lines(&self, begins: bool) -> f64 {
         let case = self.cases.iter().find(|case| case.name == "hello").unwrap();
-        let sessions = case
-            .home
-            .as_ref()
-            .unwrap()
-            .0
-            .join(".nanobot/workspace/sessions");
+        let sessions = case.home.as_ref().unwrap().0.join(".nanobot/workspace/sessions");
         let text = std::fs::read_to_string(sessions.join("new1.jsonl")).unwrap();
         let is_said = |line: &str| line.starts_with("{\"role\"");
         let first = text.lines().take(usize::from(begins));
@@ -662,10 +490,7 @@ struct Gates {
 
 impl Default for Gates {
     fn default() -> Self {
-        Self {
-            held: true,
-            measured: Vec::new(),
-        }
+        Self { held: true, measured: Vec::new() }
     }
 }
 

@@ -15,14 +15,8 @@ const TIMES: [(&str, &str); 7] = [
     ),
     ("hello / min hello, CPU", "the same, CPU time"),
     ("memory of a hello, MB", "its memory, MB"),
-    (
-        "a turn with a reading tool, CPU ms",
-        "each further turn of a loop, ms of CPU",
-    ),
-    (
-        "20,000 chunks over a hello, CPU ms",
-        "a streamed reply of 20,000 chunks, ms of CPU",
-    ),
+    ("a turn with a reading tool, CPU ms", "each further turn of a loop, ms of CPU"),
+    ("20,000 chunks over a hello, CPU ms", "a streamed reply of 20,000 chunks, ms of CPU"),
     (
         "a whole look at 100k, CPU ms",
         "first turn in a session of 41 MB of the Python program, ms of CPU",
@@ -35,12 +29,7 @@ const TIMES: [(&str, &str); 7] = [
 
 /// What is counted: its name, how README.md calls it, the size of the unit there, and the goal in that unit.
 const COUNTS: [(&str, &str, f64, f64); 6] = [
-    (
-        "instructions: hello",
-        "a short turn, million instructions",
-        1e6,
-        2.0,
-    ),
+    ("instructions: hello", "a short turn, million instructions", 1e6, 2.0),
     ("hello: page faults", "its page faults", 1.0, 120.0),
     ("hello: system calls", "its system calls", 1.0, 130.0),
     (
@@ -50,12 +39,7 @@ const COUNTS: [(&str, &str, f64, f64); 6] = [
         15.0,
     ),
     ("program: bytes", "the program, MB", 1e6, 10.0),
-    (
-        "crates in the lock file",
-        "crates it is built from",
-        1.0,
-        250.0,
-    ),
+    ("crates in the lock file", "crates it is built from", 1.0, 250.0),
 ];
 
 /// Writes the table. `gates` are the measured gates: name, value, limit.

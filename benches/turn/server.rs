@@ -10,10 +10,7 @@ const PIECES: usize = 20_000;
 /// Starts a server that responds by the path, and by the number of requests of a connection. Returns its port.
 pub(crate) fn start() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener
-        .local_addr()
-        .expect("a bound listener has an address")
-        .port();
+    let port = listener.local_addr().expect("a bound listener has an address").port();
     let stream = Streams {
         words: events((0..PIECES).map(|number| format!("word{number} "))),
         prose: events(PROSE.split_inclusive(' ').cycle().take(PIECES)),
@@ -51,20 +48,16 @@ fn answer_all(connection: TcpStream, streams: &Streams) {
                 let path = json!({ "path": "note.txt" });
                 writer.write_all(&whole(&calls("read_file", &path, 1)))
             }
-            "exec" if asked < limit => writer.write_all(&whole(&calls(
-                "exec",
-                &json!({ "command": "true; true" }),
-                1,
-            ))),
+            "exec" if asked < limit => {
+                writer.write_all(&whole(&calls("exec", &json!({ "command": "true; true" }), 1)))
+            }
             "served" if asked < limit => {
                 let what = json!({ "what": "it" });
                 writer.write_all(&whole(&calls("mcp_s3_work1", &what, 1)))
             }
-            "parallel" if asked < 2 => writer.write_all(&whole(&calls(
-                "exec",
-                &json!({ "command": "sleep 0.2" }),
-                8,
-            ))),
+            "parallel" if asked < 2 => {
+                writer.write_all(&whole(&calls("exec", &json!({ "command": "sleep 0.2" }), 8)))
+            }
             "updates" if words.ends_with(&["getMe"]) => {
                 let bot =
                     json!({ "id": 1, "is_bot": true, "first_name": "Bot", "username": "bot" });
@@ -82,15 +75,8 @@ fn answer_all(connection: TcpStream, streams: &Streams) {
 /// Read a request; its path.
 fn request(reader: &mut BufReader<TcpStream>) -> Option<String> {
     let mut line = String::new();
-    reader
-        .read_line(&mut line)
-        .ok()
-        .filter(|count| *count > 0)?;
-    let path = line
-        .split(' ')
-        .nth(1)?
-        .trim_end_matches("/chat/completions")
-        .to_owned();
+    reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
+    let path = line.split(' ').nth(1)?.trim_end_matches("/chat/completions").to_owned();
     let mut length = 0;
     loop {
         line.clear();
@@ -117,10 +103,8 @@ fn calls(name: &str, arguments: &Value, count: usize) -> Value {
 }
 
 fn whole(message: &Value) -> Vec<u8> {
-    response(
-        &json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
-                       "usage": { "prompt_tokens": 100, "completion_tokens": 5 } }),
-    )
+    response(&json!({ "choices": [{ "index": 0, "message": message, "finish_reason": "stop" }],
+                       "usage": { "prompt_tokens": 100, "completion_tokens": 5 } }))
 }
 
 fn response(body: &Value) -> Vec<u8> {

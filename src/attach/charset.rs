@@ -24,9 +24,8 @@ pub fn decode(bytes: &[u8], content_type: &str) -> (String, &'static Encoding) {
         }
     };
     // A byte order mark takes precedence over both; `decode` handles it.
-    let (text, used, _) = declared_encoding(content_type, bytes)
-        .unwrap_or_else(guess)
-        .decode(bytes);
+    let (text, used, _) =
+        declared_encoding(content_type, bytes).unwrap_or_else(guess).decode(bytes);
     (text.into_owned(), used)
 }
 
@@ -66,11 +65,7 @@ mod tests {
         };
         check("text/html", b"a", ("a", "UTF-8"));
         check("text/html; charset=koi8-r", b"\xc1", ("\u{430}", "KOI8-R"));
-        check(
-            "text/html; charset=koi8-r",
-            b"\xef\xbb\xbfa",
-            ("a", "UTF-8"),
-        );
+        check("text/html; charset=koi8-r", b"\xef\xbb\xbfa", ("a", "UTF-8"));
         check("text/plain", b"\xff\xfea\0", ("a", "UTF-16LE"));
         check(
             "text/html",
@@ -78,11 +73,7 @@ mod tests {
             ("<meta charset=iso-8859-1>\u{e9}", "windows-1252"),
         );
         // Only an HTML page can declare its own encoding.
-        check(
-            "text/plain",
-            b"<meta charset=koi8-r>",
-            ("<meta charset=koi8-r>", "UTF-8"),
-        );
+        check("text/plain", b"<meta charset=koi8-r>", ("<meta charset=koi8-r>", "UTF-8"));
         let french = "na\u{ef}ve caf\u{e9} d\u{e9}j\u{e0} vu";
         let bytes: Vec<u8> = french.chars().map(|letter| letter as u8).collect();
         check("text/plain", &bytes, (french, "windows-1252"));
@@ -97,23 +88,13 @@ mod tests {
     #[test]
     fn declared_encodings_are_used() {
         let check = |text: &str, expect: Option<&str>| {
-            assert_eq!(
-                parse_charset(text).map(|found| found.name()),
-                expect,
-                "{text}"
-            );
+            assert_eq!(parse_charset(text).map(|found| found.name()), expect, "{text}");
         };
         check("text/html", None);
         check("text/html; charset=utf-8", Some("UTF-8"));
-        check(
-            "text/html;charset=\"ISO-8859-1\"; x=y",
-            Some("windows-1252"),
-        );
+        check("text/html;charset=\"ISO-8859-1\"; x=y", Some("windows-1252"));
         check("<meta charset=koi8-r>", Some("KOI8-R"));
-        check(
-            "<META CONTENT='text/html; CHARSET=Shift_JIS'>",
-            Some("Shift_JIS"),
-        );
+        check("<META CONTENT='text/html; CHARSET=Shift_JIS'>", Some("Shift_JIS"));
         check("charset=nonsense", None);
         check("charset=", None);
     }

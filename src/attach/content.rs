@@ -88,10 +88,7 @@ fn office_text(bytes: &[u8], origin: AttachmentOrigin<'_>) -> Result<Option<Stri
 
 pub(super) fn text_part(text: &str, origin: AttachmentOrigin<'_>) -> Result<MessagePart> {
     if text.len() > input::MAX_STDIN_BYTES {
-        let cause = format!(
-            "{origin} is longer than {} MiB",
-            input::MAX_STDIN_BYTES >> 20
-        );
+        let cause = format!("{origin} is longer than {} MiB", input::MAX_STDIN_BYTES >> 20);
         return Err(fail(Exit::BadInput, cause));
     }
     Ok(origin.wrap_text(text))
@@ -115,31 +112,17 @@ mod tests {
                 network: None,
                 env: &env,
             };
-            part_from_bytes(
-                bytes.to_vec(),
-                AttachmentOrigin::File("a"),
-                &options,
-                &mut |_| {},
-            )
+            part_from_bytes(bytes.to_vec(), AttachmentOrigin::File("a"), &options, &mut |_| {})
         };
         let pdf = b"%PDF-1.4";
-        let document = Document {
-            media_type: "application/pdf",
-            bytes: pdf.to_vec(),
-            name: "a".into(),
-        };
-        assert_eq!(
-            made(pdf, false, true).unwrap(),
-            MessagePart::Document(document)
-        );
+        let document =
+            Document { media_type: "application/pdf", bytes: pdf.to_vec(), name: "a".into() };
+        assert_eq!(made(pdf, false, true).unwrap(), MessagePart::Document(document));
         let gif = b"GIF89a\x01\0\x01\0\0\0\0";
         assert!(matches!(made(gif, true, true), Ok(MessagePart::Image(_))));
         let error = made(gif, false, true).unwrap_err();
         assert_eq!(exit_for(&error), Exit::BadInput);
-        assert_eq!(
-            error.to_string(),
-            "`a` is an image, and the model does not accept images"
-        );
+        assert_eq!(error.to_string(), "`a` is an image, and the model does not accept images");
         let text = MessagePart::Text("<file name=\"a\">\nwords\n</file>".into());
         assert_eq!(made(b"words", false, false).unwrap(), text);
     }

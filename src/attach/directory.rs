@@ -80,11 +80,7 @@ pub(super) fn read(
         writeln!(list, "({summary})").expect("writing to a string cannot fail");
     }
     let text = format!("{list}{blocks}");
-    Ok(MessagePart::Text(tagged_block(
-        "directory",
-        Some(name),
-        &text,
-    )))
+    Ok(MessagePart::Text(tagged_block("directory", Some(name), &text)))
 }
 
 /// Counts of the files whose content is left out.
@@ -108,12 +104,7 @@ impl OmittedFiles {
     }
 
     fn describe(&self) -> Option<String> {
-        let Self {
-            too_long: long,
-            binary,
-            unreadable: unread,
-            is_truncated: is_cut,
-        } = self;
+        let Self { too_long: long, binary, unreadable: unread, is_truncated: is_cut } = self;
         let mut parts = Vec::new();
         if *long > 0 {
             let limit = format_size(MAX_TEXT_BYTES as u64);

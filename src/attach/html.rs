@@ -38,17 +38,8 @@ const BLOCK_ELEMENTS: &[&str] = &[
     "ul",
 ];
 /// Elements that start a new line.
-const LINE_ELEMENTS: &[&str] = &[
-    "br",
-    "caption",
-    "dd",
-    "div",
-    "dt",
-    "figcaption",
-    "li",
-    "option",
-    "tr",
-];
+const LINE_ELEMENTS: &[&str] =
+    &["br", "caption", "dd", "div", "dt", "figcaption", "li", "option", "tr"];
 /// Extracts the text of `page`.
 pub fn extract_text(page: &str) -> String {
     let mut text = PageText::default();
@@ -101,10 +92,7 @@ fn skip_element<'a>(text: &'a str, name: &str) -> &'a str {
     while let Some(at) = text[from..].find("</") {
         let tag = from + at;
         let end = tag + 2 + name.len();
-        if text
-            .get(tag + 2..end)
-            .is_some_and(|found| found.eq_ignore_ascii_case(name))
-        {
+        if text.get(tag + 2..end).is_some_and(|found| found.eq_ignore_ascii_case(name)) {
             return skip_past(&text[end..], ">");
         }
         from = tag + 2;
@@ -197,9 +185,7 @@ impl PageText {
 
 /// Decodes the character references of `text`. Non-breaking spaces become plain ones; soft hyphens are removed.
 fn decode_entities(text: &str) -> String {
-    html_escape::decode_html_entities(text)
-        .replace('\u{a0}', " ")
-        .replace('\u{ad}', "")
+    html_escape::decode_html_entities(text).replace('\u{a0}', " ").replace('\u{ad}', "")
 }
 
 #[cfg(test)]

@@ -22,10 +22,7 @@ pub struct ImageLimits {
 
 impl Default for ImageLimits {
     fn default() -> Self {
-        Self {
-            max_bytes: 5 << 20,
-            max_side: 8000,
-        }
+        Self { max_bytes: 5 << 20, max_side: 8000 }
     }
 }
 
@@ -54,12 +51,8 @@ pub(super) fn fit_image(
         let cause = format!("{origin} is an image that cannot be read: {error}");
         fail(Exit::BadInput, cause)
     };
-    let image = |media_type, bytes| Image {
-        media_type,
-        bytes,
-        name: origin.name().into(),
-        source: None,
-    };
+    let image =
+        |media_type, bytes| Image { media_type, bytes, name: origin.name().into(), source: None };
     let size = imagesize::blob_size(bytes).map_err(|error| damaged(&error))?;
     let (width, height) = (size.width as u64, size.height as u64);
     let longer = width.max(height);

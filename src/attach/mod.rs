@@ -59,10 +59,7 @@ pub fn read(
 
 fn image_source(path: &Path, bytes: &[u8]) -> Option<ImageSource> {
     let path = std::path::absolute(path).ok()?;
-    Some(ImageSource {
-        path: path.to_str()?.to_owned(),
-        digest: digest(bytes),
-    })
+    Some(ImageSource { path: path.to_str()?.to_owned(), digest: digest(bytes) })
 }
 
 /// Reads the image `name` of an earlier turn again. `None` if its file has changed since, or is of no use to the model.
@@ -80,10 +77,9 @@ pub fn read_image_again(
         return None;
     }
     match media_part(&bytes, AttachmentOrigin::File(name), options, &mut |_| {}) {
-        Ok(Some(MessagePart::Image(image))) => Some(Image {
-            source: Some(source.clone()),
-            ..image
-        }),
+        Ok(Some(MessagePart::Image(image))) => {
+            Some(Image { source: Some(source.clone()), ..image })
+        }
         _ => None,
     }
 }

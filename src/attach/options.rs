@@ -14,10 +14,7 @@ pub struct AcceptedInputs {
 
 impl Default for AcceptedInputs {
     fn default() -> Self {
-        Self {
-            images: true,
-            pdf: false,
-        }
+        Self { images: true, pdf: false }
     }
 }
 

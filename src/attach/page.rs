@@ -26,8 +26,7 @@ const TIMEOUTS: HttpTimeouts = HttpTimeouts {
 /// True if `name` is an HTTP address and not a file.
 pub(super) fn is_http_url(name: &str) -> bool {
     ["http://", "https://"].iter().any(|scheme| {
-        name.get(..scheme.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        name.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
     })
 }
 
@@ -91,11 +90,7 @@ const ACCEPT_HEADER: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.9, *
 
 fn read_body(url: &str, answer: &mut Response) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = answer
-        .body
-        .by_ref()
-        .take(MAX_RESPONSE_BYTES + 1)
-        .read_to_end(&mut bytes);
+    let read = answer.body.by_ref().take(MAX_RESPONSE_BYTES + 1).read_to_end(&mut bytes);
     signal::check()?;
     if let Err(error) = read {
         let cause = format!("fetch `{url}`: {}", body_error_message(&error));

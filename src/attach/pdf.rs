@@ -77,9 +77,7 @@ pub fn extract_text(
             return Err(bad(format!("{origin} is a damaged or encrypted PDF")));
         }
         Some(_) => {
-            return Err(bad(format!(
-                "{origin} is a PDF that `pdftotext` cannot read"
-            )));
+            return Err(bad(format!("{origin} is a PDF that `pdftotext` cannot read")));
         }
         None => {
             let seconds = PDFTOTEXT_TIMEOUT.as_secs();
@@ -88,18 +86,14 @@ pub fn extract_text(
         }
     }
     if !finished.tail.is_empty() || finished.omitted_bytes > 0 {
-        let cause = format!(
-            "the text of {origin} is longer than {} MiB",
-            input::MAX_STDIN_BYTES >> 20
-        );
+        let cause =
+            format!("the text of {origin} is longer than {} MiB", input::MAX_STDIN_BYTES >> 20);
         return Err(bad(cause));
     }
     // A form feed ends each page.
     let text = String::from_utf8_lossy(&finished.head).replace('\u{c}', "\n");
     if text.trim().is_empty() {
-        return Err(bad(format!(
-            "{origin} is a PDF without text, such as a scan"
-        )));
+        return Err(bad(format!("{origin} is a PDF without text, such as a scan")));
     }
     Ok(text)
 }

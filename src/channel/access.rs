@@ -148,10 +148,8 @@ impl AccessRules {
 
 /// True if an entry is this user name. An entry that is a number is an id, and no name matches it.
 fn has_name(list: &[String], name: &str) -> bool {
-    let mut names = list
-        .iter()
-        .map(|entry| entry.trim().trim_start_matches('@'))
-        .filter(|entry| !is_id(entry));
+    let mut names =
+        list.iter().map(|entry| entry.trim().trim_start_matches('@')).filter(|entry| !is_id(entry));
     !is_id(name) && names.any(|entry| entry.eq_ignore_ascii_case(name))
 }
 
@@ -178,16 +176,8 @@ mod tests {
 
     fn message(id: &str, name: &str, is_direct: bool) -> InboundMessage {
         InboundMessage {
-            chat: Chat {
-                id: "-5".into(),
-                thread: None,
-                is_direct,
-            },
-            from: Sender {
-                id: id.into(),
-                name: Some(name.into()),
-                is_bot: false,
-            },
+            chat: Chat { id: "-5".into(), thread: None, is_direct },
+            from: Sender { id: id.into(), name: Some(name.into()), is_bot: false },
             ..InboundMessage::default()
         }
     }
@@ -220,37 +210,16 @@ mod tests {
                 group_allow_from: groups.iter().map(|it| (*it).to_owned()).collect(),
                 ..rules(&["7"])
             };
-            let message = InboundMessage {
-                mentions_us,
-                ..message(id, "ann", false)
-            };
+            let message = InboundMessage { mentions_us, ..message(id, "ann", false) };
             assert_eq!(rules.decide(&message), expect, "{policy:?} {id}");
         };
-        check(
-            GroupPolicy::Mention,
-            false,
-            &[],
-            "7",
-            AccessDecision::Ignore,
-        );
+        check(GroupPolicy::Mention, false, &[], "7", AccessDecision::Ignore);
         check(GroupPolicy::Mention, true, &[], "7", AccessDecision::Answer);
         check(GroupPolicy::Mention, true, &[], "8", AccessDecision::Refuse);
         check(GroupPolicy::Open, false, &[], "7", AccessDecision::Answer);
         check(GroupPolicy::Open, false, &[], "8", AccessDecision::Refuse);
-        check(
-            GroupPolicy::Allowlist,
-            true,
-            &[],
-            "7",
-            AccessDecision::Ignore,
-        );
-        check(
-            GroupPolicy::Allowlist,
-            false,
-            &["-5"],
-            "7",
-            AccessDecision::Answer,
-        );
+        check(GroupPolicy::Allowlist, true, &[], "7", AccessDecision::Ignore);
+        check(GroupPolicy::Allowlist, false, &["-5"], "7", AccessDecision::Answer);
     }
 
     #[test]
@@ -262,23 +231,14 @@ mod tests {
         bot.from.is_bot = true;
         assert_eq!(rules(&["*"]).decide(&bot), AccessDecision::Ignore);
         assert_eq!(rules(&["8"]).decide(&bot), AccessDecision::Answer);
-        let closed = AccessRules {
-            pairs: false,
-            ..rules(&[])
-        };
-        assert_eq!(
-            closed.decide(&message("8", "eve", true)),
-            AccessDecision::Refuse
-        );
+        let closed = AccessRules { pairs: false, ..rules(&[]) };
+        assert_eq!(closed.decide(&message("8", "eve", true)), AccessDecision::Refuse);
         assert!(!closed.admits_any_sender());
     }
     #[test]
     fn direct_messages_have_their_own_list() {
         let check = |direct: DirectRule, id: &str, is_direct: bool, expect| {
-            let rules = AccessRules {
-                direct,
-                ..rules(&["7"])
-            };
+            let rules = AccessRules { direct, ..rules(&["7"]) };
             let mut message = message(id, "ann", is_direct);
             message.mentions_us = true;
             assert_eq!(rules.decide(&message), expect, "{id}");

@@ -126,10 +126,7 @@ impl<C> ListenerState<C> {
 
     /// Drops a connection that has failed. The messages that it does not tell of are looked for.
     fn give_up(&mut self, error: SendError) -> Result<(), SendError> {
-        let is_temporary = matches!(
-            error,
-            SendError::Unavailable(_) | SendError::RateLimited(..)
-        );
+        let is_temporary = matches!(error, SendError::Unavailable(_) | SendError::RateLimited(..));
         if !is_temporary {
             return Err(error);
         }
@@ -163,12 +160,7 @@ pub(super) fn poll<S: ConversationService>(
         let messages = Vec::new();
         return deliver(Batch { messages, cursor });
     };
-    let mut reader = ConversationReader {
-        service,
-        account,
-        cursor: cursor.clone(),
-        deliver,
-    };
+    let mut reader = ConversationReader { service, account, cursor: cursor.clone(), deliver };
     if wait.is_zero() {
         return reader.read_all().map(drop);
     }
@@ -280,16 +272,11 @@ impl<S: ConversationService> ConversationReader<'_, S> {
     /// Hands on the new messages of a conversation. Returns true if there were any.
     fn read_new(&mut self, conversation: &Conversation) -> Result<bool> {
         let position = self.position_of(&conversation.id);
-        if conversation
-            .newest
-            .is_some_and(|newest| newest <= position.at)
-        {
+        if conversation.newest.is_some_and(|newest| newest <= position.at) {
             return Ok(false);
         }
         let after = position.at.saturating_sub(S::OVERLAP).max(position.started);
-        let read = self
-            .service
-            .entries_after(self.account, conversation, after);
+        let read = self.service.entries_after(self.account, conversation, after);
         let entries = match read {
             Ok(entries) => entries,
             // We may have been removed from it meanwhile. The other conversations go on.
@@ -331,12 +318,7 @@ impl<S: ConversationService> ConversationReader<'_, S> {
             Some((at, ids)) => (at.as_u64(), ids.to_vec()),
             None => (None, Vec::new()),
         };
-        Position {
-            started,
-            at: at.unwrap_or(started).max(started),
-            ids,
-            overlap: S::OVERLAP,
-        }
+        Position { started, at: at.unwrap_or(started).max(started), ids, overlap: S::OVERLAP }
     }
 }
 

@@ -194,10 +194,7 @@ impl Channel for DingTalk {
     fn identity(&self) -> Result<Identity> {
         let fetched = self.token.with(&|| self.fetch_token(), &|_| Ok(()));
         fetched.map_err(SendError::into_error)?;
-        Ok(Identity {
-            id: self.client_id.clone(),
-            name: self.client_id.clone(),
-        })
+        Ok(Identity { id: self.client_id.clone(), name: self.client_id.clone() })
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -208,11 +205,7 @@ impl Channel for DingTalk {
         match recipient.strip_prefix(GROUP_PREFIX) {
             Some(group) => {
                 let chat = Chat::with_thread_after(group, ":");
-                Chat {
-                    id: format!("{GROUP_PREFIX}{}", chat.id),
-                    is_direct: false,
-                    ..chat
-                }
+                Chat { id: format!("{GROUP_PREFIX}{}", chat.id), is_direct: false, ..chat }
             }
             None => Chat::with_thread_after(recipient, ":"),
         }
@@ -385,10 +378,7 @@ mod tests {
 
     #[test]
     fn lines_of_text_break() {
-        assert_eq!(
-            with_hard_breaks("a\nb\n\n```\nc\n```\nd"),
-            "a  \nb  \n\n```\nc\n```\nd  "
-        );
+        assert_eq!(with_hard_breaks("a\nb\n\n```\nc\n```\nd"), "a  \nb  \n\n```\nc\n```\nd  ");
     }
 
     #[test]
@@ -397,19 +387,10 @@ mod tests {
             let data = json!({ "msgId": "1", "senderStaffId": "ann", "conversationType": "1",
                 "msgtype": kind, "content": content });
             let message = to_message(&data, false).unwrap();
-            assert_eq!(
-                (message.text.as_str(), message.files.len()),
-                (text, files),
-                "{kind}"
-            );
+            assert_eq!((message.text.as_str(), message.files.len()), (text, files), "{kind}");
         };
         check("picture", json!({ "downloadCode": "c" }), "", 1);
-        check(
-            "file",
-            json!({ "downloadCode": "c", "fileName": "a.pdf" }),
-            "",
-            1,
-        );
+        check("file", json!({ "downloadCode": "c", "fileName": "a.pdf" }), "", 1);
         check("audio", json!({ "recognition": "hello" }), "hello", 0);
         let rich = json!({ "richText": [{ "text": "see " }, { "downloadCode": "c" }] });
         check("richText", rich, "see", 1);

@@ -109,9 +109,7 @@ fn remove_padding(content: &mut Vec<u8>) -> Option<()> {
     let length = content.len().checked_sub(padding)?;
     let is_padding = content.len().is_multiple_of(BLOCK_BYTES)
         && (1..=MAX_PADDING_BYTES).contains(&padding)
-        && content[length..]
-            .iter()
-            .all(|byte| usize::from(*byte) == padding);
+        && content[length..].iter().all(|byte| usize::from(*byte) == padding);
     content.truncate(length);
     is_padding.then_some(())
 }
@@ -150,10 +148,7 @@ mod tests {
         assert_eq!(to_id(hex, "u"), expect);
         assert_eq!(to_id("MDEyMzQ1Njc4OWFiY2RlZg==", "u"), expect);
         assert_eq!(to_id("MDEyMzQ1Njc4OWFiY2RlZg", "u"), expect);
-        assert_eq!(
-            to_id("MzAzMTMyMzMzNDM1MzYzNzM4Mzk2MTYyNjM2NDY1NjY=", "u"),
-            expect
-        );
+        assert_eq!(to_id("MzAzMTMyMzMzNDM1MzYzNzM4Mzk2MTYyNjM2NDY1NjY=", "u"), expect);
         assert_eq!(to_id("", "u"), None);
         assert_eq!(to_id("no key", "u"), None);
     }

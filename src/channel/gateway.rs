@@ -61,14 +61,7 @@ impl GatewayConnection {
         login: GatewayLogin<'_>,
         cache: &mut Value,
     ) -> Result<Option<Self>, SendError> {
-        let GatewayLogin {
-            url,
-            query,
-            token,
-            identity,
-            now,
-            explain_close,
-        } = login;
+        let GatewayLogin { url, query, token, identity, now, explain_close } = login;
         let session = cache["session"].clone();
         let resume_url = session["url"].as_str().map(|url| {
             let url = url.trim_end_matches('/');
@@ -78,10 +71,7 @@ impl GatewayConnection {
         let resume_url = resume_url.filter(|url| client.owns_socket(url));
         let is_resumed = session["id"].is_string() && resume_url.is_some();
         let mut begun: Vec<Value> = cache["begun"].as_array().cloned().unwrap_or_default();
-        begun.retain(|at| {
-            at.as_i64()
-                .is_some_and(|at| (0..HOUR_SECS).contains(&(now - at)))
-        });
+        begun.retain(|at| at.as_i64().is_some_and(|at| (0..HOUR_SECS).contains(&(now - at))));
         if !is_resumed && begun.len() >= MAX_SESSIONS_PER_HOUR {
             return Ok(None);
         }

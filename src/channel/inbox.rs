@@ -29,11 +29,7 @@ const MAX_REFUSED_SENDERS: usize = 100;
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum InboxRecord {
     /// A message from an allowed sender was received.
-    In {
-        message: InboundMessage,
-        session: String,
-        at: i64,
-    },
+    In { message: InboundMessage, session: String, at: i64 },
     /// A turn begins that answers these messages. With `ended`, it has ended without an answer, and they come again.
     Turn {
         ids: Vec<String>,
@@ -53,24 +49,13 @@ pub enum InboxRecord {
         at: i64,
     },
     /// The service has taken a part.
-    Sent {
-        key: String,
-        part: usize,
-        remote: String,
-    },
+    Sent { key: String, part: usize, remote: String },
     /// An outbound message is settled, and with it the messages that it answers.
     Done { key: String, result: Settlement },
     /// Messages are settled without an answer.
-    Dropped {
-        ids: Vec<String>,
-        result: Settlement,
-    },
+    Dropped { ids: Vec<String>, result: Settlement },
     /// A sender who is not allowed was refused.
-    Refused {
-        sender: Sender,
-        chat: String,
-        at: i64,
-    },
+    Refused { sender: Sender, chat: String, at: i64 },
     /// Settled messages of earlier journals.
     Settled { ids: Vec<String>, at: i64 },
 }
@@ -191,17 +176,8 @@ impl InboxState {
     /// Applies one record. A record that repeats an earlier one has no effect.
     pub fn apply(&mut self, record: InboxRecord) {
         match record {
-            InboxRecord::In {
-                message,
-                session,
-                at,
-            } => self.add_inbound(message, session, at),
-            InboxRecord::Turn {
-                ids,
-                turn,
-                at,
-                ended,
-            } => {
+            InboxRecord::In { message, session, at } => self.add_inbound(message, session, at),
+            InboxRecord::Turn { ids, turn, at, ended } => {
                 for id in &ids {
                     let Some(entry) = self.inbound_mut(id) else {
                         continue;
@@ -217,24 +193,18 @@ impl InboxState {
                     }
                 }
             }
-            InboxRecord::Out {
-                key,
-                answers,
-                session,
-                destination,
-                parts,
-                at,
-            } => self.add_outbound(OutboundEntry {
-                key,
-                answers,
-                session,
-                destination,
-                parts,
-                created_at: at,
-                sent: BTreeMap::new(),
-                is_untried: false,
-                settlement: None,
-            }),
+            InboxRecord::Out { key, answers, session, destination, parts, at } => self
+                .add_outbound(OutboundEntry {
+                    key,
+                    answers,
+                    session,
+                    destination,
+                    parts,
+                    created_at: at,
+                    sent: BTreeMap::new(),
+                    is_untried: false,
+                    settlement: None,
+                }),
             InboxRecord::Sent { key, part, remote } => {
                 if let Some(entry) = self.outbound_mut(&key) {
                     entry.sent.insert(part, remote);
@@ -263,8 +233,7 @@ impl InboxState {
         if self.has_seen(&message.id) {
             return;
         }
-        self.inbound_index
-            .insert(message.id.clone(), self.inbound.len());
+        self.inbound_index.insert(message.id.clone(), self.inbound.len());
         self.inbound.push(InboundEntry {
             message,
             session,
@@ -285,8 +254,7 @@ impl InboxState {
                 inbound.answer = Some(key);
             }
         }
-        self.outbound_index
-            .insert(entry.key.clone(), self.outbound.len());
+        self.outbound_index.insert(entry.key.clone(), self.outbound.len());
         self.outbound.push(entry);
     }
 
@@ -303,13 +271,8 @@ impl InboxState {
     }
 
     fn add_refused(&mut self, sender: Sender, chat: String, at: i64) {
-        self.refused
-            .retain(|earlier| earlier.sender.id != sender.id);
-        self.refused.push(RefusedSender {
-            sender,
-            chat,
-            last_at: at,
-        });
+        self.refused.retain(|earlier| earlier.sender.id != sender.id);
+        self.refused.push(RefusedSender { sender, chat, last_at: at });
         let excess = self.refused.len().saturating_sub(MAX_REFUSED_SENDERS);
         self.refused.drain(..excess);
     }
@@ -448,13 +411,7 @@ impl ChannelInbox {
             serde_json::to_writer(&mut lines, record)?;
             lines.push(b'\n');
         }
-        let Self {
-            path,
-            log,
-            state,
-            replayed_bytes,
-            compaction_bytes: _,
-        } = self;
+        let Self { path, log, state, replayed_bytes, compaction_bytes: _ } = self;
         with_lock(log, path, || {
             let size = durable_file::size(log, path)?;
             let mut others = vec![0; usize::try_from(size.saturating_sub(*replayed_bytes))?];
@@ -565,14 +522,9 @@ mod tests {
 
     /// The state in words: what waits, and what is settled.
     fn describe(state: &InboxState) -> String {
-        let unanswered: Vec<&str> = state
-            .unanswered()
-            .map(|it| it.message.id.as_str())
-            .collect();
-        let undelivered: Vec<String> = state
-            .undelivered()
-            .map(|it| format!("{}/{}", it.key, it.sent.len()))
-            .collect();
+        let unanswered: Vec<&str> = state.unanswered().map(|it| it.message.id.as_str()).collect();
+        let undelivered: Vec<String> =
+            state.undelivered().map(|it| format!("{}/{}", it.key, it.sent.len())).collect();
         let settled = state.inbound.iter().filter(|it| it.settlement.is_some());
         format!(
             "unanswered {unanswered:?}, undelivered {undelivered:?}, {} settled",
@@ -588,23 +540,9 @@ mod tests {
             at: 1500,
             ended: false,
         };
-        let sent = InboxRecord::Sent {
-            key: "a".into(),
-            part: 0,
-            remote: "77".into(),
-        };
-        let done = InboxRecord::Done {
-            key: "a".into(),
-            result: Settlement::Delivered,
-        };
-        let all = [
-            inbound("1"),
-            inbound("2"),
-            turn,
-            answer("a", &["1", "2"]),
-            sent,
-            done,
-        ];
+        let sent = InboxRecord::Sent { key: "a".into(), part: 0, remote: "77".into() };
+        let done = InboxRecord::Done { key: "a".into(), result: Settlement::Delivered };
+        let all = [inbound("1"), inbound("2"), turn, answer("a", &["1", "2"]), sent, done];
         let check = |count: usize, expect: &str| {
             let state = InboxState::replay(&lines(&all[..count]));
             assert_eq!(describe(&state), expect, "after {count} records");
@@ -623,10 +561,7 @@ mod tests {
         text.extend(lines(&[inbound("1"), inbound("1")]));
         text.extend(b"{\"type\":\"in\",\"mess");
         let state = InboxState::replay(&text);
-        assert_eq!(
-            describe(&state),
-            r#"unanswered ["1"], undelivered [], 0 settled"#
-        );
+        assert_eq!(describe(&state), r#"unanswered ["1"], undelivered [], 0 settled"#);
     }
 
     #[test]
@@ -642,27 +577,16 @@ mod tests {
             session: "t:1".into(),
             at: 1000,
         };
-        inbox
-            .append_all(vec![large, answer("a", &["large"])])
-            .unwrap();
+        inbox.append_all(vec![large, answer("a", &["large"])]).unwrap();
         inbox.compact_if_large(3000, false).unwrap();
         assert_eq!(inbox.state().waiting(), 1, "nothing is lost while it waits");
         let mut inbox = ChannelInbox::open(folder.path()).unwrap();
         for part in 0..2 {
             let remote = format!("remote-{part}");
-            let sent = InboxRecord::Sent {
-                key: "a".into(),
-                part,
-                remote,
-            };
+            let sent = InboxRecord::Sent { key: "a".into(), part, remote };
             inbox.append(sent).unwrap();
         }
-        inbox
-            .append(InboxRecord::Done {
-                key: "a".into(),
-                result: Settlement::Delivered,
-            })
-            .unwrap();
+        inbox.append(InboxRecord::Done { key: "a".into(), result: Settlement::Delivered }).unwrap();
         inbox.compact_if_large(3000, false).unwrap();
         let mut other = ChannelInbox::open(folder.path()).unwrap();
         other.append(inbound("2")).unwrap();
@@ -697,10 +621,7 @@ mod tests {
             }
             record
         };
-        let done = |key: &str, result| InboxRecord::Done {
-            key: key.into(),
-            result,
-        };
+        let done = |key: &str, result| InboxRecord::Done { key: key.into(), result };
         let mut state = InboxState::default();
         for record in [
             from("1"),
@@ -733,10 +654,7 @@ mod tests {
     fn a_compacted_journal_keeps_what_waits_and_the_answers_that_are_given_again() {
         let folder = tempfile::tempdir().unwrap();
         let mut inbox = ChannelInbox::open(folder.path()).unwrap();
-        let done = |key: &str| InboxRecord::Done {
-            key: key.into(),
-            result: Settlement::Delivered,
-        };
+        let done = |key: &str| InboxRecord::Done { key: key.into(), result: Settlement::Delivered };
         let turn = InboxRecord::Turn {
             ids: vec!["2".into(), "3".into()],
             turn: "abc".into(),
@@ -756,10 +674,7 @@ mod tests {
         let path = folder.path().join(ChannelInbox::FILE_NAME);
         assert!(std::fs::metadata(path).unwrap().len() < 3000);
         let state = ChannelInbox::read(folder.path()).unwrap();
-        assert_eq!(
-            describe(&state),
-            r#"unanswered ["2", "3"], undelivered [], 0 settled"#
-        );
+        assert_eq!(describe(&state), r#"unanswered ["2", "3"], undelivered [], 0 settled"#);
         assert_eq!(state.outbound("1").unwrap().parts.len(), 2);
         let turns: Vec<usize> = state.unanswered().map(|it| it.turns.len()).collect();
         assert_eq!(turns, [1, 1]);

@@ -136,11 +136,7 @@ pub trait Channel: Send + Sync {
 
     /// The chat that a recipient names: an id, or the rest of a session's key after the channel's name.
     fn parse_chat(&self, recipient: &str) -> Chat {
-        Chat {
-            id: recipient.to_owned(),
-            thread: None,
-            is_direct: true,
-        }
+        Chat { id: recipient.to_owned(), thread: None, is_direct: true }
     }
 }
 
@@ -170,10 +166,7 @@ pub struct LoginOutcome {
 
 impl LoginOutcome {
     fn of_line(line: String) -> Self {
-        Self {
-            line,
-            values: Vec::new(),
-        }
+        Self { line, values: Vec::new() }
     }
 }
 
@@ -209,10 +202,7 @@ impl WebhookReceipt {
     fn without_messages(response: WebhookResponse) -> Self {
         Self {
             response,
-            account: Identity {
-                id: String::new(),
-                name: String::new(),
-            },
+            account: Identity { id: String::new(), name: String::new() },
             messages: Vec::new(),
             is_for_poll: false,
         }
@@ -246,11 +236,7 @@ impl Chat {
             Some((id, thread)) => (id, Some(thread.to_owned())),
             None => (recipient, None),
         };
-        Self {
-            id: id.to_owned(),
-            thread,
-            is_direct: true,
-        }
+        Self { id: id.to_owned(), thread, is_direct: true }
     }
 }
 
@@ -308,10 +294,7 @@ impl QuotedText {
         if cut.len() < text.len() {
             cut.push_str(" […]");
         }
-        Self {
-            label: label.to_owned(),
-            text: cut,
-        }
+        Self { label: label.to_owned(), text: cut }
     }
 }
 

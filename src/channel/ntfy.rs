@@ -65,11 +65,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     }
     let client = ServiceClient::new(setup, "server", "token")?;
     let client = client.with_bearer(token);
-    Ok(Box::new(Ntfy {
-        client,
-        topic,
-        answer_topic,
-    }))
+    Ok(Box::new(Ntfy { client, topic, answer_topic }))
 }
 
 impl Channel for Ntfy {
@@ -84,15 +80,9 @@ impl Channel for Ntfy {
         let end = signal::now() + wait;
         let Some(since) = cursor.and_then(|cursor| cursor["since"].as_str()) else {
             // Everything that the server still has is from before the first contact.
-            let last = self
-                .cached("all", wait)?
-                .last()
-                .map(|line| line["id"].clone());
+            let last = self.cached("all", wait)?.last().map(|line| line["id"].clone());
             let cursor = json!({ "since": last.unwrap_or_else(|| json!("all")) });
-            return deliver(Batch {
-                messages: Vec::new(),
-                cursor,
-            });
+            return deliver(Batch { messages: Vec::new(), cursor });
         };
         let lines = self.cached(since, wait)?;
         if !lines.is_empty() {
@@ -104,9 +94,7 @@ impl Channel for Ntfy {
                 return self.deliver(&lines, deliver);
             }
             if signal::now() + RECONNECT_PAUSE < end {
-                self.client
-                    .pause(RECONNECT_PAUSE)
-                    .map_err(SendError::into_error)?;
+                self.client.pause(RECONNECT_PAUSE).map_err(SendError::into_error)?;
             } else {
                 break;
             }
@@ -173,10 +161,7 @@ impl Channel for Ntfy {
 
     fn identity(&self) -> Result<Identity> {
         self.cached("none", Duration::ZERO)?;
-        Ok(Identity {
-            id: self.topic.clone(),
-            name: self.topic.clone(),
-        })
+        Ok(Identity { id: self.topic.clone(), name: self.topic.clone() })
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -188,10 +173,7 @@ impl Ntfy {
     /// The messages that the server has after `since`, in order, for a poll with this time left.
     fn cached(&self, since: &str, wait: Duration) -> Result<Vec<Value>> {
         let path = self.path(since, "poll=1&");
-        let response = self.client.request(&ServiceRequest {
-            wait,
-            ..ServiceRequest::get(&path)
-        });
+        let response = self.client.request(&ServiceRequest { wait, ..ServiceRequest::get(&path) });
         let response = response.map_err(SendError::into_error)?;
         check_status(&response)?;
         let lines = response.body.split(|byte| *byte == b'\n');
@@ -208,10 +190,7 @@ impl Ntfy {
     fn stream(&self, since: &str, end: Duration) -> Result<Vec<Value>> {
         let path = self.path(since, "");
         let wait = end.saturating_sub(signal::now());
-        let request = ServiceRequest {
-            wait,
-            ..ServiceRequest::get(&path)
-        };
+        let request = ServiceRequest { wait, ..ServiceRequest::get(&path) };
         let mut response = match self.client.open(&request) {
             Err(error) if error.is::<Stop>() => return Err(error),
             Ok(response) if response.status == 200 => response,
@@ -236,10 +215,8 @@ impl Ntfy {
             let complete = pending.iter().rposition(|byte| *byte == b'\n');
             let rest = pending.split_off(complete.map_or(0, |last| last + 1));
             let lines = pending.split(|byte| *byte == b'\n');
-            let messages: Vec<Value> = lines
-                .filter_map(parse_event)
-                .filter_map(into_message)
-                .collect();
+            let messages: Vec<Value> =
+                lines.filter_map(parse_event).filter_map(into_message).collect();
             if !messages.is_empty() {
                 return Ok(messages);
             }
@@ -280,15 +257,8 @@ impl Ntfy {
         let words: Vec<String> = words.into_iter().filter(|text| !text.is_empty()).collect();
         InboundMessage {
             id: text("id"),
-            chat: Chat {
-                id: self.topic.clone(),
-                thread: None,
-                is_direct: true,
-            },
-            from: Sender {
-                id: self.topic.clone(),
-                ..Sender::default()
-            },
+            chat: Chat { id: self.topic.clone(), thread: None, is_direct: true },
+            from: Sender { id: self.topic.clone(), ..Sender::default() },
             text: words.join("\n"),
             mentions_us: true,
             files: file.into_iter().collect(),

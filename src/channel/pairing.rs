@@ -71,8 +71,7 @@ impl PairingFile {
         let ids = self.0.get("approved").and_then(|all| all.get(channel));
         let ids = ids.and_then(Value::as_array).into_iter().flatten();
         let ids = ids.filter_map(id_text);
-        ids.map(|id| id.split('|').next().unwrap_or_default().to_owned())
-            .collect()
+        ids.map(|id| id.split('|').next().unwrap_or_default().to_owned()).collect()
     }
 
     /// The codes that are valid at `now`, in seconds since 1970.
@@ -123,9 +122,7 @@ impl PairingFile {
         let approved = self.section("approved");
         let ids = approved.entry(&found.channel).or_insert_with(|| json!([]));
         if let Value::Array(ids) = ids
-            && !ids
-                .iter()
-                .any(|id| id_text(id).as_ref() == Some(&found.sender_id))
+            && !ids.iter().any(|id| id_text(id).as_ref() == Some(&found.sender_id))
         {
             ids.push(found.sender_id.clone().into());
         }
@@ -154,8 +151,7 @@ fn id_text(id: &Value) -> Option<String> {
 /// A time in seconds; the Python program writes fractions.
 fn whole_seconds(time: &Value) -> Option<i64> {
     #[expect(clippy::cast_possible_truncation, reason = "a time in seconds fits")]
-    time.as_i64()
-        .or_else(|| time.as_f64().map(|secs| secs as i64))
+    time.as_i64().or_else(|| time.as_f64().map(|secs| secs as i64))
 }
 
 /// A random code: eight letters and digits, as `ABCD-EFGH`.
@@ -185,23 +181,13 @@ mod tests {
     fn a_code_approves_its_sender_once_and_for_ten_minutes() {
         let mut file = PairingFile(Map::new());
         let code = file.code_for("telegram", "7", 1000).unwrap();
-        assert_eq!(
-            file.code_for("telegram", "7", 1500).as_ref(),
-            Some(&code),
-            "one at a time"
-        );
+        assert_eq!(file.code_for("telegram", "7", 1500).as_ref(), Some(&code), "one at a time");
         assert!(file.approve("AAAA-AAA", 1001).is_none());
         assert!(file.clone().approve(&code, 1600).is_none(), "expired");
         let approved = file.approve(&code.to_lowercase(), 1599).unwrap();
-        assert_eq!(
-            (&*approved.channel, &*approved.sender_id),
-            ("telegram", "7")
-        );
+        assert_eq!((&*approved.channel, &*approved.sender_id), ("telegram", "7"));
         assert!(file.approve(&code, 1599).is_none());
-        assert_eq!(
-            file.approved("telegram").into_iter().collect::<Vec<_>>(),
-            ["7"]
-        );
+        assert_eq!(file.approved("telegram").into_iter().collect::<Vec<_>>(), ["7"]);
         assert!(file.approved("matrix").is_empty());
         for sender in ["a", "b", "c"] {
             assert!(file.code_for("telegram", sender, 2000).is_some());
@@ -232,10 +218,7 @@ mod tests {
         let code = random_code();
         let (left, right) = code.split_once('-').unwrap();
         let is_part = |part: &str| {
-            part.len() == 4
-                && part
-                    .bytes()
-                    .all(|it| it.is_ascii_uppercase() || it.is_ascii_digit())
+            part.len() == 4 && part.bytes().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit())
         };
         assert!(is_part(left) && is_part(right), "{code}");
     }

@@ -43,10 +43,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let command = config.required_text("command", "PROGRAM")?;
     // Its standard error goes to the log.
-    config
-        .secrets("env")
-        .iter()
-        .for_each(|(_, secret)| register(secret));
+    config.secrets("env").iter().for_each(|(_, secret)| register(secret));
     let inherited = setup.command_env.iter();
     let env = build_environment(
         inherited.map(|(name, value)| (name.as_str(), value.as_str())),
@@ -123,10 +120,7 @@ impl PushService for ProgramChannel {
             let program = self.spec.program.display();
             SendError::Misconfigured(format!("start `{program}`: {error}"))
         })?;
-        Ok(Box::new(ProgramConnection {
-            program,
-            name: self.name,
-        }))
+        Ok(Box::new(ProgramConnection { program, name: self.name }))
     }
 
     fn read_frame(
@@ -157,10 +151,7 @@ impl PushService for ProgramChannel {
             }
         };
         let acknowledgement = json!({ "v": 1, "type": "ack", "id": message.id });
-        Ok(FrameContent {
-            messages: vec![message],
-            acknowledgement: Some(acknowledgement),
-        })
+        Ok(FrameContent { messages: vec![message], acknowledgement: Some(acknowledgement) })
     }
 }
 
@@ -182,11 +173,7 @@ impl Channel for ProgramChannel {
         key: &str,
     ) -> std::result::Result<String, SendError> {
         let Destination { chat, reply_facts } = destination;
-        let files: Vec<_> = part
-            .file
-            .iter()
-            .map(|file| file.to_string_lossy())
-            .collect();
+        let files: Vec<_> = part.file.iter().map(|file| file.to_string_lossy()).collect();
         let request = json!({
             "v": 1, "type": "message", "id": key, "in_reply_to": reply_facts["id"],
             "channel": self.name, "chat": chat.id, "thread": chat.thread,
@@ -222,10 +209,7 @@ impl Channel for ProgramChannel {
         let checked = self.listener.check(self);
         checked.map_err(SendError::into_error)?;
         let program = self.spec.program.display().to_string();
-        Ok(Identity {
-            id: program.clone(),
-            name: program,
-        })
+        Ok(Identity { id: program.clone(), name: program })
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -254,26 +238,13 @@ fn to_message(line: &Value) -> std::result::Result<InboundMessage, String> {
     };
     let files = texts("files").map(|path| {
         let name = path.rsplit('/').next().unwrap_or_default().to_owned();
-        RemoteFile {
-            id: path,
-            name,
-            kind: AttachmentKind::File,
-            ..RemoteFile::default()
-        }
+        RemoteFile { id: path, name, kind: AttachmentKind::File, ..RemoteFile::default() }
     });
     let quotes =
         texts("quotes").map(|text| QuotedText::cut("quoted message", &text, MAX_QUOTE_CHARS));
     let message = InboundMessage {
-        chat: Chat {
-            id: chat,
-            thread: optional("thread"),
-            is_direct: line["direct"] != false,
-        },
-        from: Sender {
-            id: from,
-            name: optional("name"),
-            is_bot: line["bot"] == true,
-        },
+        chat: Chat { id: chat, thread: optional("thread"), is_direct: line["direct"] != false },
+        from: Sender { id: from, name: optional("name"), is_bot: line["bot"] == true },
         text: optional("text").unwrap_or_default(),
         quotes: quotes.collect(),
         mentions_us: line["mention"] == true,
@@ -309,13 +280,7 @@ mod tests {
         };
         check(json!({ "chat": "c", "from": "a", "text": "x" }), "`id`");
         check(json!({ "id": "1", "from": "a", "text": "x" }), "`chat`");
-        check(
-            json!({ "id": "1", "chat": "c", "from": 3, "text": "x" }),
-            "`from`",
-        );
-        check(
-            json!({ "id": "1", "chat": "c", "from": "a", "text": " " }),
-            "neither",
-        );
+        check(json!({ "id": "1", "chat": "c", "from": 3, "text": "x" }), "`from`");
+        check(json!({ "id": "1", "chat": "c", "from": "a", "text": " " }), "neither");
     }
 }

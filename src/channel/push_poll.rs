@@ -43,8 +43,7 @@ impl FrameConnection for WebSocket {
 
     fn send_frame(&mut self, frame: &Value) -> Result<(), SendError> {
         let text = frame.to_string();
-        self.send(&text)
-            .map_err(super::service_client::to_send_error)
+        self.send(&text).map_err(super::service_client::to_send_error)
     }
 }
 

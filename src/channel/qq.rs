@@ -114,10 +114,7 @@ impl PushService for Qq {
                 now: self.clock.timestamp().as_second(),
                 explain_close,
             };
-            Ok((
-                GatewayConnection::open(&self.client, login, &mut cache)?,
-                cache,
-            ))
+            Ok((GatewayConnection::open(&self.client, login, &mut cache)?, cache))
         });
         let (connection, changed) = opened?;
         *cache = changed;
@@ -242,9 +239,7 @@ impl Qq {
         let request = json!({ "appId": self.app_id, "clientSecret": self.secret.expose() });
         let given = self.token_client.post("", &request)?;
         let seconds = &given["expires_in"];
-        let seconds = seconds
-            .as_u64()
-            .or(seconds.as_str().and_then(|it| it.parse().ok()));
+        let seconds = seconds.as_u64().or(seconds.as_str().and_then(|it| it.parse().ok()));
         match given["access_token"].as_str() {
             Some(token) => Ok((token.to_owned(), seconds.unwrap_or_default())),
             None => {
@@ -272,9 +267,7 @@ impl Qq {
                 None => ServiceRequest::get(path),
             };
             let headers = &headers;
-            let response = self
-                .client
-                .request(&ServiceRequest { headers, ..request })?;
+            let response = self.client.request(&ServiceRequest { headers, ..request })?;
             match response.is_success() {
                 true => self.client.read_success(&response),
                 false => Err(to_error(&response)),
@@ -352,25 +345,15 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
     let (id, chat, sender) = (data["id"].as_str()?, chat.as_str()?, sender.as_str()?);
     let files = data["attachments"].as_array().into_iter().flatten();
     let files: Vec<RemoteFile> = files.filter_map(to_file).collect();
-    let text = data["content"]
-        .as_str()
-        .unwrap_or_default()
-        .trim()
-        .to_owned();
+    let text = data["content"].as_str().unwrap_or_default().trim().to_owned();
     if text.is_empty() && files.is_empty() {
         return None;
     }
     let sent_at = data["timestamp"].as_str().unwrap_or_default();
-    let sent_at = sent_at
-        .parse::<jiff::Timestamp>()
-        .map(jiff::Timestamp::as_second);
+    let sent_at = sent_at.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second);
     Some(InboundMessage {
         id: id.to_owned(),
-        chat: Chat {
-            id: chat.to_owned(),
-            thread: None,
-            is_direct: kind != "group",
-        },
+        chat: Chat { id: chat.to_owned(), thread: None, is_direct: kind != "group" },
         from: Sender {
             id: sender.to_owned(),
             name: author["username"].as_str().map(str::to_owned),
@@ -414,10 +397,7 @@ mod tests {
         let group = json!({ "id": "m1", "content": " hi ", "group_openid": "g", "timestamp": "2026-01-02T03:04:05+08:00",
             "author": { "member_openid": "ann" }, "attachments": [{ "url": "//x.qq.com/a", "content_type": "image/png" }] });
         let message = to_message("GROUP_AT_MESSAGE_CREATE", &group).unwrap();
-        assert_eq!(
-            (message.text.as_str(), message.chat.is_direct),
-            ("hi", false)
-        );
+        assert_eq!((message.text.as_str(), message.chat.is_direct), ("hi", false));
         assert_eq!(message.files[0].id, "https://x.qq.com/a");
         assert_eq!(message.sent_at, 1_767_294_245);
         assert_eq!(to_message("MESSAGE_CREATE", &group), None);

@@ -77,11 +77,7 @@ mod tests {
         let seconds = Duration::from_secs;
         let limits = RequestLimits::default();
         let check = |route: &str, now: u64, expect: u64| {
-            assert_eq!(
-                limits.wait(route, seconds(now)),
-                seconds(expect),
-                "{route} {now}"
-            );
+            assert_eq!(limits.wait(route, seconds(now)), seconds(expect), "{route} {now}");
         };
         check("GET /a", 5, 0);
         limits.store("GET /a", seconds(5), seconds(9));
@@ -99,10 +95,7 @@ mod tests {
     fn routes_are_methods_and_starts_of_paths() {
         let route = route_of(HttpMethod::Get, "/channels/1/messages?after=2");
         assert_eq!(route, "GET /channels/1/messages");
-        let route = route_of(
-            HttpMethod::Put("", b""),
-            "/channels/1/messages/2/reactions/x/@me",
-        );
+        let route = route_of(HttpMethod::Put("", b""), "/channels/1/messages/2/reactions/x/@me");
         assert_eq!(route, "PUT /channels/1/messages");
         assert_eq!(route_of(HttpMethod::Post("", b""), ""), "POST ");
     }

@@ -97,19 +97,12 @@ impl<'r> ServiceRequest<'r> {
 
     /// A request that may be sent again. It has no body if `media_type` is empty.
     pub(super) fn put(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
-        Self {
-            method: HttpMethod::Put(media_type, body),
-            ..Self::get(path)
-        }
+        Self { method: HttpMethod::Put(media_type, body), ..Self::get(path) }
     }
 
     /// A request that is sent again only if it has not reached the service. It has no body if `media_type` is empty.
     pub(super) fn post(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
-        Self {
-            method: HttpMethod::Post(media_type, body),
-            is_idempotent: false,
-            ..Self::get(path)
-        }
+        Self { method: HttpMethod::Post(media_type, body), is_idempotent: false, ..Self::get(path) }
     }
 }
 
@@ -135,11 +128,7 @@ impl ServiceResponse {
         };
         let is_shown = |letter: &char| !letter.is_control();
         let text = redact_known(&text);
-        let text: String = text
-            .chars()
-            .filter(is_shown)
-            .take(MAX_CAUSE_CHARS)
-            .collect();
+        let text: String = text.chars().filter(is_shown).take(MAX_CAUSE_CHARS).collect();
         let text = text.trim();
         match text.is_empty() {
             true => format!("status {}", self.status),
@@ -157,8 +146,7 @@ impl ServiceResponse {
         let in_body = in_body.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let wait = in_body.or(self.retry_after);
         // A wait of zero would be asked for without an end.
-        wait.unwrap_or(DEFAULT_RATE_LIMIT_DELAY)
-            .max(MIN_RATE_LIMIT_DELAY)
+        wait.unwrap_or(DEFAULT_RATE_LIMIT_DELAY).max(MIN_RATE_LIMIT_DELAY)
     }
 }
 
@@ -201,13 +189,7 @@ impl ServiceClient {
         token_key: &'static str,
         timeouts: HttpTimeouts,
     ) -> anyhow::Result<Self> {
-        let ChannelSetup {
-            config,
-            network,
-            clock,
-            max_attempts,
-            ..
-        } = setup;
+        let ChannelSetup { config, network, clock, max_attempts, .. } = setup;
         let name = config.name;
         let base = base.trim_end_matches('/');
         let key = format!("channels.{name}.{base_key}");
@@ -402,11 +384,7 @@ impl ServiceClient {
     /// Posts JSON once. The result does not matter.
     pub(super) fn notify(&self, path: &str, body: &Value) {
         let body = body.to_string();
-        self.try_once(&ServiceRequest::post(
-            path,
-            "application/json",
-            body.as_bytes(),
-        ));
+        self.try_once(&ServiceRequest::post(path, "application/json", body.as_bytes()));
     }
 
     /// Sends a request once. The result does not matter.
@@ -544,18 +522,10 @@ fn read_response(response: Response) -> anyhow::Result<ServiceResponse> {
     let limit = RequestLimit::from_response(&response);
     let mut body = Vec::new();
     let status = response.status;
-    let read = response
-        .body
-        .take(MAX_RESPONSE_BYTES)
-        .read_to_end(&mut body);
+    let read = response.body.take(MAX_RESPONSE_BYTES).read_to_end(&mut body);
     if let Err(error) = read {
         signal::check()?;
         return Err(anyhow::Error::msg(body_error_message(&error)));
     }
-    Ok(ServiceResponse {
-        status,
-        body,
-        retry_after: retry_after.map(Duration::from_secs),
-        limit,
-    })
+    Ok(ServiceResponse { status, body, retry_after: retry_after.map(Duration::from_secs), limit })
 }

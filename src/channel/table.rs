@@ -45,11 +45,7 @@ pub struct LoginQuestion {
 
 impl LoginQuestion {
     const fn required(key: &'static str, text: &'static str) -> Self {
-        Self {
-            key,
-            text,
-            is_optional: false,
-        }
+        Self { key, text, is_optional: false }
     }
 }
 
@@ -69,16 +65,9 @@ const CHAT: ChannelKind = ChannelKind {
 
 /// The row of a program that speaks the lines of `nanobot pipe`.
 const fn program_kind(name: &'static str) -> ChannelKind {
-    const QUESTIONS: &[LoginQuestion] = &[LoginQuestion::required(
-        "command",
-        "Program that speaks the lines of `nanobot pipe`",
-    )];
-    ChannelKind {
-        name,
-        login: QUESTIONS,
-        is_program: true,
-        ..CHAT
-    }
+    const QUESTIONS: &[LoginQuestion] =
+        &[LoginQuestion::required("command", "Program that speaks the lines of `nanobot pipe`")];
+    ChannelKind { name, login: QUESTIONS, is_program: true, ..CHAT }
 }
 
 /// All channels, in the order of help and lists.
@@ -92,10 +81,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         is_mail: false,
         is_program: false,
         dialect: Dialect::TelegramHtml,
-        login: &[LoginQuestion::required(
-            "token",
-            "Token of the bot, from @BotFather in Telegram",
-        )],
+        login: &[LoginQuestion::required("token", "Token of the bot, from @BotFather in Telegram")],
         open: telegram::open,
     },
     ChannelKind {
@@ -233,10 +219,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "feishu",
         // Cards may have 30 kB of JSON.
-        dialect: Dialect::Markdown(TextLimit {
-            amount: 20_000,
-            unit: LengthUnit::Bytes,
-        }),
+        dialect: Dialect::Markdown(TextLimit { amount: 20_000, unit: LengthUnit::Bytes }),
         open: feishu::open,
         ..CHAT
     },
@@ -263,10 +246,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     },
     ChannelKind {
         name: "wecom",
-        dialect: Dialect::Markdown(TextLimit {
-            amount: 20_480,
-            unit: LengthUnit::Bytes,
-        }),
+        dialect: Dialect::Markdown(TextLimit { amount: 20_480, unit: LengthUnit::Bytes }),
         login: &[
             LoginQuestion::required("botId", "Id of the bot, from WeCom's console"),
             LoginQuestion::required("secret", "Secret of its long connection"),
@@ -276,10 +256,7 @@ pub const CHANNELS: &[ChannelKind] = &[
     },
     ChannelKind {
         name: "weixin",
-        dialect: Dialect::Plain(TextLimit {
-            amount: 1800,
-            unit: LengthUnit::Utf16,
-        }),
+        dialect: Dialect::Plain(TextLimit { amount: 1800, unit: LengthUnit::Utf16 }),
         open: weixin::open,
         ..CHAT
     },
@@ -311,16 +288,10 @@ pub const CHANNELS: &[ChannelKind] = &[
 ];
 
 /// The size above which ntfy makes a message an attachment (`message-size-limit` of its server).
-const NTFY_LIMIT: TextLimit = TextLimit {
-    amount: 4096,
-    unit: LengthUnit::Bytes,
-};
+const NTFY_LIMIT: TextLimit = TextLimit { amount: 4096, unit: LengthUnit::Bytes };
 
 /// A size that chat services without a known limit take.
-const PLAIN_LIMIT: TextLimit = TextLimit {
-    amount: 4000,
-    unit: LengthUnit::Utf16,
-};
+const PLAIN_LIMIT: TextLimit = TextLimit { amount: 4000, unit: LengthUnit::Utf16 };
 
 /// The channel named `name`.
 pub fn find(name: &str) -> Option<&'static ChannelKind> {

@@ -35,20 +35,16 @@ mod tests {
     #[test]
     fn messages_since_our_last_one_are_quoted() {
         let check = |thread: &[(bool, &str)], expect: &[&str]| {
-            let messages = thread.iter().map(|(is_own, text)| ThreadMessage {
-                is_own: *is_own,
-                text: (*text).to_owned(),
-            });
+            let messages = thread
+                .iter()
+                .map(|(is_own, text)| ThreadMessage { is_own: *is_own, text: (*text).to_owned() });
             let quotes = context_quotes(messages, 2);
             let texts: Vec<&str> = quotes.iter().map(|quote| quote.text.as_str()).collect();
             assert_eq!(texts, expect);
         };
         check(&[], &[]);
         check(&[(false, "a"), (false, "b"), (false, "c")], &["b", "c"]);
-        check(
-            &[(false, "a"), (true, "b"), (false, "c"), (false, "")],
-            &["c"],
-        );
+        check(&[(false, "a"), (true, "b"), (false, "c"), (false, "")], &["c"]);
         check(&[(false, "a"), (true, "b")], &[]);
     }
 }

@@ -29,11 +29,8 @@ impl UploadFile {
         let read = file.take(limit_bytes + 1).read_to_end(&mut bytes);
         read.with_context(|| format!("read `{}`", path.display()))?;
         if bytes.len() as u64 > limit_bytes {
-            let cause = format!(
-                "`{}` is larger than {} MB",
-                path.display(),
-                limit_bytes / 1_000_000
-            );
+            let cause =
+                format!("`{}` is larger than {} MB", path.display(), limit_bytes / 1_000_000);
             return Err(SendError::Undeliverable(cause));
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();

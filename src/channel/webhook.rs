@@ -72,10 +72,7 @@ impl Channel for Webhook {
 
     /// The address. Nothing is sent there.
     fn identity(&self) -> Result<Identity> {
-        Ok(Identity {
-            id: self.name.clone(),
-            name: self.name.clone(),
-        })
+        Ok(Identity { id: self.name.clone(), name: self.name.clone() })
     }
 
     fn session_key(&self, chat: &Chat) -> String {

@@ -67,10 +67,8 @@ impl PushService for WeCom {
         let mut socket = self.client.open_websocket("/")?;
         let id = "aibot_subscribe_1";
         let credentials = json!({ "bot_id": self.bot_id, "secret": self.secret.expose() });
-        socket.send_frame(
-            &json!({ "cmd": "aibot_subscribe", "headers": { "req_id": id },
-            "body": credentials }),
-        )?;
+        socket.send_frame(&json!({ "cmd": "aibot_subscribe", "headers": { "req_id": id },
+            "body": credentials }))?;
         let end = signal::now() + LOGIN_TIMEOUT;
         while let Some(frame) = socket.next_frame(end)? {
             if frame["headers"]["req_id"] == id {
@@ -130,9 +128,7 @@ impl Channel for WeCom {
         key: &str,
     ) -> std::result::Result<String, SendError> {
         if part.file.is_some() {
-            return Err(SendError::Undeliverable(
-                "files are not sent to WeCom".into(),
-            ));
+            return Err(SendError::Undeliverable("files are not sent to WeCom".into()));
         }
         let id = digest(key.as_bytes())[..24].to_owned();
         let text = without_pings(&part.markup, MENTION_MARKS);
@@ -162,10 +158,7 @@ impl Channel for WeCom {
     fn identity(&self) -> Result<Identity> {
         let checked = self.listener.check(self);
         checked.map_err(SendError::into_error)?;
-        Ok(Identity {
-            id: self.bot_id.clone(),
-            name: self.bot_id.clone(),
-        })
+        Ok(Identity { id: self.bot_id.clone(), name: self.bot_id.clone() })
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -241,15 +234,11 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         add(body, kind);
     }
     let quote = &body["quote"];
-    let quoted = quote["text"]["content"]
-        .as_str()
-        .or(quote["content"].as_str());
+    let quoted = quote["text"]["content"].as_str().or(quote["content"].as_str());
     quotes.extend(quoted.map(|text| QuotedText::cut("quoted message", text, MAX_QUOTE_CHARS)));
     // The mention comes first, under the bot's name.
     let typed = match typed.trim_start().strip_prefix('@') {
-        Some(rest) if is_group => rest
-            .split_once(char::is_whitespace)
-            .map_or("", |(_, it)| it),
+        Some(rest) if is_group => rest.split_once(char::is_whitespace).map_or("", |(_, it)| it),
         _ => &typed,
     };
     let typed = typed.trim().to_owned();
@@ -259,18 +248,11 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     Some(InboundMessage {
         id: id.to_owned(),
         chat: Chat {
-            id: body["chatid"]
-                .as_str()
-                .filter(|_| is_group)
-                .unwrap_or(sender)
-                .to_owned(),
+            id: body["chatid"].as_str().filter(|_| is_group).unwrap_or(sender).to_owned(),
             thread: None,
             is_direct: !is_group,
         },
-        from: Sender {
-            id: sender.to_owned(),
-            ..Sender::default()
-        },
+        from: Sender { id: sender.to_owned(), ..Sender::default() },
         text: typed,
         quotes,
         mentions_us: true,
@@ -291,9 +273,7 @@ mod tests {
             let mut body = body;
             (body["msgid"], body["from"]["userid"]) = (json!("1"), json!("ann"));
             let message = to_message(&json!({ "headers": { "req_id": "r" }, "body": body }));
-            let found = message
-                .as_ref()
-                .map(|it| (it.text.as_str(), it.quotes.len()));
+            let found = message.as_ref().map(|it| (it.text.as_str(), it.quotes.len()));
             assert_eq!(found, expect);
         };
         let text = json!({ "content": "@Robot hi there" });
@@ -305,20 +285,11 @@ mod tests {
             json!({ "msgtype": "text", "text": text, "chattype": "single" }),
             Some(("@Robot hi there", 0)),
         );
-        check(
-            json!({ "msgtype": "image", "image": { "url": "u" } }),
-            Some(("", 1)),
-        );
-        check(
-            json!({ "msgtype": "voice", "voice": { "content": "said" } }),
-            Some(("said", 0)),
-        );
+        check(json!({ "msgtype": "image", "image": { "url": "u" } }), Some(("", 1)));
+        check(json!({ "msgtype": "voice", "voice": { "content": "said" } }), Some(("said", 0)));
         let items =
             json!([{ "msgtype": "text", "text": { "content": "see" } }, { "msgtype": "image" }]);
-        check(
-            json!({ "msgtype": "mixed", "mixed": { "msg_item": items } }),
-            Some(("see", 1)),
-        );
+        check(json!({ "msgtype": "mixed", "mixed": { "msg_item": items } }), Some(("see", 1)));
         check(json!({ "msgtype": "event" }), None);
     }
 }

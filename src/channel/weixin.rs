@@ -113,10 +113,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     };
     Ok(Box::new(Weixin {
         client: client(TIMEOUTS)?,
-        look_client: client(HttpTimeouts {
-            first_byte: LOOK_TIMEOUT,
-            ..TIMEOUTS
-        })?,
+        look_client: client(HttpTimeouts { first_byte: LOOK_TIMEOUT, ..TIMEOUTS })?,
         file_client: ServiceClient::at(setup, &file_base, "cdnBaseUrl", "token")?
             .with_hosts(FILE_HOSTS),
         file_base,
@@ -124,11 +121,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         first_position,
         access: setup.access.clone(),
         clock: setup.clock.clone(),
-        contexts: setup
-            .paths
-            .channels()
-            .join(config.name)
-            .join("contexts.json"),
+        contexts: setup.paths.channels().join(config.name).join("contexts.json"),
         tickets: Mutex::default(),
     }))
 }
@@ -158,9 +151,7 @@ impl Channel for Weixin {
         };
         loop {
             let left = end.saturating_sub(signal::now());
-            let Some(news) = self
-                .fetch_news(&position, left)
-                .map_err(SendError::into_error)?
+            let Some(news) = self.fetch_news(&position, left).map_err(SendError::into_error)?
             else {
                 return Ok(());
             };
@@ -188,9 +179,7 @@ impl Channel for Weixin {
         key: &str,
     ) -> std::result::Result<String, SendError> {
         if part.file.is_some() {
-            return Err(SendError::Undeliverable(
-                "files are not sent to WeChat".into(),
-            ));
+            return Err(SendError::Undeliverable("files are not sent to WeChat".into()));
         }
         let user = &destination.chat.id;
         let facts = match &destination.reply_facts {
@@ -220,15 +209,9 @@ impl Channel for Weixin {
         let (key, locator) = file.id.split_once(' ').unwrap_or_default();
         let url = match locator.contains("://") {
             true => locator.to_owned(),
-            false => format!(
-                "{}/download?encrypted_query_param={locator}",
-                self.file_base
-            ),
+            false => format!("{}/download?encrypted_query_param={locator}", self.file_base),
         };
-        let file = RemoteFile {
-            id: format!("{key} {url}"),
-            ..file.clone()
-        };
+        let file = RemoteFile { id: format!("{key} {url}"), ..file.clone() };
         encrypted_file::fetch(&self.file_client, &file, into, limit_bytes)
     }
 
@@ -245,10 +228,7 @@ impl Channel for Weixin {
             if let Err(error) = self.post("/ilink/bot/sendtyping", request) {
                 log::debug!(target: "channel", "weixin: no typing notice: {error}");
             }
-            self.tickets
-                .lock()
-                .ignore_poison()
-                .insert(user.clone(), ticket);
+            self.tickets.lock().ignore_poison().insert(user.clone(), ticket);
         }
     }
 
@@ -299,18 +279,10 @@ impl Weixin {
         };
         if !wait.is_zero() {
             let response = self.client.request(&request)?;
-            return self
-                .client
-                .read_success(&response)
-                .and_then(check)
-                .map(Some);
+            return self.client.read_success(&response).and_then(check).map(Some);
         }
         match self.look_client.request_once(&request) {
-            Ok(response) => self
-                .client
-                .read_success(&response)
-                .and_then(check)
-                .map(Some),
+            Ok(response) => self.client.read_success(&response).and_then(check).map(Some),
             Err(error) if error.is::<ResponseTimeout>() => Ok(None),
             Err(error) => Err(SendError::Unavailable(failure(error)?)),
         }
@@ -389,10 +361,8 @@ impl Weixin {
         let mut host = String::new();
         let mut verification = String::new();
         loop {
-            let mut path = format!(
-                "{host}/ilink/bot/get_qrcode_status?qrcode={}",
-                percent_encode(id)
-            );
+            let mut path =
+                format!("{host}/ilink/bot/get_qrcode_status?qrcode={}", percent_encode(id));
             if !verification.is_empty() {
                 path += &format!("&verify_code={}", percent_encode(&verification));
             }
@@ -438,10 +408,7 @@ impl Weixin {
 /// The header with a number of our choice.
 fn uin_header() -> (String, String) {
     let number = u32::from_str_radix(&random_hex(4), 16).unwrap_or_default();
-    (
-        "x-wechat-uin".to_owned(),
-        STANDARD.encode(number.to_string()),
-    )
+    ("x-wechat-uin".to_owned(), STANDARD.encode(number.to_string()))
 }
 
 fn with_base_info(mut body: Value) -> Value {
@@ -477,12 +444,7 @@ fn to_file(item: &Value) -> Option<RemoteFile> {
         _ => return None,
     };
     let (item, media) = (&item[member], &item[member]["media"]);
-    let text = |value: &Value| {
-        value
-            .as_str()
-            .filter(|text| !text.is_empty())
-            .map(str::to_owned)
-    };
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let key = text(&item["aeskey"]).or_else(|| text(&media["aes_key"]))?;
     let parameter = text(&media["encrypt_query_param"]).map(|text| percent_encode(&text));
     let locator = text(&media["full_url"]).or(parameter)?;
@@ -496,9 +458,7 @@ fn to_file(item: &Value) -> Option<RemoteFile> {
 
 /// The message of a user.
 fn to_message(message: &Value) -> Option<InboundMessage> {
-    let sender = message["from_user_id"]
-        .as_str()
-        .filter(|it| !it.is_empty())?;
+    let sender = message["from_user_id"].as_str().filter(|it| !it.is_empty())?;
     if message["message_type"] == BOT_MESSAGE {
         return None;
     }
@@ -522,9 +482,8 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
             }),
         }
         let quoted = &item["ref_msg"];
-        let quoted = quoted["message_item"]["text_item"]["text"]
-            .as_str()
-            .or(quoted["title"].as_str());
+        let quoted =
+            quoted["message_item"]["text_item"]["text"].as_str().or(quoted["title"].as_str());
         quotes.extend(quoted.map(|text| QuotedText::cut("quoted message", text, MAX_QUOTE_CHARS)));
     }
     let text = typed.join("\n").trim().to_owned();
@@ -539,10 +498,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
             thread: None,
             is_direct: !sender.ends_with("@chatroom"),
         },
-        from: Sender {
-            id: sender.to_owned(),
-            ..Sender::default()
-        },
+        from: Sender { id: sender.to_owned(), ..Sender::default() },
         text,
         quotes,
         files,

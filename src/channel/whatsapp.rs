@@ -82,14 +82,10 @@ impl Channel for WhatsApp {
         let signature = request.header("x-hub-signature-256").unwrap_or_default();
         let signature = signature.strip_prefix("sha256=").unwrap_or_default();
         if !is_signed(self.app_secret.expose(), &request.body, signature) {
-            return Ok(WebhookReceipt::without_messages(WebhookResponse::empty(
-                401,
-            )));
+            return Ok(WebhookReceipt::without_messages(WebhookResponse::empty(401)));
         }
         let Ok(body) = serde_json::from_slice::<Value>(&request.body) else {
-            return Ok(WebhookReceipt::without_messages(WebhookResponse::empty(
-                400,
-            )));
+            return Ok(WebhookReceipt::without_messages(WebhookResponse::empty(400)));
         };
         Ok(WebhookReceipt {
             response: WebhookResponse::empty(200),
@@ -128,9 +124,7 @@ impl Channel for WhatsApp {
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let path = format!("/{}", percent_encode(&file.id));
-        let media = self
-            .exchange(&ServiceRequest::get(&path))
-            .map_err(SendError::into_error)?;
+        let media = self.exchange(&ServiceRequest::get(&path)).map_err(SendError::into_error)?;
         let url = media["url"].as_str().unwrap_or_default();
         if !self.client.owns(url) {
             return Err(fail(Exit::Refused, "the attachment is not at WhatsApp"));
@@ -151,18 +145,10 @@ impl Channel for WhatsApp {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let path = format!(
-            "/{}?fields=display_phone_number",
-            percent_encode(&self.phone_number)
-        );
-        let number = self
-            .exchange(&ServiceRequest::get(&path))
-            .map_err(SendError::into_error)?;
+        let path = format!("/{}?fields=display_phone_number", percent_encode(&self.phone_number));
+        let number = self.exchange(&ServiceRequest::get(&path)).map_err(SendError::into_error)?;
         let name = number["display_phone_number"].as_str();
-        Ok(Identity {
-            name: name.unwrap_or_default().to_owned(),
-            ..self.account()
-        })
+        Ok(Identity { name: name.unwrap_or_default().to_owned(), ..self.account() })
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -172,10 +158,7 @@ impl Channel for WhatsApp {
 
 impl WhatsApp {
     fn account(&self) -> Identity {
-        Identity {
-            id: self.phone_number.clone(),
-            name: String::new(),
-        }
+        Identity { id: self.phone_number.clone(), name: String::new() }
     }
 
     /// The path of a collection of our number.
@@ -188,17 +171,12 @@ impl WhatsApp {
         let parameter = |name| request.parameter(name).unwrap_or_default();
         let token = parameter("hub.verify_token");
         let challenge = parameter("hub.challenge");
-        let is_ours = self
-            .verify_token
-            .as_ref()
-            .is_some_and(|ours| is_same_secret(ours.expose(), token));
+        let is_ours =
+            self.verify_token.as_ref().is_some_and(|ours| is_same_secret(ours.expose(), token));
         let is_plain = challenge.len() <= MAX_CHALLENGE_CHARS
             && challenge.bytes().all(|byte| byte.is_ascii_alphanumeric());
         match is_ours && is_plain && parameter("hub.mode") == "subscribe" {
-            true => WebhookResponse {
-                status: 200,
-                body: challenge.to_owned(),
-            },
+            true => WebhookResponse { status: 200, body: challenge.to_owned() },
             false => WebhookResponse::empty(401),
         }
     }
@@ -229,10 +207,7 @@ impl WhatsApp {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let (kind, media_type) = file.media_type();
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let fields = [
-            field("messaging_product", "whatsapp"),
-            field("type", media_type),
-        ];
+        let fields = [field("messaging_product", "whatsapp"), field("type", media_type)];
         let (form_type, form) = file.to_form(&fields, "file");
         let path = self.path("media");
         let request = ServiceRequest {
@@ -284,18 +259,15 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     let typed = match kind {
         "text" => content["body"].as_str(),
         "button" => content["text"].as_str(),
-        "interactive" => content["button_reply"]["title"]
-            .as_str()
-            .or(content["list_reply"]["title"].as_str()),
+        "interactive" => {
+            content["button_reply"]["title"].as_str().or(content["list_reply"]["title"].as_str())
+        }
         _ => content["caption"].as_str(),
     };
     let typed = typed.unwrap_or_default();
     let file = to_file(kind, content, is_forward);
     let quotes = match is_forward && !typed.is_empty() {
-        true => vec![QuotedText {
-            label: "forwarded message".to_owned(),
-            text: typed.to_owned(),
-        }],
+        true => vec![QuotedText { label: "forwarded message".to_owned(), text: typed.to_owned() }],
         false => Vec::new(),
     };
     let text = if is_forward { "" } else { typed };
@@ -305,15 +277,8 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     let sent_at = message["timestamp"].as_str().unwrap_or_default();
     Some(InboundMessage {
         id: id.to_owned(),
-        chat: Chat {
-            id: sender.to_owned(),
-            thread: None,
-            is_direct: true,
-        },
-        from: Sender {
-            id: sender.to_owned(),
-            ..Sender::default()
-        },
+        chat: Chat { id: sender.to_owned(), thread: None, is_direct: true },
+        from: Sender { id: sender.to_owned(), ..Sender::default() },
         text: text.to_owned(),
         quotes,
         mentions_us: true,

@@ -142,10 +142,7 @@ impl Channel for WhatsAppBridge {
     fn identity(&self) -> Result<Identity> {
         let checked = self.listener.check(self);
         checked.map_err(SendError::into_error)?;
-        Ok(Identity {
-            id: "bridge".to_owned(),
-            name: "the bridge".to_owned(),
-        })
+        Ok(Identity { id: "bridge".to_owned(), name: "the bridge".to_owned() })
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -173,26 +170,15 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     let sent_at = &frame["timestamp"];
     Some(InboundMessage {
         id: id.to_owned(),
-        chat: Chat {
-            id: chat.to_owned(),
-            thread: None,
-            is_direct: !is_group,
-        },
+        chat: Chat { id: chat.to_owned(), thread: None, is_direct: !is_group },
         from: Sender {
             id: sender.split('@').next().unwrap_or_default().to_owned(),
             ..Sender::default()
         },
-        text: if is_voice {
-            String::new()
-        } else {
-            content.to_owned()
-        },
+        text: if is_voice { String::new() } else { content.to_owned() },
         quotes,
         // Long numbers come in halves.
-        sent_at: sent_at
-            .as_i64()
-            .or(sent_at["low"].as_i64())
-            .unwrap_or_default(),
+        sent_at: sent_at.as_i64().or(sent_at["low"].as_i64()).unwrap_or_default(),
         reply_facts: json!({ "id": id }),
         ..InboundMessage::default()
     })

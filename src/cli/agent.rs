@@ -48,20 +48,10 @@ pub struct AgentArgs {
     #[arg(long, help_heading = "Session", conflicts_with = "fork")]
     pub resume: bool,
     /// Copy session KEY first, and continue the copy
-    #[arg(
-        long,
-        value_name = "KEY",
-        help_heading = "Session",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "KEY", help_heading = "Session", hide_short_help = true)]
     pub fork: Option<String>,
     /// Do not save this turn
-    #[arg(
-        long,
-        help_heading = "Session",
-        conflicts_with = "resume",
-        hide_short_help = true
-    )]
+    #[arg(long, help_heading = "Session", conflicts_with = "resume", hide_short_help = true)]
     pub ephemeral: bool,
     /// Seconds to wait for a session that another run is using
     #[arg(
@@ -91,20 +81,10 @@ pub struct AgentArgs {
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
     /// Render markdown on a terminal (default)
-    #[arg(
-        long,
-        overrides_with = "no_markdown",
-        help_heading = "Output",
-        hide_short_help = true
-    )]
+    #[arg(long, overrides_with = "no_markdown", help_heading = "Output", hide_short_help = true)]
     pub markdown: bool,
     /// Print raw markdown on a terminal too
-    #[arg(
-        long,
-        overrides_with = "markdown",
-        help_heading = "Output",
-        hide_short_help = true
-    )]
+    #[arg(long, overrides_with = "markdown", help_heading = "Output", hide_short_help = true)]
     pub no_markdown: bool,
     /// Same as `--verbose`
     #[arg(long, overrides_with = "no_logs", hide = true)]
@@ -130,22 +110,12 @@ pub struct AgentArgs {
     /// Work in a git worktree, on a branch of that name
     ///
     /// In ~/.nanobot/worktrees, beside your own files. The branch begins at the current commit, or is continued.
-    #[arg(
-        long,
-        value_name = "BRANCH",
-        help_heading = "Permissions",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "BRANCH", help_heading = "Permissions", hide_short_help = true)]
     pub worktree: Option<String>,
     /// Remove the worktree after the run
     ///
     /// Its branch stays if it has commits. A worktree with changes that are not committed stays too.
-    #[arg(
-        long,
-        requires = "worktree",
-        help_heading = "Permissions",
-        hide_short_help = true
-    )]
+    #[arg(long, requires = "worktree", help_heading = "Permissions", hide_short_help = true)]
     pub remove_worktree: bool,
     /// Maximum number of read-only tools, and of sub-agents, that run in parallel
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_PARALLEL, value_parser = clap::value_parser!(u32).range(1..=64),
@@ -164,28 +134,13 @@ pub struct AgentArgs {
     pub timeout: Option<Duration>,
 
     /// Read standard input even if it is a silent socket or a device
-    #[arg(
-        long,
-        overrides_with = "no_stdin",
-        help_heading = "Input",
-        hide_short_help = true
-    )]
+    #[arg(long, overrides_with = "no_stdin", help_heading = "Input", hide_short_help = true)]
     pub stdin: bool,
     /// Do not read standard input
-    #[arg(
-        long,
-        overrides_with = "stdin",
-        help_heading = "Input",
-        hide_short_help = true
-    )]
+    #[arg(long, overrides_with = "stdin", help_heading = "Input", hide_short_help = true)]
     pub no_stdin: bool,
     /// Fail with status 66 if standard input is empty or not read
-    #[arg(
-        long,
-        conflicts_with = "no_stdin",
-        help_heading = "Input",
-        hide_short_help = true
-    )]
+    #[arg(long, conflicts_with = "no_stdin", help_heading = "Input", hide_short_help = true)]
     pub require_input: bool,
 
     /// Print the first request instead of sending it
@@ -195,12 +150,7 @@ pub struct AgentArgs {
           help_heading = "Record and replay", conflicts_with_all = ["record", "replay", "worktree"], hide_short_help = true)]
     pub dry_run: Option<DryRunFormat>,
     /// Record every exchange with the model in FILE
-    #[arg(
-        long,
-        value_name = "FILE",
-        help_heading = "Record and replay",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "FILE", help_heading = "Record and replay", hide_short_help = true)]
     pub record: Option<PathBuf>,
     /// Replay answers from FILE; `demo` is built in
     #[arg(long, value_name = "FILE", help_heading = "Record and replay")]
@@ -209,12 +159,7 @@ pub struct AgentArgs {
     ///
     /// The error shows the difference. The paths of the workspace, the working directory and the home directory do not
     /// count.
-    #[arg(
-        long,
-        requires = "replay",
-        help_heading = "Record and replay",
-        hide_short_help = true
-    )]
+    #[arg(long, requires = "replay", help_heading = "Record and replay", hide_short_help = true)]
     pub replay_strict: bool,
 }
 

@@ -116,12 +116,7 @@ pub struct McpLoginArgs {
     #[arg(long, value_name = "NAME")]
     pub client_secret_env: Option<String>,
     /// File with the private key of that client, in PEM, instead of a secret
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "client_secret_env",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "client_secret_env", hide_short_help = true)]
     pub client_key: Option<PathBuf>,
     /// Log in as that client itself, without a browser and a person
     #[arg(long, requires = "client_id")]
@@ -176,12 +171,7 @@ pub struct McpAddArgs {
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
     /// HTTP header to send; `${VARIABLE}` is expanded
-    #[arg(
-        short = 'H',
-        long,
-        value_name = "NAME: VALUE",
-        conflicts_with = "command"
-    )]
+    #[arg(short = 'H', long, value_name = "NAME: VALUE", conflicts_with = "command")]
     pub header: Vec<String>,
     /// Working directory of the server
     #[arg(long, value_name = "DIR", hide_short_help = true)]

@@ -27,10 +27,8 @@ fn add_pages_below(
     statuses: &str,
 ) -> Command {
     let path = words.join(" ");
-    let below: Vec<String> = command
-        .get_subcommands()
-        .map(|below| below.get_name().to_owned())
-        .collect();
+    let below: Vec<String> =
+        command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
     let mut command = match form {
         HelpLength::Short => to_short_help(command, &path),
         HelpLength::Long => to_long_help(command, page(&path), statuses),
@@ -71,9 +69,8 @@ fn to_short_help(command: Command, path: &str) -> Command {
                 "{about}\n{usage-heading} {usage}\n{subcommands}\n\
              All flags and examples: nanobot COMMAND --help; topics: nanobot help TOPIC",
             ),
-        path => command.after_help(format!(
-            "All flags, examples and exit statuses: nanobot {path} --help"
-        )),
+        path => command
+            .after_help(format!("All flags, examples and exit statuses: nanobot {path} --help")),
     }
 }
 
@@ -101,10 +98,8 @@ fn to_long_help(mut command: Command, page: Option<&HelpPage>, statuses: &str) -
     match page.statuses {
         [] => text.push_str(statuses),
         of_it => {
-            let of_it: Vec<String> = of_it
-                .iter()
-                .map(|(number, meaning)| format!("{number} {meaning}"))
-                .collect();
+            let of_it: Vec<String> =
+                of_it.iter().map(|(number, meaning)| format!("{number} {meaning}")).collect();
             text.push_str(&format!("Exit status: {}", of_it.join("; ")));
         }
     }

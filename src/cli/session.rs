@@ -104,11 +104,7 @@ pub enum SessionCommand {
     /// readable by their owner only. Never changes messages.
     Repair {
         /// Session keys, from `session list`
-        #[arg(
-            value_name = "KEY",
-            required_unless_present = "all",
-            conflicts_with = "all"
-        )]
+        #[arg(value_name = "KEY", required_unless_present = "all", conflicts_with = "all")]
         keys: Vec<String>,
         /// Check all sessions
         #[arg(long)]

@@ -85,9 +85,9 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
 /// A tool's name or a pattern of names, without the argument that a rule may have.
 pub(super) fn tool_name(text: &str) -> Result<String, String> {
     match text.trim() {
-        name if name.contains('(') => Err(format!(
-            "`{name}` is a rule, which `--deny` takes; expected the name of a tool"
-        )),
+        name if name.contains('(') => {
+            Err(format!("`{name}` is a rule, which `--deny` takes; expected the name of a tool"))
+        }
         name => Ok(name.to_owned()),
     }
 }

@@ -221,32 +221,17 @@ pub(super) fn job_flags(flags: &cli::cron::JobRunArgs) -> JobFlags {
 
 /// Converts the flags about a job's schedule, run and permissions.
 pub(super) fn job_settings(flags: &cli::cron::JobArgs) -> JobSettings {
-    let cli::cron::JobArgs {
-        schedule,
-        terms,
-        grants: permissions,
-        config: _,
-    } = flags;
+    let cli::cron::JobArgs { schedule, terms, grants: permissions, config: _ } = flags;
     JobSettings {
         schedule: schedule_flags(schedule),
-        flags: JobFlags {
-            jitter: schedule.jitter,
-            ..job_flags(terms)
-        },
+        flags: JobFlags { jitter: schedule.jitter, ..job_flags(terms) },
         grants: grants(permissions),
     }
 }
 
 fn schedule_flags(flags: &cli::cron::ScheduleArgs) -> ScheduleFlags {
-    let cli::cron::ScheduleArgs {
-        cron,
-        tz,
-        every,
-        at,
-        r#in: after,
-        catch_up,
-        jitter: _,
-    } = flags.clone();
+    let cli::cron::ScheduleArgs { cron, tz, every, at, r#in: after, catch_up, jitter: _ } =
+        flags.clone();
     ScheduleFlags {
         cron,
         tz,

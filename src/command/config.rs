@@ -28,22 +28,11 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let path = &ctx.paths.config;
     match arguments {
         Arguments::Path => ctx.terminal.print(&format!("{}\n", path.display()))?,
-        Arguments::Get {
-            key: Some(key),
-            origin,
-            json,
-        } => get(ctx, key, *origin, *json)?,
-        Arguments::Get {
-            key: None,
-            origin,
-            json,
+        Arguments::Get { key: Some(key), origin, json } => get(ctx, key, *origin, *json)?,
+        Arguments::Get { key: None, origin, json } | Arguments::List { origin, json } => {
+            list(ctx, *origin, *json)?
         }
-        | Arguments::List { origin, json } => list(ctx, *origin, *json)?,
-        Arguments::Set {
-            key,
-            value,
-            unset: _,
-        } => set(ctx, key, value.as_deref())?,
+        Arguments::Set { key, value, unset: _ } => set(ctx, key, value.as_deref())?,
         Arguments::Unset { key } => set(ctx, key, None)?,
         Arguments::Edit => {
             return match edit::run(ctx)? {
@@ -115,10 +104,7 @@ fn keys_that_end_in(name: &str) -> Vec<String> {
         found.retain(|key| !key.path.starts_with("channels."));
     }
     match found.len() <= MAX_SUGGESTIONS {
-        true => found
-            .iter()
-            .map(|key| format!("`{}`", key.path.replace('*', "NAME")))
-            .collect(),
+        true => found.iter().map(|key| format!("`{}`", key.path.replace('*', "NAME"))).collect(),
         false => Vec::new(),
     }
 }
@@ -203,9 +189,9 @@ fn effective_values(
             let written = file::get_in(layers.value(), &path).filter(|value| !value.is_null());
             let used = matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten);
             let value = match written {
-                Some(written) => layers
-                    .to_typed(&path, written, key.kind)
-                    .unwrap_or_else(|_| written.clone()),
+                Some(written) => {
+                    layers.to_typed(&path, written, key.kind).unwrap_or_else(|_| written.clone())
+                }
                 None if used => key.default_value(),
                 None => continue,
             };
@@ -232,11 +218,7 @@ fn expand_wildcards(layers: &LayeredConfig<'_>, row: &str) -> Vec<Vec<String>> {
                 "*" => layers.names(&path.iter().map(String::as_str).collect::<Vec<_>>()),
                 name => vec![name.to_owned()],
             };
-            next.extend(
-                names
-                    .into_iter()
-                    .map(|name| path.iter().cloned().chain([name]).collect()),
-            );
+            next.extend(names.into_iter().map(|name| path.iter().cloned().chain([name]).collect()));
         }
         paths = next;
     }
@@ -259,11 +241,8 @@ fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
         Value::Array(items) => {
             let mut shown: Vec<Value> = items.iter().map(|item| mask_secrets(item, path)).collect();
             for (index, secret) in secret_arguments(items) {
-                shown[index] = items[index]
-                    .as_str()
-                    .unwrap_or_default()
-                    .replace(secret, "***")
-                    .into();
+                shown[index] =
+                    items[index].as_str().unwrap_or_default().replace(secret, "***").into();
             }
             shown.into()
         }
@@ -361,11 +340,8 @@ fn parse_value(key: &str, kind: KeyType, text: &str) -> Result<Value> {
         return Ok(read);
     }
     kind.accept(&read).ok_or_else(|| {
-        let cause = format!(
-            "`{key}` is {}, expected {}",
-            kind.describe_value(&read),
-            kind.describe()
-        );
+        let cause =
+            format!("`{key}` is {}, expected {}", kind.describe_value(&read), kind.describe());
         fail(Exit::Config, cause)
     })
 }
@@ -411,12 +387,7 @@ fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {
         }
     }
     let mut text = String::new();
-    for ConfigFinding {
-        severity,
-        text: words,
-        ..
-    } in &found
-    {
+    for ConfigFinding { severity, text: words, .. } in &found {
         let severity = severity.name();
         text.push_str(&match as_json {
             true => format!("{}\n", json!({ "severity": severity, "text": words })),
@@ -427,10 +398,7 @@ fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {
         ctx.terminal.print_json_text(&text)?;
         text.clear();
     } else if !config.exists() {
-        text.push_str(&format!(
-            "{}: no such file; the defaults apply\n",
-            config.path().display()
-        ));
+        text.push_str(&format!("{}: no such file; the defaults apply\n", config.path().display()));
     } else if found.is_empty() {
         text.push_str(&format!("{}: no problems found\n", config.path().display()));
     }

@@ -27,18 +27,9 @@ pub fn run(ctx: &Context, arguments: &HeartbeatArgs) -> Result<Exit> {
 }
 
 fn enable(ctx: &Context, arguments: &HeartbeatEnableArgs) -> Result<Exit> {
-    let HeartbeatEnableArgs {
-        every,
-        json,
-        terms,
-        grants,
-    } = arguments;
-    let saved = heartbeat_job::enable(
-        ctx,
-        every.as_deref(),
-        &job_flags(terms),
-        &from_flags(grants),
-    )?;
+    let HeartbeatEnableArgs { every, json, terms, grants } = arguments;
+    let saved =
+        heartbeat_job::enable(ctx, every.as_deref(), &job_flags(terms), &from_flags(grants))?;
     print_saved(ctx, saved, "✓ Heartbeat enabled", *json)
 }
 

@@ -75,11 +75,8 @@ fn consolidate(ctx: &Context, arguments: &ConsolidateArgs) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     signal::install(None).context("wait for signals")?;
-    let options = TurnOptions {
-        offline: *offline,
-        no_stream: *no_stream,
-        ..TurnOptions::default()
-    };
+    let options =
+        TurnOptions { offline: *offline, no_stream: *no_stream, ..TurnOptions::default() };
     let consolidator = Consolidator::new(ctx, model.as_deref(), options, None)?;
     let mut drain = ConsolidationRun::new(consolidator, *all || session.is_some());
     let due = drain.due_sessions(session.as_deref())?;
@@ -135,9 +132,7 @@ impl ConsolidationProgress for TerminalProgress<'_> {
         chunk: &ConsolidatedChunk,
         spent: &ConsolidationCost,
     ) -> Result<()> {
-        self.bar
-            .iter()
-            .for_each(|bar| bar.advance(chunk.message_count));
+        self.bar.iter().for_each(|bar| bar.advance(chunk.message_count));
         let line = format!("{}: {}\n", sanitize(key), describe_chunk(chunk, spent));
         self.ctx.terminal.print(&line)
     }
@@ -152,21 +147,16 @@ fn describe_chunk(chunk: &ConsolidatedChunk, spent: &ConsolidationCost) -> Strin
         rejection_reason: aside,
     } = chunk;
     if *raw {
-        return format!(
-            "{messages} messages archived unchanged, {}",
-            describe_cost(spent)
-        );
+        return format!("{messages} messages archived unchanged, {}", describe_cost(spent));
     }
     let memory = match (aside, bytes.0 == bytes.1) {
         (Some(why), _) => {
             format!("memory unchanged, because {why} (the version is in `memory log`)")
         }
         (None, true) => format!("memory {}", format_size(bytes.1 as u64)),
-        (None, false) => format!(
-            "memory {}, was {}",
-            format_size(bytes.1 as u64),
-            format_size(bytes.0 as u64)
-        ),
+        (None, false) => {
+            format!("memory {}, was {}", format_size(bytes.1 as u64), format_size(bytes.0 as u64))
+        }
     };
     format!("{messages} messages, {memory}, {}", describe_cost(spent))
 }
@@ -192,28 +182,20 @@ fn show(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
             "path": memory.path(), "bytes": bytes.len(), "text": String::from_utf8_lossy(&bytes),
         })),
         // A pager may pass it on to a terminal.
-        false => ctx
-            .terminal
-            .print(&sanitize(&String::from_utf8_lossy(&bytes))),
+        false => ctx.terminal.print(&sanitize(&String::from_utf8_lossy(&bytes))),
     }
 }
 
 fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Result<Exit> {
     let pattern = Regex::new(pattern).map_err(|error| {
-        fail(
-            Exit::Usage,
-            format!("`{pattern}` is not a valid regular expression: {error}"),
-        )
+        fail(Exit::Usage, format!("`{pattern}` is not a valid regular expression: {error}"))
     })?;
     let found = memory.search(&pattern)?;
     let mut text = String::new();
     for line in &found {
         let path = line.path.display().to_string();
         text.push_str(&match as_json {
-            true => format!(
-                "{}\n",
-                json!({ "path": path, "line": line.line, "text": line.text })
-            ),
+            true => format!("{}\n", json!({ "path": path, "line": line.line, "text": line.text })),
             false => format!(
                 "{}:{}: {}\n",
                 ctx.paths.display(&line.path),
@@ -229,24 +211,15 @@ fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Resul
     if found.is_empty() && !as_json {
         ctx.explain_empty("nothing in the memory matches");
     }
-    Ok(if found.is_empty() {
-        Exit::Failed
-    } else {
-        Exit::Answered
-    })
+    Ok(if found.is_empty() { Exit::Failed } else { Exit::Answered })
 }
 
 fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
     if let Err(error) = memory_edit::record_outside_change(ctx, memory) {
-        ctx.notice(&format!(
-            "the memory cannot be recorded as a version: {error:#}"
-        ));
+        ctx.notice(&format!("the memory cannot be recorded as a version: {error:#}"));
     }
     let versions = memory.versions()?;
-    let current = versions
-        .iter()
-        .rev()
-        .find(|version| version.aside_reason.is_none());
+    let current = versions.iter().rev().find(|version| version.aside_reason.is_none());
     let current = current.map(|version| version.id);
     if as_json {
         let line = |version: &Version| {
@@ -265,9 +238,7 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
                                "aside": aside, "untrusted": untrusted, "of": of, "current": current == Some(*id) });
             format!("{line}\n")
         };
-        return ctx
-            .terminal
-            .print_json_text(&versions.iter().rev().map(line).collect::<String>());
+        return ctx.terminal.print_json_text(&versions.iter().rev().map(line).collect::<String>());
     }
     let row = |version: &Version| {
         let cause = match (version.restored, &version.aside_reason) {
@@ -297,8 +268,7 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
         ("CAUSE", Side::Left),
     ];
     let lines = align_columns(&columns, &rows).into_iter();
-    ctx.terminal
-        .print(&lines.map(|line| format!("{line}\n")).collect::<String>())?;
+    ctx.terminal.print(&lines.map(|line| format!("{line}\n")).collect::<String>())?;
     if let Some(trouble) = memory.last_error()? {
         ctx.notice(&format!("the last consolidation failed: {trouble}"));
     }
@@ -315,20 +285,13 @@ fn diff(
     let (old, new) = match (from, to) {
         (Some(from), Some(to)) => {
             let names = (format!("version {from}"), format!("version {to}"));
-            (
-                (names.0, version_text(memory, from)?),
-                (names.1, version_text(memory, to)?),
-            )
+            ((names.0, version_text(memory, from)?), (names.1, version_text(memory, to)?))
         }
-        (Some(from), None) => (
-            (format!("version {from}"), version_text(memory, from)?),
-            ("now".into(), now),
-        ),
+        (Some(from), None) => {
+            ((format!("version {from}"), version_text(memory, from)?), ("now".into(), now))
+        }
         (None, _) => match memory_edit::version_before_last_change(memory, &now)? {
-            Some(id) => (
-                (format!("version {id}"), version_text(memory, id)?),
-                ("now".into(), now),
-            ),
+            Some(id) => ((format!("version {id}"), version_text(memory, id)?), ("now".into(), now)),
             None => {
                 ctx.explain_empty("the memory was never changed");
                 return Ok(());
@@ -364,10 +327,7 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
         return Err(fail_with_hint(
             Exit::Usage,
             "an editor needs a terminal",
-            format!(
-                "edit `{}` directly; every change is detected",
-                path.display()
-            ),
+            format!("edit `{}` directly; every change is detected", path.display()),
         ));
     }
     let place = ctx.session_store(&ctx.settings()?)?;
@@ -381,8 +341,7 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
     if edited.is_err() && is_new() {
         let (_, path) = copy.keep().context("keep the text")?;
         let path = sanitize(&path.display().to_string());
-        ctx.terminal
-            .eprint(&format!("nanobot: your text is in `{path}`"));
+        ctx.terminal.eprint(&format!("nanobot: your text is in `{path}`"));
     }
     memory_edit::require_applied(memory, edited?)
 }

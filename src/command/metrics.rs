@@ -11,65 +11,39 @@ use jiff::Timestamp;
 use std::fmt::Write;
 
 /// A gauge of a job: its name, its help, and its value; `None` if there is none.
-type JobGauge = (
-    &'static str,
-    &'static str,
-    fn(&JobStatus, Timestamp) -> Option<f64>,
-);
+type JobGauge = (&'static str, &'static str, fn(&JobStatus, Timestamp) -> Option<f64>);
 
 const JOB_GAUGES: &[JobGauge] = &[
-    ("enabled", "1 if the job is enabled.", |job, _| {
-        Some(f64::from(u8::from(job.job.enabled)))
+    ("enabled", "1 if the job is enabled.", |job, _| Some(f64::from(u8::from(job.job.enabled)))),
+    ("problem", "1 if the job fails, is overdue or cannot run.", |job, now| {
+        Some(f64::from(u8::from(job.problem(now).is_some())))
     }),
-    (
-        "problem",
-        "1 if the job fails, is overdue or cannot run.",
-        |job, now| Some(f64::from(u8::from(job.problem(now).is_some()))),
-    ),
-    (
-        "failures",
-        "Runs that failed since the last success.",
-        |job, _| Some(job.history.failures as f64),
-    ),
-    (
-        "next_run_timestamp_seconds",
-        "Time of the next run.",
-        |job, _| job.next_runs.first().copied().map(seconds),
-    ),
-    (
-        "last_success_timestamp_seconds",
-        "Start of the last run that did not fail.",
-        |job, _| job.history.last_success.map(seconds),
-    ),
-    (
-        "last_run_timestamp_seconds",
-        "Start of the last run.",
-        |job, _| start(job.history.last.as_ref()?).map(seconds),
-    ),
-    (
-        "last_run_status",
-        "Exit status of the last run.",
-        |job, _| Some(f64::from(job.history.last.as_ref()?.status)),
-    ),
-    (
-        "last_run_duration_seconds",
-        "Duration of the last run.",
-        |job, _| {
-            let last = job.history.last.as_ref()?;
-            let end: Timestamp = last.end.parse().ok()?;
-            Some(end.duration_since(start(last)?).as_secs_f64())
-        },
-    ),
-    (
-        "last_run_input_tokens",
-        "Input tokens of the last run.",
-        |job, _| Some(job.history.last.as_ref()?.usage.input_tokens as f64),
-    ),
-    (
-        "last_run_output_tokens",
-        "Output tokens of the last run.",
-        |job, _| Some(job.history.last.as_ref()?.usage.output_tokens as f64),
-    ),
+    ("failures", "Runs that failed since the last success.", |job, _| {
+        Some(job.history.failures as f64)
+    }),
+    ("next_run_timestamp_seconds", "Time of the next run.", |job, _| {
+        job.next_runs.first().copied().map(seconds)
+    }),
+    ("last_success_timestamp_seconds", "Start of the last run that did not fail.", |job, _| {
+        job.history.last_success.map(seconds)
+    }),
+    ("last_run_timestamp_seconds", "Start of the last run.", |job, _| {
+        start(job.history.last.as_ref()?).map(seconds)
+    }),
+    ("last_run_status", "Exit status of the last run.", |job, _| {
+        Some(f64::from(job.history.last.as_ref()?.status))
+    }),
+    ("last_run_duration_seconds", "Duration of the last run.", |job, _| {
+        let last = job.history.last.as_ref()?;
+        let end: Timestamp = last.end.parse().ok()?;
+        Some(end.duration_since(start(last)?).as_secs_f64())
+    }),
+    ("last_run_input_tokens", "Input tokens of the last run.", |job, _| {
+        Some(job.history.last.as_ref()?.usage.input_tokens as f64)
+    }),
+    ("last_run_output_tokens", "Output tokens of the last run.", |job, _| {
+        Some(job.history.last.as_ref()?.usage.output_tokens as f64)
+    }),
     (
         "last_run_cost_dollars",
         "Cost of the last run in US dollars, if its price is known.",
@@ -86,11 +60,8 @@ pub fn run(ctx: &Context) -> Result<Exit> {
     let mut text = String::new();
     for (name, help, value) in JOB_GAUGES {
         let samples = jobs.iter().filter_map(|job| {
-            let labels = format!(
-                "job=\"{}\",name=\"{}\"",
-                label(&job.job.id),
-                label(&job.job.name)
-            );
+            let labels =
+                format!("job=\"{}\",name=\"{}\"", label(&job.job.id), label(&job.job.name));
             Some((labels, value(job, now)?))
         });
         write_gauge(&mut text, &format!("job_{name}"), help, samples);
@@ -100,32 +71,14 @@ pub fn run(ctx: &Context) -> Result<Exit> {
         parts.map(|(period, sum)| (format!("period=\"{period}\""), value(sum)))
     };
     let spent = periods(&|sum| round_usd(sum.usd));
-    write_gauge(
-        &mut text,
-        "cost_dollars",
-        "Known cost in US dollars.",
-        spent,
-    );
+    write_gauge(&mut text, "cost_dollars", "Known cost in US dollars.", spent);
     let unpriced = periods(&|sum| sum.unpriced as f64);
-    write_gauge(
-        &mut text,
-        "calls_without_price",
-        "Requests to models of unknown price.",
-        unpriced,
-    );
-    let limits = [
-        ("day", settings.budget.daily),
-        ("month", settings.budget.monthly),
-    ];
+    write_gauge(&mut text, "calls_without_price", "Requests to models of unknown price.", unpriced);
+    let limits = [("day", settings.budget.daily), ("month", settings.budget.monthly)];
     let limits = limits
         .into_iter()
         .filter_map(|(period, limit)| Some((format!("period=\"{period}\""), limit?)));
-    write_gauge(
-        &mut text,
-        "budget_dollars",
-        "Limit of the cost in US dollars.",
-        limits,
-    );
+    write_gauge(&mut text, "budget_dollars", "Limit of the cost in US dollars.", limits);
     ctx.terminal.print(&text)?;
     Ok(Exit::Answered)
 }
@@ -158,7 +111,5 @@ fn seconds(time: Timestamp) -> f64 {
 
 /// Escapes the value of a label.
 fn label(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

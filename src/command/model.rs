@@ -26,12 +26,7 @@ pub(super) const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 /// Runs `nanobot model`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
-        Arguments::List {
-            pattern,
-            provider,
-            json,
-            remote,
-        } => {
+        Arguments::List { pattern, provider, json, remote } => {
             let names = NamePattern(pattern.as_deref());
             match remote {
                 true => list_remote(ctx, names, provider.as_deref(), *json)?,
@@ -44,10 +39,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 }
 
 fn settings(ctx: &Context, model: Option<&str>) -> Result<Settings> {
-    ctx.settings_with(FlagOverrides {
-        model: model.map(str::to_owned),
-        ..FlagOverrides::default()
-    })
+    ctx.settings_with(FlagOverrides { model: model.map(str::to_owned), ..FlagOverrides::default() })
 }
 
 /// Prints the models in the built-in table.
@@ -75,9 +67,7 @@ fn list(
         ctx.explain_empty("no known model matches; `--remote` asks the provider");
     }
     if as_json {
-        let lines = found
-            .iter()
-            .map(|facts| model_json(facts.vendor, facts.name, Some(facts)));
+        let lines = found.iter().map(|facts| model_json(facts.vendor, facts.name, Some(facts)));
         return ctx.terminal.print_json_text(&lines.collect::<String>());
     }
     let columns = [
@@ -92,10 +82,7 @@ fn list(
     let rows: Vec<Vec<String>> = found.iter().map(|facts| model_row(facts)).collect();
     let mut text = String::new();
     for line in align_columns(&columns, &rows) {
-        text.push_str(&format!(
-            "{}\n",
-            truncate(&line, ctx.terminal.stdout_width())
-        ));
+        text.push_str(&format!("{}\n", truncate(&line, ctx.terminal.stdout_width())));
     }
     if rows.iter().flatten().any(|cell| cell.ends_with('+')) {
         text.push_str("+ long requests cost more; see `nanobot model show NAME`\n");
@@ -111,10 +98,7 @@ fn require_provider(name: &str, settings: &Settings) -> Result<()> {
         false => {
             let cause = format!("there is no provider `{name}`");
             let own = settings.providers.keys().map(String::as_str);
-            let names = registry::PROVIDERS
-                .iter()
-                .map(|entry| entry.name)
-                .chain(own);
+            let names = registry::PROVIDERS.iter().map(|entry| entry.name).chain(own);
             Err(match nearest(name, names) {
                 Some(meant) => fail_with_hint(Exit::Usage, cause, format!("`{meant}`")),
                 None => fail_with_hint(Exit::Usage, cause, "nanobot provider list"),
@@ -168,12 +152,7 @@ fn model_json(provider: &str, name: &str, facts: Option<&ModelInfo>) -> String {
 /// Prices as JSON: per million tokens, for requests with more tokens than `above`.
 fn prices_json(prices: &Prices) -> Value {
     let tier = |(above, price): &(u64, TokenPrice)| {
-        let TokenPrice {
-            input,
-            cached,
-            cache_write,
-            output,
-        } = price;
+        let TokenPrice { input, cached, cache_write, output } = price;
         json!({ "above": above, "input": input, "cached_input": cached, "cache_write": cache_write, "output": output })
     };
     prices.tiers().iter().map(tier).collect()
@@ -190,16 +169,9 @@ fn list_remote(
     let mut asked = settings.models[0].clone();
     if let Some(name) = provider {
         require_provider(name, &settings)?;
-        asked = ModelSettings {
-            provider: name.to_owned(),
-            model: None,
-            ..asked
-        };
+        asked = ModelSettings { provider: name.to_owned(), model: None, ..asked };
     }
-    let Endpoint {
-        choice,
-        http_provider: wire,
-    } = model::resolve_endpoint(
+    let Endpoint { choice, http_provider: wire } = model::resolve_endpoint(
         ctx,
         &connection_test::with_short_timeouts(&settings, LIST_TIMEOUT),
         &asked,
@@ -208,9 +180,7 @@ fn list_remote(
     )?;
     if wire.key.is_configured() && web_url::is_remote_cleartext(&wire.base_url) && !ctx.quiet {
         let base = web_url::redact_url(&wire.base_url);
-        ctx.terminal.eprint(&format!(
-            "nanobot: the API key is sent to {base} unencrypted"
-        ));
+        ctx.terminal.eprint(&format!("nanobot: the API key is sent to {base} unencrypted"));
     }
     let mut names = wire.list_models().map_err(list_error)?;
     names.retain(|name| pattern.matches(name));
@@ -320,12 +290,9 @@ impl<'a> ModelFacts<'a> {
             return rows;
         };
         let tiers = prices.tiers().iter();
-        rows.extend(tiers.map(|tier| {
-            (
-                "price",
-                format!("{} ({})", describe_price(tier), source.name()),
-            )
-        }));
+        rows.extend(
+            tiers.map(|tier| ("price", format!("{} ({})", describe_price(tier), source.name()))),
+        );
         rows
     }
 }
@@ -336,10 +303,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     let endpoint = model::resolve_endpoint(ctx, &settings, asked, true, true)?;
     endpoint.update_window_report(ctx, &settings, asked, true);
     let reported_context = endpoint.reported_context_tokens(ctx, &settings, asked);
-    let Endpoint {
-        choice,
-        http_provider: wire,
-    } = endpoint;
+    let Endpoint { choice, http_provider: wire } = endpoint;
     let facts = ModelFacts::new(asked.overrides, &choice, reported_context);
     let mut quirks = choice.quirks;
     // Only the chat completions format has two names for this parameter.
@@ -379,11 +343,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     ];
     rows.extend(facts.rows());
     rows.extend(quirks.into_iter().map(|words| ("quirk", words)));
-    rows.extend(
-        fallbacks
-            .iter()
-            .map(|asked| ("fallback", describe_fallback(asked))),
-    );
+    rows.extend(fallbacks.iter().map(|asked| ("fallback", describe_fallback(asked))));
     let mut text = String::new();
     for (name, words) in rows {
         text.push_str(&format!("{name:<9}  {}\n", sanitize(&words)));
@@ -403,19 +363,11 @@ fn describe_fact<T>(fact: Option<(T, FactSource)>, words: impl FnOnce(T) -> Stri
 
 /// A fact with its source, as JSON.
 fn fact_json<T: Serialize>(fact: Option<(T, FactSource)>) -> Value {
-    fact.map_or(
-        Value::Null,
-        |(value, source)| json!({ "value": value, "from": source.name() }),
-    )
+    fact.map_or(Value::Null, |(value, source)| json!({ "value": value, "from": source.name() }))
 }
 
 fn describe_price((above, price): &(u64, TokenPrice)) -> String {
-    let TokenPrice {
-        input,
-        cached,
-        cache_write,
-        output,
-    } = price;
+    let TokenPrice { input, cached, cache_write, output } = price;
     let when = match above {
         0 => String::new(),
         above => format!(" for requests above {above} tokens"),

@@ -62,11 +62,7 @@ mod tests {
     #[test]
     fn a_pattern_is_for_the_whole_and_a_word_for_a_part() {
         let check = |pattern: &str, key: &str, expect: bool| {
-            assert_eq!(
-                NamePattern(Some(pattern)).matches(key),
-                expect,
-                "{pattern} {key}"
-            );
+            assert_eq!(NamePattern(Some(pattern)).matches(key), expect, "{pattern} {key}");
         };
         check("direct", "cli:direct", true);
         check("Direct", "cli:direct", false);

@@ -42,9 +42,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         let settings = Settings::resolve(&before, &ctx.env, &FlagOverrides::default(), &ctx.paths)?;
         edits.extend(allow_servers_edit(&settings));
     }
-    let settings = apply(ctx, edits, &say, &|after| {
-        retained_model(&before, after, arguments)
-    })?;
+    let settings = apply(ctx, edits, &say, &|after| retained_model(&before, after, arguments))?;
     if allow_servers_edit(&settings).is_some() {
         say(
             "tools of MCP servers that do not claim to be read-only are refused in `agent`; `--allow-servers` allows them",
@@ -69,10 +67,7 @@ pub fn run_before_conversation(ctx: &Context) -> Result<Exit> {
 fn ask_and_write(ctx: &Context) -> Result<(Exit, Settings)> {
     signal::install(None).context("wait for signals")?;
     let before = Config::load(&ctx.paths.config)?;
-    let WizardAnswers {
-        edits,
-        test_error: trouble,
-    } = wizard::run(ctx, &before)?;
+    let WizardAnswers { edits, test_error: trouble } = wizard::run(ctx, &before)?;
     let print = |text: &str| print_wrapped(ctx, text);
     let settings = apply(ctx, edits, &print, &|_| None)?;
     let exit = trouble.map_or(Exit::Answered, |error| {
@@ -111,10 +106,7 @@ fn apply(
     print: &dyn Fn(&str),
     find_retained_model: &dyn Fn(&Config) -> Option<String>,
 ) -> Result<Settings> {
-    let overrides = FlagOverrides {
-        workspace: ctx.workspace.clone(),
-        ..FlagOverrides::default()
-    };
+    let overrides = FlagOverrides { workspace: ctx.workspace.clone(), ..FlagOverrides::default() };
     let (before, after, settings) = Config::change(&ctx.paths.config, |config| {
         let before = config.clone();
         *config = apply_edits(&before, edits.into_iter().chain(default_edits()))?;
@@ -129,9 +121,7 @@ fn apply(
         (false, false) => format!("created {shown}"),
     });
     if before.exists() {
-        describe_changes(&before, &after)
-            .iter()
-            .for_each(|words| print(words));
+        describe_changes(&before, &after).iter().for_each(|words| print(words));
     }
     if let Some(model) = find_retained_model(&after) {
         print(&format!(
@@ -186,15 +176,10 @@ fn report_readiness(
         print("not tested; `nanobot status --check` sends a request");
         return Ok(Exit::Answered);
     }
-    let (provider, model) = (
-        endpoint.choice.provider.clone(),
-        endpoint.choice.model.clone(),
-    );
+    let (provider, model) = (endpoint.choice.provider.clone(), endpoint.choice.model.clone());
     let reply = connection_test::send_test_request(ctx, settings, endpoint)?;
     let (seconds, cost) = (reply.describe_duration(), reply.describe_cost());
-    print(&format!(
-        "{model} of {provider} answered in {seconds}: {cost}"
-    ));
+    print(&format!("{model} of {provider} answered in {seconds}: {cost}"));
     print("ready; try: nanobot agent -m \"hello\"");
     Ok(Exit::Answered)
 }
@@ -277,19 +262,11 @@ fn edits_from_flags(arguments: &Arguments, config: &Config) -> Result<Vec<Config
         edits.push(ConfigEdit::new(path, read_stdin_value()?));
     }
     if let Some(base) = api_base {
-        edits.push(ConfigEdit::new(
-            key("--api-base", "apiBase")?,
-            base.as_str(),
-        ));
+        edits.push(ConfigEdit::new(key("--api-base", "apiBase")?, base.as_str()));
     }
     match (model, &block) {
         (Some(model), _) => edits.push(ConfigEdit::new("agents.defaults.model", model.as_str())),
-        (
-            None,
-            Some(ProviderSection {
-                entry: Some(entry), ..
-            }),
-        ) => edits.push(ConfigEdit {
+        (None, Some(ProviderSection { entry: Some(entry), .. })) => edits.push(ConfigEdit {
             replaces: false,
             ..ConfigEdit::new("agents.defaults.model", entry.default_model)
         }),

@@ -65,9 +65,7 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
             let flag = arguments.remove(1);
             let mut arguments = expand_shortcut(arguments);
             // Only turns are verbose; other commands reject the flag.
-            let is_turn = ["agent", "a", "repl"]
-                .iter()
-                .any(|name| arguments[1] == *name);
+            let is_turn = ["agent", "a", "repl"].iter().any(|name| arguments[1] == *name);
             arguments.insert(1 + usize::from(is_turn), flag);
             return arguments;
         }
@@ -98,8 +96,7 @@ fn is_group(word: &str) -> bool {
 }
 
 fn is_topic(word: Option<&OsString>) -> bool {
-    word.and_then(|word| word.to_str())
-        .is_some_and(|word| find_topic(word).is_ok())
+    word.and_then(|word| word.to_str()).is_some_and(|word| find_topic(word).is_ok())
 }
 
 /// True for a word that is neither a command nor a flag: what follows `help` is a topic then, and the error lists them.
@@ -229,9 +226,7 @@ pub(crate) fn describe_command_line(arguments: &[OsString]) -> String {
         let text = argument.to_string_lossy();
         let name = text.split('=').next().unwrap_or_default();
         let flag = at.get_arguments().find_map(|known| {
-            let long = known
-                .get_long()
-                .filter(|long| name.strip_prefix("--") == Some(*long));
+            let long = known.get_long().filter(|long| name.strip_prefix("--") == Some(*long));
             let short = known.get_short().filter(|short| {
                 let rest = name.strip_prefix('-');
                 rest.is_some_and(|rest| rest.starts_with(*short))
@@ -239,10 +234,9 @@ pub(crate) fn describe_command_line(arguments: &[OsString]) -> String {
             long.is_some().then_some(known).or(short.map(|_| known))
         });
         words.push(match (flag, at.find_subcommand(&*text)) {
-            (Some(flag), _) => format!(
-                "--{}",
-                flag.get_long().unwrap_or_else(|| flag.get_id().as_str())
-            ),
+            (Some(flag), _) => {
+                format!("--{}", flag.get_long().unwrap_or_else(|| flag.get_id().as_str()))
+            }
             (None, Some(command)) => {
                 at = command;
                 command.get_name().to_owned()
@@ -264,17 +258,11 @@ mod tests {
             let arguments: Vec<std::ffi::OsString> = line.split(' ').map(Into::into).collect();
             assert_eq!(describe_command_line(&arguments), expect);
         };
-        check(
-            "nanobot agent -m secret --json",
-            "nanobot agent --message … --json",
-        );
+        check("nanobot agent -m secret --json", "nanobot agent --message … --json");
         check("nanobot a -msecret", "nanobot agent --message");
         check("nanobot agent --message=secret", "nanobot agent --message");
         check("nanobot session show diary", "nanobot session show …");
-        check(
-            "nanobot -q memory consolidate",
-            "nanobot --quiet memory consolidate",
-        );
+        check("nanobot -q memory consolidate", "nanobot --quiet memory consolidate");
         check("nanobot --sk-live-0123", "nanobot …");
         check("nanobot", "nanobot");
     }
@@ -324,10 +312,7 @@ mod tests {
         let check = |words: &[&str], expect: &[&str]| {
             let given = std::iter::once("nanobot").chain(words.iter().copied());
             let expanded = expand_shortcut(given.map(OsString::from).collect());
-            assert_eq!(
-                expanded[1..],
-                expect.iter().map(OsString::from).collect::<Vec<_>>()
-            );
+            assert_eq!(expanded[1..], expect.iter().map(OsString::from).collect::<Vec<_>>());
         };
         check(&["help", "cron", "add"], &["cron", "add", "--help"]);
         check(&["help", "scripting"], &["topic", "scripting"]);
@@ -336,23 +321,14 @@ mod tests {
         check(&["agent", "help"], &["agent", "help"]);
         check(&["help", "nosuch"], &["topic", "nosuch"]);
         check(&["help"], &["--help"]);
-        check(
-            &["doctor", "--offline"],
-            &["status", "--check", "--offline"],
-        );
+        check(&["doctor", "--offline"], &["status", "--check", "--offline"]);
         check(&["ls", "a*"], &["session", "list", "a*"]);
         check(&["login", "x"], &["provider", "login", "x"]);
         check(&["chat"], &["repl"]);
         check(&["-m", "hello"], &["agent", "-m", "hello"]);
         check(&["-v", "agent", "-m", "x"], &["agent", "-v", "-m", "x"]);
-        check(
-            &["--verbose", "-m", "x"],
-            &["agent", "--verbose", "-m", "x"],
-        );
-        check(
-            &["-v", "hello there"],
-            &["agent", "-v", "--message", "hello there"],
-        );
+        check(&["--verbose", "-m", "x"], &["agent", "--verbose", "-m", "x"]);
+        check(&["-v", "hello there"], &["agent", "-v", "--message", "hello there"]);
         check(&["-v", "cron", "list"], &["-v", "cron", "list"]);
         check(&["-mhello"], &["agent", "-mhello"]);
         check(&["--message=hello"], &["agent", "--message=hello"]);

@@ -15,13 +15,7 @@ const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs `nanobot pipe`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let Arguments {
-        jobs,
-        name,
-        verbose,
-        model,
-        grants,
-    } = arguments;
+    let Arguments { jobs, name, verbose, model, grants } = arguments;
     let mut grants = from_flags(grants);
     if grants.directory.is_none() {
         grants.directory = Some(ctx.settings()?.workspace);

@@ -30,17 +30,10 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
 }
 
 fn explain(ctx: &Context, arguments: &ExplainArgs) -> Result<Exit> {
-    let ExplainArgs {
-        tool,
-        arguments,
-        grants,
-        session,
-        json,
-    } = arguments;
+    let ExplainArgs { tool, arguments, grants, session, json } = arguments;
     let grants = &super::arguments::grants(grants);
-    let TurnSetup {
-        toolbox, policy, ..
-    } = turn_setup::prepare_without_turn(ctx, grants, (false, true), Vec::new(), None)?;
+    let TurnSetup { toolbox, policy, .. } =
+        turn_setup::prepare_without_turn(ctx, grants, (false, true), Vec::new(), None)?;
     let Some(tool) = tool else {
         return explain_all(ctx, &policy, session.as_deref(), *json);
     };
@@ -80,11 +73,7 @@ fn explain(ctx: &Context, arguments: &ExplainArgs) -> Result<Exit> {
         },
     };
     ctx.terminal.print(&format!("{line}\n"))?;
-    Ok(if word == "allowed" {
-        Exit::Answered
-    } else {
-        Exit::Refused
-    })
+    Ok(if word == "allowed" { Exit::Answered } else { Exit::Refused })
 }
 
 /// Decides about a call of `tool`, as far as that is possible without making it.
@@ -140,19 +129,12 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
 /// There is no such tool at all.
 fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<PolicyDecision> {
     if !tool_names::TOOLS.contains(&tool) {
-        if let Some(refusal) = policy
-            .withheld_reason(tool)
-            .filter(|_| tool.starts_with("mcp_"))
-        {
+        if let Some(refusal) = policy.withheld_reason(tool).filter(|_| tool.starts_with("mcp_")) {
             return Ok(PolicyDecision::Deny(refusal));
         }
         let words = tool_names::check(tool).err();
         let words = words.unwrap_or_else(|| "is not a tool of this run".into());
-        return Err(fail_with_hint(
-            Exit::Usage,
-            format!("`{tool}` {words}"),
-            "nanobot tool list",
-        ));
+        return Err(fail_with_hint(Exit::Usage, format!("`{tool}` {words}"), "nanobot tool list"));
     }
     if let Some(refusal) = policy.withheld_reason(tool) {
         return Ok(PolicyDecision::Deny(refusal));
@@ -177,9 +159,7 @@ fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<Po
         }
         _ => "the config turns it off (`enable` in `tools.file`, `tools.exec` or `tools.web`)",
     };
-    Ok(PolicyDecision::Deny(Refusal::new(format!(
-        "`{tool}` is not offered: {why}"
-    ))))
+    Ok(PolicyDecision::Deny(Refusal::new(format!("`{tool}` is not offered: {why}"))))
 }
 
 /// The arguments that decisions are about.
@@ -202,9 +182,7 @@ fn parse_arguments(text: &str, schema: &Value) -> Result<Value> {
     }
     let needed = schema["required"][0].as_str();
     let has = |name: &&&str| schema["properties"].get(**name).is_some();
-    let name = needed
-        .or(MAIN_ARGUMENTS.iter().find(has).copied())
-        .unwrap_or("text");
+    let name = needed.or(MAIN_ARGUMENTS.iter().find(has).copied()).unwrap_or("text");
     Ok(json!({ name: text }))
 }
 
@@ -225,16 +203,12 @@ fn explain_all(
         lines.push(("reached", format!("{range} (tools.ssrfWhitelist)")));
     }
     for (address, port) in &policy.explicit_addresses {
-        let port = port
-            .map(|port| format!(", port {port}"))
-            .unwrap_or_default();
+        let port = port.map(|port| format!(", port {port}")).unwrap_or_default();
         lines.push(("reached", format!("{address}{port} (--net)")));
     }
     if as_json {
-        let lines: Vec<Value> = lines
-            .iter()
-            .map(|(name, value)| json!({ "what": name, "value": value }))
-            .collect();
+        let lines: Vec<Value> =
+            lines.iter().map(|(name, value)| json!({ "what": name, "value": value })).collect();
         ctx.terminal.print(&format!("{}\n", json!(lines)))?;
         return Ok(Exit::Answered);
     }
@@ -251,12 +225,7 @@ fn describe_origin(ctx: &Context, key: &str) -> Result<String> {
     if session.history_window().count == 0 {
         return Err(session::not_found_error(&sessions, key));
     }
-    let Some(RecordedOrigin {
-        level,
-        content,
-        since,
-    }) = session.origin()
-    else {
+    let Some(RecordedOrigin { level, content, since }) = session.origin() else {
         return Ok("not recorded; the next turn determines it".into());
     };
     let from = format!("{content}, since message {since}");
@@ -316,23 +285,14 @@ fn test_sandbox(ctx: &Context, grants: &GrantArgs, as_json: bool) -> Result<Exit
     let fence = exec.sandbox_spec().context("set up the sandbox")?;
     let home = &policy.file_scope.home;
     let may_write = |path: &PathBuf| fence.writable.iter().any(|place| path.starts_with(place));
-    let outside: Vec<PathBuf> = [
-        home,
-        &ctx.paths.root,
-        &policy.file_scope.directory,
-        &policy.file_scope.workspace,
-    ]
-    .into_iter()
-    .filter(|path| path.is_dir() && !may_write(path))
-    .cloned()
-    .collect();
-    let named = |path: &PathBuf| {
-        policy
-            .file_scope
-            .roots
-            .iter()
-            .any(|root| root.path.starts_with(path))
-    };
+    let outside: Vec<PathBuf> =
+        [home, &ctx.paths.root, &policy.file_scope.directory, &policy.file_scope.workspace]
+            .into_iter()
+            .filter(|path| path.is_dir() && !may_write(path))
+            .cloned()
+            .collect();
+    let named =
+        |path: &PathBuf| policy.file_scope.roots.iter().any(|root| root.path.starts_with(path));
     let secrets = SECRET_PATHS.iter().map(|name| home.join(name));
     let own = policy.file_scope.hidden.iter().cloned();
     let closed: Vec<PathBuf> = own
@@ -344,12 +304,7 @@ fn test_sandbox(ctx: &Context, grants: &GrantArgs, as_json: bool) -> Result<Exit
     ctx.terminal.print(&format!("{situation}\n"))?;
     let trials = process::test_sandbox(&fence, &outside, &closed).context("test the sandbox")?;
     let mut exit = Exit::Answered;
-    for SelfTestResult {
-        operation: what,
-        is_refused: held,
-        outcome: found,
-    } in trials
-    {
+    for SelfTestResult { operation: what, is_refused: held, outcome: found } in trials {
         if !held {
             exit = Exit::Failed;
         }

@@ -59,15 +59,12 @@ struct ProviderRow {
 fn list(ctx: &Context, pattern: NamePattern<'_>, as_json: bool) -> Result<()> {
     let settings = ctx.settings()?;
     let blocks = model::provider_configs(ctx, &settings);
-    let own = blocks
-        .keys()
-        .filter(|name| registry::find_provider(name).is_none());
+    let own = blocks.keys().filter(|name| registry::find_provider(name).is_none());
     let names = PROVIDERS.iter().map(|entry| entry.name);
     let names = names.chain(own.map(String::as_str));
     let names = names.filter(|name| pattern.matches(name));
-    let mut rows: Vec<ProviderRow> = names
-        .map(|name| provider_row(ctx, &settings, &blocks, name))
-        .collect();
+    let mut rows: Vec<ProviderRow> =
+        names.map(|name| provider_row(ctx, &settings, &blocks, name)).collect();
     if as_json {
         let lines: String = rows.iter().map(provider_json).collect();
         return ctx.terminal.print_json_text(&lines);
@@ -96,9 +93,7 @@ fn list(ctx: &Context, pattern: NamePattern<'_>, as_json: bool) -> Result<()> {
 fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     let settings = ctx.settings()?;
     let blocks = model::provider_configs(ctx, &settings);
-    let entry = PROVIDERS
-        .iter()
-        .find(|entry| normalize_name(entry.name) == normalize_name(name));
+    let entry = PROVIDERS.iter().find(|entry| normalize_name(entry.name) == normalize_name(name));
     let known = entry.map_or(name, |entry| entry.name);
     if entry.is_none() && !blocks.contains_key(name) {
         let names = PROVIDERS.iter().map(|entry| entry.name);
@@ -124,18 +119,13 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         rows.push(("variables", entry.key_variables.join(", ")));
         rows.push(("model", entry.default_model.to_owned()));
     }
-    rows.extend(
-        row.problem
-            .as_ref()
-            .map(|problem| ("problem", format!("{problem:#}"))),
-    );
+    rows.extend(row.problem.as_ref().map(|problem| ("problem", format!("{problem:#}"))));
     rows.retain(|(_, value)| !value.is_empty());
     let width = ctx.terminal.stdout_width();
     let line = |(name, value): &(&str, String)| {
         hanging_indent(&format!("{name:9}  "), &sanitize(value), width) + "\n"
     };
-    ctx.terminal
-        .print(&rows.iter().map(line).collect::<String>())
+    ctx.terminal.print(&rows.iter().map(line).collect::<String>())
 }
 
 fn provider_row(
@@ -144,12 +134,8 @@ fn provider_row(
     blocks: &BTreeMap<String, ProviderConfig>,
     name: &str,
 ) -> ProviderRow {
-    let ProviderStatus {
-        entry,
-        base_url: base,
-        mut key,
-        mut is_usable,
-    } = registry::provider_status(name, blocks, &ctx.env);
+    let ProviderStatus { entry, base_url: base, mut key, mut is_usable } =
+        registry::provider_status(name, blocks, &ctx.env);
     let (mut until, mut problem) = (None, settings.provider(name).err());
     if entry.is_some_and(|entry| entry.kind == ProviderKind::Login) {
         let found =
@@ -174,19 +160,9 @@ fn provider_row(
 }
 
 fn provider_json(row: &ProviderRow) -> String {
-    let ProviderRow {
-        name,
-        label,
-        kind,
-        is_usable,
-        key,
-        address,
-        expires: until,
-        problem,
-    } = row;
-    let (from, place) = key
-        .as_ref()
-        .map_or((None, None), |(from, place)| (Some(from), Some(place)));
+    let ProviderRow { name, label, kind, is_usable, key, address, expires: until, problem } = row;
+    let (from, place) =
+        key.as_ref().map_or((None, None), |(from, place)| (Some(from), Some(place)));
     let line = json!({
         "name": name, "label": label, "kind": kind, "usable": is_usable, "key": from,
         "key_place": place.map(|place| place.replace('`', "")), "address": address,
@@ -208,13 +184,7 @@ fn print_table(rows: &[ProviderRow], width: Option<usize>, page: &mut StdoutWrit
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            let cells = [
-                &row.name,
-                row.kind,
-                &describe_key(row),
-                &row.address,
-                &row.label,
-            ];
+            let cells = [&row.name, row.kind, &describe_key(row), &row.address, &row.label];
             cells.map(sanitize).to_vec()
         })
         .collect();
@@ -251,16 +221,10 @@ pub(super) fn log_in(ctx: &Context, vendor: Vendor) -> Result<()> {
     let http = Http::new(TIMEOUTS, false, &ctx.settings()?.network);
     // Print this even with `--quiet`, since the login cannot succeed without the code.
     let mut tell = |prompt: DevicePrompt<'_>| {
-        let DevicePrompt {
-            url: address,
-            code,
-            lifetime: valid,
-        } = prompt;
-        ctx.terminal
-            .eprint(&format!("open {address} and enter {code}"));
+        let DevicePrompt { url: address, code, lifetime: valid } = prompt;
+        ctx.terminal.eprint(&format!("open {address} and enter {code}"));
         let minutes = valid.as_secs().div_ceil(60);
-        ctx.terminal
-            .eprint(&format!("waiting for the login, {minutes} min at most"));
+        ctx.terminal.eprint(&format!("waiting for the login, {minutes} min at most"));
     };
     let folder = ctx.paths.auth();
     login::login(vendor, &folder, &http, &ctx.clock, &endpoints, &mut tell)?;

@@ -69,11 +69,7 @@ pub(crate) fn ask_choice<'a>(
 /// [`Cancelled`], or a signal.
 pub(crate) fn confirm(ctx: &Context, prompt: &str, default: bool) -> Result<bool> {
     let choice = if default { "Y/n" } else { "y/N" };
-    let prompt = wrap_words(
-        &format!("{prompt} [{choice}] "),
-        ctx.terminal.stderr_width(),
-        0,
-    );
+    let prompt = wrap_words(&format!("{prompt} [{choice}] "), ctx.terminal.stderr_width(), 0);
     let default = if default { "yes" } else { "no" };
     Ok(ask_choice(ctx.terminal, &prompt, default, &["yes", "no"])? == "yes")
 }
@@ -90,9 +86,7 @@ pub(crate) fn confirm_at_terminal(ctx: &Context, question: &str, hint: &str) -> 
             hint,
         ));
     }
-    let answer = ctx
-        .terminal
-        .prompt(&format!("{} [y/N] ", sanitize(question)))?;
+    let answer = ctx.terminal.prompt(&format!("{} [y/N] ", sanitize(question)))?;
     let answer = answer.unwrap_or_default();
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }

@@ -13,19 +13,8 @@ use serde_json::{Value, json};
 fn cron_tool_arguments(command: &CronCommand) -> Value {
     match command {
         CronCommand::Add(arguments) => {
-            let CronAddArgs {
-                name,
-                message,
-                flags,
-                ..
-            } = &**arguments;
-            let ScheduleArgs {
-                cron,
-                tz,
-                every,
-                at,
-                ..
-            } = &flags.schedule;
+            let CronAddArgs { name, message, flags, .. } = &**arguments;
+            let ScheduleArgs { cron, tz, every, at, .. } = &flags.schedule;
             let seconds = every.as_deref().and_then(|every| parse_period(every).ok());
             let mut all = json!({
                 "action": "add", "message": message, "name": name, "cron_expr": cron, "tz": tz,

@@ -29,18 +29,13 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
         Command::List { grants, json } => list_tools(ctx, &from_flags(grants), *json, &[]),
         Command::Show { name, grants, json } => show_tool(ctx, &from_flags(grants), name, *json),
-        Command::New {
-            name,
-            description,
-            language,
-        } => program::create(ctx, name, description.as_deref(), *language),
+        Command::New { name, description, language } => {
+            program::create(ctx, name, description.as_deref(), *language)
+        }
         Command::Check { programs, json } => program::check(ctx, programs, *json),
-        Command::Run {
-            name,
-            arguments,
-            grants,
-            offline,
-        } => call_tool(ctx, &from_flags(grants), name, arguments, *offline),
+        Command::Run { name, arguments, grants, offline } => {
+            call_tool(ctx, &from_flags(grants), name, arguments, *offline)
+        }
     }
 }
 
@@ -63,9 +58,8 @@ pub(super) fn list_tools(
     further: &[ToolSpec],
 ) -> Result<Exit> {
     let setup = prepare(ctx, grants, (false, true))?;
-    let further = further
-        .iter()
-        .filter(|spec| setup.policy.is_offered(&spec.name) && !grants.no_tools);
+    let further =
+        further.iter().filter(|spec| setup.policy.is_offered(&spec.name) && !grants.no_tools);
     let specs: Vec<&ToolSpec> = setup.toolbox.specs().iter().chain(further).collect();
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs {
@@ -125,14 +119,11 @@ fn parse_arguments(name: &str, arguments: &str, schema: &Value) -> Result<Value>
         }
         text => text.to_owned(),
     };
-    serde_json::from_str(&text)
-        .ok()
-        .filter(Value::is_object)
-        .ok_or_else(|| {
-            let example = example_arguments(schema, text.trim()).to_string();
-            let example = format!("`nanobot tool run {name} {}`", quote(&example));
-            fail_with_hint(Exit::Usage, "the arguments are not a JSON object", example)
-        })
+    serde_json::from_str(&text).ok().filter(Value::is_object).ok_or_else(|| {
+        let example = example_arguments(schema, text.trim()).to_string();
+        let example = format!("`nanobot tool run {name} {}`", quote(&example));
+        fail_with_hint(Exit::Usage, "the arguments are not a JSON object", example)
+    })
 }
 
 /// An example of the arguments that `schema` requires: `given`, which is not JSON, is the value of the first.
@@ -186,25 +177,17 @@ fn call_tool(
     let name = spec.map_or(name, |spec| &spec.name);
     let schema = spec.map(|spec| &*spec.parameters);
     let arguments = parse_arguments(name, arguments, schema.unwrap_or(&Value::Null))?;
-    let call = ToolCall {
-        id: "by-hand".into(),
-        name: name.to_owned(),
-        arguments,
-    };
+    let call = ToolCall { id: "by-hand".into(), name: name.to_owned(), arguments };
     let mut live_output = String::new();
     let (results, emitted) =
-        setup
-            .toolbox
-            .run(std::slice::from_ref(&call), false, &mut |_, text| {
-                if live_output.len() + text.len() <= LIVE_OUTPUT_LIMIT_BYTES {
-                    live_output.push_str(text);
-                }
-                Ok(())
-            });
+        setup.toolbox.run(std::slice::from_ref(&call), false, &mut |_, text| {
+            if live_output.len() + text.len() <= LIVE_OUTPUT_LIMIT_BYTES {
+                live_output.push_str(text);
+            }
+            Ok(())
+        });
     let hooks = setup.shared.hooks.iter();
-    hooks
-        .flat_map(|hooks| hooks.take_notices())
-        .for_each(|notice| ctx.notice(&notice));
+    hooks.flat_map(|hooks| hooks.take_notices()).for_each(|notice| ctx.notice(&notice));
     emitted?;
     signal::check()?;
     let done = results.first().expect("one call has one result");
@@ -271,21 +254,12 @@ mod tests {
     fn what_is_said_is_told_from_what_is_said_about_it() {
         let check = |words: &str, said: &str, output: &str, cause: &str| {
             let (output, cause) = (output.to_owned(), cause.to_owned());
-            assert_eq!(
-                split_output(words, said),
-                (output, cause),
-                "{words:?} {said:?}"
-            );
+            assert_eq!(split_output(words, said), (output, cause), "{words:?} {said:?}");
         };
         check("there is no `x`", "", "", "there is no `x`");
         check("one\ntwo", "", "", "one\ntwo");
         check("(no output)\nTimed out", "", "", "Timed out");
         check("on\nTimed out\n(hint)", "on\n", "on\n", "Timed out\n(hint)");
-        check(
-            "o\n[… left out …]\nn\nTimed out",
-            "ooonnn",
-            "o\n[… left out …]\nn\n",
-            "Timed out",
-        );
+        check("o\n[… left out …]\nn\nTimed out", "ooonnn", "o\n[… left out …]\nn\n", "Timed out");
     }
 }

@@ -11,12 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Runs `nanobot trust`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let Arguments {
-        directory,
-        list,
-        revoke,
-        json,
-    } = arguments;
+    let Arguments { directory, list, revoke, json } = arguments;
     if *list {
         return print_trusted(ctx, &load(ctx)?, *json);
     }
@@ -43,18 +38,12 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     if path.parent().is_none() || ctx.paths.home.starts_with(&path) {
         return Err(fail(
             Exit::Usage,
-            format!(
-                "`{}` contains more than one project; trust a directory below it",
-                show(&path)
-            ),
+            format!("`{}` contains more than one project; trust a directory below it", show(&path)),
         ));
     }
     let now = ctx.clock.now().timestamp();
     let added = TrustList::change(&ctx.paths.trust(), |trust| {
-        trust
-            .damage_notice()
-            .iter()
-            .for_each(|notice| ctx.notice(notice));
+        trust.damage_notice().iter().for_each(|notice| ctx.notice(notice));
         trust.add(&path, now)
     });
     print_change(ctx, &path, added?)?;
@@ -91,17 +80,11 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 fn pin(ctx: &Context, given: &Path) -> Result<Exit> {
     let path =
         std::fs::canonicalize(given).with_context(|| format!("resolve `{}`", given.display()))?;
-    let bytes = input::read_file(
-        &path,
-        &given.display().to_string(),
-        prompt_program::MAX_FILE_BYTES,
-    )?;
+    let bytes =
+        input::read_file(&path, &given.display().to_string(), prompt_program::MAX_FILE_BYTES)?;
     let now = ctx.clock.now().timestamp();
     let change = TrustList::change(&ctx.paths.trust(), |trust| {
-        trust
-            .damage_notice()
-            .iter()
-            .for_each(|notice| ctx.notice(notice));
+        trust.damage_notice().iter().for_each(|notice| ctx.notice(notice));
         trust.pin(&path, &bytes, now)
     })?;
     print_change(ctx, &path, change)?;
@@ -120,10 +103,7 @@ fn print_change(ctx: &Context, path: &Path, change: TrustChange) -> Result<()> {
 /// Loads the list, and reports damage.
 fn load(ctx: &Context) -> Result<TrustList> {
     let trust = TrustList::load(&ctx.paths.trust())?;
-    trust
-        .damage_notice()
-        .iter()
-        .for_each(|notice| ctx.notice(notice));
+    trust.damage_notice().iter().for_each(|notice| ctx.notice(notice));
     Ok(trust)
 }
 
@@ -162,10 +142,7 @@ fn resolve_directory(given: &Path) -> Result<PathBuf> {
         _ => anyhow::Error::new(error).context(format!("resolve `{}`", given.display())),
     })?;
     if !path.is_dir() {
-        return Err(fail(
-            Exit::Usage,
-            format!("`{}` is not a directory", given.display()),
-        ));
+        return Err(fail(Exit::Usage, format!("`{}` is not a directory", given.display())));
     }
     Ok(path)
 }

@@ -31,10 +31,7 @@ pub(super) fn run_in_session(
                 "this session changed no files that can be restored; the last change here is of another session: {}",
                 describe_turn(turn)
             ),
-            format!(
-                "`/undo {}` to undo that turn, `/undo --list` for all",
-                turn.id
-            ),
+            format!("`/undo {}` to undo that turn, `/undo --list` for all", turn.id),
         )),
     };
     undo_or_redo(ctx, arguments, Some(&owns))
@@ -44,14 +41,7 @@ pub(super) fn run_in_session(
 type TurnCheck<'a> = &'a dyn Fn(&UndoTurn) -> Result<()>;
 
 fn undo_or_redo(ctx: &Context, arguments: &Arguments, owns: Option<TurnCheck<'_>>) -> Result<Exit> {
-    let Arguments {
-        turn,
-        list,
-        json,
-        dry_run,
-        redo,
-        force,
-    } = arguments;
+    let Arguments { turn, list, json, dry_run, redo, force } = arguments;
     let (dry_run, redo, force) = (*dry_run, *redo, *force);
     let mut odd = |id: u64, error: &anyhow::Error| {
         ctx.notice(&format!("skipped turn {id}: {error:#}"));
@@ -61,11 +51,7 @@ fn undo_or_redo(ctx: &Context, arguments: &Arguments, owns: Option<TurnCheck<'_>
         ctx.terminal.print(&format_turns(ctx, &turns, *json))?;
         return Ok(Exit::Answered);
     }
-    let way = if redo {
-        RestoreDirection::Redo
-    } else {
-        RestoreDirection::Undo
-    };
+    let way = if redo { RestoreDirection::Redo } else { RestoreDirection::Undo };
     let is_found = turn.is_none();
     let turn = choose_turn(ctx, &turns, turn.as_deref(), way)?;
     if let Some(owns) = owns.filter(|_| is_found) {
@@ -128,11 +114,7 @@ fn describe_turn(turn: &UndoTurn) -> String {
 fn concerns(turn: &UndoTurn, here: &Path, home: &Path) -> bool {
     let about = &turn.info;
     let is_inside = here.starts_with(&about.directory) && !home.starts_with(&about.directory);
-    let is_touched = || {
-        turn.changed_paths
-            .iter()
-            .any(|entry| entry.path.starts_with(here))
-    };
+    let is_touched = || turn.changed_paths.iter().any(|entry| entry.path.starts_with(here));
     about.directory == here || about.started_in == here || is_inside || is_touched()
 }
 
@@ -168,11 +150,7 @@ fn choose_turn<'a>(
         return match (way, turn.undone_at.is_some()) {
             (RestoreDirection::Redo, false) => {
                 let cause = format!("turn {} is not undone", turn.id);
-                Err(fail_with_hint(
-                    Exit::NoInput,
-                    cause,
-                    "`nanobot undo --list`",
-                ))
+                Err(fail_with_hint(Exit::NoInput, cause, "`nanobot undo --list`"))
             }
             (RestoreDirection::Undo, true) => Err(fail_with_hint(
                 Exit::NoInput,
@@ -197,12 +175,9 @@ fn choose_turn<'a>(
         RestoreDirection::Undo => (ours.find(|turn| turn.undone_at.is_none()), "undo"),
         // The turn reverted last; of several reverted at the same instant, the oldest.
         RestoreDirection::Redo => (
-            ours.filter(|turn| turn.undone_at.is_some())
-                .max_by(|one, other| {
-                    one.undone_at
-                        .cmp(&other.undone_at)
-                        .then(other.id.cmp(&one.id))
-                }),
+            ours.filter(|turn| turn.undone_at.is_some()).max_by(|one, other| {
+                one.undone_at.cmp(&other.undone_at).then(other.id.cmp(&one.id))
+            }),
             "redo",
         ),
     };
@@ -222,11 +197,8 @@ fn choose_turn<'a>(
 fn format_turns(ctx: &Context, turns: &[UndoTurn], as_json: bool) -> String {
     if as_json {
         let line = |turn: &UndoTurn| {
-            let paths: Vec<String> = turn
-                .changed_paths
-                .iter()
-                .map(|entry| entry.path.display().to_string())
-                .collect();
+            let paths: Vec<String> =
+                turn.changed_paths.iter().map(|entry| entry.path.display().to_string()).collect();
             let line = json!({
                 "id": turn.id,
                 "turn": turn.info.turn,
@@ -263,8 +235,5 @@ fn format_turns(ctx: &Context, turns: &[UndoTurn], as_json: bool) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = turns.iter().map(row).collect();
-    align_columns(&columns, &rows)
-        .into_iter()
-        .map(|line| format!("{line}\n"))
-        .collect()
+    align_columns(&columns, &rows).into_iter().map(|line| format!("{line}\n")).collect()
 }

@@ -57,13 +57,8 @@ fn list(found: &Installation, verb: &str) -> String {
         let size = group.describe_size();
         format!("{verb} {}: {size}", group.place)
     });
-    let kept = found
-        .preserved
-        .iter()
-        .map(|(place, why)| format!("kept {place}: {why}"));
+    let kept = found.preserved.iter().map(|(place, why)| format!("kept {place}: {why}"));
     let lines = crontab.into_iter().chain(owned).chain(kept);
     // A line break in a name must not start a new line.
-    lines
-        .map(|line| sanitize(&line).replace('\n', "?") + "\n")
-        .collect()
+    lines.map(|line| sanitize(&line).replace('\n', "?") + "\n").collect()
 }

@@ -28,12 +28,7 @@ const MIN_BAR_COLUMNS: usize = 8;
 
 /// Runs `nanobot usage`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let Arguments {
-        by,
-        since,
-        rotate,
-        json,
-    } = *arguments;
+    let Arguments { by, since, rotate, json } = *arguments;
     if rotate {
         return rotate_files(ctx);
     }
@@ -49,10 +44,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
     let has_entries = ledger.for_each_entry(&mut |entry| match entry {
         Some(entry) if start.includes(entry.time, entry.day) => {
-            groups
-                .entry(UsageKey::from_entry(by, &entry))
-                .or_default()
-                .add(&entry);
+            groups.entry(UsageKey::from_entry(by, &entry)).or_default().add(&entry);
             total.add(&entry);
         }
         Some(_) => {}
@@ -93,10 +85,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 fn rotate_files(ctx: &Context) -> Result<Exit> {
     let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
     let limit = ledger.rotation_limit();
-    let Rotation {
-        lines_before,
-        lines,
-    } = ledger.rotate()?;
+    let Rotation { lines_before, lines } = ledger.rotate()?;
     let removed = ToolUsageLog::new(&ctx.paths.root, &ctx.clock).remove_before(limit)?;
     if !ctx.quiet {
         let past = lines_before - lines;
@@ -168,12 +157,7 @@ struct UsageTotals {
 
 impl UsageTotals {
     fn add(&mut self, entry: &LedgerEntry<'_>) {
-        let CallSums {
-            runs,
-            failed,
-            estimated,
-            ..
-        } = entry.call_sums();
+        let CallSums { runs, failed, estimated, .. } = entry.call_sums();
         match entry.sums {
             Some(_) => self.past_runs += runs,
             None => {
@@ -209,11 +193,7 @@ impl UsageTotals {
             Some(usd) => format!("{usd:.4}"),
         };
         let mark = |mark, count| if count > 0 { mark } else { "" };
-        let marks = format!(
-            "{}{}",
-            mark("?", self.cost.unpriced),
-            mark("~", self.estimated)
-        );
+        let marks = format!("{}{}", mark("?", self.cost.unpriced), mark("~", self.estimated));
         (cost, marks)
     }
 }
@@ -329,13 +309,7 @@ fn format_rows(
     let marks = sums().map(|sum| sum.cost().1.len()).max().unwrap_or(0);
     let row = |name: &str, sum: &UsageTotals, limit: Option<usize>| {
         let (cost, mark) = sum.cost();
-        let counts = [
-            sum.runs(),
-            sum.cost.calls,
-            sum.input,
-            sum.cached,
-            sum.output,
-        ];
+        let counts = [sum.runs(), sum.cost.calls, sum.input, sum.cached, sum.output];
         let mut row = vec![truncate(name, limit)];
         row.extend(counts.map(|count| count.to_string()));
         row.push(format!("{cost}{mark:<marks$}"));
@@ -353,11 +327,7 @@ fn format_rows(
         None | Some(0) => found,
         // Only names are cut, since a cut number would be a wrong number.
         Some(over) => {
-            let name = names()
-                .map(measure_text_width)
-                .max()
-                .unwrap_or(0)
-                .min(MAX_NAME_COLUMNS);
+            let name = names().map(measure_text_width).max().unwrap_or(0).min(MAX_NAME_COLUMNS);
             lines(Some(name.saturating_sub(over).max(MIN_NAME_COLUMNS)))
         }
     }
@@ -415,10 +385,8 @@ fn footnotes(total: &UsageTotals) -> String {
 
 /// Describes how much of the budgets is spent; a terminal gets meters.
 fn describe_budget(budget: BudgetSettings, costs: &PeriodCosts, width: Option<usize>) -> String {
-    let periods = [
-        ("today", costs.today, budget.daily),
-        ("this month", costs.month, budget.monthly),
-    ];
+    let periods =
+        [("today", costs.today, budget.daily), ("this month", costs.month, budget.monthly)];
     let limited = periods.into_iter().filter(|(_, _, limit)| limit.is_some());
     let parts = limited.map(|(when, cost, limit)| {
         let spending = format_spending(&cost, limit, width.is_some());
@@ -434,13 +402,8 @@ mod tests {
 
     #[test]
     fn bars_are_drawn_in_eighths() {
-        for (share, expect) in [
-            (0.0, ""),
-            (0.001, "▏"),
-            (0.25, "█"),
-            (0.3, "█▎"),
-            (1.0, "████"),
-        ] {
+        for (share, expect) in [(0.0, ""), (0.001, "▏"), (0.25, "█"), (0.3, "█▎"), (1.0, "████")]
+        {
             assert_eq!(draw_bar(share, 4), expect, "{share}");
         }
     }

@@ -67,20 +67,13 @@ fn invalid_text(arguments: &[OsString]) -> String {
 
 /// Renders the help with all its texts, if it was requested or a command is missing.
 fn help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Error> {
-    let is_help = [
-        ErrorKind::DisplayHelp,
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
-    ]
-    .contains(&error.kind());
+    let is_help = [ErrorKind::DisplayHelp, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand]
+        .contains(&error.kind());
     let form = match arguments.iter().any(|word| word == "--help") {
         true => HelpLength::Long,
         false => HelpLength::Short,
     };
-    let again = || {
-        command_tree_with_help(form)
-            .try_get_matches_from(arguments)
-            .err()
-    };
+    let again = || command_tree_with_help(form).try_get_matches_from(arguments).err();
     is_help.then(again).flatten()
 }
 
@@ -90,25 +83,16 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "--install-completion",
         "nanobot completions bash, or zsh, or fish: a script for that shell to load",
     ),
-    (
-        "--show-completion",
-        "nanobot completions bash, or zsh, or fish",
-    ),
+    ("--show-completion", "nanobot completions bash, or zsh, or fish"),
     ("channels", "`nanobot channel list`"),
     ("topics", "`nanobot --help` for the topics"),
-    (
-        "serve",
-        "a pipe or a crontab line with `nanobot agent -m`: nanobot is not a server",
-    ),
+    ("serve", "a pipe or a crontab line with `nanobot agent -m`: nanobot is not a server"),
     ("webui", "nanobot repl"),
     ("sessions", "nanobot session"),
     ("trigger", "nanobot cron run JOB"),
     ("plugins", "nanobot tool list"),
     ("--yolo", "`--profile full`, which has no limits"),
-    (
-        "--dangerously-skip-permissions",
-        "`--profile full`, which has no limits",
-    ),
+    ("--dangerously-skip-permissions", "`--profile full`, which has no limits"),
     (
         "--full-auto",
         "`--profile auto-approve`, or `--write` to change files in this directory only",
@@ -117,16 +101,12 @@ const REPLACEMENTS: &[(&str, &str)] = &[
 
 fn suggest_replacement(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let is_unknown = [ErrorKind::InvalidSubcommand, ErrorKind::UnknownArgument];
-    let first = arguments
-        .get(1)
-        .filter(|_| is_unknown.contains(&error.kind()))?;
+    let first = arguments.get(1).filter(|_| is_unknown.contains(&error.kind()))?;
     let flag = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) => flag,
         _ => "",
     };
-    let known = REPLACEMENTS
-        .iter()
-        .find(|(word, _)| first == word || flag == *word);
+    let known = REPLACEMENTS.iter().find(|(word, _)| first == word || flag == *word);
     known.map(|(_, here)| (*here).to_owned())
 }
 
@@ -155,10 +135,7 @@ fn suggest_repl(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument || !is_flag {
         return None;
     }
-    let words = flags
-        .iter()
-        .map(|word| word.to_str())
-        .collect::<Option<Vec<_>>>()?;
+    let words = flags.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>()?;
     let repl = OsString::from("repl");
     let line = [program, &repl].into_iter().chain(flags);
     command_tree().try_get_matches_from(line).ok()?;
@@ -168,9 +145,8 @@ fn suggest_repl(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
 
 /// Suggests that unknown words without a flag are a message, unless they resemble a command.
 fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
-    let is_agent = arguments
-        .get(1)
-        .is_some_and(|word| ["agent", "a", "repl"].iter().any(|name| word == name));
+    let is_agent =
+        arguments.get(1).is_some_and(|word| ["agent", "a", "repl"].iter().any(|name| word == name));
     let kind = match error.kind() {
         ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
         ErrorKind::UnknownArgument if is_agent => ContextKind::InvalidArg,

@@ -13,14 +13,8 @@ pub const MAX_COMMAND_BYTES: usize = 998;
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Directories that are kept in the PATH regardless of its length.
-const SYSTEM_DIRS: [&str; 6] = [
-    "/usr/local/sbin",
-    "/usr/local/bin",
-    "/usr/sbin",
-    "/usr/bin",
-    "/sbin",
-    "/bin",
-];
+const SYSTEM_DIRS: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// The parts of a command. All paths are absolute.
 #[derive(Clone, Copy, Debug)]
@@ -52,15 +46,7 @@ pub struct CrontabCommand {
 /// # Errors
 /// A message, if a path cannot be written in a crontab or the command is too long.
 pub fn build_command(parts: &CommandParts) -> Result<CrontabCommand, String> {
-    let CommandParts {
-        home,
-        root,
-        path,
-        program,
-        config,
-        workspace,
-        id,
-    } = *parts;
+    let CommandParts { home, root, path, program, config, workspace, id } = *parts;
     let mut start = format!("/usr/bin/env HOME={}", escape_path(home)?);
     if let Some(root) = root {
         start += &format!(" NANOBOT_HOME={}", escape_path(root)?);
@@ -85,21 +71,12 @@ pub fn build_command(parts: &CommandParts) -> Result<CrontabCommand, String> {
         let text = format!("{start} PATH={}{end}", escape(&entries.join(":")));
         if text.len() <= MAX_COMMAND_BYTES {
             left_out.reverse();
-            return Ok(CrontabCommand {
-                text,
-                omitted_dirs: left_out,
-            });
+            return Ok(CrontabCommand { text, omitted_dirs: left_out });
         }
-        let Some(at) = entries
-            .iter()
-            .rposition(|entry| !SYSTEM_DIRS.contains(entry))
-        else {
+        let Some(at) = entries.iter().rposition(|entry| !SYSTEM_DIRS.contains(entry)) else {
             let cause =
                 "the paths of home, program, config and workspace are too long for a crontab line";
-            return Err(format!(
-                "{cause}: {} bytes, the limit is {MAX_COMMAND_BYTES}",
-                text.len()
-            ));
+            return Err(format!("{cause}: {} bytes, the limit is {MAX_COMMAND_BYTES}", text.len()));
         };
         left_out.push(entries.remove(at).to_owned());
     }
@@ -168,12 +145,8 @@ fn split_path(path: &str) -> (Vec<&str>, Vec<String>) {
 
 /// Escapes a path as one word of a command.
 fn escape_path(path: &Path) -> Result<String, String> {
-    let cannot = |why: &str| {
-        Err(format!(
-            "`{}` cannot be written in a crontab: {why}",
-            path.display()
-        ))
-    };
+    let cannot =
+        |why: &str| Err(format!("`{}` cannot be written in a crontab: {why}", path.display()));
     match path.to_str() {
         None => cannot("the path is not valid UTF-8"),
         Some(text) if text.contains(char::is_control) => {
@@ -269,10 +242,7 @@ mod tests {
         );
         let workspace = Some(Path::new("w"));
         check(
-            CommandParts {
-                workspace,
-                ..parts()
-            },
+            CommandParts { workspace, ..parts() },
             "`w` cannot be written in a crontab: it is relative",
         );
         let program = Path::new("/a=b/nanobot");
@@ -282,10 +252,7 @@ mod tests {
         );
         let long = format!("/{}", "x".repeat(950));
         check(
-            CommandParts {
-                home: Path::new(&long),
-                ..parts()
-            },
+            CommandParts { home: Path::new(&long), ..parts() },
             "the paths of home, program, config and workspace are too long for a crontab line: 1031 bytes, the limit is 998",
         );
     }
@@ -294,28 +261,13 @@ mod tests {
     fn a_long_path_is_shortened() {
         let path = Some("/usr/bin::/opt/a:/usr/bin:rel:/opt/a:.:/bin/:/bin:~/x");
         let made = build_command(&CommandParts { path, ..parts() }).unwrap();
-        assert!(
-            made.text.contains(" PATH=/usr/bin:/opt/a:/bin/:/bin /usr"),
-            "{}",
-            made.text
-        );
+        assert!(made.text.contains(" PATH=/usr/bin:/opt/a:/bin/:/bin /usr"), "{}", made.text);
         assert_eq!(made.omitted_dirs, ["rel", ".", "~/x"]);
-        let dirs: Vec<String> = (0..9)
-            .map(|n| format!("/opt/{n}/{}", "y".repeat(150)))
-            .collect();
+        let dirs: Vec<String> = (0..9).map(|n| format!("/opt/{n}/{}", "y".repeat(150))).collect();
         let path = format!("rel:{}:/usr/bin:/opt/tiny:/bin", dirs.join(":"));
-        let CrontabCommand {
-            text,
-            omitted_dirs: left_out,
-        } = build_command(&CommandParts {
-            path: Some(&path),
-            ..parts()
-        })
-        .unwrap();
-        assert!(
-            text.len() <= MAX_COMMAND_BYTES && text.contains(":/usr/bin:/bin /usr"),
-            "{text}"
-        );
+        let CrontabCommand { text, omitted_dirs: left_out } =
+            build_command(&CommandParts { path: Some(&path), ..parts() }).unwrap();
+        assert!(text.len() <= MAX_COMMAND_BYTES && text.contains(":/usr/bin:/bin /usr"), "{text}");
         let kept = dirs.iter().filter(|dir| text.contains(*dir)).count();
         assert_eq!(kept, 5, "as many as there is room for");
         let mut expect = vec!["rel".to_owned()];
@@ -335,15 +287,9 @@ mod tests {
             ..parts()
         });
         let started = ParsedCommand::parse(&made.unwrap().text).unwrap();
-        let variables: Vec<(&str, &str)> = started
-            .variables
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
-        assert_eq!(
-            variables,
-            [("HOME", "/home/it's 100%"), ("PATH", "/usr/bin:/bin")]
-        );
+        let variables: Vec<(&str, &str)> =
+            started.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(variables, [("HOME", "/home/it's 100%"), ("PATH", "/usr/bin:/bin")]);
         let words = "/usr/bin/nanobot -w";
         let words = words.split(' ').chain(["/srv/a=b c"]);
         let words = words.chain("cron run a1b2 --scheduled".split(' '));
@@ -410,11 +356,7 @@ mod tests {
             let word = escape(&text);
             // With a cron that handles `%`, and with one that does not.
             let (passed, input) = unescape_as_cron(&word);
-            assert_eq!(
-                (unescape_as_shell(&passed), input),
-                (text.clone(), None),
-                "{word}"
-            );
+            assert_eq!((unescape_as_shell(&passed), input), (text.clone(), None), "{word}");
             assert_eq!(unescape_as_shell(&word), text, "{word}");
             assert_eq!(split_words(&word), Some(vec![text]), "{word}");
         });

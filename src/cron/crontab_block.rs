@@ -28,10 +28,7 @@ pub fn with_block(table: &[u8], name: &str, lines: &[String]) -> Vec<u8> {
     let parts = TableParts::parse(table, &name);
     let mut out = parts.before.concat();
     let mut made = match parts.block {
-        Some(CrontabBlock {
-            has_added_newline: true,
-            ..
-        }) => BEGIN_SUFFIX_WITH_NEWLINE,
+        Some(CrontabBlock { has_added_newline: true, .. }) => BEGIN_SUFFIX_WITH_NEWLINE,
         _ => BEGIN_SUFFIX,
     };
     if !out.is_empty() && !out.ends_with(b"\n") {
@@ -40,10 +37,7 @@ pub fn with_block(table: &[u8], name: &str, lines: &[String]) -> Vec<u8> {
     }
     let mut block = format!("{BEGIN_PREFIX}{name}{made}\n");
     for line in lines {
-        debug_assert!(
-            is_generated(line.as_bytes()) && !line.contains('\n'),
-            "{line}"
-        );
+        debug_assert!(is_generated(line.as_bytes()) && !line.contains('\n'), "{line}");
         block.push_str(line);
         block.push('\n');
     }
@@ -55,11 +49,7 @@ pub fn with_block(table: &[u8], name: &str, lines: &[String]) -> Vec<u8> {
 
 /// Returns `table` without the block of `name`.
 pub fn without_block(table: &[u8], name: &str) -> Vec<u8> {
-    let TableParts {
-        before,
-        block,
-        after,
-    } = TableParts::parse(table, &encode_name(name));
+    let TableParts { before, block, after } = TableParts::parse(table, &encode_name(name));
     let mut out = before.concat();
     let mut after = after.concat();
     if block.is_some_and(|block| block.has_added_newline) {
@@ -76,9 +66,7 @@ pub fn without_block(table: &[u8], name: &str) -> Vec<u8> {
 /// Returns the names of all blocks, as far as they are plain.
 pub fn block_names(table: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(table);
-    let heads = text
-        .lines()
-        .filter_map(|line| line.strip_prefix(BEGIN_PREFIX));
+    let heads = text.lines().filter_map(|line| line.strip_prefix(BEGIN_PREFIX));
     let names = heads.filter_map(|head| Some(head.split_once(" (made by ")?.0.to_owned()));
     names.collect()
 }
@@ -112,9 +100,7 @@ impl<'a> TableParts<'a> {
         let mut rest = lines.as_slice();
         while let Some((line, mut next)) = rest.split_first() {
             match BlockMarker::parse(line, name) {
-                Some(BlockMarker::Begin {
-                    has_added_newline: has_end,
-                }) => {
+                Some(BlockMarker::Begin { has_added_newline: has_end }) => {
                     let block = parts.block.get_or_insert(CrontabBlock {
                         has_added_newline: has_end,
                         ..CrontabBlock::default()
@@ -123,9 +109,8 @@ impl<'a> TableParts<'a> {
                     // A block without an end extends only over lines that are certainly ours.
                     let inner = length
                         .unwrap_or_else(|| next.iter().take_while(|l| is_generated(l)).count());
-                    let (ours, theirs) = next[..inner]
-                        .iter()
-                        .partition::<Vec<&[u8]>, _>(|l| is_generated(l));
+                    let (ours, theirs) =
+                        next[..inner].iter().partition::<Vec<&[u8]>, _>(|l| is_generated(l));
                     block.lines.extend(ours);
                     parts.after.extend(theirs);
                     next = &next[inner + usize::from(length.is_some())..];
@@ -187,9 +172,7 @@ impl BlockMarker {
             None => (begun.strip_suffix(BEGIN_SUFFIX.as_bytes())?, false),
         };
         match begun == name.as_bytes() {
-            true => Some(Self::Begin {
-                has_added_newline: has_end,
-            }),
+            true => Some(Self::Begin { has_added_newline: has_end }),
             false => Some(Self::OtherBegin),
         }
     }
@@ -228,10 +211,7 @@ fn record_added_newline(text: &mut Vec<u8>) {
     let line = text[..end.unwrap_or(text.len())].trim_ascii_end();
     if line.starts_with(BEGIN_PREFIX.as_bytes()) && line.ends_with(BEGIN_SUFFIX.as_bytes()) {
         let at = line.len() - BEGIN_SUFFIX.len();
-        drop(text.splice(
-            at..at + BEGIN_SUFFIX.len(),
-            BEGIN_SUFFIX_WITH_NEWLINE.bytes(),
-        ));
+        drop(text.splice(at..at + BEGIN_SUFFIX.len(), BEGIN_SUFFIX_WITH_NEWLINE.bytes()));
     }
 }
 
@@ -324,51 +304,25 @@ mod tests {
 
     #[test]
     fn user_lines_inside_a_block_are_preserved() {
-        let (begin, end) = (
-            format!("{BEGIN_PREFIX}{NAME}{BEGIN_SUFFIX}\n"),
-            format!("{END_PREFIX}{NAME}\n"),
-        );
+        let (begin, end) =
+            (format!("{BEGIN_PREFIX}{NAME}{BEGIN_SUFFIX}\n"), format!("{END_PREFIX}{NAME}\n"));
         let (a, b) = (line("a"), line("b"));
         // Other lines inside the block.
         let table = format!("x\n{begin}{a}\nMAILTO=me\n#{b}\n{end}y\n");
-        check(
-            &table,
-            &["c"],
-            &format!("x\n{}MAILTO=me\n#{b}\ny\n", text(BEGIN_SUFFIX, &["c"])),
-        );
+        check(&table, &["c"], &format!("x\n{}MAILTO=me\n#{b}\ny\n", text(BEGIN_SUFFIX, &["c"])));
         check(&table, &[], &format!("x\nMAILTO=me\n#{b}\ny\n"));
         // Without its end, with an extra start, without its start.
         let table = format!("x\n{begin}{a}\n{b}\ny\n{a}\n");
-        check(
-            &table,
-            &["c"],
-            &format!("x\n{}y\n{a}\n", text(BEGIN_SUFFIX, &["c"])),
-        );
+        check(&table, &["c"], &format!("x\n{}y\n{a}\n", text(BEGIN_SUFFIX, &["c"])));
         let table = format!("x\n{begin}{a}\ny\n{begin}{b}\n{end}z\n");
-        check(
-            &table,
-            &["c"],
-            &format!("x\n{}y\nz\n", text(BEGIN_SUFFIX, &["c"])),
-        );
+        check(&table, &["c"], &format!("x\n{}y\nz\n", text(BEGIN_SUFFIX, &["c"])));
         let table = format!("x\n{a}\n# nanobot: note\n{b}\n{end}z\n{end}");
-        check(
-            &table,
-            &["c"],
-            &format!("x\n{}z\n", text(BEGIN_SUFFIX, &["c"])),
-        );
+        check(&table, &["c"], &format!("x\n{}z\n", text(BEGIN_SUFFIX, &["c"])));
         check(&table, &[], "x\nz\n");
         // Truncated at the end of the table.
-        check(
-            &format!("x\n{begin}{a}"),
-            &["c"],
-            &format!("x\n{}", text(BEGIN_SUFFIX, &["c"])),
-        );
+        check(&format!("x\n{begin}{a}"), &["c"], &format!("x\n{}", text(BEGIN_SUFFIX, &["c"])));
         check(&format!("x\n{begin}{a}\n{END_PREFIX}{NAME}"), &[], "x\n");
-        check(
-            &format!("x\n{BEGIN_PREFIX}{NAME}"),
-            &[],
-            &format!("x\n{BEGIN_PREFIX}{NAME}"),
-        );
+        check(&format!("x\n{BEGIN_PREFIX}{NAME}"), &[], &format!("x\n{BEGIN_PREFIX}{NAME}"));
         // Line ends changed by an editor.
         check(
             &text(BEGIN_SUFFIX, &["a"]).replace('\n', " \r\n"),
@@ -379,52 +333,25 @@ mod tests {
 
     #[test]
     fn duplicate_blocks_are_merged() {
-        let table = format!(
-            "x\n{}y\n{}z",
-            text(BEGIN_SUFFIX, &["a"]),
-            text(BEGIN_SUFFIX, &["a", "b"])
-        );
-        assert_eq!(
-            block_lines(table.as_bytes(), NAME),
-            Some(lines(&["a", "a", "b"]))
-        );
-        check(
-            &table,
-            &["b"],
-            &format!("x\n{}y\nz", text(BEGIN_SUFFIX, &["b"])),
-        );
+        let table =
+            format!("x\n{}y\n{}z", text(BEGIN_SUFFIX, &["a"]), text(BEGIN_SUFFIX, &["a", "b"]));
+        assert_eq!(block_lines(table.as_bytes(), NAME), Some(lines(&["a", "a", "b"])));
+        check(&table, &["b"], &format!("x\n{}y\nz", text(BEGIN_SUFFIX, &["b"])));
         check(&table, &[], "x\ny\nz");
     }
 
     #[test]
     fn names_do_not_collide() {
-        let names = [
-            "/a",
-            "/a ",
-            "/a b",
-            "/a\n",
-            "/a%0A",
-            "/a%",
-            "",
-            " ",
-            BEGIN_SUFFIX,
-            "/ä\u{85}",
-        ];
+        let names =
+            ["/a", "/a ", "/a b", "/a\n", "/a%0A", "/a%", "", " ", BEGIN_SUFFIX, "/ä\u{85}"];
         let own = b"own".as_slice();
         let mut table = own.to_vec();
         for (number, name) in names.iter().enumerate() {
             table = with_block(&table, name, &lines(&[&number.to_string()]));
         }
-        assert_eq!(
-            table.iter().filter(|byte| **byte == b'\n').count(),
-            names.len() * 3 + 1
-        );
+        assert_eq!(table.iter().filter(|byte| **byte == b'\n').count(), names.len() * 3 + 1);
         for (number, name) in names.iter().enumerate() {
-            assert_eq!(
-                block_lines(&table, name),
-                Some(lines(&[&number.to_string()])),
-                "{name:?}"
-            );
+            assert_eq!(block_lines(&table, name), Some(lines(&[&number.to_string()])), "{name:?}");
         }
         for name in names {
             table = without_block(&table, name);
@@ -476,9 +403,7 @@ mod tests {
             })
             .filter(|line| !is_generated(line))
             .map(|line| {
-                line.escape_ascii()
-                    .to_string()
-                    .replace(BEGIN_SUFFIX_WITH_NEWLINE, BEGIN_SUFFIX)
+                line.escape_ascii().to_string().replace(BEGIN_SUFFIX_WITH_NEWLINE, BEGIN_SUFFIX)
             })
             .collect()
     }
@@ -508,10 +433,7 @@ mod tests {
             assert_eq!(without_block(&removed, NAME), removed);
             assert_eq!(user_lines(&removed), user_lines(table));
             // The content before the removal does not matter afterwards.
-            assert_eq!(
-                without_block(&with_block(&removed, NAME, &lines), NAME),
-                removed
-            );
+            assert_eq!(without_block(&with_block(&removed, NAME, &lines), NAME), removed);
         });
     }
 }

@@ -146,10 +146,7 @@ impl Job {
             created,
             state: JobState::default(),
             delete_after_run: false,
-            options: Some(JobOptions {
-                kind: JobKind::Heartbeat,
-                ..JobOptions::default()
-            }),
+            options: Some(JobOptions { kind: JobKind::Heartbeat, ..JobOptions::default() }),
         }
     }
 
@@ -195,9 +192,7 @@ impl Job {
         let options = self.options.as_ref();
         let default_limit = if self.is_once() { ONCE_RETRIES } else { 0 };
         RetryPolicy {
-            limit: options
-                .and_then(|options| options.retry)
-                .unwrap_or(default_limit),
+            limit: options.and_then(|options| options.retry).unwrap_or(default_limit),
             delay: options
                 .and_then(|options| options.retry_delay)
                 .map_or(DEFAULT_RETRY_DELAY, Duration::from_secs),

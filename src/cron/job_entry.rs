@@ -24,14 +24,10 @@ pub(super) fn to_job(value: &Value) -> Job {
     let kind = get_text(payload, "kind").unwrap_or_else(|| "agent_turn".into());
     Job {
         name: display_name(value).unwrap_or_else(|| id.clone()),
-        enabled: get_either(value, "enabled", "enabled")
-            .as_bool()
-            .unwrap_or(true),
+        enabled: get_either(value, "enabled", "enabled").as_bool().unwrap_or(true),
         schedule: match kind.as_str() {
             "agent_turn" => parse_schedule(schedule),
-            _ => Err(format!(
-                "it is an internal job of the Python program (`{kind}`)"
-            )),
+            _ => Err(format!("it is an internal job of the Python program (`{kind}`)")),
         },
         message: get_text(payload, "message").unwrap_or_default(),
         delivery: Delivery {
@@ -63,11 +59,7 @@ pub(super) fn has_id(value: &Value, id: &str) -> bool {
 /// Returns a job's name on one line, without characters that a terminal or a command would misinterpret.
 fn display_name(value: &Value) -> Option<String> {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
-    let name: String = get_text(value, "name")?
-        .chars()
-        .map(plain)
-        .take(MAX_NAME_CHARS)
-        .collect();
+    let name: String = get_text(value, "name")?.chars().map(plain).take(MAX_NAME_CHARS).collect();
     let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
     (!name.is_empty()).then_some(name)
 }
@@ -125,10 +117,7 @@ fn parse_schedule(value: &Value) -> Result<Schedule, String> {
             let expression = get_text(value, "expr").ok_or("it has no expression")?;
             let parsed = Expression::parse(&expression)
                 .map_err(|error| format!("invalid expression: {error}"))?;
-            Ok(Schedule::Cron {
-                expression: parsed,
-                zone: get_text(value, "tz"),
-            })
+            Ok(Schedule::Cron { expression: parsed, zone: get_text(value, "tz") })
         }
         Some(kind) => Err(format!("unknown schedule kind `{kind}`")),
         None => Err("it has no schedule".into()),
@@ -149,21 +138,11 @@ pub(super) fn update_entry(value: &mut Value, job: &Job, now: Timestamp) {
             Schedule::At(time) => ("at", at(Some(*time)), Value::Null, Value::Null, Value::Null),
             Schedule::Every(period) => {
                 let millis = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
-                (
-                    "every",
-                    Value::Null,
-                    json!(millis),
-                    Value::Null,
-                    Value::Null,
-                )
+                ("every", Value::Null, json!(millis), Value::Null, Value::Null)
             }
-            Schedule::Cron { expression, zone } => (
-                "cron",
-                Value::Null,
-                Value::Null,
-                json!(expression.text()),
-                json!(zone),
-            ),
+            Schedule::Cron { expression, zone } => {
+                ("cron", Value::Null, Value::Null, json!(expression.text()), json!(zone))
+            }
         };
         set_key(place, "kind", json!(kind));
         set_key(place, "atMs", at_ms);

@@ -47,10 +47,7 @@ impl JobStore {
         let mut job_files = vec![workspace.join(JOB_FILE)];
         job_files.extend(with_legacy.then(|| data.join(JOB_FILE)));
         job_files.dedup();
-        Self {
-            job_files,
-            data_dir: data.join("cron"),
-        }
+        Self { job_files, data_dir: data.join("cron") }
     }
 
     /// True if there is a job file of older releases.
@@ -88,8 +85,7 @@ impl JobStore {
 
     /// True if cron was asked to run the job `id`, which another program created.
     pub fn is_taken_over(&self, id: &str) -> bool {
-        self.job_dir(id)
-            .is_ok_and(|folder| folder.join(TAKEN_OVER_FILE).is_file())
+        self.job_dir(id).is_ok_and(|folder| folder.join(TAKEN_OVER_FILE).is_file())
     }
 
     /// True if cron is to run `job`: it is ours, or it was taken over.
@@ -124,10 +120,7 @@ impl JobStore {
         }
         let heartbeat = self.heartbeat().or_else(|error| {
             let job = Job::heartbeat(Timestamp::default());
-            anyhow::Ok(Some(unusable(Job {
-                options: None,
-                ..job
-            })(error)))
+            anyhow::Ok(Some(unusable(Job { options: None, ..job })(error)))
         });
         jobs.extend(heartbeat?);
         Ok(jobs)
@@ -143,9 +136,7 @@ impl JobStore {
                     "`{path}` has a job with the id `{HEARTBEAT_ID}`, which is ignored: the id is reserved"
                 ));
             }
-            let places = path
-                .is_file()
-                .then(|| [Some(path.as_path()), path.parent()]);
+            let places = path.is_file().then(|| [Some(path.as_path()), path.parent()]);
             for place in places.into_iter().flatten().flatten() {
                 if let Some(why) = durable_file::unsafe_permissions(place) {
                     warnings.push(format!(
@@ -212,10 +203,7 @@ impl JobStore {
                     return Ok(false);
                 }
             }
-            let jobs = file
-                .entry("jobs")
-                .or_insert_with(|| json!([]))
-                .as_array_mut();
+            let jobs = file.entry("jobs").or_insert_with(|| json!([])).as_array_mut();
             let jobs = jobs.ok_or_else(|| damaged_error(&path, "its `jobs` is not a list"))?;
             let mut value = json!({});
             update_entry(&mut value, job, now);
@@ -224,9 +212,7 @@ impl JobStore {
         });
         match is_done {
             Ok(true) => Ok(AddResult::Added),
-            Ok(false) => self
-                .remove_job_dir(&job.id)
-                .map(|()| AddResult::LimitReached),
+            Ok(false) => self.remove_job_dir(&job.id).map(|()| AddResult::LimitReached),
             // The job may be in the file even if only the last system call failed; then it keeps its limits.
             Err(error) if load(&path).map_or(true, |file| has_job(&file, &job.id)) => Err(error),
             // A job that was not added leaves nothing behind, if cleanup succeeds.
@@ -329,11 +315,7 @@ impl JobStore {
             Some(millis) => parse_period(millis),
             None => Err("its options have no interval".into()),
         };
-        Ok(Some(Job {
-            schedule,
-            options: Some(terms),
-            ..Job::heartbeat(made)
-        }))
+        Ok(Some(Job { schedule, options: Some(terms), ..Job::heartbeat(made) }))
     }
 
     /// True if the job `id` has stored options.
@@ -386,10 +368,7 @@ impl JobStore {
 
 /// Turns an error into the reason why `job` never runs.
 fn unusable(job: Job) -> impl FnOnce(anyhow::Error) -> Job {
-    move |error| Job {
-        schedule: Err(format!("its options are unreadable: {error:#}")),
-        ..job
-    }
+    move |error| Job { schedule: Err(format!("its options are unreadable: {error:#}")), ..job }
 }
 
 /// The next step for a job with an invalid id, which no command can change.

@@ -87,8 +87,7 @@ impl RunState {
     const FORMAT_VERSION: u32 = 1;
 
     pub fn last_slot(&self) -> Option<Timestamp> {
-        self.last_slot_ms
-            .and_then(|at| Timestamp::from_millisecond(at).ok())
+        self.last_slot_ms.and_then(|at| Timestamp::from_millisecond(at).ok())
     }
 }
 
@@ -147,10 +146,7 @@ impl RunOutcome {
 
     /// True if the job ran, or should have run.
     pub fn is_run(self) -> bool {
-        matches!(
-            self,
-            Self::Ok | Self::Nothing | Self::NotNeeded | Self::Failed | Self::Unknown
-        )
+        matches!(self, Self::Ok | Self::Nothing | Self::NotNeeded | Self::Failed | Self::Unknown)
     }
 }
 
@@ -227,15 +223,8 @@ pub struct RunHistory {
 
 impl RunHistory {
     fn new(records: &[RunRecord]) -> Self {
-        let mut history = Self {
-            last: records.last().cloned(),
-            ..Self::default()
-        };
-        for record in records
-            .iter()
-            .rev()
-            .filter(|record| record.outcome.is_run())
-        {
+        let mut history = Self { last: records.last().cloned(), ..Self::default() };
+        for record in records.iter().rev().filter(|record| record.outcome.is_run()) {
             let start = record.start.parse().ok();
             if !record.outcome.is_failure() {
                 history.last_success = start;
@@ -249,10 +238,7 @@ impl RunHistory {
     }
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -359,10 +345,7 @@ impl JobDir {
     /// Writes the run state and syncs it to disk.
     pub fn write_state(&self, state: &RunState) -> Result<()> {
         durable_file::create_dir(&self.path)?;
-        let stamps = RunState {
-            v: RunState::FORMAT_VERSION,
-            ..*state
-        };
+        let stamps = RunState { v: RunState::FORMAT_VERSION, ..*state };
         let text = serde_json::to_vec(&stamps).context("encode the run state")?;
         durable_file::replace(&self.path.join("state.json"), &text)
     }

@@ -14,10 +14,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// The minutes of an expression in a time zone; `None` for the system's zone.
-    Cron {
-        expression: Expression,
-        zone: Option<String>,
-    },
+    Cron { expression: Expression, zone: Option<String> },
     /// A fixed period, counted from the job's creation.
     Every(Duration),
     /// A single time.
@@ -78,15 +75,8 @@ pub struct Timetable<'a> {
 impl Timetable<'_> {
     /// Returns what is due at `now`. `last_slot` is the last slot that was run, skipped or recorded as missed.
     pub fn due_state(&self, last_slot: Option<Timestamp>, now: Timestamp) -> DueState {
-        let Self {
-            schedule,
-            catch_up,
-            created,
-            earliest_slot: since,
-            zone,
-            delay,
-            max_delay,
-        } = *self;
+        let Self { schedule, catch_up, created, earliest_slot: since, zone, delay, max_delay } =
+            *self;
         let shifted = now.checked_sub(delay).unwrap_or(now);
         let far = |time: Timestamp| time.duration_since(now) > MAX_CLOCK_AHEAD;
         // The job may also have been created under a wrong clock; then only `last_slot` counts.
@@ -106,9 +96,7 @@ impl Timetable<'_> {
                     false => DueState::Due { slot },
                 }
             }
-            _ => DueState::NotYet {
-                next: schedule.next(baseline.max(shifted), created, zone),
-            },
+            _ => DueState::NotYet { next: schedule.next(baseline.max(shifted), created, zone) },
         }
     }
 }
@@ -136,14 +124,10 @@ impl Schedule {
     /// Describes the schedule for users. `zone` is the schedule's.
     pub fn describe(&self, zone: &TimeZone) -> String {
         match self {
-            Self::Cron {
-                expression,
-                zone: None,
-            } => expression.describe(),
-            Self::Cron {
-                expression,
-                zone: Some(name),
-            } => format!("{}, {name} time", expression.describe()),
+            Self::Cron { expression, zone: None } => expression.describe(),
+            Self::Cron { expression, zone: Some(name) } => {
+                format!("{}, {name} time", expression.describe())
+            }
             Self::Every(period) => format!("every {}", describe_period(*period)),
             Self::At(time) => {
                 let shown = zone.to_datetime(*time);
@@ -188,10 +172,7 @@ pub fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timesta
         }
         return Err(match day {
             Some((day, time)) => {
-                format!(
-                    "`{text}` has no date; use `{day}T{}`",
-                    time.strftime("%H:%M")
-                )
+                format!("`{text}` has no date; use `{day}T{}`", time.strftime("%H:%M"))
             }
             None => format!(
                 "`{text}` is not a date and time such as `{}T18:00`; append `Z` or `+02:00` for another zone",
@@ -201,10 +182,9 @@ pub fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timesta
     };
     match time > now {
         true => Ok(time),
-        false => Err(format!(
-            "`{text}` is in the past: it is {} now",
-            shown.strftime("%Y-%m-%dT%H:%M")
-        )),
+        false => {
+            Err(format!("`{text}` is in the past: it is {} now", shown.strftime("%Y-%m-%dT%H:%M")))
+        }
     }
 }
 
@@ -246,19 +226,12 @@ pub fn unknown_zone_error(name: &str, zones: &[String]) -> String {
         .filter(|(likeness, _)| *likeness > 0.85)
         .collect();
     near.sort_by(|(one, a), (other, b)| other.total_cmp(one).then(a.cmp(b)));
-    let near: Vec<String> = near
-        .iter()
-        .take(3)
-        .map(|(_, zone)| format!("`{zone}`"))
-        .collect();
+    let near: Vec<String> = near.iter().take(3).map(|(_, zone)| format!("`{zone}`")).collect();
     match near.is_empty() {
         true => {
             format!("there is no time zone `{name}`; use a name such as `Europe/Berlin` or `UTC`")
         }
-        false => format!(
-            "there is no time zone `{name}`; similar names: {}",
-            near.join(", ")
-        ),
+        false => format!("there is no time zone `{name}`; similar names: {}", near.join(", ")),
     }
 }
 
@@ -287,15 +260,8 @@ const MAX_PERIOD_SECS: u64 = 100 * 366 * 86_400;
 
 fn describe_period(period: Duration) -> String {
     let seconds = period.as_secs();
-    let units = [
-        (604_800, "week"),
-        (86_400, "day"),
-        (3600, "hour"),
-        (60, "minute"),
-    ];
-    let whole = units
-        .into_iter()
-        .find(|(unit, _)| seconds > 0 && seconds.is_multiple_of(*unit));
+    let units = [(604_800, "week"), (86_400, "day"), (3600, "hour"), (60, "minute")];
+    let whole = units.into_iter().find(|(unit, _)| seconds > 0 && seconds.is_multiple_of(*unit));
     let (number, unit) = whole.map_or((seconds, "second"), |(size, unit)| (seconds / size, unit));
     match number {
         1 => unit.into(),
@@ -322,9 +288,7 @@ fn last_period_slot(period: Duration, created: Timestamp, until: Timestamp) -> O
 }
 
 fn period_grid(period: Duration, created: Timestamp) -> Option<(i128, i128)> {
-    let period = i128::try_from(period.as_nanos())
-        .ok()
-        .filter(|period| *period > 0)?;
+    let period = i128::try_from(period.as_nanos()).ok().filter(|period| *period > 0)?;
     Some((floor_minute(created).as_nanosecond(), period))
 }
 
@@ -343,17 +307,13 @@ pub(crate) fn ceil_minute(time: Timestamp) -> Option<Timestamp> {
 }
 
 fn next_minute(time: Timestamp) -> Option<Timestamp> {
-    floor_minute(time)
-        .checked_add(SignedDuration::from_mins(1))
-        .ok()
+    floor_minute(time).checked_add(SignedDuration::from_mins(1)).ok()
 }
 
 /// Returns the minute before the one that contains `time`.
 fn previous_minute(time: Timestamp) -> Timestamp {
     let minute = SignedDuration::from_mins(1);
-    floor_minute(time)
-        .checked_sub(minute)
-        .unwrap_or(Timestamp::MIN)
+    floor_minute(time).checked_sub(minute).unwrap_or(Timestamp::MIN)
 }
 
 #[cfg(test)]
@@ -374,10 +334,7 @@ mod tests {
     }
 
     fn daily() -> Schedule {
-        Schedule::Cron {
-            expression: Expression::parse("0 8 * * *").unwrap(),
-            zone: None,
-        }
+        Schedule::Cron { expression: Expression::parse("0 8 * * *").unwrap(), zone: None }
     }
 
     fn due_state(
@@ -423,11 +380,7 @@ mod tests {
         check(before, "2026-01-05T08:40:00Z", DueState::Due { slot });
         check(before, "2026-01-05T08:40:01Z", DueState::Missed { slot });
         let next = time("2026-01-06T08:00:00Z");
-        check(
-            "2026-01-05T08:00:00Z",
-            "2026-01-05T08:20:05Z",
-            not_yet(next),
-        );
+        check("2026-01-05T08:00:00Z", "2026-01-05T08:20:05Z", not_yet(next));
     }
 
     #[test]
@@ -439,58 +392,29 @@ mod tests {
                 "{handled} {now}"
             );
         };
-        let not_yet = |next| DueState::NotYet {
-            next: Some(time(next)),
-        };
+        let not_yet = |next| DueState::NotYet { next: Some(time(next)) };
         let is_due = |slot| DueState::Due { slot: time(slot) };
         let missed = |slot| DueState::Missed { slot: time(slot) };
         check("", "2026-01-01T07:59:59Z", not_yet("2026-01-01T08:00:00Z"));
         check("", "2026-01-01T08:00:00Z", is_due("2026-01-01T08:00:00Z"));
         check("", "2026-01-01T08:10:00Z", is_due("2026-01-01T08:00:00Z"));
         check("", "2026-01-01T08:10:01Z", missed("2026-01-01T08:00:00Z"));
-        check(
-            "2026-01-01T08:00:00Z",
-            "2026-01-01T08:00:59Z",
-            not_yet("2026-01-02T08:00:00Z"),
-        );
-        check(
-            "2026-01-01T08:00:00Z",
-            "2026-01-05T08:00:00Z",
-            is_due("2026-01-05T08:00:00Z"),
-        );
-        check(
-            "2026-01-01T08:00:00Z",
-            "2026-01-05T09:00:00Z",
-            missed("2026-01-05T08:00:00Z"),
-        );
+        check("2026-01-01T08:00:00Z", "2026-01-01T08:00:59Z", not_yet("2026-01-02T08:00:00Z"));
+        check("2026-01-01T08:00:00Z", "2026-01-05T08:00:00Z", is_due("2026-01-05T08:00:00Z"));
+        check("2026-01-01T08:00:00Z", "2026-01-05T09:00:00Z", missed("2026-01-05T08:00:00Z"));
         // The clock was set back by at most a day: nothing is repeated.
-        check(
-            "2026-01-03T08:00:00Z",
-            "2026-01-02T08:00:00Z",
-            not_yet("2026-01-04T08:00:00Z"),
-        );
-        check(
-            "2026-01-03T08:00:00Z",
-            "2026-01-03T08:00:00Z",
-            not_yet("2026-01-04T08:00:00Z"),
-        );
+        check("2026-01-03T08:00:00Z", "2026-01-02T08:00:00Z", not_yet("2026-01-04T08:00:00Z"));
+        check("2026-01-03T08:00:00Z", "2026-01-03T08:00:00Z", not_yet("2026-01-04T08:00:00Z"));
     }
 
     #[test]
     fn missed_slots_are_caught_up() {
         let check = |handled: &str, now: &str, expect: &str| {
             let expect = DueState::Due { slot: time(expect) };
-            assert_eq!(
-                due_state(&daily(), CatchUpPolicy::Once, handled, now),
-                expect
-            );
+            assert_eq!(due_state(&daily(), CatchUpPolicy::Once, handled, now), expect);
         };
         check("", "2026-01-01T20:00:00Z", "2026-01-01T08:00:00Z");
-        check(
-            "2026-01-01T08:00:00Z",
-            "2026-02-01T07:00:00Z",
-            "2026-01-31T08:00:00Z",
-        );
+        check("2026-01-01T08:00:00Z", "2026-02-01T07:00:00Z", "2026-01-31T08:00:00Z");
     }
 
     #[test]
@@ -501,45 +425,24 @@ mod tests {
             else {
                 panic!("{handled} {now}");
             };
-            assert_eq!(
-                due_state(&daily(), CatchUpPolicy::Once, &handled.to_string(), now),
-                again
-            );
+            assert_eq!(due_state(&daily(), CatchUpPolicy::Once, &handled.to_string(), now), again);
         };
         let slot = time("2026-01-02T08:00:00Z");
-        check(
-            "2036-01-01T08:00:00Z",
-            "2026-01-02T08:00:20Z",
-            DueState::Due { slot },
-        );
+        check("2036-01-01T08:00:00Z", "2026-01-02T08:00:20Z", DueState::Due { slot });
         // The slot may have been run before.
         let next = Some(time("2026-01-03T08:00:00Z"));
-        check(
-            "2036-01-01T08:00:00Z",
-            "2026-01-02T08:01:00Z",
-            DueState::NotYet { next },
-        );
+        check("2036-01-01T08:00:00Z", "2026-01-02T08:01:00Z", DueState::NotYet { next });
         // The job's creation is in the future, too.
-        check(
-            "",
-            "2025-06-01T08:00:00Z",
-            DueState::Due {
-                slot: time("2025-06-01T08:00:00Z"),
-            },
-        );
+        check("", "2025-06-01T08:00:00Z", DueState::Due { slot: time("2025-06-01T08:00:00Z") });
         check(
             "2036-01-01T08:00:00Z",
             "2025-06-01T08:00:00Z",
-            DueState::Due {
-                slot: time("2025-06-01T08:00:00Z"),
-            },
+            DueState::Due { slot: time("2025-06-01T08:00:00Z") },
         );
         // A difference of less than a day is only waited for.
         assert_eq!(
             due_state(&daily(), CatchUpPolicy::Once, "", "2025-12-31T12:00:00Z"),
-            DueState::NotYet {
-                next: Some(time("2026-01-01T08:00:00Z"))
-            }
+            DueState::NotYet { next: Some(time("2026-01-01T08:00:00Z")) }
         );
     }
 
@@ -553,55 +456,17 @@ mod tests {
             let found = schedule.latest(time(after), created, &TimeZone::UTC);
             assert_eq!(found, Some(time(latest)), "until {after}");
         };
-        check(
-            5400,
-            "2026-01-01T00:00:20Z",
-            "2026-01-01T01:30:00Z",
-            "2026-01-01T00:00:00Z",
-        );
-        check(
-            5400,
-            "2026-01-01T01:30:00Z",
-            "2026-01-01T03:00:00Z",
-            "2026-01-01T01:30:00Z",
-        );
-        check(
-            5400,
-            "2026-01-01T01:30:59Z",
-            "2026-01-01T03:00:00Z",
-            "2026-01-01T01:30:00Z",
-        );
+        check(5400, "2026-01-01T00:00:20Z", "2026-01-01T01:30:00Z", "2026-01-01T00:00:00Z");
+        check(5400, "2026-01-01T01:30:00Z", "2026-01-01T03:00:00Z", "2026-01-01T01:30:00Z");
+        check(5400, "2026-01-01T01:30:59Z", "2026-01-01T03:00:00Z", "2026-01-01T01:30:00Z");
         // A slot between two minutes runs at the second one.
-        check(
-            90,
-            "2026-01-01T00:00:20Z",
-            "2026-01-01T00:02:00Z",
-            "2026-01-01T00:00:00Z",
-        );
-        check(
-            90,
-            "2026-01-01T00:02:00Z",
-            "2026-01-01T00:03:00Z",
-            "2026-01-01T00:02:00Z",
-        );
-        check(
-            7,
-            "2026-01-01T00:02:30Z",
-            "2026-01-01T00:03:00Z",
-            "2026-01-01T00:02:00Z",
-        );
+        check(90, "2026-01-01T00:00:20Z", "2026-01-01T00:02:00Z", "2026-01-01T00:00:00Z");
+        check(90, "2026-01-01T00:02:00Z", "2026-01-01T00:03:00Z", "2026-01-01T00:02:00Z");
+        check(7, "2026-01-01T00:02:30Z", "2026-01-01T00:03:00Z", "2026-01-01T00:02:00Z");
         // A period of the length of February, with slots before the job was created.
-        check(
-            86_400 * 28,
-            "2025-12-31T00:00:00Z",
-            "2026-01-01T00:00:00Z",
-            "2025-12-04T00:00:00Z",
-        );
+        check(86_400 * 28, "2025-12-31T00:00:00Z", "2026-01-01T00:00:00Z", "2025-12-04T00:00:00Z");
         let schedule = Schedule::Every(Duration::MAX);
-        assert_eq!(
-            schedule.next(time(CREATED), time(CREATED), &TimeZone::UTC),
-            None
-        );
+        assert_eq!(schedule.next(time(CREATED), time(CREATED), &TimeZone::UTC), None);
     }
 
     #[test]
@@ -644,20 +509,13 @@ mod tests {
         check(every(86_400), "every day");
         check(every(100), "every 100 seconds");
         check(every(0), "every 0 seconds");
-        check(
-            Schedule::At(time("2026-12-24T17:00:00Z")),
-            "once, on 2026-12-24 at 18:00",
-        );
+        check(Schedule::At(time("2026-12-24T17:00:00Z")), "once, on 2026-12-24 at 18:00");
     }
 
     #[test]
     fn parse_periods() {
         let check = |text: &str, expect: u64| {
-            assert_eq!(
-                parse_period(text),
-                Ok(Duration::from_secs(expect)),
-                "{text}"
-            );
+            assert_eq!(parse_period(text), Ok(Duration::from_secs(expect)), "{text}");
         };
         check("5400", 5400);
         check("60", 60);
@@ -681,10 +539,7 @@ mod tests {
         refuse("1h30", "is not a duration");
         refuse("5 fortnights", "is not a duration");
         refuse("30", "`30` is less than a minute; the minimum is `1m`");
-        refuse(
-            "0",
-            "`0` is less than a minute; the minimum is `1m`, or 60 as a bare number",
-        );
+        refuse("0", "`0` is less than a minute; the minimum is `1m`, or 60 as a bare number");
         refuse("99999999999999999999", "is not a duration");
         refuse("999999999999", "the maximum is 100 years");
         refuse("99999999999999999w", "is not a duration");
@@ -708,14 +563,8 @@ mod tests {
         let refuse = |text: &str, expect: &str| {
             assert_eq!(parse_time(text, &zone, now).unwrap_err(), expect);
         };
-        refuse(
-            "2026-03-01T13:00",
-            "`2026-03-01T13:00` is in the past: it is 2026-03-01T13:00 now",
-        );
-        refuse(
-            "2020-01-01",
-            "`2020-01-01` is in the past: it is 2026-03-01T13:00 now",
-        );
+        refuse("2026-03-01T13:00", "`2026-03-01T13:00` is in the past: it is 2026-03-01T13:00 now");
+        refuse("2020-01-01", "`2020-01-01` is in the past: it is 2026-03-01T13:00 now");
         refuse("2026-02-30", "`2026-02-30`: February 2026 has 28 days");
         refuse("18:00", "`18:00` has no date; use `2026-03-01T18:00`");
         refuse("07:30", "`07:30` has no date; use `2026-03-02T07:30`");
@@ -732,39 +581,22 @@ mod tests {
         assert_eq!(parse_delay("60", now), Ok(time("2026-03-01T12:02:00Z")));
         assert!(parse_delay("30s", now).is_err_and(|error| error.contains("less than a minute")));
         assert!(parse_delay("soon", now).is_err_and(|error| error.contains("as in `--in 2h`")));
-        assert_eq!(
-            parse_delay("1m", Timestamp::MAX).unwrap_err(),
-            "`1m` is too long"
-        );
+        assert_eq!(parse_delay("1m", Timestamp::MAX).unwrap_err(), "`1m` is too long");
     }
 
     #[test]
     fn unknown_zones_get_suggestions() {
-        let zones = [
-            "America/New_York",
-            "Europe/Berlin",
-            "Europe/Bratislava",
-            "UTC",
-        ];
+        let zones = ["America/New_York", "Europe/Berlin", "Europe/Bratislava", "UTC"];
         let zones = zones.map(str::to_owned);
         let check = |name: &str, expect: &str| {
             assert_eq!(unknown_zone_error(name, &zones), expect);
         };
-        check(
-            "berlin",
-            "there is no time zone `berlin`; similar names: `Europe/Berlin`",
-        );
+        check("berlin", "there is no time zone `berlin`; similar names: `Europe/Berlin`");
         check(
             "Europe/Berlni",
             "there is no time zone `Europe/Berlni`; similar names: `Europe/Berlin`, `Europe/Bratislava`",
         );
-        check(
-            "new york",
-            "there is no time zone `new york`; similar names: `America/New_York`",
-        );
-        check(
-            "XYZ",
-            "there is no time zone `XYZ`; use a name such as `Europe/Berlin` or `UTC`",
-        );
+        check("new york", "there is no time zone `new york`; similar names: `America/New_York`");
+        check("XYZ", "there is no time zone `XYZ`; use a name such as `Europe/Berlin` or `UTC`");
     }
 }

@@ -31,22 +31,14 @@ mod tests {
     #[test]
     fn delays_are_spread_and_stable() {
         let max = Duration::from_mins(10);
-        let delays: Vec<Duration> = (0..200)
-            .map(|host| start_delay(max, "a1b2c3d4", &format!("host-{host}")))
-            .collect();
+        let delays: Vec<Duration> =
+            (0..200).map(|host| start_delay(max, "a1b2c3d4", &format!("host-{host}"))).collect();
         assert!(delays.iter().all(|delay| *delay < max));
-        assert!(
-            delays
-                .iter()
-                .all(|delay| (5..25).contains(&(delay.as_secs() % 60)))
-        );
+        assert!(delays.iter().all(|delay| (5..25).contains(&(delay.as_secs() % 60))));
         let distinct: BTreeSet<_> = delays.iter().collect();
         assert!(distinct.len() > 100, "{}", distinct.len());
         assert_eq!(delays[0], start_delay(max, "a1b2c3d4", "host-0"));
         assert_ne!(delays[0], start_delay(max, "a1b2c3d5", "host-0"));
-        assert_eq!(
-            start_delay(Duration::from_secs(59), "a", "b"),
-            Duration::ZERO
-        );
+        assert_eq!(start_delay(Duration::from_secs(59), "a", "b"), Duration::ZERO);
     }
 }

@@ -42,10 +42,9 @@ pub fn crontab_fields(
         Schedule::Cron { expression, .. } => {
             (minutes_in_other_zone(expression, created, zone), None)
         }
-        Schedule::Every(period) => (
-            period_minutes(period.as_secs(), period.subsec_nanos(), created, system),
-            None,
-        ),
+        Schedule::Every(period) => {
+            (period_minutes(period.as_secs(), period.subsec_nanos(), created, system), None)
+        }
         Schedule::At(time) => (0, date_fields(*time, system)),
     };
     if catch_up == CatchUpPolicy::Once {
@@ -103,12 +102,9 @@ fn period_minutes(seconds: u64, nanos: u32, created: Timestamp, system: &TimeZon
         .take(MAX_CLOCK_CHANGES)
         .map(|change| change.offset())
         .map(|offset| offset.duration_since(system.to_offset(start)).as_mins());
-    let step = changed.fold(gcd(60, seconds / 60), |step, minutes| {
-        gcd(step, minutes.unsigned_abs())
-    });
-    (0..60 / step).fold(0, |all, number| {
-        all | 1 << ((u64::from(first) + number * step) % 60)
-    })
+    let step =
+        changed.fold(gcd(60, seconds / 60), |step, minutes| gcd(step, minutes.unsigned_abs()));
+    (0..60 / step).fold(0, |all, number| all | 1 << ((u64::from(first) + number * step) % 60))
 }
 
 /// Returns the date and time of an instant. If the clock shows that time twice, the hour is `*` and cron fires both
@@ -120,12 +116,7 @@ fn date_fields(time: Timestamp, system: &TimeZone) -> Option<String> {
         AmbiguousOffset::Fold { .. } => "*".to_owned(),
         _ => shown.hour().to_string(),
     };
-    Some(format!(
-        "{} {hour} {} {} *",
-        shown.minute(),
-        shown.day(),
-        shown.month()
-    ))
+    Some(format!("{} {hour} {} {} *", shown.minute(), shown.day(), shown.month()))
 }
 
 /// Adds a check every ten minutes to the minutes of every hour. Its offset depends on the job's creation time, so
@@ -135,10 +126,7 @@ fn add_catch_up_checks(hourly: u64, own: u64, created: Timestamp) -> u64 {
     if is_every_ten_minutes(hourly) {
         return hourly;
     }
-    let age = floor_minute(created)
-        .as_second()
-        .div_euclid(60)
-        .rem_euclid(10) as u32;
+    let age = floor_minute(created).as_second().div_euclid(60).rem_euclid(10) as u32;
     let firsts = || (0..10).map(|number| (age + number) % 10);
     let apart = firsts().find(|first| tens(*first) & own == 0);
     let shared = firsts().find(|first| tens(*first) & hourly != 0);
@@ -185,10 +173,7 @@ mod tests {
     }
 
     fn cron(text: &str) -> Schedule {
-        Schedule::Cron {
-            expression: Expression::parse(text).unwrap(),
-            zone: None,
-        }
+        Schedule::Cron { expression: Expression::parse(text).unwrap(), zone: None }
     }
 
     fn every(minutes: u64) -> Schedule {
@@ -233,11 +218,7 @@ mod tests {
         };
         check("5 9 * * 1-5", ["Asia/Kolkata", "UTC"], "5,20,35,50 * * * *");
         // A skipped time runs at the end of the gap.
-        check(
-            "5 9 * * 1-5",
-            ["Europe/Berlin", "UTC"],
-            "0,5,15,20,30,35,45,50 * * * *",
-        );
+        check("5 9 * * 1-5", ["Europe/Berlin", "UTC"], "0,5,15,20,30,35,45,50 * * * *");
         check("5 * * * *", ["Europe/Berlin", "UTC"], "5,20,35,50 * * * *");
         check("* * * * *", ["Europe/Berlin", "UTC"], "* * * * *");
     }
@@ -269,28 +250,12 @@ mod tests {
             check(&schedule, CatchUpPolicy::Once, [zone; 2], expect);
         };
         let checks = "3,13,23,33,43,53 * * * *";
-        check(
-            "2026-12-24T17:00:00Z",
-            "Europe/Berlin",
-            &["0 18 24 12 *", checks],
-        );
-        check(
-            "2026-12-24T16:59:30Z",
-            "Europe/Berlin",
-            &["0 18 24 12 *", checks],
-        );
+        check("2026-12-24T17:00:00Z", "Europe/Berlin", &["0 18 24 12 *", checks]);
+        check("2026-12-24T16:59:30Z", "Europe/Berlin", &["0 18 24 12 *", checks]);
         // Not at a minute at which the job's own line fires.
-        check(
-            "2026-12-24T17:43:00Z",
-            "UTC",
-            &["43 17 24 12 *", "4,14,24,34,44,54 * * * *"],
-        );
+        check("2026-12-24T17:43:00Z", "UTC", &["43 17 24 12 *", "4,14,24,34,44,54 * * * *"]);
         // The second 02:30.
-        check(
-            "2026-10-25T01:30:00Z",
-            "Europe/Berlin",
-            &["30 * 25 10 *", checks],
-        );
+        check("2026-10-25T01:30:00Z", "Europe/Berlin", &["30 * 25 10 *", checks]);
     }
 
     #[test]
@@ -299,35 +264,15 @@ mod tests {
             check(&schedule, CatchUpPolicy::Once, zones, expect);
         };
         let here = ["UTC"; 2];
-        check(
-            cron("0 8 * * *"),
-            here,
-            &["0 8 * * *", "3,13,23,33,43,53 * * * *"],
-        );
-        check(
-            cron("*/10 8 * * *"),
-            here,
-            &["*/10 8 * * *", "3,13,23,33,43,53 * * * *"],
-        );
+        check(cron("0 8 * * *"), here, &["0 8 * * *", "3,13,23,33,43,53 * * * *"]);
+        check(cron("*/10 8 * * *"), here, &["*/10 8 * * *", "3,13,23,33,43,53 * * * *"]);
         // A line that fires this often needs no extra check.
         check(cron("*/5 * * * *"), here, &["*/5 * * * *"]);
-        check(
-            cron("*/15 * * * *"),
-            here,
-            &["*/15 * * * *", "3,13,23,33,43,53 * * * *"],
-        );
-        check(
-            every(5),
-            here,
-            &["3,8,13,18,23,28,33,38,43,48,53,58 * * * *"],
-        );
+        check(cron("*/15 * * * *"), here, &["*/15 * * * *", "3,13,23,33,43,53 * * * *"]);
+        check(every(5), here, &["3,8,13,18,23,28,33,38,43,48,53,58 * * * *"]);
         // One line, if both apply to every hour.
         check(every(60), here, &["3,13,23,33,43,53 * * * *"]);
-        check(
-            cron("5 9 * * *"),
-            ["Asia/Kolkata", "UTC"],
-            &["5,15,20,25,35,45,50,55 * * * *"],
-        );
+        check(cron("5 9 * * *"), ["Asia/Kolkata", "UTC"], &["5,15,20,25,35,45,50,55 * * * *"]);
     }
 
     /// True if Debian's cron starts a line at `time`; an independent implementation of its manual.
@@ -386,9 +331,7 @@ mod tests {
             "sun", "mon", "tue", "wed", "thu", "fri", "sat", "", "jan", "feb", "mar", "apr", "may",
             "jun", "jul", "aug", "sep", "oct", "nov", "dec",
         ];
-        let named = names
-            .iter()
-            .position(|name| text.eq_ignore_ascii_case(name));
+        let named = names.iter().position(|name| text.eq_ignore_ascii_case(name));
         match named {
             Some(at) if at > 7 => at as u32 - 7,
             Some(at) => at as u32,
@@ -456,10 +399,7 @@ mod tests {
             }
             let created: Timestamp = CREATED.parse().unwrap();
             let schedules = [
-                Schedule::Cron {
-                    expression,
-                    zone: None,
-                },
+                Schedule::Cron { expression, zone: None },
                 every(1 + random.below(3000) as u64),
                 Schedule::At(time),
             ];
@@ -478,10 +418,7 @@ mod tests {
                     let zones = (of.iana_name(), system.iana_name());
                     for lines in [&lines, &checked] {
                         let starts = lines.iter().any(|line| cron_fires(line, next, system));
-                        assert!(
-                            starts,
-                            "{text} {schedule:?} in {zones:?} at {next}: {lines:?}"
-                        );
+                        assert!(starts, "{text} {schedule:?} in {zones:?} at {next}: {lines:?}");
                     }
                     slot = next;
                 }

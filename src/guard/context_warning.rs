@@ -59,11 +59,7 @@ mod tests {
                 turn_messages: &[],
             };
             let verdict = ContextWarning { threshold: 100 }.check(&state);
-            assert_eq!(
-                matches!(verdict, GuardAction::Inject { .. }),
-                expect,
-                "{context} {ids:?}"
-            );
+            assert_eq!(matches!(verdict, GuardAction::Inject { .. }), expect, "{context} {ids:?}");
         };
         check(49, &["reply"], false);
         check(50, &["reply"], true);

@@ -48,16 +48,12 @@ fn repeatedly_denied_tool<'a>(denials: &'a [Denial], turn: &[Message]) -> Option
     let last = denials.last()?;
     let same =
         |denial: &&Denial| denial.tool_name == last.tool_name && denial.message == last.message;
-    let ids: Vec<&str> = denials
-        .iter()
-        .filter(same)
-        .map(|denial| denial.call_id.as_str())
-        .collect();
+    let ids: Vec<&str> =
+        denials.iter().filter(same).map(|denial| denial.call_id.as_str()).collect();
     let asks = |message: &&Message| match message {
-        Message::Assistant(reply) => reply
-            .tool_calls
-            .iter()
-            .any(|call| ids.contains(&call.id.as_str())),
+        Message::Assistant(reply) => {
+            reply.tool_calls.iter().any(|call| ids.contains(&call.id.as_str()))
+        }
         _ => false,
     };
     (turn.iter().filter(asks).count() >= MAX_REPEATED_DENIALS).then_some(&last.tool_name)
@@ -99,10 +95,7 @@ mod tests {
                 name: "read_file".into(),
                 arguments: json!({ "path": path }),
             };
-            turn.push(Message::Assistant(Reply {
-                tool_calls: vec![call],
-                ..Reply::default()
-            }));
+            turn.push(Message::Assistant(Reply { tool_calls: vec![call], ..Reply::default() }));
             let result = ToolResult {
                 call_id: id,
                 name: "read_file".into(),
@@ -111,11 +104,7 @@ mod tests {
             };
             turn.push(Message::Tool(result));
         }
-        assert_eq!(
-            repeated_failure(&turn).map_or(0, |(_, times)| times),
-            expect,
-            "{calls:?}"
-        );
+        assert_eq!(repeated_failure(&turn).map_or(0, |(_, times)| times), expect, "{calls:?}");
     }
 
     #[test]

@@ -16,9 +16,7 @@ impl Guard for OrphanedSubagents {
             return GuardAction::Continue;
         }
         let lost = unreported(state.messages).into_iter();
-        let lost: Vec<String> = lost
-            .map(|number| format!("`{SPAWN_TOOL}{number}`"))
-            .collect();
+        let lost: Vec<String> = lost.map(|number| format!("`{SPAWN_TOOL}{number}`")).collect();
         match lost.is_empty() {
             true => GuardAction::Continue,
             false => GuardAction::Inject {

@@ -22,14 +22,12 @@ const LEFT_PREFIX: &str = "[nanobot] Plan mode is over:";
 impl Guard for PlanMode {
     fn check(&mut self, state: &TurnState<'_>) -> GuardAction {
         match (self.reads_only, is_plan_mode_announced(state.messages)) {
-            (true, false) => GuardAction::Inject {
-                id_suffix: "plan",
-                text: PLAN_MODE_STARTED.into(),
-            },
-            (false, true) => GuardAction::Inject {
-                id_suffix: "plan",
-                text: PLAN_MODE_ENDED.into(),
-            },
+            (true, false) => {
+                GuardAction::Inject { id_suffix: "plan", text: PLAN_MODE_STARTED.into() }
+            }
+            (false, true) => {
+                GuardAction::Inject { id_suffix: "plan", text: PLAN_MODE_ENDED.into() }
+            }
             _ => GuardAction::Continue,
         }
     }
@@ -81,16 +79,8 @@ mod tests {
         check(false, &["hi"], None);
         check(true, &["hi"], Some(PLAN_MODE_STARTED));
         check(true, &["hi", PLAN_MODE_STARTED], None);
-        check(
-            true,
-            &["hi", PLAN_MODE_STARTED, PLAN_MODE_ENDED, "again"],
-            Some(PLAN_MODE_STARTED),
-        );
-        check(
-            false,
-            &["hi", PLAN_MODE_STARTED, "go"],
-            Some(PLAN_MODE_ENDED),
-        );
+        check(true, &["hi", PLAN_MODE_STARTED, PLAN_MODE_ENDED, "again"], Some(PLAN_MODE_STARTED));
+        check(false, &["hi", PLAN_MODE_STARTED, "go"], Some(PLAN_MODE_ENDED));
         check(false, &["hi", PLAN_MODE_STARTED, PLAN_MODE_ENDED], None);
     }
 }

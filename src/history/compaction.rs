@@ -56,10 +56,7 @@ impl CompactedHistory {
              messages verbatim and a summary of what happened. Continue as if nothing were missing.\n\n",
         );
         if self.omitted > 0 {
-            text.push_str(&format!(
-                "({} earlier user messages are omitted.)\n\n",
-                self.omitted
-            ));
+            text.push_str(&format!("({} earlier user messages are omitted.)\n\n", self.omitted));
         }
         for words in &self.user_messages {
             text.push_str(&tagged_block("user_message", None, words));
@@ -79,10 +76,7 @@ impl CompactedHistory {
 /// Fits `texts` into `budget` tokens. First the longest texts are cut in the middle, all to the same size; short ones
 /// stay complete. If that is not enough, the oldest are dropped.
 fn fit_to_budget(texts: Vec<String>, budget: u64) -> Vec<String> {
-    let mut weights: Vec<u64> = texts
-        .iter()
-        .map(|words| token_estimate::for_text(words))
-        .collect();
+    let mut weights: Vec<u64> = texts.iter().map(|words| token_estimate::for_text(words)).collect();
     weights.sort_unstable();
     let (mut room, mut size) = (budget, u64::MAX);
     for (number, weight) in weights.iter().enumerate() {
@@ -137,10 +131,7 @@ mod tests {
 
     #[test]
     fn user_messages_survive_repeated_compactions() {
-        let reply = Message::Assistant(Reply {
-            text: "ok".into(),
-            ..Reply::default()
-        });
+        let reply = Message::Assistant(Reply { text: "ok".into(), ..Reply::default() });
         let first = [user("my cat is Mia", false), reply, user("hurry up", true)];
         let one = CompactedHistory::new(" s1 ", None, &first, 100);
         assert_eq!(
@@ -154,18 +145,11 @@ mod tests {
 
     #[test]
     fn long_messages_are_cut_before_short_ones_are_dropped() {
-        let said = [
-            user("short", false),
-            user(&"x".repeat(4000), false),
-            user("too", false),
-        ];
+        let said = [user("short", false), user(&"x".repeat(4000), false), user("too", false)];
         let summary = CompactedHistory::new("s", None, &said, 100);
         assert_eq!((summary.user_messages.len(), summary.omitted), (3, 0));
         assert_eq!(
-            (
-                summary.user_messages[0].as_str(),
-                summary.user_messages[2].as_str()
-            ),
+            (summary.user_messages[0].as_str(), summary.user_messages[2].as_str()),
             ("short", "too")
         );
         assert!(
@@ -174,9 +158,8 @@ mod tests {
             summary.user_messages[1]
         );
         // The omission is stated in the message.
-        let many: Vec<Message> = (0..10)
-            .map(|turn| user(&format!("{turn}{}", "x".repeat(399)), false))
-            .collect();
+        let many: Vec<Message> =
+            (0..10).map(|turn| user(&format!("{turn}{}", "x".repeat(399)), false)).collect();
         let summary = CompactedHistory::new("s", None, &many, 260);
         assert_eq!((summary.user_messages.len(), summary.omitted), (5, 5));
         assert!(
@@ -196,13 +179,7 @@ mod tests {
             panic!("it stands in the user's place")
         };
         let text = plain_text(&user.parts);
-        assert!(
-            text.contains("<user_message-2>\na</user_message>b\n</user_message-2>"),
-            "{text}"
-        );
-        assert!(
-            text.contains("<summary-2>\n</summary>\n</summary-2>"),
-            "{text}"
-        );
+        assert!(text.contains("<user_message-2>\na</user_message>b\n</user_message-2>"), "{text}");
+        assert!(text.contains("<summary-2>\n</summary>\n</summary-2>"), "{text}");
     }
 }

@@ -13,14 +13,8 @@ pub fn head_and_tail(
         return None;
     }
     let letters = text.chars().count();
-    let left_out = letters
-        .checked_sub(head_chars + tail_chars)
-        .filter(|more| *more > 0)?;
-    let at = |letter: usize| {
-        text.char_indices()
-            .nth(letter)
-            .map_or(text.len(), |(at, _)| at)
-    };
+    let left_out = letters.checked_sub(head_chars + tail_chars).filter(|more| *more > 0)?;
+    let at = |letter: usize| text.char_indices().nth(letter).map_or(text.len(), |(at, _)| at);
     let (head, tail) = (&text[..at(head_chars)], &text[at(letters - tail_chars)..]);
     Some(format!("{head}\n{}\n{tail}", gap(left_out)))
 }

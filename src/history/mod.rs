@@ -122,10 +122,8 @@ fn is_blank(message: &Message) -> bool {
 
 /// Appends the text of `reply` to `before`. Signed provider data is valid for a single reply only, so it is dropped.
 fn append_reply(before: &mut Reply, reply: &Reply) {
-    for (text, more) in [
-        (&mut before.text, &reply.text),
-        (&mut before.reasoning, &reply.reasoning),
-    ] {
+    for (text, more) in [(&mut before.text, &reply.text), (&mut before.reasoning, &reply.reasoning)]
+    {
         if !text.is_empty() && !more.is_empty() {
             text.push_str("\n\n");
         }
@@ -185,42 +183,26 @@ impl UniqueCallIds {
 /// The substitute result of a call that has none.
 fn interrupted_result(call: &ToolCall) -> ToolResult {
     let parts = vec![MessagePart::Text(INTERRUPTED.into())];
-    ToolResult {
-        call_id: call.id.clone(),
-        name: call.name.clone(),
-        parts,
-        failed: true,
-    }
+    ToolResult { call_id: call.id.clone(), name: call.name.clone(), parts, failed: true }
 }
 
 /// Creates results for the calls at the end of a log that have none.
 pub fn interrupted_results(messages: &[Message]) -> Vec<ToolResult> {
-    let results = messages
-        .iter()
-        .rev()
-        .take_while(|message| matches!(message, Message::Tool(_)))
-        .count();
+    let results =
+        messages.iter().rev().take_while(|message| matches!(message, Message::Tool(_))).count();
     let (before, results) = messages.split_at(messages.len() - results);
     let Some(Message::Assistant(reply)) = before.last() else {
         return Vec::new();
     };
     let answered = |call: &&ToolCall| !results.iter().any(|result| result.id() == call.id);
-    reply
-        .tool_calls
-        .iter()
-        .filter(answered)
-        .map(interrupted_result)
-        .collect()
+    reply.tool_calls.iter().filter(answered).map(interrupted_result).collect()
 }
 
 /// True if the conversation stopped in mid-turn. A text is not an answer while a sub-agent's report is pending.
 pub fn is_interrupted(messages: &[Message]) -> bool {
     let is_answer = |reply: &Reply| {
         reply.tool_calls.is_empty()
-            && !matches!(
-                reply.finish_reason,
-                FinishReason::ToolCalls | FinishReason::Interrupted
-            )
+            && !matches!(reply.finish_reason, FinishReason::ToolCalls | FinishReason::Interrupted)
     };
     match messages.last() {
         None => false,
@@ -240,21 +222,14 @@ mod tests {
     /// `u`: a user; `n`: an empty user message; `a`: a text; `e`: an empty reply; `1+2`: a reply with these calls;
     /// `=1`: the result of call 1.
     fn conversation(words: &str) -> Vec<Message> {
-        let call = |id: &str| ToolCall {
-            id: id.into(),
-            name: "t".into(),
-            arguments: json!({}),
-        };
+        let call = |id: &str| ToolCall { id: id.into(), name: "t".into(), arguments: json!({}) };
         let message = |word: &str| match word {
             "u" => Message::User(UserMessage {
                 parts: vec![MessagePart::Text("u".into())],
                 ..UserMessage::default()
             }),
             "n" => Message::User(UserMessage::default()),
-            "a" => Message::Assistant(Reply {
-                text: "a".into(),
-                ..Reply::default()
-            }),
+            "a" => Message::Assistant(Reply { text: "a".into(), ..Reply::default() }),
             "e" => Message::Assistant(Reply::default()),
             _ if word.starts_with('=') => {
                 let parts = vec![MessagePart::Text("out".into())];
@@ -279,18 +254,11 @@ mod tests {
             Message::Assistant(reply) if reply.tool_calls.is_empty() => {
                 if reply.text.is_empty() { "e" } else { "a" }.into()
             }
-            Message::Assistant(reply) => reply
-                .tool_calls
-                .iter()
-                .map(|call| call.id.clone())
-                .collect::<Vec<_>>()
-                .join("+"),
+            Message::Assistant(reply) => {
+                reply.tool_calls.iter().map(|call| call.id.clone()).collect::<Vec<_>>().join("+")
+            }
             Message::Tool(result) => {
-                format!(
-                    "{}{}",
-                    if result.failed { "?" } else { "=" },
-                    result.call_id
-                )
+                format!("{}{}", if result.failed { "?" } else { "=" }, result.call_id)
             }
         };
         messages.iter().map(word).collect::<Vec<_>>().join(" ")
@@ -301,11 +269,7 @@ mod tests {
         let check = |stored: &str, expect: &str| {
             let sent = to_sendable(conversation(stored));
             assert_eq!(describe(&sent), expect, "{stored}");
-            assert_eq!(
-                to_sendable(sent.clone()),
-                sent,
-                "mending twice changes nothing: {stored}"
-            );
+            assert_eq!(to_sendable(sent.clone()), sent, "mending twice changes nothing: {stored}");
         };
         check("", "");
         check("u a", "u a");
@@ -341,10 +305,7 @@ mod tests {
         let check = |stored: &str, lost: usize, interrupted: bool| {
             let messages = conversation(stored);
             assert_eq!(
-                (
-                    interrupted_results(&messages).len(),
-                    is_interrupted(&messages)
-                ),
+                (interrupted_results(&messages).len(), is_interrupted(&messages)),
                 (lost, interrupted),
                 "{stored}"
             );
@@ -361,11 +322,7 @@ mod tests {
     #[test]
     fn fuzz_calls_and_results_are_paired() {
         crate::fuzz::check(
-            &[
-                b"u 1+2 =1 =2 a",
-                b"u 1 =1 u a n a =1 =2 e",
-                b"=1 1 1 =1 u 3+3 =3",
-            ],
+            &[b"u 1+2 =1 =2 a", b"u 1 =1 u a n a =1 =2 e", b"=1 1 1 =1 u 3+3 =3"],
             |input, _| {
                 let known = |word: &&str| {
                     matches!(*word, "u" | "n" | "a" | "e")
@@ -385,19 +342,13 @@ mod tests {
                         other => {
                             assert!(open.is_empty(), "{text}");
                             if let Message::Assistant(reply) = other {
-                                open = reply
-                                    .tool_calls
-                                    .iter()
-                                    .map(|call| call.id.clone())
-                                    .collect();
+                                open =
+                                    reply.tool_calls.iter().map(|call| call.id.clone()).collect();
                             }
                         }
                     }
                 }
-                assert!(
-                    open.is_empty() && interrupted_results(&sent).is_empty(),
-                    "{text}"
-                );
+                assert!(open.is_empty() && interrupted_results(&sent).is_empty(), "{text}");
             },
         );
     }

@@ -26,11 +26,7 @@ fn truncated_text(result: &ToolResult) -> Option<String> {
         MessagePart::Text(text) => text.len(),
         _ => usize::MAX,
     };
-    let sum = result
-        .parts
-        .iter()
-        .map(bytes)
-        .fold(0, usize::saturating_add);
+    let sum = result.parts.iter().map(bytes).fold(0, usize::saturating_add);
     if sum <= HEAD_CHARS + TAIL_CHARS {
         return None;
     }
@@ -44,10 +40,7 @@ fn truncated_text(result: &ToolResult) -> Option<String> {
 
 /// Keeps the beginning and the end of a new result that is longer than `limit` characters.
 pub fn limit_result(result: &mut ToolResult, limit: usize) {
-    let text_only = result
-        .parts
-        .iter()
-        .all(|part| matches!(part, MessagePart::Text(_)));
+    let text_only = result.parts.iter().all(|part| matches!(part, MessagePart::Text(_)));
     if !text_only {
         return;
     }
@@ -86,10 +79,7 @@ mod tests {
         check(&fits, &fits);
         let (head, tail) = ("é".repeat(1500), "z".repeat(500));
         let gap = "[… 300 characters omitted; request the part you need …]";
-        check(
-            &format!("{head}{}{tail}", "a".repeat(300)),
-            &format!("{head}\n{gap}\n{tail}"),
-        );
+        check(&format!("{head}{}{tail}", "a".repeat(300)), &format!("{head}\n{gap}\n{tail}"));
         // Too little is left out to justify the mark.
         let nearly = format!("{head}abc{tail}");
         check(&nearly, &nearly);
@@ -99,12 +89,8 @@ mod tests {
     fn long_results_retain_both_ends() {
         let check = |text: &str, limit: usize, expect: &str| {
             let parts = vec![MessagePart::Text(text.into())];
-            let mut result = ToolResult {
-                call_id: String::new(),
-                name: String::new(),
-                parts,
-                failed: false,
-            };
+            let mut result =
+                ToolResult { call_id: String::new(), name: String::new(), parts, failed: false };
             limit_result(&mut result, limit);
             assert_eq!(plain_text(&result.parts), expect);
         };

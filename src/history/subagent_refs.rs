@@ -11,9 +11,7 @@ fn started_number(message: &Message) -> Option<usize> {
     match message {
         Message::Tool(result) if result.name == SPAWN_TOOL && !result.failed => {
             let text = plain_text(&result.parts);
-            let rest = text
-                .strip_prefix("started as `")?
-                .strip_prefix(SPAWN_TOOL)?;
+            let rest = text.strip_prefix("started as `")?.strip_prefix(SPAWN_TOOL)?;
             rest.split_once('`')?.0.parse().ok()
         }
         _ => None,
@@ -38,11 +36,7 @@ pub fn unreported(messages: &[Message]) -> Vec<usize> {
 
 /// The highest number of a sub-agent in this conversation; 0 if there is none.
 pub fn last_number(messages: &[Message]) -> usize {
-    messages
-        .iter()
-        .filter_map(started_number)
-        .max()
-        .unwrap_or(0)
+    messages.iter().filter_map(started_number).max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -70,11 +64,7 @@ mod tests {
                 }
             };
             let sent: Vec<Message> = said.iter().map(message).collect();
-            assert_eq!(
-                (unreported(&sent), last_number(&sent)),
-                (expect.into(), last),
-                "{said:?}"
-            );
+            assert_eq!((unreported(&sent), last_number(&sent)), (expect.into(), last), "{said:?}");
         };
         let (one, two) = ("started as `spawn1` (a)", "started as `spawn2`");
         check(&[], &[], 0);

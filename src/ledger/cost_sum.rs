@@ -81,10 +81,6 @@ mod tests {
         check(&[Some(1.25), Some(0.15)], Some(1.4), "$1.40");
         check(&[None], None, "unknown (1 call without a price)");
         check(&[None; 149], None, "unknown (149 calls without a price)");
-        check(
-            &[Some(0.5), None, None],
-            Some(0.5),
-            "at least $0.5000 (2 calls without a price)",
-        );
+        check(&[Some(0.5), None, None], Some(0.5), "at least $0.5000 (2 calls without a price)");
     }
 }

@@ -93,10 +93,7 @@ pub struct ToolUsageLog {
 impl ToolUsageLog {
     /// Opens the file in the user's data directory `root`.
     pub fn new(root: &Path, clock: &Clock) -> Self {
-        Self {
-            path: root.join("tools.jsonl"),
-            clock: clock.clone(),
-        }
+        Self { path: root.join("tools.jsonl"), clock: clock.clone() }
     }
 
     /// Appends a line for a turn.
@@ -164,9 +161,7 @@ impl ToolUsageLog {
         loop {
             signal::check()?;
             line.clear();
-            let count = (&mut log)
-                .take(MAX_LINE_BYTES as u64)
-                .read_until(b'\n', &mut line);
+            let count = (&mut log).take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line);
             if count.with_context(reading)? == 0 {
                 return Ok(true);
             }
@@ -194,20 +189,10 @@ mod tests {
     #[test]
     fn entries_round_trip_and_torn_lines_are_skipped() {
         let home = tempfile::tempdir().unwrap();
-        let env: Env = [(test_hooks::TIME.name(), "2026-11-22T10:00:00Z")]
-            .into_iter()
-            .collect();
+        let env: Env = [(test_hooks::TIME.name(), "2026-11-22T10:00:00Z")].into_iter().collect();
         let tools = ToolUsageLog::new(home.path(), &Clock::from_env(&env).unwrap());
-        assert!(
-            !tools
-                .for_each_entry(&mut |_| panic!("there is none"))
-                .unwrap()
-        );
-        let calls = CallCounts {
-            count: 3,
-            failed: 1,
-            denied: 0,
-        };
+        assert!(!tools.for_each_entry(&mut |_| panic!("there is none")).unwrap());
+        let calls = CallCounts { count: 3, failed: 1, denied: 0 };
         let used = ToolUsage {
             requests: 2,
             tools: [("mcp_git_log".to_owned(), calls)].into(),

@@ -358,11 +358,7 @@ mod tests {
             "a: it doesn't c{# x}\nb: [k{true}, l{'c'}]",
         );
         check("sql", "SELECT 'a\\' -- b", "k{SELECT} l{'a\\'} c{-- b}");
-        check(
-            "diff",
-            "@@ -1 +1 @@\n-old\n+new\n same",
-            "h{@@ -1 +1 @@}\nr{-old}\na{+new}\n same",
-        );
+        check("diff", "@@ -1 +1 @@\n-old\n+new\n same", "h{@@ -1 +1 @@}\nr{-old}\na{+new}\n same");
         check("c", "a / b", "a / b");
         let long = "x".repeat(90);
         check("c", &format!("{long} int"), &format!("{long} k{{int}}"));
@@ -371,11 +367,7 @@ mod tests {
     #[test]
     fn labels_name_languages() {
         let check = |label: &str, is_known: bool| {
-            assert_eq!(
-                CodeTokenizer::for_label(label).is_some(),
-                is_known,
-                "{label}"
-            );
+            assert_eq!(CodeTokenizer::for_label(label).is_some(), is_known, "{label}");
         };
         check("Rust,ignore", true);
         check("c++", true);

@@ -109,11 +109,7 @@ pub fn parse_runs(text: &str) -> Vec<TextRun> {
         InlineEvent::Text(_, "") => {}
         InlineEvent::Text(style, text) => match runs.last_mut() {
             Some(last) if last.style == style && last.address == address => last.text += text,
-            _ => runs.push(TextRun {
-                style,
-                address: address.clone(),
-                text: text.to_owned(),
-            }),
+            _ => runs.push(TextRun { style, address: address.clone(), text: text.to_owned() }),
         },
     });
     runs
@@ -160,23 +156,15 @@ impl<'t> DocumentParser<'t> {
             self.code_fence = Some((fence, language));
             return;
         }
-        let start = line::parse_start(start, is_complete, &self.open, !self.is_after_text)
-            .unwrap_or_else(|| LineStart {
-                continued: 0,
-                opened: Vec::new(),
-                kind: LineKind::Text,
-                at: 0,
-            });
+        let start =
+            line::parse_start(start, is_complete, &self.open, !self.is_after_text).unwrap_or_else(
+                || LineStart { continued: 0, opened: Vec::new(), kind: LineKind::Text, at: 0 },
+            );
         self.push_start(line, start);
     }
 
     fn push_start(&mut self, line: &'t str, start: LineStart) {
-        let LineStart {
-            continued,
-            opened,
-            kind,
-            at,
-        } = start;
+        let LineStart { continued, opened, kind, at } = start;
         let is_blank = kind == LineKind::Blank && opened.is_empty();
         if kind != LineKind::Row || !opened.is_empty() || continued < self.open.len() {
             self.end_table();
@@ -250,10 +238,7 @@ impl<'t> DocumentParser<'t> {
         let is_inner = self.is_indented_code && !self.is_block_over;
         if is_inner && std::mem::take(&mut self.has_blank) {
             self.push_line(
-                LineContent::Code {
-                    language: String::new(),
-                    text: String::new(),
-                },
+                LineContent::Code { language: String::new(), text: String::new() },
                 None,
             );
         }
@@ -374,10 +359,7 @@ mod tests {
             "- a\n  b\n  1. c\n- d\n\n  e\n\nf",
             &["+0/• a", "1/• b", "+1/• 1. c", "+0/• d", "_+1/• e", "_+0/f"],
         );
-        check(
-            "> a\n> b\n>\n> - c\nd",
-            &["+0/> a", "1/> b", "_+1/> • c", "0/d"],
-        );
+        check("> a\n> b\n>\n> - c\nd", &["+0/> a", "1/> b", "_+1/> • c", "0/d"]);
         check("-\n- [x] y", &["+0/• ", "+0/☑ y"]);
     }
 
@@ -385,13 +367,7 @@ mod tests {
     fn code_is_verbatim() {
         check(
             "a\n```rust x\n**b**\n\n  c\n```\nd",
-            &[
-                "+0/a",
-                "+0/code(rust) **b**",
-                "0/code(rust) ",
-                "0/code(rust)   c",
-                "+0/d",
-            ],
+            &["+0/a", "+0/code(rust) **b**", "0/code(rust) ", "0/code(rust)   c", "+0/d"],
         );
         check("- ```\n  a\n  ```\n  b", &["+0/• code() a", "+1/• b"]);
         check("> ```\n> a\nb", &["+0/> code() a", "+0/b"]);

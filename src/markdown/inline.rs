@@ -82,14 +82,7 @@ impl InlineParser {
     /// Adds text to the line; shows what is decided.
     pub fn feed(&mut self, text: &str, look: TextStyle, show: &mut InlineSink<'_>) {
         self.pending.push_str(text);
-        let done = resolve(
-            &self.pending,
-            self.before,
-            false,
-            &mut self.closers,
-            look,
-            show,
-        );
+        let done = resolve(&self.pending, self.before, false, &mut self.closers, look, show);
         self.closers.drop_first(done);
         self.before = self.pending[..done].chars().next_back().or(self.before);
         self.pending.drain(..done);
@@ -97,14 +90,7 @@ impl InlineParser {
 
     /// Ends the line.
     pub fn end(&mut self, look: TextStyle, show: &mut InlineSink<'_>) {
-        resolve(
-            &self.pending,
-            self.before,
-            true,
-            &mut self.closers,
-            look,
-            show,
-        );
+        resolve(&self.pending, self.before, true, &mut self.closers, look, show);
         *self = Self::default();
     }
 }
@@ -182,21 +168,10 @@ fn resolve(
                     struck: look.struck || struck,
                     ..look
                 };
-                resolve(
-                    inner,
-                    Some('*'),
-                    true,
-                    &mut Closers::default(),
-                    inside,
-                    show,
-                );
+                resolve(inner, Some('*'), true, &mut Closers::default(), inside, show);
                 length
             }
-            InlineMark::Link {
-                text,
-                address,
-                length,
-            } => {
+            InlineMark::Link { text, address, length } => {
                 show_link(text, address, look, show);
                 length
             }
@@ -440,21 +415,13 @@ fn find_closing(text: &str, mark: u8, marks: usize, whole: bool) -> ClosingMark 
         }
         at += here;
     }
-    if whole {
-        ClosingMark::None
-    } else {
-        ClosingMark::Unknown
-    }
+    if whole { ClosingMark::None } else { ClosingMark::Unknown }
 }
 
 /// Returns the length of the run of marks at `at`, or of the character there.
 fn run_length_at(text: &str, at: usize) -> usize {
     let letter = text[at..].chars().next().map_or(1, char::len_utf8);
-    if letter > 1 {
-        letter
-    } else {
-        run_length(&text[at..])
-    }
+    if letter > 1 { letter } else { run_length(&text[at..]) }
 }
 
 fn parse_image(text: &str) -> InlineMark<'_> {
@@ -510,11 +477,9 @@ fn parse_link(whole: &str, skipped: usize) -> InlineMark<'_> {
             let is_title = title.is_empty() || title.starts_with(['"', '\'', '(']);
             let address = address.trim_start_matches('<').trim_end_matches('>');
             return match is_title && !address.is_empty() {
-                true => InlineMark::Link {
-                    text: words,
-                    address,
-                    length: skipped + end + 1 + at + 1,
-                },
+                true => {
+                    InlineMark::Link { text: words, address, length: skipped + end + 1 + at + 1 }
+                }
                 false => no,
             };
         }
@@ -534,11 +499,7 @@ fn parse_autolink(text: &str) -> InlineMark<'_> {
         .iter()
         .any(|scheme| address.starts_with(scheme));
     match inside[end..].starts_with('>') && (leads || address.contains('@')) {
-        true => InlineMark::Link {
-            text: "",
-            address,
-            length: end + 2,
-        },
+        true => InlineMark::Link { text: "", address, length: end + 2 },
         false => InlineMark::Literal(1),
     }
 }
@@ -596,10 +557,7 @@ mod tests {
     #[test]
     fn marks_become_looks() {
         check("a **b c** d", "a {b:b c} d");
-        check(
-            "*a* _b_ __c__ ***d*** ~~e~~",
-            "{i:a} {i:b} {b:c} {bi:d} {s:e}",
-        );
+        check("*a* _b_ __c__ ***d*** ~~e~~", "{i:a} {i:b} {b:c} {bi:d} {s:e}");
         check("**a *b* c**", "{b:a }{bi:b}{b: c}");
         check("**a *b***", "{b:a }{bi:b}");
         check("*a **b***", "{i:a }{bi:b}");
@@ -609,10 +567,7 @@ mod tests {
         check("**open and `open", "**open and `open");
         check("***a** b*", "*{b:a} b*");
         check("a*****b", "a*****b");
-        check(
-            r"\*no\* \\ \u{1b}[2J C:\dir end\",
-            r"*no* \ \u{1b}[2J C:\dir end",
-        );
+        check(r"\*no\* \\ \u{1b}[2J C:\dir end\", r"*no* \ \u{1b}[2J C:\dir end");
         check("日**本**語", "日{b:本}語");
         check("~a~ ~~~b~~~", "~a~ ~~~b~~~");
     }
@@ -623,15 +578,9 @@ mod tests {
         check("[**a**](x \"title\").", "[{b:a}](x).");
         check("[https://x](https://x)", "{l:https://x}");
         check("[a@b.c](mailto:a@b.c)", "{l:a@b.c}");
-        check(
-            "<https://x/y> <a@b.c> <div> a < b",
-            "{l:https://x/y} {l:a@b.c} <div> a < b",
-        );
+        check("<https://x/y> <a@b.c> <div> a < b", "{l:https://x/y} {l:a@b.c} <div> a < b");
         check("![cat](cat.png)!", "[cat](cat.png)!");
-        check(
-            "[a](b(c)d) [x] [y][z] [1](2 3)",
-            "[a](b(c)d) [x] [y][z] [1](2 3)",
-        );
+        check("[a](b(c)d) [x] [y][z] [1](2 3)", "[a](b(c)d) [x] [y][z] [1](2 3)");
         check("a[0](", "a[0](");
         check("[a [b] c](d)", "[a [b] c](d)");
     }
@@ -639,15 +588,9 @@ mod tests {
     #[test]
     fn character_references_are_decoded_outside_of_code() {
         check("a &lt;b&gt; R&D &amp;lt; &#39;&#x27;", "a <b> R&D &lt; ''");
-        check(
-            "`&lt;` **&gt;** \\&lt; &nope; &;",
-            "{c:&lt;} {b:>} &lt; &nope; &;",
-        );
+        check("`&lt;` **&gt;** \\&lt; &nope; &;", "{c:&lt;} {b:>} &lt; &nope; &;");
         check("1&nbsp;kB &&amp;& &#42;a&#42; &", "1\u{a0}kB &&& *a* &");
-        check(
-            "&#27;[2J &#10; &#x0; &#1114112;",
-            "&#27;[2J &#10; &#x0; &#1114112;",
-        );
+        check("&#27;[2J &#10; &#x0; &#1114112;", "&#27;[2J &#10; &#x0; &#1114112;");
         check(
             "[a&lt;b](https://x/?a&amp;b) <https://x/?a&amp;b> [https://x/?a&amp;b](https://x/?a&amp;b)",
             "[a<b](https://x/?a&b) {l:https://x/?a&b} {l:https://x/?a&b}",

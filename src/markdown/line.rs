@@ -85,11 +85,7 @@ struct LineCursor<'t> {
 
 impl<'t> LineCursor<'t> {
     fn new(text: &'t str) -> Self {
-        Self {
-            text,
-            at: 0,
-            column: 0,
-        }
+        Self { text, at: 0, column: 0 }
     }
 
     fn rest(&self) -> &'t str {
@@ -153,12 +149,7 @@ pub fn parse_start(
                 cursor = inner;
             }
             BlockStart::Leaf(kind, at) => {
-                return Some(LineStart {
-                    continued: kept,
-                    opened,
-                    kind,
-                    at,
-                });
+                return Some(LineStart { continued: kept, opened, kind, at });
             }
         }
     }
@@ -187,10 +178,7 @@ fn continue_containers<'t>(
                 }
                 cursor.skip_blank();
             }
-            Container::Item {
-                content_column: reach,
-                ..
-            } if ahead.column >= *reach => {}
+            Container::Item { content_column: reach, .. } if ahead.column >= *reach => {}
             _ => break,
         }
         kept += 1;
@@ -256,11 +244,7 @@ fn parse_fence(start: LineCursor, mark: char, is_over: bool) -> Option<BlockStar
         return None;
     }
     let kind = match length {
-        3.. => LineKind::CodeFence(CodeFence {
-            mark,
-            length,
-            column: start.column,
-        }),
+        3.. => LineKind::CodeFence(CodeFence { mark, length, column: start.column }),
         _ => LineKind::Text,
     };
     Some(BlockStart::Leaf(kind, start.at))
@@ -287,10 +271,7 @@ fn parse_item(start: LineCursor, is_over: bool) -> Option<BlockStart> {
         TaskMark::None if number.is_empty() => "• ",
         TaskMark::None => "",
     };
-    let container = Container::Item {
-        content_column: start.column + 2,
-        mark: number + bullet,
-    };
+    let container = Container::Item { content_column: start.column + 2, mark: number + bullet };
     let mut content = start;
     content.skip(mark);
     match task {
@@ -328,11 +309,7 @@ enum TaskMark {
 impl TaskMark {
     /// Parses the checkbox at the start of `text`; `None` if more text is needed.
     fn parse(text: &str, is_over: bool) -> Option<Self> {
-        let boxes = [
-            ("[ ] ", Self::Open),
-            ("[x] ", Self::Done),
-            ("[X] ", Self::Done),
-        ];
+        let boxes = [("[ ] ", Self::Open), ("[x] ", Self::Done), ("[X] ", Self::Done)];
         for (mark, task) in boxes {
             if text.starts_with(mark) {
                 return Some(task);
@@ -364,9 +341,7 @@ pub fn parse_fence_line(
     fence: &CodeFence,
 ) -> Option<FenceLine> {
     let mut cursor = LineCursor::new(head);
-    let quotes = open
-        .iter()
-        .filter(|container| **container == Container::Quote);
+    let quotes = open.iter().filter(|container| **container == Container::Quote);
     for _ in quotes {
         let mut ahead = cursor.skip_blanks();
         match ahead.rest().as_bytes().first() {
@@ -395,10 +370,7 @@ pub fn parse_fence_line(
 }
 
 fn run_length(text: &str, letter: char) -> usize {
-    text.chars()
-        .take_while(|other| *other == letter)
-        .map(char::len_utf8)
-        .sum()
+    text.chars().take_while(|other| *other == letter).map(char::len_utf8).sum()
 }
 
 /// True if there is a space, a tab or the end of the text at `at`.

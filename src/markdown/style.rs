@@ -23,20 +23,11 @@ pub struct TextStyle {
 
 impl TextStyle {
     /// Decoration.
-    pub const FAINT: Self = Self {
-        faint: true,
-        ..Self::PLAIN
-    };
+    pub const FAINT: Self = Self { faint: true, ..Self::PLAIN };
     /// Verbatim text.
-    pub const CODE: Self = Self {
-        code: true,
-        ..Self::PLAIN
-    };
+    pub const CODE: Self = Self { code: true, ..Self::PLAIN };
     /// Strong emphasis.
-    pub const BOLD: Self = Self {
-        bold: true,
-        ..Self::PLAIN
-    };
+    pub const BOLD: Self = Self { bold: true, ..Self::PLAIN };
     /// Text without any style.
     pub const PLAIN: Self = Self {
         bold: false,
@@ -50,9 +41,6 @@ impl TextStyle {
 
     /// A token of fenced code.
     pub const fn token(token: CodeToken) -> Self {
-        Self {
-            token: Some(token),
-            ..Self::PLAIN
-        }
+        Self { token: Some(token), ..Self::PLAIN }
     }
 }

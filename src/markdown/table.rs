@@ -59,10 +59,7 @@ mod tests {
 
     #[test]
     fn bars_part_cells() {
-        assert_eq!(
-            split_cells(r"| a | `b|c` | d\|e |"),
-            ["a", "`b|c`", r"d\|e"]
-        );
+        assert_eq!(split_cells(r"| a | `b|c` | d\|e |"), ["a", "`b|c`", r"d\|e"]);
         assert_eq!(split_cells("a|b"), ["a", "b"]);
         assert_eq!(split_cells("| a ` | b |"), ["a `", "b"]);
         assert_eq!(split_cells("||"), [""; 1]);

@@ -73,10 +73,7 @@ impl McpCache {
 
     /// Selects the offers that servers make when they may ask the user, if `with_elicitation` is true.
     pub fn with_elicitation(self, with_elicitation: bool) -> Self {
-        Self {
-            with_elicitation,
-            ..self
-        }
+        Self { with_elicitation, ..self }
     }
 
     /// Returns the cached result for `server`, if its configuration and its program are unchanged.
@@ -92,10 +89,9 @@ impl McpCache {
             (Some(offer), _) if counts(FEATURES_LIFETIME_SECS) => {
                 Some(CachedResult::Features(offer))
             }
-            (None, Some(words)) if counts(FAILURE_LIFETIME_SECS) => Some(CachedResult::Failed {
-                message: words,
-                age_secs: ago,
-            }),
+            (None, Some(words)) if counts(FAILURE_LIFETIME_SECS) => {
+                Some(CachedResult::Failed { message: words, age_secs: ago })
+            }
             _ => None,
         }
     }
@@ -116,12 +112,7 @@ impl McpCache {
     }
 
     fn write(&self, server: &McpServer, offer: Option<ServerFeatures>, failed: Option<String>) {
-        let written = CacheFile {
-            v: FORMAT_VERSION,
-            when: self.now(),
-            offer,
-            failed,
-        };
+        let written = CacheFile { v: FORMAT_VERSION, when: self.now(), offer, failed };
         let path = self.path(server);
         let write = || -> Result<()> {
             durable_file::create_dir(&self.dir)?;
@@ -157,11 +148,7 @@ impl McpCache {
     fn path(&self, server: &McpServer) -> PathBuf {
         let mark = fingerprint::of_server(server, &self.env);
         let start = file_prefix(&server.name);
-        let kind = if self.with_elicitation {
-            ELICITATION_SUFFIX
-        } else {
-            ""
-        };
+        let kind = if self.with_elicitation { ELICITATION_SUFFIX } else { "" };
         self.dir.join(format!("{start}{mark}{kind}.json"))
     }
 
@@ -224,10 +211,7 @@ mod tests {
         };
         assert_eq!(at("2026-01-01T00:00:00Z").get(&a), None);
         at("2026-01-01T00:00:00Z").store_failure(&a, "no");
-        let failed = |ago| CachedResult::Failed {
-            message: "no".into(),
-            age_secs: ago,
-        };
+        let failed = |ago| CachedResult::Failed { message: "no".into(), age_secs: ago };
         assert_eq!(at("2026-01-01T00:09:59Z").get(&a), Some(failed(599)));
         assert_eq!(at("2026-01-01T00:10:00Z").get(&a), None);
         assert_eq!(at("2025-12-31T23:59:59Z").get(&a), None, "from the future");
@@ -235,21 +219,14 @@ mod tests {
         let known = Some(CachedResult::Features(offer));
         assert_eq!(at("2026-01-20T00:00:00Z").get(&a), known);
         assert_eq!(at("2026-02-20T00:00:00Z").get(&a), None);
-        assert_eq!(
-            at("2026-01-20T00:00:00Z").get(&server("a/b", "http://b/")),
-            None
-        );
+        assert_eq!(at("2026-01-20T00:00:00Z").get(&server("a/b", "http://b/")), None);
     }
 
     #[test]
     fn old_files_of_a_server_are_removed() {
         let temp = tempfile::tempdir().unwrap();
         let cache = cache(temp.path(), "2026-01-01T00:00:00Z");
-        let count = || {
-            std::fs::read_dir(temp.path().join("cache"))
-                .unwrap()
-                .count()
-        };
+        let count = || std::fs::read_dir(temp.path().join("cache")).unwrap().count();
         let offer = ServerFeatures::default();
         cache.store(&server("a", "http://1/"), &offer);
         cache.store(&server("a-b", "http://1/"), &offer);

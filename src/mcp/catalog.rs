@@ -104,21 +104,12 @@ impl ToolCatalog {
             if held.changed.contains(tool) {
                 return Err(CallError::Changed);
             }
-            if !held
-                .features
-                .tools
-                .iter()
-                .any(|offered| offered.name == tool)
-            {
+            if !held.features.tools.iter().any(|offered| offered.name == tool) {
                 return Err(CallError::NotOffered);
             }
             let given = held.received.unwrap_or_default();
             tries -= 1;
-            match self
-                .0
-                .clients
-                .call_tool(server, &given, tool, arguments, sampler, on_progress)
-            {
+            match self.0.clients.call_tool(server, &given, tool, arguments, sampler, on_progress) {
                 // The server announced a change between the check and the call.
                 Err(McpError::FeaturesChanged) if tries > 0 => {}
                 done => {
@@ -158,15 +149,13 @@ impl ToolCatalog {
     /// Returns the offer of `server` as last checked.
     pub fn features(&self, server: &str) -> Arc<ServerFeatures> {
         let held = self.checked();
-        held.get(server)
-            .map_or_else(Arc::default, |held| Arc::clone(&held.features))
+        held.get(server).map_or_else(Arc::default, |held| Arc::clone(&held.features))
     }
 
     /// True if the last check found that `tool` of `server` differs from its pin.
     pub fn has_changed(&self, server: &str, tool: &str) -> bool {
         let held = self.checked();
-        held.get(server)
-            .is_some_and(|held| held.changed.contains(tool))
+        held.get(server).is_some_and(|held| held.changed.contains(tool))
     }
 
     /// Ends all running servers.
@@ -188,12 +177,7 @@ impl ToolCatalog {
         if let Some(words) = &server.unusable_reason {
             return Err(McpError::Unusable(words.clone()));
         }
-        let CatalogInner {
-            clients: fleet,
-            pins,
-            cache,
-            ..
-        } = &*self.0;
+        let CatalogInner { clients: fleet, pins, cache, .. } = &*self.0;
         let given = match fleet.fetch_features(&[&server.name]).pop() {
             Some((_, Ok(given))) => given,
             Some((_, Err(failed))) => {
@@ -212,12 +196,8 @@ impl ToolCatalog {
         };
         let held = held.map_err(|error| McpError::Unusable(format!("{error:#}")))?;
         cache.store(server, &offer);
-        let pin::PinCheck {
-            changed,
-            replaced_server: anew,
-            unaccepted,
-            ..
-        } = held.into_iter().next().unwrap_or_default();
+        let pin::PinCheck { changed, replaced_server: anew, unaccepted, .. } =
+            held.into_iter().next().unwrap_or_default();
         let offer = Arc::new(offer);
         let held = CheckedFeatures {
             changed: changed.iter().map(|change| change.name.clone()).collect(),
@@ -225,13 +205,7 @@ impl ToolCatalog {
             received: Some(given),
         };
         self.checked().insert(server.name.clone(), held);
-        Ok(ServerView {
-            features: offer,
-            notes,
-            changed,
-            replaced_server: anew,
-            unaccepted,
-        })
+        Ok(ServerView { features: offer, notes, changed, replaced_server: anew, unaccepted })
     }
 
     /// Accepts what `server` offers, as of the last check: all of it, or only `tools`.
@@ -273,10 +247,7 @@ impl ToolCatalog {
             Some(CachedResult::Features(offer)) => pins.check(&[(server, offer)])?,
             _ => Vec::new(),
         };
-        Ok((
-            known,
-            changed.into_iter().flat_map(|it| it.changed).collect(),
-        ))
+        Ok((known, changed.into_iter().flat_map(|it| it.changed).collect()))
     }
 
     fn server(&self, name: &str) -> Result<&McpServer, McpError> {

@@ -36,12 +36,7 @@ pub fn of_server(server: &McpServer, env: &Env) -> String {
         mark.add("sampling");
     }
     match &server.transport {
-        ServerTransport::Program {
-            command,
-            arguments,
-            env: own,
-            directory,
-        } => {
+        ServerTransport::Program { command, arguments, env: own, directory } => {
             for (name, value) in own {
                 mark.add(name);
                 mark.add(value.expose());
@@ -79,9 +74,8 @@ pub fn of_server(server: &McpServer, env: &Env) -> String {
 
 /// True if a file is a program, by its extension or because it is executable.
 pub(super) fn is_program(path: &Path) -> bool {
-    const SCRIPTS: &[&str] = &[
-        "cjs", "jar", "js", "mjs", "php", "pl", "py", "pyz", "rb", "sh", "ts", "wasm",
-    ];
+    const SCRIPTS: &[&str] =
+        &["cjs", "jar", "js", "mjs", "php", "pl", "py", "pyz", "rb", "sh", "ts", "wasm"];
     let name = path.extension().and_then(|end| end.to_str());
     let is_script = name.is_some_and(|name| SCRIPTS.contains(&name));
     std::fs::metadata(path)
@@ -100,9 +94,7 @@ impl FingerprintHasher {
 
     fn add_endpoint(&mut self, transport: &ServerTransport) {
         let (kind, RemoteEndpoint { url, .. }) = match transport {
-            ServerTransport::Program {
-                command, arguments, ..
-            } => {
+            ServerTransport::Program { command, arguments, .. } => {
                 self.add("program");
                 self.add(command);
                 arguments.iter().for_each(|argument| self.add(argument));
@@ -166,9 +158,7 @@ mod tests {
 
     #[test]
     fn fingerprints_cover_the_relevant_configuration() {
-        let env: Env = [("HOME", "/h"), ("PATH", "/usr/bin:/bin")]
-            .into_iter()
-            .collect();
+        let env: Env = [("HOME", "/h"), ("PATH", "/usr/bin:/bin")].into_iter().collect();
         let check = |one: &McpServer, other: &McpServer, same_place: bool, same: bool| {
             assert_eq!(of_endpoint(one) == of_endpoint(other), same_place);
             assert_eq!(of_server(one, &env) == of_server(other, &env), same);
@@ -177,28 +167,17 @@ mod tests {
         check(&sh, &sh.clone(), true, true);
         check(&sh, &program("sh", &["a", "b"], &[("K", "2")]), true, false);
         check(&sh, &program("sh", &["ab"], &[("K", "1")]), false, false);
-        check(
-            &sh,
-            &program("cat", &["a", "b"], &[("K", "1")]),
-            false,
-            false,
-        );
+        check(&sh, &program("cat", &["a", "b"], &[("K", "1")]), false, false);
         let web = remote("https://a.example/mcp", "one");
         check(&web, &remote("https://a.example/mcp", "two"), true, false);
         check(&web, &remote("https://a.example/x", "one"), false, false);
-        let named = McpServer {
-            enabled_tools: vec!["x".into()],
-            is_required: true,
-            ..web.clone()
-        };
+        let named = McpServer { enabled_tools: vec!["x".into()], is_required: true, ..web.clone() };
         check(&web, &named, true, true);
     }
 
     #[test]
     fn a_changed_program_file_changes_the_fingerprint() {
-        let env: Env = [("HOME", "/h"), ("PATH", "/usr/bin:/bin")]
-            .into_iter()
-            .collect();
+        let env: Env = [("HOME", "/h"), ("PATH", "/usr/bin:/bin")].into_iter().collect();
         let temp = tempfile::tempdir().unwrap();
         let script = temp.path().join("server.py");
         std::fs::write(&script, "one").unwrap();

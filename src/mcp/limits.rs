@@ -44,17 +44,14 @@ pub fn apply_limits(mut features: ServerFeatures) -> (ServerFeatures, Vec<String
     features.templates.retain(is_small);
     features.prompts.retain(|prompt| {
         let arguments = prompt.arguments.iter();
-        let size: usize = arguments
-            .map(|it| it.name.len() + it.description.len())
-            .sum();
+        let size: usize = arguments.map(|it| it.name.len() + it.description.len()).sum();
         prompt.name.len() + prompt.description.len() + size <= MAX_OTHER_BYTES
     });
     features.protocol = sanitize::single_line(&features.protocol, 40);
     features.server = sanitize::single_line(&features.server, MAX_SERVER_CHARS);
     // The instructions are shown to people only, and never become part of a prompt.
-    features.instructions = features
-        .instructions
-        .map(|text| sanitize::truncate(&text, 10 * MAX_SERVER_CHARS));
+    features.instructions =
+        features.instructions.map(|text| sanitize::truncate(&text, 10 * MAX_SERVER_CHARS));
     (features, notes)
 }
 
@@ -80,20 +77,14 @@ mod tests {
         let mut offer = ServerFeatures {
             server: "s\u{1b}[31m".repeat(200),
             tools: vec![tool("a", 10), tool("b", MAX_TOOL_BYTES), tool("c", 10)],
-            resources: vec![ResourceInfo {
-                uri: "u".repeat(10_000),
-                ..ResourceInfo::default()
-            }],
+            resources: vec![ResourceInfo { uri: "u".repeat(10_000), ..ResourceInfo::default() }],
             ..ServerFeatures::default()
         };
         let (small, notes) = apply_limits(offer.clone());
         let names: Vec<&str> = small.tools.iter().map(|tool| &*tool.name).collect();
         assert_eq!(names, ["a", "c"]);
         assert!(small.resources.is_empty() && small.server.chars().count() == 200);
-        assert_eq!(
-            notes,
-            ["1 of its 3 tools are omitted because they are too large: `b`"]
-        );
+        assert_eq!(notes, ["1 of its 3 tools are omitted because they are too large: `b`"]);
         offer.tools = (0..1000).map(|n| tool(&format!("t{n}"), 60_000)).collect();
         let (small, notes) = apply_limits(offer);
         assert_eq!(small.tools.len(), 69);

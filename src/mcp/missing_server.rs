@@ -15,11 +15,7 @@ pub(super) struct MissingServer {
 
 impl MissingServer {
     pub(super) fn unusable(reason: &str) -> Self {
-        Self {
-            reason: format!("invalid config: {reason}"),
-            exit: Exit::Config,
-            subcommand: "show",
-        }
+        Self { reason: format!("invalid config: {reason}"), exit: Exit::Config, subcommand: "show" }
     }
 
     pub(super) fn from_error(message: String, failed: &McpError) -> Self {
@@ -27,11 +23,7 @@ impl MissingServer {
             McpError::Unusable(_) | McpError::Login(_) => Exit::Config,
             _ => Exit::Unavailable,
         };
-        Self {
-            reason: message,
-            exit,
-            subcommand: "test",
-        }
+        Self { reason: message, exit, subcommand: "test" }
     }
 
     pub(super) fn from_cached_failure(message: &str, age_secs: i64) -> Self {
@@ -59,20 +51,14 @@ impl MissingServer {
     /// # Errors
     /// The server is required.
     pub(super) fn report(self, server: &McpServer, notice: &mut dyn FnMut(&str)) -> Result<()> {
-        let Self {
-            reason: words,
-            exit,
-            subcommand: hint,
-        } = self;
+        let Self { reason: words, exit, subcommand: hint } = self;
         let name = sanitize::single_line(&server.name, 80);
         let hint = format!("nanobot mcp {hint} {name}");
         if server.is_required {
             let cause = format!("MCP server `{name}` is required but not available: {words}");
             return Err(fail_with_hint(exit, cause, hint));
         }
-        notice(&format!(
-            "MCP server `{name}` is not available: {words}; `{hint}`"
-        ));
+        notice(&format!("MCP server `{name}` is not available: {words}; `{hint}`"));
         Ok(())
     }
 }

@@ -76,9 +76,7 @@ struct ServerPins {
 impl PinFile {
     /// Opens the pins in `mcp_dir`, our directory for MCP servers.
     pub fn new(mcp_dir: &Path) -> Self {
-        Self {
-            path: mcp_dir.join("pins.json"),
-        }
+        Self { path: mcp_dir.join("pins.json") }
     }
 
     /// Compares `features` with the pins. Nothing is stored.
@@ -141,10 +139,7 @@ impl PinFile {
                 }
                 Some(tools) => {
                     changed.retain(|change| tools.contains(&change.name));
-                    for ToolChange {
-                        name: tool, new, ..
-                    } in &changed
-                    {
+                    for ToolChange { name: tool, new, .. } in &changed {
                         pinned.tools.insert(tool.clone(), new.clone());
                     }
                     for tool in tools.iter().filter(|tool| pinned.tools.contains_key(*tool)) {
@@ -198,9 +193,7 @@ impl PinFile {
         };
         let mut text = Vec::new();
         let what = || format!("read `{}`", self.path.display());
-        file.take(MAX_FILE_BYTES)
-            .read_to_end(&mut text)
-            .with_context(what)?;
+        file.take(MAX_FILE_BYTES).read_to_end(&mut text).with_context(what)?;
         let damaged = |why: &str| {
             fail_with_hint(
                 Exit::Config,
@@ -212,9 +205,9 @@ impl PinFile {
             serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))?;
         match written.v {
             FORMAT_VERSION => Ok(written),
-            other => Err(damaged(&format!(
-                "its format version is {other}, expected {FORMAT_VERSION}"
-            ))),
+            other => {
+                Err(damaged(&format!("its format version is {other}, expected {FORMAT_VERSION}")))
+            }
         }
     }
 }
@@ -225,9 +218,7 @@ impl ServerPins {
         Self {
             endpoint: fingerprint::of_endpoint(server),
             // If two tools have the same name, the first one counts.
-            tools: tools
-                .map(|tool| (tool.name.clone(), tool.clone()))
-                .collect(),
+            tools: tools.map(|tool| (tool.name.clone(), tool.clone())).collect(),
             accepted: BTreeSet::new(),
             added_later: BTreeSet::new(),
         }
@@ -260,11 +251,7 @@ impl ServerPins {
                 }
                 None => None,
             };
-            changed.push(ToolChange {
-                name: tool.name.clone(),
-                old,
-                new: tool.clone(),
-            });
+            changed.push(ToolChange { name: tool.name.clone(), old, new: tool.clone() });
         }
         let names = || features.tools.iter().map(|tool| &tool.name);
         let is_accepted = |name: &&String| self.accepted.contains(*name);
@@ -273,10 +260,7 @@ impl ServerPins {
             changed,
             replaced_server: false,
             unaccepted: names().filter(|name| !is_accepted(name)).cloned().collect(),
-            added_later: names()
-                .filter(|name| self.added_later.contains(*name))
-                .cloned()
-                .collect(),
+            added_later: names().filter(|name| self.added_later.contains(*name)).cloned().collect(),
             first_seen: fresh,
         };
         (held, added)
@@ -285,23 +269,12 @@ impl ServerPins {
 
 /// Formats a tool as lines of text that people can compare.
 pub fn format_tool(tool: &ToolInfo) -> String {
-    let ToolInfo {
-        name,
-        title,
-        description,
-        schema,
-        hints,
-    } = tool;
+    let ToolInfo { name, title, description, schema, hints } = tool;
     let mut text = format!("name: {name}\n");
     if let Some(title) = title {
         text.push_str(&format!("title: {title}\n"));
     }
-    let ToolHints {
-        reads_only,
-        destructive,
-        idempotent,
-        open_world,
-    } = hints;
+    let ToolHints { reads_only, destructive, idempotent, open_world } = hints;
     for (claim, claimed) in [
         ("read-only", reads_only),
         ("destructive", destructive),
@@ -344,10 +317,7 @@ mod tests {
             schema: json!({ "type": "object" }),
             ..ToolInfo::default()
         };
-        ServerFeatures {
-            tools: tools.iter().map(tool).collect(),
-            ..ServerFeatures::default()
-        }
+        ServerFeatures { tools: tools.iter().map(tool).collect(), ..ServerFeatures::default() }
     }
 
     #[test]
@@ -362,11 +332,7 @@ mod tests {
             let names = held[0].changed.iter().map(|change| change.name.clone());
             names.collect::<Vec<String>>()
         };
-        assert!(
-            pins.check(&[(&server, &offer(&[("a", "x")]))]).unwrap()[0]
-                .changed
-                .is_empty()
-        );
+        assert!(pins.check(&[(&server, &offer(&[("a", "x")]))]).unwrap()[0].changed.is_empty());
         assert!(!temp.path().join("mcp").exists(), "looking makes nothing");
         let none: &[String] = &[];
         assert_eq!(hold(&offer(&[("a", "one"), ("b", "two")])), none);
@@ -375,10 +341,7 @@ mod tests {
         assert_eq!(hold(&changed), ["a"]);
         assert_eq!(hold(&changed), ["a"]);
         let mut claims = offer(&[("c", "new")]);
-        claims.tools[0].hints = ToolHints {
-            reads_only: Some(true),
-            ..ToolHints::default()
-        };
+        claims.tools[0].hints = ToolHints { reads_only: Some(true), ..ToolHints::default() };
         assert_eq!(hold(&claims), ["c"]);
         let mut schema = offer(&[("c", "new")]);
         schema.tools[0].schema = json!({ "type": "object", "properties": {} });
@@ -437,8 +400,7 @@ mod tests {
         let later = held(&many(MAX_TOOLS, MAX_TOOLS + 3));
         assert_eq!(later.changed.len(), 3);
         assert!(later.changed.iter().all(|change| change.old.is_none()));
-        pins.accept(&server, &many(MAX_TOOLS, MAX_TOOLS + 3), None)
-            .unwrap();
+        pins.accept(&server, &many(MAX_TOOLS, MAX_TOOLS + 3), None).unwrap();
         assert!(held(&many(MAX_TOOLS, MAX_TOOLS + 3)).changed.is_empty());
     }
 
@@ -453,11 +415,7 @@ mod tests {
                 |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(" ");
             let (mut unaccepted, mut late) =
                 (held.unaccepted.into_iter(), held.added_later.into_iter());
-            [
-                words(&mut unaccepted),
-                words(&mut late),
-                held.first_seen.join(" "),
-            ]
+            [words(&mut unaccepted), words(&mut late), held.first_seen.join(" ")]
         };
         let accept = |offer: &ServerFeatures, tools: Option<&[String]>| {
             pins.accept(&server, offer, tools).unwrap();

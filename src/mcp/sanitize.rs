@@ -63,12 +63,7 @@ mod tests {
         let long = tool_description("git", None, &"é".repeat(5_000));
         assert_eq!(long.chars().count(), 1024);
         assert!(long.ends_with("é…"));
-        assert!(
-            tool_description(&"x".repeat(500), None, "y")
-                .chars()
-                .count()
-                < 100
-        );
+        assert!(tool_description(&"x".repeat(500), None, "y").chars().count() < 100);
     }
 
     #[test]

@@ -169,11 +169,8 @@ impl<'s> SchemaConverter<'s> {
             fitted.insert("enum".into(), json!(texts));
             return;
         }
-        let shown: Vec<String> = choices
-            .iter()
-            .take(10)
-            .map(|it| sanitize::single_line(&it.to_string(), 40))
-            .collect();
+        let shown: Vec<String> =
+            choices.iter().take(10).map(|it| sanitize::single_line(&it.to_string(), 40)).collect();
         if !shown.is_empty() {
             let more = if choices.len() > 10 { ", …" } else { "" };
             add_to_description(fitted, &format!("one of {}{more}", shown.join(", ")));
@@ -217,10 +214,7 @@ impl<'s> SchemaConverter<'s> {
             add_to_description(fitted, &format!("values by name{}", of.unwrap_or_default()));
         }
         let mut required: Vec<&str> = Vec::new();
-        for name in list_field(schema, "required")
-            .iter()
-            .filter_map(Value::as_str)
-        {
+        for name in list_field(schema, "required").iter().filter_map(Value::as_str) {
             if !required.contains(&name) && required.len() < MAX_SCHEMAS {
                 required.push(name);
             }
@@ -238,10 +232,7 @@ impl<'s> SchemaConverter<'s> {
         let again = || {
             let name = reference.rsplit('/').next().unwrap_or_default();
             let mut fitted = ConvertedSchema::new();
-            add_to_description(
-                &mut fitted,
-                &format!("a {}", sanitize::single_line(name, 60)),
-            );
+            add_to_description(&mut fitted, &format!("a {}", sanitize::single_line(name, 60)));
             fitted
         };
         if self.open_refs.contains(&reference) {
@@ -292,9 +283,7 @@ impl<'s> SchemaConverter<'s> {
             kinds[0].insert("nullable".into(), true.into());
         }
         let kinds: Vec<Value> = kinds.into_iter().map(Value::Object).collect();
-        [("anyOf".to_owned(), Value::Array(kinds))]
-            .into_iter()
-            .collect()
+        [("anyOf".to_owned(), Value::Array(kinds))].into_iter().collect()
     }
 }
 
@@ -437,9 +426,7 @@ fn intersect(mut one: ConvertedSchema, other: ConvertedSchema) -> ConvertedSchem
     }
     if let (Some(Value::String(ours)), Some(Value::String(theirs))) = kinds
         && ours != theirs
-        && [ours.as_str(), &theirs]
-            .iter()
-            .all(|kind| ["integer", "number"].contains(kind))
+        && [ours.as_str(), &theirs].iter().all(|kind| ["integer", "number"].contains(kind))
     {
         one.insert("type".into(), "number".into());
     }
@@ -512,10 +499,7 @@ fn add_to_description(fitted: &mut ConvertedSchema, constraint: &str) {
 }
 
 fn list_field<'s>(schema: &'s Map<String, Value>, key: &str) -> &'s [Value] {
-    schema
-        .get(key)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+    schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// True if the schema admits only `null`.
@@ -567,14 +551,8 @@ mod tests {
 
     #[test]
     fn values_are_expressed_in_common_keywords() {
-        check(
-            json!({ "type": "string", "title": "X" }),
-            json!({ "type": "string" }),
-        );
-        check(
-            json!({ "type": ["string", "null"] }),
-            json!({ "type": "string", "nullable": true }),
-        );
+        check(json!({ "type": "string", "title": "X" }), json!({ "type": "string" }));
+        check(json!({ "type": ["string", "null"] }), json!({ "type": "string", "nullable": true }));
         check(
             json!({ "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "null" }], "default": null, "description": "n" }),
             json!({ "description": "n", "type": "integer", "minimum": 1, "nullable": true }),
@@ -592,10 +570,7 @@ mod tests {
             json!({ "type": ["string", "integer"] }),
             json!({ "description": "string or integer" }),
         );
-        check(
-            json!({ "type": ["integer", "number"] }),
-            json!({ "type": "number" }),
-        );
+        check(json!({ "type": ["integer", "number"] }), json!({ "type": "number" }));
         check(
             json!({ "type": "integer", "enum": [1, 2] }),
             json!({ "type": "integer", "description": "one of 1, 2" }),
@@ -604,10 +579,7 @@ mod tests {
             json!({ "enum": ["a", null] }),
             json!({ "nullable": true, "type": "string", "enum": ["a"] }),
         );
-        check(
-            json!({ "type": "array" }),
-            json!({ "type": "array", "items": {} }),
-        );
+        check(json!({ "type": "array" }), json!({ "type": "array", "items": {} }));
         check(
             json!({ "type": "array", "prefixItems": [{ "type": "string" }], "items": false }),
             json!({ "items": {}, "type": "array" }),
@@ -624,10 +596,7 @@ mod tests {
             json!({ "type": "string", "pattern": "^[a-z]+$" }),
             json!({ "type": "string", "pattern": "^[a-z]+$" }),
         );
-        check(
-            json!({ "not": { "type": "string" }, "if": {}, "$comment": "x" }),
-            json!({}),
-        );
+        check(json!({ "not": { "type": "string" }, "if": {}, "$comment": "x" }), json!({}));
         check(json!(true), json!({}));
         check(
             json!({ "allOf": [{ "type": "object", "properties": { "a": { "type": "string" } }, "required": ["a"] },
@@ -738,10 +707,8 @@ mod tests {
     fn usual(fitted: &Value) -> Value {
         match fitted {
             Value::Object(members) => {
-                let mut members: serde_json::Map<String, Value> = members
-                    .iter()
-                    .map(|(name, value)| (name.clone(), usual(value)))
-                    .collect();
+                let mut members: serde_json::Map<String, Value> =
+                    members.iter().map(|(name, value)| (name.clone(), usual(value))).collect();
                 if members.remove("nullable") == Some(Value::Bool(true)) {
                     return json!({ "anyOf": [members, { "type": "null" }] });
                 }

@@ -37,10 +37,7 @@ impl SharedCatalog {
             before.catalog.shut_down();
         }
         let roster = ToolCatalog::new(servers, clock, config);
-        *standing = Some(CurrentCatalog {
-            fingerprint: mark,
-            catalog: roster.clone(),
-        });
+        *standing = Some(CurrentCatalog { fingerprint: mark, catalog: roster.clone() });
         roster
     }
 
@@ -59,19 +56,8 @@ impl SharedCatalog {
 
 /// Computes the fingerprint of these servers and their configuration.
 fn config_fingerprint(servers: &[McpServer], config: &ClientConfig) -> String {
-    let ClientConfig {
-        env,
-        network,
-        paths,
-        offline,
-        elicitation: answers,
-        sandboxes: _,
-    } = config;
-    let mut mark = format!(
-        "{} {offline} {network:?} {}",
-        paths.root.display(),
-        answers.is_some()
-    );
+    let ClientConfig { env, network, paths, offline, elicitation: answers, sandboxes: _ } = config;
+    let mut mark = format!("{} {offline} {network:?} {}", paths.root.display(), answers.is_some());
     for server in servers {
         let McpServer {
             name,

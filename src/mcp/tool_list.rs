@@ -103,10 +103,7 @@ impl ToolCatalog {
                 Some(Ok(offer)) => there.push((server, offer)),
                 Some(Err(missing)) => {
                     missing.report(server, builder.notice)?;
-                    builder
-                        .list
-                        .missing
-                        .push(tool_name::server_prefix(&server.name));
+                    builder.list.missing.push(tool_name::server_prefix(&server.name));
                 }
                 None => {}
             }
@@ -122,11 +119,7 @@ impl ToolCatalog {
         server: &McpServer,
         cached_only: bool,
     ) -> Option<Result<ServerFeatures, MissingServer>> {
-        let CatalogInner {
-            clients: fleet,
-            cache,
-            ..
-        } = &*self.0;
+        let CatalogInner { clients: fleet, cache, .. } = &*self.0;
         if let Some(words) = &server.unusable_reason {
             return Some(Err(MissingServer::unusable(words)));
         }
@@ -138,10 +131,9 @@ impl ToolCatalog {
             Some(CachedResult::Features(offer)) => Some(Ok(offer)),
             // The run cannot start without this server, so a cached failure does not count.
             Some(CachedResult::Failed { .. }) if server.is_required => None,
-            Some(CachedResult::Failed {
-                message: words,
-                age_secs: ago,
-            }) => Some(Err(MissingServer::from_cached_failure(&words, ago))),
+            Some(CachedResult::Failed { message: words, age_secs: ago }) => {
+                Some(Err(MissingServer::from_cached_failure(&words, ago)))
+            }
             None => None,
         };
         match known {
@@ -160,11 +152,7 @@ impl ToolCatalog {
         received: &mut BTreeMap<String, Arc<ServerFeatures>>,
         notice: &mut dyn FnMut(&str),
     ) -> Result<Vec<(&'a str, Result<ServerFeatures, MissingServer>)>> {
-        let CatalogInner {
-            clients: fleet,
-            cache,
-            ..
-        } = &*self.0;
+        let CatalogInner { clients: fleet, cache, .. } = &*self.0;
         let names: Vec<&str> = servers.iter().map(|server| &*server.name).collect();
         let mut found = Vec::new();
         for (server, (name, reached)) in servers.iter().zip(fleet.fetch_features(&names)) {
@@ -219,9 +207,8 @@ impl ToolCatalog {
             }
             Err(error) => {
                 (builder.notice)(&format!("MCP tools are not available: {error:#}"));
-                let beginnings = available
-                    .iter()
-                    .map(|(server, _)| tool_name::server_prefix(&server.name));
+                let beginnings =
+                    available.iter().map(|(server, _)| tool_name::server_prefix(&server.name));
                 builder.list.missing.extend(beginnings);
                 return Ok(());
             }
@@ -289,11 +276,8 @@ impl ListBuilder<'_> {
             ));
         }
         if !check.first_seen.is_empty() {
-            let fresh: Vec<String> = check
-                .first_seen
-                .iter()
-                .map(|it| sanitize::single_line(it, 80))
-                .collect();
+            let fresh: Vec<String> =
+                check.first_seen.iter().map(|it| sanitize::single_line(it, 80)).collect();
             let fresh = sanitize::truncate(&fresh.join("`, `"), 300);
             (self.notice)(&format!(
                 "MCP server `{name}` has new tools: `{fresh}`; each call needs approval until `nanobot mcp accept {name}`"

@@ -140,10 +140,8 @@ mod tests {
             let mut assigned = AssignedNames::default();
             let mut names = Vec::new();
             for (server, tools) in servers {
-                let info = |name: &&str| ToolInfo {
-                    name: (*name).to_owned(),
-                    ..ToolInfo::default()
-                };
+                let info =
+                    |name: &&str| ToolInfo { name: (*name).to_owned(), ..ToolInfo::default() };
                 let tools: Vec<ToolInfo> = tools.iter().map(info).collect();
                 for (tool, name) in for_tools(server, &tools) {
                     let name = assigned.assign(server, &tool.name, name);
@@ -153,10 +151,7 @@ mod tests {
             assert_eq!(names, expect);
         };
         check(&[("a", &["b", "c"])], &["mcp_a_b", "mcp_a_c"]);
-        check(
-            &[("a", &["b_c"]), ("a_b", &["c"])],
-            &["mcp_a_b_c", "mcp_a_b_c_2f5190bc"],
-        );
+        check(&[("a", &["b_c"]), ("a_b", &["c"])], &["mcp_a_b_c", "mcp_a_b_c_2f5190bc"]);
         // The names do not depend on the order.
         let (slash, blank) = ("mcp_a_b_c_42631ff9", "mcp_a_b_c_18cc3b57");
         check(
@@ -168,11 +163,7 @@ mod tests {
         check(&[("a", &["b c", "d"])], &["mcp_a_b_c", "mcp_a_d"]);
         check(
             &[("read", &["resource"]), ("get", &["prompt"]), ("a", &[" "])],
-            &[
-                "mcp_read_resource_7fdcdc22",
-                "mcp_get_prompt_be7695c2",
-                "no: has no name",
-            ],
+            &["mcp_read_resource_7fdcdc22", "mcp_get_prompt_be7695c2", "no: has no name"],
         );
     }
 
@@ -184,10 +175,7 @@ mod tests {
             let name = for_tool(server, tool);
             let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || b"_-".contains(&letter);
             assert!(name.len() <= 64 && name.bytes().all(is_plain));
-            assert!(
-                name.starts_with(&server_prefix(server)),
-                "{name} {server:?}"
-            );
+            assert!(name.starts_with(&server_prefix(server)), "{name} {server:?}");
         });
     }
 }

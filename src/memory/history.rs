@@ -20,11 +20,7 @@ impl MemoryHistory {
     /// The file to which entries are appended.
     pub(super) fn path(&self) -> PathBuf {
         let rows = self.rows_path();
-        if rows.exists() {
-            rows
-        } else {
-            self.dir.join("HISTORY.md")
-        }
+        if rows.exists() { rows } else { self.dir.join("HISTORY.md") }
     }
 
     fn rows_path(&self) -> PathBuf {
@@ -61,17 +57,12 @@ impl MemoryHistory {
         let is_rows = path == self.rows_path();
         let before = durable_file::read(&path)?.unwrap_or_default();
         // If the file is shorter now, another program has rewritten it, with or without these entries.
-        let start = usize::try_from(size)
-            .ok()
-            .filter(|start| *start <= before.len())
-            .unwrap_or(0);
+        let start = usize::try_from(size).ok().filter(|start| *start <= before.len()).unwrap_or(0);
         let since = &before[start..];
         let path = resolve_link(path);
         let log = durable_file::open_line_log(&path)?;
         let mut at = 0;
-        let mut cursor = is_rows
-            .then(|| last_cursor(&before, &self.dir))
-            .transpose()?;
+        let mut cursor = is_rows.then(|| last_cursor(&before, &self.dir)).transpose()?;
         for entry in entries {
             let text = match &mut cursor {
                 None => format!("{entry}\n\n"),
@@ -134,10 +125,7 @@ fn has_row(text: &[u8], content: &str) -> bool {
 /// The greatest row number, from the rows or from the `.cursor` file of a newer release.
 fn last_cursor(text: &[u8], dir: &Path) -> Result<u64> {
     let written = durable_file::read(&dir.join(".cursor"))?.unwrap_or_default();
-    let written = String::from_utf8_lossy(&written)
-        .trim()
-        .parse()
-        .unwrap_or(0);
+    let written = String::from_utf8_lossy(&written).trim().parse().unwrap_or(0);
     let rows = parse_rows(text).filter_map(|row| row["cursor"].as_u64());
     Ok(rows.max().unwrap_or(0).max(written))
 }
@@ -154,16 +142,11 @@ pub(super) fn parse_rows(text: &[u8]) -> impl Iterator<Item = Value> {
 pub fn format_entry(text: &str, stamp: &str) -> String {
     let text = sanitize(text);
     // An empty line would end the entry for readers that split by paragraphs.
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let text = lines.join("\n");
     let text = text.trim();
-    let is_dated = text
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once(']'))
-        .is_some_and(|(date, _)| {
+    let is_dated =
+        text.strip_prefix('[').and_then(|rest| rest.split_once(']')).is_some_and(|(date, _)| {
             date.len() >= 10 && date.starts_with(|digit: char| digit.is_ascii_digit())
         });
     let text = match is_dated {
@@ -189,10 +172,7 @@ mod tests {
         let check = |given: &str, expect: &str| assert_eq!(format_entry(given, "NOW"), expect);
         check("[2026-01-02 03:04] Tea.", "[2026-01-02 03:04] Tea.");
         check(" Tea.\n\nAnd cake.\n", "[NOW] Tea.\nAnd cake.");
-        check(
-            "Tea\0 and \u{1b}[1mcake\r\n.",
-            "[NOW] Tea\\u{0} and \\u{1b}[1mcake\n.",
-        );
+        check("Tea\0 and \u{1b}[1mcake\r\n.", "[NOW] Tea\\u{0} and \\u{1b}[1mcake\n.");
         check("[draft] Tea.", "[NOW] [draft] Tea.");
         assert_eq!(format_entry(&"é".repeat(9000), "NOW").chars().count(), 8001);
     }
@@ -200,9 +180,7 @@ mod tests {
     #[test]
     fn existing_entries_are_not_appended_again() {
         let dir = tempfile::tempdir().unwrap();
-        let history = MemoryHistory {
-            dir: dir.path().to_owned(),
-        };
+        let history = MemoryHistory { dir: dir.path().to_owned() };
         let entries = ["[t] one".to_owned(), "[t] two".to_owned()];
         for _ in 0..2 {
             history.append(&entries, 0, "t", "a:b").unwrap();
@@ -228,25 +206,16 @@ mod tests {
     #[test]
     fn links_are_followed_and_other_file_types_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
-        let history = MemoryHistory {
-            dir: dir.path().join("memory"),
-        };
+        let history = MemoryHistory { dir: dir.path().join("memory") };
         std::fs::create_dir(&history.dir).unwrap();
-        for (link, target) in [
-            ("../beside.md", "beside.md"),
-            ("/dev/null/x", ""),
-            ("../far", "far"),
-            (".", ""),
-        ] {
+        for (link, target) in
+            [("../beside.md", "beside.md"), ("/dev/null/x", ""), ("../far", "far"), (".", "")]
+        {
             if target == "far" {
                 std::fs::write(dir.path().join(target), "old\n").unwrap();
             }
             std::os::unix::fs::symlink(link, history.path()).unwrap();
-            assert_eq!(
-                history.check_appendable().is_ok(),
-                !target.is_empty(),
-                "{link}"
-            );
+            assert_eq!(history.check_appendable().is_ok(), !target.is_empty(), "{link}");
             if !target.is_empty() {
                 history.append(&["[t] one".into()], 0, "t", "a:b").unwrap();
                 let text = std::fs::read_to_string(dir.path().join(target)).unwrap();
@@ -260,16 +229,12 @@ mod tests {
     #[test]
     fn newer_releases_get_rows() {
         let dir = tempfile::tempdir().unwrap();
-        let history = MemoryHistory {
-            dir: dir.path().to_owned(),
-        };
+        let history = MemoryHistory { dir: dir.path().to_owned() };
         let row = "{\"cursor\": 7, \"timestamp\": \"t\", \"content\": \"old\"}\nnot a row\n{\"cursor\": 9, \"cont";
         std::fs::write(dir.path().join("history.jsonl"), row).unwrap();
         let size = history.size().unwrap();
         for _ in 0..2 {
-            history
-                .append(&["new".into()], size, "2026-01-02 03:04", "a:b")
-                .unwrap();
+            history.append(&["new".into()], size, "2026-01-02 03:04", "a:b").unwrap();
         }
         let last = "\n{\"cursor\":8,\"timestamp\":\"2026-01-02 03:04\",\"content\":\"new\",\"session_key\":\"a:b\"}\n";
         assert_eq!(text(&history), format!("{row}{last}"));

@@ -169,9 +169,7 @@ impl Memory {
     /// Succeeds if the memory and its versions can be written. Creates nothing.
     pub fn check_writable(&self) -> Result<()> {
         let places = [self.dir.join(VERSIONS_DIR), self.dir.clone()];
-        places
-            .iter()
-            .try_for_each(|dir| durable_file::check_can_create(dir))
+        places.iter().try_for_each(|dir| durable_file::check_can_create(dir))
     }
 
     /// The last error, with its time, if no consolidation has succeeded since.
@@ -233,10 +231,7 @@ impl Memory {
             wait,
             &mut |_| busy(),
         )?;
-        let held = LockedMemory {
-            memory: self.clone(),
-            _lock: lock,
-        };
+        let held = LockedMemory { memory: self.clone(), _lock: lock };
         self.remove_temporary_files();
         held.complete_plan(advance)?;
         Ok(held)
@@ -256,9 +251,7 @@ impl Memory {
     }
 
     fn version_store(&self) -> VersionStore {
-        VersionStore {
-            dir: self.dir.join(VERSIONS_DIR),
-        }
+        VersionStore { dir: self.dir.join(VERSIONS_DIR) }
     }
 
     fn error_path(&self) -> PathBuf {
@@ -266,9 +259,7 @@ impl Memory {
     }
 
     fn history(&self) -> MemoryHistory {
-        MemoryHistory {
-            dir: self.dir.clone(),
-        }
+        MemoryHistory { dir: self.dir.clone() }
     }
 }
 
@@ -401,12 +392,7 @@ impl LockedMemory {
             range: piece.map(|(session, from, to)| (session.to_owned(), from, to)),
             entries,
             history_bytes: self.memory.history().size()?,
-            stamp: self
-                .memory
-                .clock
-                .now()
-                .strftime("%Y-%m-%d %H:%M")
-                .to_string(),
+            stamp: self.memory.clock.now().strftime("%Y-%m-%d %H:%M").to_string(),
             base: version::current(&list).map(|version| version.id),
             error: trouble,
             version,
@@ -414,11 +400,7 @@ impl LockedMemory {
         let text = serde_json::to_vec(&plan).context("encode the memory update")?;
         durable_file::replace(&self.plan_path(), &text)?;
         self.complete_plan(advance)?;
-        Ok(if meanwhile {
-            UpdateResult::StoredAside
-        } else {
-            UpdateResult::Applied
-        })
+        Ok(if meanwhile { UpdateResult::StoredAside } else { UpdateResult::Applied })
     }
 
     /// Returns the version before the one in force.
@@ -490,10 +472,7 @@ impl LockedMemory {
         }
         if now != known && now != text {
             let aside = Some("the memory was changed meanwhile".into());
-            store.add(&Version {
-                aside_reason: aside,
-                ..version.clone()
-            })?;
+            store.add(&Version { aside_reason: aside, ..version.clone() })?;
             return Ok(ConsolidationOutcome::Aside);
         }
         store.add(version)?;
@@ -513,12 +492,7 @@ impl LockedMemory {
     ) -> Version {
         Version {
             id: list.last().map_or(1, |version| version.id + 1),
-            time: self
-                .memory
-                .clock
-                .now()
-                .strftime("%Y-%m-%d %H:%M:%S")
-                .to_string(),
+            time: self.memory.clock.now().strftime("%Y-%m-%d %H:%M:%S").to_string(),
             cause,
             session: session.map(str::to_owned),
             bytes: text.len() as u64,
@@ -557,9 +531,7 @@ fn count_meaningful_chars(text: &str) -> usize {
 pub fn rejection_reason(old: &str, new: &str, budget: Option<usize>) -> Option<String> {
     let (before, after) = (count_meaningful_chars(old), count_meaningful_chars(new));
     let least = match budget {
-        Some(budget) => before
-            .div_ceil(5)
-            .min(budget.saturating_mul(CHARS_PER_TOKEN) / 2),
+        Some(budget) => before.div_ceil(5).min(budget.saturating_mul(CHARS_PER_TOKEN) / 2),
         None if before < MIN_HALVED_CHARS => before.div_ceil(8),
         None => before.div_ceil(2),
     };
@@ -584,9 +556,7 @@ mod tests {
     }
 
     fn lock(memory: &Memory) -> super::LockedMemory {
-        memory
-            .lock(Duration::ZERO, &mut || {}, &mut |_, _, _| Ok(()))
-            .unwrap()
+        memory.lock(Duration::ZERO, &mut || {}, &mut |_, _, _| Ok(())).unwrap()
     }
 
     fn write(held: &super::LockedMemory, seen: &[u8], text: &str) -> UpdateResult {
@@ -595,10 +565,7 @@ mod tests {
             memory: Some(text.into()),
             ..MemoryUpdate::default()
         };
-        held.apply(seen, VersionCause::Consolidation, change, &mut |_, _, _| {
-            Ok(())
-        })
-        .unwrap()
+        held.apply(seen, VersionCause::Consolidation, change, &mut |_, _, _| Ok(())).unwrap()
     }
 
     #[test]
@@ -669,12 +636,9 @@ mod tests {
             memory: Some(b"new".into()),
             ..MemoryUpdate::default()
         };
-        let fails = held.apply(
-            b"",
-            VersionCause::Consolidation,
-            change(),
-            &mut |_, _, _| anyhow::bail!("killed"),
-        );
+        let fails = held.apply(b"", VersionCause::Consolidation, change(), &mut |_, _, _| {
+            anyhow::bail!("killed")
+        });
         assert!(fails.is_err());
         drop(held);
         let mut moved = Vec::new();

@@ -23,13 +23,7 @@ pub struct ParsedUpdate {
 }
 
 /// Accepted names of the two texts.
-const ENTRY_KEYS: [&str; 5] = [
-    "history_entry",
-    "historyEntry",
-    "history",
-    "entry",
-    "summary",
-];
+const ENTRY_KEYS: [&str; 5] = ["history_entry", "historyEntry", "history", "entry", "summary"];
 const MEMORY_KEYS: [&str; 4] = ["memory_update", "memoryUpdate", "memory", "updated_memory"];
 /// Names of objects that may wrap the two texts.
 const WRAPPER_KEYS: [&str; 5] = ["arguments", "parameters", "input", "args", TOOL_NAME];
@@ -60,12 +54,7 @@ pub fn parse_update(reply: &Reply) -> Result<ParsedUpdate, String> {
             None => format!("the model did not call `{TOOL_NAME}`"),
         });
     };
-    let first = |names: &[&str]| {
-        names
-            .iter()
-            .find_map(|name| object.get(*name))
-            .and_then(to_text)
-    };
+    let first = |names: &[&str]| names.iter().find_map(|name| object.get(*name)).and_then(to_text);
     let entry = first(&ENTRY_KEYS).map(|entry| entry.trim().to_owned());
     let Some(entry) = entry.filter(|entry| !entry.is_empty()) else {
         return Err("the call has no history entry".into());
@@ -99,10 +88,7 @@ pub fn is_quoted(update: &ParsedUpdate, sent: &str, memory: &str) -> bool {
         if !level.contains("\\\"") {
             return false;
         }
-        level = level
-            .replace("\\\\", "\0")
-            .replace("\\\"", "\"")
-            .replace('\0', "\\");
+        level = level.replace("\\\\", "\0").replace("\\\"", "\"").replace('\0', "\\");
     }
     false
 }
@@ -169,11 +155,7 @@ fn find_object(value: &Value, depth: usize) -> Option<Map<String, Value>> {
             let inner = WRAPPER_KEYS.iter().filter_map(|name| map.get(*name));
             let wrapped = inner.filter_map(|value| find_object(value, depth)).next();
             // Under one of these names, an object that wraps nothing is a text in an unusual form.
-            wrapped.or_else(|| {
-                names()
-                    .any(|name| map.contains_key(*name))
-                    .then(|| map.clone())
-            })
+            wrapped.or_else(|| names().any(|name| map.contains_key(*name)).then(|| map.clone()))
         }
         Value::Array(list) => list.iter().find_map(|value| find_object(value, depth)),
         Value::String(text) => match parse(text.trim()) {
@@ -224,68 +206,34 @@ mod tests {
 
     fn reply_with_call(arguments: Value) -> Reply {
         Reply {
-            tool_calls: vec![ToolCall {
-                id: "c".into(),
-                name: "save_memory".into(),
-                arguments,
-            }],
+            tool_calls: vec![ToolCall { id: "c".into(), name: "save_memory".into(), arguments }],
             finish_reason: FinishReason::ToolCalls,
             ..Reply::default()
         }
     }
 
     fn reply_with_text(text: &str) -> Reply {
-        Reply {
-            text: text.into(),
-            ..Reply::default()
-        }
+        Reply { text: text.into(), ..Reply::default() }
     }
 
     #[test]
     fn forms_that_models_send_are_parsed() {
         let check = |reply: Reply, entry: &str, memory: Option<&str>| {
-            let expect = ParsedUpdate {
-                entry: entry.into(),
-                memory: memory.map(str::to_owned),
-            };
+            let expect = ParsedUpdate { entry: entry.into(), memory: memory.map(str::to_owned) };
             assert_eq!(parse_update(&reply), Ok(expect), "{reply:?}");
         };
         let plain = json!({ "history_entry": "[t] e", "memory_update": "# M\n" });
         let text = plain.to_string();
         check(reply_with_call(plain.clone()), "[t] e", Some("# M\n"));
         check(reply_with_call(json!(text)), "[t] e", Some("# M\n"));
-        check(
-            reply_with_call(json!(json!(text).to_string())),
-            "[t] e",
-            Some("# M\n"),
-        );
+        check(reply_with_call(json!(json!(text).to_string())), "[t] e", Some("# M\n"));
         check(reply_with_call(json!([plain])), "[t] e", Some("# M\n"));
         check(reply_with_call(json!([text])), "[t] e", Some("# M\n"));
-        check(
-            reply_with_call(json!(format!("```json\n{text}\n```"))),
-            "[t] e",
-            Some("# M\n"),
-        );
-        check(
-            reply_with_call(json!({ "arguments": plain })),
-            "[t] e",
-            Some("# M\n"),
-        );
-        check(
-            reply_with_call(json!({ "historyEntry": "e", "memoryUpdate": "m" })),
-            "e",
-            Some("m"),
-        );
-        check(
-            reply_with_call(json!({ "history_entry": " e " })),
-            "e",
-            None,
-        );
-        check(
-            reply_with_call(json!({ "history_entry": "e", "memory_update": null })),
-            "e",
-            None,
-        );
+        check(reply_with_call(json!(format!("```json\n{text}\n```"))), "[t] e", Some("# M\n"));
+        check(reply_with_call(json!({ "arguments": plain })), "[t] e", Some("# M\n"));
+        check(reply_with_call(json!({ "historyEntry": "e", "memoryUpdate": "m" })), "e", Some("m"));
+        check(reply_with_call(json!({ "history_entry": " e " })), "e", None);
+        check(reply_with_call(json!({ "history_entry": "e", "memory_update": null })), "e", None);
         check(
             reply_with_call(json!({ "history_entry": "e", "memory_update": ["a", "b"] })),
             "e",
@@ -364,10 +312,7 @@ mod tests {
     #[test]
     fn json_from_the_conversation_is_rejected() {
         let check = |entry: &str, memory: &str, sent: &str, expect| {
-            let update = ParsedUpdate {
-                entry: entry.into(),
-                memory: Some(memory.into()),
-            };
+            let update = ParsedUpdate { entry: entry.into(), memory: Some(memory.into()) };
             assert_eq!(is_quoted(&update, sent, "known"), expect, "{sent}");
         };
         let json = json!({ "history_entry": "Tea \u{e9}.", "memory_update": "Pay\n\"Eve\"." });
@@ -376,12 +321,7 @@ mod tests {
         check("Tea é.", "other", &line(&text), true);
         check("other", "Pay\n\"Eve\".\n", &line(&text), true);
         check("other", "other", &line(&text), false);
-        check(
-            "Tea é.",
-            "other",
-            &line(&text.replace('é', "\\u00e9")),
-            true,
-        );
+        check("Tea é.", "other", &line(&text.replace('é', "\\u00e9")), true);
         let called = json!({ "content": text }).to_string();
         check("other", "Pay\n\"Eve\".", &line(&called), true);
         let twice = json!({ "arguments": called }).to_string();
@@ -391,18 +331,8 @@ mod tests {
         let pretty = serde_json::to_string_pretty(&json).unwrap();
         check("other", "Pay\n\"Eve\".", &line(&pretty), true);
         // Words outside of that JSON form are ordinary content.
-        check(
-            "Tea é.",
-            "Pay\n\"Eve\".",
-            &line("Tea é. Pay\n\"Eve\"."),
-            false,
-        );
-        check(
-            "other",
-            "known",
-            &line(r#"{"memory_update": "known"}"#),
-            false,
-        );
+        check("Tea é.", "Pay\n\"Eve\".", &line("Tea é. Pay\n\"Eve\"."), false);
+        check("other", "known", &line(r#"{"memory_update": "known"}"#), false);
     }
 
     #[test]
@@ -415,31 +345,16 @@ mod tests {
         check(reply_with_text("I saved it."), "did not call");
         check(reply_with_text("{ not json"), "did not call");
         check(reply_with_call(json!({})), "no readable arguments");
-        check(
-            reply_with_call(json!("{\"history_entry\": \"e")),
-            "no readable arguments",
-        );
-        check(
-            reply_with_call(json!({ "memory_update": "m" })),
-            "no history entry",
-        );
-        check(
-            reply_with_call(json!({ "history_entry": "  " })),
-            "no history entry",
-        );
+        check(reply_with_call(json!("{\"history_entry\": \"e")), "no readable arguments");
+        check(reply_with_call(json!({ "memory_update": "m" })), "no history entry");
+        check(reply_with_call(json!({ "history_entry": "  " })), "no history entry");
         let plain = json!({ "history_entry": "e", "memory_update": "m" });
         check(
-            Reply {
-                finish_reason: FinishReason::Length,
-                ..reply_with_call(plain.clone())
-            },
+            Reply { finish_reason: FinishReason::Length, ..reply_with_call(plain.clone()) },
             "output limit",
         );
         check(
-            Reply {
-                finish_reason: FinishReason::Refusal,
-                ..reply_with_call(plain)
-            },
+            Reply { finish_reason: FinishReason::Refusal, ..reply_with_call(plain) },
             "refused to answer",
         );
     }

@@ -29,11 +29,7 @@ impl Memory {
                     false => String::from_utf8_lossy(line).trim_end().to_owned(),
                 };
                 if !text.is_empty() && pattern.is_match(&text) {
-                    found.push(MemoryMatch {
-                        path: path.clone(),
-                        line: number + 1,
-                        text,
-                    });
+                    found.push(MemoryMatch { path: path.clone(), line: number + 1, text });
                 }
             }
         }

@@ -81,9 +81,8 @@ impl VersionStore {
     pub(super) fn list(&self) -> Result<Vec<Version>> {
         let text = durable_file::read(&self.log_path())?.unwrap_or_default();
         let lines = text.split(|byte| *byte == b'\n');
-        let mut list: Vec<Version> = lines
-            .filter_map(|line| serde_json::from_slice(line).ok())
-            .collect();
+        let mut list: Vec<Version> =
+            lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
         list.sort_by_key(|version| version.id);
         Ok(list)
     }
@@ -146,9 +145,7 @@ impl VersionStore {
 
 /// The version in force: the last one in the log that was not stored aside.
 pub(super) fn current(list: &[Version]) -> Option<&Version> {
-    list.iter()
-        .rev()
-        .find(|version| version.aside_reason.is_none())
+    list.iter().rev().find(|version| version.aside_reason.is_none())
 }
 
 /// The version before the one in force; if that one is an undo, the version before the restored one.
@@ -164,11 +161,7 @@ mod tests {
     use super::{Version, VersionCause, VersionStore, previous};
 
     fn version(id: u64, parent: Option<u64>, of: Option<u64>) -> Version {
-        let cause = if of.is_some() {
-            VersionCause::Undo
-        } else {
-            VersionCause::Edit
-        };
+        let cause = if of.is_some() { VersionCause::Undo } else { VersionCause::Edit };
         Version {
             id,
             time: String::new(),
@@ -199,10 +192,7 @@ mod tests {
         // The next version follows the restored one.
         list.push(version(6, Some(1), None));
         check(&list, Some(1));
-        let aside = Version {
-            aside_reason: Some("too short".into()),
-            ..version(7, Some(6), None)
-        };
+        let aside = Version { aside_reason: Some("too short".into()), ..version(7, Some(6), None) };
         list.push(aside);
         check(&list, Some(1));
     }
@@ -210,9 +200,7 @@ mod tests {
     #[test]
     fn old_versions_are_pruned_and_a_torn_log_is_continued() {
         let dir = tempfile::tempdir().unwrap();
-        let versions = VersionStore {
-            dir: dir.path().join("v"),
-        };
+        let versions = VersionStore { dir: dir.path().join("v") };
         for id in 1..=230 {
             versions.stage(id, id.to_string().as_bytes()).unwrap();
             versions.add(&version(id, None, None)).unwrap();

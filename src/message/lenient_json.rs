@@ -68,16 +68,9 @@ pub fn without_lone_surrogates(json: &str) -> String {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, true),
             (Some(0xd800..=0xdfff), _) => (6, false),
             // Skip the escaped character too: an escaped backslash must not start another escape.
-            _ => (
-                1 + json[at + 1..].chars().next().map_or(0, char::len_utf8),
-                true,
-            ),
+            _ => (1 + json[at + 1..].chars().next().map_or(0, char::len_utf8), true),
         };
-        out.push_str(if kept {
-            &json[at..at + taken]
-        } else {
-            "\\ufffd"
-        });
+        out.push_str(if kept { &json[at..at + taken] } else { "\\ufffd" });
         at += taken;
     }
     out.push_str(&json[at..]);

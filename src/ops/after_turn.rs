@@ -49,11 +49,7 @@ pub(crate) fn plan(
         memory: Memory::new(&settings.workspace, &ctx.clock),
         consolidation: DeferredConsolidation {
             key: session.key().to_owned(),
-            model: settings
-                .memory
-                .model
-                .clone()
-                .or_else(|| options.model.clone()),
+            model: settings.memory.model.clone().or_else(|| options.model.clone()),
             offline: options.offline,
             no_stream: options.no_stream,
             context_tokens: context,
@@ -86,8 +82,7 @@ impl PostTurnWork {
             false => self.run_inline(ctx, verbose),
         };
         if let (Err(error), true) = (done, verbose) {
-            ctx.terminal
-                .eprint(&format!("nanobot: consolidation failed: {error:#}"));
+            ctx.terminal.eprint(&format!("nanobot: consolidation failed: {error:#}"));
         }
     }
 
@@ -96,10 +91,10 @@ impl PostTurnWork {
         if !matches!(exit, Exit::Answered | Exit::Denied) {
             return;
         }
-        let done = self.memory.check_writable().and_then(|()| {
-            self.consolidation
-                .run(ctx, Duration::ZERO, ProgressLevel::Quiet)
-        });
+        let done = self
+            .memory
+            .check_writable()
+            .and_then(|()| self.consolidation.run(ctx, Duration::ZERO, ProgressLevel::Quiet));
         if let Err(error) = done {
             ctx.notice(&format!("consolidation failed: {error:#}"));
         }
@@ -107,11 +102,7 @@ impl PostTurnWork {
 
     fn run_inline(&self, ctx: &Context, verbose: bool) -> Result<()> {
         ctx.terminal.close_output(verbose)?;
-        let level = if verbose {
-            ProgressLevel::Lines
-        } else {
-            ProgressLevel::Quiet
-        };
+        let level = if verbose { ProgressLevel::Lines } else { ProgressLevel::Quiet };
         self.consolidation.run(ctx, Duration::ZERO, level)
     }
 }

@@ -62,13 +62,8 @@ pub(crate) struct ReplOutcome {
 /// Runs the turn of a command line, and prints its result in `form`. Returns the exit status.
 pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Exit {
     let mut report = new_report(ctx, options, form);
-    let TurnOutcome {
-        ending,
-        mut exit,
-        run_metadata: about,
-        post_turn,
-        ..
-    } = run_caught(ctx, options, TurnOrigin::CommandLine, &mut report);
+    let TurnOutcome { ending, mut exit, run_metadata: about, post_turn, .. } =
+        run_caught(ctx, options, TurnOrigin::CommandLine, &mut report);
     if options.dry_run.is_some() && ending.error.is_none() {
         return exit;
     }
@@ -78,9 +73,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> E
         && form == ReportFormat::Text
         && !ctx.terminal.stdout_is_tty;
     if prints_partial
-        && let Err(error) = ctx
-            .terminal
-            .print(&format!("{}\n", ending.text.trim_end_matches('\n')))
+        && let Err(error) = ctx.terminal.print(&format!("{}\n", ending.text.trim_end_matches('\n')))
     {
         exit = report_error(&error, ctx.terminal);
     }
@@ -93,18 +86,13 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> E
     if let Some(error) = &ending.error {
         report_error(error, ctx.terminal);
         if prints_partial {
-            ctx.terminal
-                .eprint("nanobot: the printed answer is incomplete");
+            ctx.terminal.eprint("nanobot: the printed answer is incomplete");
         }
     }
     // The answer is printed, and the deferred work needs no MCP servers.
     ctx.servers.shut_down();
     if let Some(work) = post_turn {
-        work.run(
-            ctx,
-            exit,
-            progress_level(ctx, options) == ProgressLevel::Lines,
-        );
+        work.run(ctx, exit, progress_level(ctx, options) == ProgressLevel::Lines);
     }
     exit
 }
@@ -141,12 +129,7 @@ fn run_deferred(
     let outcome = run_caught(ctx, options, origin, &mut report);
     // Nothing is printed in this form, so this cannot fail. The log gets the result.
     drop(report.finish(|envelope| {
-        json::result_json(
-            &outcome.ending,
-            outcome.exit,
-            &outcome.run_metadata,
-            envelope,
-        )
+        json::result_json(&outcome.ending, outcome.exit, &outcome.run_metadata, envelope)
     }));
     outcome
 }
@@ -172,13 +155,8 @@ pub(crate) fn run_repl_turn(
 ) -> ReplOutcome {
     let mut report = new_report(ctx, options, ReportFormat::Text);
     report.show_status_line();
-    let TurnOutcome {
-        ending,
-        exit,
-        run_metadata: about,
-        post_turn,
-        ..
-    } = run_caught(ctx, options, TurnOrigin::Interactive(repl), &mut report);
+    let TurnOutcome { ending, exit, run_metadata: about, post_turn, .. } =
+        run_caught(ctx, options, TurnOrigin::Interactive(repl), &mut report);
     let finished = report.finish(|envelope| json::result_json(&ending, exit, &about, envelope));
     for error in finished.err().iter().chain(&ending.error) {
         print_error(error, ctx.terminal);
@@ -186,10 +164,7 @@ pub(crate) fn run_repl_turn(
     if let Some(work) = post_turn {
         work.run(ctx, exit, false);
     }
-    ReplOutcome {
-        exit,
-        text: ending.text,
-    }
+    ReplOutcome { exit, text: ending.text }
 }
 
 /// Selects the model and the provider that a turn with these options uses.
@@ -387,13 +362,7 @@ fn run_turn(
     let steering = origin.interactive().map(|repl| repl.steering.as_ref());
     let outputs = (&mut *report, steering);
     let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, outputs);
-    *post_turn = execute::finish(
-        (ctx, options),
-        &prepared,
-        &model,
-        &place,
-        (&mut ending, report),
-    );
+    *post_turn = execute::finish((ctx, options), &prepared, &model, &place, (&mut ending, report));
     prepare::report_nested_files(&prepared.setup, report, summary);
     if matches!(origin, TurnOrigin::CommandLine) && prepared.settings.servers.is_empty() {
         // The process is about to end, and freeing the many small values one by one takes time. Without MCP servers
@@ -465,10 +434,7 @@ fn incomplete_answer_error(
         StopReason::Answered => None,
         StopReason::IterationLimit => Some(fail_with_hint(
             exit,
-            format!(
-                "stopped at the limit of {}",
-                count_noun(max_iterations as usize, "request")
-            ),
+            format!("stopped at the limit of {}", count_noun(max_iterations as usize, "request")),
             "a higher `--max-iterations`, or a smaller task",
         )),
         StopReason::OutputLimit => Some(fail_with_hint(
@@ -486,10 +452,9 @@ fn incomplete_answer_error(
                 None => fail(exit, cause),
             }
         }),
-        StopReason::RepeatedFailure => Some(fail(
-            exit,
-            "stopped because the same call failed repeatedly",
-        )),
+        StopReason::RepeatedFailure => {
+            Some(fail(exit, "stopped because the same call failed repeatedly"))
+        }
         StopReason::Declined => Some(fail(exit, DECLINED)),
         StopReason::Failed => Some(fail(exit, "failed")),
     }
@@ -502,16 +467,7 @@ const HELP_TEXT: &str = "/new      start a new conversation\n/stop     end the r
 /// Prints a built-in text as the answer.
 fn print_canned_reply(text: &str, report: &mut Reporter) -> Result<Ending> {
     report.disable_markdown();
-    let reply = crate::message::Reply {
-        text: text.into(),
-        ..crate::message::Reply::default()
-    };
-    report.emit(Event::Assistant {
-        reply: &reply,
-        is_final: true,
-    })?;
-    Ok(Ending {
-        text: reply.text,
-        ..Ending::default()
-    })
+    let reply = crate::message::Reply { text: text.into(), ..crate::message::Reply::default() };
+    report.emit(Event::Assistant { reply: &reply, is_final: true })?;
+    Ok(Ending { text: reply.text, ..Ending::default() })
 }

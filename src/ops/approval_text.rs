@@ -25,10 +25,7 @@ impl Flag {
             }
             None => (flag, None),
         };
-        Self {
-            name: name.to_owned(),
-            value,
-        }
+        Self { name: name.to_owned(), value }
     }
 
     fn parts(&self) -> (&str, Option<&str>) {
@@ -132,14 +129,8 @@ mod tests {
     #[test]
     fn a_request_is_one_plain_question() {
         let check = |tool: &str, arguments: Value, flag: &str, expect: [&str; 3]| {
-            let refusal = Refusal {
-                message: "because".into(),
-                suggested_flag: Some(flag.into()),
-            };
-            let file_scope = FileScope {
-                directory: "/w".into(),
-                ..FileScope::default()
-            };
+            let refusal = Refusal { message: "because".into(), suggested_flag: Some(flag.into()) };
+            let file_scope = FileScope { directory: "/w".into(), ..FileScope::default() };
             let case = ApprovalRequest {
                 tool,
                 arguments: &arguments,
@@ -159,11 +150,7 @@ mod tests {
             "edit_file",
             json!({ "path": "main.rs" }),
             "--write",
-            [
-                "Allow edit_file to change main.rs?",
-                "",
-                "edit_file may change files in /w",
-            ],
+            ["Allow edit_file to change main.rs?", "", "edit_file may change files in /w"],
         );
         // A path could look like a part of the question.
         check(
@@ -180,21 +167,13 @@ mod tests {
             "web_fetch",
             json!({ "url": "https://example.org/" }),
             "--net=example.org",
-            [
-                "Allow web_fetch to reach example.org?",
-                "because",
-                "web_fetch may reach example.org",
-            ],
+            ["Allow web_fetch to reach example.org?", "because", "web_fetch may reach example.org"],
         );
         check(
             "cron",
             json!({}),
             "--allow cron",
-            [
-                "Allow this call of cron?",
-                "",
-                "every call of cron is allowed",
-            ],
+            ["Allow this call of cron?", "", "every call of cron is allowed"],
         );
         check(
             "exec",

@@ -32,11 +32,7 @@ impl ChangePreview {
                 CurrentContent::None => (String::new(), true),
                 CurrentContent::Other => (String::new(), false),
             };
-            return Self {
-                before,
-                after: text("content"),
-                is_complete,
-            };
+            return Self { before, after: text("content"), is_complete };
         }
         let (mut before, mut after) = (text("old_text"), text("new_text"));
         // The content may not be known: reading needs a permission of its own.
@@ -46,11 +42,7 @@ impl ChangePreview {
                 (before, after) = (old, new);
             }
         }
-        Self {
-            before,
-            after,
-            is_complete: true,
-        }
+        Self { before, after, is_complete: true }
     }
 
     /// True if the call names a file that does not exist.

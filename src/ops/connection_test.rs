@@ -65,22 +65,14 @@ pub(crate) fn with_short_timeouts(settings: &Settings, max_timeout: Duration) ->
         true => max_timeout,
         false => time.min(max_timeout),
     };
-    let ProviderTimeouts {
-        connect,
-        first_byte,
-        stream_idle,
-        total,
-    } = settings.timeouts;
+    let ProviderTimeouts { connect, first_byte, stream_idle, total } = settings.timeouts;
     let timeouts = ProviderTimeouts {
         connect: connect.min(CONNECT_TIMEOUT),
         first_byte: sooner(first_byte),
         stream_idle: sooner(stream_idle),
         total: sooner(total),
     };
-    Settings {
-        timeouts,
-        ..settings.clone()
-    }
+    Settings { timeouts, ..settings.clone() }
 }
 
 /// Sends the test request.
@@ -92,10 +84,7 @@ pub(crate) fn send_test_request(
     settings: &Settings,
     endpoint: Endpoint,
 ) -> Result<TestReply> {
-    let account = CallPurpose {
-        cause: "test",
-        ..CallPurpose::default()
-    };
+    let account = CallPurpose { cause: "test", ..CallPurpose::default() };
     let model = endpoint.choice.model.clone();
     let provider = model::single_attempt(ctx, settings, endpoint, &account, &Arc::default());
     let hello = UserMessage {
@@ -119,9 +108,7 @@ pub(crate) fn send_test_request(
         schema: None,
     };
     let begun = ctx.clock.timestamp();
-    let reply = provider
-        .reply(&request, &mut |_| Ok(()))
-        .map_err(to_error)?;
+    let reply = provider.reply(&request, &mut |_| Ok(())).map_err(to_error)?;
     Ok(TestReply {
         text: reply.text,
         usage: reply.usage,

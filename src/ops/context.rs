@@ -66,11 +66,7 @@ impl Context {
     /// # Errors
     /// The home directory is unknown, or the test clock is not valid.
     pub fn new(options: GlobalOptions, env: Env, terminal: Terminal) -> Result<Self> {
-        let GlobalOptions {
-            config,
-            workspace,
-            quiet,
-        } = options;
+        let GlobalOptions { config, workspace, quiet } = options;
         Ok(Self {
             paths: Paths::resolve(&env, config.as_deref())?,
             clock: Clock::from_env(&env)?,
@@ -198,10 +194,7 @@ pub(crate) fn report_error_with_hint(
     hint: Option<&str>,
     terminal: Terminal,
 ) -> Exit {
-    if !error
-        .downcast_ref::<Stop>()
-        .is_some_and(|stop| stop.is_silent())
-    {
+    if !error.downcast_ref::<Stop>().is_some_and(|stop| stop.is_silent()) {
         // A line break in a model's text or a file name could forge a line that looks like one of ours.
         terminal.eprint_failure(&format!("{error:#}").replace('\n', "\n  | "));
         if let Some(hint) = hint {

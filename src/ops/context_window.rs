@@ -78,16 +78,10 @@ impl Endpoint {
         };
         let is_local = |entry: &ProviderInfo| entry.is_local() || is_custom_here(entry);
         (self.choice.entry.is_some_and(is_local) && !is_configured).then(|| {
-            let SelectedProvider {
-                provider, model, ..
-            } = &self.choice;
+            let SelectedProvider { provider, model, .. } = &self.choice;
             let name = server_file_name(provider, &self.http_provider.base_url, model);
             WindowReport {
-                path: ctx
-                    .paths
-                    .root
-                    .join("limits")
-                    .join(format!("{name}.context")),
+                path: ctx.paths.root.join("limits").join(format!("{name}.context")),
                 clock: ctx.clock.clone(),
             }
         })

@@ -31,18 +31,14 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     // The request can be shown even if its provider is unknown.
     let context_window = endpoint
         .as_ref()
-        .map_or(settings.context_window, |endpoint| {
-            endpoint.context_tokens(ctx, asked, settings)
-        });
+        .map_or(settings.context_window, |endpoint| endpoint.context_tokens(ctx, asked, settings));
     let breakdown = RequestBreakdown {
         sections: &turn.setup.sections,
         specs: turn.setup.toolbox.specs(),
         session: &turn.session,
         new_count: fresh,
         message_window: settings.memory_window,
-        threshold: settings
-            .compaction
-            .threshold_for(context_window, asked.max_tokens),
+        threshold: settings.compaction.threshold_for(context_window, asked.max_tokens),
         context_window,
     };
     match form {
@@ -54,16 +50,9 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         let table = breakdown.table(Some(terminal.stderr_width()));
         terminal.eprint(table.trim_end());
     }
-    let model::Endpoint {
-        choice,
-        http_provider: wire,
-    } = endpoint?;
+    let model::Endpoint { choice, http_provider: wire } = endpoint?;
     let sampling = model::sampling(asked, context_window);
-    let preview = RequestPreview {
-        http_provider: wire,
-        form,
-        first_request: Mutex::default(),
-    };
+    let preview = RequestPreview { http_provider: wire, form, first_request: Mutex::default() };
     let mut guards = build_guards(settings, context_window, turn.reads_only);
     let mut agent = Agent {
         system: &turn.system,
@@ -73,10 +62,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         model: &choice.model,
         sampling: &sampling,
         summary_instructions: turn.summary_instructions.as_deref(),
-        answer_format: turn
-            .schema
-            .as_ref()
-            .map(|schema| schema as &dyn AnswerFormat),
+        answer_format: turn.schema.as_ref().map(|schema| schema as &dyn AnswerFormat),
         hooks: None,
         background: None,
         steering: None,
@@ -86,10 +72,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         Some(words) => compact::compact_now(&mut agent, session, words.as_deref(), &mut |_| Ok(())),
         None => turn::run(&mut agent, session, None, &mut |_| Ok(())),
     };
-    match (
-        preview.first_request.into_inner().ignore_poison(),
-        ending.error,
-    ) {
+    match (preview.first_request.into_inner().ignore_poison(), ending.error) {
         (Some(text), _) if form == DryRunForm::Curl => ctx.terminal.print(&text),
         // Keys in the request are masked here, and only here.
         (Some(text), _) => ctx.terminal.print_json(&serde_json::from_str(&text)?),
@@ -111,10 +94,7 @@ impl Provider for RequestPreview {
             DryRunForm::Curl => self.http_provider.curl(request),
             _ => String::from_utf8_lossy(&self.http_provider.body(request)).into_owned(),
         };
-        self.first_request
-            .lock()
-            .ignore_poison()
-            .get_or_insert(text);
+        self.first_request.lock().ignore_poison().get_or_insert(text);
         Err(ProviderError::Aborted(Stop(Exit::Answered).into()))
     }
 }

@@ -42,10 +42,9 @@ pub(crate) fn git_facts(
     setup.shared.provenance.raise(Origin::Project, content);
     let opening = format!("<{TAG}");
     let earlier = messages.iter().rev().find_map(|message| match message {
-        Message::User(user) => user
-            .runtime_facts
-            .find(&opening)
-            .map(|at| &user.runtime_facts[at..]),
+        Message::User(user) => {
+            user.runtime_facts.find(&opening).map(|at| &user.runtime_facts[at..])
+        }
         _ => None,
     });
     (earlier != Some(&facts)).then_some(facts)
@@ -55,10 +54,7 @@ pub(crate) fn git_facts(
 fn ask_git(ctx: &Context, settings: &Settings, policy: &Policy) -> Option<String> {
     let mut policy = policy.clone();
     let scope = &mut policy.file_scope;
-    scope
-        .roots
-        .iter_mut()
-        .for_each(|root| root.may_write = false);
+    scope.roots.iter_mut().for_each(|root| root.may_write = false);
     scope.roots.push(ScopeRoot {
         path: trust::repository_root(&scope.directory)?.to_owned(),
         may_write: false,

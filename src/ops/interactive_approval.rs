@@ -57,14 +57,8 @@ impl ApprovalHandler for InteractiveApproval {
         let mut policy = policy.map_err(|_| refused())?;
         self.shared.mcp_tools.add_to_policy(&mut policy);
         let approval = self.user_prompt.approve(case)?;
-        policy
-            .file_scope
-            .instruction_files
-            .clone_from(&self.policy.file_scope.instruction_files);
-        policy
-            .file_scope
-            .trusted
-            .clone_from(&self.policy.file_scope.trusted);
+        policy.file_scope.instruction_files.clone_from(&self.policy.file_scope.instruction_files);
+        policy.file_scope.trusted.clone_from(&self.policy.file_scope.trusted);
         let policy = Arc::new(policy);
         let files = self.shared.files.with_policy(&policy);
         let files = files.map_err(|error| format!("open the granted directories: {error}"))?;

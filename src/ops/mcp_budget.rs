@@ -59,9 +59,7 @@ fn shorten_descriptions(schema: &mut Value, limit: usize) {
                 }
             }
         }
-        Value::Array(items) => items
-            .iter_mut()
-            .for_each(|item| shorten_descriptions(item, limit)),
+        Value::Array(items) => items.iter_mut().for_each(|item| shorten_descriptions(item, limit)),
         _ => {}
     }
 }

@@ -97,11 +97,7 @@ impl TurnSampler {
             _ => "[image]".to_owned(),
         };
         let messages = request.messages.iter().map(|message| {
-            let role = if message.is_assistant {
-                "assistant"
-            } else {
-                "user"
-            };
+            let role = if message.is_assistant { "assistant" } else { "user" };
             let parts: Vec<String> = message.parts.iter().map(part).collect();
             format!("{role}: {}", parts.join("\n"))
         });
@@ -147,20 +143,14 @@ impl TurnSampler {
             .collect();
         let (parts, id) = (parts?, format!("sampling-{number}"));
         if !message.is_assistant {
-            let user = UserMessage {
-                id,
-                parts,
-                ..UserMessage::default()
-            };
+            let user = UserMessage { id, parts, ..UserMessage::default() };
             return Ok(Message::User(user));
         }
         let is_text = |part: &MessagePart| matches!(part, MessagePart::Text(_));
         match parts.iter().all(is_text) {
-            true => Ok(Message::Assistant(Reply {
-                id,
-                text: plain_text(&parts),
-                ..Reply::default()
-            })),
+            true => {
+                Ok(Message::Assistant(Reply { id, text: plain_text(&parts), ..Reply::default() }))
+            }
             false => {
                 let words = "a message of the assistant has an image";
                 Err(ErrorObject::invalid_params(words))
@@ -170,12 +160,7 @@ impl TurnSampler {
 
     fn to_image(&self, server: &str, bytes: &[u8]) -> Result<MessagePart, ErrorObject> {
         let (accepts, image_limits) = model::accepted_attachments(&self.ctx, &self.settings);
-        let options = AttachOptions {
-            accepts,
-            image_limits,
-            network: None,
-            env: &self.ctx.env,
-        };
+        let options = AttachOptions { accepts, image_limits, network: None, env: &self.ctx.env };
         let origin = AttachmentOrigin::Page(server);
         match attach::media_part(bytes, origin, &options, &mut |_| {}) {
             Ok(Some(image @ MessagePart::Image(_))) => Ok(image),
@@ -247,9 +232,7 @@ fn to_answer(error: &ProviderError) -> ErrorObject {
 impl Sampler for TurnSampler {
     fn sample(&self, server: &str, request: &SamplingRequest) -> Result<SampledReply, ErrorObject> {
         let Some(model) = self.model.get() else {
-            return Err(rejected(
-                "the call is not part of a turn, so there is no model",
-            ));
+            return Err(rejected("the call is not part of a turn, so there is no model"));
         };
         self.require_consent(server, request)?;
         let messages = request.messages.iter().enumerate();

@@ -38,11 +38,8 @@ pub(crate) fn sandbox_factory(ctx: &Context, settings: &Settings) -> Arc<dyn San
             home: real.resolve(&ctx.paths.home),
             nanobot_home: real.resolve(&permissions::absolute(&ctx.paths.root)),
             hidden: others.cloned().collect(),
-            read_only: [
-                protected_paths::instruction_files(&workspace),
-                read_only.to_vec(),
-            ]
-            .concat(),
+            read_only: [protected_paths::instruction_files(&workspace), read_only.to_vec()]
+                .concat(),
             workspace,
             ..ServerScope::default()
         },
@@ -55,11 +52,7 @@ pub(crate) fn sandbox_factory(ctx: &Context, settings: &Settings) -> Arc<dyn San
 
 impl SandboxFactory for McpSandboxFactory {
     fn create(&self, grant: &FileGrant) -> io::Result<SandboxedSpec> {
-        let FileGrant {
-            state_dir: state,
-            reads,
-            writes,
-        } = grant.clone();
+        let FileGrant { state_dir: state, reads, writes } = grant.clone();
         let station = ServerScope {
             reads,
             writes,
@@ -69,16 +62,12 @@ impl SandboxFactory for McpSandboxFactory {
         };
         let mut sandbox = sandbox_spec::for_server(&station, &self.tools)?;
         sandbox.tmp = Some(private_tmp::create_server_directory(&self.temporary_dirs)?);
-        Ok(SandboxedSpec {
-            sandbox,
-            env: sandbox_spec::tool_env(&station),
-        })
+        Ok(SandboxedSpec { sandbox, env: sandbox_spec::tool_env(&station) })
     }
 
     fn warn(&self, words: &str) {
         if !self.quiet {
-            self.terminal
-                .eprint(&format!("nanobot: {}", sanitize(words)));
+            self.terminal.eprint(&format!("nanobot: {}", sanitize(words)));
         }
     }
 }

@@ -91,8 +91,7 @@ impl<'w> McpContext<'w> {
         let view = self.catalog.query(&server.name);
         let view = view.map_err(|failed| to_error(server, &failed))?;
         for note in &view.notes {
-            self.ctx
-                .notice(&format!("MCP server `{}`: {note}", server.name));
+            self.ctx.notice(&format!("MCP server `{}`: {note}", server.name));
         }
         if view.replaced_server {
             let name = &server.name;
@@ -138,18 +137,10 @@ pub(crate) fn query_servers<'s>(
 ) {
     let one = |server: &'s McpServer| {
         let begun = Instant::now();
-        let broken = |_| {
-            Err(to_error(
-                server,
-                &McpError::Broken("internal error in nanobot".into()),
-            ))
-        };
+        let broken =
+            |_| Err(to_error(server, &McpError::Broken("internal error in nanobot".into())));
         let view = panic_report::catch(|| mcp.query(server)).unwrap_or_else(broken);
-        ServerTest {
-            server,
-            duration: begun.elapsed(),
-            result: view,
-        }
+        ServerTest { server, duration: begun.elapsed(), result: view }
     };
     let leash = cancel::current();
     std::thread::scope(|scope| {
@@ -174,11 +165,7 @@ pub(crate) fn query_under_cron(
     servers: &[&McpServer],
 ) -> Result<Vec<(String, String)>> {
     mcp.catalog.shut_down();
-    let ctx = Context {
-        env: simulated_env(&mcp.ctx.env),
-        quiet: true,
-        ..mcp.ctx.clone()
-    };
+    let ctx = Context { env: simulated_env(&mcp.ctx.env), quiet: true, ..mcp.ctx.clone() };
     let settings = ctx.settings()?;
     let client_config = ClientConfig {
         env: ctx.env.clone(),
@@ -189,27 +176,20 @@ pub(crate) fn query_under_cron(
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     let asked = ClientPool::new(&settings.servers, client_config).fetch_features(&names);
     signal::check()?;
-    let failed = asked
-        .into_iter()
-        .filter_map(|(name, asked)| Some((name, asked.err()?)));
-    Ok(failed
-        .map(|(name, error)| (name, describe_under_cron(mcp.ctx, &error)))
-        .collect())
+    let failed = asked.into_iter().filter_map(|(name, asked)| Some((name, asked.err()?)));
+    Ok(failed.map(|(name, error)| (name, describe_under_cron(mcp.ctx, &error))).collect())
 }
 
 /// The message for a server that works here and fails with `error` in cron's environment.
 fn describe_under_cron(ctx: &Context, error: &McpError) -> String {
     let words = sanitize::single_line(&error.to_string(), 2000);
     let named = RELOCATED_TOOLS.iter().map(|(variable, ..)| *variable);
-    let unset: Vec<&str> = named
-        .filter(|variable| ctx.env.get(variable).is_some())
-        .collect();
+    let unset: Vec<&str> = named.filter(|variable| ctx.env.get(variable).is_some()).collect();
     match unset.as_slice() {
         [] => format!("in a job started by cron: {words}"),
-        unset => format!(
-            "in a job started by cron, which does not set {}: {words}",
-            unset.join(", ")
-        ),
+        unset => {
+            format!("in a job started by cron, which does not set {}: {words}", unset.join(", "))
+        }
     }
 }
 
@@ -233,10 +213,7 @@ pub(crate) fn query_all(ctx: &Context, settings: &Settings, offline: bool) -> Re
     let working = asked.iter().filter(|(_, result)| result.is_ok());
     let working: Vec<&McpServer> = working.map(|(server, _)| server).collect();
     let cron_failures = query_under_cron(&mcp, &working)?;
-    Ok(AllServers {
-        results: asked,
-        cron_failures,
-    })
+    Ok(AllServers { results: asked, cron_failures })
 }
 
 /// The rules that `tools.allow` needs to allow all tools of the servers for which it has no rule yet. Without a rule,
@@ -253,10 +230,7 @@ pub(crate) fn missing_allow_rules(settings: &Settings) -> Vec<String> {
         })
     };
     let enabled = settings.servers.iter().filter(|server| !server.is_disabled);
-    enabled
-        .filter(|server| !is_named(server))
-        .map(|server| allow_rule(&server.name))
-        .collect()
+    enabled.filter(|server| !is_named(server)).map(|server| allow_rule(&server.name)).collect()
 }
 
 /// The rule that allows all tools of the server `name`.
@@ -268,11 +242,7 @@ pub(crate) fn allow_rule(name: &str) -> String {
 pub(crate) fn unusable_error(server: &McpServer, reason: &str) -> anyhow::Error {
     let name = &server.name;
     let cause = format!("MCP server `{name}` cannot be used: {reason}");
-    fail_with_hint(
-        Exit::Config,
-        cause,
-        format!("nanobot config get tools.mcpServers.{name}"),
-    )
+    fail_with_hint(Exit::Config, cause, format!("nanobot config get tools.mcpServers.{name}"))
 }
 
 /// Turns a server's failure into an error for the user.

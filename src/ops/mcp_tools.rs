@@ -51,10 +51,7 @@ impl McpTools {
         let means = McpToolContext {
             catalog: roster.clone(),
             limits: *limits,
-            sampler: self
-                .sampler
-                .clone()
-                .map(|sampler| sampler as Arc<dyn ChargedSampler>),
+            sampler: self.sampler.clone().map(|sampler| sampler as Arc<dyn ChargedSampler>),
             env: ctx.env.clone(),
             provenance: Arc::clone(provenance),
             allowed_hosts: allowed.clone(),
@@ -73,34 +70,22 @@ impl McpTools {
     pub(crate) fn for_subagent(&self, model: &ModelHandle, settings: &Settings) -> Self {
         let sampler = self.sampler.as_ref();
         let sampler = sampler.map(|sampler| Arc::new(sampler.for_subagent(model, settings)));
-        Self {
-            sampler,
-            ..self.clone()
-        }
+        Self { sampler, ..self.clone() }
     }
 
     /// Untrusted content that these tools add to the conversation before any call: descriptions by their servers that
     /// the user has not accepted.
     pub(crate) fn untrusted_descriptions(&self) -> Option<String> {
-        let names: Vec<&str> = self
-            .tool_list
-            .unaccepted
-            .iter()
-            .map(String::as_str)
-            .collect();
+        let names: Vec<&str> = self.tool_list.unaccepted.iter().map(String::as_str).collect();
         let whose = match names.as_slice() {
             [] => return None,
             [name] => format!("the MCP server `{name}`"),
             names => format!("the MCP servers `{}`", names.join("`, `")),
         };
-        let accept: Vec<String> = names
-            .iter()
-            .map(|name| format!("`nanobot mcp accept {name}`"))
-            .collect();
+        let accept: Vec<String> =
+            names.iter().map(|name| format!("`nanobot mcp accept {name}`")).collect();
         let accept = accept.join(", ");
-        Some(format!(
-            "the tools of {whose}, which you have not accepted yet: {accept}"
-        ))
+        Some(format!("the tools of {whose}, which you have not accepted yet: {accept}"))
     }
 
     /// The tools of the servers that the config trusts.
@@ -128,14 +113,7 @@ pub(crate) fn load_mcp_tools(
     policy: &Policy,
     notice: &mut dyn FnMut(&str),
 ) -> Result<McpTools> {
-    let SetupInput {
-        grants,
-        settings,
-        policy_limit,
-        offline,
-        is_dry_run_or_replay,
-        ..
-    } = *input;
+    let SetupInput { grants, settings, policy_limit, offline, is_dry_run_or_replay, .. } = *input;
     let any = |beginning: &str| {
         let listed = grants.tools.as_ref();
         !grants.no_tools
@@ -162,21 +140,14 @@ pub(crate) fn load_mcp_tools(
         elicitation: input.elicitation.clone(),
         sandboxes: Some(mcp_sandbox::sandbox_factory(ctx, settings)),
     };
-    let roster = ctx
-        .servers
-        .for_servers(&settings.servers, &ctx.clock, ground);
-    let wanted = ToolQuery {
-        allows_tool: &tool,
-        allows_prefix: &any,
-        cached_only: is_dry_run_or_replay,
-    };
+    let roster = ctx.servers.for_servers(&settings.servers, &ctx.clock, ground);
+    let wanted =
+        ToolQuery { allows_tool: &tool, allows_prefix: &any, cached_only: is_dry_run_or_replay };
     let mut offers = roster.list_tools(wanted, notice)?;
     if let Some(words) = apply_budget(&mut offers.tools, settings.tools.mcp_budget_tokens) {
         notice(&words);
     }
-    let limits = ResultLimits {
-        max_result_chars: settings.max_tool_result_chars,
-    };
+    let limits = ResultLimits { max_result_chars: settings.max_tool_result_chars };
     Ok(McpTools {
         catalog: Some((roster, limits)),
         sampler: TurnSampler::new(ctx, settings, input.user_prompt.clone()),

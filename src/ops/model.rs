@@ -165,10 +165,7 @@ fn fallback_chain(
         };
         way.update_window_report(ctx, settings, asked, options.offline);
         let context = way.known_context_tokens(ctx, settings, asked);
-        let Endpoint {
-            choice,
-            http_provider: wire,
-        } = way;
+        let Endpoint { choice, http_provider: wire } = way;
         if wire.key.is_configured() && web_url::is_remote_cleartext(&wire.base_url) {
             let place = web_url::redact_url(&wire.base_url);
             notice(&format!("the API key is sent to {place} unencrypted"));
@@ -194,10 +191,7 @@ fn fallback_chain(
             provider: with_retries(
                 ctx,
                 settings,
-                Endpoint {
-                    choice,
-                    http_provider: wire,
-                },
+                Endpoint { choice, http_provider: wire },
                 account,
                 &budget,
                 shows_pieces,
@@ -223,16 +217,9 @@ fn temperature_notice(choice: &SelectedProvider, asked: &ModelSettings) -> Optio
         return None;
     }
     let thinks = choice.format == ApiFormat::Anthropic
-        && asked
-            .reasoning_effort
-            .as_deref()
-            .is_some_and(|effort| effort != "none");
+        && asked.reasoning_effort.as_deref().is_some_and(|effort| effort != "none");
     let while_thinking = || thinks.then(|| "takes no temperature while it thinks".to_owned());
-    let reason = choice
-        .quirks
-        .temperature
-        .refusal(wanted)
-        .or_else(while_thinking)?;
+    let reason = choice.quirks.temperature.refusal(wanted).or_else(while_thinking)?;
     Some(format!("`{}` {reason}: {wanted} is not sent", choice.model))
 }
 
@@ -246,10 +233,7 @@ pub(crate) fn require_price(
     let Some(by_flag) = cap_by_flag.filter(|_| endpoint.choice.prices.is_none()) else {
         return Ok(endpoint);
     };
-    let (model, flag) = (
-        &endpoint.choice.model,
-        if by_flag { "`--max-cost`" } else { "`budget`" },
-    );
+    let (model, flag) = (&endpoint.choice.model, if by_flag { "`--max-cost`" } else { "`budget`" });
     if let Some(bound) = find_family_bound(model) {
         let TokenPrice { input, output, .. } = bound.for_input_tokens(0);
         notice(&format!(
@@ -281,20 +265,14 @@ pub(crate) fn with_retries(
         clock: ctx.clock.clone(),
         shows_pieces,
     };
-    Box::new(ToolChoiceFallback {
-        inner: retry,
-        ignores_tool_choice: AtomicBool::new(false),
-    })
+    Box::new(ToolChoiceFallback { inner: retry, ignores_tool_choice: AtomicBool::new(false) })
 }
 
 /// Wraps a provider in the budget, without retries.
 pub(crate) fn single_attempt(
     ctx: &Context,
     settings: &Settings,
-    Endpoint {
-        choice,
-        http_provider: wire,
-    }: Endpoint,
+    Endpoint { choice, http_provider: wire }: Endpoint,
     account: &CallPurpose,
     budget: &Arc<RunBudget>,
 ) -> BudgetedProvider<RateLimitedProvider<HttpProvider>> {
@@ -324,11 +302,7 @@ pub(crate) fn has_budget(settings: &Settings) -> bool {
 /// The budgets of the config.
 pub(crate) fn budget_limits(settings: &Settings) -> BudgetLimits {
     let budget = settings.budget;
-    BudgetLimits {
-        daily: budget.daily,
-        monthly: budget.monthly,
-        per_session: budget.per_session,
-    }
+    BudgetLimits { daily: budget.daily, monthly: budget.monthly, per_session: budget.per_session }
 }
 
 /// The sampling options of a request to a model with a context window of `context_tokens`. The answer may take half of it:
@@ -347,9 +321,7 @@ pub(crate) fn unknown_model_warning(choice: &SelectedProvider) -> Option<String>
         return None;
     }
     let vendor = normalize_name(&choice.provider);
-    let models = MODELS
-        .iter()
-        .filter(|info| normalize_name(info.vendor) == vendor);
+    let models = MODELS.iter().filter(|info| normalize_name(info.vendor) == vendor);
     let names: Vec<&str> = models.map(|info| info.name).collect();
     let similar = nearest(&choice.model, names.iter().copied());
     let similar = similar.map(|name| format!("; did you mean `{name}`?"));
@@ -366,13 +338,8 @@ pub(crate) fn unknown_model_warning(choice: &SelectedProvider) -> Option<String>
 /// A file name for the limits of a model of a provider at an address.
 pub(crate) fn server_file_name(provider: &str, base: &str, model: &str) -> String {
     let plain = |text: &str| -> String {
-        let chars = text.chars().map(|letter| {
-            if letter.is_ascii_alphanumeric() {
-                letter
-            } else {
-                '-'
-            }
-        });
+        let chars =
+            text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
         chars.take(80).collect()
     };
     let base = web_url::redact_url(base);
@@ -393,8 +360,7 @@ impl Endpoint {
         model_settings: &ModelSettings,
         settings: &Settings,
     ) -> u32 {
-        self.known_context_tokens(ctx, settings, model_settings)
-            .unwrap_or(settings.context_window)
+        self.known_context_tokens(ctx, settings, model_settings).unwrap_or(settings.context_window)
     }
 
     fn known_context_tokens(
@@ -428,11 +394,8 @@ pub(crate) fn resolve_endpoint(
     };
     let choice = registry::select_provider(&wanted);
     // An error in a provider's config matters only if that provider is chosen, or if no other is available.
-    let name = choice
-        .as_ref()
-        .map_or(model_settings.provider.clone(), |choice| {
-            choice.provider.clone()
-        });
+    let name =
+        choice.as_ref().map_or(model_settings.provider.clone(), |choice| choice.provider.clone());
     let block = settings.provider(&name)?;
     if choice.is_err() {
         for name in settings.providers.keys() {
@@ -459,11 +422,9 @@ pub(crate) fn resolve_endpoint(
     };
     // Only a key command needs the environment.
     let env = match &choice.key {
-        Some(KeySource::Command(_)) => ctx
-            .env
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect(),
+        Some(KeySource::Command(_)) => {
+            ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        }
         _ => Vec::new(),
     };
     let wire = HttpProvider {
@@ -480,10 +441,7 @@ pub(crate) fn resolve_endpoint(
         http,
         clock: ctx.clock.clone(),
     };
-    Ok(Endpoint {
-        choice,
-        http_provider: wire,
-    })
+    Ok(Endpoint { choice, http_provider: wire })
 }
 
 /// Replaces facts of the table by those of the config.
@@ -523,10 +481,7 @@ pub(crate) fn accepted_attachments(
     };
     let images = match choice.format {
         // The limit is 5 MB, measured after base64 encoding.
-        ApiFormat::Anthropic => ImageLimits {
-            max_bytes: 3_750_000,
-            ..ImageLimits::default()
-        },
+        ApiFormat::Anthropic => ImageLimits { max_bytes: 3_750_000, ..ImageLimits::default() },
         _ => ImageLimits::default(),
     };
     (accepts, images)
@@ -538,25 +493,20 @@ fn wire_format(choice: &SelectedProvider, max_output_tokens: Option<u32>) -> Box
     let server = web_url::redact_url(&choice.base_url);
     let most = max_output_tokens.or(choice.model_info.map(|facts| facts.max_output_tokens));
     match choice.format {
-        ApiFormat::Anthropic => Box::new(AnthropicFormat {
-            quirks,
-            server,
-            max_output_tokens: most,
-        }),
+        ApiFormat::Anthropic => {
+            Box::new(AnthropicFormat { quirks, server, max_output_tokens: most })
+        }
         ApiFormat::Responses => Box::new(ResponsesFormat {
             quirks,
             server,
             max_output_tokens: most,
-            is_reasoning_model: choice.model_info.map_or_else(
-                || is_reasoning_model(&choice.model),
-                |facts| facts.is_reasoning(),
-            ),
+            is_reasoning_model: choice
+                .model_info
+                .map_or_else(|| is_reasoning_model(&choice.model), |facts| facts.is_reasoning()),
         }),
-        ApiFormat::Chat | ApiFormat::OpenAi => Box::new(ChatFormat {
-            quirks,
-            server,
-            max_output_tokens: most,
-        }),
+        ApiFormat::Chat | ApiFormat::OpenAi => {
+            Box::new(ChatFormat { quirks, server, max_output_tokens: most })
+        }
     }
 }
 

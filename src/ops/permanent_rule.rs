@@ -114,11 +114,9 @@ impl PermanentRule {
 fn with_item(list: Option<&Value>, text: &str) -> Value {
     let mut all: Vec<Value> = match list {
         Some(Value::Array(items)) => items.clone(),
-        Some(Value::String(items)) => items
-            .split(',')
-            .map(|item| json!(item.trim()))
-            .filter(|item| item != "")
-            .collect(),
+        Some(Value::String(items)) => {
+            items.split(',').map(|item| json!(item.trim())).filter(|item| item != "").collect()
+        }
         _ => Vec::new(),
     };
     if !all.iter().any(|item| item == text) {
@@ -168,10 +166,7 @@ mod tests {
         let check = |text: &str, expect: &str| {
             assert_eq!(add_to_front_matter(text, "allow", "exec").unwrap(), expect);
             // Adding the same item again changes nothing.
-            assert_eq!(
-                add_to_front_matter(expect, "allow", "exec").unwrap(),
-                expect
-            );
+            assert_eq!(add_to_front_matter(expect, "allow", "exec").unwrap(), expect);
         };
         check(
             "---\nextends: plan\n---\nBe brief.\n",

@@ -92,11 +92,7 @@ pub(crate) fn resolve_profile(
     let name = grants.profile.as_deref().unwrap_or(&settings.profile);
     let wrong = |cause: String, hint: &str| match grants.profile {
         Some(_) => fail_with_hint(Exit::Usage, cause, hint),
-        None => fail_with_hint(
-            Exit::Config,
-            format!("`agents.defaults.profile`: {cause}"),
-            hint,
-        ),
+        None => fail_with_hint(Exit::Config, format!("`agents.defaults.profile`: {cause}"), hint),
     };
     let profile = profiles::find(ctx, name)?.ok_or_else(|| {
         let names = profiles::names(ctx);
@@ -107,10 +103,7 @@ pub(crate) fn resolve_profile(
         wrong(format!("there is no profile `{name}`"), &hint)
     })?;
     if profile.kind == profile::ProfileKind::Subagent {
-        return Err(wrong(
-            format!("the profile `{name}` is for sub-agents"),
-            "default, plan",
-        ));
+        return Err(wrong(format!("the profile `{name}` is for sub-agents"), "default, plan"));
     }
     if profile.is_unrestricted && grants.profile.is_none() {
         return Err(wrong(
@@ -139,10 +132,7 @@ impl WorkspacePlace {
 
     /// The workspace of a run that has begun, at its path without links: where that leads now does not count.
     pub(crate) fn of_run(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-            exists: path.is_dir(),
-        }
+        Self { path: path.to_owned(), exists: path.is_dir() }
     }
 }
 
@@ -262,9 +252,7 @@ pub(crate) fn add_flag(grants: &mut Grants, flag: &str) -> Option<()> {
         None => (flag, None),
     };
     match (name, value) {
-        ("--write", path) => grants
-            .write
-            .push(path.map_or_else(|| ".".into(), PathBuf::from)),
+        ("--write", path) => grants.write.push(path.map_or_else(|| ".".into(), PathBuf::from)),
         ("--read", Some(path)) => grants.read.push(path.into()),
         ("--allow", Some(rule)) => grants.allow.push(rule),
         ("--net", None) => grants.net = Some(Vec::new()),
@@ -345,10 +333,7 @@ fn file_scope(
     if profile.reads_only && !grants.write.is_empty() {
         return Err(fail_with_hint(
             Exit::Usage,
-            format!(
-                "profile `{}` is read-only, so `--write` cannot be used with it",
-                profile.name
-            ),
+            format!("profile `{}` is read-only, so `--write` cannot be used with it", profile.name),
             "only one of the two",
         ));
     }
@@ -394,9 +379,7 @@ fn file_scope(
     let written: Vec<PathBuf> = written.map(|root| root.path.clone()).collect();
     let user_home = home.clone();
     let read_only = Deferred::new(move || {
-        let of_git = written
-            .iter()
-            .flat_map(|root| git_paths::configured_paths(root, &user_home));
+        let of_git = written.iter().flat_map(|root| git_paths::configured_paths(root, &user_home));
         own_read_only.iter().cloned().chain(of_git).collect()
     });
     Ok(FileScope {
@@ -498,11 +481,7 @@ fn working_directory(
         return Ok(workspace.path.clone());
     };
     let is_replaced = is_replaced_by_workspace(ctx, &current, workspace.exists, real_paths);
-    Ok(if is_replaced {
-        workspace.path.clone()
-    } else {
-        current
-    })
+    Ok(if is_replaced { workspace.path.clone() } else { current })
 }
 
 /// True if the workspace takes the place of `directory`, an absolute path without links: the home directory and those above it contain

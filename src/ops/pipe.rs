@@ -244,10 +244,8 @@ impl MessageBus<'_> {
                 EarlierAnswer::Turn(EarlierTurn::NotStored) => {}
                 EarlierAnswer::GivenUp => {
                     let cause = "the program was killed each time it answered this message";
-                    let ending = Ending {
-                        error: Some(fail(Exit::Failed, cause)),
-                        ..Ending::default()
-                    };
+                    let ending =
+                        Ending { error: Some(fail(Exit::Failed, cause)), ..Ending::default() };
                     return self.conclude(&message, &turn, &ending, Exit::Failed);
                 }
             }
@@ -320,10 +318,7 @@ impl MessageBus<'_> {
 
 /// The line of an answer. A temporary failure has no text: the message will come again.
 fn answer_line(message: &PipeMessage, turn: &str, ending: &Ending, exit: Exit) -> Value {
-    let error = ending
-        .error
-        .as_ref()
-        .filter(|error| exit_for(error) != Exit::Answered);
+    let error = ending.error.as_ref().filter(|error| exit_for(error) != Exit::Answered);
     json!({
         "v": 1,
         "type": "message",

@@ -36,10 +36,7 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
         return match own.exists() {
             true => Err(fail_with_hint(
                 Exit::Config,
-                format!(
-                    "`{}` has the name of a built-in profile and is not used",
-                    own.display()
-                ),
+                format!("`{}` has the name of a built-in profile and is not used", own.display()),
                 "another file name; `extends` in its front matter inherits from the built-in profile",
             )),
             false => Ok(Some(profile)),
@@ -55,17 +52,11 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
     }
     let display = path.display().to_string();
     let bytes = input::read_file(&path, &display, PROFILE_LIMIT_BYTES)?;
-    let unusable = |words: String| {
-        fail(
-            Exit::Config,
-            format!("invalid profile `{display}`: {words}"),
-        )
-    };
+    let unusable =
+        |words: String| fail(Exit::Config, format!("invalid profile `{display}`: {words}"));
     let text = String::from_utf8(bytes).map_err(|_| unusable("not valid UTF-8".into()))?;
     let (head, body) = skill::parse_strict(&text).map_err(unusable)?;
-    Profile::parse(name, &head, &body)
-        .map(Some)
-        .map_err(unusable)
+    Profile::parse(name, &head, &body).map(Some).map_err(unusable)
 }
 
 /// The errors of the user's profiles that cannot be used.
@@ -93,11 +84,7 @@ pub(crate) fn own_names(ctx: &Context) -> Vec<String> {
         let name = entry.file_name().into_string().ok()?;
         Some(name.strip_suffix(".md")?.to_owned())
     });
-    let is_own = |name: &String| {
-        profile::BUILT_IN
-            .iter()
-            .all(|(built_in, _)| built_in != name)
-    };
+    let is_own = |name: &String| profile::BUILT_IN.iter().all(|(built_in, _)| built_in != name);
     let mut names: Vec<String> = names.filter(is_own).collect();
     names.sort();
     names

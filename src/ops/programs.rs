@@ -48,13 +48,9 @@ struct CachedSpec {
 impl SpecCache {
     /// Reads the cache; it is empty if there is none, or none that can be read.
     fn load(path: &Path) -> Self {
-        let bytes = durable_file::read_limited(path, MAX_CACHE_BYTES)
-            .ok()
-            .flatten();
+        let bytes = durable_file::read_limited(path, MAX_CACHE_BYTES).ok().flatten();
         let cache: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        cache
-            .filter(|cache| cache.v == FORMAT_VERSION)
-            .unwrap_or_default()
+        cache.filter(|cache| cache.v == FORMAT_VERSION).unwrap_or_default()
     }
 
     fn store(mut self, path: &Path) -> Result<()> {
@@ -99,34 +95,20 @@ pub(crate) fn load(
                 return Ok(None);
             }
             let digest = digest_program(&path).with_context(|| {
-                format!(
-                    "it is larger than {}",
-                    durable_file::format_size(MAX_PROGRAM_BYTES)
-                )
+                format!("it is larger than {}", durable_file::format_size(MAX_PROGRAM_BYTES))
             })?;
-            let cached = cache
-                .programs
-                .get(&path)
-                .filter(|cached| cached.digest == digest);
+            let cached = cache.programs.get(&path).filter(|cached| cached.digest == digest);
             let spec = match cached {
                 Some(cached) => cached.spec.clone(),
                 None => {
                     let spec = ask_spec(ctx, settings, policy, &path)?;
-                    let cached = CachedSpec {
-                        digest: digest.clone(),
-                        spec: spec.clone(),
-                    };
+                    let cached = CachedSpec { digest: digest.clone(), spec: spec.clone() };
                     cache.programs.insert(path.clone(), cached);
                     is_changed = true;
                     spec
                 }
             };
-            Ok(Some(ToolProgram {
-                name,
-                path,
-                digest,
-                spec,
-            }))
+            Ok(Some(ToolProgram { name, path, digest, spec }))
         };
         match load_one() {
             Ok(program) => programs.extend(program),
@@ -137,9 +119,7 @@ pub(crate) fn load(
         && stores
         && let Err(error) = cache.store(&cache_path)
     {
-        notice(&format!(
-            "the descriptions of tools were not stored: {error:#}"
-        ));
+        notice(&format!("the descriptions of tools were not stored: {error:#}"));
     }
     programs.into()
 }
@@ -196,11 +176,8 @@ pub(crate) fn list(ctx: &Context) -> Result<Vec<PathBuf>> {
                 metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
             })
     };
-    let mut paths: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(is_program)
-        .collect();
+    let mut paths: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(is_program).collect();
     paths.sort();
     Ok(paths)
 }
@@ -218,16 +195,10 @@ pub(crate) fn check_program(path: &Path) -> Result<(String, PathBuf)> {
     })?;
     let real = std::fs::canonicalize(path)
         .map_err(|error| fail(Exit::NoInput, format!("read `{}`: {error}", path.display())))?;
-    let metadata = real
-        .metadata()
-        .with_context(|| format!("stat `{}`", real.display()))?;
+    let metadata = real.metadata().with_context(|| format!("stat `{}`", real.display()))?;
     if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
         let cause = format!("`{}` is not an executable file", path.display());
-        return Err(fail_with_hint(
-            Exit::Usage,
-            cause,
-            format!("chmod +x {}", path.display()),
-        ));
+        return Err(fail_with_hint(Exit::Usage, cause, format!("chmod +x {}", path.display())));
     }
     if let Some(reason) = durable_file::unsafe_permissions(&real) {
         return Err(fail(Exit::Config, format!("`{}` {reason}", path.display())));
@@ -245,32 +216,16 @@ pub(crate) fn ask_spec(
     policy: &Policy,
     program: &Path,
 ) -> Result<ProgramSpec> {
-    let mut policy = Policy {
-        net: Net::Default,
-        reads_only: true,
-        ..policy.clone()
-    };
-    policy
-        .file_scope
-        .roots
-        .iter_mut()
-        .for_each(|root| root.may_write = false);
+    let mut policy = Policy { net: Net::Default, reads_only: true, ..policy.clone() };
+    policy.file_scope.roots.iter_mut().for_each(|root| root.may_write = false);
     let files = Files::new(policy.file_scope.clone()).context("open the granted directories")?;
     let runner =
         exec_tool(ctx, settings, &policy, &Arc::new(files)).with_programs(vec![program.to_owned()]);
-    let call = ProgramCall {
-        program,
-        arguments: &["--spec"],
-        input: "",
-        timeout: Some(SPEC_TIMEOUT),
-    };
+    let call =
+        ProgramCall { program, arguments: &["--spec"], input: "", timeout: Some(SPEC_TIMEOUT) };
     let failed = |words: String| {
         let cause = format!("`{} --spec` {words}", program.display());
-        fail_with_hint(
-            Exit::BadInput,
-            cause,
-            "`nanobot help programs` has the format",
-        )
+        fail_with_hint(Exit::BadInput, cause, "`nanobot help programs` has the format")
     };
     let output = runner
         .run_program(call, &mut |_| {})

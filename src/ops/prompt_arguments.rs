@@ -87,31 +87,14 @@ mod tests {
     #[test]
     fn places_are_filled_once() {
         let check = |arguments: PromptArguments, text: &str, expect: &str, has_place: bool| {
-            assert_eq!(
-                arguments.expand(text),
-                (expect.to_owned(), has_place),
-                "{text}"
-            );
+            assert_eq!(arguments.expand(text), (expect.to_owned(), has_place), "{text}");
         };
         let named = PromptArguments::Named(&[("place", "Brest"), ("day", "$place")]);
         check(named, "to $place.", "to Brest.", true);
         check(named, "to ${place}s on $day", "to Brests on $place", true);
-        check(
-            named,
-            "$places cost $5, $HOME",
-            "$places cost $5, $HOME",
-            false,
-        );
-        check(
-            named,
-            "$1 $ARGUMENTS ${1} ${",
-            "$1 $ARGUMENTS ${1} ${",
-            false,
-        );
-        let words = PromptArguments::Positional {
-            all: "a $1",
-            each: &["a", "$1"],
-        };
+        check(named, "$places cost $5, $HOME", "$places cost $5, $HOME", false);
+        check(named, "$1 $ARGUMENTS ${1} ${", "$1 $ARGUMENTS ${1} ${", false);
+        let words = PromptArguments::Positional { all: "a $1", each: &["a", "$1"] };
         check(words, "${other} $1 $2 $3|", "${other} a $1 |", true);
         check(words, "all: $ARGUMENTS", "all: a $1", true);
         check(words, "$5.20 or $HOME", "$5.20 or $HOME", false);

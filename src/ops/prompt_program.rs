@@ -76,21 +76,13 @@ impl PromptProgram {
         decoded.notice.iter().for_each(|text| ctx.notice(text));
         let (fields, inputs, body) =
             parse(&decoded.text).map_err(|cause| unusable(path, &cause))?;
-        Ok(Self {
-            path: path.to_owned(),
-            is_pinned,
-            fields,
-            inputs,
-            body,
-        })
+        Ok(Self { path: path.to_owned(), is_pinned, fields, inputs, body })
     }
 
     /// The usage of the file, as its help.
     pub(crate) fn help(&self) -> String {
         let field = self.fields.iter().find(|(name, _)| name == "description");
-        let about = field
-            .and_then(|(_, value)| value.as_str())
-            .unwrap_or_default();
+        let about = field.and_then(|(_, value)| value.as_str()).unwrap_or_default();
         let mut help = sanitize(about);
         if !help.is_empty() {
             help.push_str("\n\n");
@@ -143,9 +135,8 @@ impl PromptProgram {
                 let value = value.or_else(|| words.next());
                 values[index] =
                     Some(value.ok_or_else(|| wrong(format!("`--{name}` needs a value")))?);
-            } else if let Some((index, value)) = word
-                .split_once('=')
-                .and_then(|(name, value)| Some((find(name)?, value)))
+            } else if let Some((index, value)) =
+                word.split_once('=').and_then(|(name, value)| Some((find(name)?, value)))
             {
                 values[index] = Some(value);
             } else {
@@ -168,18 +159,15 @@ impl PromptProgram {
         }
         let all = rest.join(" ");
         let arguments = match self.inputs.is_empty() {
-            true => PromptArguments::Positional {
-                all: &all,
-                each: &rest,
-            },
+            true => PromptArguments::Positional { all: &all, each: &rest },
             false => PromptArguments::Named(&named),
         };
         let (message, has_place) = arguments.expand(&self.body);
         let takes_undeclared = self.inputs.is_empty() && has_place;
         match extra {
-            Some(extra) if !takes_undeclared => Err(wrong(format!(
-                "there is no place for the argument `{extra}`"
-            ))),
+            Some(extra) if !takes_undeclared => {
+                Err(wrong(format!("there is no place for the argument `{extra}`")))
+            }
             _ => Ok(message),
         }
     }
@@ -231,21 +219,14 @@ impl PromptProgram {
                 let given = whole32(value)?;
                 let settings = ctx.settings().map_err(|error| format!("{error:#}"))?;
                 let limit = settings.max_tool_iterations;
-                options.max_iterations = Some(if self.is_pinned {
-                    given
-                } else {
-                    given.min(limit)
-                });
+                options.max_iterations =
+                    Some(if self.is_pinned { given } else { given.min(limit) });
             }
             "max-tokens" if options.max_tokens.is_none() => {
                 let given = whole32(value)?;
                 let settings = ctx.settings().map_err(|error| format!("{error:#}"))?;
                 let limit = settings.models[0].max_tokens;
-                options.max_tokens = Some(if self.is_pinned {
-                    given
-                } else {
-                    given.min(limit)
-                });
+                options.max_tokens = Some(if self.is_pinned { given } else { given.min(limit) });
             }
             "schema" if options.schema.is_none() => {
                 options.schema = Some(self.schema(ctx, value)?);
@@ -257,12 +238,8 @@ impl PromptProgram {
             "deny" => grants.deny.extend(texts(value)?),
             "allow" => grants.allow.extend(texts(value)?),
             "profile" => set_if_none(&mut grants.profile, text(value)?),
-            "read" => grants
-                .read
-                .extend(texts(value)?.into_iter().map(PathBuf::from)),
-            "write" => grants
-                .write
-                .extend(texts(value)?.into_iter().map(PathBuf::from)),
+            "read" => grants.read.extend(texts(value)?.into_iter().map(PathBuf::from)),
+            "write" => grants.write.extend(texts(value)?.into_iter().map(PathBuf::from)),
             "net" if grants.net.is_none() => {
                 grants.net = match value {
                     Value::Bool(true) => Some(Vec::new()),
@@ -311,8 +288,7 @@ impl PromptProgram {
             return false;
         };
         let is_hidden = |part: &OsStr| part.as_encoded_bytes().starts_with(b".");
-        file.strip_prefix(directory)
-            .is_ok_and(|path| !path.iter().any(is_hidden))
+        file.strip_prefix(directory).is_ok_and(|path| !path.iter().any(is_hidden))
     }
 
     /// The schema of the answer as JSON: it is given as fields, as a JSON schema, or as a file beside this one. What names no
@@ -394,10 +370,9 @@ fn parse_inputs(value: &Value) -> Result<Vec<PromptInputField>, String> {
                 entry => to_input(entry["name"].as_str().unwrap_or_default(), entry),
             })
             .collect(),
-        Value::Object(entries) => entries
-            .iter()
-            .map(|(name, entry)| to_input(name, entry))
-            .collect(),
+        Value::Object(entries) => {
+            entries.iter().map(|(name, entry)| to_input(name, entry)).collect()
+        }
         _ => return Err("`inputs` is neither a list nor an object".into()),
     };
     parsed
@@ -408,9 +383,7 @@ fn to_input(name: &str, entry: &Value) -> Result<PromptInputField, String> {
     let is_name =
         name.starts_with(|first: char| first.is_ascii_alphabetic()) && name.chars().all(is_letter);
     if !is_name {
-        return Err(format!(
-            "`inputs` has the name `{name}`; a name has letters, digits and `_`"
-        ));
+        return Err(format!("`inputs` has the name `{name}`; a name has letters, digits and `_`"));
     }
     let default = match &entry["default"] {
         Value::Null => None,
@@ -434,10 +407,7 @@ fn unusable(path: &Path, cause: &str) -> anyhow::Error {
 }
 
 fn text(value: &Value) -> Result<String, String> {
-    value
-        .as_str()
-        .map(str::to_owned)
-        .ok_or_else(|| "it is not a text".into())
+    value.as_str().map(str::to_owned).ok_or_else(|| "it is not a text".into())
 }
 
 fn number(value: &Value) -> Result<f64, String> {
@@ -476,24 +446,15 @@ mod tests {
 
     fn program(text: &str) -> Result<PromptProgram, String> {
         let (fields, inputs, body) = parse(text)?;
-        Ok(PromptProgram {
-            path: PathBuf::from("p.md"),
-            is_pinned: false,
-            fields,
-            inputs,
-            body,
-        })
+        Ok(PromptProgram { path: PathBuf::from("p.md"), is_pinned: false, fields, inputs, body })
     }
 
     #[test]
     fn messages() {
         let check = |text: &str, words: &[&str], expect: Result<&str, &str>| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            let message = program(text).and_then(|program| {
-                program
-                    .message(&words)
-                    .map_err(|error| format!("{error:#}"))
-            });
+            let message = program(text)
+                .and_then(|program| program.message(&words).map_err(|error| format!("{error:#}")));
             match (message, expect) {
                 (Ok(message), Ok(expect)) => assert_eq!(message, expect),
                 (Err(cause), Err(part)) => assert!(cause.contains(part), "{text}: {cause}"),
@@ -502,21 +463,9 @@ mod tests {
         };
         check("Hello.\n", &[], Ok("Hello."));
         check("#!/usr/bin/env -S nanobot run\nHello.\n", &[], Ok("Hello."));
-        check(
-            "#!/x\n---\ninputs: [place]\n---\nTo $place.",
-            &["Brest"],
-            Ok("To Brest."),
-        );
-        check(
-            "---\ninputs: [place]\n---\nTo $place.",
-            &["place=Brest"],
-            Ok("To Brest."),
-        );
-        check(
-            "---\ninputs: [place]\n---\nTo $place.",
-            &[],
-            Err("`place` is missing"),
-        );
+        check("#!/x\n---\ninputs: [place]\n---\nTo $place.", &["Brest"], Ok("To Brest."));
+        check("---\ninputs: [place]\n---\nTo $place.", &["place=Brest"], Ok("To Brest."));
+        check("---\ninputs: [place]\n---\nTo $place.", &[], Err("`place` is missing"));
         check(
             "---\ninputs: [place]\n---\nTo $place.",
             &["a", "b"],
@@ -540,11 +489,7 @@ mod tests {
         check("---\nmodle: x\n---\nHi", &[], Err("did you mean `model`?"));
         check("---\nmodel: x\n", &[], Err(""));
         check("---\nmodel: x\n---\n", &[], Err("no message"));
-        check(
-            "---\ninputs: ['a b']\n---\nx",
-            &[],
-            Err("a name has letters"),
-        );
+        check("---\ninputs: ['a b']\n---\nx", &[], Err("a name has letters"));
         check("a\n\n---\n\nb", &[], Ok("a\n\n---\n\nb"));
     }
 }

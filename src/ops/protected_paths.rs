@@ -28,15 +28,8 @@ const PROTECTED_PATHS: &[&str] = &[
 ];
 
 /// Files in the workspace that give instructions to later runs.
-const INSTRUCTION_FILES: &[&str] = &[
-    "AGENTS.md",
-    "HEARTBEAT.md",
-    "IDENTITY.md",
-    "SOUL.md",
-    "TOOLS.md",
-    "USER.md",
-    "skills",
-];
+const INSTRUCTION_FILES: &[&str] =
+    &["AGENTS.md", "HEARTBEAT.md", "IDENTITY.md", "SOUL.md", "TOOLS.md", "USER.md", "skills"];
 
 /// The protected paths of our own directory and of the workspace, a real path: hidden ones, and read-only ones.
 pub(crate) fn protected_paths(
@@ -57,15 +50,8 @@ pub(crate) fn protected_paths(
     let (root, place) = (ctx.paths.root.clone(), workspace.to_owned());
     let read_only = Deferred::new(move || {
         let root = PathResolver::knowing(&place).resolve(&root);
-        let own = memory::PROTECTED_NAMES
-            .iter()
-            .map(|name| place.join("memory").join(name));
-        own.chain([
-            place.join(".git"),
-            place.join(".nanobot"),
-            root.join("tools"),
-        ])
-        .collect()
+        let own = memory::PROTECTED_NAMES.iter().map(|name| place.join("memory").join(name));
+        own.chain([place.join(".git"), place.join(".nanobot"), root.join("tools")]).collect()
     });
     (hidden, read_only)
 }

@@ -14,9 +14,7 @@ use std::sync::Arc;
 /// The names that the paths of this run have in a recording.
 pub(crate) fn path_names(ctx: &Context, options: &TurnOptions, settings: &Settings) -> PathNames {
     let given = options.grants.directory.as_deref();
-    let directory = given
-        .map(permissions::absolute)
-        .or_else(|| std::env::current_dir().ok());
+    let directory = given.map(permissions::absolute).or_else(|| std::env::current_dir().ok());
     PathNames::new(&[
         (&settings.workspace, "${nanobot.workspace}"),
         (&directory.unwrap_or_default(), "${nanobot.directory}"),

@@ -81,55 +81,31 @@ impl RequestBreakdown<'_> {
             ));
         }
         if !new.is_empty() {
-            rows.push(row(
-                "message",
-                token_estimate::for_messages(new),
-                "this turn's".into(),
-            ));
+            rows.push(row("message", token_estimate::for_messages(new), "this turn's".into()));
         }
         rows
     }
 
     fn describe_history(&self, sent: &[Message]) -> String {
-        let HistoryWindow {
-            shortened_before: aged,
-            start,
-            ..
-        } = self.session.history_window();
+        let HistoryWindow { shortened_before: aged, start, .. } = self.session.history_window();
         let first = start + 1;
         let mut why = format!("{} messages, starting at number {first}", sent.len());
         if aged > start {
-            why.push_str(&format!(
-                "; long results before number {} truncated",
-                aged + 1
-            ));
+            why.push_str(&format!("; long results before number {} truncated", aged + 1));
         }
         why
     }
 
     /// Describes the messages in the log that are not sent.
     fn describe_omitted(&self) -> Vec<String> {
-        let HistoryWindow {
-            start,
-            consolidated,
-            ..
-        } = self.session.history_window();
-        let from = self
-            .session
-            .summary()
-            .map_or(0, |summary| summary.first_sent);
+        let HistoryWindow { start, consolidated, .. } = self.session.history_window();
+        let from = self.session.summary().map_or(0, |summary| summary.first_sent);
         let mut words = Vec::new();
         let mut at = 0;
         for (to, why) in [
-            (
-                consolidated,
-                "consolidated, archived, or left out by `/new`".to_owned(),
-            ),
+            (consolidated, "consolidated, archived, or left out by `/new`".to_owned()),
             (from, "compacted: replaced by the summary".to_owned()),
-            (
-                start,
-                format!("before the window of {} messages", self.message_window),
-            ),
+            (start, format!("before the window of {} messages", self.message_window)),
         ] {
             if to > at {
                 words.push(format!("{} to {to}: {why}", at + 1));
@@ -169,17 +145,10 @@ impl RequestBreakdown<'_> {
         };
         let meter_columns = if has_meters { METER_COLUMNS + 1 } else { 0 };
         let blank = " ".repeat(meter_columns);
-        rows.push(vec![
-            "TOTAL".into(),
-            format!("{}{blank}", self.total()),
-            why,
-        ]);
+        rows.push(vec!["TOTAL".into(), format!("{}{blank}", self.total()), why]);
         let tokens_heading = format!("TOKENS{blank}");
-        let columns = [
-            ("PART", Side::Left),
-            (tokens_heading.as_str(), Side::Right),
-            ("WHY", Side::Left),
-        ];
+        let columns =
+            [("PART", Side::Left), (tokens_heading.as_str(), Side::Right), ("WHY", Side::Left)];
         let mut text = String::new();
         for line in align_and_wrap(&columns, &rows, width) {
             text.push_str(&line);
@@ -195,10 +164,8 @@ impl RequestBreakdown<'_> {
         let window = self.context_window;
         text.push_str(&match width {
             Some(width) => {
-                let meter = draw_meter(
-                    self.total() as f64 / f64::from(window.max(1)),
-                    METER_COLUMNS,
-                );
+                let meter =
+                    draw_meter(self.total() as f64 / f64::from(window.max(1)), METER_COLUMNS);
                 let percent = format_percent(self.total(), window.into());
                 let line = format!("{meter} {percent} of the context window {window}; {limit}");
                 wrap_words(&line, width, METER_COLUMNS + 1)

@@ -28,10 +28,7 @@ pub(crate) struct StoredSessions {
 impl StoredSessions {
     /// Creates the library for a run in the session `current_key`.
     pub(crate) fn new(store: SessionStore, current_key: &str) -> Self {
-        Self {
-            store,
-            current_key: current_key.to_owned(),
-        }
+        Self { store, current_key: current_key.to_owned() }
     }
 
     fn list_text(&self) -> Result<SessionText> {
@@ -57,10 +54,7 @@ impl StoredSessions {
             ));
         }
         // First words may be piped text.
-        Ok(SessionText {
-            text,
-            origin: Origin::Project,
-        })
+        Ok(SessionText { text, origin: Origin::Project })
     }
 
     fn search_text(&self, wanted: &str) -> Result<SessionText> {
@@ -70,12 +64,7 @@ impl StoredSessions {
         let (mut text, mut count) = (String::new(), 0);
         let mut origins: HashMap<String, Origin> = HashMap::new();
         let failures = session::search(&sessions, &pattern, 0, &mut |summary, found| {
-            let MessageMatch {
-                index,
-                time,
-                role,
-                lines,
-            } = found;
+            let MessageMatch { index, time, role, lines } = found;
             count += 1;
             if count > MAX_MATCHES {
                 return Ok(false);
@@ -86,11 +75,7 @@ impl StoredSessions {
             }
             for line in lines {
                 let line = shorten(line.text.trim(), MAX_LINE_CHARS);
-                text.push_str(&format!(
-                    "{} #{} {role}, {time}: {line}\n",
-                    summary.key,
-                    index + 1
-                ));
+                text.push_str(&format!("{} #{} {role}, {time}: {line}\n", summary.key, index + 1));
             }
             Ok(true)
         })?;
@@ -103,10 +88,7 @@ impl StoredSessions {
         for failure in failures {
             text.push_str(&format!("\n[{failure:#}]"));
         }
-        Ok(SessionText {
-            text,
-            origin: origins.into_values().max().unwrap_or_default(),
-        })
+        Ok(SessionText { text, origin: origins.into_values().max().unwrap_or_default() })
     }
 
     fn read_text(&self, key: &str, from: Option<usize>, count: usize) -> Result<SessionText> {
@@ -127,10 +109,7 @@ impl StoredSessions {
         if text.is_empty() {
             text.push_str("There are no messages.");
         }
-        Ok(SessionText {
-            text,
-            origin: self.origin_of(key)?,
-        })
+        Ok(SessionText { text, origin: self.origin_of(key)? })
     }
 
     /// The origin that a session has recorded; external if it is not known from its beginning on.
@@ -172,10 +151,7 @@ fn is_before(entry: &Result<SessionEntry>, first: usize) -> bool {
 fn format_message(logged: &LoggedMessage) -> String {
     let (role, text) = match &logged.message {
         Message::User(user) => ("user", shorten(&plain_text(&user.parts), MAX_MESSAGE_CHARS)),
-        Message::Tool(result) => (
-            "result",
-            shorten(&plain_text(&result.parts), MAX_RESULT_CHARS),
-        ),
+        Message::Tool(result) => ("result", shorten(&plain_text(&result.parts), MAX_RESULT_CHARS)),
         Message::Assistant(reply) => {
             let calls = reply.tool_calls.iter();
             let calls = calls.map(|call| {

@@ -47,8 +47,7 @@ impl SetupInput<'_> {
     pub(crate) fn listed_tools(&self) -> BTreeSet<String> {
         let flag = self.grants.tools.iter().flatten().cloned();
         let profile = self.profile.tools.iter().flatten();
-        flag.chain(profile.map(|name| name.text().to_owned()))
-            .collect()
+        flag.chain(profile.map(|name| name.text().to_owned())).collect()
     }
 
     /// True if `--tools` lists the tool, or is not given.

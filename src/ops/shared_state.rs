@@ -42,9 +42,6 @@ impl SharedState {
 
     /// The hosts that a run under `policy` may reach regardless of the content it has read.
     pub(crate) fn allowed_hosts(&self, policy: &Policy) -> AllowedHosts {
-        AllowedHosts {
-            net: policy.net.clone(),
-            hosts: self.hosts.clone(),
-        }
+        AllowedHosts { net: policy.net.clone(), hosts: self.hosts.clone() }
     }
 }

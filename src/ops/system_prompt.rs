@@ -13,12 +13,7 @@ pub(crate) fn platform() -> String {
 
 /// Describes the granted paths other than the working directory and the workspace.
 pub(crate) fn describe_extra_grants(policy: &Policy) -> Vec<String> {
-    let FileScope {
-        directory,
-        workspace,
-        roots,
-        ..
-    } = &policy.file_scope;
+    let FileScope { directory, workspace, roots, .. } = &policy.file_scope;
     roots
         .iter()
         .filter(|root| root.path != *directory && root.path != *workspace)
@@ -26,11 +21,7 @@ pub(crate) fn describe_extra_grants(policy: &Policy) -> Vec<String> {
             format!(
                 "{} ({})",
                 on_one_line(&root.path),
-                if root.may_write && !policy.reads_only {
-                    "read and change"
-                } else {
-                    "read"
-                }
+                if root.may_write && !policy.reads_only { "read and change" } else { "read" }
             )
         })
         .collect()
@@ -38,11 +29,7 @@ pub(crate) fn describe_extra_grants(policy: &Policy) -> Vec<String> {
 
 /// Describes what the tools may do.
 pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, is_interactive: bool) -> String {
-    let names: Vec<&str> = toolbox
-        .specs()
-        .iter()
-        .map(|spec| spec.name.as_str())
-        .collect();
+    let names: Vec<&str> = toolbox.specs().iter().map(|spec| spec.name.as_str()).collect();
     match names.is_empty() {
         true => String::new(),
         false => policy.for_model(&names, is_interactive),

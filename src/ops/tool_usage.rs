@@ -59,19 +59,13 @@ impl UsageRecorder {
         stats: &TurnStats,
     ) -> Result<()> {
         // Most runs call no tools and have no servers; they are not worth a write.
-        let offers_more = self
-            .definition_tokens
-            .keys()
-            .any(|server| !server.is_empty());
+        let offers_more = self.definition_tokens.keys().any(|server| !server.is_empty());
         if stats.iterations == 0 || (stats.tools.is_empty() && !offers_more) {
             return Ok(());
         }
         let calls = |(name, calls): (&String, &crate::turn::ending::ToolCallCounts)| {
-            let counted = CallCounts {
-                count: calls.count,
-                failed: calls.failed,
-                denied: calls.denied,
-            };
+            let counted =
+                CallCounts { count: calls.count, failed: calls.failed, denied: calls.denied };
             (name.clone(), counted)
         };
         let used = ToolUsage {

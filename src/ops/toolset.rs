@@ -38,10 +38,7 @@ pub(crate) fn all_tools(
     let files = &shared.files;
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if settings.tools.files {
-        tools.push(Box::new(ReadFile::new(
-            Arc::clone(files),
-            ctx.env.get("PATH"),
-        )));
+        tools.push(Box::new(ReadFile::new(Arc::clone(files), ctx.env.get("PATH"))));
         tools.push(Box::new(write_file::tool(Arc::clone(files))));
         tools.push(Box::new(edit_file::tool(Arc::clone(files))));
         tools.push(Box::new(delete_file::tool(Arc::clone(files))));
@@ -68,11 +65,7 @@ pub(crate) fn all_tools(
     tools.extend(program_tools(ctx, settings, policy, shared));
     tools.push(Box::new(Todo::new()));
     tools.extend(web_tools::tools(ctx, settings, policy, shared));
-    tools.extend(
-        shared
-            .mcp_tools
-            .tools(ctx, &shared.provenance, &shared.allowed_hosts(policy)),
-    );
+    tools.extend(shared.mcp_tools.tools(ctx, &shared.provenance, &shared.allowed_hosts(policy)));
     tools
 }
 

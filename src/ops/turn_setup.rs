@@ -143,10 +143,7 @@ pub(crate) fn prepare(
         policy,
         shared,
         sections,
-        skills: skills
-            .into_iter()
-            .map(|skill| (skill.name, skill.location))
-            .collect(),
+        skills: skills.into_iter().map(|skill| (skill.name, skill.location)).collect(),
         skill_list,
         project,
         memory_file: notes.memory_file,
@@ -209,14 +206,7 @@ fn programs_of_run(
         return Arc::default();
     }
     let stores = !input.is_dry_run_or_replay;
-    programs::load(
-        ctx,
-        input.settings,
-        policy,
-        &project.programs,
-        stores,
-        notice,
-    )
+    programs::load(ctx, input.settings, policy, &project.programs, stores, notice)
 }
 
 /// The user's hooks around this run.
@@ -225,14 +215,12 @@ fn hooks_of_run(
     input: &SetupInput<'_>,
     policy: &Policy,
 ) -> Result<Option<Arc<Hooks>>> {
-    Hooks::for_run(ctx, input.settings, Some(&policy.file_scope), || {
-        HookedRun {
-            session_key: input.session_key.to_owned(),
-            transcript: input.transcript.map(Path::to_owned),
-            directory: policy.file_scope.directory.clone(),
-            profile: input.profile.name.clone(),
-            is_subagent: false,
-        }
+    Hooks::for_run(ctx, input.settings, Some(&policy.file_scope), || HookedRun {
+        session_key: input.session_key.to_owned(),
+        transcript: input.transcript.map(Path::to_owned),
+        directory: policy.file_scope.directory.clone(),
+        profile: input.profile.name.clone(),
+        is_subagent: false,
     })
 }
 
@@ -278,14 +266,10 @@ fn project_instructions(
         false => TrustList::load(&ctx.paths.trust())?.read_instructions(&reach.directory)?,
     };
     for place in &notes.trusted {
-        reach
-            .instruction_files
-            .extend(trust::instruction_paths(place));
+        reach.instruction_files.extend(trust::instruction_paths(place));
     }
     let agents = notes.texts.iter().map(|(path, _)| path);
-    reach
-        .trusted
-        .extend(agents.chain(&notes.skill_files).cloned());
+    reach.trusted.extend(agents.chain(&notes.skill_files).cloned());
     Ok(notes)
 }
 
@@ -339,19 +323,13 @@ fn own_state(ctx: &Context, scope: &FileScope) -> Deferred<Vec<PathBuf>> {
 
 /// Leaves out the middle of a memory that is far beyond its budget. Whole, it might exceed the context window.
 fn shorten_memory(settings: &Settings, notes: &mut WorkspaceNotes, notice: &mut dyn FnMut(&str)) {
-    let limit = settings
-        .memory
-        .budget_tokens
-        .saturating_mul(CHARS_PER_TOKEN * MAX_MEMORY_BUDGETS);
+    let limit = settings.memory.budget_tokens.saturating_mul(CHARS_PER_TOKEN * MAX_MEMORY_BUDGETS);
     let gap = |count| format!("[… {count} characters left out; the file has them …]");
     let Some(text) = notes.memory.as_deref() else {
         return;
     };
     if let Some(cut) = head_and_tail(text, limit - limit / 4, limit / 4, gap) {
-        let (size, sent) = (
-            format_size(text.len() as u64),
-            format_size(cut.len() as u64),
-        );
+        let (size, sent) = (format_size(text.len() as u64), format_size(cut.len() as u64));
         notice(&format!(
             "MEMORY.md has {size}, of which {sent} are sent; shorten it: `nanobot memory edit`"
         ));
@@ -372,10 +350,7 @@ fn raise_by_memory(
     }
     let version = Memory::new(&workspace.root, &ctx.clock).current_version()?;
     if version.as_ref().is_some_and(|it| it.untrusted.is_some()) {
-        provenance.raise(
-            Origin::Project,
-            "the memory, which has content from outside",
-        );
+        provenance.raise(Origin::Project, "the memory, which has content from outside");
     }
     Ok(version.map(|version| version.id))
 }
@@ -479,9 +454,7 @@ fn build_toolbox(
         tools.clear();
     }
     if policy.sandbox == Sandbox::Strict
-        && tools
-            .iter()
-            .any(|tool| tool_names::runs_commands(&tool.spec().name))
+        && tools.iter().any(|tool| tool_names::runs_commands(&tool.spec().name))
         && let Err(lack) = sandbox::check_available()
     {
         return Err(fail_with_hint(
@@ -554,9 +527,7 @@ fn job_upper_bound<'a>(
     if offline {
         bound.net = Net::Default;
         let never = |name: &str| (Pattern::new(name), Permission::Never);
-        bound
-            .permissions
-            .extend(["web_search", "web_fetch"].map(never));
+        bound.permissions.extend(["web_search", "web_fetch"].map(never));
     }
     bound
 }
@@ -569,10 +540,7 @@ mod tests {
 
     #[test]
     fn job_permissions_are_bounded_by_the_creating_run() {
-        let run = Policy {
-            net: Net::Any,
-            ..Policy::default()
-        };
+        let run = Policy { net: Net::Any, ..Policy::default() };
         let check = |offline: bool, expect: &[&str]| {
             let bound = job_upper_bound(&run, ["read_file", "web_fetch"].into_iter(), offline);
             let job = Policy::from_snapshot(&bound.snapshot()).unwrap();

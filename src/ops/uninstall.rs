@@ -64,10 +64,7 @@ pub(crate) fn find_installation(
     {
         return Err(fail_with_hint(
             Exit::Failed,
-            format!(
-                "`{}` contains more than nanobot's files",
-                ctx.paths.root.display()
-            ),
+            format!("`{}` contains more than nanobot's files", ctx.paths.root.display()),
             "`nanobot uninstall` with `NANOBOT_HOME` set to a directory of nanobot's own",
         ));
     }
@@ -188,12 +185,7 @@ impl Installation {
                 group.files += count;
                 group.bytes += bytes;
             }
-            None => self.owned.push(OwnedGroup {
-                place,
-                paths: vec![path],
-                files: count,
-                bytes,
-            }),
+            None => self.owned.push(OwnedGroup { place, paths: vec![path], files: count, bytes }),
         }
         Ok(())
     }
@@ -240,11 +232,7 @@ impl Installation {
 /// as a link or a mount, stays.
 fn remove_empty_directories(root: &Path, relative: &Path) {
     let directory = root.join(relative);
-    for entry in std::fs::read_dir(&directory)
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
+    for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
         let relative = relative.join(entry.file_name());
         let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if ownership(&relative, is_directory) == Ownership::HasOwn {

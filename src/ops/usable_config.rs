@@ -9,16 +9,8 @@ use anyhow::Result;
 
 /// The errors in what `settings` name, each of which stops every run that names nothing else.
 pub(crate) fn errors(ctx: &Context, settings: &Settings) -> Vec<anyhow::Error> {
-    let PromptFileSettings {
-        system,
-        compaction,
-        consolidation,
-    } = &settings.prompt_files;
-    let files = [
-        ("system", system),
-        ("compaction", compaction),
-        ("consolidation", consolidation),
-    ];
+    let PromptFileSettings { system, compaction, consolidation } = &settings.prompt_files;
+    let files = [("system", system), ("compaction", compaction), ("consolidation", consolidation)];
     let unreadable =
         files.map(|(name, path)| prompt_files::read(ctx, name, path.as_deref()).map(drop));
     let profile = permissions::resolve_profile(ctx, &Grants::default(), settings).map(drop);
@@ -40,8 +32,5 @@ pub(crate) fn check_change(ctx: &Context, before: &Config, after: &Config) -> Re
 
 fn check(ctx: &Context, config: &Config) -> Result<()> {
     let settings = ctx.resolve(config, FlagOverrides::default())?;
-    errors(ctx, &settings)
-        .into_iter()
-        .next()
-        .map_or(Ok(()), Err)
+    errors(ctx, &settings).into_iter().next().map_or(Ok(()), Err)
 }

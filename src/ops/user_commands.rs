@@ -25,10 +25,7 @@ impl UserCommand {
         let first_line = message.trim().lines().next().unwrap_or_default();
         Self {
             name: name.to_owned(),
-            description: head["description"]
-                .as_str()
-                .unwrap_or(first_line)
-                .to_owned(),
+            description: head["description"].as_str().unwrap_or(first_line).to_owned(),
             message: message.trim().to_owned(),
         }
     }
@@ -37,11 +34,8 @@ impl UserCommand {
     /// and after a message that has none of these.
     pub(crate) fn message(&self, arguments: &str) -> String {
         let words: Vec<&str> = arguments.split_whitespace().collect();
-        let (mut message, has_place) = PromptArguments::Positional {
-            all: arguments,
-            each: &words,
-        }
-        .expand(&self.message);
+        let (mut message, has_place) =
+            PromptArguments::Positional { all: arguments, each: &words }.expand(&self.message);
         if !has_place && !arguments.is_empty() {
             message.push_str("\n\n");
             message.push_str(arguments);
@@ -66,10 +60,7 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<UserCommand>> {
         return Ok(None);
     }
     let bytes = input::read_file(&path, &path.display().to_string(), COMMAND_LIMIT_BYTES)?;
-    Ok(Some(UserCommand::parse(
-        name,
-        &String::from_utf8_lossy(&bytes),
-    )))
+    Ok(Some(UserCommand::parse(name, &String::from_utf8_lossy(&bytes))))
 }
 
 /// All commands, by name. Files that cannot be read are left out.
@@ -83,10 +74,7 @@ pub(crate) fn list(ctx: &Context) -> Vec<UserCommand> {
     });
     let mut names: Vec<String> = names.collect();
     names.sort();
-    names
-        .iter()
-        .filter_map(|name| find(ctx, name).ok().flatten())
-        .collect()
+    names.iter().filter_map(|name| find(ctx, name).ok().flatten()).collect()
 }
 
 #[cfg(test)]
@@ -102,12 +90,7 @@ mod tests {
         };
         check("Review it.\n", "", "Review it.", "Review it.");
         check("Review it.\n", "a.rs", "Review it.", "Review it.\n\na.rs");
-        check(
-            "Review $ARGUMENTS now",
-            "a.rs",
-            "Review $ARGUMENTS now",
-            "Review a.rs now",
-        );
+        check("Review $ARGUMENTS now", "a.rs", "Review $ARGUMENTS now", "Review a.rs now");
         check(
             "Move $1 to $2, for $10 or $2.50",
             "$2 b c",
@@ -115,24 +98,15 @@ mod tests {
             "Move $2 to b, for $10 or $2.50",
         );
         check("Move $1 to $2.", "a", "Move $1 to $2.", "Move a to .");
-        check(
-            "---\ndescription: a review\n---\nReview.\n",
-            "",
-            "a review",
-            "Review.",
-        );
+        check("---\ndescription: a review\n---\nReview.\n", "", "a review", "Review.");
         check("---\nno front matter", "", "---", "---\nno front matter");
     }
 
     #[test]
     fn names_are_plain() {
-        for (name, expect) in [
-            ("review", true),
-            ("a-b_1", true),
-            ("", false),
-            ("../x", false),
-            ("a.b", false),
-        ] {
+        for (name, expect) in
+            [("review", true), ("a-b_1", true), ("", false), ("../x", false), ("a.b", false)]
+        {
             assert_eq!(is_command_name(name), expect, "{name}");
         }
     }

@@ -63,16 +63,13 @@ pub(crate) fn tools(
         env: ctx.env.clone(),
     });
     // As in the Python program, a key without a provider means `brave`, and without a key another engine is used.
-    let provider = match (
-        &settings.search_engine,
-        &settings.search_api_key,
-        &settings.search_base_url,
-    ) {
-        (None, Some(_), _) => "brave",
-        (Some(name), None, None) if name.eq_ignore_ascii_case("brave") => "duckduckgo",
-        (Some(name), ..) => name,
-        (None, None, _) => "duckduckgo",
-    };
+    let provider =
+        match (&settings.search_engine, &settings.search_api_key, &settings.search_base_url) {
+            (None, Some(_), _) => "brave",
+            (Some(name), None, None) if name.eq_ignore_ascii_case("brave") => "duckduckgo",
+            (Some(name), ..) => name,
+            (None, None, _) => "duckduckgo",
+        };
     let engines = SearchSettings {
         provider: provider.to_owned(),
         key: settings.search_api_key.clone(),
@@ -80,8 +77,5 @@ pub(crate) fn tools(
         count: settings.max_results,
         timeout: settings.search_timeout,
     };
-    vec![
-        Box::new(WebSearch::new(Arc::clone(&web), engines)),
-        Box::new(WebFetch::new(web)),
-    ]
+    vec![Box::new(WebSearch::new(Arc::clone(&web), engines)), Box::new(WebFetch::new(web))]
 }

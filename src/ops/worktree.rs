@@ -9,14 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Options before a subcommand of git: outside of the sandbox it must not run what a command has left in the repository.
-const RUNS_NOTHING: [&str; 6] = [
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.pager=cat",
-];
+const RUNS_NOTHING: [&str; 6] =
+    ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.pager=cat"];
 /// The time that one call of git may take. A checkout of a large repository takes minutes.
 const GIT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Bytes kept of the output of git.
@@ -45,13 +39,7 @@ impl Worktree {
         let Ok(text) = git(
             ctx,
             &here,
-            &[
-                "rev-parse",
-                "--path-format=absolute",
-                "--show-toplevel",
-                "--git-common-dir",
-                "HEAD",
-            ],
+            &["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir", "HEAD"],
         ) else {
             return Err(fail_with_hint(
                 Exit::Usage,
@@ -62,23 +50,14 @@ impl Worktree {
         let mut lines = text.lines();
         let (Some(top), Some(git_dir), Some(head)) = (lines.next(), lines.next(), lines.next())
         else {
-            return Err(fail(
-                Exit::Usage,
-                "`--worktree`: this is no worktree of a git repository",
-            ));
+            return Err(fail(Exit::Usage, "`--worktree`: this is no worktree of a git repository"));
         };
         let (top, git_dir) = (Path::new(top), PathBuf::from(git_dir));
         git(ctx, top, &["check-ref-format", "--branch", branch])?;
         let name = top.file_name().unwrap_or_default();
-        let path = ctx
-            .paths
-            .worktrees()
-            .join(name)
-            .join(branch.replace('/', "-"));
+        let path = ctx.paths.worktrees().join(name).join(branch.replace('/', "-"));
         let below = here.canonicalize()?;
-        let below = below
-            .strip_prefix(top.canonicalize()?)
-            .unwrap_or(Path::new(""));
+        let below = below.strip_prefix(top.canonicalize()?).unwrap_or(Path::new(""));
         let mut worktree = Self {
             directory: path.join(below),
             path,
@@ -104,11 +83,8 @@ impl Worktree {
 
     /// Checks that the directory is the worktree of this repository that was asked for.
     fn check_existing(&self, ctx: &Context) -> Result<()> {
-        let found = git(
-            ctx,
-            &self.path,
-            &["rev-parse", "--path-format=absolute", "--git-common-dir"],
-        );
+        let found =
+            git(ctx, &self.path, &["rev-parse", "--path-format=absolute", "--git-common-dir"]);
         match found.is_ok_and(|found| Path::new(found.trim()) == self.git_dir) {
             true => Ok(()),
             false => Err(fail_with_hint(
@@ -123,18 +99,10 @@ impl Worktree {
         let path = self.path.to_string_lossy().into_owned();
         let reference = format!("refs/heads/{}", self.branch);
         match git(ctx, top, &["rev-parse", "--verify", "--quiet", &reference]) {
-            Ok(_) => git(
-                ctx,
-                top,
-                &["worktree", "add", "--quiet", &path, &self.branch],
-            )?,
+            Ok(_) => git(ctx, top, &["worktree", "add", "--quiet", &path, &self.branch])?,
             Err(_) => {
                 self.new_at = Some(head.to_owned());
-                git(
-                    ctx,
-                    top,
-                    &["worktree", "add", "--quiet", "-b", &self.branch, &path],
-                )?
+                git(ctx, top, &["worktree", "add", "--quiet", "-b", &self.branch, &path])?
             }
         };
         Ok(())
@@ -156,20 +124,15 @@ impl Worktree {
         let path = self.path.to_string_lossy().into_owned();
         if git(ctx, &self.git_dir, &["worktree", "remove", &path]).is_err() {
             let shown = ctx.paths.display(&self.path);
-            ctx.notice(&format!(
-                "`{shown}` was kept: it has changes that are not committed"
-            ));
+            ctx.notice(&format!("`{shown}` was kept: it has changes that are not committed"));
             return;
         }
         let reference = format!("refs/heads/{}", self.branch);
         let is_unused = git(ctx, &self.git_dir, &["rev-parse", &reference])
             .is_ok_and(|now| self.new_at.as_deref() == Some(now.trim()));
         if is_unused
-            && let Err(error) = git(
-                ctx,
-                &self.git_dir,
-                &["branch", "--quiet", "-D", "--", &self.branch],
-            )
+            && let Err(error) =
+                git(ctx, &self.git_dir, &["branch", "--quiet", "-D", "--", &self.branch])
         {
             ctx.notice(&format!("the branch `{}` was kept: {error}", self.branch));
         }
@@ -186,11 +149,7 @@ fn git(ctx: &Context, directory: &Path, arguments: &[&str]) -> Result<String> {
         program: "git".into(),
         arguments: arguments.map(|&word| word.to_owned()).collect(),
         directory: directory.to_owned(),
-        env: ctx
-            .env
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect(),
+        env: ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         timeout: GIT_TIMEOUT,
         capture_bytes: MAX_OUTPUT_BYTES,
         sandbox: None,

@@ -32,10 +32,7 @@ pub fn files_of_call<'a>(tool: &'a str, arguments: &'a Value) -> Vec<CallFile<'a
         return sections.iter().flat_map(files_of_section).collect();
     }
     match file_access(tool) {
-        Some(_) => vec![CallFile {
-            path: text("path").unwrap_or("."),
-            tool,
-        }],
+        Some(_) => vec![CallFile { path: text("path").unwrap_or("."), tool }],
         None => Vec::new(),
     }
 }
@@ -45,20 +42,10 @@ fn files_of_section<'a>(section: &FilePatch<'a>) -> Vec<CallFile<'a>> {
     match *section {
         FilePatch::Add { path, .. } => vec![file(path, "write_file")],
         FilePatch::Delete { path } => vec![file(path, "delete_file")],
-        FilePatch::Update {
-            path,
-            new_path: None,
-            ..
-        } => vec![file(path, "edit_file")],
-        FilePatch::Update {
-            path,
-            new_path: Some(new_path),
-            ..
-        } => vec![
-            file(path, "edit_file"),
-            file(path, "delete_file"),
-            file(new_path, "write_file"),
-        ],
+        FilePatch::Update { path, new_path: None, .. } => vec![file(path, "edit_file")],
+        FilePatch::Update { path, new_path: Some(new_path), .. } => {
+            vec![file(path, "edit_file"), file(path, "delete_file"), file(new_path, "write_file")]
+        }
     }
 }
 
@@ -71,10 +58,8 @@ mod tests {
     fn calls_name_their_files() {
         let check = |tool: &str, arguments: Value, expect: &str| {
             let files = files_of_call(tool, &arguments);
-            let files: Vec<String> = files
-                .iter()
-                .map(|file| format!("{} {}", file.tool, file.path))
-                .collect();
+            let files: Vec<String> =
+                files.iter().map(|file| format!("{} {}", file.tool, file.path)).collect();
             assert_eq!(files.join(", "), expect, "{tool} {arguments}");
         };
         check("read_file", json!({ "path": "a" }), "read_file a");

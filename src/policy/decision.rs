@@ -61,9 +61,7 @@ impl Policy {
                     }
                     Permission::Ask => {
                         let covers = |rule: &&PolicyRule| {
-                            [*name, tool]
-                                .iter()
-                                .any(|it| rule.covers(it, &subject.forms))
+                            [*name, tool].iter().any(|it| rule.covers(it, &subject.forms))
                         };
                         match with(RuleEffect::Allow).find(covers) {
                             Some(_) if matches!(verdict, PolicyDecision::Ask(_)) => {}
@@ -75,9 +73,9 @@ impl Policy {
             }
         }
         match verdict {
-            PolicyDecision::Allow(why) => self
-                .decide_by_path_rule(tool, arguments)
-                .unwrap_or(PolicyDecision::Allow(why)),
+            PolicyDecision::Allow(why) => {
+                self.decide_by_path_rule(tool, arguments).unwrap_or(PolicyDecision::Allow(why))
+            }
             verdict => verdict,
         }
     }
@@ -88,10 +86,7 @@ impl Policy {
         if self.file_scope.allowed.is_empty() || !WRITE_TOOLS.contains(&tool) {
             return None;
         }
-        let without_rules = FileScope {
-            allowed: Vec::new(),
-            ..self.file_scope.clone()
-        };
+        let without_rules = FileScope { allowed: Vec::new(), ..self.file_scope.clone() };
         let mut decision = None;
         for file in files_of_call(tool, arguments) {
             let allowed = self.file_scope.decide(file.path, FileAccess::Write);
@@ -164,17 +159,12 @@ impl Policy {
     fn file_subject<'a>(&self, tool: &'a str, file: &CallFile<'a>) -> RuleSubject<'a> {
         let path = self.file_scope.absolute(file.path);
         let beneath = path.strip_prefix(&self.file_scope.directory).ok();
-        let name = path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         let beneath = beneath.map(|beneath| beneath.to_string_lossy().into_owned());
         let whole = path.to_string_lossy().into_owned();
         let mut tools = vec![tool, file.tool];
         tools.dedup();
-        RuleSubject {
-            tools,
-            forms: [Some(whole), beneath, name].into_iter().flatten().collect(),
-        }
+        RuleSubject { tools, forms: [Some(whole), beneath, name].into_iter().flatten().collect() }
     }
 }
 
@@ -200,34 +190,14 @@ mod tests {
         check(&["exec=ask"], "exec", run("ls"), "ask");
         check(&["exec=ask", "allow exec"], "exec", run("ls"), "allow");
         check(&["exec=ask", "consents"], "exec", run("ls"), "allow");
-        check(
-            &["exec=never", "allow exec", "consents"],
-            "exec",
-            run("ls"),
-            "absent",
-        );
+        check(&["exec=never", "allow exec", "consents"], "exec", run("ls"), "absent");
         check(&["exec=always", "exec=ask"], "exec", run("ls"), "ask");
         check(&["deny exec"], "exec", run("ls"), "absent");
         check(&["deny exec(rm *)"], "exec", run("rm -r x"), "deny");
-        check(
-            &["deny exec(rm *)", "allow exec"],
-            "exec",
-            run("rm -r x"),
-            "deny",
-        );
+        check(&["deny exec(rm *)", "allow exec"], "exec", run("rm -r x"), "deny");
         check(&["deny exec(rm *)"], "exec", run("ls"), "allow");
-        check(
-            &["mcp_*=ask", "allow mcp_git_*"],
-            "mcp_git_log",
-            json!({}),
-            "allow",
-        );
-        check(
-            &["mcp_*=ask", "allow mcp_git_*"],
-            "mcp_web_get",
-            json!({}),
-            "ask",
-        );
+        check(&["mcp_*=ask", "allow mcp_git_*"], "mcp_git_log", json!({}), "allow");
+        check(&["mcp_*=ask", "allow mcp_git_*"], "mcp_web_get", json!({}), "ask");
         check(
             &["deny web_fetch(*.example.org)"],
             "web_fetch",
@@ -241,18 +211,8 @@ mod tests {
             "allow",
         );
         check(&["deny read_file(.env)"], "read_file", at("a/.env"), "deny");
-        check(
-            &["deny read_file(sub/*)"],
-            "read_file",
-            at("sub/deep/x"),
-            "deny",
-        );
-        check(
-            &["deny read_file(sub/*)"],
-            "read_file",
-            at("other"),
-            "allow",
-        );
+        check(&["deny read_file(sub/*)"], "read_file", at("sub/deep/x"), "deny");
+        check(&["deny read_file(sub/*)"], "read_file", at("other"), "allow");
         for glob in ["**/.env", "./**/.env", "{.env,x}", "[.]env", "**/{.env,x}"] {
             let rule = format!("deny read_file({glob})");
             check(&[&rule], "read_file", at(".env"), "deny");
@@ -270,12 +230,7 @@ mod tests {
         check(&["exec=ask"], "process", write("ls"), "ask");
         check(&["exec=ask"], "process", read(), "allow");
         check(&["exec=ask", "allow exec"], "process", write("ls"), "allow");
-        check(
-            &["exec=ask", "allow process"],
-            "process",
-            write("ls"),
-            "allow",
-        );
+        check(&["exec=ask", "allow process"], "process", write("ls"), "allow");
         check(&["process=ask"], "process", read(), "ask");
         check(&["exec=never"], "process", read(), "absent");
         check(&["deny exec"], "process", read(), "absent");
@@ -294,18 +249,8 @@ mod tests {
         check(&["reads"], "cron", cron("list"), "allow");
         check(&["deny cron(add)"], "cron", cron("add"), "deny");
         check(&["deny cron(add)"], "cron", cron("list"), "allow");
-        check(
-            &["cron=ask", "allow cron(list)"],
-            "cron",
-            cron("list"),
-            "allow",
-        );
-        check(
-            &["cron=ask", "allow cron(list)"],
-            "cron",
-            cron("remove"),
-            "ask",
-        );
+        check(&["cron=ask", "allow cron(list)"], "cron", cron("list"), "allow");
+        check(&["cron=ask", "allow cron(list)"], "cron", cron("remove"), "ask");
     }
 
     #[test]
@@ -328,23 +273,11 @@ mod tests {
         check(&["apply_patch=ask"], sections, "ask");
         check(&["apply_patch=ask"], "not a patch", "ask");
         check(&["apply_patch=ask", "allow apply_patch"], sections, "allow");
-        check(
-            &["apply_patch=ask", "allow apply_patch(n/*)"],
-            sections,
-            "ask",
-        );
-        check(
-            &["apply_patch=ask", "allow edit_file"],
-            "*** Update File: a\n-x\n",
-            "ask",
-        );
+        check(&["apply_patch=ask", "allow apply_patch(n/*)"], sections, "ask");
+        check(&["apply_patch=ask", "allow edit_file"], "*** Update File: a\n-x\n", "ask");
         check(&["write_file=ask"], sections, "ask");
         check(&["write_file=ask"], "*** Delete File: a\n", "allow");
-        check(
-            &["write_file=ask"],
-            "*** Update File: a\n*** Move to: b\n",
-            "ask",
-        );
+        check(&["write_file=ask"], "*** Update File: a\n*** Move to: b\n", "ask");
         let rule = &["write_file=ask", "allow write_file(n/*)"][..];
         check(rule, "*** Add File: n/a\n", "allow");
         check(rule, sections, "ask");
@@ -358,16 +291,8 @@ mod tests {
             assert_eq!(found, expect, "{ours:?} {theirs:?}");
         };
         intersection(&["apply_patch=ask", "allow apply_patch"], &[], "allow");
-        intersection(
-            &["apply_patch=ask", "allow apply_patch"],
-            &["edit_file=ask"],
-            "ask",
-        );
-        intersection(
-            &["edit_file=ask", "allow edit_file"],
-            &["apply_patch=ask"],
-            "ask",
-        );
+        intersection(&["apply_patch=ask", "allow apply_patch"], &["edit_file=ask"], "ask");
+        intersection(&["edit_file=ask", "allow edit_file"], &["apply_patch=ask"], "ask");
     }
 
     #[test]
@@ -416,10 +341,7 @@ mod tests {
         assert!(around.file_scope.decide("x", FileAccess::Write).is_err());
         // A writable root needs no rule. Other places are refused when they are opened.
         let granted = &["allow write_file(sub/*)", "write /d"][..];
-        assert_eq!(
-            decide(granted, "delete_file", at("sub/x")),
-            "permission: always"
-        );
+        assert_eq!(decide(granted, "delete_file", at("sub/x")), "permission: always");
         assert_eq!(decide(rule, "delete_file", at("a")), "permission: always");
     }
 }

@@ -32,9 +32,7 @@ impl Policy {
                 }
                 Grant::Allowed | Grant::Denied => "",
             };
-            line(&format!(
-                "Jobs: {condition}a job has at most the permissions of this run."
-            ));
+            line(&format!("Jobs: {condition}a job has at most the permissions of this run."));
         }
         if has(MESSAGE) && self.grant_for(GuardedChange::Messages) == Grant::Unset {
             line(
@@ -56,9 +54,7 @@ impl Policy {
                 ),
             });
         }
-        self.describe_denied_changes()
-            .iter()
-            .for_each(|text| line(text));
+        self.describe_denied_changes().iter().for_each(|text| line(text));
         for (effect, word) in [(RuleEffect::Allow, "Allowed"), (RuleEffect::Deny, "Denied")] {
             let rules: Vec<String> = self
                 .rules
@@ -87,18 +83,13 @@ impl Policy {
     fn describe_denied_changes(&self) -> Vec<String> {
         let changes = [
             (GuardedChange::Jobs, "jobs"),
-            (
-                GuardedChange::Notes,
-                "the workspace's instruction files and skills",
-            ),
+            (GuardedChange::Notes, "the workspace's instruction files and skills"),
             (
                 GuardedChange::Startup,
                 "instruction files and files of the directory that tools read on their own",
             ),
         ];
-        let denied = changes
-            .iter()
-            .filter(|(change, _)| self.grant_for(*change) == Grant::Denied);
+        let denied = changes.iter().filter(|(change, _)| self.grant_for(*change) == Grant::Denied);
         denied
             .map(|(_, what)| format!("By a rule of the user, {what} may not be changed."))
             .collect()
@@ -175,11 +166,7 @@ impl Policy {
         };
         lines.push(("sandbox", sandbox.into()));
         lines.push(("network", self.describe_network()));
-        lines.extend(
-            self.tool_filters
-                .iter()
-                .map(|only| ("tools", join_patterns(only))),
-        );
+        lines.extend(self.tool_filters.iter().map(|only| ("tools", join_patterns(only))));
         for (tool, permission) in &self.permissions {
             let word = match permission {
                 Permission::Always => "always",
@@ -238,10 +225,9 @@ impl Policy {
             let name = if may_write { "change" } else { "read" };
             lines.push((name, display(&root.path)));
         }
-        for (name, places) in [
-            ("closed", &self.file_scope.hidden),
-            ("unchanged", &self.file_scope.read_only),
-        ] {
+        for (name, places) in
+            [("closed", &self.file_scope.hidden), ("unchanged", &self.file_scope.read_only)]
+        {
             lines.extend(places.iter().map(|place| (name, display(place))));
         }
         lines
@@ -258,10 +244,7 @@ impl Policy {
                 "commands: {commands}; web tools: public hosts; after reading untrusted content, only named ones"
             ),
             Net::Hosts(hosts) => {
-                format!(
-                    "commands: {commands}; web tools: {} always",
-                    join_patterns(hosts)
-                )
+                format!("commands: {commands}; web tools: {} always", join_patterns(hosts))
             }
             Net::Any => format!("commands: {commands}; web tools: public hosts"),
         }
@@ -277,22 +260,12 @@ impl Policy {
             };
             // A rule about a command's text is no security boundary; the sandbox contains commands.
             let is_text_match = rule.argument.is_some() && rule.tool.matches("exec");
-            let note = if is_text_match {
-                ": not a security boundary"
-            } else {
-                ""
-            };
+            let note = if is_text_match { ": not a security boundary" } else { "" };
             lines.push((name, format!("{rule} ({}){note}", rule.origin)));
         }
         for (name, what) in [
-            (
-                "deny",
-                self.command_patterns.denied.iter().collect::<Vec<_>>(),
-            ),
-            (
-                "allow",
-                self.command_patterns.allowed.iter().flatten().collect(),
-            ),
+            ("deny", self.command_patterns.denied.iter().collect::<Vec<_>>()),
+            ("allow", self.command_patterns.allowed.iter().flatten().collect()),
         ] {
             let line = |expression| {
                 format!(

@@ -107,10 +107,7 @@ impl FileScope {
             .iter()
             .find(|denied| denied.access == access && self.matches(&denied.pattern, &path))
         {
-            return Err(Refusal::new(format!(
-                "`{shown}` is denied by the rule `{}`",
-                denied.rule
-            )));
+            return Err(Refusal::new(format!("`{shown}` is denied by the rule `{}`", denied.rule)));
         }
         let Some((index, root)) = self.root_for(&path) else {
             return Err(Refusal {
@@ -139,10 +136,7 @@ impl FileScope {
                 }),
             });
         }
-        let relative = path
-            .strip_prefix(&root.path)
-            .unwrap_or(Path::new(""))
-            .to_owned();
+        let relative = path.strip_prefix(&root.path).unwrap_or(Path::new("")).to_owned();
         if access == FileAccess::Write
             && !self.is_unrestricted
             && self.is_startup_file(&path, &root.path)
@@ -157,11 +151,7 @@ impl FileScope {
         for one in &self.operands {
             one.decide_absolute(path.clone(), access)?;
         }
-        Ok(ResolvedPath {
-            root: index,
-            relative,
-            path,
-        })
+        Ok(ResolvedPath { root: index, relative, path })
     }
 
     /// Refuses secrets, and hidden entries of homes, unless the `root` that contains `path` names them.
@@ -176,10 +166,7 @@ impl FileScope {
         let hidden = secrets::hidden_home_entry(path, &self.home).filter(is_closed);
         let (message, grant) = match (secret, hidden) {
             (Some(secret), _) => (
-                format!(
-                    "`{}` holds secrets and is not accessible to tools",
-                    secret.display()
-                ),
+                format!("`{}` holds secrets and is not accessible to tools", secret.display()),
                 secret,
             ),
             (None, Some(entry)) => (
@@ -191,10 +178,7 @@ impl FileScope {
             ),
             (None, None) => return Ok(()),
         };
-        Err(Refusal {
-            message,
-            suggested_flag: Some(grant_flag(access, &grant)),
-        })
+        Err(Refusal { message, suggested_flag: Some(grant_flag(access, &grant)) })
     }
 
     /// True if a directory listing may show `path`.
@@ -225,9 +209,7 @@ impl FileScope {
     /// whole path, one without a slash the file name, any other the path relative to the working directory.
     pub fn matches(&self, pattern: &Pattern, path: &Path) -> bool {
         // A pattern that matches a directory covers its contents.
-        let mut places = path
-            .ancestors()
-            .take_while(|place| !place.as_os_str().is_empty());
+        let mut places = path.ancestors().take_while(|place| !place.as_os_str().is_empty());
         places.any(|place| self.matches_exactly(pattern, place))
     }
 
@@ -239,10 +221,7 @@ impl FileScope {
 
     fn matches_exactly(&self, pattern: &Pattern, path: &Path) -> bool {
         let written = pattern.text();
-        let text = written
-            .strip_suffix('/')
-            .filter(|text| !text.is_empty())
-            .unwrap_or(written);
+        let text = written.strip_suffix('/').filter(|text| !text.is_empty()).unwrap_or(written);
         // The path, in the form in which the pattern is written.
         let (start, place) = if text.starts_with('/') {
             ("", Some(path))
@@ -313,9 +292,7 @@ impl FileScope {
 
     /// True if `path` is an instruction file for later runs.
     pub fn is_instruction_file(&self, path: &Path) -> bool {
-        self.instruction_files
-            .iter()
-            .any(|note| path.starts_with(note))
+        self.instruction_files.iter().any(|note| path.starts_with(note))
             || startup_files::is_project_file(self.beneath_root(path))
     }
 
@@ -332,17 +309,13 @@ impl FileScope {
         let is_note = path.starts_with(&self.workspace)
             && notes.any(|note| path.starts_with(note) && note.starts_with(&self.workspace));
         (is_note || self.trusted.iter().any(|file| path == file))
-            && self
-                .operands
-                .iter()
-                .all(|one| one.is_user_instruction(path))
+            && self.operands.iter().all(|one| one.is_user_instruction(path))
     }
 
     /// `path` relative to the root that contains it, or unchanged if there is none.
     fn beneath_root<'p>(&self, path: &'p Path) -> &'p Path {
         let root = self.root_for(path);
-        root.and_then(|(_, root)| path.strip_prefix(&root.path).ok())
-            .unwrap_or(path)
+        root.and_then(|(_, root)| path.strip_prefix(&root.path).ok()).unwrap_or(path)
     }
 
     /// The roots that commands may change. The workspace is left to the file tools unless it is the working directory.
@@ -357,21 +330,14 @@ impl FileScope {
         let written = self.root_for(path).is_some_and(|(_, root)| {
             root.may_write && (root.path != self.workspace || self.directory == self.workspace)
         });
-        written
-            && self
-                .operands
-                .iter()
-                .all(|one| one.is_command_writable(path))
+        written && self.operands.iter().all(|one| one.is_command_writable(path))
     }
 
     /// True if the secret location `secret` is open to commands: a root was granted at or beneath it.
     pub fn grants_secret(&self, secret: &Path) -> bool {
         let is_in_it = |root: &ScopeRoot| root.path.starts_with(secret);
         self.roots.iter().any(is_in_it)
-            && self
-                .operands
-                .iter()
-                .all(|one| one.is_unrestricted || one.grants_secret(secret))
+            && self.operands.iter().all(|one| one.is_unrestricted || one.grants_secret(secret))
     }
 
     /// This value and all operands that it was built from, recursively.
@@ -390,10 +356,7 @@ impl FileScope {
         let is_open = secrets::secret_containing(place, &self.home).is_none_or(is_named)
             && secrets::hidden_home_entry(place, &self.home).is_none_or(is_named);
         let is_kept = self.is_startup_file(place, &root.path);
-        (
-            self.is_unrestricted || is_open,
-            root.may_write && (self.is_unrestricted || !is_kept),
-        )
+        (self.is_unrestricted || is_open, root.may_write && (self.is_unrestricted || !is_kept))
     }
 
     /// The intersection: allows what both allow. Relative paths start from our working directory.
@@ -414,19 +377,13 @@ impl FileScope {
                 // On either side, the deepest root that contains a path decides about it.
                 let (here, there) = (self.access_to(deeper), other.access_to(deeper));
                 if here.0 && there.0 {
-                    roots.push(ScopeRoot {
-                        path: deeper.clone(),
-                        may_write: here.1 && there.1,
-                    });
+                    roots.push(ScopeRoot { path: deeper.clone(), may_write: here.1 && there.1 });
                 }
             }
         }
         let joined = |ours: &[PathBuf], theirs: &[PathBuf]| [ours, theirs].concat();
         // Allow rules permit changes within read-only roots. A side that may write the whole root needs none.
-        let allowed = self
-            .allowed
-            .iter()
-            .filter(|rule| other.allowed.contains(rule));
+        let allowed = self.allowed.iter().filter(|rule| other.allowed.contains(rule));
         Self {
             directory: self.directory.clone(),
             workspace: self.workspace.clone(),
@@ -445,11 +402,7 @@ impl FileScope {
     }
 
     fn root_list(&self) -> String {
-        self.roots
-            .iter()
-            .map(|root| root.path.display().to_string())
-            .collect::<Vec<_>>()
-            .join(", ")
+        self.roots.iter().map(|root| root.path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -467,10 +420,7 @@ mod tests {
     use super::{FileAccess, FileScope, ScopeRoot};
 
     fn file_scope() -> FileScope {
-        let root = |path: &str, may_write| ScopeRoot {
-            path: path.into(),
-            may_write,
-        };
+        let root = |path: &str, may_write| ScopeRoot { path: path.into(), may_write };
         FileScope {
             directory: "/srv/app".into(),
             home: "/home/u".into(),
@@ -481,11 +431,8 @@ mod tests {
                 root("/home/u/.aws/public", false),
                 root("/home", false),
             ],
-            hidden: vec![
-                "/home/u/.nanobot/workspace/sessions".into(),
-                "/srv/app/.secret".into(),
-            ]
-            .into(),
+            hidden: vec!["/home/u/.nanobot/workspace/sessions".into(), "/srv/app/.secret".into()]
+                .into(),
             read_only: vec!["/home/u/.nanobot/workspace/cron".into()].into(),
             ..FileScope::default()
         }
@@ -530,21 +477,13 @@ mod tests {
         check("/home/v/.ssh/id", Read, Err("--read /home/v/.ssh"));
         check("/home/v/notes", Read, Ok("/home/v/notes"));
         check("/etc/passwd", Write, Err("--write=/etc/passwd"));
-        check(
-            "~/.nanobot/workspace/sessions/x.jsonl",
-            Read,
-            Err("not accessible"),
-        );
+        check("~/.nanobot/workspace/sessions/x.jsonl", Read, Err("not accessible"));
         check(
             "~/.nanobot/workspace/cron/jobs.json",
             Read,
             Ok("/home/u/.nanobot/workspace/cron/jobs.json"),
         );
-        check(
-            "~/.nanobot/workspace/cron/jobs.json",
-            Write,
-            Err("read-only"),
-        );
+        check("~/.nanobot/workspace/cron/jobs.json", Write, Err("read-only"));
         check(".secret/x", Read, Err("not accessible"));
         check("~user/x", Read, Ok("/srv/app/~user/x"));
     }

@@ -47,16 +47,10 @@ impl Policy {
             auto_approve: self.auto_approve && other.auto_approve,
             reads_only: self.reads_only || other.reads_only,
             command_patterns: CommandPatterns {
-                denied: [
-                    &self.command_patterns.denied[..],
-                    &other.command_patterns.denied[..],
-                ]
-                .concat(),
-                allowed: [
-                    &self.command_patterns.allowed[..],
-                    &other.command_patterns.allowed[..],
-                ]
-                .concat(),
+                denied: [&self.command_patterns.denied[..], &other.command_patterns.denied[..]]
+                    .concat(),
+                allowed: [&self.command_patterns.allowed[..], &other.command_patterns.allowed[..]]
+                    .concat(),
             },
         }
     }
@@ -74,10 +68,7 @@ impl Policy {
                 return Some(rule.clone());
             }
             let argument = Some(ours.anchored(argument)?);
-            Some(PolicyRule {
-                argument,
-                ..rule.clone()
-            })
+            Some(PolicyRule { argument, ..rule.clone() })
         };
         self.rules.iter().filter_map(moved)
     }
@@ -116,11 +107,7 @@ mod tests {
             |ours: &[&str], theirs: &[&str], path: &str, access: FileAccess, expect: bool| {
                 let both = policy(ours).intersection(&policy(theirs));
                 let found = both.file_scope.decide(path, access);
-                assert_eq!(
-                    found.is_ok(),
-                    expect,
-                    "{ours:?} {theirs:?} {path} {found:?}"
-                );
+                assert_eq!(found.is_ok(), expect, "{ours:?} {theirs:?} {path} {found:?}");
             };
         use FileAccess::{Read, Write};
         check(&[], &[], "/d/a", Read, true);
@@ -134,21 +121,9 @@ mod tests {
         // A path that is closed within a root of one policy stays closed if a root of the other starts there.
         check(&["read /h"], &["read /h/.ssh"], "/h/.ssh/id", Read, false);
         check(&["free"], &["read /h/.ssh"], "/h/.ssh/id", Read, true);
-        check(
-            &["read /h/.ssh"],
-            &["read /h/.ssh"],
-            "/h/.ssh/id",
-            Read,
-            true,
-        );
+        check(&["read /h/.ssh"], &["read /h/.ssh"], "/h/.ssh/id", Read, true);
         let within = |path| check(&["write /d"], &["write /d/.config"], path, Write, false);
         within("/d/.config/nvim/init.lua");
-        check(
-            &["write /d"],
-            &["write /d/.config"],
-            "/d/.config/app/x",
-            Write,
-            true,
-        );
+        check(&["write /d"], &["write /d/.config"], "/d/.config/app/x", Write, true);
     }
 }

@@ -135,12 +135,7 @@ impl Policy {
     pub fn grant_for(&self, change: GuardedChange) -> Grant {
         let is_about =
             |rule: &&PolicyRule| rule.argument.is_none() && rule.tool.text() == change.word();
-        let has = |effect| {
-            self.rules
-                .iter()
-                .filter(is_about)
-                .any(|rule| rule.effect == effect)
-        };
+        let has = |effect| self.rules.iter().filter(is_about).any(|rule| rule.effect == effect);
         match () {
             () if has(RuleEffect::Deny) => Grant::Denied,
             () if self.auto_approve
@@ -165,14 +160,8 @@ impl Policy {
 
     /// The strictest permission set for `tool`.
     pub fn permission(&self, tool: &str) -> Permission {
-        let matching = self
-            .permissions
-            .iter()
-            .filter(|(name, _)| name.matches(tool));
-        matching
-            .map(|(_, permission)| *permission)
-            .min()
-            .unwrap_or(Permission::Always)
+        let matching = self.permissions.iter().filter(|(name, _)| name.matches(tool));
+        matching.map(|(_, permission)| *permission).min().unwrap_or(Permission::Always)
     }
 
     /// True if the user typed exactly this address. An address typed without a port covers the `usual` ports.

@@ -86,16 +86,12 @@ pub fn parse_host(text: &str) -> Result<Pattern, String> {
         digits && port.parse::<u16>().is_ok_and(|port| port > 0)
     };
     if port.is_some_and(|port| port != "*" && !is_port(port)) {
-        return Err(
-            match name.contains(':') || name.is_empty() || text.contains('/') {
-                true => FORM.into(),
-                false => "needs a port from 1 to 65535 after its `:`".into(),
-            },
-        );
+        return Err(match name.contains(':') || name.is_empty() || text.contains('/') {
+            true => FORM.into(),
+            false => "needs a port from 1 to 65535 after its `:`".into(),
+        });
     }
-    let bare = name
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
+    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let is_address = bare.is_some_and(|bare| bare.parse::<Ipv6Addr>().is_ok())
         || name.parse::<Ipv4Addr>().is_ok();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_*?".contains(letter);
@@ -132,11 +128,7 @@ mod tests {
     fn addresses_in_hosts() {
         let check = |text: &str, expect: Option<(&str, Option<u16>)>| {
             let expect = expect.map(|(address, port)| (address.parse().unwrap(), port));
-            assert_eq!(
-                literal_address(&parse_host(text).unwrap()),
-                expect,
-                "{text}"
-            );
+            assert_eq!(literal_address(&parse_host(text).unwrap()), expect, "{text}");
         };
         check("127.0.0.1", Some(("127.0.0.1", None)));
         check("127.0.0.1:80", Some(("127.0.0.1", Some(80))));

@@ -48,20 +48,11 @@ pub const DEFAULT_NAME: &str = "default";
 
 /// The built-in profiles: name and description.
 pub const BUILT_IN: &[(&str, &str)] = &[
-    (
-        DEFAULT_NAME,
-        "reads the working directory, changes only the workspace",
-    ),
+    (DEFAULT_NAME, "reads the working directory, changes only the workspace"),
     ("plan", "reads only, and presents a plan"),
     ("accept-edits", "may change the working directory"),
-    (
-        "auto-approve",
-        "may change the working directory; approves every request; no network",
-    ),
-    (
-        "full",
-        "no sandbox and no limits: may do everything that you can",
-    ),
+    ("auto-approve", "may change the working directory; approves every request; no network"),
+    ("full", "no sandbox and no limits: may do everything that you can"),
     ("explore", "a sub-agent that reads and reports"),
 ];
 
@@ -69,21 +60,15 @@ impl Profile {
     /// Returns the built-in profile `name`.
     pub fn built_in(name: &str) -> Option<Self> {
         let (name, about) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
-        let profile = Self {
-            name: (*name).into(),
-            description: (*about).into(),
-            ..Self::default()
-        };
+        let profile =
+            Self { name: (*name).into(), description: (*about).into(), ..Self::default() };
         let write = vec![".".to_owned()];
         let never = |names: &[&str]| {
             let never = |name: &&str| (Pattern::new(*name), Permission::Never);
             names.iter().map(never).collect()
         };
         Some(match *name {
-            "plan" => Self {
-                reads_only: true,
-                ..profile
-            },
+            "plan" => Self { reads_only: true, ..profile },
             "accept-edits" => Self { write, ..profile },
             "auto-approve" => Self {
                 write,
@@ -133,9 +118,7 @@ impl Profile {
             ..base
         };
         let origin = format!("profile {name}");
-        let fields = head
-            .as_object()
-            .ok_or("the front matter is not a list of `key: value`")?;
+        let fields = head.as_object().ok_or("the front matter is not a list of `key: value`")?;
         for (key, value) in fields {
             let key = key.replace('_', "-");
             let field = ProfileField { key: &key, value };
@@ -147,12 +130,8 @@ impl Profile {
                 "max-iterations" => profile.max_iterations = Some(field.count()?),
                 "tools" => profile.tools = Some(field.tools()?),
                 "permissions" => profile.permissions.extend(field.permissions()?),
-                "allow" => profile
-                    .rules
-                    .extend(field.rules(RuleEffect::Allow, &origin)?),
-                "deny" => profile
-                    .rules
-                    .extend(field.rules(RuleEffect::Deny, &origin)?),
+                "allow" => profile.rules.extend(field.rules(RuleEffect::Allow, &origin)?),
+                "deny" => profile.rules.extend(field.rules(RuleEffect::Deny, &origin)?),
                 "read" => profile.read.extend(field.texts()?),
                 "write" => profile.write.extend(field.paths()?),
                 "net" => profile.net = field.net()?,
@@ -257,12 +236,7 @@ impl ProfileField<'_> {
         match self.value {
             Value::Bool(true) => Ok(Net::Any),
             Value::Bool(false) => Ok(Net::Default),
-            _ => Ok(Net::Hosts(
-                self.texts()?
-                    .into_iter()
-                    .map(host)
-                    .collect::<Result<_, _>>()?,
-            )),
+            _ => Ok(Net::Hosts(self.texts()?.into_iter().map(host).collect::<Result<_, _>>()?)),
         }
     }
 }
@@ -295,10 +269,7 @@ mod tests {
     fn built_in_profiles_are_complete() {
         for (name, about) in BUILT_IN {
             let profile = Profile::built_in(name).unwrap();
-            assert_eq!(
-                (profile.name.as_str(), profile.description.as_str()),
-                (*name, *about)
-            );
+            assert_eq!((profile.name.as_str(), profile.description.as_str()), (*name, *about));
             assert_eq!(profile.is_unrestricted, *name == "full");
         }
         assert_eq!(Profile::built_in("yolo"), None);
@@ -311,27 +282,18 @@ mod tests {
             Err(message) => assert!(!expect.is_empty() && message.contains(expect), "{message}"),
         };
         check(json!({}), "");
-        check(
-            json!({"extends": "plan", "tools": "read_file, exec", "deny": ["exec(rm *)"]}),
-            "",
-        );
+        check(json!({"extends": "plan", "tools": "read_file, exec", "deny": ["exec(rm *)"]}), "");
         check(json!({"extends": "full"}), "typed each time");
         check(json!({"extends": "nobody"}), "no built-in profile");
         check(json!({"tools": 5}), "a list of strings");
-        check(
-            json!({"permissions": {"exec": "maybe"}}),
-            "`always`, `ask` or `never`",
-        );
+        check(json!({"permissions": {"exec": "maybe"}}), "`always`, `ask` or `never`");
         check(json!({"allow": ["exec(git *)"]}), "confined");
         check(json!({"max_iterations": 0}), "from 1");
         check(json!({"sandbox": "off"}), "unknown field `sandbox`");
         check(json!({"model": true}), "text: put it in quotes");
         check(json!({"tools": "exce"}), "did you mean `exec`?");
         check(json!({"deny": "Exec"}), "did you mean `exec`?");
-        check(
-            json!({"permissions": {"readfile": "never"}}),
-            "did you mean `read_file`?",
-        );
+        check(json!({"permissions": {"readfile": "never"}}), "did you mean `read_file`?");
         check(json!({"net": ["http://x/"]}), "is not a host");
         check(json!([1]), "is not a list");
         assert!(Profile::parse("plan", &json!({}), "").is_err());

@@ -87,10 +87,7 @@ pub struct ProvenanceTracker {
 impl ProvenanceTracker {
     /// Creates the state of a conversation without messages.
     pub fn new(context: TrustContext) -> Self {
-        Self {
-            context,
-            state: Mutex::default(),
-        }
+        Self { context, state: Mutex::default() }
     }
 
     /// Processes the new messages in `messages`, the full list to be sent. If the beginning has changed, as after a
@@ -268,10 +265,7 @@ mod tests {
     use url::Url;
 
     fn trust_context(commands_write_anywhere: bool) -> TrustContext {
-        let root = |path: &str, may_write| ScopeRoot {
-            path: path.into(),
-            may_write,
-        };
+        let root = |path: &str, may_write| ScopeRoot { path: path.into(), may_write };
         let real = |path: &Path| match path.to_str() {
             Some("/home/u/w/link") => PathBuf::from("/srv/app/evil.md"),
             _ => path.to_owned(),
@@ -299,10 +293,7 @@ mod tests {
 
     fn user_message(text: &str) -> Message {
         let parts = vec![MessagePart::Text(text.into())];
-        Message::User(UserMessage {
-            parts,
-            ..UserMessage::default()
-        })
+        Message::User(UserMessage { parts, ..UserMessage::default() })
     }
 
     fn injected(id: &str, text: &str) -> Message {
@@ -316,15 +307,8 @@ mod tests {
 
     /// A tool call and its result.
     fn tool_call(name: &str, arguments: Value, text: &str, failed: bool) -> [Message; 2] {
-        let call = ToolCall {
-            id: "c".into(),
-            name: name.into(),
-            arguments,
-        };
-        let reply = Reply {
-            tool_calls: vec![call],
-            ..Reply::default()
-        };
+        let call = ToolCall { id: "c".into(), name: name.into(), arguments };
+        let reply = Reply { tool_calls: vec![call], ..Reply::default() };
         let result = ToolResult {
             call_id: "c".into(),
             name: name.into(),
@@ -355,11 +339,7 @@ mod tests {
         let found = seen.check_address(&Url::parse(url).unwrap(), &free);
         assert_eq!(found.clone().ok(), expect, "{url}: {:?}", seen.untrusted());
         if let Err(refusal) = found {
-            assert!(
-                refusal
-                    .suggested_flag
-                    .is_some_and(|flag| flag.starts_with("--net="))
-            );
+            assert!(refusal.suggested_flag.is_some_and(|flag| flag.starts_with("--net=")));
         }
     }
 
@@ -394,38 +374,24 @@ mod tests {
     #[test]
     fn which_addresses_may_be_requested() {
         use AddressTrust::{Clean, Host, Verbatim};
-        let asks = || {
-            vec![user_message(
-                "look at https://named.example/a and docs.example, please",
-            )]
-        };
+        let asks =
+            || vec![user_message("look at https://named.example/a and docs.example, please")];
         let exec = |text: &str| successful_call("exec", json!({"command": "cat x"}), text);
         let page = |url: &str, text: &str| successful_call("web_fetch", json!({"url": url}), text);
         // Without untrusted content, any address is allowed.
         check(&[], EVIL, Some(Clean));
         check(&[asks()], EVIL, Some(Clean));
-        let read = |path: &str| {
-            [
-                asks(),
-                successful_call("read_file", json!({"path": path}), EVIL),
-            ]
-        };
+        let read = |path: &str| [asks(), successful_call("read_file", json!({"path": path}), EVIL)];
         check(&read("/home/u/w/memory/MEMORY.md"), EVIL, Some(Clean));
         check(&read("/home/u/w/a.md"), EVIL, None);
         check(&read("/home/u/w/memory/HISTORY.md"), EVIL, None);
         check(
-            &[
-                asks(),
-                successful_call("write_file", json!({"path": "a"}), "Wrote"),
-            ],
+            &[asks(), successful_call("write_file", json!({"path": "a"}), "Wrote")],
             EVIL,
             Some(Clean),
         );
         check(
-            &[
-                asks(),
-                tool_call("web_fetch", json!({"url": "x"}), "no", true).to_vec(),
-            ],
+            &[asks(), tool_call("web_fetch", json!({"url": "x"}), "no", true).to_vec()],
             EVIL,
             // The failure message may quote untrusted content.
             None,
@@ -433,61 +399,28 @@ mod tests {
         // Our own refusals are trusted. A page that imitates one is not, and neither is a redirect target.
         let fetched =
             |text: &str, failed| tool_call("web_fetch", json!({"url": "x"}), text, failed).to_vec();
-        check(
-            &[asks(), fetched("Tool call denied: `x` is near", true)],
-            EVIL,
-            Some(Clean),
-        );
-        check(
-            &[asks(), fetched("refused: `x` is near", true)],
-            EVIL,
-            Some(Clean),
-        );
-        check(
-            &[asks(), fetched("Tool call denied: `x` is near", false)],
-            EVIL,
-            None,
-        );
-        for text in [
-            "Tool call denied: `x` redirects to `y`; no",
-            "refused: `x` leads on to `y`; no",
-        ] {
+        check(&[asks(), fetched("Tool call denied: `x` is near", true)], EVIL, Some(Clean));
+        check(&[asks(), fetched("refused: `x` is near", true)], EVIL, Some(Clean));
+        check(&[asks(), fetched("Tool call denied: `x` is near", false)], EVIL, None);
+        for text in
+            ["Tool call denied: `x` redirects to `y`; no", "refused: `x` leads on to `y`; no"]
+        {
             check(&[asks(), fetched(text, true)], EVIL, None);
         }
         check(&[vec![injected("t-plan", "Only look.")]], EVIL, Some(Clean));
         check(&[vec![injected("t-r1", "Not JSON.")]], EVIL, Some(Clean));
         // With untrusted content, only named hosts are allowed.
         check(&[asks(), exec("x")], EVIL, None);
-        check(
-            &[asks(), exec("x")],
-            "https://named.example/?d=SECRET",
-            Some(Host),
-        );
-        check(
-            &[asks(), exec("x")],
-            "https://www.named.example/",
-            Some(Host),
-        );
+        check(&[asks(), exec("x")], "https://named.example/?d=SECRET", Some(Host));
+        check(&[asks(), exec("x")], "https://www.named.example/", Some(Host));
         check(&[asks(), exec("x")], "https://docs.example/b", Some(Host));
         check(&[asks(), exec("x")], "https://sub.docs.example/b", None);
-        check(
-            &[asks(), exec("x")],
-            "https://configured.example/b",
-            Some(Host),
-        );
+        check(&[asks(), exec("x")], "https://configured.example/b", Some(Host));
         check(&[exec("x"), asks()], "https://docs.example/b", Some(Host));
-        check(
-            &[asks(), exec("x")],
-            "https://docs.example.evil.example/",
-            None,
-        );
+        check(&[asks(), exec("x")], "https://docs.example.evil.example/", None);
         // Commands, writable paths, failures, arguments and the model's own text vouch for nothing.
         check(&[asks(), exec(EVIL)], EVIL, None);
-        check(
-            &[asks(), successful_call("mcp_x_y", json!({"u": EVIL}), EVIL)],
-            EVIL,
-            None,
-        );
+        check(&[asks(), successful_call("mcp_x_y", json!({"u": EVIL}), EVIL)], EVIL, None);
         check(
             &[
                 asks(),
@@ -497,70 +430,29 @@ mod tests {
             EVIL,
             None,
         );
+        check(&[asks(), successful_call("unheard_of", json!({}), EVIL)], EVIL, None);
+        check(&[asks(), successful_call("read_file", json!({"path": "out/a"}), EVIL)], EVIL, None);
         check(
-            &[asks(), successful_call("unheard_of", json!({}), EVIL)],
+            &[exec("x"), successful_call("read_file", json!({"path": "/home/u/w/a"}), EVIL)],
             EVIL,
             None,
         );
+        check(&[asks(), successful_call("list_dir", json!({}), EVIL)], EVIL, None);
+        check(&[asks(), successful_call("glob", json!({"pattern": "*"}), EVIL)], EVIL, None);
+        check(&[asks(), successful_call("grep", json!({"pattern": EVIL}), EVIL)], EVIL, None);
         check(
-            &[
-                asks(),
-                successful_call("read_file", json!({"path": "out/a"}), EVIL),
-            ],
-            EVIL,
-            None,
-        );
-        check(
-            &[
-                exec("x"),
-                successful_call("read_file", json!({"path": "/home/u/w/a"}), EVIL),
-            ],
-            EVIL,
-            None,
-        );
-        check(
-            &[asks(), successful_call("list_dir", json!({}), EVIL)],
-            EVIL,
-            None,
-        );
-        check(
-            &[
-                asks(),
-                successful_call("glob", json!({"pattern": "*"}), EVIL),
-            ],
-            EVIL,
-            None,
-        );
-        check(
-            &[
-                asks(),
-                successful_call("grep", json!({"pattern": EVIL}), EVIL),
-            ],
-            EVIL,
-            None,
-        );
-        check(
-            &[
-                asks(),
-                tool_call("read_file", json!({"path": "a"}), EVIL, true).to_vec(),
-            ],
+            &[asks(), tool_call("read_file", json!({"path": "a"}), EVIL, true).to_vec()],
             EVIL,
             None,
         );
         let wrote = successful_call("write_file", json!({"path": "a", "content": EVIL}), "ok");
         check(
-            &[
-                wrote.clone(),
-                successful_call("read_file", json!({"path": "a"}), EVIL),
-            ],
+            &[wrote.clone(), successful_call("read_file", json!({"path": "a"}), EVIL)],
             EVIL,
             None,
         );
         check(
-            &[
-                wrote,
-                successful_call("grep", json!({"pattern": "h", "path": "a"}), EVIL),
-            ],
+            &[wrote, successful_call("grep", json!({"pattern": "h", "path": "a"}), EVIL)],
             EVIL,
             None,
         );
@@ -569,54 +461,24 @@ mod tests {
             successful_call("apply_patch", arguments, "updated")
         };
         let read = successful_call("read_file", json!({"path": "a"}), EVIL);
-        check(
-            &[
-                patch("*** Add File: b\n+x\n*** Add File: a\n+x\n"),
-                read.clone(),
-            ],
-            EVIL,
-            None,
-        );
-        check(
-            &[patch("*** Update File: b\n*** Move to: a\n"), read],
-            EVIL,
-            None,
-        );
+        check(&[patch("*** Add File: b\n+x\n*** Add File: a\n+x\n"), read.clone()], EVIL, None);
+        check(&[patch("*** Update File: b\n*** Move to: a\n"), read], EVIL, None);
         // A patch that is refused or fails may quote its files, but one that is no patch has none.
         check(&[asks(), patch("*** Delete File: a\n")], EVIL, None);
         check(&[asks(), patch("")], EVIL, Some(Clean));
-        let words = Message::Assistant(Reply {
-            text: EVIL.into(),
-            ..Reply::default()
-        });
+        let words = Message::Assistant(Reply { text: EVIL.into(), ..Reply::default() });
         check(&[exec("x"), vec![words]], EVIL, None);
         check(&[vec![injected("summary", EVIL)]], EVIL, None);
         check(&[vec![injected("t-s1", EVIL)]], EVIL, None);
         // A link out of the workspace counts as its target.
-        check(
-            &[successful_call(
-                "read_file",
-                json!({"path": "/home/u/w/link"}),
-                "x",
-            )],
-            EVIL,
-            None,
-        );
+        check(&[successful_call("read_file", json!({"path": "/home/u/w/link"}), "x")], EVIL, None);
         // The kept output of a command, which the model composed.
         let kept = json!({"path": "/tmp/nanobot-run-0/output-1.txt"});
         check(&[successful_call("read_file", kept, EVIL)], EVIL, None);
         // Content that the model cannot have written.
+        check(&[successful_call("read_file", json!({"path": "a"}), EVIL)], EVIL, Some(Verbatim));
         check(
-            &[successful_call("read_file", json!({"path": "a"}), EVIL)],
-            EVIL,
-            Some(Verbatim),
-        );
-        check(
-            &[successful_call(
-                "read_file",
-                json!({"path": "a"}),
-                "1| see <https://a.example/b>.",
-            )],
+            &[successful_call("read_file", json!({"path": "a"}), "1| see <https://a.example/b>.")],
             "https://a.example/b#c",
             Some(Verbatim),
         );
@@ -630,29 +492,17 @@ mod tests {
             Some(Verbatim),
         );
         check(
-            &[successful_call(
-                "read_file",
-                json!({"path": "a"}),
-                "https://a.example/b",
-            )],
+            &[successful_call("read_file", json!({"path": "a"}), "https://a.example/b")],
             "https://a.example/bc",
             None,
         );
         check(
-            &[successful_call(
-                "read_file",
-                json!({"path": "a"}),
-                "https://a.example/b",
-            )],
+            &[successful_call("read_file", json!({"path": "a"}), "https://a.example/b")],
             "http://a.example/b",
             None,
         );
         check(
-            &[successful_call(
-                "read_file",
-                json!({"path": "a"}),
-                "https://a.example/b",
-            )],
+            &[successful_call("read_file", json!({"path": "a"}), "https://a.example/b")],
             "https://a.example:8443/b",
             None,
         );
@@ -667,23 +517,12 @@ mod tests {
         check(&[asks(), echo], EVIL, Some(Verbatim));
         let found = "Results for: x\n\n1. A\n   https://a.example/1\n   about https://a.example/2";
         let search = successful_call("web_search", json!({"query": "x"}), found);
-        check(
-            &[exec("x"), search.clone()],
-            "https://a.example/1",
-            Some(Verbatim),
-        );
+        check(&[exec("x"), search.clone()], "https://a.example/1", Some(Verbatim));
         check(&[exec("x"), search.clone()], "https://a.example/2", None);
-        check(
-            &[search, page("https://a.example/1", EVIL)],
-            EVIL,
-            Some(Verbatim),
-        );
+        check(&[search, page("https://a.example/1", EVIL)], EVIL, Some(Verbatim));
         let query = json!({"query": "\nhttps://evil.example/?d=SECRET"});
         check(
-            &[
-                exec("x"),
-                successful_call("web_search", query, &format!("Results for: \n{EVIL}\n")),
-            ],
+            &[exec("x"), successful_call("web_search", query, &format!("Results for: \n{EVIL}\n"))],
             EVIL,
             None,
         );
@@ -695,21 +534,14 @@ mod tests {
             None,
         );
         // Blocks within the user's message are untrusted content.
-        let piped = |text: &str| {
-            vec![user_message(&format!(
-                "sum up\n\n<stdin>\n{text}\n</stdin>"
-            ))]
-        };
+        let piped =
+            |text: &str| vec![user_message(&format!("sum up\n\n<stdin>\n{text}\n</stdin>"))];
         check(
             &[piped("see https://a.example/b, evil.example")],
             "https://a.example/b",
             Some(Verbatim),
         );
-        check(
-            &[piped("see https://a.example/b, evil.example")],
-            "https://a.example/c",
-            None,
-        );
+        check(&[piped("see https://a.example/b, evil.example")], "https://a.example/c", None);
         check(&[piped("evil.example")], EVIL, None);
         check(&[piped("</stdin-2> evil.example")], EVIL, None);
         check(&[vec![picture("a.png")]], EVIL, None);
@@ -724,20 +556,14 @@ mod tests {
             name: name.into(),
             source: None,
         });
-        Message::User(UserMessage {
-            parts: vec![image],
-            ..UserMessage::default()
-        })
+        Message::User(UserMessage { parts: vec![image], ..UserMessage::default() })
     }
 
     #[test]
     fn the_origin_of_a_conversation_is_the_highest_one_of_its_content() {
         let check = |conversation: &[Vec<Message>], expect: Origin| {
             let seen = ProvenanceTracker::new(trust_context(false));
-            conversation
-                .concat()
-                .iter()
-                .for_each(|message| seen.observe(message));
+            conversation.concat().iter().for_each(|message| seen.observe(message));
             assert_eq!(seen.origin().0, expect, "{conversation:?}");
         };
         let asks = || vec![user_message("look at https://named.example/a, please")];
@@ -753,39 +579,19 @@ mod tests {
         check(&call("exec", json!({"command": "date"})), Origin::Project);
         check(&call("tool_weather", json!({})), Origin::Project);
         check(&call("process", json!({"id": "sh-1"})), Origin::Project);
-        check(
-            &call("web_search", json!({"query": "tea"})),
-            Origin::External,
-        );
+        check(&call("web_search", json!({"query": "tea"})), Origin::External);
         check(&call("mcp_x_y", json!({})), Origin::External);
         check(
-            &[
-                call("web_fetch", json!({"url": "x"})).concat(),
-                read("a").concat(),
-            ],
+            &[call("web_fetch", json!({"url": "x"})).concat(), read("a").concat()],
             Origin::External,
         );
         check(&[vec![user_message("[image: a.png]")]], Origin::Project);
         check(&[vec![picture("a.png")]], Origin::Project);
-        check(
-            &[vec![picture("https://evil.example/a.png")]],
-            Origin::External,
-        );
-        check(
-            &[vec![user_message("sum up\n\n<stdin>\nx\n</stdin>")]],
-            Origin::Project,
-        );
-        check(
-            &[vec![user_message(
-                "sum up\n\n<page name=\"x\">\nx\n</page>",
-            )]],
-            Origin::External,
-        );
+        check(&[vec![picture("https://evil.example/a.png")]], Origin::External);
+        check(&[vec![user_message("sum up\n\n<stdin>\nx\n</stdin>")]], Origin::Project);
+        check(&[vec![user_message("sum up\n\n<page name=\"x\">\nx\n</page>")]], Origin::External);
         check(&[vec![injected("t-plan", "Only look.")]], Origin::User);
-        check(
-            &[vec![injected("summary", "It went well.")]],
-            Origin::Project,
-        );
+        check(&[vec![injected("summary", "It went well.")]], Origin::Project);
     }
 
     #[test]
@@ -805,16 +611,9 @@ mod tests {
         seen.raise(Origin::External, "a test");
         let check = |net: &[&str], url: &str, expect: bool| {
             let hosts = net.iter().map(|host| Pattern::new(*host)).collect();
-            let free = AllowedHosts {
-                net: Net::Hosts(hosts),
-                ..AllowedHosts::default()
-            };
+            let free = AllowedHosts { net: Net::Hosts(hosts), ..AllowedHosts::default() };
             let url = Url::parse(url).unwrap();
-            assert_eq!(
-                seen.check_address(&url, &free).is_ok(),
-                expect,
-                "{url} {net:?}"
-            );
+            assert_eq!(seen.check_address(&url, &free).is_ok(), expect, "{url} {net:?}");
         };
         check(&[], "https://a.example/", false);
         check(&["A.example"], "https://a.example/x", true);
@@ -822,14 +621,8 @@ mod tests {
         check(&["*.a.example"], "https://a.example/x", false);
         check(&["a.example:9000"], "https://a.example:9000/x", true);
         check(&["a.example:9000"], "https://a.example/x", false);
-        let free = AllowedHosts {
-            net: Net::Any,
-            ..AllowedHosts::default()
-        };
-        assert!(
-            seen.check_address(&Url::parse(EVIL).unwrap(), &free)
-                .is_ok()
-        );
+        let free = AllowedHosts { net: Net::Any, ..AllowedHosts::default() };
+        assert!(seen.check_address(&Url::parse(EVIL).unwrap(), &free).is_ok());
         assert_eq!(seen.untrusted().as_deref(), Some("a test"));
     }
 
@@ -839,26 +632,18 @@ mod tests {
         for message in successful_call("read_file", json!({"path": "a"}), EVIL) {
             seen.observe(&message);
         }
-        assert!(
-            seen.check_address(&Url::parse(EVIL).unwrap(), &AllowedHosts::default())
-                .is_err()
-        );
+        assert!(seen.check_address(&Url::parse(EVIL).unwrap(), &AllowedHosts::default()).is_err());
     }
 
     #[test]
     fn state_survives_a_compaction() {
         let seen = ProvenanceTracker::new(trust_context(false));
         let mut messages = vec![user_message("go to named.example")];
-        messages.extend(successful_call(
-            "read_file",
-            json!({"path": "a"}),
-            "https://a.example/b",
-        ));
+        messages.extend(successful_call("read_file", json!({"path": "a"}), "https://a.example/b"));
         seen.observe_all(&mut MessageCursor::default(), &messages);
         seen.observe_all(&mut MessageCursor::default(), &[injected("summary", "…")]);
         let allows = |url: &str| {
-            seen.check_address(&Url::parse(url).unwrap(), &AllowedHosts::default())
-                .ok()
+            seen.check_address(&Url::parse(url).unwrap(), &AllowedHosts::default()).ok()
         };
         assert_eq!(allows("https://a.example/b"), Some(AddressTrust::Verbatim));
         assert_eq!(allows("https://named.example/c"), Some(AddressTrust::Host));

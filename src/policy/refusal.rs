@@ -17,18 +17,12 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal that no flag lifts.
     pub fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            suggested_flag: None,
-        }
+        Self { message: message.into(), suggested_flag: None }
     }
 
     /// The message to the model after a refused call of `tool`: the reason, and the flag to suggest to the user.
     pub fn for_model(&self, tool: &str) -> String {
-        let Self {
-            message: words,
-            suggested_flag: grant,
-        } = self;
+        let Self { message: words, suggested_flag: grant } = self;
         match grant {
             Some(flag) if words.contains(flag.as_str()) => words.clone(),
             Some(flag) if WRITE_TOOLS.contains(&tool) => {

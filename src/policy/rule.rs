@@ -79,12 +79,7 @@ impl PolicyRule {
                     .into(),
             );
         }
-        Ok(Self {
-            effect,
-            tool,
-            argument,
-            origin: origin.into(),
-        })
+        Ok(Self { effect, tool, argument, origin: origin.into() })
     }
 
     /// The rule and its source, as the reason for a decision.
@@ -116,10 +111,7 @@ impl fmt::Display for PolicyRule {
 impl Pattern {
     /// Wraps `text` as a pattern. Every text is valid.
     pub fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            path_matcher: OnceLock::new(),
-        }
+        Self { text: text.into(), path_matcher: OnceLock::new() }
     }
 
     /// The pattern as written.
@@ -210,11 +202,7 @@ mod tests {
     #[test]
     fn patterns() {
         let check = |pattern: &str, text: &str, expect: bool| {
-            assert_eq!(
-                Pattern::new(pattern).matches(text),
-                expect,
-                "{pattern} {text}"
-            );
+            assert_eq!(Pattern::new(pattern).matches(text), expect, "{pattern} {text}");
         };
         check("", "", true);
         check("", "a", false);
@@ -275,11 +263,7 @@ mod tests {
         };
         use RuleEffect::{Allow, Deny};
         check("exec", Allow, Ok("exec"));
-        check(
-            " write_file( src/*.rs ) ",
-            Allow,
-            Ok("write_file(src/*.rs)"),
-        );
+        check(" write_file( src/*.rs ) ", Allow, Ok("write_file(src/*.rs)"));
         check("mcp_*", Deny, Ok("mcp_*"));
         check("exec(git *)", Deny, Ok("exec(git *)"));
         check("exec(git *)", Allow, Err("confined"));

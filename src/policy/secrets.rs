@@ -327,10 +327,7 @@ mod tests {
         check("/home/other/.aws/credentials", Some("/home/other/.aws"));
         check("/home/.aws", None);
         check("/root/.bash_history", Some("/root/.bash_history"));
-        check(
-            "/Users/x/Library/Keychains/a",
-            Some("/Users/x/Library/Keychains"),
-        );
+        check("/Users/x/Library/Keychains/a", Some("/Users/x/Library/Keychains"));
         check("/etc/shadow", Some("/etc/shadow"));
         check("/etc//sudoers.d/x", Some("/etc/sudoers.d"));
         check("/etc/shadows", None);

@@ -64,10 +64,7 @@ impl Policy {
         }
         let whole =
             PolicySnapshot::deserialize(snapshot).map_err(|error| format!("{CHANGED}: {error}"))?;
-        let policy = whole
-            .policy
-            .into_policy()
-            .map_err(|error| format!("{CHANGED}: {error}"))?;
+        let policy = whole.policy.into_policy().map_err(|error| format!("{CHANGED}: {error}"))?;
         // Compared with our own serialization, which allows the file to be reformatted.
         match PolicyRecord::from_policy(&policy).checksum() == whole.checksum {
             true => Ok(policy),
@@ -318,11 +315,8 @@ impl FileScopeRecord {
             allowed,
             operands: of,
         } = file_scope;
-        let places = |list: &[PathBuf]| {
-            list.iter()
-                .map(|path| PathRecord::from_path(path))
-                .collect()
-        };
+        let places =
+            |list: &[PathBuf]| list.iter().map(|path| PathRecord::from_path(path)).collect();
         let beneath = |root: &ScopeRoot| RootRecord {
             path: PathRecord::from_path(&root.path),
             may_write: root.may_write,
@@ -355,10 +349,8 @@ impl FileScopeRecord {
         let places = |list: Vec<PathRecord>| -> Vec<PathBuf> {
             list.into_iter().map(PathRecord::into_path).collect()
         };
-        let root = |root: RootRecord| ScopeRoot {
-            path: root.path.into_path(),
-            may_write: root.may_write,
-        };
+        let root =
+            |root: RootRecord| ScopeRoot { path: root.path.into_path(), may_write: root.may_write };
         let denied = |rule: PathRuleRecord| PathRule {
             access: match rule.access {
                 AccessRecord::Read => FileAccess::Read,
@@ -402,12 +394,7 @@ impl PathRecord {
 
 impl RuleRecord {
     fn from_rule(rule: &PolicyRule) -> Self {
-        let PolicyRule {
-            effect,
-            tool,
-            argument,
-            origin,
-        } = rule;
+        let PolicyRule { effect, tool, argument, origin } = rule;
         Self {
             effect: match effect {
                 RuleEffect::Allow => RuleEffectRecord::Allow,
@@ -471,8 +458,7 @@ mod tests {
             "consents",
         ]);
         full.profile = "mine".into();
-        full.explicit_addresses
-            .push(("10.0.0.1".parse().unwrap(), None));
+        full.explicit_addresses.push(("10.0.0.1".parse().unwrap(), None));
         let added = |paths: &[PathBuf], path: &OsStr| [paths, &[path.into()]].concat().into();
         let scope = &mut full.file_scope;
         scope.read_only = added(&scope.read_only, OsStr::new("/h/w/cron"));
@@ -480,9 +466,7 @@ mod tests {
         scope.hidden = added(&scope.hidden, odd);
         let expression = |text| super::CommandPatterns::compile(text).unwrap();
         full.command_patterns.denied.push(expression(r"\brm\s"));
-        full.command_patterns
-            .allowed
-            .push(vec![expression("^ls"), expression("^git")]);
+        full.command_patterns.allowed.push(vec![expression("^ls"), expression("^git")]);
         full
     }
 
@@ -509,11 +493,7 @@ mod tests {
             let kept = Policy::from_snapshot(&creator.snapshot()).unwrap();
             for (now, policy) in all.iter().skip(at % 997).step_by(997) {
                 let bound = evaluate(&policy.intersection(&kept));
-                assert_eq!(
-                    bound,
-                    evaluate(&policy.intersection(creator)),
-                    "{now} & {name}"
-                );
+                assert_eq!(bound, evaluate(&policy.intersection(creator)), "{now} & {name}");
             }
         }
     }
@@ -571,13 +551,7 @@ mod tests {
             assert!(Policy::from_snapshot(&changed).is_err(), "{changed}");
         });
         assert!(count > 300, "{count}");
-        for nothing in [
-            Value::Null,
-            json!({}),
-            json!([]),
-            json!("x"),
-            json!({"v": 1}),
-        ] {
+        for nothing in [Value::Null, json!({}), json!([]), json!("x"), json!({"v": 1})] {
             assert!(Policy::from_snapshot(&nothing).is_err());
         }
     }
@@ -619,18 +593,12 @@ mod tests {
         };
         check(&|it| it["v"] = json!(2), "a newer nanobot (version 2");
         check(&|it| it["v"] = json!("1"), "its version is unknown");
-        check(
-            &|it| it["policy"]["sandbox"] = json!("none"),
-            "unknown variant `none`",
-        );
+        check(&|it| it["policy"]["sandbox"] = json!("none"), "unknown variant `none`");
         check(
             &|it| it["policy"]["commands"]["denied"] = json!(["("]),
             "is not a valid regular expression",
         );
-        check(
-            &|it| it["policy"]["consents"] = json!(false),
-            "was modified after it was created",
-        );
+        check(&|it| it["policy"]["consents"] = json!(false), "was modified after it was created");
     }
 
     /// Snapshots outlive releases: a change of the checksum or of a field's name would stop every job that has one.

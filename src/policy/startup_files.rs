@@ -138,20 +138,14 @@ pub fn is_project_file(relative: &Path) -> bool {
 pub fn is_protected(relative: &Path) -> bool {
     let of_git = |part: &OsStr| part.eq_ignore_ascii_case(".git");
     relative.iter().any(of_git)
-        || STARTUP_FILES
-            .iter()
-            .any(|name| begins_with(relative, Path::new(name)))
+        || STARTUP_FILES.iter().any(|name| begins_with(relative, Path::new(name)))
 }
 
 /// True if `path` is `start` or beneath it, compared without case, because some file systems are.
 pub fn begins_with(path: &Path, start: &Path) -> bool {
     let mut parts = path.iter();
     let mut starts = start.iter();
-    starts.all(|wanted| {
-        parts
-            .next()
-            .is_some_and(|part| part.eq_ignore_ascii_case(wanted))
-    })
+    starts.all(|wanted| parts.next().is_some_and(|part| part.eq_ignore_ascii_case(wanted)))
 }
 
 #[cfg(test)]

@@ -19,14 +19,8 @@ pub(super) fn policy(words: &[&str]) -> Policy {
             workspace: "/h/w".into(),
             home: "/h".into(),
             roots: vec![
-                ScopeRoot {
-                    path: "/d".into(),
-                    may_write: false,
-                },
-                ScopeRoot {
-                    path: "/h/w".into(),
-                    may_write: true,
-                },
+                ScopeRoot { path: "/d".into(), may_write: false },
+                ScopeRoot { path: "/h/w".into(), may_write: true },
             ],
             hidden: vec!["/h/w/sessions".into()].into(),
             instruction_files: vec!["/h/w/AGENTS.md".into()],
@@ -48,23 +42,18 @@ pub(super) fn policy(words: &[&str]) -> Policy {
                 }
                 policy.tool_filters[0].push(Pattern::new(tool));
             }
-            Some((way @ ("write" | "read"), path)) => policy.file_scope.roots.push(ScopeRoot {
-                path: path.into(),
-                may_write: way == "write",
-            }),
+            Some((way @ ("write" | "read"), path)) => policy
+                .file_scope
+                .roots
+                .push(ScopeRoot { path: path.into(), may_write: way == "write" }),
             Some(("in", path)) => {
                 policy.file_scope.directory = path.into();
-                policy.file_scope.roots.push(ScopeRoot {
-                    path: path.into(),
-                    may_write: false,
-                });
+                policy.file_scope.roots.push(ScopeRoot { path: path.into(), may_write: false });
             }
             Some(("home", path)) => policy.file_scope.home = path.into(),
             Some(("net", host)) => policy.net = Net::Hosts(vec![Pattern::new(host)]),
             Some(("typed", address)) => {
-                policy
-                    .explicit_addresses
-                    .push((address.parse().unwrap(), Some(80)));
+                policy.explicit_addresses.push((address.parse().unwrap(), Some(80)));
             }
             Some(("trust", path)) => policy.file_scope.trusted.push(path.into()),
             Some((tool, permission)) => policy
@@ -77,10 +66,7 @@ pub(super) fn policy(words: &[&str]) -> Policy {
                 policy.sandbox = Sandbox::Off;
                 policy.file_scope.hidden = Deferred::default();
                 policy.file_scope.instruction_files.clear();
-                policy.file_scope.roots.push(ScopeRoot {
-                    path: "/".into(),
-                    may_write: true,
-                });
+                policy.file_scope.roots.push(ScopeRoot { path: "/".into(), may_write: true });
             }
             None => policy.reads_only = true,
         }
@@ -184,31 +170,19 @@ pub(super) fn evaluate(policy: &Policy) -> Vec<(String, bool)> {
         ask(format!("{tool} {arguments}"), is_allowed);
     }
     for path in PATHS {
-        for (tool, access) in [
-            ("read_file", FileAccess::Read),
-            ("write_file", FileAccess::Write),
-        ] {
+        for (tool, access) in [("read_file", FileAccess::Read), ("write_file", FileAccess::Write)] {
             let may = policy.file_scope.decide(path, access).is_ok();
             let is_allowed = verdict(policy, tool, &json!({ "path": path })) == "allow";
             ask(format!("{tool} {path}"), may && is_allowed);
         }
-        ask(
-            format!("show {path}"),
-            policy.file_scope.is_visible(path.as_ref()),
-        );
+        ask(format!("show {path}"), policy.file_scope.is_visible(path.as_ref()));
         let path: &Path = path.as_ref();
         let mut written = policy.file_scope.command_writable_roots();
         let is_written = written.any(|root| path.starts_with(root));
         ask(format!("command {path:?}"), is_written);
-        ask(
-            format!("believe {path:?}"),
-            policy.file_scope.is_user_instruction(path),
-        );
+        ask(format!("believe {path:?}"), policy.file_scope.is_user_instruction(path));
         // Inverted: a file that either policy closes after reading untrusted content is closed in both.
-        ask(
-            format!("change {path:?}"),
-            !policy.file_scope.is_instruction_file(path),
-        );
+        ask(format!("change {path:?}"), !policy.file_scope.is_instruction_file(path));
     }
     for secret in ["/h/.ssh", "/e/.ssh"] {
         let is_open =

@@ -70,9 +70,7 @@ pub fn tools_within(tool: &str) -> Vec<&str> {
 /// # Errors
 /// If it cannot: a phrase to append to the name, with the closest known name.
 pub fn check(name: &str) -> Result<(), String> {
-    let is_external = ["mcp_", PROGRAM_PREFIX]
-        .iter()
-        .any(|prefix| name.starts_with(prefix));
+    let is_external = ["mcp_", PROGRAM_PREFIX].iter().any(|prefix| name.starts_with(prefix));
     if TOOLS.contains(&name) || is_external || name.contains(['*', '?']) {
         return Ok(());
     }

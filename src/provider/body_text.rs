@@ -105,19 +105,7 @@ mod tests {
     #[test]
     fn characters_are_found_at_every_place() {
         check("");
-        for letter in [
-            "\0",
-            "\x1f",
-            " ",
-            "!",
-            "\"",
-            "#",
-            "\\",
-            "]",
-            "\x7f",
-            "é",
-            "\u{1f600}",
-        ] {
+        for letter in ["\0", "\x1f", " ", "!", "\"", "#", "\\", "]", "\x7f", "é", "\u{1f600}"] {
             for length in 0..40 {
                 for place in 0..=length {
                     let (before, after) = ("x".repeat(place), "y".repeat(length - place));

@@ -86,11 +86,7 @@ impl Drop for BudgetReservation<'_> {
 impl RunBudget {
     /// A run with limits in US dollars and in tokens.
     pub fn new(max_cost: Option<f64>, max_tokens: Option<u64>) -> Self {
-        Self {
-            max_cost,
-            max_tokens,
-            ..Self::default()
-        }
+        Self { max_cost, max_tokens, ..Self::default() }
     }
 
     fn has_limit(&self) -> bool {
@@ -105,10 +101,9 @@ impl RunBudget {
     /// Status 4 once a limit is reached. One request can exceed it, because the cost is known only with the response.
     fn check_limits(&self, spent: Spending) -> anyhow::Result<()> {
         let over = match (self.max_cost, self.max_tokens) {
-            (Some(limit), _) if spent.usd >= limit => Some((
-                format!("${limit} (${} spent)", format_dollars(spent.usd)),
-                "--max-cost",
-            )),
+            (Some(limit), _) if spent.usd >= limit => {
+                Some((format!("${limit} (${} spent)", format_dollars(spent.usd)), "--max-cost"))
+            }
             (_, Some(limit)) if spent.tokens >= limit => {
                 Some((format!("{limit} tokens"), "--max-total-tokens"))
             }
@@ -140,11 +135,7 @@ impl RunBudget {
         loop {
             {
                 let mut books = self.lock_state();
-                let BudgetState {
-                    spent,
-                    reserved: promised,
-                    ..
-                } = *books;
+                let BudgetState { spent, reserved: promised, .. } = *books;
                 self.check_limits(spent)?;
                 let usd = spent.usd + promised.usd;
                 let tokens = spent.tokens.saturating_add(promised.tokens);
@@ -223,11 +214,7 @@ impl<P: Provider> Provider for BudgetedProvider<P> {
         let call = ModelCall {
             purpose: &self.purpose,
             provider: &self.provider,
-            model: if model.is_empty() {
-                request.model
-            } else {
-                model
-            },
+            model: if model.is_empty() { request.model } else { model },
             usage,
             usd,
             duration: started.elapsed(),
@@ -264,17 +251,11 @@ impl<P> BudgetedProvider<P> {
             // Input that is written to a cache can cost more than other input.
             cache_write: input,
             output: u64::from(
-                request
-                    .sampling
-                    .max_tokens
-                    .saturating_add(REASONING_ALLOWANCE_TOKENS),
+                request.sampling.max_tokens.saturating_add(REASONING_ALLOWANCE_TOKENS),
             ),
             ..Usage::default()
         };
-        Spending {
-            usd: self.cost(&usage).unwrap_or(0.0),
-            tokens: usage.input + usage.output,
-        }
+        Spending { usd: self.cost(&usage).unwrap_or(0.0), tokens: usage.input + usage.output }
     }
 
     /// The session's limit, if it has one. The first call determines the cost before this run.
@@ -374,9 +355,7 @@ fn request_bytes(request: &Request<'_>) -> usize {
 /// Bytes of the model's output.
 fn reply_bytes(reply: &Reply) -> usize {
     let calls = reply.tool_calls.iter();
-    let calls: usize = calls
-        .map(|call| call.name.len() + call.arguments.to_string().len())
-        .sum();
+    let calls: usize = calls.map(|call| call.name.len() + call.arguments.to_string().len()).sum();
     reply.text.len() + reply.reasoning.len() + calls
 }
 
@@ -388,12 +367,8 @@ mod tests {
 
     #[test]
     fn each_kind_of_token_has_its_price() {
-        let price = Prices::flat(TokenPrice {
-            input: 10.0,
-            cached: 1.0,
-            cache_write: 12.5,
-            output: 50.0,
-        });
+        let price =
+            Prices::flat(TokenPrice { input: 10.0, cached: 1.0, cache_write: 12.5, output: 50.0 });
         let usage = Usage {
             input: 1_000_000,
             cached: 500_000,

@@ -74,10 +74,7 @@ fn kind_and_status(error: &ProviderError) -> (Value, Value) {
 /// Parses a failure. One of an earlier release has no kind.
 fn error_from_json(object: &Value, message: String) -> ProviderError {
     match (object["kind"].as_str(), object["status"].as_i64()) {
-        (Some("busy"), _) => ProviderError::Busy {
-            message,
-            retry_after: None,
-        },
+        (Some("busy"), _) => ProviderError::Busy { message, retry_after: None },
         (Some("unavailable"), _) => ProviderError::Unavailable(message),
         (Some("interrupted"), _) => ProviderError::Interrupted(message),
         (Some("context_exceeded"), _) => ProviderError::ContextExceeded(message),
@@ -97,25 +94,16 @@ pub(super) fn recorded_conversation(recording: &str) -> Option<(String, usize)> 
     let object: Value = serde_json::from_str(recording.lines().next()?).ok()?;
     let messages = object["request"]["messages"].as_array()?;
     let is_injected = |message: &Value| {
-        message["text"]
-            .as_str()
-            .is_some_and(|text| text.starts_with("[nanobot]"))
+        message["text"].as_str().is_some_and(|text| text.starts_with("[nanobot]"))
     };
     let is_user = |message: &Value| message["role"] == "user" && !is_injected(message);
-    let earlier = messages
-        .iter()
-        .rposition(is_user)
-        .filter(|count| *count > 0)?;
+    let earlier = messages.iter().rposition(is_user).filter(|count| *count > 0)?;
     Some((object["session"].as_str()?.to_owned(), earlier))
 }
 
 /// Serializes a request in the recording's format, with the paths replaced by `names`.
 pub(super) fn request_to_json(request: &Request<'_>, names: &PathNames) -> Value {
-    let tools: Vec<&str> = request
-        .tools
-        .iter()
-        .map(|spec| spec.name.as_str())
-        .collect();
+    let tools: Vec<&str> = request.tools.iter().map(|spec| spec.name.as_str()).collect();
     let message = |message: &Message| match message {
         Message::User(user) => json!({ "role": "user", "text": plain_text(&user.parts) }),
         Message::Assistant(reply) => {
@@ -139,14 +127,11 @@ pub(super) fn first_difference(one: &Value, other: &Value) -> Option<String> {
     };
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
-            let keys = one
-                .keys()
-                .chain(other.keys().filter(|key| !one.contains_key(*key)));
+            let keys = one.keys().chain(other.keys().filter(|key| !one.contains_key(*key)));
             let value = |map: &serde_json::Map<String, Value>, key: &str| {
                 map.get(key).cloned().unwrap_or_default()
             };
-            keys.into_iter()
-                .find_map(|key| at(key, &value(one, key), &value(other, key)))
+            keys.into_iter().find_map(|key| at(key, &value(one, key), &value(other, key)))
         }
         (Value::Array(one), Value::Array(other)) => {
             let value = |list: &[Value], index: usize| list.get(index).cloned().unwrap_or_default();
@@ -173,14 +158,7 @@ fn reply_to_json(reply: &Reply) -> Value {
         FinishReason::Refusal => "refusal",
         FinishReason::Other(other) => other,
     };
-    let Usage {
-        input,
-        cached,
-        cache_write,
-        output,
-        reasoning,
-        estimated,
-    } = reply.usage;
+    let Usage { input, cached, cache_write, output, reasoning, estimated } = reply.usage;
     json!({ "text": reply.text, "reasoning": reply.reasoning, "calls": calls_to_json(&reply.tool_calls), "finish": finish,
             "model": reply.model, "opaque": reply.provider_data,
             "usage": { "input": input, "cached": cached, "cache_write": cache_write, "output": output,
@@ -201,11 +179,7 @@ fn reply_from_json(value: &Value) -> Option<Reply> {
         id: String::new(),
         text: value["text"].as_str()?.to_owned(),
         reasoning: text("reasoning"),
-        tool_calls: value["calls"]
-            .as_array()?
-            .iter()
-            .map(call)
-            .collect::<Option<_>>()?,
+        tool_calls: value["calls"].as_array()?.iter().map(call).collect::<Option<_>>()?,
         finish_reason: match value["finish"].as_str()? {
             "stop" => FinishReason::Stop,
             "calls" => FinishReason::ToolCalls,
@@ -240,11 +214,7 @@ mod tests {
 
     #[test]
     fn exchanges_round_trip() {
-        let sampling = Sampling {
-            max_tokens: 1,
-            temperature: None,
-            reasoning_effort: None,
-        };
+        let sampling = Sampling { max_tokens: 1, temperature: None, reasoning_effort: None };
         let request = Request {
             system: "s",
             messages: &[],
@@ -265,13 +235,7 @@ mod tests {
                 arguments: json!({ "x": 1 }),
             }],
             finish_reason: FinishReason::ToolCalls,
-            usage: Usage {
-                input: 1,
-                cached: 2,
-                output: 3,
-                reasoning: 4,
-                ..Usage::default()
-            },
+            usage: Usage { input: 1, cached: 2, output: 3, reasoning: 4, ..Usage::default() },
             cost: Some(0.0),
             model: "m".into(),
             provider_data: Some(json!({ "sig": "x" })),
@@ -291,16 +255,10 @@ mod tests {
         check(ProviderError::Refused("no".into()), Exit::Failed);
         check(ProviderError::Unavailable("down".into()), Exit::Unavailable);
         check(ProviderError::Interrupted("cut".into()), Exit::Unavailable);
-        check(
-            ProviderError::ContextExceeded("long".into()),
-            Exit::BadInput,
-        );
+        check(ProviderError::ContextExceeded("long".into()), Exit::BadInput);
         check(ProviderError::KeyRejected("key".into()), Exit::Refused);
         check(ProviderError::NotFound("gone".into()), Exit::Config);
-        let busy = ProviderError::Busy {
-            message: "later".into(),
-            retry_after: None,
-        };
+        let busy = ProviderError::Busy { message: "later".into(), retry_after: None };
         check(busy, Exit::TryAgain);
         let over = fail(Exit::Budget, "spent");
         check(ProviderError::BudgetExceeded(over), Exit::Budget);
@@ -315,22 +273,10 @@ mod tests {
     #[test]
     fn the_first_difference_is_named() {
         let check = |one: Value, other: Value, expect: Option<&str>| {
-            assert_eq!(
-                first_difference(&one, &other).as_deref(),
-                expect,
-                "{one} {other}"
-            );
+            assert_eq!(first_difference(&one, &other).as_deref(), expect, "{one} {other}");
         };
-        check(
-            json!({ "a": [1, { "b": 2 }] }),
-            json!({ "a": [1, { "b": 2 }] }),
-            None,
-        );
-        check(
-            json!({ "a": [1, { "b": 2 }] }),
-            json!({ "a": [1, { "b": 3 }] }),
-            Some("/a/1/b"),
-        );
+        check(json!({ "a": [1, { "b": 2 }] }), json!({ "a": [1, { "b": 2 }] }), None);
+        check(json!({ "a": [1, { "b": 2 }] }), json!({ "a": [1, { "b": 3 }] }), Some("/a/1/b"));
         check(json!({ "a": 1 }), json!({ "a": 1, "b": 2 }), Some("/b"));
         check(json!([1]), json!([1, 2]), Some("/1"));
         check(json!(1), json!("1"), Some(""));

@@ -56,11 +56,7 @@ impl CodeTracker {
         }
         match byte {
             b'`' | b'~' => {
-                self.run = Run {
-                    byte,
-                    length: 1,
-                    begins_line: self.is_line_blank,
-                };
+                self.run = Run { byte, length: 1, begins_line: self.is_line_blank };
                 self.is_line_blank = false;
             }
             b'\n' => {
@@ -90,11 +86,7 @@ impl CodeTracker {
     }
 
     fn end_run(&mut self) {
-        let Run {
-            byte,
-            length,
-            begins_line,
-        } = std::mem::take(&mut self.run);
+        let Run { byte, length, begins_line } = std::mem::take(&mut self.run);
         if length == 0 {
             return;
         }

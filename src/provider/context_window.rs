@@ -25,9 +25,7 @@ pub struct WindowReport {
 impl WindowReport {
     /// The context window in tokens, if the server has reported it.
     pub fn tokens(&self) -> Option<u32> {
-        self.read()
-            .map(|(tokens, _)| tokens)
-            .filter(|tokens| *tokens > 0)
+        self.read().map(|(tokens, _)| tokens).filter(|tokens| *tokens > 0)
     }
 
     /// Calls `ask` and stores its result, unless the report is recent. A server that does not know its window is not
@@ -41,9 +39,7 @@ impl WindowReport {
         }
         let stored = ask().and_then(|tokens| {
             let line = format!("{} {now}\n", tokens.unwrap_or(0));
-            self.path
-                .parent()
-                .map_or(Ok(()), durable_file::create_dir)?;
+            self.path.parent().map_or(Ok(()), durable_file::create_dir)?;
             durable_file::replace(&self.path, line.as_bytes())
         });
         if let Err(error) = stored {
@@ -102,9 +98,7 @@ fn window_in_list(list: &Value, model: &str) -> Option<u32> {
     let items = list["data"].as_array()?;
     let named = items.iter().find(|item| item["id"] == model);
     let item = named.or(items.first().filter(|_| items.len() == 1))?;
-    ["max_model_len", "context_length"]
-        .iter()
-        .find_map(|key| to_tokens(&item[*key]))
+    ["max_model_len", "context_length"].iter().find_map(|key| to_tokens(&item[*key]))
 }
 
 fn window_in_properties(properties: &Value) -> Option<u32> {
@@ -121,9 +115,7 @@ fn window_in_description(shown: &Value) -> Option<u32> {
     });
     let of_architecture = || {
         let info = shown["model_info"].as_object()?;
-        let (_, tokens) = info
-            .iter()
-            .find(|(name, _)| name.ends_with(".context_length"))?;
+        let (_, tokens) = info.iter().find(|(name, _)| name.ends_with(".context_length"))?;
         to_tokens(tokens)
     };
     configured.or_else(of_architecture)
@@ -156,10 +148,7 @@ mod tests {
         let show = |parameters: &str| {
             window_in_description(&json!({ "parameters": parameters, "model_info": info }))
         };
-        assert_eq!(
-            show("temperature 1\nnum_ctx                        4096\n"),
-            Some(4096)
-        );
+        assert_eq!(show("temperature 1\nnum_ctx                        4096\n"), Some(4096));
         assert_eq!(show("stop \"x\""), Some(40960));
         assert_eq!(window_in_description(&json!({})), None);
     }

@@ -44,13 +44,7 @@ impl LazyCredentials {
         env: Vec<(String, String)>,
         logins: LoginStore,
     ) -> Self {
-        Self {
-            source,
-            source_label,
-            env,
-            logins,
-            cached_key: Mutex::default(),
-        }
+        Self { source, source_label, env, logins, cached_key: Mutex::default() }
     }
 
     /// True if a key is configured.
@@ -69,11 +63,7 @@ impl LazyCredentials {
         let known = self.cached_key.lock().ignore_poison().clone();
         let key = match (source, known) {
             (KeySource::Login(name), _) => {
-                let LoginStore {
-                    folder,
-                    clock,
-                    endpoints,
-                } = &self.logins;
+                let LoginStore { folder, clock, endpoints } = &self.logins;
                 let access = login::credentials(name, folder, http, clock, endpoints)?;
                 self.cache_key(&access.token);
                 return Ok(Some(access));
@@ -86,11 +76,7 @@ impl LazyCredentials {
             }
         };
         self.cache_key(&key);
-        Ok(Some(RequestCredentials {
-            token: key,
-            base_url: None,
-            headers: Vec::new(),
-        }))
+        Ok(Some(RequestCredentials { token: key, base_url: None, headers: Vec::new() }))
     }
 
     fn with_source_context(&self, key: Result<Secret>) -> Result<Secret> {

@@ -29,13 +29,11 @@ impl Provider for DemoProvider {
             .unwrap_or(0);
         let results: Vec<&ToolResult> = request.messages[turn..]
             .iter()
-            .filter_map(|message| {
-                if let Message::Tool(result) = message {
-                    Some(result)
-                } else {
-                    None
-                }
-            })
+            .filter_map(
+                |message| {
+                    if let Message::Tool(result) = message { Some(result) } else { None }
+                },
+            )
             .collect();
         let can = |name: &str| {
             request.tool_choice != ToolChoice::None
@@ -59,19 +57,12 @@ impl Provider for DemoProvider {
             },
             [listed, read, ..] => DemoStep::Answer(summarize_listing(listed, Some(read))),
         };
-        let mut reply = Reply {
-            id: request.reply_id.to_owned(),
-            model: NAME.into(),
-            ..Reply::default()
-        };
+        let mut reply =
+            Reply { id: request.reply_id.to_owned(), model: NAME.into(), ..Reply::default() };
         match step {
             DemoStep::Call(name, arguments) => {
                 let id = format!("call_{}", request.messages.len());
-                reply.tool_calls.push(ToolCall {
-                    id,
-                    name: name.into(),
-                    arguments,
-                });
+                reply.tool_calls.push(ToolCall { id, name: name.into(), arguments });
                 reply.finish_reason = FinishReason::ToolCalls;
             }
             DemoStep::Answer(text) => {
@@ -94,9 +85,7 @@ enum DemoStep {
 /// The names in a listing; directories end with a slash.
 fn listed_names(listing: &str) -> Vec<&str> {
     let name = |line: &'_ str| line.find("  ").map_or(line.len(), |end| end);
-    let lines = listing
-        .lines()
-        .filter(|line| !line.trim().is_empty() && !line.starts_with('('));
+    let lines = listing.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('('));
     lines.map(|line| line[..name(line)].trim()).collect()
 }
 
@@ -106,14 +95,10 @@ fn choose_file<'a>(names: &[&'a str]) -> Option<&'a str> {
         ".md", ".txt", ".toml", ".json", ".py", ".rs", ".js", ".sh", ".c", ".go", ".html", ".csv",
         ".yml", ".yaml",
     ];
-    let readme = names
-        .iter()
-        .find(|name| name.to_lowercase().starts_with("readme") && !name.ends_with('/'));
-    let text = || {
-        names
-            .iter()
-            .find(|name| kinds.iter().any(|kind| name.to_lowercase().ends_with(kind)))
-    };
+    let readme =
+        names.iter().find(|name| name.to_lowercase().starts_with("readme") && !name.ends_with('/'));
+    let text =
+        || names.iter().find(|name| kinds.iter().any(|kind| name.to_lowercase().ends_with(kind)));
     readme.or_else(text).copied()
 }
 
@@ -163,9 +148,7 @@ fn pluralize(number: usize, noun: &str) -> String {
 
 /// The first line of a numbered listing that contains text.
 fn first_text_line(content: &str) -> Option<String> {
-    let lines = content
-        .lines()
-        .filter_map(|line| line.split_once("| ").map(|(_, text)| text));
+    let lines = content.lines().filter_map(|line| line.split_once("| ").map(|(_, text)| text));
     let mut words = lines
         .map(|line| line.trim_matches(['#', '=', '-', '/', '*', '!', ' ', '"']))
         .filter(|line| !line.is_empty());
@@ -195,20 +178,11 @@ mod tests {
 
     #[test]
     fn a_listing_is_read() {
-        assert_eq!(
-            listed_names("src/\na file.txt  12 B\n(2 entries)\n"),
-            ["src/", "a file.txt"]
-        );
-        assert_eq!(
-            choose_file(&["a.txt", "README.md", "src/"]),
-            Some("README.md")
-        );
+        assert_eq!(listed_names("src/\na file.txt  12 B\n(2 entries)\n"), ["src/", "a file.txt"]);
+        assert_eq!(choose_file(&["a.txt", "README.md", "src/"]), Some("README.md"));
         assert_eq!(choose_file(&["bin", "a.txt"]), Some("a.txt"));
         assert_eq!(choose_file(&["readme/", "a.bin"]), None);
-        assert_eq!(
-            first_text_line("1| \n2| # Title #\n3| x"),
-            Some("Title".into())
-        );
+        assert_eq!(first_text_line("1| \n2| # Title #\n3| x"), Some("Title".into()));
         assert_eq!(first_text_line("1| \n"), None);
     }
 }

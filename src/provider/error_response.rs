@@ -18,9 +18,7 @@ pub(super) fn error_message(body: &str) -> String {
             "/error/msg",
             "/msg",
         ];
-        let found = places
-            .iter()
-            .find_map(|place| value.pointer(place)?.as_str());
+        let found = places.iter().find_map(|place| value.pointer(place)?.as_str());
         return found.map_or_else(|| body.to_owned(), str::to_owned);
     }
     if body.starts_with('<') {
@@ -28,10 +26,8 @@ pub(super) fn error_message(body: &str) -> String {
         let title = lower
             .find("<title>")
             .and_then(|start| Some((start + 7, lower[start..].find("</title>")? + start)));
-        let title = title
-            .and_then(|(start, end)| body.get(start..end))
-            .unwrap_or("without a title")
-            .trim();
+        let title =
+            title.and_then(|(start, end)| body.get(start..end)).unwrap_or("without a title").trim();
         return format!("the server sent a web page instead of a reply: {title}");
     }
     body.to_owned()
@@ -44,13 +40,7 @@ pub(super) fn embedded_status(error: &Value) -> Option<u16> {
         Value::String(text) => text.parse().ok(),
         _ => None,
     };
-    let places = [
-        "/error/code",
-        "/error/status",
-        "/code",
-        "/status",
-        "/error/status_code",
-    ];
+    let places = ["/error/code", "/error/status", "/code", "/status", "/error/status_code"];
     let found = places
         .iter()
         .filter_map(|place| error.pointer(place))
@@ -59,9 +49,7 @@ pub(super) fn embedded_status(error: &Value) -> Option<u16> {
         .filter(|status| (400..600).contains(status));
     let kinds = ["/error/type", "/error/code", "/code", "/type"];
     found.or_else(|| {
-        let mut kinds = kinds
-            .iter()
-            .filter_map(|place| error.pointer(place)?.as_str());
+        let mut kinds = kinds.iter().filter_map(|place| error.pointer(place)?.as_str());
         kinds.find_map(status_for_type)
     })
 }
@@ -150,23 +138,13 @@ const CONTEXT_OVERFLOW_WORDS: &[&str] = &[
 pub(super) fn is_context_overflow(status: u16, body: &str, message: &str) -> bool {
     let has_code = || {
         let body = serde_json::from_str::<Value>(body).unwrap_or_default();
-        let places = [
-            "/error/code",
-            "/error/type",
-            "/code",
-            "/type",
-            "/0/error/code",
-        ];
-        let mut codes = places
-            .iter()
-            .filter_map(|place| body.pointer(place)?.as_str());
+        let places = ["/error/code", "/error/type", "/code", "/type", "/0/error/code"];
+        let mut codes = places.iter().filter_map(|place| body.pointer(place)?.as_str());
         codes.any(|code| CONTEXT_OVERFLOW_CODES.contains(&&*code.to_lowercase()))
     };
     let has_words = || {
         let message = message.to_lowercase();
-        CONTEXT_OVERFLOW_WORDS
-            .iter()
-            .any(|words| message.contains(words))
+        CONTEXT_OVERFLOW_WORDS.iter().any(|words| message.contains(words))
     };
     status == 413 || has_code() || matches!(status, 400 | 422 | 500) && has_words()
 }
@@ -188,9 +166,7 @@ pub(super) fn is_out_of_credit(message: &str) -> bool {
 
 /// The delay that the server requests before a retry, from the headers. `now` is our time.
 pub(super) fn retry_after(answer: &Response, now: Timestamp) -> Option<Duration> {
-    let millis = answer
-        .header("retry-after-ms")
-        .and_then(|text| text.trim().parse::<f64>().ok());
+    let millis = answer.header("retry-after-ms").and_then(|text| text.trim().parse::<f64>().ok());
     let after = answer.header("retry-after").map(str::trim);
     duration_from_secs(millis.map(|millis| millis / 1000.0)).or_else(|| {
         let after = after?;
@@ -219,11 +195,7 @@ fn duration_from_secs(number: Option<f64>) -> Option<Duration> {
 /// The time until the date of `Retry-After`. It is relative to the server's own `Date`, because our clock may differ;
 /// without a usable one, our clock has to do.
 fn duration_until(after: &str, date: Option<&str>, now: Timestamp) -> Option<Duration> {
-    let parse = |text: &str| {
-        jiff::fmt::rfc2822::parse(text)
-            .ok()
-            .map(|time| time.timestamp())
-    };
+    let parse = |text: &str| jiff::fmt::rfc2822::parse(text).ok().map(|time| time.timestamp());
     let gap = parse(after)?.duration_since(date.and_then(parse).unwrap_or(now));
     Some(Duration::try_from(gap).unwrap_or_default())
 }
@@ -252,21 +224,14 @@ mod tests {
             "<html><TITLE>502 Bad</TITLE>",
             "the server sent a web page instead of a reply: 502 Bad",
         );
-        check(
-            "<html>",
-            "the server sent a web page instead of a reply: without a title",
-        );
+        check("<html>", "the server sent a web page instead of a reply: without a title");
     }
 
     #[test]
     fn causes_are_classified_by_message() {
         let check = |status: u16, body: &str, expect: bool| {
             let message = error_message(body);
-            assert_eq!(
-                is_context_overflow(status, body, &message),
-                expect,
-                "{body}"
-            );
+            assert_eq!(is_context_overflow(status, body, &message), expect, "{body}");
         };
         check(413, "", true);
         for words in [
@@ -282,21 +247,9 @@ mod tests {
             check(401, words, false);
         }
         for code in ["context_length_exceeded", "exceed_context_size_error"] {
-            check(
-                400,
-                &json!({ "error": { "message": "no", "code": code } }).to_string(),
-                true,
-            );
-            check(
-                400,
-                &json!({ "error": { "message": "no", "type": code } }).to_string(),
-                true,
-            );
-            check(
-                400,
-                &json!({ "message": "no", "code": code }).to_string(),
-                true,
-            );
+            check(400, &json!({ "error": { "message": "no", "code": code } }).to_string(), true);
+            check(400, &json!({ "error": { "message": "no", "type": code } }).to_string(), true);
+            check(400, &json!({ "message": "no", "code": code }).to_string(), true);
         }
         for other in [
             "bad parameter",
@@ -307,26 +260,15 @@ mod tests {
             check(400, other, false);
         }
         check(429, "too many tokens per minute", false);
-        assert!(is_out_of_credit(
-            "You exceeded your current quota, please check your plan"
-        ));
+        assert!(is_out_of_credit("You exceeded your current quota, please check your plan"));
         assert!(!is_out_of_credit("rate limit reached"));
     }
 
     #[test]
     fn a_status_within_an_error() {
-        assert_eq!(
-            embedded_status(&json!({ "error": { "code": 429 } })),
-            Some(429)
-        );
-        assert_eq!(
-            embedded_status(&json!({ "error": { "code": "503" } })),
-            Some(503)
-        );
-        assert_eq!(
-            embedded_status(&json!({ "error": { "code": "invalid" } })),
-            None
-        );
+        assert_eq!(embedded_status(&json!({ "error": { "code": 429 } })), Some(429));
+        assert_eq!(embedded_status(&json!({ "error": { "code": "503" } })), Some(503));
+        assert_eq!(embedded_status(&json!({ "error": { "code": "invalid" } })), None);
         assert_eq!(embedded_status(&json!({ "error": { "code": 7 } })), None);
         let named = |kind: &str| embedded_status(&json!({ "error": { "type": kind } }));
         assert_eq!(named("overloaded_error"), Some(529));
@@ -343,14 +285,8 @@ mod tests {
                 "{body}"
             );
         };
-        check(
-            r#"{"error": {"details": [{"retryDelay": "36s"}]}}"#,
-            Some(36.0),
-        );
-        check(
-            "You exceeded your current quota. Please retry in 36.5s.",
-            Some(36.5),
-        );
+        check(r#"{"error": {"details": [{"retryDelay": "36s"}]}}"#, Some(36.0));
+        check("You exceeded your current quota. Please retry in 36.5s.", Some(36.5));
         check("please retry in a while", None);
         check("retry in 5 minutes", None);
         check("", None);
@@ -358,10 +294,7 @@ mod tests {
 
     #[test]
     fn a_retry_date() {
-        let (from, to) = (
-            "Fri, 02 Jan 2026 03:04:05 GMT",
-            "Fri, 02 Jan 2026 03:04:15 GMT",
-        );
+        let (from, to) = ("Fri, 02 Jan 2026 03:04:05 GMT", "Fri, 02 Jan 2026 03:04:15 GMT");
         let now = "2026-01-02T03:04:00Z".parse().unwrap();
         let check = |after: &str, date: Option<&str>, expect: Option<u64>| {
             let expect = expect.map(Duration::from_secs);

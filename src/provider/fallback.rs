@@ -36,11 +36,7 @@ pub struct FallbackProvider {
 impl FallbackProvider {
     /// Starts with the first of `models`.
     pub fn new(models: Vec<FallbackModel>, shows_pieces: bool) -> Self {
-        Self {
-            models,
-            current: AtomicUsize::new(0),
-            shows_pieces,
-        }
+        Self { models, current: AtomicUsize::new(0), shows_pieces }
     }
 
     /// The sampling of `link` for a request with less than the first model's: a lower limit, another temperature. `None` for
@@ -114,12 +110,7 @@ fn can_fall_back(error: &ProviderError, current: &FallbackModel, next: &Fallback
         },
         // No key or login was available, or the address is forbidden. Another model has its own.
         ProviderError::Aborted(error) => {
-            let causes = [
-                Exit::Unavailable,
-                Exit::TryAgain,
-                Exit::Refused,
-                Exit::Config,
-            ];
+            let causes = [Exit::Unavailable, Exit::TryAgain, Exit::Refused, Exit::Config];
             !error.is::<Stop>() && causes.contains(&exit_for(error))
         }
         ProviderError::Refused(_) | ProviderError::BudgetExceeded(_) => false,
@@ -136,20 +127,12 @@ mod tests {
     fn only_errors_that_another_model_may_avoid_fall_back() {
         let link = |context| FallbackModel {
             model: String::new(),
-            sampling: Sampling {
-                max_tokens: 1,
-                temperature: None,
-                reasoning_effort: None,
-            },
+            sampling: Sampling { max_tokens: 1, temperature: None, reasoning_effort: None },
             context_tokens: context,
             provider: Box::new(DemoProvider),
         };
         let check = |error: ProviderError, expect| {
-            assert_eq!(
-                can_fall_back(&error, &link(Some(1)), &link(None)),
-                expect,
-                "{error:?}"
-            );
+            assert_eq!(can_fall_back(&error, &link(Some(1)), &link(None)), expect, "{error:?}");
         };
         let text = String::new;
         check(ProviderError::Unavailable(text()), true);
@@ -157,23 +140,12 @@ mod tests {
         check(ProviderError::KeyRejected(text()), true);
         check(ProviderError::Refused(text()), false);
         check(ProviderError::ContextExceeded(text()), false);
-        for exit in [
-            Exit::Unavailable,
-            Exit::TryAgain,
-            Exit::Refused,
-            Exit::Config,
-        ] {
+        for exit in [Exit::Unavailable, Exit::TryAgain, Exit::Refused, Exit::Config] {
             check(ProviderError::Aborted(fail(exit, "a key")), true);
             // A failure of the account affects every model.
-            check(
-                ProviderError::BudgetExceeded(fail(exit, "the account")),
-                false,
-            );
+            check(ProviderError::BudgetExceeded(fail(exit, "the account")), false);
         }
         check(ProviderError::Aborted(fail(Exit::Io, "the disk")), false);
-        check(
-            ProviderError::Aborted(Stop(Exit::Interrupted).into()),
-            false,
-        );
+        check(ProviderError::Aborted(Stop(Exit::Interrupted).into()), false);
     }
 }

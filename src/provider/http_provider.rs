@@ -100,12 +100,7 @@ impl Provider for HttpProvider {
         let total = started.elapsed().as_millis();
         match &reply {
             Ok(reply) => {
-                let Usage {
-                    input,
-                    cached,
-                    output,
-                    ..
-                } = reply.usage;
+                let Usage { input, cached, output, .. } = reply.usage;
                 log::info!(target: "http", "reply complete after {total} ms: {input} tokens in, {cached} of them cached, {output} out");
             }
             Err(error) => log::info!(target: "http", "no reply after {total} ms: {error}"),
@@ -130,19 +125,15 @@ impl HttpProvider {
                 return Err(self.status_error(answer));
             }
             let mut text = Vec::new();
-            let read = answer
-                .body
-                .take(MAX_RESPONSE_BYTES as u64)
-                .read_to_end(&mut text);
+            let read = answer.body.take(MAX_RESPONSE_BYTES as u64).read_to_end(&mut text);
             if let Err(error) = read {
                 signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
                 return Err(
                     self.parse_error(ReplyError::Truncated(http::body_error_message(&error)))
                 );
             }
-            let Some((ids, next)) = serde_json::from_slice(&text)
-                .ok()
-                .and_then(|list| parse_model_list(&list))
+            let Some((ids, next)) =
+                serde_json::from_slice(&text).ok().and_then(|list| parse_model_list(&list))
             else {
                 return Err(self.parse_error(ReplyError::Malformed("not a list of models".into())));
             };
@@ -178,9 +169,7 @@ impl HttpProvider {
             }
         }
         let place = self.display_url();
-        Err(ProviderError::Refused(format!(
-            "{place}: more than {MAX_REDIRECTS} redirects"
-        )))
+        Err(ProviderError::Refused(format!("{place}: more than {MAX_REDIRECTS} redirects")))
     }
 
     /// The base URL and the headers of a request, including credentials.
@@ -194,19 +183,12 @@ impl HttpProvider {
         let mut headers: Vec<(String, String)> = fixed.filter(own).collect();
         headers.extend(self.headers.iter().cloned());
         let mut base = self.base_url.clone();
-        if let Some(access) = self
-            .key
-            .resolve(&self.http)
-            .map_err(ProviderError::Aborted)?
-        {
+        if let Some(access) = self.key.resolve(&self.http).map_err(ProviderError::Aborted)? {
             let key = self.key_value(access.token.expose());
             headers.push((self.key_header().into(), key));
             headers.extend(access.headers);
             // A login can determine the address, unless the user configured one.
-            base = access
-                .base_url
-                .filter(|_| !self.is_base_configured)
-                .unwrap_or(base);
+            base = access.base_url.filter(|_| !self.is_base_configured).unwrap_or(base);
         }
         Ok((base, headers))
     }
@@ -231,11 +213,7 @@ impl HttpProvider {
     fn url(&self, base: &str, path: &str) -> String {
         let mut url = format!("{base}{path}");
         for (number, (name, value)) in self.query.iter().enumerate() {
-            let mark = if number == 0 && !url.contains('?') {
-                '?'
-            } else {
-                '&'
-            };
+            let mark = if number == 0 && !url.contains('?') { '?' } else { '&' };
             url.push_str(&format!(
                 "{mark}{}={}",
                 web_url::percent_encode(name),
@@ -249,10 +227,7 @@ impl HttpProvider {
     pub fn body(&self, request: &Request<'_>) -> Vec<u8> {
         // Servers require an object schema. Any other schema is described in the prompt only.
         let is_object = |schema: &&Value| schema["type"] == "object";
-        let schema = request
-            .schema
-            .filter(|_| self.supports_schemas)
-            .filter(is_object);
+        let schema = request.schema.filter(|_| self.supports_schemas).filter(is_object);
         let request = &Request { schema, ..*request };
         let body = BodyWriter::new(&self.extra_body);
         self.format.body(request, self.stream, body)
@@ -276,9 +251,7 @@ impl HttpProvider {
     pub fn curl(&self, request: &Request<'_>) -> String {
         let mut command = format!(
             "curl -sS {} \\\n  -H 'content-type: application/json' \\\n",
-            shell_quote(&web_url::redact_url(
-                &self.url(&self.base_url, self.format.path())
-            ))
+            shell_quote(&web_url::redact_url(&self.url(&self.base_url, self.format.path())))
         );
         if self.key.is_configured() {
             let variable = self.key.source_label.strip_prefix('$').unwrap_or("API_KEY");
@@ -286,16 +259,10 @@ impl HttpProvider {
             command.push_str(&format!("  -H \"{}: {value}\" \\\n", self.key_header()));
         }
         for (name, value) in self.format.headers() {
-            command.push_str(&format!(
-                "  -H {} \\\n",
-                shell_quote(&format!("{name}: {value}"))
-            ));
+            command.push_str(&format!("  -H {} \\\n", shell_quote(&format!("{name}: {value}"))));
         }
         for (name, _) in &self.headers {
-            command.push_str(&format!(
-                "  -H {} \\\n",
-                shell_quote(&format!("{name}: ***"))
-            ));
+            command.push_str(&format!("  -H {} \\\n", shell_quote(&format!("{name}: ***"))));
         }
         command.push_str(&format!(
             "  -d {}\n",
@@ -312,17 +279,14 @@ impl HttpProvider {
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        let events = answer
-            .header("content-type")
-            .is_some_and(|kind| kind.contains("event-stream"));
+        let events =
+            answer.header("content-type").is_some_and(|kind| kind.contains("event-stream"));
         let mut reading = ResponseReader::new(self.format.reply_builder(request), events);
         let mut chunk = vec![0; 4 << 10];
         let mut total = 0;
         let mut is_ended = false;
         // Only data counts: comments keep the connection open, but not the wait for an answer.
-        let HttpTimeouts {
-            first_byte, idle, ..
-        } = self.http.timeouts();
+        let HttpTimeouts { first_byte, idle, .. } = self.http.timeouts();
         let end_of = |limit: Duration| (!limit.is_zero()).then(|| signal::now() + limit);
         let mut data_due = end_of(first_byte);
         while !is_ended && !reading.is_done() {
@@ -344,31 +308,27 @@ impl HttpProvider {
                     MAX_RESPONSE_BYTES >> 20
                 )));
             }
-            reading
-                .feed(&chunk[..count], on_delta)
-                .map_err(|trouble| self.parse_error(trouble))?;
+            reading.feed(&chunk[..count], on_delta).map_err(|trouble| self.parse_error(trouble))?;
             if reading.take_progress() {
                 data_due = end_of(idle);
             }
         }
-        reading
-            .finish(on_delta)
-            .map_err(|trouble| self.parse_error(trouble))?;
+        reading.finish(on_delta).map_err(|trouble| self.parse_error(trouble))?;
         if !is_ended {
             answer.drain(DRAIN_TIMEOUT);
         }
-        reading
-            .into_reply()
-            .map_err(|trouble| self.parse_error(trouble))
+        reading.into_reply().map_err(|trouble| self.parse_error(trouble))
     }
 
     fn parse_error(&self, error: ReplyError) -> ProviderError {
         match error {
             ReplyError::Cancelled(error) => ProviderError::Aborted(error),
-            ReplyError::Truncated(cause) => ProviderError::Interrupted(self.sanitize(&format!(
-                "{} sent an incomplete response: {cause}",
-                self.display_url()
-            ))),
+            ReplyError::Truncated(cause) => {
+                ProviderError::Interrupted(self.sanitize(&format!(
+                    "{} sent an incomplete response: {cause}",
+                    self.display_url()
+                )))
+            }
             ReplyError::Malformed(cause) => ProviderError::Unavailable(
                 self.sanitize(&format!("{}: {cause}", self.display_url())),
             ),
@@ -387,12 +347,9 @@ impl HttpProvider {
         let place = answer.header("location").map(str::to_owned);
         let status = answer.status;
         // The name under which the provider's support finds the request.
-        let request = answer
-            .header("x-request-id")
-            .or(answer.header("request-id"));
-        let shown = request.map_or(status.to_string(), |id| {
-            format!("{status}, request {}", self.sanitize(id))
-        });
+        let request = answer.header("x-request-id").or(answer.header("request-id"));
+        let shown = request
+            .map_or(status.to_string(), |id| format!("{status}, request {}", self.sanitize(id)));
         let mut text = Vec::new();
         // The part of the body that arrived is used even if the rest is missing.
         drop(answer.body.take(64 << 10).read_to_end(&mut text));
@@ -481,10 +438,7 @@ fn parse_model_list(list: &Value) -> Option<(Vec<String>, Option<String>)> {
     };
     let more = list["has_more"] == true && !items.is_empty();
     let next = list["last_id"].as_str().filter(|_| more);
-    Some((
-        items.iter().filter_map(id).collect(),
-        next.map(str::to_owned),
-    ))
+    Some((items.iter().filter_map(id).collect(), next.map(str::to_owned)))
 }
 
 /// Quotes `text` as one shell word.

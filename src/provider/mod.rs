@@ -146,29 +146,11 @@ impl<'a> Delta<'a> {
     /// The corresponding event of the turn; `message` is the id of the reply.
     pub fn into_event(self, message: &'a str) -> Event<'a> {
         match self {
-            Self::Text(text) => Event::Text {
-                message_id: message,
-                text,
-            },
-            Self::Reasoning(text) => Event::Reasoning {
-                message_id: message,
-                text,
-            },
-            Self::Retry {
-                attempt,
-                wait,
-                cause,
-            } => Event::Retry {
-                attempt,
-                wait,
-                cause,
-            },
+            Self::Text(text) => Event::Text { message_id: message, text },
+            Self::Reasoning(text) => Event::Reasoning { message_id: message, text },
+            Self::Retry { attempt, wait, cause } => Event::Retry { attempt, wait, cause },
             Self::Fallback { from, to, cause } => Event::Fallback { from, to, cause },
-            Self::Charged { usage, cost } => Event::Usage {
-                message_id: message,
-                usage,
-                cost,
-            },
+            Self::Charged { usage, cost } => Event::Usage { message_id: message, usage, cost },
             Self::Notice(text) => Event::Notice(text),
         }
     }
@@ -179,10 +161,7 @@ impl<'a> Delta<'a> {
 pub enum ProviderError {
     /// Rate limit or overload. The server may have named a delay.
     #[error("{message}")]
-    Busy {
-        message: String,
-        retry_after: Option<Duration>,
-    },
+    Busy { message: String, retry_after: Option<Duration> },
     /// No connection, a broken or silent connection, or a server error.
     #[error("{0}")]
     Unavailable(String),

@@ -41,17 +41,12 @@ impl PathNames {
     ) {
         match value {
             Value::String(text) => {
-                *text = self
-                    .0
-                    .iter()
-                    .fold(std::mem::take(text), |text, name| replace(&text, name));
+                *text = self.0.iter().fold(std::mem::take(text), |text, name| replace(&text, name));
             }
-            Value::Array(items) => items
-                .iter_mut()
-                .for_each(|item| self.replace_in(item, replace)),
-            Value::Object(members) => members
-                .values_mut()
-                .for_each(|member| self.replace_in(member, replace)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.replace_in(item, replace)),
+            Value::Object(members) => {
+                members.values_mut().for_each(|member| self.replace_in(member, replace))
+            }
             _ => {}
         }
     }
@@ -96,9 +91,6 @@ mod tests {
         });
         assert_eq!(value, expect);
         names("/h", "/w").to_paths(&mut value);
-        assert_eq!(
-            value,
-            json!({ "system": ["in /w, not /h/work2", 5], "n": "/h/x" })
-        );
+        assert_eq!(value, json!({ "system": ["in /w, not /h/work2", 5], "n": "/h/x" }));
     }
 }

@@ -93,16 +93,10 @@ pub const NONE: Quirks = Quirks {
 };
 
 /// A server without quirks that supports JSON schemas.
-pub const JSON_SCHEMAS: Quirks = Quirks {
-    json_schemas: true,
-    ..NONE
-};
+pub const JSON_SCHEMAS: Quirks = Quirks { json_schemas: true, ..NONE };
 
 /// OpenAI's API, and services with the same one.
-pub const OPENAI: Quirks = Quirks {
-    max_completion_tokens: true,
-    ..JSON_SCHEMAS
-};
+pub const OPENAI: Quirks = Quirks { max_completion_tokens: true, ..JSON_SCHEMAS };
 /// OpenAI's Codex backend, used with a ChatGPT account.
 pub const CODEX: Quirks = Quirks {
     no_output_limit: true,
@@ -111,41 +105,20 @@ pub const CODEX: Quirks = Quirks {
     ..JSON_SCHEMAS
 };
 /// OpenRouter.
-pub const OPENROUTER: Quirks = Quirks {
-    thinking: ThinkingStyle::Object,
-    reports_cost: true,
-    ..JSON_SCHEMAS
-};
+pub const OPENROUTER: Quirks =
+    Quirks { thinking: ThinkingStyle::Object, reports_cost: true, ..JSON_SCHEMAS };
 /// Volcengine.
-pub const VOLCENGINE: Quirks = Quirks {
-    max_completion_tokens: true,
-    ..THINKING_TYPE
-};
+pub const VOLCENGINE: Quirks = Quirks { max_completion_tokens: true, ..THINKING_TYPE };
 /// Servers that take `thinking: {type: …}`.
-pub const THINKING_TYPE: Quirks = Quirks {
-    thinking: ThinkingStyle::Type,
-    ..NONE
-};
+pub const THINKING_TYPE: Quirks = Quirks { thinking: ThinkingStyle::Type, ..NONE };
 /// DeepSeek.
-pub const DEEPSEEK: Quirks = Quirks {
-    requires_reasoning: true,
-    ..THINKING_TYPE
-};
+pub const DEEPSEEK: Quirks = Quirks { requires_reasoning: true, ..THINKING_TYPE };
 /// Moonshot's Kimi.
-pub const KIMI: Quirks = Quirks {
-    requires_reasoning: true,
-    ..THINKING_TYPE
-};
+pub const KIMI: Quirks = Quirks { requires_reasoning: true, ..THINKING_TYPE };
 /// Servers that take `enable_thinking`.
-pub const ENABLE_THINKING: Quirks = Quirks {
-    thinking: ThinkingStyle::Enable,
-    ..NONE
-};
+pub const ENABLE_THINKING: Quirks = Quirks { thinking: ThinkingStyle::Enable, ..NONE };
 /// Servers that take `reasoning_split`.
-pub const REASONING_SPLIT: Quirks = Quirks {
-    thinking: ThinkingStyle::Split,
-    ..NONE
-};
+pub const REASONING_SPLIT: Quirks = Quirks { thinking: ThinkingStyle::Split, ..NONE };
 /// Mistral.
 pub const MISTRAL: Quirks = Quirks {
     thinking: ThinkingStyle::NoneOrHigh,
@@ -202,13 +175,8 @@ const MODEL_QUIRKS: &[(&str, QuirkChange)] = &[
 ];
 
 /// Claude models that do not support JSON schemas.
-const SCHEMALESS_CLAUDES: &[&str] = &[
-    "claude-3",
-    "claude-opus-4-0",
-    "claude-opus-4-2",
-    "claude-sonnet-4-0",
-    "claude-sonnet-4-2",
-];
+const SCHEMALESS_CLAUDES: &[&str] =
+    &["claude-3", "claude-opus-4-0", "claude-opus-4-2", "claude-sonnet-4-0", "claude-sonnet-4-2"];
 
 impl Quirks {
     /// The quirks as phrases for people; empty if there are none.
@@ -250,36 +218,21 @@ impl Quirks {
         };
         let when = |is: bool, words: &str| if is { words.to_owned() } else { String::new() };
         let words = [
-            when(
-                max_completion_tokens,
-                "the output limit is sent as `max_completion_tokens`",
-            ),
+            when(max_completion_tokens, "the output limit is sent as `max_completion_tokens`"),
             when(no_limit, "no output limit is sent"),
             temperature,
             thinking.to_owned(),
-            when(
-                reasoning_back,
-                "every reply is sent back with a reasoning field",
-            ),
+            when(reasoning_back, "every reply is sent back with a reasoning field"),
             when(no_stream_options, "no `stream_options` are sent"),
-            when(
-                ids == ToolCallIdFormat::NineAlphanumerics,
-                "tool call ids have nine characters",
-            ),
-            when(
-                word_after_tools,
-                "an assistant message follows tool results",
-            ),
+            when(ids == ToolCallIdFormat::NineAlphanumerics, "tool call ids have nine characters"),
+            when(word_after_tools, "an assistant message follows tool results"),
             when(no_system, "no system message is sent"),
             when(cache_marks, "the prompt has cache marks"),
             when(only_streams, "replies are always streamed"),
             when(!schemas, "JSON schemas are sent as text only"),
             when(tells_cost, "the server reports costs"),
         ];
-        words
-            .into_iter()
-            .filter(|words| !words.is_empty())
-            .collect()
+        words.into_iter().filter(|words| !words.is_empty()).collect()
     }
 }
 
@@ -316,25 +269,18 @@ impl Quirks {
     /// Adds the quirks of `model`. `anthropic` is true if requests use Anthropic's own format.
     pub fn with_model(mut self, model: &str, anthropic: bool) -> Self {
         let name = normalize_model(model);
-        for (_, change) in MODEL_QUIRKS
-            .iter()
-            .filter(|(start, _)| name.starts_with(start))
-        {
+        for (_, change) in MODEL_QUIRKS.iter().filter(|(start, _)| name.starts_with(start)) {
             change(&mut self);
         }
         let is_claude = name.starts_with("claude");
-        let older = OLDER_CLAUDES
-            .iter()
-            .find(|(start, _)| name.starts_with(start));
+        let older = OLDER_CLAUDES.iter().find(|(start, _)| name.starts_with(start));
         if older.is_some() {
             self.temperature = Temperature::Configured;
         }
         if anthropic {
             self.cache_marks = true;
-            self.json_schemas = is_claude
-                && !SCHEMALESS_CLAUDES
-                    .iter()
-                    .any(|start| name.starts_with(start));
+            self.json_schemas =
+                is_claude && !SCHEMALESS_CLAUDES.iter().any(|start| name.starts_with(start));
             self.thinking = match older {
                 Some((_, style)) => *style,
                 None if is_claude => ThinkingStyle::Adaptive,
@@ -399,10 +345,7 @@ mod tests {
         let newer = (Temperature::None, ThinkingStyle::Adaptive);
         assert_eq!(of("claude-opus-4-7"), newer);
         assert_eq!(of("claude-opus-9"), newer);
-        assert_eq!(
-            of("claude-sonnet-4-6"),
-            (Temperature::Configured, ThinkingStyle::Adaptive)
-        );
+        assert_eq!(of("claude-sonnet-4-6"), (Temperature::Configured, ThinkingStyle::Adaptive));
         assert_eq!(of("MiniMax-M2"), (Temperature::None, ThinkingStyle::Budget));
     }
 }

@@ -38,17 +38,10 @@ impl<P: Provider> Provider for RateLimitedProvider<P> {
                 request.model,
                 format_end(Timestamp::from_millisecond(until).unwrap_or_default())
             );
-            return Err(ProviderError::Busy {
-                message,
-                retry_after: Some(wait + random_jitter()),
-            });
+            return Err(ProviderError::Busy { message, retry_after: Some(wait + random_jitter()) });
         }
         let answer = self.inner.reply(request, on_delta);
-        if let Err(ProviderError::Busy {
-            retry_after: Some(wait),
-            ..
-        }) = &answer
-        {
+        if let Err(ProviderError::Busy { retry_after: Some(wait), .. }) = &answer {
             self.store_delay(*wait);
         }
         answer
@@ -72,22 +65,15 @@ impl<P> RateLimitedProvider<P> {
     /// Stores a delay. Best effort: a run that misses it gets the same answer from the server.
     fn store_delay(&self, delay: Duration) {
         let wait = delay.min(MAX_DELAY);
-        let until = self
-            .now_millis()
-            .saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
+        let until =
+            self.now_millis().saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
         self.waited_until.store(until, Ordering::Relaxed);
-        if self
-            .current_delay()
-            .is_some_and(|(other, _)| other >= until)
-        {
+        if self.current_delay().is_some_and(|(other, _)| other >= until) {
             return;
         }
         let folder = self.path.parent();
         drop(folder.map(durable_file::create_dir));
-        drop(durable_file::replace(
-            &self.path,
-            format!("{until}\n").as_bytes(),
-        ));
+        drop(durable_file::replace(&self.path, format!("{until}\n").as_bytes()));
     }
 }
 

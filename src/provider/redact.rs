@@ -17,10 +17,8 @@ impl<P: Provider> Provider for RedactingProvider<P> {
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        let (mut text_stream, mut reasoning_stream) = (
-            StreamRedactor::for_known_keys(),
-            StreamRedactor::for_known_keys(),
-        );
+        let (mut text_stream, mut reasoning_stream) =
+            (StreamRedactor::for_known_keys(), StreamRedactor::for_known_keys());
         let answer = self.inner.reply(request, &mut |delta| match delta {
             Delta::Text(text) => {
                 emit_text(&reasoning_stream.finish(), Delta::Reasoning, on_delta)?;

@@ -34,19 +34,11 @@ impl ReplayProvider {
         is_strict: bool,
     ) -> anyhow::Result<Self> {
         let mut exchanges = VecDeque::new();
-        for (number, line) in text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty())
-        {
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let exchange = cassette::parse_line(line, &path_names).ok_or_else(|| {
                 fail(
                     Exit::BadInput,
-                    format!(
-                        "`{}` is not a recording: line {}",
-                        path.display(),
-                        number + 1
-                    ),
+                    format!("`{}` is not a recording: line {}", path.display(), number + 1),
                 )
             })?;
             exchanges.push_back(exchange);
@@ -72,8 +64,7 @@ impl Provider for ReplayProvider {
             let mut exchanges = self.exchanges.lock().ignore_poison();
             let alike = |keys: &[&str]| {
                 let same = |(recorded, _): &(Value, _)| {
-                    keys.iter()
-                        .all(|key| recorded.pointer(key) == question.pointer(key))
+                    keys.iter().all(|key| recorded.pointer(key) == question.pointer(key))
                 };
                 exchanges.iter().position(same)
             };
@@ -83,10 +74,7 @@ impl Provider for ReplayProvider {
             exchanges.remove(place.unwrap_or(0))
         };
         let Some((recorded, answer)) = next else {
-            let cause = format!(
-                "the recording `{}` has no further exchange",
-                self.path.display()
-            );
+            let cause = format!("the recording `{}` has no further exchange", self.path.display());
             return Err(ProviderError::Aborted(fail(Exit::BadInput, cause)));
         };
         if let Some(place) = cassette::first_difference(&recorded, &question) {

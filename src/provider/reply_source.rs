@@ -17,11 +17,7 @@ pub(super) struct ReplySource {
 impl ReplySource {
     /// The opaque data of a reply from here: `keep`, and where it may go back to.
     pub(super) fn wrap(&self, keep: Value) -> Value {
-        let Self {
-            wire,
-            server,
-            model,
-        } = self;
+        let Self { wire, server, model } = self;
         let mut data = json!({ "wire": wire, "server": server, "model": model });
         data["keep"] = keep;
         data

@@ -30,11 +30,7 @@ pub struct BodyWriter<'a> {
 impl<'a> BodyWriter<'a> {
     /// An empty body, with the user's extra fields.
     pub fn new(extra: &'a Map<String, Value>) -> Self {
-        Self {
-            json: Vec::with_capacity(CAPACITY_BYTES),
-            extra,
-            names: Vec::new(),
-        }
+        Self { json: Vec::with_capacity(CAPACITY_BYTES), extra, names: Vec::new() }
     }
 
     /// Writes a field.
@@ -130,10 +126,7 @@ mod tests {
             assert_eq!(String::from_utf8(json).unwrap(), expect);
         };
         check(json!({}), r#"{"a":1,"b":"é\n","last":[true]}"#);
-        check(
-            json!({ "x": 2, "b": null, "a": 3 }),
-            r#"{"a":3,"b":null,"x":2,"last":[true]}"#,
-        );
+        check(json!({ "x": 2, "b": null, "a": 3 }), r#"{"a":3,"b":null,"x":2,"last":[true]}"#);
         check(
             json!({ "x": 2, "last": "not sent", "y": {} }),
             r#"{"a":1,"b":"é\n","x":2,"last":[true],"y":{}}"#,

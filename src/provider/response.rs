@@ -78,11 +78,7 @@ enum ResponseShape {
 impl ResponseReader {
     /// `events` is true if the server declares an event stream. Otherwise the first byte decides.
     pub(super) fn new(builder: Box<dyn ReplyBuilder>, is_event_stream: bool) -> Self {
-        let shape = if is_event_stream {
-            ResponseShape::Events
-        } else {
-            ResponseShape::Unknown
-        };
+        let shape = if is_event_stream { ResponseShape::Events } else { ResponseShape::Unknown };
         Self {
             parser: SseParser::new(MAX_EVENT_BYTES),
             buffer: Vec::new(),
@@ -144,8 +140,7 @@ impl ResponseReader {
     pub(super) fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
         let draft = self.builder.as_mut();
         if self.shape == ResponseShape::Events {
-            self.parser
-                .finish(&mut |found| process_event(found, draft, on_delta))?;
+            self.parser.finish(&mut |found| process_event(found, draft, on_delta))?;
         } else {
             let text = String::from_utf8_lossy(&self.buffer);
             let text = text.trim_start_matches('\u{feff}').trim();
@@ -303,11 +298,7 @@ pub(super) mod test_support {
         tools: &[],
         tool_choice: ToolChoice::Auto,
         model: "m",
-        sampling: &Sampling {
-            max_tokens: 1,
-            temperature: None,
-            reasoning_effort: None,
-        },
+        sampling: &Sampling { max_tokens: 1, temperature: None, reasoning_effort: None },
         reply_id: "r",
         schema: None,
     };
@@ -396,17 +387,13 @@ pub(super) mod test_support {
 
     /// Formats events as a server sends them.
     pub(in crate::provider) fn events(list: &[Value]) -> String {
-        list.iter()
-            .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"]))
-            .collect()
+        list.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"])).collect()
     }
 
     /// The calls of a reply: id, name, arguments.
     pub(in crate::provider) fn calls(reply: &Reply) -> Vec<(&str, &str, Value)> {
         let calls = reply.tool_calls.iter();
-        calls
-            .map(|call| (&*call.id, &*call.name, call.arguments.clone()))
-            .collect()
+        calls.map(|call| (&*call.id, &*call.name, call.arguments.clone())).collect()
     }
 
     /// Checks that any response is read or refused in the same way wherever it is split.
@@ -414,10 +401,7 @@ pub(super) mod test_support {
         let same = |found: Result<(Reply, EmittedDeltas), ReplyError>| format!("{found:?}");
         crate::fuzz::check(seeds, |input, random| {
             let cut = random.below(input.len() + 1);
-            assert_eq!(
-                same(read(dialect, input, cut)),
-                same(read(dialect, input, 0))
-            );
+            assert_eq!(same(read(dialect, input, cut)), same(read(dialect, input, 0)));
         });
     }
 }

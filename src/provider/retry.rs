@@ -36,9 +36,7 @@ impl<P: Provider> Provider for RetryProvider<P> {
                 Err(error) => error,
             };
             let requested_delay = match &error {
-                ProviderError::Busy {
-                    retry_after: wait, ..
-                } => *wait,
+                ProviderError::Busy { retry_after: wait, .. } => *wait,
                 ProviderError::Unavailable(_) | ProviderError::Interrupted(_) => None,
                 _ => return Err(error),
             };
@@ -48,15 +46,9 @@ impl<P: Provider> Provider for RetryProvider<P> {
             }
             waited += wait;
             log::info!(target: "model", "attempt {attempt} of {MAX_ATTEMPTS} failed; next attempt in {} ms", wait.as_millis());
-            on_delta(Delta::Retry {
-                attempt,
-                wait,
-                cause: &error.to_string(),
-            })
-            .map_err(ProviderError::Aborted)?;
-            self.clock
-                .sleep(wait)
-                .map_err(|stop| ProviderError::Aborted(stop.into()))?;
+            on_delta(Delta::Retry { attempt, wait, cause: &error.to_string() })
+                .map_err(ProviderError::Aborted)?;
+            self.clock.sleep(wait).map_err(|stop| ProviderError::Aborted(stop.into()))?;
         }
         unreachable!("the last attempt returns");
     }
@@ -109,12 +101,7 @@ mod tests {
     }
 
     fn fine() -> ScriptedOutcome {
-        Box::new(|_| {
-            Ok(Reply {
-                text: "fine".into(),
-                ..Reply::default()
-            })
-        })
+        Box::new(|_| Ok(Reply { text: "fine".into(), ..Reply::default() }))
     }
 
     /// Checks success, the number of attempts, and the number of reported retries.
@@ -125,16 +112,9 @@ mod tests {
     fn check_shown(shows_pieces: bool, steps: Vec<ScriptedOutcome>, expect: (bool, usize, usize)) {
         let count = steps.len();
         let clock = Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap());
-        let retry = RetryProvider {
-            inner: ScriptedProvider(Mutex::new(steps)),
-            clock,
-            shows_pieces,
-        };
-        let sampling = Sampling {
-            max_tokens: 1,
-            temperature: None,
-            reasoning_effort: None,
-        };
+        let retry =
+            RetryProvider { inner: ScriptedProvider(Mutex::new(steps)), clock, shows_pieces };
+        let sampling = Sampling { max_tokens: 1, temperature: None, reasoning_effort: None };
         let request = Request {
             system: "",
             messages: &[],
@@ -163,13 +143,7 @@ mod tests {
         check(vec![busy(50), fine()], (true, 2, 1));
         check(vec![busy(61), fine()], (false, 1, 0));
         check(vec![busy(40), busy(40), fine()], (false, 2, 1));
-        check(
-            vec![
-                Box::new(|_| Err(ProviderError::Refused("no".into()))),
-                fine(),
-            ],
-            (false, 1, 0),
-        );
+        check(vec![Box::new(|_| Err(ProviderError::Refused("no".into()))), fine()], (false, 1, 0));
         let half = || -> ScriptedOutcome {
             Box::new(|on_delta: &mut DeltaSink<'_>| {
                 on_delta(Delta::Text("half")).map_err(ProviderError::Aborted)?;

@@ -9,9 +9,7 @@ use std::marker::PhantomData;
 
 /// Parses `event`, if it is an object with the fields of `T`.
 pub(super) fn parse<'a, T: Deserialize<'a>>(event: &'a str) -> Option<T> {
-    serde_json::from_str(event)
-        .ok()
-        .map(|Object(fields)| fields)
+    serde_json::from_str(event).ok().map(|Object(fields)| fields)
 }
 
 /// A JSON object. A derived `Deserialize` would accept an array too.

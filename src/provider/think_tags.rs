@@ -346,11 +346,7 @@ mod tests {
         check("<think>a < b </thin </think>c", "a < b </thin ", "c");
         check("<think>a</think>answer<think>b</think>", "ab", "answer");
         check("a <think>b</think> c", "b", "a c");
-        check(
-            "a\n\n<think>b\n\nc</think>\n\n- d\n",
-            "b\n\nc",
-            "a\n\n- d\n",
-        );
+        check("a\n\n<think>b\n\nc</think>\n\n- d\n", "b\n\nc", "a\n\n- d\n");
         check("a\n<thought>b</thought>", "b", "a\n");
         check("a\n<think>`b</think>\n    c", "`b", "a\n    c");
         check("<think>a</think>b <think>", "a", "b <think>");
@@ -402,12 +398,7 @@ mod tests {
             assert!(whole.0.len() + whole.1.len() <= stream.len());
             // The text is what is left of the stream, in its order.
             let mut letters = stream.chars();
-            assert!(
-                whole
-                    .1
-                    .chars()
-                    .all(|letter| letters.any(|other| other == letter))
-            );
+            assert!(whole.1.chars().all(|letter| letters.any(|other| other == letter)));
         });
     }
 }

@@ -24,11 +24,7 @@ struct SentId<'a> {
 impl<'a> ToolCallIds<'a> {
     /// Starts a conversation without calls.
     pub(super) fn new(format: ToolCallIdFormat) -> Self {
-        Self {
-            format,
-            used: HashSet::new(),
-            sent: HashMap::new(),
-        }
+        Self { format, used: HashSet::new(), sent: HashMap::new() }
     }
 
     /// The id to send for the next call, whose original id is `id`.
@@ -72,11 +68,7 @@ fn convert_id(id: &str, form: ToolCallIdFormat) -> Cow<'_, str> {
     Cow::Owned(match form {
         ToolCallIdFormat::NineAlphanumerics => number,
         ToolCallIdFormat::Standard => {
-            let kept: String = id
-                .chars()
-                .filter(|letter| is_usual(*letter))
-                .take(50)
-                .collect();
+            let kept: String = id.chars().filter(|letter| is_usual(*letter)).take(50).collect();
             format!("{kept}_{number}")
         }
     })
@@ -103,10 +95,7 @@ mod tests {
 
     #[test]
     fn ids_are_unique() {
-        for form in [
-            ToolCallIdFormat::Standard,
-            ToolCallIdFormat::NineAlphanumerics,
-        ] {
+        for form in [ToolCallIdFormat::Standard, ToolCallIdFormat::NineAlphanumerics] {
             let mut names = ToolCallIds::new(form);
             let mut sent = Vec::new();
             for id in ["call_0", "call_1", "call_0", "call_0", "call_0x2"] {
@@ -121,10 +110,7 @@ mod tests {
 
     #[test]
     fn ids_are_converted_to_the_required_form() {
-        assert_eq!(
-            convert_id("call_1-a", ToolCallIdFormat::Standard),
-            "call_1-a"
-        );
+        assert_eq!(convert_id("call_1-a", ToolCallIdFormat::Standard), "call_1-a");
         let long = "x".repeat(65);
         let cases = ["call|fc_1", "", "a b", "\u{e9}", &long];
         for id in cases {
@@ -136,16 +122,10 @@ mod tests {
                 "{id}: {fitted}"
             );
         }
-        assert_eq!(
-            convert_id("abcDEF123", ToolCallIdFormat::NineAlphanumerics),
-            "abcDEF123"
-        );
+        assert_eq!(convert_id("abcDEF123", ToolCallIdFormat::NineAlphanumerics), "abcDEF123");
         for id in ["call_0_1", "call_0_2", ""] {
             let fitted = convert_id(id, ToolCallIdFormat::NineAlphanumerics);
-            assert_eq!(
-                convert_id(&fitted, ToolCallIdFormat::NineAlphanumerics),
-                fitted
-            );
+            assert_eq!(convert_id(&fitted, ToolCallIdFormat::NineAlphanumerics), fitted);
             assert_eq!(fitted.len(), 9);
         }
         assert_ne!(

@@ -23,17 +23,11 @@ impl<P: Provider> Provider for ToolChoiceFallback<P> {
         }
         if !self.ignores_tool_choice.load(Ordering::Relaxed) {
             let answer = self.inner.reply(request, on_delta);
-            if !matches!(
-                answer,
-                Err(ProviderError::Refused(_) | ProviderError::NotFound(_))
-            ) {
+            if !matches!(answer, Err(ProviderError::Refused(_) | ProviderError::NotFound(_))) {
                 return answer;
             }
         }
-        let request = Request {
-            tool_choice: ToolChoice::Auto,
-            ..*request
-        };
+        let request = Request { tool_choice: ToolChoice::Auto, ..*request };
         let answer = self.inner.reply(&request, on_delta);
         if answer.is_ok() {
             self.ignores_tool_choice.store(true, Ordering::Relaxed);
@@ -73,11 +67,7 @@ mod tests {
             inner: RefusingProvider(Mutex::new(0)),
             ignores_tool_choice: AtomicBool::new(false),
         };
-        let sampling = Sampling {
-            max_tokens: 1,
-            temperature: None,
-            reasoning_effort: None,
-        };
+        let sampling = Sampling { max_tokens: 1, temperature: None, reasoning_effort: None };
         let request = Request {
             system: "",
             messages: &[],

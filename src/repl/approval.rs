@@ -213,30 +213,28 @@ impl TerminalPrompter {
         };
         print_keys();
         loop {
-            return Ok(
-                match self.read_choice("  allow? ", &choices, None)?.as_str() {
-                    "yes" => ApprovalAnswer::Yes,
-                    "session" => ApprovalAnswer::Session,
-                    "always" => ApprovalAnswer::Always,
-                    "no" => ApprovalAnswer::No(None),
-                    "reason" => {
-                        let why = self.read_answer("  why not? ", &[], false)?;
-                        ApprovalAnswer::No((!why.is_empty()).then_some(why))
+            return Ok(match self.read_choice("  allow? ", &choices, None)?.as_str() {
+                "yes" => ApprovalAnswer::Yes,
+                "session" => ApprovalAnswer::Session,
+                "always" => ApprovalAnswer::Always,
+                "no" => ApprovalAnswer::No(None),
+                "reason" => {
+                    let why = self.read_answer("  why not? ", &[], false)?;
+                    ApprovalAnswer::No((!why.is_empty()).then_some(why))
+                }
+                "view" => {
+                    for (text, style) in &rows {
+                        self.print_styled(text, style);
                     }
-                    "view" => {
-                        for (text, style) in &rows {
-                            self.print_styled(text, style);
-                        }
-                        self.print_question(&head);
-                        print_keys();
-                        continue;
-                    }
-                    _ => {
-                        self.print_styled("  one of the keys in brackets", &dim);
-                        continue;
-                    }
-                },
-            );
+                    self.print_question(&head);
+                    print_keys();
+                    continue;
+                }
+                _ => {
+                    self.print_styled("  one of the keys in brackets", &dim);
+                    continue;
+                }
+            });
         }
     }
 
@@ -259,9 +257,7 @@ impl TerminalPrompter {
             }
         };
         let plain = Style::new();
-        let ApprovalRequest {
-            tool, arguments, ..
-        } = *case;
+        let ApprovalRequest { tool, arguments, .. } = *case;
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
         let mut shown: &[&str] = &[];
         match tool {
@@ -439,18 +435,10 @@ impl UserPrompt for TerminalPrompter {
             }
             let text = self.read_answer("  answer: ", &options, true)?;
             if text.is_empty() {
-                return Err(ToolError::Declined(
-                    "the user gave no answer; decide yourself".into(),
-                ));
+                return Err(ToolError::Declined("the user gave no answer; decide yourself".into()));
             }
-            let number = text
-                .parse()
-                .ok()
-                .and_then(|number: usize| number.checked_sub(1));
-            Ok(number
-                .and_then(|number| options.get(number))
-                .cloned()
-                .unwrap_or(text))
+            let number = text.parse().ok().and_then(|number: usize| number.checked_sub(1));
+            Ok(number.and_then(|number| options.get(number)).cloned().unwrap_or(text))
         })
     }
 

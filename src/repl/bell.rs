@@ -15,11 +15,7 @@ pub(super) struct Bell {
 
 impl Bell {
     pub(super) fn new(terminal: Terminal, after: Option<Duration>) -> Self {
-        Self {
-            terminal,
-            after,
-            turn_start: Mutex::new(Instant::now()),
-        }
+        Self { terminal, after, turn_start: Mutex::new(Instant::now()) }
     }
 
     pub(super) fn begin_turn(&self) {

@@ -94,11 +94,7 @@ pub(super) const EXITS: &[&str] = &["exit", "quit", "/exit", "/quit", ":q"];
 
 /// The error for a command that is followed by words, but takes none.
 pub(super) fn takes_no_words(name: &str) -> Error {
-    fail_with_hint(
-        Exit::Usage,
-        format!("`/{name}` takes no words"),
-        format!("`/{name}` alone"),
-    )
+    fail_with_hint(Exit::Usage, format!("`/{name}` takes no words"), format!("`/{name}` alone"))
 }
 
 /// The table of commands for the help and the man page.
@@ -106,27 +102,14 @@ pub fn help_table() -> String {
     let line = |command: &SlashCommand| {
         let words = command.argument.placeholder();
         let name = format!("/{} {words}", command.name);
-        let aliases: String = command
-            .aliases
-            .iter()
-            .map(|it| format!(" (also /{it})"))
-            .collect();
-        format!(
-            "  {:20}  {}{aliases}\n",
-            name.trim_end(),
-            command.description
-        )
+        let aliases: String = command.aliases.iter().map(|it| format!(" (also /{it})")).collect();
+        format!("  {:20}  {}{aliases}\n", name.trim_end(), command.description)
     };
     COMMANDS.iter().map(line).collect()
 }
 
 const fn command(name: &'static str, takes: ArgKind, about: &'static str) -> SlashCommand {
-    SlashCommand {
-        name,
-        argument: takes,
-        description: about,
-        aliases: &[],
-    }
+    SlashCommand { name, argument: takes, description: about, aliases: &[] }
 }
 
 const fn with_aliases(command: SlashCommand, aliases: &'static [&'static str]) -> SlashCommand {
@@ -135,17 +118,9 @@ const fn with_aliases(command: SlashCommand, aliases: &'static [&'static str]) -
 
 /// All commands, in the order of the help.
 pub const COMMANDS: &[SlashCommand] = &[
-    command(
-        "help",
-        ArgKind::FreeText("[COMMAND]"),
-        "list the commands, or the options of one",
-    ),
+    command("help", ArgKind::FreeText("[COMMAND]"), "list the commands, or the options of one"),
     with_aliases(
-        command(
-            "new",
-            ArgKind::None,
-            "start over; earlier messages are kept, not sent",
-        ),
+        command("new", ArgKind::None, "start over; earlier messages are kept, not sent"),
         &["clear"],
     ),
     with_aliases(
@@ -156,86 +131,30 @@ pub const COMMANDS: &[SlashCommand] = &[
         ),
         &["sessions", "resume"],
     ),
-    command(
-        "fork",
-        ArgKind::FreeText("[KEY]"),
-        "continue in a copy of this session",
-    ),
-    command(
-        "compact",
-        ArgKind::FreeText("[WORDS]"),
-        "summarise the session, following WORDS",
-    ),
-    command(
-        "undo",
-        ArgKind::FreeText("[TURN]"),
-        "undo the file changes of the last turn",
-    ),
-    command(
-        "retry",
-        ArgKind::None,
-        "continue an interrupted turn, or ask again",
-    ),
-    command(
-        "model",
-        ArgKind::Model,
-        "list the models; with NAME, switch to that one",
-    ),
-    command(
-        "profile",
-        ArgKind::Profile,
-        "list the profiles; with NAME, switch to that one",
-    ),
+    command("fork", ArgKind::FreeText("[KEY]"), "continue in a copy of this session"),
+    command("compact", ArgKind::FreeText("[WORDS]"), "summarise the session, following WORDS"),
+    command("undo", ArgKind::FreeText("[TURN]"), "undo the file changes of the last turn"),
+    command("retry", ArgKind::None, "continue an interrupted turn, or ask again"),
+    command("model", ArgKind::Model, "list the models; with NAME, switch to that one"),
+    command("profile", ArgKind::Profile, "list the profiles; with NAME, switch to that one"),
     command("tools", ArgKind::None, "list the tools"),
-    command(
-        "skills",
-        ArgKind::Skill,
-        "list the skills; with NAME, print that one",
-    ),
-    command(
-        "mcp",
-        ArgKind::FreeText("[SERVER]"),
-        "list the MCP servers, or the tools of one",
-    ),
+    command("skills", ArgKind::Skill, "list the skills; with NAME, print that one"),
+    command("mcp", ArgKind::FreeText("[SERVER]"), "list the MCP servers, or the tools of one"),
     command(
         "memory",
         ArgKind::OneOf(&["show", "search", "log", "diff", "undo", "edit"]),
         "show or change the memory",
     ),
     with_aliases(
-        command(
-            "usage",
-            ArgKind::FreeText("[--by WHAT]"),
-            "show tokens, cost and runs",
-        ),
+        command("usage", ArgKind::FreeText("[--by WHAT]"), "show tokens, cost and runs"),
         &["cost"],
     ),
     command("status", ArgKind::None, "show the configuration"),
-    command(
-        "trust",
-        ArgKind::FreeText("[DIR]"),
-        "let this directory give instructions and skills",
-    ),
-    command(
-        "context",
-        ArgKind::None,
-        "show what is sent with the next message",
-    ),
+    command("trust", ArgKind::FreeText("[DIR]"), "let this directory give instructions and skills"),
+    command("context", ArgKind::None, "show what is sent with the next message"),
     command("save", ArgKind::Path, "write the last answer to FILE"),
-    command(
-        "copy",
-        ArgKind::None,
-        "copy the last answer to the clipboard of the terminal",
-    ),
-    command(
-        "edit",
-        ArgKind::FreeText("[WORDS]"),
-        "write the message in your editor",
-    ),
-    command(
-        "shell",
-        ArgKind::FreeText("CMD"),
-        "run CMD yourself, like `!CMD`",
-    ),
+    command("copy", ArgKind::None, "copy the last answer to the clipboard of the terminal"),
+    command("edit", ArgKind::FreeText("[WORDS]"), "write the message in your editor"),
+    command("shell", ArgKind::FreeText("CMD"), "run CMD yourself, like `!CMD`"),
     command("exit", ArgKind::None, "end (also Ctrl-D, exit, quit, :q)"),
 ];

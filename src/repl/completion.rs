@@ -31,10 +31,8 @@ pub(super) fn editor(ctx: &Context, arguments: &TurnOptions) -> Result<Editor> {
         profiles: Box::new(move || all_profiles(&profiles)),
         skills: Box::new(move || {
             let found = skills::for_turn(&skill_context, &flags).unwrap_or_default();
-            let candidate = |skill: Skill| Candidate {
-                text: skill.name,
-                description: skill.description,
-            };
+            let candidate =
+                |skill: Skill| Candidate { text: skill.name, description: skill.description };
             found.skills.into_iter().map(candidate).collect()
         }),
         commands: Box::new(move || {
@@ -71,16 +69,10 @@ fn all_sessions(ctx: &Context) -> Result<Vec<Candidate>> {
 /// The presets of the config, and the models that the provider lists, or else those that are known of it.
 fn all_models(ctx: &Context, options: &TurnOptions) -> Vec<Candidate> {
     let config = Config::load(&ctx.paths.config).ok();
-    let presets = config
-        .as_ref()
-        .and_then(|config| config.get_path("modelPresets")?.as_object());
-    let names = presets
-        .into_iter()
-        .flat_map(|presets| presets.keys().cloned());
-    let presets = names.map(|name| Candidate {
-        text: name,
-        description: "a preset of the config".into(),
-    });
+    let presets = config.as_ref().and_then(|config| config.get_path("modelPresets")?.as_object());
+    let names = presets.into_iter().flat_map(|presets| presets.keys().cloned());
+    let presets =
+        names.map(|name| Candidate { text: name, description: "a preset of the config".into() });
     let Ok(choice) = agent_turn::select_provider(ctx, options) else {
         return presets.collect();
     };
@@ -90,18 +82,13 @@ fn all_models(ctx: &Context, options: &TurnOptions) -> Vec<Candidate> {
         let is_known = |facts: &&ModelInfo| normalize_name(facts.vendor) == normalize_name(vendor);
         names.extend(MODELS.iter().filter(is_known).map(|it| it.name.to_owned()));
     }
-    let models = names.into_iter().map(|text| Candidate {
-        text,
-        description: vendor.to_owned(),
-    });
+    let models = names.into_iter().map(|text| Candidate { text, description: vendor.to_owned() });
     presets.chain(models).collect()
 }
 
 /// The profiles of turns, both built-in ones and the user's own.
 pub(super) fn all_profiles(ctx: &Context) -> Vec<Candidate> {
-    let built_in = profile::BUILT_IN
-        .iter()
-        .filter(|(name, _)| *name != "explore");
+    let built_in = profile::BUILT_IN.iter().filter(|(name, _)| *name != "explore");
     let mut all: Vec<Candidate> = built_in
         .map(|(name, about)| Candidate {
             text: (*name).to_owned(),
@@ -112,10 +99,7 @@ pub(super) fn all_profiles(ctx: &Context) -> Vec<Candidate> {
         if let Ok(Some(profile)) = profiles::find(ctx, &name)
             && profile.kind == profile::ProfileKind::Agent
         {
-            all.push(Candidate {
-                text: name,
-                description: profile.description,
-            });
+            all.push(Candidate { text: name, description: profile.description });
         }
     }
     all
@@ -147,10 +131,7 @@ impl CompletionSource for Completer {
                 let own = (self.commands)().into_iter().chain((self.skills)());
                 let is_ours = |name: &str| COMMANDS.iter().any(|command| command.is_called(name));
                 let own = own.filter(|one| one.text.starts_with(&head[1..]) && !is_ours(&one.text));
-                all.extend(own.map(|one| Candidate {
-                    text: format!("/{} ", one.text),
-                    ..one
-                }));
+                all.extend(own.map(|one| Candidate { text: format!("/{} ", one.text), ..one }));
                 (0, all)
             }
             CursorContext::Argument(takes, start) => (start, self.arguments(takes, &head[start..])),
@@ -175,9 +156,7 @@ impl Completer {
             ArgKind::OneOf(words) => words.iter().map(|word| plain_candidate(*word)).collect(),
             ArgKind::None | ArgKind::FreeText(_) => Vec::new(),
         };
-        all.into_iter()
-            .filter(|one| one.text.starts_with(typed))
-            .collect()
+        all.into_iter().filter(|one| one.text.starts_with(typed)).collect()
     }
 
     fn files(&self, typed: &str) -> Vec<Candidate> {
@@ -207,9 +186,7 @@ fn cursor_context(head: &str) -> CursorContext {
         let Some(end) = head.find(' ') else {
             return CursorContext::Command;
         };
-        let named = COMMANDS
-            .iter()
-            .find(|command| command.is_called(&head[1..end]));
+        let named = COMMANDS.iter().find(|command| command.is_called(&head[1..end]));
         let start = head.len() - head[end..].trim_start().len();
         // Keys, models and profiles are single words.
         let is_open = !head[start..].contains(' ');
@@ -245,9 +222,7 @@ fn file_context(head: &str) -> CursorContext {
 
 /// The commands that begin with `typed`, which includes the slash.
 fn matching_commands(typed: &str) -> Vec<Candidate> {
-    let fitting = COMMANDS
-        .iter()
-        .filter(|command| command.name.starts_with(&typed[1..]));
+    let fitting = COMMANDS.iter().filter(|command| command.name.starts_with(&typed[1..]));
     let candidate = |command: &SlashCommand| Candidate {
         text: match command.argument {
             ArgKind::None => format!("/{}", command.name),
@@ -269,25 +244,17 @@ fn command_hint(line: &str) -> Option<String> {
         return None;
     }
     let exact = COMMANDS.iter().find(|command| command.name == typed);
-    let mut fitting = COMMANDS
-        .iter()
-        .filter(|command| after.is_none() && command.name.starts_with(typed));
+    let mut fitting =
+        COMMANDS.iter().filter(|command| after.is_none() && command.name.starts_with(typed));
     let only = fitting.next().filter(|_| fitting.next().is_none());
     let command = exact.or(only)?;
     let (rest, label) = (&command.name[typed.len()..], command.argument.placeholder());
-    let gap = if label.is_empty() || after.is_some() {
-        ""
-    } else {
-        " "
-    };
+    let gap = if label.is_empty() || after.is_some() { "" } else { " " };
     Some(format!("{rest}{gap}{label}")).filter(|hint| !hint.is_empty())
 }
 
 fn plain_candidate(text: impl Into<String>) -> Candidate {
-    Candidate {
-        text: text.into(),
-        description: String::new(),
-    }
+    Candidate { text: text.into(), description: String::new() }
 }
 
 /// Maximum entries of a directory that are read, since the user waits.
@@ -312,11 +279,7 @@ fn directory_entries(folder: &Path) -> Vec<(String, bool)> {
         };
         Some((name, is_folder))
     };
-    listed
-        .flatten()
-        .take(MAX_DIRECTORY_ENTRIES)
-        .filter_map(entry)
-        .collect()
+    listed.flatten().take(MAX_DIRECTORY_ENTRIES).filter_map(entry).collect()
 }
 
 /// The names that begin with the typed text. Names with a leading dot are included only if a dot was typed.
@@ -417,11 +380,7 @@ mod tests {
         // The commands, and the skills as commands.
         let skills = (live.skills)().len();
         assert_eq!(live.complete("/", 1).1.len(), COMMANDS.len() + skills);
-        assert!(
-            COMMANDS
-                .iter()
-                .all(|command| !command.description.is_empty())
-        );
+        assert!(COMMANDS.iter().all(|command| !command.description.is_empty()));
     }
 
     #[test]
@@ -465,10 +424,7 @@ mod tests {
         check("\"my n", &["\"my notes.md\""]);
         check("s", &["src/"]);
         check("\"s", &["\"src/"]);
-        check(
-            "sub/m",
-            &["sub/main.rs", "\"sub/my folder/", "\"sub/my notes.md\""],
-        );
+        check("sub/m", &["sub/main.rs", "\"sub/my folder/", "\"sub/my notes.md\""]);
         check(".", &[".hidden"]);
         check("b", &[]);
         check("x", &[]);
@@ -485,9 +441,6 @@ mod tests {
         let line = "look at @sub/file2";
         let (start, found) = live.complete(line, line.len());
         assert_eq!((start, found.len()), (9, 1111));
-        assert_eq!(
-            live.complete("/save ~/su", 10).1,
-            [plain_candidate("~/sub/")]
-        );
+        assert_eq!(live.complete("/save ~/su", 10).1, [plain_candidate("~/sub/")]);
     }
 }

@@ -63,10 +63,7 @@ fn field_kind(about: &Value) -> FormFieldKind {
         let choice = |(number, item): (usize, &Value)| {
             let value = item.as_str().or(item["const"].as_str())?;
             let title = item["title"].as_str().or(names[number].as_str());
-            Some(FormChoice {
-                value: value.to_owned(),
-                title: title.unwrap_or(value).to_owned(),
-            })
+            Some(FormChoice { value: value.to_owned(), title: title.unwrap_or(value).to_owned() })
         };
         items.filter_map(choice).take(MAX_FIELDS).collect()
     };
@@ -82,11 +79,7 @@ fn field_kind(about: &Value) -> FormFieldKind {
             let items = &about["items"];
             let all =
                 ["enum", "anyOf", "oneOf"].map(|key| options(&items[key], &items["enumNames"]));
-            FormFieldKind::Several(
-                all.into_iter()
-                    .find(|it| !it.is_empty())
-                    .unwrap_or_default(),
-            )
+            FormFieldKind::Several(all.into_iter().find(|it| !it.is_empty()).unwrap_or_default())
         }
         _ => FormFieldKind::Text,
     }
@@ -137,16 +130,10 @@ fn describe_field(
     };
     let default = default.map(|value| match value.as_str() {
         Some(text) => format!("default {}", sanitize::single_line(text, MAX_LABEL_CHARS)),
-        None => format!(
-            "default {}",
-            sanitize::single_line(&value.to_string(), MAX_LABEL_CHARS)
-        ),
+        None => format!("default {}", sanitize::single_line(&value.to_string(), MAX_LABEL_CHARS)),
     });
     let optional = (!required && default.is_none()).then(|| "optional".to_owned());
-    let notes: Vec<String> = [expected, default, optional]
-        .into_iter()
-        .flatten()
-        .collect();
+    let notes: Vec<String> = [expected, default, optional].into_iter().flatten().collect();
     if !notes.is_empty() {
         question.push_str(&format!(" ({})", notes.join("; ")));
     }
@@ -194,10 +181,7 @@ impl FormField {
             },
             FormFieldKind::OneOf(options) => json!(option(options, text)?),
             FormFieldKind::Several(options) => {
-                let parts = text
-                    .split(',')
-                    .map(str::trim)
-                    .filter(|part| !part.is_empty());
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 let read = |part: &str| match options.is_empty() {
                     true => Ok(part.to_owned()),
                     false => option(options, part),
@@ -223,43 +207,19 @@ mod tests {
             assert_eq!(read, expect.map_err(str::to_owned), "{form} {text}");
         };
         check(json!({ "type": "string" }), " hello ", Ok(json!("hello")));
-        check(
-            json!({ "type": "string" }),
-            "",
-            Err("an answer is required"),
-        );
+        check(json!({ "type": "string" }), "", Err("an answer is required"));
         check(json!({ "type": "integer" }), "42", Ok(json!(42)));
-        check(
-            json!({ "type": "integer" }),
-            "4.2",
-            Err("not a whole number"),
-        );
+        check(json!({ "type": "integer" }), "4.2", Err("not a whole number"));
         check(json!({ "type": "number" }), "4.5", Ok(json!(4.5)));
         check(json!({ "type": "number" }), "inf", Err("not a number"));
         check(json!({ "type": "boolean" }), "Y", Ok(json!(true)));
-        check(
-            json!({ "type": "boolean" }),
-            "maybe",
-            Err("answer yes or no"),
-        );
+        check(json!({ "type": "boolean" }), "maybe", Err("answer yes or no"));
         check(json!({ "enum": ["Red", "Blue"] }), "red", Ok(json!("Red")));
-        check(
-            json!({ "enum": ["Red"] }),
-            "green",
-            Err("`green` is not one of these"),
-        );
-        check(
-            json!({ "oneOf": [{ "const": "r", "title": "Red" }] }),
-            "r",
-            Ok(json!("r")),
-        );
+        check(json!({ "enum": ["Red"] }), "green", Err("`green` is not one of these"));
+        check(json!({ "oneOf": [{ "const": "r", "title": "Red" }] }), "r", Ok(json!("r")));
         let several = json!({ "type": "array", "items": { "enum": ["a", "b"] } });
         check(several, "b, a", Ok(json!(["b", "a"])));
-        check(
-            json!({ "type": "string", "default": "x" }),
-            "",
-            Ok(json!("x")),
-        );
+        check(json!({ "type": "string", "default": "x" }), "", Ok(json!("x")));
         check(json!(null), "any", Ok(json!("any")));
     }
 
@@ -269,10 +229,7 @@ mod tests {
             let form = json!({ "properties": { "age": about } });
             assert_eq!(fields(&form)[0].question, expect);
         };
-        check(
-            json!({ "type": "integer" }),
-            "age (a whole number; optional)",
-        );
+        check(json!({ "type": "integer" }), "age (a whole number; optional)");
         check(
             json!({ "title": "How\nold", "description": "in \u{1b}[31myears", "default": 3 }),
             "How old: in years (default 3)",

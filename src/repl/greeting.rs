@@ -24,9 +24,7 @@ impl ReplSession<'_> {
         };
         let version = env!("CARGO_PKG_VERSION");
         let terminal = self.ctx.terminal;
-        terminal.eprint_dim(&format!(
-            "nanobot {version} · {model}/help lists the commands"
-        ));
+        terminal.eprint_dim(&format!("nanobot {version} · {model}/help lists the commands"));
         // A turn reports these errors, with what to do.
         if let Ok(line) = self.describe_scope() {
             terminal.eprint_dim(&line);
@@ -37,9 +35,7 @@ impl ReplSession<'_> {
         self.print_last_message();
         self.report_hidden_commands();
         let notice = self.editor().take_notice();
-        notice
-            .iter()
-            .for_each(|text| self.print_line(&format!("nanobot: {text}")));
+        notice.iter().for_each(|text| self.print_line(&format!("nanobot: {text}")));
         if let (Ok(choice), None) = (&provider, &self.options.replay)
             && let Some(warning) = model::unknown_model_warning(choice)
         {

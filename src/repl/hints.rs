@@ -28,11 +28,7 @@ pub(crate) fn report_error(error: &Error, terminal: Terminal) {
 
 /// Rewrites `hint` for the REPL.
 fn rewrite_hint(hint: &str) -> String {
-    HINT_REPLACEMENTS
-        .iter()
-        .fold(hint.to_owned(), |hint, (there, here)| {
-            hint.replace(there, here)
-        })
+    HINT_REPLACEMENTS.iter().fold(hint.to_owned(), |hint, (there, here)| hint.replace(there, here))
 }
 
 #[cfg(test)]
@@ -42,14 +38,8 @@ mod tests {
     #[test]
     fn flags_are_commands_here() {
         let check = |hint: &str, expect: &str| assert_eq!(rewrite_hint(hint), expect);
-        check(
-            "`nanobot agent --resume`, or `--new`",
-            "`/retry`, or `/new`",
-        );
-        check(
-            "`--resume` to continue this turn",
-            "`/retry` to continue this turn",
-        );
+        check("`nanobot agent --resume`, or `--new`", "`/retry`, or `/new`");
+        check("`--resume` to continue this turn", "`/retry` to continue this turn");
         check(
             "a shorter input, `--new`, or a model with a larger context window",
             "a shorter input, `/new`, or a model with a larger context window",

@@ -46,9 +46,7 @@ fn find_in_line(mut rest: &str, at: &dyn Fn(&str) -> PathBuf, found: &mut Mentio
     while let Some(letter) = rest.chars().next() {
         let after = &rest[letter.len_utf8()..];
         if letter == '@' && begins {
-            mentioned_name(after)
-                .into_iter()
-                .for_each(|name| found.add(name, at(name)));
+            mentioned_name(after).into_iter().for_each(|name| found.add(name, at(name)));
         }
         begins = letter.is_whitespace() || "([{\"'".contains(letter);
         rest = after;

@@ -64,10 +64,7 @@ fn run_loop(mut conversation: ReplSession<'_>) -> Result<Exit> {
     let mut initial = String::new();
     loop {
         let prompt = conversation.prompt();
-        let prompt = Prompt {
-            text: &prompt,
-            is_warning: conversation.is_unrestricted,
-        };
+        let prompt = Prompt { text: &prompt, is_warning: conversation.is_unrestricted };
         let line = conversation.editor().read(prompt, &initial)?;
         initial.clear();
         let text = match line {

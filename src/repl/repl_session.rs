@@ -105,11 +105,7 @@ impl<'w> ReplSession<'w> {
     /// Reads the last exchange of the session, so that it can be repeated, copied and saved. A session that cannot be read
     /// is reported by the next turn.
     pub(super) fn recall_last_exchange(&mut self) {
-        let stored = self
-            .options
-            .session
-            .as_deref()
-            .filter(|_| !self.options.new);
+        let stored = self.options.session.as_deref().filter(|_| !self.options.new);
         let Some(Ok(session)) = stored.map(|key| self.read_session(key)) else {
             return;
         };
@@ -150,9 +146,7 @@ impl<'w> ReplSession<'w> {
             self.print_line(&format!("not attached: {name} does not exist"));
         }
         options.message = Some(text.to_owned());
-        options
-            .attach
-            .extend(mentions.files.into_iter().map(Into::into));
+        options.attach.extend(mentions.files.into_iter().map(Into::into));
         self.last_message = Some(text.to_owned());
         self.run_message_turn(&options);
     }
@@ -188,9 +182,7 @@ impl<'w> ReplSession<'w> {
         self.extra_input = repl
             .extra_input
             .into_inner()
-            .map_or_else(String::new, |bytes| {
-                String::from_utf8_lossy(&bytes).into_owned()
-            });
+            .map_or_else(String::new, |bytes| String::from_utf8_lossy(&bytes).into_owned());
         self.options.new = false;
         self.is_interrupted = outcome.exit != Exit::Answered;
         if self.is_interrupted {
@@ -208,8 +200,7 @@ impl<'w> ReplSession<'w> {
         let given = self.options.grants.profile.clone();
         given.unwrap_or_else(|| {
             let default = || DEFAULT_NAME.to_owned();
-            self.settings()
-                .map_or_else(|_| default(), |settings| settings.profile)
+            self.settings().map_or_else(|_| default(), |settings| settings.profile)
         })
     }
 
@@ -237,8 +228,7 @@ impl<'w> ReplSession<'w> {
             false => self.write_flags.clone(),
         };
         self.is_unrestricted = profile.is_unrestricted;
-        self.prompter
-            .change_profile(options.grants.profile.as_deref());
+        self.prompter.change_profile(options.grants.profile.as_deref());
         self.options = options;
     }
 

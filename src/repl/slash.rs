@@ -99,9 +99,9 @@ impl ReplSession<'_> {
         let skills = || skills::for_turn(self.ctx, &self.options);
         let message = match user_commands::find(self.ctx, name)? {
             Some(command) => command.message(rest),
-            None if skills()?.by_name(name).is_some() => format!("Use the skill `{name}`. {rest}")
-                .trim_end()
-                .to_owned(),
+            None if skills()?.by_name(name).is_some() => {
+                format!("Use the skill `{name}`. {rest}").trim_end().to_owned()
+            }
             None => return Err(unknown_command(name)),
         };
         self.send_message(&message);
@@ -200,20 +200,15 @@ impl ReplSession<'_> {
             None => agent_turn::list_models(self.ctx, &options).unwrap_or_default(),
         };
         if !listed.is_empty() && !listed.iter().any(|name| name == model) {
-            let question = format!(
-                "`{model}` is not in the list of {}. Switch? [y/N] ",
-                choice.provider
-            );
+            let question =
+                format!("`{model}` is not in the list of {}. Switch? [y/N] ", choice.provider);
             if !self.prompter.confirm(&question) {
                 self.print_line("the model is unchanged");
                 return Ok(());
             }
         }
         self.options = options;
-        self.print_line(&format!(
-            "switched to model `{model}` of {}",
-            choice.provider
-        ));
+        self.print_line(&format!("switched to model `{model}` of {}", choice.provider));
         if let Some(warning) = model::unknown_model_warning(&choice) {
             self.print_line(&format!("nanobot: {warning}"));
         }
@@ -259,11 +254,7 @@ impl ReplSession<'_> {
 
     /// Runs the command `words` of the program, with `rest` as further words.
     fn run_program(&self, words: &[&str], rest: &str) -> Result<()> {
-        let words: Vec<&str> = words
-            .iter()
-            .copied()
-            .chain(rest.split_whitespace())
-            .collect();
+        let words: Vec<&str> = words.iter().copied().chain(rest.split_whitespace()).collect();
         self.program.run(self.ctx, &words, &self.options)
     }
 
@@ -277,10 +268,8 @@ impl ReplSession<'_> {
         let width = self.ctx.terminal.stdout_width();
         // The list must fit into a window of 24 rows. It leaves out what the text below names, or the screen shows
         // already.
-        let lines = COMMANDS
-            .iter()
-            .filter(|it| !["help", "exit", "shell"].contains(&it.name))
-            .map(|it| {
+        let lines =
+            COMMANDS.iter().filter(|it| !["help", "exit", "shell"].contains(&it.name)).map(|it| {
                 let (name, about) = (name(it), it.description);
                 let is_wide = width.is_some_and(|width| name.len() + 2 + about.len() > width);
                 let head = match is_wide && name.len() > column {
@@ -291,10 +280,7 @@ impl ReplSession<'_> {
                 format!("{above}{}\n", hanging_indent(indent, about, width))
             });
         let text: String = lines.collect();
-        self.print(&format!(
-            "{text}{}\n",
-            wrap_words(KEYS_HELP, width.unwrap_or(80), 2)
-        ))
+        self.print(&format!("{text}{}\n", wrap_words(KEYS_HELP, width.unwrap_or(80), 2)))
     }
 
     /// Prints one command of the help, and the options of the program's command of that name.
@@ -305,10 +291,7 @@ impl ReplSession<'_> {
         let head = format!("/{} {}", command.name, command.argument.placeholder());
         let width = self.ctx.terminal.stdout_width();
         let head = format!("{}  ", head.trim_end());
-        self.print(&format!(
-            "{}\n",
-            hanging_indent(&head, command.description, width)
-        ))?;
+        self.print(&format!("{}\n", hanging_indent(&head, command.description, width)))?;
         match PROGRAM_COMMANDS.contains(&command.name) {
             true => self.run_program(&[command.name, "-h"], ""),
             false => Ok(()),
@@ -349,10 +332,7 @@ impl ReplSession<'_> {
 
     fn retry(&mut self) -> Result<()> {
         if self.is_interrupted {
-            let options = TurnOptions {
-                resume: true,
-                ..self.options.clone()
-            };
+            let options = TurnOptions { resume: true, ..self.options.clone() };
             if let Exit::NoInput = self.run_message_turn(&options) {
                 // The turn had finished after all, or never started.
                 self.is_interrupted = false;
@@ -383,10 +363,7 @@ impl ReplSession<'_> {
             }
         }
         self.set_profile(options, &profile);
-        self.print_line(&format!(
-            "switched to profile `{name}`: {}",
-            profile.description
-        ));
+        self.print_line(&format!("switched to profile `{name}`: {}", profile.description));
         Ok(())
     }
 
@@ -396,36 +373,22 @@ impl ReplSession<'_> {
             return Err(fail(Exit::NoInput, "there is no answer to save"));
         };
         if name.is_empty() {
-            return Err(fail_with_hint(
-                Exit::Usage,
-                "no file name is given",
-                "`/save answer.md`",
-            ));
+            return Err(fail_with_hint(Exit::Usage, "no file name is given", "`/save answer.md`"));
         }
         let path = std::path::absolute(self.ctx.paths.expand(name))?;
         if path.exists() {
             let cause = format!("`{}` already exists", self.ctx.paths.display(&path));
             return Err(fail_with_hint(Exit::Usage, cause, "another name"));
         }
-        durable_file::replace(
-            &path,
-            format!("{}\n", text.trim_end_matches('\n')).as_bytes(),
-        )?;
-        self.print_line(&format!(
-            "saved the last answer to {}",
-            self.ctx.paths.display(&path)
-        ));
+        durable_file::replace(&path, format!("{}\n", text.trim_end_matches('\n')).as_bytes())?;
+        self.print_line(&format!("saved the last answer to {}", self.ctx.paths.display(&path)));
         Ok(())
     }
 
     /// Runs a shell command of the user, with all their rights.
     fn shell(&mut self, command: &str) -> Result<()> {
         if command.is_empty() {
-            return Err(fail_with_hint(
-                Exit::Usage,
-                "no command is given",
-                "`!git status`",
-            ));
+            return Err(fail_with_hint(Exit::Usage, "no command is given", "`!git status`"));
         }
         let spec = process::CommandSpec {
             program: "/bin/sh".into(),
@@ -443,10 +406,8 @@ impl ReplSession<'_> {
             input: None,
         };
         let terminal = self.ctx.terminal;
-        let (mut letters, mut stream) = (
-            Utf8Decoder::default(),
-            secret::StreamRedactor::for_known_keys(),
-        );
+        let (mut letters, mut stream) =
+            (Utf8Decoder::default(), secret::StreamRedactor::for_known_keys());
         let mut printed = Ok(());
         let finished = process::run(&spec, &mut |bytes| {
             let text = stream.feed(&letters.feed(bytes)).into_owned();
@@ -478,11 +439,7 @@ impl ReplSession<'_> {
         if !status.is_empty() {
             self.print_line(status.trim_end());
         }
-        let end = if output.is_empty() || output.ends_with('\n') {
-            ""
-        } else {
-            "\n"
-        };
+        let end = if output.is_empty() || output.ends_with('\n') { "" } else { "\n" };
         // As with a tool's result, keys in the output are redacted.
         let sent = format!("$ {command}\n{output}{end}{status}");
         self.extra_input.push_str(&secret::redact_all(&sent));

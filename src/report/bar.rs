@@ -82,12 +82,7 @@ struct StatusLine<S> {
 
 impl<S: Fn(Option<String>)> StatusLine<S> {
     fn new(delay: Duration, show: S) -> Self {
-        Self {
-            show,
-            began: Instant::now(),
-            delay,
-            text: Mutex::default(),
-        }
+        Self { show, began: Instant::now(), delay, text: Mutex::default() }
     }
 
     fn text(&self) -> MutexGuard<'_, String> {

@@ -21,9 +21,7 @@ pub fn align_columns(columns: &[(&str, Side)], rows: &[Vec<String>]) -> Vec<Stri
     let head: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
     let all = || std::iter::once(&head).chain(rows);
     let width = |column: usize| all().map(|row| measure_text_width(&row[column])).max();
-    let widths: Vec<usize> = (0..columns.len())
-        .map(|column| width(column).unwrap_or(0))
-        .collect();
+    let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
     let line = |row: &Vec<String>| -> String {
         let cells = row.iter().zip(columns).zip(&widths);
         let padded = cells.map(|((cell, (_, side)), width)| {
@@ -49,10 +47,7 @@ pub fn align_and_wrap(
     let (Some(width), Some((_, others))) = (width, columns.split_last()) else {
         return align_columns(columns, rows);
     };
-    let heads: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| row[..others.len()].to_vec())
-        .collect();
+    let heads: Vec<Vec<String>> = rows.iter().map(|row| row[..others.len()].to_vec()).collect();
     let heads = align_columns(others, &heads);
     let indent = heads.iter().map(|head| measure_text_width(head)).max();
     let indent = indent.map_or(0, |columns| columns + 2);
@@ -113,10 +108,7 @@ pub fn hanging_indent(head: &str, words: &str, width: Option<usize>) -> String {
         Some(width) => wrap_words(words, width.saturating_sub(indent).max(MIN_TEXT_COLUMNS), 0),
         None => return format!("{head}{words}"),
     };
-    format!(
-        "{head}{}",
-        words.replace('\n', &format!("\n{:indent$}", ""))
-    )
+    format!("{head}{}", words.replace('\n', &format!("\n{:indent$}", "")))
 }
 
 #[cfg(test)]
@@ -135,18 +127,10 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_gets_wrapped_words_or_fewer_columns() {
-        let columns = [
-            ("NAME", Side::Left),
-            ("N", Side::Right),
-            ("WHY", Side::Left),
-        ];
+        let columns = [("NAME", Side::Left), ("N", Side::Right), ("WHY", Side::Left)];
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let rows = [row(["a", "100", "one two three four"]), row(["b", "2", ""])];
-        let expect = [
-            "NAME    N  WHY",
-            "a     100  one two three four",
-            "b       2",
-        ];
+        let expect = ["NAME    N  WHY", "a     100  one two three four", "b       2"];
         assert_eq!(align_and_wrap(&columns, &rows, None), expect);
         assert_eq!(align_and_wrap(&columns, &rows, Some(80)), expect);
         let wrapped = "a     100  one two three\n           four";
@@ -173,9 +157,7 @@ mod tests {
         assert_eq!(hanging_indent("a:  ", text, Some(20)), expect);
         // A window without room for both.
         assert_eq!(
-            hanging_indent(&" ".repeat(20), "one two three four", Some(10))
-                .lines()
-                .count(),
+            hanging_indent(&" ".repeat(20), "one two three four", Some(10)).lines().count(),
             2
         );
     }

@@ -28,10 +28,7 @@ pub struct EventEnvelope {
 /// Converts `event` to a JSON object.
 pub fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
     let (event_type, fields) = match event {
-        Event::User(user) => (
-            "user",
-            json!({ "id": user.id, "text": plain_text(&user.parts) }),
-        ),
+        Event::User(user) => ("user", json!({ "id": user.id, "text": plain_text(&user.parts) })),
         Event::Reasoning { message_id, text } => {
             ("reasoning", json!({ "id": message_id, "text": text }))
         }
@@ -61,38 +58,22 @@ pub fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
                                "duration_ms": to_millis(*duration) });
             ("tool_result", fields)
         }
-        Event::Retry {
-            attempt,
-            wait,
-            cause,
-        } => (
-            "retry",
-            json!({ "attempt": attempt, "wait_ms": to_millis(*wait), "cause": cause }),
-        ),
-        Event::CompactStart { tokens, threshold } => (
-            "compact_start",
-            json!({ "tokens": tokens, "threshold": threshold }),
-        ),
-        Event::CompactEnd {
-            before,
-            after,
-            error,
-            duration,
-        } => (
+        Event::Retry { attempt, wait, cause } => {
+            ("retry", json!({ "attempt": attempt, "wait_ms": to_millis(*wait), "cause": cause }))
+        }
+        Event::CompactStart { tokens, threshold } => {
+            ("compact_start", json!({ "tokens": tokens, "threshold": threshold }))
+        }
+        Event::CompactEnd { before, after, error, duration } => (
             "compact_end",
             json!({ "tokens_before": before, "tokens_after": after, "error": error,
                     "duration_ms": to_millis(*duration) }),
         ),
         Event::Notice(text) => ("notice", json!({ "text": text })),
-        Event::Fallback { from, to, cause } => (
-            "fallback",
-            json!({ "from": from, "to": to, "cause": cause }),
-        ),
-        Event::Usage {
-            message_id,
-            usage,
-            cost,
-        } => (
+        Event::Fallback { from, to, cause } => {
+            ("fallback", json!({ "from": from, "to": to, "cause": cause }))
+        }
+        Event::Usage { message_id, usage, cost } => (
             "usage",
             json!({ "id": message_id, "usage": usage_json(*usage), "cost_usd": cost.map(round_dollars) }),
         ),
@@ -130,32 +111,17 @@ pub fn result_json(
     run: &RunMetadata,
     envelope: &EventEnvelope,
 ) -> Value {
-    let Ending {
-        stop_reason: _,
-        text,
-        is_partial,
-        stats,
-        error,
-    } = ending;
+    let Ending { stop_reason: _, text, is_partial, stats, error } = ending;
     let tools: Vec<Value> = stats
         .tools
         .iter()
         .map(|(name, calls)| {
-            let ToolCallCounts {
-                count,
-                failed,
-                denied,
-                skipped: _,
-            } = calls;
+            let ToolCallCounts { count, failed, denied, skipped: _ } = calls;
             json!({ "name": name, "count": count, "failed": failed, "denied": denied })
         })
         .collect();
     let denials: Vec<Value> = stats.denials.iter().map(denial_json).collect();
-    let model = if stats.model.is_empty() {
-        &run.model
-    } else {
-        &stats.model
-    };
+    let model = if stats.model.is_empty() { &run.model } else { &stats.model };
     let error = error.as_ref().filter(|_| exit != Exit::Answered).map(|error| {
         json!({ "message": format!("{error:#}"), "cause": exit_for(error).name(), "hint": hint_for(error) })
     });
@@ -210,14 +176,7 @@ fn tool_call_json(call: &ToolCall) -> Value {
 
 /// Converts token counts to a JSON object.
 pub fn usage_json(usage: Usage) -> Value {
-    let Usage {
-        input,
-        cached,
-        cache_write,
-        output,
-        reasoning,
-        estimated,
-    } = usage;
+    let Usage { input, cached, cache_write, output, reasoning, estimated } = usage;
     json!({ "input": input, "cached": cached, "cache_write": cache_write, "output": output, "reasoning": reasoning,
             "estimated": estimated })
 }
@@ -228,12 +187,7 @@ pub fn round_dollars(usd: f64) -> f64 {
 }
 
 fn denial_json(denial: &Denial) -> Value {
-    let Denial {
-        call_id,
-        tool_name,
-        message,
-        suggested_flag,
-    } = denial;
+    let Denial { call_id, tool_name, message, suggested_flag } = denial;
     json!({ "id": call_id, "tool": tool_name, "text": message, "grant": suggested_flag })
 }
 

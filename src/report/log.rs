@@ -15,18 +15,12 @@ pub(super) struct EventLog {
 
 /// True if an event is logged. Pieces of text are not, since the complete text is.
 pub(super) fn is_logged(event: &Event<'_>) -> bool {
-    !matches!(
-        event,
-        Event::Text { .. } | Event::Reasoning { .. } | Event::ToolOutput { .. }
-    )
+    !matches!(event, Event::Text { .. } | Event::Reasoning { .. } | Event::ToolOutput { .. })
 }
 
 impl EventLog {
     pub(super) fn new(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-            file: None,
-        }
+        Self { path: path.to_owned(), file: None }
     }
 
     pub(super) fn write(&mut self, line: &Value) -> Result<()> {

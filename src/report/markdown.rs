@@ -215,24 +215,15 @@ impl Markdown {
             None if !is_long => self.line_start = head,
             Some(start) => self.start(start, &head),
             None => {
-                let start = LineStart {
-                    continued: 0,
-                    opened: Vec::new(),
-                    kind: LineKind::Text,
-                    at: 0,
-                };
+                let start =
+                    LineStart { continued: 0, opened: Vec::new(), kind: LineKind::Text, at: 0 };
                 self.start(start, &head);
             }
         }
     }
 
     fn start(&mut self, start: LineStart, head: &str) {
-        let LineStart {
-            continued: kept,
-            opened,
-            kind,
-            at,
-        } = start;
+        let LineStart { continued: kept, opened, kind, at } = start;
         let rest = &head[at..];
         if kind == LineKind::Blank && opened.is_empty() {
             self.end_table();
@@ -376,9 +367,7 @@ impl Markdown {
             return;
         };
         let both = kept.min(blank).min(self.open.len());
-        let quotes = self.open[..both]
-            .iter()
-            .rposition(|container| *container == Container::Quote);
+        let quotes = self.open[..both].iter().rposition(|container| *container == Container::Quote);
         let open = self.open.split_off(quotes.map_or(0, |last| last + 1));
         let (_, before) = self.margins(self.open.len());
         self.open.extend(open);
@@ -394,10 +383,9 @@ impl Markdown {
         for (number, container) in self.open.iter().enumerate().rev() {
             let (mark, blank) = match container {
                 Container::Quote => (faint_span(QUOTE_PREFIX), faint_span(QUOTE_PREFIX)),
-                Container::Item { mark, .. } => (
-                    plain_span(mark),
-                    plain_span(&" ".repeat(char_width::text_columns(mark))),
-                ),
+                Container::Item { mark, .. } => {
+                    (plain_span(mark), plain_span(&" ".repeat(char_width::text_columns(mark))))
+                }
             };
             let width = char_width::text_columns(&blank.text);
             if width > free {
@@ -414,19 +402,11 @@ impl Markdown {
 }
 
 fn plain_span(text: &str) -> Span {
-    Span {
-        style: TextStyle::PLAIN,
-        text: text.to_owned(),
-        link: None,
-    }
+    Span { style: TextStyle::PLAIN, text: text.to_owned(), link: None }
 }
 
 fn faint_span(text: &str) -> Span {
-    Span {
-        style: TextStyle::FAINT,
-        text: text.to_owned(),
-        link: None,
-    }
+    Span { style: TextStyle::FAINT, text: text.to_owned(), link: None }
 }
 
 #[cfg(test)]
@@ -464,16 +444,8 @@ mod tests {
     #[test]
     fn words_and_headings() {
         check("plain words", 80, "plain words");
-        check(
-            "one two three\nfour\n\n\n\nfive",
-            9,
-            "one two\nthree\nfour\n\nfive",
-        );
-        check(
-            "# Title\ntext\n#none\n####### no",
-            80,
-            "# Title\ntext\n#none\n####### no",
-        );
+        check("one two three\nfour\n\n\n\nfive", 9, "one two\nthree\nfour\n\nfive");
+        check("# Title\ntext\n#none\n####### no", 80, "# Title\ntext\n#none\n####### no");
         check("## a long title\n", 9, "## a long\n   title");
         check("a  \nb\\\nc", 80, "a\nb\nc");
         check("\n\n  a\n***\nb\n- - -\n", 4, "a\n────\nb\n────");
@@ -501,16 +473,10 @@ mod tests {
             links.collect::<Vec<_>>()
         };
         let one = "https://example.org/a";
-        assert_eq!(
-            links("[a](https://example.org/a) b", 80),
-            [format!("{one} → {one}")]
-        );
+        assert_eq!(links("[a](https://example.org/a) b", 80), [format!("{one} → {one}")]);
         assert_eq!(
             links("<https://example.org/a>", 12),
-            [
-                format!("https://exam → {one}"),
-                format!("ple.org/a → {one}")
-            ]
+            [format!("https://exam → {one}"), format!("ple.org/a → {one}")]
         );
         assert_eq!(links("[a](mailto:b@c) <b@c> [d](e.md)", 80), [""; 0]);
     }
@@ -527,18 +493,9 @@ mod tests {
         };
         assert_eq!(
             styles("```rs\nlet x = 1; // y\n```\nlet it be\n"),
-            [
-                "Keyword let",
-                "Plain  x = ",
-                "Number 1",
-                "Plain ; ",
-                "Comment // y"
-            ]
+            ["Keyword let", "Plain  x = ", "Number 1", "Plain ; ", "Comment // y"]
         );
-        assert_eq!(
-            styles("> ```diff\n> -a\n> +b\n"),
-            ["Removed -a", "Added +b"]
-        );
+        assert_eq!(styles("> ```diff\n> -a\n> +b\n"), ["Removed -a", "Added +b"]);
         assert_eq!(styles("```\nlet x\n```\n"), [""; 0]);
         check(
             "```rust\nlet s = \"a\\\"b\"; /* c\n\n d */ 'x'\n```",
@@ -565,16 +522,8 @@ mod tests {
             16,
             "1. aaa bbb ccc\n   ddd eee\n   • fff ggg hhh\n     iii\n\n   jjj\n\nkkk",
         );
-        check(
-            "-\n- a\n1.\n-x\n1.x\n1234567890. x",
-            40,
-            "•\n• a\n1.\n-x\n1.x\n1234567890. x",
-        );
-        check(
-            "- - a\n- # b\n- > c\n  > d",
-            40,
-            "• • a\n• # b\n• │ c\n  │ d",
-        );
+        check("-\n- a\n1.\n-x\n1.x\n1234567890. x", 40, "•\n• a\n1.\n-x\n1.x\n1234567890. x");
+        check("- - a\n- # b\n- > c\n  > d", 40, "• • a\n• # b\n• │ c\n  │ d");
     }
 
     #[test]
@@ -595,20 +544,12 @@ mod tests {
             "rust\n  fn main() {\n\n      **x**;\n  }\nafter",
         );
         check("~~~\n```\na\n~~~~\n", 40, "  ```\n  a");
-        check(
-            "- x\n  ```sh\n  ls\n    -l\n  ```\n- y",
-            40,
-            "• x\n  sh\n    ls\n      -l\n• y",
-        );
+        check("- x\n  ```sh\n  ls\n    -l\n  ```\n- y", 40, "• x\n  sh\n    ls\n      -l\n• y");
         check("- ```\n  a\n", 40, "•\n    a");
         check("> ```\n> a\nb", 40, "│   a\nb");
         check("```a`b``` c", 40, "a`b c");
         check("``` never\nends", 40, "never\n  ends");
-        check(
-            "a\n\n    code\n\n      more\nb\n    c",
-            40,
-            "a\n\n  code\n\n    more\nb\nc",
-        );
+        check("a\n\n    code\n\n      more\nb\n    c", 40, "a\n\n  code\n\n    more\nb\nc");
     }
 
     #[test]
@@ -684,18 +625,13 @@ mod tests {
                         text
                     });
                     let columns = char_width::text_columns(&row);
-                    assert!(
-                        columns <= width,
-                        "{columns} of {width}: {row:?} of {said:?}"
-                    );
+                    assert!(columns <= width, "{columns} of {width}: {row:?} of {said:?}");
                 }
             }
             // Addresses are not repeated, a task's cross becomes a symbol, and column names may be repeated.
             if !text.contains(['[', '<', '|']) {
                 let visible = |text: &str| {
-                    text.chars()
-                        .filter(|letter| letter.is_alphanumeric())
-                        .collect::<String>()
+                    text.chars().filter(|letter| letter.is_alphanumeric()).collect::<String>()
                 };
                 assert_eq!(visible(&said), visible(&text));
             }

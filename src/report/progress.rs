@@ -96,12 +96,7 @@ impl ProgressDisplay {
             Some(_) => self.update_live_view(event),
             None => self.print_event(event),
         }
-        if let Event::ToolResult {
-            result,
-            denied: Some((words, grant)),
-            ..
-        } = event
-        {
+        if let Event::ToolResult { result, denied: Some((words, grant)), .. } = event {
             let line = format_denial(&result.name, words, *grant).replace('\n', "\\n");
             // Each refusal is reported once, even if it is repeated.
             if !self.reported_denials.contains(&line) {
@@ -120,10 +115,7 @@ impl ProgressDisplay {
             streams_answer: self.streams_answer,
             now: Instant::now(),
         };
-        let Some(rows) = self
-            .lock_live_view()
-            .map(|mut scene| scene.handle(event, view))
-        else {
+        let Some(rows) = self.lock_live_view().map(|mut scene| scene.handle(event, view)) else {
             return;
         };
         match signal::check() {
@@ -160,9 +152,7 @@ impl ProgressDisplay {
     /// Shows that `what` happens after `wait`.
     pub(super) fn show_wait(&mut self, what: &'static str, wait: Duration) {
         let now = Instant::now();
-        let waits = self
-            .lock_live_view()
-            .map(|mut scene| scene.wait(what, wait, now));
+        let waits = self.lock_live_view().map(|mut scene| scene.wait(what, wait, now));
         if waits.is_some() {
             self.display_live_view();
         }
@@ -196,15 +186,9 @@ impl ProgressDisplay {
                 let time = format_elapsed(*duration);
                 format!("  ✗ {} ({time}): {first}", result.name)
             }
-            Event::Retry {
-                attempt,
-                wait,
-                cause,
-            } => format!(
-                "  … attempt {} in {}: {cause}",
-                attempt + 1,
-                format_elapsed(*wait)
-            ),
+            Event::Retry { attempt, wait, cause } => {
+                format!("  … attempt {} in {}: {cause}", attempt + 1, format_elapsed(*wait))
+            }
             Event::CompactStart { tokens, .. } => format!("  … compacting {tokens} tokens"),
             _ => return,
         };
@@ -229,9 +213,7 @@ impl ProgressDisplay {
     /// interrupted.
     pub(super) fn end(&mut self) {
         let mut rows = std::mem::take(&mut self.delayed_rows);
-        let interrupted = self
-            .lock_live_view()
-            .map(|mut scene| scene.end_calls(Instant::now()));
+        let interrupted = self.lock_live_view().map(|mut scene| scene.end_calls(Instant::now()));
         rows.extend(interrupted.into_iter().flatten());
         self.clear();
         self.print_rows(&rows);
@@ -248,13 +230,8 @@ impl ProgressDisplay {
     pub(super) fn status_line(&self) -> Option<StyledLine> {
         let scene = self.lock_live_view().filter(|scene| scene.has_requests())?;
         // A meter is of no use to a screen reader.
-        let width = if self.terminal.stderr_is_tty {
-            stderr_width()
-        } else {
-            0
-        };
-        self.has_status_line
-            .then(|| scene.status_line(Instant::now(), width, self.is_detailed))
+        let width = if self.terminal.stderr_is_tty { stderr_width() } else { 0 };
+        self.has_status_line.then(|| scene.status_line(Instant::now(), width, self.is_detailed))
     }
 }
 

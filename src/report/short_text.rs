@@ -22,10 +22,7 @@ const IDENTIFYING_ARGUMENTS: &[(&str, &[&[&str]])] = &[
     ("web_search", &[&["query"]]),
     ("web_fetch", &[&["url"]]),
     ("spawn", &[&["label"], &["task"]]),
-    (
-        "cron",
-        &[&["action", "name"], &["action", "job"], &["action"]],
-    ),
+    ("cron", &[&["action", "name"], &["action", "job"], &["action"]]),
     ("message", &[&["content"]]),
     ("todo", &[]),
 ];
@@ -48,11 +45,7 @@ pub fn format_denial(tool: &str, words: &str, grant: Option<&str>) -> String {
 
 /// Describes a call in a few words: its name, and its first argument if that is text.
 pub fn call_hint(name: &str, arguments: &Value) -> String {
-    match arguments
-        .as_object()
-        .and_then(|object| object.values().next())
-        .and_then(Value::as_str)
-    {
+    match arguments.as_object().and_then(|object| object.values().next()).and_then(Value::as_str) {
         Some(text) => format!("{name}(\"{}\")", truncate_line(text, 60)),
         None => name.to_owned(),
     }
@@ -108,9 +101,7 @@ pub(super) fn first_line(text: &str) -> String {
 /// Describes the size of a tool's result.
 pub(super) fn describe_size(parts: &[MessagePart]) -> String {
     let text = plain_text(parts);
-    let others = parts
-        .iter()
-        .filter(|part| !matches!(part, MessagePart::Text(_)));
+    let others = parts.iter().filter(|part| !matches!(part, MessagePart::Text(_)));
     let bytes = format_size(text.len() as u64);
     match (text.lines().count(), others.count()) {
         (0, 0) => "nothing".into(),
@@ -195,10 +186,7 @@ mod tests {
             "read_file(\"a.md\")"
         );
         assert_eq!(call_hint("list", &json!({})), "list");
-        assert_eq!(
-            call_hint("exec", &json!({"command": "a\nb"})),
-            "exec(\"a b\")"
-        );
+        assert_eq!(call_hint("exec", &json!({"command": "a\nb"})), "exec(\"a b\")");
         assert_eq!(
             call_hint("exec", &json!({"command": "x".repeat(61)})),
             format!("exec(\"{}…\")", "x".repeat(60))
@@ -211,25 +199,13 @@ mod tests {
             assert_eq!(identifying_arguments(name, &arguments), expect, "{name}");
         };
         check("read_file", json!({ "limit": 3, "path": "a.md" }), "a.md");
-        check(
-            "write_file",
-            json!({ "content": "x", "path": "a.md" }),
-            "a.md",
-        );
+        check("write_file", json!({ "content": "x", "path": "a.md" }), "a.md");
         check("grep", json!({ "path": "src", "pattern": "fn" }), "fn src");
         check("grep", json!({ "pattern": "fn" }), "fn");
-        check(
-            "exec",
-            json!({ "command": "set -e\n\n  make test\n" }),
-            "set -e ⏎ make test",
-        );
+        check("exec", json!({ "command": "set -e\n\n  make test\n" }), "set -e ⏎ make test");
         check("exec", json!({ "command": "\n make \n" }), "make");
         check("web_search", json!({ "count": 3, "query": "rust" }), "rust");
-        check(
-            "spawn",
-            json!({ "task": "look around", "label": "look" }),
-            "look",
-        );
+        check("spawn", json!({ "task": "look around", "label": "look" }), "look");
         check("spawn", json!({ "task": "look around" }), "look around");
         check("cron", json!({ "action": "list" }), "list");
         check("todo", json!({ "items": "x" }), "");
@@ -240,10 +216,7 @@ mod tests {
         check("mcp_thing", json!({}), "");
         check("mcp_thing", Value::Null, "");
         check("read_file", json!({ "path": 7 }), "");
-        let mut names: Vec<&str> = IDENTIFYING_ARGUMENTS
-            .iter()
-            .map(|(name, _)| *name)
-            .collect();
+        let mut names: Vec<&str> = IDENTIFYING_ARGUMENTS.iter().map(|(name, _)| *name).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), IDENTIFYING_ARGUMENTS.len());

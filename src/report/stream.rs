@@ -140,15 +140,7 @@ fn paint(page: &mut StdoutWriter, spans: &[Span]) -> Result<()> {
 
 /// Returns the style of a look, in colours of the terminal's own scheme.
 fn console_style(look: TextStyle) -> Style {
-    let TextStyle {
-        bold,
-        italic,
-        struck,
-        code,
-        link,
-        faint,
-        token,
-    } = look;
+    let TextStyle { bold, italic, struck, code, link, faint, token } = look;
     let plain = token.map_or_else(Style::new, token_style);
     let given = |is: bool, with: fn(Style) -> Style, style| if is { with(style) } else { style };
     let style = given(bold, Style::bold, plain);

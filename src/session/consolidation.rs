@@ -167,10 +167,7 @@ fn find_boundary(
     let wanted = wanted.filter(|wanted| *wanted > from);
     // If nothing is due, do not take more than the limit allows: otherwise each call would find one more turn.
     let limit = wanted.and_then(|_| before.or(after.filter(|_| due)));
-    Ok(ConsolidationBoundary {
-        limit: limit.unwrap_or(from),
-        is_due: due,
-    })
+    Ok(ConsolidationBoundary { limit: limit.unwrap_or(from), is_due: due })
 }
 
 /// Reads the range `next` of the session `key`, turn by turn, until `has_room` returns false for a message; the first
@@ -220,12 +217,7 @@ pub fn read_range(
         }
         if let Some(message) = message {
             let (time, turn) = line::timestamp_and_turn(&text);
-            let logged = LoggedMessage {
-                index: number,
-                time,
-                turn,
-                message,
-            };
+            let logged = LoggedMessage { index: number, time, turn, message };
             if !rejected.contains(&logged.turn) {
                 full |= !has_room(&logged);
                 messages.push(logged);
@@ -241,12 +233,7 @@ pub fn read_range(
     }
     Ok(to.map(|to| {
         messages.retain(|logged| logged.index < to);
-        SessionSnapshot {
-            from: next.from,
-            to,
-            messages,
-            origin,
-        }
+        SessionSnapshot { from: next.from, to, messages, origin }
     }))
 }
 
@@ -325,11 +312,7 @@ pub fn advance_pointer(store: &SessionStore, key: &str, from: usize, to: usize) 
             return false;
         }
         let mut kept = metadata.session_metadata();
-        if let Some(range) = kept
-            .ranges_left_by_new
-            .iter_mut()
-            .find(|range| range.0 == from)
-        {
+        if let Some(range) = kept.ranges_left_by_new.iter_mut().find(|range| range.0 == from) {
             range.0 = to;
             kept.ranges_left_by_new.retain(|range| range.0 < range.1);
         } else if metadata.last_consolidated == from {

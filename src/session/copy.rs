@@ -36,10 +36,7 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
     }
     refuse_newer(tail.metadata.is_newer(), &source)?;
     let (home, _) = store.path_for(new)?;
-    durable_file::create_dir(
-        home.parent()
-            .context("the session path has no parent directory")?,
-    )?;
+    durable_file::create_dir(home.parent().context("the session path has no parent directory")?)?;
     let is_free = || match store.find_path(new)?.exists() {
         false => Ok(()),
         true => Err(already_exists_error(new)),
@@ -58,10 +55,7 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
     metadata.updated_at = Some(now);
     let reading = || format!("read `{}`", source.display());
     durable_file::create(&home, &mut |out: &mut dyn Write| {
-        let mut out = CountingWriter {
-            out,
-            bytes_written: 0,
-        };
+        let mut out = CountingWriter { out, bytes_written: 0 };
         out.write(line::format_metadata(&metadata, None).as_bytes())?;
         let mut reader = BufReader::with_capacity(256 << 10, &file);
         reader.rewind().with_context(reading)?;
@@ -78,11 +72,7 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
         }
         (metadata.message_count, metadata.offset) = (Some(copied), Some(out.bytes_written));
         metadata.summary_offset = metadata.offset.filter(|_| summary.is_some());
-        let closing = ClosingLine {
-            turn: "",
-            ending: "forked",
-            summary: summary.as_ref(),
-        };
+        let closing = ClosingLine { turn: "", ending: "forked", summary: summary.as_ref() };
         out.write(line::format_metadata(&metadata, Some(&closing)).as_bytes())
     })?;
     drop(lock);
@@ -137,11 +127,7 @@ pub fn rename(store: &SessionStore, key: &str, new: &str) -> Result<Vec<PathBuf>
     log.lock.remove()?;
     drop(new_lock);
     let older = store.find_path(key)?;
-    Ok(if older.exists() {
-        vec![older]
-    } else {
-        Vec::new()
-    })
+    Ok(if older.exists() { vec![older] } else { Vec::new() })
 }
 
 /// Copies the file of `log` to `to`: the first line with the new key, all else unchanged, and a closing line, because
@@ -160,10 +146,7 @@ fn copy_log(
     let mut metadata = log.metadata.clone();
     metadata.key = Some(new.to_owned());
     durable_file::create(to, &mut |out: &mut dyn Write| {
-        let mut out = CountingWriter {
-            out,
-            bytes_written: 0,
-        };
+        let mut out = CountingWriter { out, bytes_written: 0 };
         let mut reader = BufReader::with_capacity(256 << 10, file);
         let mut first = Vec::new();
         (&mut reader)
@@ -189,11 +172,7 @@ fn copy_log(
         }
         (metadata.message_count, metadata.offset) = (Some(log.count), Some(out.bytes_written));
         metadata.summary_offset = metadata.offset.filter(|_| summary.is_some());
-        let closing = ClosingLine {
-            turn: "",
-            ending: "renamed",
-            summary,
-        };
+        let closing = ClosingLine { turn: "", ending: "renamed", summary };
         out.write(line::format_metadata(&metadata, Some(&closing)).as_bytes())
     })?;
     // A rename does not count as use.

@@ -28,9 +28,7 @@ pub(super) fn list_logs(dir: &Path) -> Result<Vec<PathBuf>> {
         kind.is_ok_and(|kind| kind.is_file() || kind.is_symlink())
     };
     let paths = entries.flatten().filter(is_file).map(|entry| entry.path());
-    Ok(paths
-        .filter(|path| path.extension().is_some_and(|kind| kind == "jsonl"))
-        .collect())
+    Ok(paths.filter(|path| path.extension().is_some_and(|kind| kind == "jsonl")).collect())
 }
 
 /// One entry of a log that is read from its beginning.
@@ -75,13 +73,9 @@ pub fn read_last_entries(
     count: usize,
 ) -> Result<impl Iterator<Item = Result<SessionEntry>>> {
     let (path, file) = open(store, key)?;
-    let all = tail_reader::read(
-        &file,
-        &path,
-        end_of_last_line(&file, &path)?,
-        MessageWindow::default(),
-    )?
-    .count;
+    let all =
+        tail_reader::read(&file, &path, end_of_last_line(&file, &path)?, MessageWindow::default())?
+            .count;
     Ok(iter_entries(file, path, all.saturating_sub(count)))
 }
 
@@ -136,12 +130,7 @@ fn iter_entries(
                         continue;
                     };
                     let (time, turn) = line::timestamp_and_turn(&text);
-                    let logged = LoggedMessage {
-                        index: number - 1,
-                        time,
-                        turn,
-                        message,
-                    };
+                    let logged = LoggedMessage { index: number - 1, time, turn, message };
                     return Some(Ok(SessionEntry::Message(Box::new(logged))));
                 }
                 SessionLine::Invalid if !text.is_empty() && number >= skip => {

@@ -22,10 +22,7 @@ pub(super) fn read(json: &str) -> Vec<(usize, ImageSource)> {
     let list: Vec<Value> = serde_json::from_str(json).unwrap_or_default();
     let source = |entry: &Value| {
         let text = |key: &str| entry[key].as_str().map(str::to_owned);
-        let source = ImageSource {
-            path: text("path")?,
-            digest: text("digest")?,
-        };
+        let source = ImageSource { path: text("path")?, digest: text("digest")? };
         Some((usize::try_from(entry["part"].as_u64()?).ok()?, source))
     };
     list.iter().filter_map(source).collect()

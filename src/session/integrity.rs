@@ -43,8 +43,7 @@ pub(super) fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
 
 /// Reads the metadata of an open file; an error names `path`.
 pub(super) fn stat(file: &File, path: &Path) -> Result<std::fs::Metadata> {
-    file.metadata()
-        .with_context(|| format!("stat `{}`", path.display()))
+    file.metadata().with_context(|| format!("stat `{}`", path.display()))
 }
 
 /// The offset of the end of the last complete line.
@@ -54,8 +53,7 @@ pub(super) fn end_of_last_line(file: &File, path: &Path) -> Result<u64> {
     while end > 0 {
         let begin = end.saturating_sub(block.len() as u64);
         let part = &mut block[..usize::try_from(end - begin).context("read backwards")?];
-        file.read_exact_at(part, begin)
-            .with_context(|| format!("read `{}`", path.display()))?;
+        file.read_exact_at(part, begin).with_context(|| format!("read `{}`", path.display()))?;
         if let Some(found) = memchr::memrchr(b'\n', part) {
             return Ok(begin + found as u64 + 1);
         }
@@ -92,10 +90,7 @@ fn repair_end_once(
     notice: &mut dyn FnMut(&str),
 ) -> Result<()> {
     file_lock::with_lock(guard, path, || {
-        let (end, size) = (
-            end_of_last_line(file, path)?,
-            durable_file::size(file, path)?,
-        );
+        let (end, size) = (end_of_last_line(file, path)?, durable_file::size(file, path)?);
         let what = || format!("read `{}`", path.display());
         let mut torn = Vec::new();
         if size - end <= tail_reader::MAX_LINE_BYTES {
@@ -108,11 +103,7 @@ fn repair_end_once(
         if !matches!(line::parse(&torn), SessionLine::Invalid) {
             return durable_file::append_to(file, path, size, b"\n");
         }
-        let stamp: String = clock
-            .local_timestamp()
-            .chars()
-            .filter(char::is_ascii_digit)
-            .collect();
+        let stamp: String = clock.local_timestamp().chars().filter(char::is_ascii_digit).collect();
         let mut aside = path.as_os_str().to_owned();
         aside.push(format!(".torn-{stamp}"));
         let aside = PathBuf::from(aside);
@@ -134,8 +125,7 @@ fn repair_end_once(
         }
         // Sync the side file before the line is removed from the log.
         durable_file::sync(&kept, &aside)?;
-        file.set_len(end)
-            .with_context(|| format!("truncate `{}`", path.display()))?;
+        file.set_len(end).with_context(|| format!("truncate `{}`", path.display()))?;
         notice(&format!(
             "the last line of the session was incomplete; it was moved to `{}`",
             aside.display()

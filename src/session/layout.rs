@@ -81,10 +81,7 @@ impl SessionStore {
         if key.trim().is_empty() || coded.len() > MAX_NAME_BYTES {
             return Err(fail(
                 Exit::Usage,
-                format!(
-                    "a session key has 1 to {} bytes",
-                    MAX_NAME_BYTES * 3 / 4 - 5
-                ),
+                format!("a session key has 1 to {} bytes", MAX_NAME_BYTES * 3 / 4 - 5),
             ));
         }
         let safe = (!key.contains(char::is_control)).then(|| format!("{}.jsonl", safe_name(key)));
@@ -219,21 +216,15 @@ impl SessionStore {
 
     /// The directories that may hold sessions, in lookup order.
     pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
-        [
-            self.newer_dir.as_deref(),
-            Some(self.dir.as_path()),
-            Some(self.legacy_dir.as_path()),
-        ]
-        .into_iter()
-        .flatten()
+        [self.newer_dir.as_deref(), Some(self.dir.as_path()), Some(self.legacy_dir.as_path())]
+            .into_iter()
+            .flatten()
     }
 }
 
 /// The file name of `key` in release 0.1.4.
 pub(super) fn safe_name(key: &str) -> String {
-    key.replace([':', '<', '>', '"', '/', '\\', '|', '?', '*'], "_")
-        .trim()
-        .to_owned()
+    key.replace([':', '<', '>', '"', '/', '\\', '|', '?', '*'], "_").trim().to_owned()
 }
 
 /// The file name of `key` in releases from 0.3.0 on.
@@ -287,11 +278,7 @@ pub(super) fn key_from_name(path: &Path) -> String {
 /// Creates the error for a key that is already in use.
 pub(super) fn already_exists_error(key: &str) -> anyhow::Error {
     let cause = format!("session `{key}` already exists");
-    fail_with_hint(
-        Exit::Usage,
-        cause,
-        "another key, or `nanobot session remove`",
-    )
+    fail_with_hint(Exit::Usage, cause, "another key, or `nanobot session remove`")
 }
 
 /// The directory beside the config file in which newer releases store this workspace's sessions. Its `.workspace` file
@@ -359,17 +346,10 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let root = home.path().join(".nanobot");
         let check = |key: &str, expect: &str| {
-            assert_eq!(
-                test_store(home.path()).find_path(key).unwrap(),
-                root.join(expect),
-                "{key}"
-            );
+            assert_eq!(test_store(home.path()).find_path(key).unwrap(), root.join(expect), "{key}");
         };
         check("a:b", "workspace/sessions/a_b.jsonl");
-        write(
-            &root.join("sessions/a_b.jsonl"),
-            "{\"_type\": \"metadata\"}\n",
-        );
+        write(&root.join("sessions/a_b.jsonl"), "{\"_type\": \"metadata\"}\n");
         check("a:b", "sessions/a_b.jsonl");
         write(&root.join("workspace/sessions/YTpi.jsonl"), "");
         check("a:b", "workspace/sessions/YTpi.jsonl");
@@ -384,14 +364,8 @@ mod tests {
         write(&root.join("workspace/.nanobot/workspace-id"), id);
         check("a:b", "workspace/sessions/a_b.jsonl");
         let store = root.join("sessions").join(id);
-        write(
-            &store.join(".workspace"),
-            root.join("workspace").to_str().unwrap(),
-        );
-        write(
-            &store.join("a_b.jsonl"),
-            "{\"_type\": \"metadata\", \"key\": \"a:b\"}\n",
-        );
+        write(&store.join(".workspace"), root.join("workspace").to_str().unwrap());
+        write(&store.join("a_b.jsonl"), "{\"_type\": \"metadata\", \"key\": \"a:b\"}\n");
         check("a:b", &format!("sessions/{id}/a_b.jsonl"));
         let home_of = || test_store(home.path()).path_for("a:b").unwrap().0;
         let coded = store.join("YTpi.jsonl");

@@ -186,9 +186,7 @@ pub(super) fn plain_content(line: &[u8]) -> Option<Cow<'_, str>> {
         #[serde(borrow)]
         content: Option<Cow<'a, str>>,
     }
-    serde_json::from_slice::<ContentField<'_>>(line)
-        .ok()?
-        .content
+    serde_json::from_slice::<ContentField<'_>>(line).ok()?.content
 }
 
 /// The timestamp (local time, as written) and the turn id of a message's line; empty if missing.
@@ -213,9 +211,7 @@ pub(super) fn parse_summary(line: &[u8], at: u64) -> Option<CompactedHistory> {
     let words = summary["words"].as_array()?.iter();
     Some(CompactedHistory {
         summary: summary["text"].as_str()?.to_owned(),
-        user_messages: words
-            .filter_map(|words| words.as_str().map(str::to_owned))
-            .collect(),
+        user_messages: words.filter_map(|words| words.as_str().map(str::to_owned)).collect(),
         omitted: count("left_out")?,
         first_sent: count("from")?,
     })
@@ -224,22 +220,14 @@ pub(super) fn parse_summary(line: &[u8], at: u64) -> Option<CompactedHistory> {
 fn read_metadata(mut object: Map<String, Value>) -> MetadataLine {
     let mut take = |key: &str| object.remove(key).unwrap_or_default();
     let text = |value: Value| value.as_str().map(str::to_owned);
-    let count = |value: Value| {
-        value
-            .as_u64()
-            .and_then(|number| usize::try_from(number).ok())
-    };
+    let count = |value: Value| value.as_u64().and_then(|number| usize::try_from(number).ok());
     drop(take("_type"));
     let ending = take("ending");
     let mut metadata = MetadataLine {
         key: text(take("key")),
         created_at: text(take("created_at")),
         updated_at: text(take("updated_at")),
-        metadata: if let Value::Object(inner) = take("metadata") {
-            inner
-        } else {
-            Map::new()
-        },
+        metadata: if let Value::Object(inner) = take("metadata") { inner } else { Map::new() },
         last_consolidated: count(take("last_consolidated")).unwrap_or(0),
         message_count: count(take("messages")),
         offset: take("at").as_u64(),
@@ -271,22 +259,14 @@ fn read_message(fields: LineFields<'_>) -> Option<Message> {
                 parts,
                 runtime_facts: fields.facts.into_text(),
                 injected: fields.injected.is_true(),
-                images: fields
-                    .images
-                    .as_json()
-                    .map(image_sources::read)
-                    .unwrap_or_default(),
+                images: fields.images.as_json().map(image_sources::read).unwrap_or_default(),
             }))
         }
         "assistant" => Some(Message::Assistant(Reply {
             id: fields.id.into_text(),
             text: into_plain_text(parts),
             reasoning: fields.reasoning_content.into_text(),
-            tool_calls: fields
-                .tool_calls
-                .as_json()
-                .map(read_calls)
-                .unwrap_or_default(),
+            tool_calls: fields.tool_calls.as_json().map(read_calls).unwrap_or_default(),
             finish_reason: match fields.finish_reason.as_str() {
                 Some("interrupted") => FinishReason::Interrupted,
                 Some("length") => FinishReason::Length,
@@ -322,9 +302,7 @@ fn read_parts(content: StoredValue<'_>) -> Vec<MessagePart> {
     let block = |block: &Value| match block["type"].as_str() {
         Some("image_url") => MessagePart::Text("[image]".into()),
         _ => MessagePart::Text(
-            block["text"]
-                .as_str()
-                .map_or_else(|| block.to_string(), str::to_owned),
+            block["text"].as_str().map_or_else(|| block.to_string(), str::to_owned),
         ),
     };
     match content {
@@ -381,10 +359,7 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
             let text = (!silent).then_some(reply.text.as_str());
             put("content", text.into());
             if !reply.tool_calls.is_empty() {
-                put(
-                    "tool_calls",
-                    reply.tool_calls.iter().map(format_call).collect(),
-                );
+                put("tool_calls", reply.tool_calls.iter().map(format_call).collect());
             }
             if !reply.reasoning.is_empty() {
                 put("reasoning_content", reply.reasoning.as_str().into());
@@ -473,14 +448,8 @@ pub(super) fn format_metadata(
     let mut put = |key: &str, value: Value| drop(line.insert(key.into(), value));
     put("_type", "metadata".into());
     put("key", metadata.key.clone().unwrap_or_default().into());
-    put(
-        "created_at",
-        metadata.created_at.clone().unwrap_or_default().into(),
-    );
-    put(
-        "updated_at",
-        metadata.updated_at.clone().unwrap_or_default().into(),
-    );
+    put("created_at", metadata.created_at.clone().unwrap_or_default().into());
+    put("updated_at", metadata.updated_at.clone().unwrap_or_default().into());
     put("metadata", Value::Object(metadata.metadata.clone()));
     put("last_consolidated", metadata.last_consolidated.into());
     for (key, value) in &metadata.extra {
@@ -489,12 +458,7 @@ pub(super) fn format_metadata(
     if let Some(at) = metadata.summary_offset {
         put("summary_at", at.into());
     }
-    if let Some(ClosingLine {
-        turn,
-        ending,
-        summary,
-    }) = closing
-    {
+    if let Some(ClosingLine { turn, ending, summary }) = closing {
         put("turn", (*turn).into());
         put("messages", metadata.message_count.into());
         put("at", metadata.offset.into());
@@ -527,9 +491,7 @@ pub(super) fn with_key(text: &[u8], key: &str) -> Option<String> {
 fn to_json_line(value: &Value) -> String {
     let mut bytes = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, PythonFormatter);
-    value
-        .serialize(&mut serializer)
-        .expect("a JSON value can be written to memory");
+    value.serialize(&mut serializer).expect("a JSON value can be written to memory");
     bytes.push(b'\n');
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }
@@ -543,11 +505,7 @@ impl Formatter for PythonFormatter {
         writer: &mut W,
         first: bool,
     ) -> io::Result<()> {
-        if first {
-            Ok(())
-        } else {
-            writer.write_all(b", ")
-        }
+        if first { Ok(()) } else { writer.write_all(b", ") }
     }
 
     fn begin_object_key<W: ?Sized + Write>(
@@ -555,11 +513,7 @@ impl Formatter for PythonFormatter {
         writer: &mut W,
         first: bool,
     ) -> io::Result<()> {
-        if first {
-            Ok(())
-        } else {
-            writer.write_all(b", ")
-        }
+        if first { Ok(()) } else { writer.write_all(b", ") }
     }
 
     fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
@@ -591,11 +545,7 @@ mod tests {
             "{{\"_type\": \"metadata\", \"key\": \"cli:direct\", \"created_at\": \"{TIME}\", \"updated_at\": \"{TIME}\", \"metadata\": {{}}, \"last_consolidated\": 0"
         );
         assert_eq!(format_metadata(&metadata, None), format!("{head}}}\n"));
-        let closing = ClosingLine {
-            turn: "t",
-            ending: "answered",
-            summary: None,
-        };
+        let closing = ClosingLine { turn: "t", ending: "answered", summary: None };
         let expect = format!(
             "{head}, \"turn\": \"t\", \"messages\": 4, \"at\": 99, \"ending\": \"answered\"}}\n"
         );
@@ -613,15 +563,8 @@ mod tests {
         );
         assert_eq!(format_message(&Message::User(user), "t", TIME), expect);
 
-        let call = ToolCall {
-            id: "c".into(),
-            name: "f".into(),
-            arguments: json!({ "a": 1 }),
-        };
-        let reply = Reply {
-            tool_calls: vec![call],
-            ..Reply::default()
-        };
+        let call = ToolCall { id: "c".into(), name: "f".into(), arguments: json!({ "a": 1 }) };
+        let reply = Reply { tool_calls: vec![call], ..Reply::default() };
         let line = format_message(&Message::Assistant(reply), "", TIME);
         assert!(line.starts_with(
             "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\":1}\"}}], \"timestamp\""
@@ -640,11 +583,8 @@ mod tests {
 
     #[test]
     fn messages_round_trip() {
-        let call = ToolCall {
-            id: "c".into(),
-            name: "f".into(),
-            arguments: json!({ "a": [1, "x"] }),
-        };
+        let call =
+            ToolCall { id: "c".into(), name: "f".into(), arguments: json!({ "a": [1, "x"] }) };
         let messages = [
             Message::User(UserMessage {
                 id: "i".into(),
@@ -708,38 +648,20 @@ mod tests {
             SessionLine::Other => "other",
             SessionLine::Invalid => "bad",
         };
-        assert_eq!(
-            kind(r#"{"_type": "metadata", "created_at": "x"}"#),
-            "metadata"
-        );
+        assert_eq!(kind(r#"{"_type": "metadata", "created_at": "x"}"#), "metadata");
         assert_eq!(
             kind(r#"{"_type": "metadata", "metadata": null, "last_consolidated": "x"}"#),
             "metadata"
         );
-        assert_eq!(
-            kind(r#"{"_type": "provider_state", "state": null}"#),
-            "no state"
-        );
+        assert_eq!(kind(r#"{"_type": "provider_state", "state": null}"#), "no state");
         assert_eq!(kind(r#"{"role": "user", "content": "h\u00e9"}"#), "message");
-        assert_eq!(
-            kind(r#"{"role": "assistant", "content": "x", "tools_used": null}"#),
-            "message"
-        );
-        assert_eq!(
-            kind(r#"{"role": "user", "content": "/x", "_command": true}"#),
-            "unsent"
-        );
-        assert_eq!(
-            kind("\u{feff}{\"role\": \"user\", \"content\": \"x\"}\r"),
-            "message"
-        );
+        assert_eq!(kind(r#"{"role": "assistant", "content": "x", "tools_used": null}"#), "message");
+        assert_eq!(kind(r#"{"role": "user", "content": "/x", "_command": true}"#), "unsent");
+        assert_eq!(kind("\u{feff}{\"role\": \"user\", \"content\": \"x\"}\r"), "message");
         for bad in ["", "{", "[]", "{}", "{\"role\": 1}", "\0\0\0"] {
             assert_eq!(kind(bad), "bad", "{bad:?}");
         }
-        assert_eq!(
-            kind("{\"role\": \"user\", \"content\": \"\\ud83d\"}"),
-            "message"
-        );
+        assert_eq!(kind("{\"role\": \"user\", \"content\": \"\\ud83d\"}"), "message");
         assert!(matches!(
             parse(b"{\"role\": \"user\", \"content\": \"\xff\"}"),
             SessionLine::Message(Some(_))

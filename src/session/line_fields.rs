@@ -290,10 +290,7 @@ pub(super) fn read_usage(json: &str) -> Usage {
             "reasoning" => &mut usage.reasoning,
             _ => return,
         };
-        *count = value
-            .as_json()
-            .and_then(|json| json.parse().ok())
-            .unwrap_or_default();
+        *count = value.as_json().and_then(|json| json.parse().ok()).unwrap_or_default();
     });
     is_object.map_or_else(Usage::default, |()| usage)
 }
@@ -351,10 +348,7 @@ mod tests {
             r#"{"a":"b"c"}"#,
             "{\"a\":\u{a0}1}",
         ] {
-            assert!(
-                serde_json::from_str::<Map<String, Value>>(json).is_err(),
-                "{json}"
-            );
+            assert!(serde_json::from_str::<Map<String, Value>>(json).is_err(), "{json}");
             assert_eq!(read(json), None, "{json}");
         }
     }
@@ -407,10 +401,7 @@ mod tests {
     #[test]
     fn strings_without_escapes_are_borrowed() {
         let read = read_object(r#"{"a":"x"}"#, |_, value| {
-            assert!(matches!(
-                value,
-                StoredValue::Text(std::borrow::Cow::Borrowed("x"))
-            ));
+            assert!(matches!(value, StoredValue::Text(std::borrow::Cow::Borrowed("x"))));
         });
         assert_eq!(read, Some(()));
     }

@@ -98,10 +98,7 @@ pub fn summarize(store: &SessionStore, key: &str) -> Result<SessionSummary> {
 /// Summarizes each of `paths`, in order; `None` for a file that was removed meanwhile.
 fn summarize_all(paths: &[PathBuf], zone: &TimeZone) -> Vec<Result<Option<SessionSummary>>> {
     let one_by_one = |paths: &[PathBuf]| -> Vec<Result<Option<SessionSummary>>> {
-        paths
-            .iter()
-            .map(|path| summarize_file(path, zone))
-            .collect()
+        paths.iter().map(|path| summarize_file(path, zone)).collect()
     };
     let threads =
         std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
@@ -110,9 +107,7 @@ fn summarize_all(paths: &[PathBuf], zone: &TimeZone) -> Vec<Result<Option<Sessio
     }
     std::thread::scope(|scope| {
         let shares = paths.chunks(paths.len().div_ceil(threads));
-        let running: Vec<_> = shares
-            .map(|share| scope.spawn(move || one_by_one(share)))
-            .collect();
+        let running: Vec<_> = shares.map(|share| scope.spawn(move || one_by_one(share))).collect();
         running
             .into_iter()
             .flat_map(|thread| thread.join().expect("reading a file does not panic"))
@@ -139,18 +134,14 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
     let kept = metadata.session_metadata();
     let (stats, fork_of) = (kept.stats, kept.fork_of);
     let title = metadata.title();
-    let modified = file_metadata
-        .modified()
-        .with_context(|| format!("stat `{}`", path.display()))?;
+    let modified =
+        file_metadata.modified().with_context(|| format!("stat `{}`", path.display()))?;
     let modified = Timestamp::try_from(modified).unwrap_or_default();
     // A copied file has the modification time of the copy; our closing line is more accurate if nothing follows it.
     let closed = metadata.updated_at.as_deref().filter(|_| tail.is_closed);
     let used = closed.and_then(|time| parse_local_time(time, zone));
     Ok(Some(SessionSummary {
-        key: head
-            .key
-            .or(metadata.key)
-            .unwrap_or_else(|| key_from_name(path)),
+        key: head.key.or(metadata.key).unwrap_or_else(|| key_from_name(path)),
         path: path.to_owned(),
         messages: is_counted.then_some(tail.count),
         created: metadata.created_at.or(head.created).unwrap_or_default(),
@@ -222,10 +213,7 @@ impl FileHead {
 /// The first words of a user message; empty for text that was not written by a user.
 fn first_words(text: &str) -> String {
     // Marks of texts that older releases of the Python program inserted as user messages.
-    if ["[System: ", "[Runtime Context"]
-        .iter()
-        .any(|mark| text.starts_with(mark))
-    {
+    if ["[System: ", "[Runtime Context"].iter().any(|mark| text.starts_with(mark)) {
         return String::new();
     }
     let mut words = String::new();
@@ -250,11 +238,7 @@ mod tests {
     #[test]
     fn first_words_come_from_a_user_message() {
         let check = |text: &str, is_cut: bool, expect: &str| {
-            assert_eq!(
-                FileHead::parse(text.as_bytes(), is_cut).first_words,
-                expect,
-                "{text}"
-            );
+            assert_eq!(FileHead::parse(text.as_bytes(), is_cut).first_words, expect, "{text}");
         };
         let user = |text: &str| format!("{{\"role\": \"user\", \"content\": \"{text}\"}}\n");
         check("", false, "");

@@ -21,14 +21,8 @@ pub(super) fn lock_path(path: &Path) -> PathBuf {
 pub(super) fn try_lock(store: &SessionStore, key: &str, path: &Path) -> Result<FileLock> {
     let what = format!("session `{key}`");
     let lock = lock_path(path);
-    FileLock::acquire(
-        &lock,
-        &what,
-        &store.clock.local_timestamp(),
-        Duration::ZERO,
-        &mut |_| {},
-    )
-    .map_err(with_retry_hint)
+    FileLock::acquire(&lock, &what, &store.clock.local_timestamp(), Duration::ZERO, &mut |_| {})
+        .map_err(with_retry_hint)
 }
 
 /// The process whose turn holds the lock of the session `key`; `None` if there is none.

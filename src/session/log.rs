@@ -48,11 +48,7 @@ pub(super) struct LogFileState {
 
 impl From<&std::fs::Metadata> for LogFileState {
     fn from(metadata: &std::fs::Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.len(),
-        }
+        Self { device: metadata.dev(), inode: metadata.ino(), size: metadata.len() }
     }
 }
 
@@ -218,9 +214,7 @@ impl SessionLog {
             Ok(Some(LogFileState { size, ..state }))
         })?;
         let Some(state) = created else {
-            return self
-                .load(MessageWindow::default(), &mut |_| {})
-                .map(|_| false);
+            return self.load(MessageWindow::default(), &mut |_| {}).map(|_| false);
         };
         (self.file, self.file_state, self.is_new) = (Some(file), state, true);
         Ok(true)

@@ -91,10 +91,7 @@ pub struct SessionStats {
     #[serde(skip_serializing_if = "is_default")]
     pub context: u64,
     /// Output tokens per second in the last turn.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        serialize_with = "serialize_rounded"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize_rounded")]
     pub speed: Option<f64>,
     /// US dollars, as far as costs are known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,8 +149,7 @@ impl SessionMetadata {
 
     /// Limits the data to the first `count` messages of the log. Ranges beyond them are removed.
     pub(super) fn truncate(&mut self, count: usize) {
-        self.ranges_left_by_new
-            .retain(|(from, to)| from < to && *to <= count);
+        self.ranges_left_by_new.retain(|(from, to)| from < to && *to <= count);
         self.shortened_before = self.shortened_before.min(count);
     }
 }
@@ -162,8 +158,7 @@ impl MetadataLine {
     /// The format version of the log.
     pub(super) fn format_version(&self) -> u64 {
         let kept = self.metadata.get(METADATA_KEY);
-        kept.and_then(|kept| kept["v"].as_u64())
-            .unwrap_or(FORMAT_VERSION)
+        kept.and_then(|kept| kept["v"].as_u64()).unwrap_or(FORMAT_VERSION)
     }
 
     /// True if a newer release of this program wrote the log, so that nothing may be written to it.
@@ -243,9 +238,7 @@ mod tests {
         metadata.metadata.insert("title".into(), "a".into());
         metadata.update_session_metadata(|_| {});
         assert_eq!(json!(metadata.metadata), json!({ "title": "a" }));
-        metadata
-            .metadata
-            .insert("nanobot".into(), json!({ "later": 1, "tries": 2 }));
+        metadata.metadata.insert("nanobot".into(), json!({ "later": 1, "tries": 2 }));
         metadata.update_session_metadata(|kept| kept.ranges_left_by_new.push((3, 5)));
         let expect =
             json!({ "title": "a", "nanobot": { "later": 1, "tries": 2, "left": [[3, 5]] } });

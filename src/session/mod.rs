@@ -157,10 +157,7 @@ impl Session {
     /// The same session under another key.
     #[must_use]
     pub fn with_key(self, key: &str) -> Self {
-        Self {
-            key: key.to_owned(),
-            ..self
-        }
+        Self { key: key.to_owned(), ..self }
     }
 
     /// Creates an empty session that is not stored.
@@ -193,9 +190,7 @@ impl Session {
             rejected_turns: kept.rejected_turns,
             left_out,
             result_limit,
-            origin: kept
-                .origin
-                .or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
+            origin: kept.origin.or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
             count_before_turn: tail.count,
             log,
         }
@@ -262,11 +257,7 @@ impl Session {
 
     /// Records that the conversation has content of `origin`, which is stored with the next closing line.
     pub fn record_origin(&mut self, origin: Origin, content: &str) {
-        if self
-            .origin
-            .as_ref()
-            .is_none_or(|recorded| recorded.level < origin)
-        {
+        if self.origin.as_ref().is_none_or(|recorded| recorded.level < origin) {
             self.origin = Some(RecordedOrigin {
                 level: origin,
                 content: content.to_owned(),
@@ -280,11 +271,7 @@ impl Session {
 
     /// The messages of the running turn among [`Self::messages`].
     pub fn turn_messages(&self) -> &[Message] {
-        let start = self
-            .messages
-            .iter()
-            .rposition(Message::begins_turn)
-            .unwrap_or(0);
+        let start = self.messages.iter().rposition(Message::begins_turn).unwrap_or(0);
         &self.messages[start..]
     }
 
@@ -355,10 +342,7 @@ impl Session {
     pub fn reject_turn(&mut self) {
         let question = self.messages.iter().rfind(|message| message.begins_turn());
         // If the turn was resumed, its messages have the ids of several runs.
-        let begun = question
-            .map(Message::turn_id)
-            .unwrap_or_default()
-            .to_owned();
+        let begun = question.map(Message::turn_id).unwrap_or_default().to_owned();
         for turn in [begun, self.turn.clone()] {
             if !turn.is_empty() && !self.rejected_turns.contains(&turn) {
                 self.rejected_turns.push(turn);
@@ -376,8 +360,7 @@ impl Session {
         let begin = self.left_out.iter().rposition(Message::begins_turn);
         let last_turn = self.left_out[begin.unwrap_or(0)..].iter();
         let turns: Vec<&str> = last_turn.map(Message::turn_id).collect();
-        self.rejected_turns
-            .retain(|turn| !turns.contains(&turn.as_str()));
+        self.rejected_turns.retain(|turn| !turns.contains(&turn.as_str()));
         let mut all = std::mem::take(&mut self.messages);
         let summary = all.drain(..usize::from(self.summary.is_some())).next();
         all.append(&mut self.left_out);
@@ -391,16 +374,10 @@ impl Session {
     /// message; the summary is appended to it as one more line.
     pub fn compact(&mut self, keep_count: usize, summary: CompactedHistory) -> Result<()> {
         let from = self.log_index(self.messages.len() - keep_count);
-        let summary = CompactedHistory {
-            first_sent: from,
-            ..summary
-        };
+        let summary = CompactedHistory { first_sent: from, ..summary };
         if let Some(log) = self.log.as_mut().filter(|log| log.file.is_some()) {
-            let closing = ClosingLine {
-                turn: &self.turn,
-                ending: line::COMPACTED,
-                summary: Some(&summary),
-            };
+            let closing =
+                ClosingLine { turn: &self.turn, ending: line::COMPACTED, summary: Some(&summary) };
             let origin = &self.origin;
             log.write_closing_line(&self.key, None, &closing, &|metadata, _| {
                 metadata.update_session_metadata(|kept| kept.origin.clone_from(origin));
@@ -480,11 +457,7 @@ impl Session {
         let answer = answer.map(|answer| self.prepare_push(answer));
         let (aged, ratio) = (self.window.shortened_before, self.window.token_ratio);
         let (origin, rejected) = (&self.origin, &self.rejected_turns);
-        let closing = ClosingLine {
-            turn: &self.turn,
-            ending,
-            summary: None,
-        };
+        let closing = ClosingLine { turn: &self.turn, ending, summary: None };
         match &mut self.log {
             Some(log) if answer.is_some() || log.file.is_some() => {
                 let now = log.clock.local_timestamp();
@@ -514,11 +487,7 @@ impl Session {
         self.origin = Some(RecordedOrigin::default());
         let count = self.history_window().count;
         (self.window.consolidated, self.window.start) = (count, count);
-        let closing = ClosingLine {
-            turn: &self.turn,
-            ending: "new",
-            summary: None,
-        };
+        let closing = ClosingLine { turn: &self.turn, ending: "new", summary: None };
         match &mut self.log {
             Some(log) if log.file.is_some() => {
                 log.write_closing_line(&self.key, None, &closing, &|metadata, count| {
@@ -545,11 +514,7 @@ impl Session {
         self.summary = None;
         let from = self.log_index(0);
         (self.window.consolidated, self.window.start) = (from, from);
-        let closing = ClosingLine {
-            turn: &self.turn,
-            ending: "new",
-            summary: None,
-        };
+        let closing = ClosingLine { turn: &self.turn, ending: "new", summary: None };
         match &mut self.log {
             Some(log) if log.file.is_some() => {
                 log.write_closing_line(&self.key, None, &closing, &|metadata, _| {

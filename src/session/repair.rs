@@ -35,17 +35,11 @@ impl RepairFinding {
     }
 
     fn new(problem: impl Into<String>) -> Self {
-        Self {
-            problem: problem.into(),
-            repair: None,
-        }
+        Self { problem: problem.into(), repair: None }
     }
 
     fn with_repair(problem: impl Into<String>, repair: impl Into<String>) -> Self {
-        Self {
-            problem: problem.into(),
-            repair: Some(repair.into()),
-        }
+        Self { problem: problem.into(), repair: Some(repair.into()) }
     }
 }
 
@@ -137,11 +131,7 @@ fn apply_repair(
         return Ok(());
     }
     log.count = examined.count;
-    let closing = ClosingLine {
-        turn: "",
-        ending: "repaired",
-        summary: None,
-    };
+    let closing = ClosingLine { turn: "", ending: "repaired", summary: None };
     log.write_closing_line(key, None, &closing, &|metadata, count| {
         if metadata.last_consolidated > count {
             metadata.set_consolidated(0);
@@ -201,9 +191,7 @@ struct LogExaminer {
 fn examine(file: &File, path: &Path) -> Result<LogExamination> {
     let size = end_of_last_line(file, path)?;
     let mut reader = BufReader::with_capacity(256 << 10, file);
-    reader
-        .rewind()
-        .with_context(|| format!("read `{}`", path.display()))?;
+    reader.rewind().with_context(|| format!("read `{}`", path.display()))?;
     let mut reader = reader.take(size);
     let (mut met, mut text, mut at) = (LogExaminer::default(), Vec::new(), 0);
     loop {
@@ -248,10 +236,7 @@ impl LogExaminer {
         }
         self.close_calls();
         if let Some(Message::Assistant(reply)) = message {
-            let calls = reply
-                .tool_calls
-                .iter()
-                .map(|call| (self.count, call.id.clone()));
+            let calls = reply.tool_calls.iter().map(|call| (self.count, call.id.clone()));
             self.open = calls.collect();
         }
     }
@@ -259,8 +244,7 @@ impl LogExaminer {
     /// Marks the open calls as unanswered: no result can follow any more.
     fn close_calls(&mut self) {
         let left = std::mem::take(&mut self.open);
-        self.unanswered
-            .extend(left.iter().map(|(number, _)| number.to_string()));
+        self.unanswered.extend(left.iter().map(|(number, _)| number.to_string()));
     }
 
     fn finish(mut self, size: u64) -> LogExamination {
@@ -269,30 +253,19 @@ impl LogExaminer {
         let mut is_miscounted = false;
         let mut add = |what: &str, places: &[String], then: &str| {
             if !places.is_empty() {
-                findings.push(RepairFinding::new(format!(
-                    "{what} {}; {then}",
-                    join_positions(places)
-                )));
+                findings
+                    .push(RepairFinding::new(format!("{what} {}; {then}", join_positions(places))));
             }
         };
         add("unreadable line at byte", &self.unreadable, "skipped");
-        add(
-            "tool result without its call: message",
-            &self.orphans,
-            "not sent",
-        );
-        add(
-            "tool call without its result: message",
-            &self.unanswered,
-            "sent as interrupted",
-        );
+        add("tool result without its call: message", &self.orphans, "not sent");
+        add("tool call without its result: message", &self.unanswered, "sent as interrupted");
         if size > 0 && !self.has_first_metadata {
             let what = "the first line is not metadata: other releases do not list the session";
             findings.push(RepairFinding::new(what));
         }
-        if let Some((stated, actual)) = self
-            .stated_and_actual
-            .filter(|(stated, actual)| stated != actual)
+        if let Some((stated, actual)) =
+            self.stated_and_actual.filter(|(stated, actual)| stated != actual)
         {
             let what = format!("the closing line counts {stated} messages, but there are {actual}");
             findings.push(RepairFinding::with_repair(what, "recounted"));
@@ -302,10 +275,7 @@ impl LogExaminer {
             if last.last_consolidated > self.count {
                 let (pointer, count) = (last.last_consolidated, self.count);
                 let what = format!("{pointer} of {count} messages are marked as consolidated");
-                findings.push(RepairFinding::with_repair(
-                    what,
-                    "reset to 0, so that all are sent",
-                ));
+                findings.push(RepairFinding::with_repair(what, "reset to 0, so that all are sent"));
                 is_miscounted = true;
             }
             let mut kept = last.session_metadata();
@@ -317,11 +287,7 @@ impl LogExaminer {
                 is_miscounted = true;
             }
         }
-        LogExamination {
-            findings,
-            count: self.count,
-            is_miscounted,
-        }
+        LogExamination { findings, count: self.count, is_miscounted }
     }
 }
 

@@ -105,12 +105,7 @@ fn split_into_chunks(sessions: &[SessionSummary]) -> Vec<FileChunk> {
         let mut begin = 0;
         while begin < summary.bytes {
             let end = summary.bytes.min(begin + CHUNK_BYTES);
-            parts.push(FileChunk {
-                session,
-                begin,
-                end,
-                is_last: end == summary.bytes,
-            });
+            parts.push(FileChunk { session, begin, end, is_last: end == summary.bytes });
             begin = end;
         }
     }
@@ -147,10 +142,7 @@ impl<'a> MatchCollector<'a> {
         if part.session != self.session {
             (self.session, self.messages_before, self.is_active) = (part.session, 0, true);
         }
-        let ChunkMatches {
-            matches: found,
-            count,
-        } = match harvest {
+        let ChunkMatches { matches: found, count } = match harvest {
             Ok(harvest) => harvest,
             Err(error) => {
                 if std::mem::take(&mut self.is_active) {
@@ -194,10 +186,7 @@ fn search_chunk(
             harvest.count += count_messages(&bytes[counted..begin]);
             counted = begin;
             let number = harvest.count;
-            harvest.matches.push(MessageMatch {
-                index: number,
-                ..found
-            });
+            harvest.matches.push(MessageMatch { index: number, ..found });
         }
         if position == bytes.len() {
             break;
@@ -219,8 +208,7 @@ fn read_lines(file: &File, path: &Path, part: &FileChunk) -> Result<Vec<u8>> {
         let (to, old) = (to.min(size), bytes.len());
         let more = usize::try_from(to.saturating_sub(from)).with_context(what)?;
         bytes.resize(old + more, 0);
-        file.read_exact_at(&mut bytes[old..], from)
-            .with_context(what)
+        file.read_exact_at(&mut bytes[old..], from).with_context(what)
     };
     let mut bytes = Vec::new();
     read(from, part.end, &mut bytes)?;
@@ -277,10 +265,5 @@ fn match_line(text: &[u8], pattern: &SearchPattern, context: usize) -> Option<Me
         return None;
     }
     let (time, _) = line::timestamp_and_turn(text);
-    Some(MessageMatch {
-        index: 0,
-        time,
-        role,
-        lines,
-    })
+    Some(MessageMatch { index: 0, time, role, lines })
 }

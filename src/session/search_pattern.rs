@@ -37,9 +37,7 @@ impl SearchPattern {
             true => regex::escape(pattern),
             false => pattern.to_owned(),
         };
-        let built = RegexBuilder::new(&source)
-            .case_insensitive(ignores_case)
-            .build();
+        let built = RegexBuilder::new(&source).case_insensitive(ignores_case).build();
         let text = built.map_err(|error| {
             // The first lines of the message draw the position, which does not fit into a one-line message.
             let why = error.to_string();
@@ -48,15 +46,9 @@ impl SearchPattern {
             let cause = format!("`{pattern}` is not a valid regular expression: {why}");
             fail_with_hint(Exit::Usage, cause, "`-F` to search for literal text")
         })?;
-        let parsed = ParserBuilder::new()
-            .case_insensitive(ignores_case)
-            .build()
-            .parse(&source);
+        let parsed = ParserBuilder::new().case_insensitive(ignores_case).build().parse(&source);
         let raw = parsed.ok().and_then(|parsed| build_byte_filter(&parsed));
-        Ok(Self {
-            regex: text,
-            byte_filter: raw,
-        })
+        Ok(Self { regex: text, byte_filter: raw })
     }
 
     /// True if a line of `text` matches.
@@ -82,15 +74,10 @@ impl SearchPattern {
             found.extend((next.max(place.saturating_sub(context))..place).map(near));
             let matched = Some(matched.range());
             match found.last_mut().filter(|last| last.index >= place) {
-                None => found.push(MatchLine {
-                    matched,
-                    ..near(place)
-                }),
+                None => found.push(MatchLine { matched, ..near(place) }),
                 Some(_) => {
                     let existing = found.iter_mut().rfind(|line| line.index == place);
-                    existing
-                        .into_iter()
-                        .for_each(|line| line.matched.clone_from(&matched));
+                    existing.into_iter().for_each(|line| line.matched.clone_from(&matched));
                 }
             }
             let last = found.last().map_or(place, |last| last.index);
@@ -116,10 +103,7 @@ fn build_byte_filter(parsed: &Hir) -> Option<bytes::Regex> {
         let mut extractor = Extractor::new();
         let found = extractor.kind(kind).extract(parsed);
         let literals = found.literals()?;
-        literals
-            .iter()
-            .map(|literal| longest_unescaped_part(literal.as_bytes()))
-            .collect()
+        literals.iter().map(|literal| longest_unescaped_part(literal.as_bytes())).collect()
     };
     // The set whose shortest literal is longest has the fewest accidental hits.
     let shortest = |pieces: &Vec<String>| pieces.iter().map(String::len).min();
@@ -129,10 +113,7 @@ fn build_byte_filter(parsed: &Hir) -> Option<bytes::Regex> {
         .filter(|pieces| !pieces.is_empty())
         .max_by_key(shortest)?;
     let any: Vec<String> = best.iter().map(|piece| regex::escape(piece)).collect();
-    bytes::RegexBuilder::new(&any.join("|"))
-        .unicode(false)
-        .build()
-        .ok()
+    bytes::RegexBuilder::new(&any.join("|")).unicode(false).build().ok()
 }
 
 /// The longest part of `literal` that JSON does not escape; `None` if there is none.
@@ -152,10 +133,7 @@ mod tests {
     fn a_matching_line_is_a_candidate_in_any_encoding() {
         let check = |pattern: &str, ignores_case: bool, text: &str| {
             let needle = SearchPattern::new(pattern, false, ignores_case).unwrap();
-            assert!(
-                !needle.matching_lines(text, 0).is_empty(),
-                "{pattern} {text}"
-            );
+            assert!(!needle.matching_lines(text, 0).is_empty(), "{pattern} {text}");
             let plain = serde_json::to_string(text).unwrap();
             let escape = |letter: char| match letter.is_ascii() {
                 true => letter.to_string(),
@@ -194,11 +172,7 @@ mod tests {
     fn literals_are_searched_in_the_raw_bytes() {
         let check = |pattern: &str, bytes: &str, expect: bool| {
             let needle = SearchPattern::new(pattern, false, false).unwrap();
-            assert_eq!(
-                needle.next_candidate(bytes.as_bytes(), 0).is_some(),
-                expect,
-                "{pattern}"
-            );
+            assert_eq!(needle.next_candidate(bytes.as_bytes(), 0).is_some(), expect, "{pattern}");
         };
         check("needle", "hay", false);
         check("need.*hay", "hay", false);
@@ -214,17 +188,13 @@ mod tests {
         let check = |context: usize, expect: &[(usize, bool)]| {
             let needle = SearchPattern::new("x", true, false).unwrap();
             let found = needle.matching_lines(text, context);
-            let found: Vec<(usize, bool)> = found
-                .iter()
-                .map(|line| (line.index, line.matched.is_some()))
-                .collect();
+            let found: Vec<(usize, bool)> =
+                found.iter().map(|line| (line.index, line.matched.is_some())).collect();
             assert_eq!(found, expect, "{context}");
         };
         check(0, &[(1, true), (3, true), (7, true)]);
         let near = |places: std::ops::Range<usize>| -> Vec<(usize, bool)> {
-            places
-                .map(|place| (place, [1, 3, 7].contains(&place)))
-                .collect()
+            places.map(|place| (place, [1, 3, 7].contains(&place))).collect()
         };
         check(1, &[near(0..5), near(6..8)].concat());
         check(2, &near(0..8));
@@ -233,13 +203,8 @@ mod tests {
 
     #[test]
     fn an_invalid_pattern_gives_a_one_line_error() {
-        let error = SearchPattern::new("a(b", false, false)
-            .unwrap_err()
-            .to_string();
-        assert_eq!(
-            error,
-            "`a(b` is not a valid regular expression: unclosed group"
-        );
+        let error = SearchPattern::new("a(b", false, false).unwrap_err().to_string();
+        assert_eq!(error, "`a(b` is not a valid regular expression: unclosed group");
         assert!(SearchPattern::new("a(b", true, false).is_ok());
     }
 }

@@ -116,10 +116,7 @@ fn read_backwards(
     search_limit: u64,
 ) -> Result<Option<LogTail>> {
     let (file, path, size) = (lines.file, lines.path, lines.end());
-    let mut state = TailState {
-        window: window.limit,
-        ..TailState::default()
-    };
+    let mut state = TailState { window: window.limit, ..TailState::default() };
     let search_end = size.saturating_sub(search_limit);
     let closed_count = match find_closing_line(&mut lines, &mut state, search_end)? {
         ClosingSearch::Found { count } => Some(count),
@@ -134,9 +131,8 @@ fn read_backwards(
     let has_provider_state = state.has_provider_state.unwrap_or_default();
     let count = closed_count.unwrap_or(0) + state.count;
     // Without a valid closing line, another program may have rewritten the file, with fewer or other messages.
-    let shortened_before = closed_count.map_or(0, |_| {
-        metadata.session_metadata().shortened_before.min(count)
-    });
+    let shortened_before =
+        closed_count.map_or(0, |_| metadata.session_metadata().shortened_before.min(count));
     let mut notices = Vec::new();
     let consolidated = clamp_metadata(&mut metadata, count, &mut notices);
     let (summary, history_start) = match window.size {
@@ -148,11 +144,7 @@ fn read_backwards(
     // A turn longer than the window is sent in full: without the user's message it is useless.
     let needs_no_user_message = window.size == 0 || summary.is_some();
     let is_complete = |state: &TailState| {
-        let sent = state
-            .messages
-            .iter()
-            .take(state.count.min(available_count))
-            .flatten();
+        let sent = state.messages.iter().take(state.count.min(available_count)).flatten();
         state.count >= available_count
             || (state.count >= window_count && (needs_no_user_message || has_user_message(sent)))
     };
@@ -265,9 +257,7 @@ fn read_summary(
     if summary.is_none() {
         metadata.summary_offset = None;
     }
-    let history_start = summary
-        .as_ref()
-        .map_or(consolidated, |summary| summary.first_sent);
+    let history_start = summary.as_ref().map_or(consolidated, |summary| summary.first_sent);
     Ok((summary, history_start))
 }
 
@@ -321,9 +311,8 @@ impl TailState {
                 }
             }
             SessionLine::Metadata(metadata) => {
-                let count_before = metadata
-                    .message_count
-                    .filter(|_| metadata.offset == Some(offset));
+                let count_before =
+                    metadata.message_count.filter(|_| metadata.offset == Some(offset));
                 self.is_closed |= self.lines == 1 && count_before.is_some();
                 self.metadata.get_or_insert(metadata);
                 return count_before;
@@ -390,9 +379,7 @@ pub(super) fn next_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> std::i
 }
 
 fn has_user_message<'a>(messages: impl IntoIterator<Item = &'a Message>) -> bool {
-    messages
-        .into_iter()
-        .any(|message| matches!(message, Message::User(_)))
+    messages.into_iter().any(|message| matches!(message, Message::User(_)))
 }
 
 /// Limits the stored counts to the number of messages, because a program that rewrites the file with fewer messages may
@@ -412,9 +399,7 @@ fn clamp_metadata(metadata: &mut MetadataLine, count: usize, notices: &mut Vec<S
 /// Adds a warning about an unreadable line. An empty line is ignored.
 fn add_unreadable_notice(text: &[u8], offset: u64, notices: &mut Vec<String>) {
     if !text.is_empty() {
-        notices.push(format!(
-            "skipped an unreadable line of the session at byte {offset}"
-        ));
+        notices.push(format!("skipped an unreadable line of the session at byte {offset}"));
     }
 }
 
@@ -509,9 +494,7 @@ impl<'a> ReverseLines<'a> {
             self.buffer.copy_within(..self.unread, length);
         }
         self.start -= length as u64;
-        let result = self
-            .file
-            .read_exact_at(&mut self.buffer[..length], self.start);
+        let result = self.file.read_exact_at(&mut self.buffer[..length], self.start);
         result.with_context(|| format!("read `{}`", self.path.display()))?;
         self.unread = filled;
         self.block_bytes = (self.block_bytes * 2).min(MAX_BLOCK_BYTES);
@@ -563,11 +546,7 @@ mod tests {
     fn the_window_waits_for_the_consolidation_up_to_a_limit() {
         let check = |consolidated, count, expect| {
             let window = MessageWindow::until_consolidated(100);
-            assert_eq!(
-                window.start(consolidated, count),
-                expect,
-                "{consolidated} {count}"
-            );
+            assert_eq!(window.start(consolidated, count), expect, "{consolidated} {count}");
         };
         check(0, 101, 0);
         check(0, 400, 0);
@@ -621,12 +600,8 @@ mod tests {
             let at = log.len();
             let mut append = |line: String| log.extend_from_slice(line.as_bytes());
             match random(12) {
-                0..4 => append(format!(
-                    "{{\"role\": \"user\", \"content\": \"u{number}\"}}\n"
-                )),
-                4 => append(format!(
-                    "{{\"role\": \"assistant\", \"content\": \"a{number}\"}}\n"
-                )),
+                0..4 => append(format!("{{\"role\": \"user\", \"content\": \"u{number}\"}}\n")),
+                4 => append(format!("{{\"role\": \"assistant\", \"content\": \"a{number}\"}}\n")),
                 5 => append(format!(
                     "{{\"role\": \"tool\", \"tool_call_id\": \"{number}\", \"content\": \"\\ud83d\"}}\n"
                 )),
@@ -642,9 +617,7 @@ mod tests {
                 8 => {
                     has_state = random(2) == 0;
                     let state = if has_state { "1" } else { "null" };
-                    append(format!(
-                        "{{\"_type\": \"provider_state\", \"state\": {state}}}\n"
-                    ));
+                    append(format!("{{\"_type\": \"provider_state\", \"state\": {state}}}\n"));
                 }
                 9 => append(format!(
                     "{{\"_type\": \"metadata\", \"key\": \"k\", \"last_consolidated\": {}}}\n",
@@ -657,11 +630,8 @@ mod tests {
                         at = log.len();
                     }
                     // A closing line with a wrong offset is ignored.
-                    let (at, stated_count) = if line_type == 11 {
-                        (at + 1, 99)
-                    } else {
-                        (at, count)
-                    };
+                    let (at, stated_count) =
+                        if line_type == 11 { (at + 1, 99) } else { (at, count) };
                     let line = format!(
                         "{{\"_type\": \"metadata\", \"key\": \"k\", \"metadata\": {{\"title\": \"t\"}}, \
                         \"messages\": {stated_count}, \"at\": {at}, \"last_consolidated\": {}}}\n",
@@ -699,11 +669,7 @@ mod tests {
         {
             tail.start -= 1;
         }
-        tail.messages = messages
-            .split_off(tail.start)
-            .into_iter()
-            .flatten()
-            .collect();
+        tail.messages = messages.split_off(tail.start).into_iter().flatten().collect();
         tail
     }
 
@@ -727,11 +693,7 @@ mod tests {
                 let expect = read_all_lines(&log, window);
                 let log_text = String::from_utf8_lossy(&log);
                 let case = format!("{round} {window:?}\n{log_text}");
-                assert_eq!(
-                    (tail.count, tail.start),
-                    (expect.count, expect.start),
-                    "{case}"
-                );
+                assert_eq!((tail.count, tail.start), (expect.count, expect.start), "{case}");
                 assert_eq!(tail.messages, expect.messages, "{case}");
                 assert_eq!(tail.metadata, expect.metadata, "{case}");
                 assert_eq!(tail.has_provider_state, expect.has_provider_state, "{case}");
@@ -745,9 +707,7 @@ mod tests {
         let mut state = 3_u64;
         for _ in 0..8 {
             seeds.push(random_log(|limit| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 (state >> 33) % limit.max(1)
             }));
         }
@@ -759,13 +719,9 @@ mod tests {
             file.write_all(input).unwrap();
             file.write_all(b"\n").unwrap();
             let size = input.len() as u64 + 1;
-            let tail = super::read(
-                &file,
-                "x".as_ref(),
-                size,
-                MessageWindow::of_size(random.below(20)),
-            )
-            .unwrap();
+            let tail =
+                super::read(&file, "x".as_ref(), size, MessageWindow::of_size(random.below(20)))
+                    .unwrap();
             assert!(tail.messages.len() <= tail.count);
             crate::history::to_sendable(tail.messages);
         });

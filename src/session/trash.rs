@@ -66,10 +66,7 @@ pub struct TrashBatch<'s> {
 
 impl<'s> TrashBatch<'s> {
     pub fn new(store: &'s SessionStore) -> Self {
-        Self {
-            store,
-            side_files: BTreeMap::new(),
-        }
+        Self { store, side_files: BTreeMap::new() }
     }
 
     /// Moves a session; see [`move_to_trash`].
@@ -127,14 +124,11 @@ impl<'s> TrashBatch<'s> {
     fn take_side_files(&mut self, path: &Path) -> Result<Vec<PathBuf>> {
         let dir = path.parent().unwrap_or(Path::new("."));
         if !self.side_files.contains_key(dir) {
-            self.side_files
-                .insert(dir.to_owned(), list_side_files(dir)?);
+            self.side_files.insert(dir.to_owned(), list_side_files(dir)?);
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let listed = self.side_files.get_mut(dir);
-        Ok(listed
-            .and_then(|listed| listed.remove(&*name))
-            .unwrap_or_default())
+        Ok(listed.and_then(|listed| listed.remove(&*name)).unwrap_or_default())
     }
 }
 
@@ -177,12 +171,7 @@ pub fn list_trash(store: &SessionStore) -> Result<Vec<TrashedSession>> {
                 continue;
             }
             let key = read_key(&path)?.unwrap_or_else(|| key_from_name(Path::new(&name)));
-            found.push(TrashedSession {
-                key,
-                path,
-                deleted_at: stamp,
-                original_name: name,
-            });
+            found.push(TrashedSession { key, path, deleted_at: stamp, original_name: name });
         }
     }
     found.sort_by(|one, other| other.deleted_at.cmp(&one.deleted_at));
@@ -194,16 +183,10 @@ pub fn list_trash(store: &SessionStore) -> Result<Vec<TrashedSession>> {
 /// # Errors
 /// Status 66 if the trash has none, 2 if another session has that key now.
 pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
-    let found = list_trash(store)?
-        .into_iter()
-        .find(|discarded| discarded.key == key);
+    let found = list_trash(store)?.into_iter().find(|discarded| discarded.key == key);
     let Some(found) = found else {
         let cause = format!("there is no session `{key}` in the trash");
-        return Err(fail_with_hint(
-            Exit::NoInput,
-            cause,
-            "nanobot session restore",
-        ));
+        return Err(fail_with_hint(Exit::NoInput, cause, "nanobot session restore"));
     };
     let dir = found.path.parent().and_then(Path::parent);
     let dir = dir.context("the trash path has no parent directory")?;
@@ -271,19 +254,12 @@ fn list_trash_files(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
         Err(error) => return Err(error).with_context(|| format!("read `{}`", trash.display())),
     };
     let parse = |path: PathBuf| {
-        let name = path
-            .file_name()?
-            .to_str()?
-            .strip_suffix(TRASH_SUFFIX)?
-            .to_owned();
+        let name = path.file_name()?.to_str()?.strip_suffix(TRASH_SUFFIX)?.to_owned();
         let (stamp, name) = name.split_once('-')?;
         let is_stamp = stamp.bytes().all(|byte| byte.is_ascii_digit());
         is_stamp.then(|| (path.clone(), stamp.to_owned(), name.to_owned()))
     };
-    Ok(entries
-        .flatten()
-        .filter_map(|entry| parse(entry.path()))
-        .collect())
+    Ok(entries.flatten().filter_map(|entry| parse(entry.path())).collect())
 }
 
 fn remove_files(path: &Path) -> Result<()> {

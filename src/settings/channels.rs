@@ -138,9 +138,7 @@ impl ChannelSettings {
             max_parallel: size(const { config_key("channels.maxParallel") })?,
             max_age_hours: count(const { config_key("channels.maxAgeHours") })?,
             per_sender_per_hour: size(const { config_key("channels.perSenderPerHour") })?,
-            daily_budget: values
-                .get(const { config_key("channels.dailyBudget") }, None)?
-                .as_f64(),
+            daily_budget: values.get(const { config_key("channels.dailyBudget") }, None)?.as_f64(),
             sender_daily_budget: values
                 .get(const { config_key("channels.senderDailyBudget") }, None)?
                 .as_f64(),
@@ -275,9 +273,7 @@ impl ChannelConfig {
             }
         };
         let pairs = self.values.iter();
-        pairs
-            .map(|(key, value)| ((*key).to_owned(), show(value)))
-            .collect()
+        pairs.map(|(key, value)| ((*key).to_owned(), show(value))).collect()
     }
 
     /// A text that differs between configs with different secrets or addresses, for a digest. It holds the secrets.

@@ -32,11 +32,7 @@ pub struct ConfigFinding {
 impl ConfigFinding {
     /// A finding that belongs to no place in the file.
     pub fn new(severity: ConfigSeverity, text: String) -> Self {
-        Self {
-            severity,
-            text,
-            offset: usize::MAX,
-        }
+        Self { severity, text, offset: usize::MAX }
     }
 }
 
@@ -85,12 +81,7 @@ pub fn check_config(
     options: CheckOptions,
 ) -> Vec<ConfigFinding> {
     let layers = LayeredConfig::new(config, env);
-    let mut checker = ConfigChecker {
-        config,
-        layers: &layers,
-        options,
-        findings: Vec::new(),
-    };
+    let mut checker = ConfigChecker { config, layers: &layers, options, findings: Vec::new() };
     checker.check_value(&mut KeyPath::new(), Some(KeyNode::root()), layers.value());
     checker.report_remarks();
     checker.report_unknown_variables();
@@ -206,10 +197,7 @@ impl ConfigChecker<'_> {
             Ok(typed) => typed,
             Err(error) => return self.push_error(path, &error),
         };
-        if let Some(words) = self
-            .layers
-            .name_error(path, &typed, self.options.is_provider)
-        {
+        if let Some(words) = self.layers.name_error(path, &typed, self.options.is_provider) {
             // Blank text counts as absent.
             let severity = match typed.as_str().is_some_and(|text| text.trim().is_empty()) {
                 true => ConfigSeverity::Warning,
@@ -390,22 +378,13 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    const OPTIONS: CheckOptions = CheckOptions {
-        is_provider: |name| name == "openai",
-        for_python: true,
-    };
+    const OPTIONS: CheckOptions =
+        CheckOptions { is_provider: |name| name == "openai", for_python: true };
 
     fn messages(config: &Config, variables: &[(&str, &str)]) -> Vec<String> {
-        let env: Env = [("HOME", "/home/u")]
-            .iter()
-            .chain(variables)
-            .copied()
-            .collect();
+        let env: Env = [("HOME", "/home/u")].iter().chain(variables).copied().collect();
         let paths = Paths::resolve(&env, None).unwrap();
-        check_config(config, &env, &paths, OPTIONS)
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        check_config(config, &env, &paths, OPTIONS).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -535,24 +514,12 @@ mod tests {
             let found = check_config(&Config::load(&path).unwrap(), &env, &paths, OPTIONS);
             let told = found.iter().any(|finding| finding.text.contains("mode 06"));
             assert_eq!(told, expect, "{text} {mode:o}");
-            assert!(
-                found
-                    .iter()
-                    .all(|finding| finding.severity == ConfigSeverity::Warning)
-            );
+            assert!(found.iter().all(|finding| finding.severity == ConfigSeverity::Warning));
         };
         let literal = r#"{"providers": {"openai": {"apiKey": "sk-1"}}}"#;
         check(literal, 0o644, true);
         check(literal, 0o600, false);
-        check(
-            r#"{"providers": {"openai": {"apiKey": "${K}"}}}"#,
-            0o644,
-            false,
-        );
-        check(
-            r#"{"providers": {"openai": {"extraHeaders": {"A": "b"}}}}"#,
-            0o640,
-            true,
-        );
+        check(r#"{"providers": {"openai": {"apiKey": "${K}"}}}"#, 0o644, false);
+        check(r#"{"providers": {"openai": {"extraHeaders": {"A": "b"}}}}"#, 0o640, true);
     }
 }

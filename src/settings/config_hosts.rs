@@ -28,9 +28,7 @@ fn collect_into<'v>(value: &'v Value, path: &mut Vec<&'v str>, found: &mut BTree
                 path.pop();
             }
         }
-        Value::Array(items) => items
-            .iter()
-            .for_each(|item| collect_into(item, path, found)),
+        Value::Array(items) => items.iter().for_each(|item| collect_into(item, path, found)),
         _ => {}
     }
 }

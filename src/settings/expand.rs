@@ -18,10 +18,7 @@ pub fn expand(text: &str, env: &Env) -> Result<String, UnsetVariable> {
             expanded.push_str("${");
             rest = after;
         } else if let Some((name, after)) = parse_reference(rest) {
-            expanded.push_str(
-                env.get(name)
-                    .ok_or_else(|| UnsetVariable(name.to_owned()))?,
-            );
+            expanded.push_str(env.get(name).ok_or_else(|| UnsetVariable(name.to_owned()))?);
             rest = after;
         } else {
             expanded.push('$');
@@ -36,12 +33,9 @@ pub fn expand(text: &str, env: &Env) -> Result<String, UnsetVariable> {
 pub fn expand_all(value: &Value, env: &Env) -> Result<Value, UnsetVariable> {
     Ok(match value {
         Value::String(text) => Value::String(expand(text, env)?),
-        Value::Array(items) => Value::Array(
-            items
-                .iter()
-                .map(|item| expand_all(item, env))
-                .collect::<Result<_, _>>()?,
-        ),
+        Value::Array(items) => {
+            Value::Array(items.iter().map(|item| expand_all(item, env)).collect::<Result<_, _>>()?)
+        }
         Value::Object(members) => Value::Object(
             members
                 .iter()
@@ -63,9 +57,7 @@ pub fn has_reference(text: &str) -> bool {
 /// True if `name` is a valid name for an environment variable.
 pub fn is_variable_name(name: &str) -> bool {
     let mut letters = name.bytes();
-    letters
-        .next()
-        .is_some_and(|first| first == b'_' || first.is_ascii_alphabetic())
+    letters.next().is_some_and(|first| first == b'_' || first.is_ascii_alphabetic())
         && letters.all(|letter| letter == b'_' || letter.is_ascii_alphanumeric())
 }
 
@@ -82,13 +74,9 @@ mod tests {
 
     #[test]
     fn references_are_replaced() {
-        let env: Env = [("A", "1"), ("B_2", "two"), ("E", "")]
-            .into_iter()
-            .collect();
+        let env: Env = [("A", "1"), ("B_2", "two"), ("E", "")].into_iter().collect();
         let check = |text: &str, expect: Result<&str, &str>| {
-            let expect = expect
-                .map(str::to_owned)
-                .map_err(|name| UnsetVariable(name.to_owned()));
+            let expect = expect.map(str::to_owned).map_err(|name| UnsetVariable(name.to_owned()));
             assert_eq!(expand(text, &env), expect, "{text}");
         };
         check("", Ok(""));
@@ -113,15 +101,12 @@ mod tests {
     #[test]
     fn fuzz_any_text_is_expanded_or_names_what_is_missing() {
         let env: Env = [("A", "value")].into_iter().collect();
-        crate::fuzz::check(
-            &[b"${A}", b"x${A}y${B}z$${A}", b"$A ${A:-b} ${}"],
-            |input, _| {
-                let text = crate::fuzz::lossy_text(input);
-                let found = super::expand(&text, &env);
-                if !super::has_reference(&text) && !text.contains("$$") {
-                    assert_eq!(found.ok().as_deref(), Some(text.as_str()));
-                }
-            },
-        );
+        crate::fuzz::check(&[b"${A}", b"x${A}y${B}z$${A}", b"$A ${A:-b} ${}"], |input, _| {
+            let text = crate::fuzz::lossy_text(input);
+            let found = super::expand(&text, &env);
+            if !super::has_reference(&text) && !text.contains("$$") {
+                assert_eq!(found.ok().as_deref(), Some(text.as_str()));
+            }
+        });
     }
 }

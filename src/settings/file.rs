@@ -144,17 +144,11 @@ impl Config {
             let words = format!("the file ends, but the `{bracket}` at {line}:{column} is open");
             broken(text.trim_end().len(), &words)
         })?;
-        let mut config = Self {
-            text: Some(text.to_owned()),
-            ..Self::missing(path)
-        };
+        let mut config = Self { text: Some(text.to_owned()), ..Self::missing(path) };
         match root.value {
             None => {}
             Some(ast::Value::Object(object)) => {
-                let mut reader = AstConverter {
-                    config: &mut config,
-                    to_error: &broken,
-                };
+                let mut reader = AstConverter { config: &mut config, to_error: &broken };
                 let value = reader.object(object, Some(KeyNode::root()), &mut Vec::new())?;
                 config.value = value;
                 config.move_old_keys();
@@ -191,10 +185,7 @@ impl Config {
 
     /// Returns the byte offset of the value at `path`, or of its nearest enclosing object.
     pub fn offset(&self, path: &[String]) -> Option<usize> {
-        (1..=path.len())
-            .rev()
-            .find_map(|length| self.offsets.get(&path[..length]))
-            .copied()
+        (1..=path.len()).rev().find_map(|length| self.offsets.get(&path[..length])).copied()
     }
 
     /// Formats a byte offset as `FILE:LINE:COLUMN`.
@@ -324,20 +315,13 @@ impl<F: Fn(usize, &str) -> anyhow::Error> AstConverter<'_, F> {
                     continue;
                 }
                 path.push(name.clone());
-                self.config
-                    .offsets
-                    .retain(|known, _| !known.starts_with(path));
+                self.config.offsets.retain(|known, _| !known.starts_with(path));
                 path.pop();
             }
             path.push(name.clone());
-            self.config
-                .offsets
-                .insert(path.clone(), member.value.start());
-            let value = self.value(
-                member.value,
-                branch.and_then(|here| here.child(&name)),
-                path,
-            )?;
+            self.config.offsets.insert(path.clone(), member.value.start());
+            let value =
+                self.value(member.value, branch.and_then(|here| here.child(&name)), path)?;
             path.pop();
             spellings.insert(name.clone(), written);
             values.insert(name, value);
@@ -382,8 +366,7 @@ impl<F: Fn(usize, &str) -> anyhow::Error> AstConverter<'_, F> {
 
 /// Returns the value at `path`.
 pub fn get_in<'v>(value: &'v Value, path: &[impl AsRef<str>]) -> Option<&'v Value> {
-    path.iter()
-        .try_fold(value, |inner, name| inner.get(name.as_ref()))
+    path.iter().try_fold(value, |inner, name| inner.get(name.as_ref()))
 }
 
 /// Stores `new` at `path` and creates the objects on the way. A value on the way that is not an object is replaced.
@@ -452,9 +435,8 @@ fn remove_from_text(top: &CstObject, path: &[&str]) {
     let mut object = top.clone();
     let mut branch = Some(KeyNode::root());
     for name in above {
-        let Some(inner) = members(&object, branch, name)
-            .pop()
-            .and_then(|member| member.object_value())
+        let Some(inner) =
+            members(&object, branch, name).pop().and_then(|member| member.object_value())
         else {
             return;
         };
@@ -480,10 +462,7 @@ fn to_cst_value(value: &Value) -> CstInputValue {
         Value::String(text) => CstInputValue::String(text.clone()),
         Value::Array(items) => CstInputValue::Array(items.iter().map(to_cst_value).collect()),
         Value::Object(members) => CstInputValue::Object(
-            members
-                .iter()
-                .map(|(name, value)| (name.clone(), to_cst_value(value)))
-                .collect(),
+            members.iter().map(|(name, value)| (name.clone(), to_cst_value(value))).collect(),
         ),
     }
 }
@@ -508,20 +487,12 @@ fn parse_options() -> ParseOptions {
 fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (
-        before.matches('\n').count() + 1,
-        before[line_start..].chars().count() + 1,
-    )
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
 fn lowercase_first(text: &str) -> String {
     let mut letters = text.chars();
-    letters
-        .next()
-        .into_iter()
-        .flat_map(char::to_lowercase)
-        .chain(letters)
-        .collect()
+    letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect()
 }
 
 fn read_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
@@ -537,9 +508,7 @@ fn describe_exposure(about: &Metadata) -> Option<String> {
     let mode = about.mode() & 0o777;
     let owner = about.uid();
     if ![0, user_id()].contains(&owner) {
-        return Some(format!(
-            "it belongs to another user ({owner}), who can change it"
-        ));
+        return Some(format!("it belongs to another user ({owner}), who can change it"));
     }
     (mode & 0o002 != 0).then(|| format!("every user can change it (mode {mode:04o})"))
 }
@@ -570,10 +539,7 @@ mod tests {
             "{\"agents\": {\"defaults\": {\"model\": 5,}}\n",
             "c.json:1:39: the file ends, but the `{` at 1:1 is open",
         );
-        check(
-            "{\n \"a\": [1,\n 2",
-            "c.json:3:3: the file ends, but the `[` at 2:7 is open",
-        );
+        check("{\n \"a\": [1,\n 2", "c.json:3:3: the file ends, but the `[` at 2:7 is open");
         check(
             "{\"a\" 1}",
             "c.json:1:6: expected colon after the string or word in object property",
@@ -635,11 +601,7 @@ mod tests {
         let check = |text: &str, expect: u64, remark: &str| {
             let config = parse(text);
             let path = ["agents", "defaults", "maxTokens"].map(str::to_owned);
-            assert_eq!(
-                get_in(config.value(), &path),
-                Some(&json!(expect)),
-                "{text}"
-            );
+            assert_eq!(get_in(config.value(), &path), Some(&json!(expect)), "{text}");
             assert_eq!(config.remarks()[0].text, remark);
             let at = config.offset(&path).unwrap();
             assert!(config.text()[at..].starts_with(&expect.to_string()));
@@ -688,9 +650,7 @@ mod tests {
         let path = ["agents", "defaults", "maxTokens"];
         config.set(&path, &json!(7)).unwrap();
         assert_eq!(config.text(), text.replace(": 5", ": 7"));
-        config
-            .set(&["providers", "openai", "apiKey"], &json!("${K}"))
-            .unwrap();
+        config.set(&["providers", "openai", "apiKey"], &json!("${K}")).unwrap();
         assert!(
             config.text().contains(
                 "\"providers\": {\n    \"openai\": {\n      \"apiKey\": \"${K}\"\n    }\n  }"
@@ -708,28 +668,17 @@ mod tests {
     #[test]
     fn a_new_value_replaces_an_old_key() {
         let mut config = parse(r#"{"tools": {"exec": {"restrictToWorkspace": true}}}"#);
-        config
-            .set(&["tools", "restrictToWorkspace"], &json!(false))
-            .unwrap();
+        config.set(&["tools", "restrictToWorkspace"], &json!(false)).unwrap();
         assert!(config.remarks().is_empty());
-        assert_eq!(
-            *config.value(),
-            json!({"tools": {"restrictToWorkspace": false}})
-        );
+        assert_eq!(*config.value(), json!({"tools": {"restrictToWorkspace": false}}));
     }
 
     #[test]
     fn a_new_file_is_plain_json() {
         let mut config = Config::missing(Path::new("c.json"));
-        config
-            .set(&["agents", "defaults", "maxTokens"], &json!(1))
-            .unwrap();
-        config
-            .set(&["agents", "defaults", "temperature"], &json!(0.1))
-            .unwrap();
-        config
-            .set(&["tools", "exec", "timeout"], &json!(60))
-            .unwrap();
+        config.set(&["agents", "defaults", "maxTokens"], &json!(1)).unwrap();
+        config.set(&["agents", "defaults", "temperature"], &json!(0.1)).unwrap();
+        config.set(&["tools", "exec", "timeout"], &json!(60)).unwrap();
         let pretty = serde_json::to_string_pretty(&json!({
             "agents": {"defaults": {"maxTokens": 1, "temperature": 0.1}},
             "tools": {"exec": {"timeout": 60}}
@@ -764,20 +713,14 @@ mod tests {
         assert!(!Config::load(&path).unwrap().exists());
         std::fs::write(&path, b"{\n \"a\": \"\xff\"}").unwrap();
         let error = Config::load(&path).unwrap_err();
-        assert!(
-            error.to_string().ends_with("c.json:2:8: not UTF-8"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("c.json:2:8: not UTF-8"), "{error}");
         let error = Config::load(folder.path()).unwrap_err();
         assert_eq!(exit_for(&error), Exit::Config);
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
         let error = Config::load(&pipe).unwrap_err();
         assert_eq!(exit_for(&error), Exit::Config);
-        assert!(
-            error.to_string().ends_with("is not a regular file"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("is not a regular file"), "{error}");
         let device = folder.path().join("device");
         std::os::unix::fs::symlink("/dev/null", &device).unwrap();
         assert!(Config::load(&device).unwrap().exists());
@@ -793,9 +736,7 @@ mod tests {
         crate::fuzz::check(seeds, |input, _| {
             let path = Path::new("/c.json");
             if let Ok(mut config) = Config::parse(path, &crate::fuzz::lossy_text(input))
-                && config
-                    .set(&["agents", "defaults", "model"], &json!("other"))
-                    .is_ok()
+                && config.set(&["agents", "defaults", "model"], &json!("other")).is_ok()
             {
                 let again = Config::parse(path, config.text()).unwrap();
                 assert_eq!(

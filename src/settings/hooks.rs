@@ -41,48 +41,20 @@ const EVENT_NAMES: &[(HookDialect, &str, Option<HookEvent>)] = &[
     (HookDialect::Nanobot, "post_tool", Some(HookEvent::PostTool)),
     (HookDialect::Nanobot, "pre_turn", Some(HookEvent::PreTurn)),
     (HookDialect::Nanobot, "post_turn", Some(HookEvent::PostTurn)),
-    (
-        HookDialect::Nanobot,
-        "pre_compact",
-        Some(HookEvent::PreCompact),
-    ),
+    (HookDialect::Nanobot, "pre_compact", Some(HookEvent::PreCompact)),
     (HookDialect::Nanobot, "job_end", Some(HookEvent::JobEnd)),
     (HookDialect::Vibe, "pre_tool", Some(HookEvent::PreTool)),
     (HookDialect::Vibe, "post_tool", Some(HookEvent::PostTool)),
     (HookDialect::Vibe, "post_agent", Some(HookEvent::PostTurn)),
     (HookDialect::Vibe, "before_tool", Some(HookEvent::PreTool)),
     (HookDialect::Vibe, "after_tool", Some(HookEvent::PostTool)),
-    (
-        HookDialect::Vibe,
-        "post_agent_turn",
-        Some(HookEvent::PostTurn),
-    ),
-    (
-        HookDialect::ClaudeCode,
-        "PreToolUse",
-        Some(HookEvent::PreTool),
-    ),
-    (
-        HookDialect::ClaudeCode,
-        "PostToolUse",
-        Some(HookEvent::PostTool),
-    ),
-    (
-        HookDialect::ClaudeCode,
-        "PostToolUseFailure",
-        Some(HookEvent::PostTool),
-    ),
-    (
-        HookDialect::ClaudeCode,
-        "UserPromptSubmit",
-        Some(HookEvent::PreTurn),
-    ),
+    (HookDialect::Vibe, "post_agent_turn", Some(HookEvent::PostTurn)),
+    (HookDialect::ClaudeCode, "PreToolUse", Some(HookEvent::PreTool)),
+    (HookDialect::ClaudeCode, "PostToolUse", Some(HookEvent::PostTool)),
+    (HookDialect::ClaudeCode, "PostToolUseFailure", Some(HookEvent::PostTool)),
+    (HookDialect::ClaudeCode, "UserPromptSubmit", Some(HookEvent::PreTurn)),
     (HookDialect::ClaudeCode, "Stop", Some(HookEvent::PostTurn)),
-    (
-        HookDialect::ClaudeCode,
-        "PreCompact",
-        Some(HookEvent::PreCompact),
-    ),
+    (HookDialect::ClaudeCode, "PreCompact", Some(HookEvent::PreCompact)),
     (HookDialect::ClaudeCode, "SessionStart", None),
     (HookDialect::ClaudeCode, "SessionEnd", None),
     (HookDialect::ClaudeCode, "SubagentStart", None),
@@ -149,9 +121,7 @@ impl HookMatcher {
             })
         };
         let globs = |text: &str| {
-            let names = text
-                .split('|')
-                .map(|name| Pattern::new(name.trim().to_lowercase()));
+            let names = text.split('|').map(|name| Pattern::new(name.trim().to_lowercase()));
             Self::Names(names.collect())
         };
         let is_list = |letter: char| letter.is_ascii_alphanumeric() || "_-| ".contains(letter);
@@ -214,9 +184,9 @@ impl HookSettings {
         };
         match entry["hooks"].as_array() {
             None => self.add(dialect, name, event, entry, matcher),
-            Some(nested) => nested
-                .iter()
-                .try_for_each(|entry| self.add(dialect, name, event, entry, matcher)),
+            Some(nested) => {
+                nested.iter().try_for_each(|entry| self.add(dialect, name, event, entry, matcher))
+            }
         }
     }
 
@@ -232,9 +202,8 @@ impl HookSettings {
             return Err(format!("a hook for `{event_name}` is not an object"));
         };
         let Some(event) = event else {
-            self.remarks.push(format!(
-                "hooks for `{event_name}` never run: there is no such event here"
-            ));
+            self.remarks
+                .push(format!("hooks for `{event_name}` never run: there is no such event here"));
             return Ok(());
         };
         let kind = fields.get("type").and_then(Value::as_str);
@@ -246,8 +215,7 @@ impl HookSettings {
             return Ok(());
         }
         let hook = parse_hook(dialect, event_name, event, fields, matcher);
-        self.commands
-            .push(hook.map_err(|cause| format!("a hook for `{event_name}`: {cause}"))?);
+        self.commands.push(hook.map_err(|cause| format!("a hook for `{event_name}`: {cause}"))?);
         Ok(())
     }
 }
@@ -272,18 +240,12 @@ fn parse_hook(
     ];
     // A misspelt limit would be lost. Other programs' blocks may have fields that are theirs alone.
     if dialect == HookDialect::Nanobot
-        && let Some(name) = fields
-            .keys()
-            .find(|name| !FIELD_NAMES.contains(&name.as_str()))
+        && let Some(name) = fields.keys().find(|name| !FIELD_NAMES.contains(&name.as_str()))
     {
         let meant = nearest(name, FIELD_NAMES).map(|meant| format!("; did you mean `{meant}`?"));
         return Err(format!("unknown key `{name}`{}", meant.unwrap_or_default()));
     }
-    let command = fields
-        .get("command")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .trim();
+    let command = fields.get("command").and_then(Value::as_str).unwrap_or_default().trim();
     if command.is_empty() {
         return Err("it has no `command`".into());
     }
@@ -373,27 +335,15 @@ mod tests {
         use HookDialect::{ClaudeCode, Nanobot, Vibe};
         check(
             json!({"pre_tool": [{"match": "web_*|exec", "command": "a"}]}),
-            Ok((
-                HookEvent::PreTool,
-                Nanobot,
-                &["web_fetch", "exec", "!execute"],
-            )),
+            Ok((HookEvent::PreTool, Nanobot, &["web_fetch", "exec", "!execute"])),
         );
         check(
             json!({"preTool": [{"match": "re:r.*e", "command": "a"}]}),
-            Ok((
-                HookEvent::PreTool,
-                Nanobot,
-                &["read_file", "!grep", "!read_files"],
-            )),
+            Ok((HookEvent::PreTool, Nanobot, &["read_file", "!grep", "!read_files"])),
         );
         check(
             json!({"PreToolUse": [{"matcher": "Edit|Write", "hooks": [{"type": "command", "command": "a"}]}]}),
-            Ok((
-                HookEvent::PreTool,
-                ClaudeCode,
-                &["Edit", "Write", "!Bash", "!NotebookEdit"],
-            )),
+            Ok((HookEvent::PreTool, ClaudeCode, &["Edit", "Write", "!Bash", "!NotebookEdit"])),
         );
         check(
             json!({"PostToolUse": [{"matcher": "Notebook.*", "hooks": [{"type": "command", "command": "a"}]}]}),
@@ -408,14 +358,8 @@ mod tests {
             Ok((HookEvent::PostTurn, Vibe, &["anything"])),
         );
         check(json!({"pre_tol": []}), Err("did you mean `pre_tool`?"));
-        check(
-            json!({"pre_tol": [{"command": "a"}]}),
-            Err("did you mean `pre_tool`?"),
-        );
-        check(
-            json!({"pre_tool": [{"match": "x"}]}),
-            Err("it has no `command`"),
-        );
+        check(json!({"pre_tol": [{"command": "a"}]}), Err("did you mean `pre_tool`?"));
+        check(json!({"pre_tool": [{"match": "x"}]}), Err("it has no `command`"));
         check(
             json!({"pre_tool": [{"comand": "x", "command": "a"}]}),
             Err("did you mean `command`?"),
@@ -424,16 +368,10 @@ mod tests {
             json!({"pre_tool": [{"match": "re:(", "command": "a"}]}),
             Err("not a regular expression"),
         );
-        check(
-            json!({"pre_tool": [{"command": "a", "timeout": -1}]}),
-            Err("seconds"),
-        );
+        check(json!({"pre_tool": [{"command": "a", "timeout": -1}]}), Err("seconds"));
         check(json!({"pre_tool": {"command": "a"}}), Err("is not a list"));
         check(json!("x"), Err("neither an object nor a list"));
-        check(
-            json!([{"type": "x", "command": "a"}]),
-            Err("is not an event"),
-        );
+        check(json!([{"type": "x", "command": "a"}]), Err("is not an event"));
     }
 
     #[test]

@@ -59,23 +59,14 @@ pub struct KeyNode {
 impl KeyNode {
     /// Returns the root of the table.
     pub fn root() -> Self {
-        Self {
-            first: 0,
-            end: KEYS.len(),
-            depth: 0,
-            start: 0,
-        }
+        Self { first: 0, end: KEYS.len(), depth: 0, start: 0 }
     }
 
     /// Returns the node at `path`. A path below a key that holds a map leads to that key's own node.
     pub fn at(path: &[impl AsRef<str>]) -> Option<Self> {
         let mut here = Self::root();
         for name in path {
-            if let Some(ConfigKey {
-                kind: Map | SecretMap | Any,
-                ..
-            }) = here.key()
-            {
+            if let Some(ConfigKey { kind: Map | SecretMap | Any, .. }) = here.key() {
                 return Some(here);
             }
             here = here.child(name.as_ref())?;
@@ -214,9 +205,7 @@ mod tests {
             for (dot, _) in row.path.match_indices('.').chain([(row.path.len(), "")]) {
                 let prefix = &row.path[..dot];
                 let goes_on = previous == prefix
-                    || previous
-                        .strip_prefix(prefix)
-                        .is_some_and(|rest| rest.starts_with('.'));
+                    || previous.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.'));
                 if !goes_on {
                     assert!(closed.insert(prefix), "`{prefix}` is torn apart");
                 }
@@ -235,11 +224,7 @@ mod tests {
                 "{}",
                 row.path
             );
-            assert!(
-                !row.doc.is_empty() && !row.doc.ends_with('.'),
-                "{}",
-                row.path
-            );
+            assert!(!row.doc.is_empty() && !row.doc.ends_with('.'), "{}", row.path);
         }
     }
 
@@ -247,9 +232,7 @@ mod tests {
     fn renamed_keys_exist() {
         let find = |path: &str| {
             let names: Vec<&str> = path.split('.').collect();
-            KeyNode::at(&names)
-                .and_then(KeyNode::key)
-                .map(|key| key.path)
+            KeyNode::at(&names).and_then(KeyNode::key).map(|key| key.path)
         };
         for (old, new) in RENAMED_KEYS {
             assert_eq!(find(new), Some(*new));
@@ -261,19 +244,14 @@ mod tests {
     fn paths_are_found() {
         let check = |path: &str, expect: Option<&str>| {
             let names: Vec<&str> = path.split('.').collect();
-            let found = KeyNode::at(&names)
-                .and_then(KeyNode::key)
-                .map(|key| key.path);
+            let found = KeyNode::at(&names).and_then(KeyNode::key).map(|key| key.path);
             assert_eq!(found, expect, "{path}");
         };
         check("agents.defaults.model", Some("agents.defaults.model"));
         check("agents.defaults", None);
         check("agents.defaults.mode", None);
         check("providers.openai.apiKey", Some("providers.*.apiKey"));
-        check(
-            "providers.openai.extraHeaders.X-A",
-            Some("providers.*.extraHeaders"),
-        );
+        check("providers.openai.extraHeaders.X-A", Some("providers.*.extraHeaders"));
         check("agents.defaults.model.x", None);
         check("modelPresets.a.b", Some("modelPresets"));
     }
@@ -325,23 +303,11 @@ mod tests {
             let path = KeyNode::canonical_path(written).map(|path| format_path(&path));
             assert_eq!(path.as_deref(), expect, "{written}");
         };
-        check(
-            "agents.defaults.max_tokens",
-            Some("agents.defaults.maxTokens"),
-        );
+        check("agents.defaults.max_tokens", Some("agents.defaults.maxTokens"));
         check("agents.defaults", Some("agents.defaults"));
-        check(
-            "agents.defaults.max_iterations",
-            Some("agents.defaults.maxToolIterations"),
-        );
-        check(
-            "tools.exec.restrictToWorkspace",
-            Some("tools.restrictToWorkspace"),
-        );
-        check(
-            "providers.lm_studio.extra_headers.X_A",
-            Some("providers.lmStudio.extraHeaders.X_A"),
-        );
+        check("agents.defaults.max_iterations", Some("agents.defaults.maxToolIterations"));
+        check("tools.exec.restrictToWorkspace", Some("tools.restrictToWorkspace"));
+        check("providers.lm_studio.extra_headers.X_A", Some("providers.lmStudio.extraHeaders.X_A"));
         check("modelPresets.a_b.c_d", Some("modelPresets.a_b.c_d"));
         check("modelPresets.a.b.c", Some("modelPresets.a.b.c"));
         check("providers.custom.extraHeaders.X.A", None);

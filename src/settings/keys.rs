@@ -51,13 +51,7 @@ const fn key(
     stage: KeySupport,
     doc: &'static str,
 ) -> ConfigKey {
-    ConfigKey {
-        path,
-        kind,
-        default,
-        support: stage,
-        doc,
-    }
+    ConfigKey { path, kind, default, support: stage, doc }
 }
 
 use KeySupport::{Ignored, Later, Used, UsedAndWritten};

@@ -48,14 +48,7 @@ impl fmt::Display for SettingOrigin {
 }
 
 /// The sections that select the provider, grant permissions or set limits.
-const CHECKED_SECTIONS: [&str; 6] = [
-    "agents",
-    "budget",
-    "channels",
-    "hooks",
-    "providers",
-    "tools",
-];
+const CHECKED_SECTIONS: [&str; 6] = ["agents", "budget", "channels", "hooks", "providers", "tools"];
 
 /// Keys under `tools` whose values restrict what a run may do.
 const LIMIT_NAMES: [&str; 9] = [
@@ -112,17 +105,12 @@ pub struct UnknownKey {
 impl UnknownKey {
     /// Describes the unknown key at `path`.
     pub fn new(path: &[String]) -> Self {
-        let (name, above) = path
-            .split_last()
-            .map_or(("", path), |(name, above)| (name, above));
+        let (name, above) = path.split_last().map_or(("", path), |(name, above)| (name, above));
         let meant = match above {
             [models, _] if models == "models" => nearest(name, METADATA_KEYS.iter().copied()),
             [presets, _] if presets == "modelPresets" => nearest(name, PRESET_KEYS.iter().copied()),
             [models, ..] if models == "models" => nearest(name, PRICE_KEYS.iter().copied()),
-            _ => nearest(
-                name,
-                KeyNode::at(above).map(KeyNode::names).unwrap_or_default(),
-            ),
+            _ => nearest(name, KeyNode::at(above).map(KeyNode::names).unwrap_or_default()),
         };
         let may_be_limit = match above {
             [] => meant.is_some_and(|meant| ["budget", "hooks", "tools"].contains(&meant)),
@@ -291,10 +279,7 @@ impl<'a> LayeredConfig<'a> {
                 return Err(fail(Exit::Config, cause));
             }
             // Some users keep comments in keys of their own.
-            if !path
-                .last()
-                .is_some_and(|name| name.starts_with(['_', '$', '/']))
-            {
+            if !path.last().is_some_and(|name| name.starts_with(['_', '$', '/'])) {
                 unknown.push(format_path(&path));
             }
             return Ok(());
@@ -355,9 +340,8 @@ impl<'a> LayeredConfig<'a> {
 
     /// Returns the source of the value at `path`.
     pub fn origin(&self, path: &[String]) -> SettingOrigin {
-        if let Some(variable) = (1..=path.len())
-            .rev()
-            .find_map(|length| self.variables.get(&path[..length]))
+        if let Some(variable) =
+            (1..=path.len()).rev().find_map(|length| self.variables.get(&path[..length]))
         {
             return SettingOrigin::Variable(variable.clone());
         }
@@ -396,10 +380,9 @@ impl<'a> LayeredConfig<'a> {
                     self.store(path, value, variable);
                 }
             }
-            Err(nearest) if name_parts.len() > 1 => self.unknown_variables.push(UnknownVariable {
-                variable: variable.to_owned(),
-                nearest,
-            }),
+            Err(nearest) if name_parts.len() > 1 => self
+                .unknown_variables
+                .push(UnknownVariable { variable: variable.to_owned(), nearest }),
             Err(_) => {}
         }
     }
@@ -423,9 +406,8 @@ impl<'a> LayeredConfig<'a> {
 
     /// Resolves the parts of a variable's name to a path; the error is the key that was probably intended.
     fn resolve_path(&self, name_parts: &[&str]) -> Result<KeyPath, Option<String>> {
-        if let Some((_, new)) = RENAMED_KEYS
-            .iter()
-            .find(|(old, _)| is_same_name(old, &name_parts.join(".")))
+        if let Some((_, new)) =
+            RENAMED_KEYS.iter().find(|(old, _)| is_same_name(old, &name_parts.join(".")))
         {
             return Ok(new.split('.').map(str::to_owned).collect());
         }
@@ -449,11 +431,7 @@ impl<'a> LayeredConfig<'a> {
                 None => {
                     let meant = nearest(&camel_case(&part.to_ascii_lowercase()), names);
                     return Err(meant.map(|name| {
-                        path.iter()
-                            .map(String::as_str)
-                            .chain([name])
-                            .collect::<Vec<_>>()
-                            .join(".")
+                        path.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join(".")
                     }));
                 }
             };
@@ -484,9 +462,7 @@ impl<'a> LayeredConfig<'a> {
 /// each is faster than a hash.
 fn member<'v>(members: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     match members.len() {
-        0..=8 => members
-            .iter()
-            .find_map(|(known, value)| (known == name).then_some(value)),
+        0..=8 => members.iter().find_map(|(known, value)| (known == name).then_some(value)),
         _ => members.get(name),
     }
 }
@@ -535,45 +511,17 @@ mod tests {
         };
         let model = "agents.defaults.model";
         check(&[], model, json!("file"));
-        check(
-            &[("NANOBOT_AGENTS__DEFAULTS__MODEL", "v")],
-            model,
-            json!("v"),
-        );
-        check(
-            &[("nanobot_agents__defaults__model", "v")],
-            model,
-            json!("v"),
-        );
-        check(
-            &[("NANOBOT_AGENTS__DEFAULTS__MODEL", "")],
-            model,
-            json!("file"),
-        );
-        check(
-            &[("NANOBOT_AGENTS__DEFAULTS__MODEL", "5")],
-            model,
-            json!("5"),
-        );
+        check(&[("NANOBOT_AGENTS__DEFAULTS__MODEL", "v")], model, json!("v"));
+        check(&[("nanobot_agents__defaults__model", "v")], model, json!("v"));
+        check(&[("NANOBOT_AGENTS__DEFAULTS__MODEL", "")], model, json!("file"));
+        check(&[("NANOBOT_AGENTS__DEFAULTS__MODEL", "5")], model, json!("5"));
         let tokens = "agents.defaults.maxTokens";
-        check(
-            &[("NANOBOT_AGENTS__DEFAULTS__MAX_TOKENS", "7")],
-            tokens,
-            json!(7),
-        );
-        check(
-            &[("NANOBOT_AGENTS__DEFAULTS__maxTokens", "7")],
-            tokens,
-            json!(7),
-        );
+        check(&[("NANOBOT_AGENTS__DEFAULTS__MAX_TOKENS", "7")], tokens, json!(7));
+        check(&[("NANOBOT_AGENTS__DEFAULTS__maxTokens", "7")], tokens, json!(7));
         let whole = ("NANOBOT_AGENTS", r#"{"defaults": {"max_tokens": 7}}"#);
         check(&[whole], tokens, json!(7));
         check(&[whole], model, json!("file"));
-        check(
-            &[whole, ("NANOBOT_AGENTS__DEFAULTS__MAX_TOKENS", "8")],
-            tokens,
-            json!(8),
-        );
+        check(&[whole, ("NANOBOT_AGENTS__DEFAULTS__MAX_TOKENS", "8")], tokens, json!(8));
         check(&[("NANOBOT_AGENTS", "plain")], tokens, json!(5));
         check(
             &[("NANOBOT_AGENTS__DEFAULTS__MAX_ITERATIONS", "3")],
@@ -612,9 +560,7 @@ mod tests {
         let config = config(
             "{\"agents\": {\"defaults\": {\n  \"maxTokens\": \"many\", \"model\": \"${NO_SUCH}\"}},\n \"tools\": 5}",
         );
-        let env: Env = [("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "hot")]
-            .into_iter()
-            .collect();
+        let env: Env = [("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "hot")].into_iter().collect();
         let layers = LayeredConfig::new(&config, &env);
         let check = |path: &str, expect: &str| {
             let path: Vec<&str> = path.split('.').collect();
@@ -634,19 +580,14 @@ mod tests {
             "agents.defaults.temperature",
             "NANOBOT_AGENTS__DEFAULTS__TEMPERATURE: `agents.defaults.temperature` is a string, expected a number from 0 to 2",
         );
-        check(
-            "tools.exec.timeout",
-            "c.json:3:11: `tools` is a number, expected an object",
-        );
+        check("tools.exec.timeout", "c.json:3:11: `tools` is a number, expected an object");
     }
 
     #[test]
     fn the_origin_is_reported() {
         let config =
             config("{\n\"agents\": {\"defaults\": {\"model\": \"m\", \"provider\": null}}}");
-        let env: Env = [("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "1")]
-            .into_iter()
-            .collect();
+        let env: Env = [("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "1")].into_iter().collect();
         let layers = LayeredConfig::new(&config, &env);
         let check = |name: &str, expect: SettingOrigin| {
             let path = ["agents", "defaults", name].map(str::to_owned);
@@ -667,18 +608,12 @@ mod tests {
             let env: Env = [(variable, "x")].into_iter().collect();
             let empty = Config::missing(Path::new("c.json"));
             let layers = LayeredConfig::new(&empty, &env);
-            let found = layers
-                .unknown_variables()
-                .first()
-                .map(|stray| stray.nearest.as_deref());
+            let found = layers.unknown_variables().first().map(|stray| stray.nearest.as_deref());
             assert_eq!(found, expect, "{variable}");
         };
         check("NANOBOT_HOME", None);
         check("NANOBOT_LLM_TIMEOUT_S", None);
-        check(
-            "NANOBOT_AGENTS__DEFAULTS__MODLE",
-            Some(Some("agents.defaults.model")),
-        );
+        check("NANOBOT_AGENTS__DEFAULTS__MODLE", Some(Some("agents.defaults.model")));
         check("NANOBOT_QQQ__X", Some(None));
         check("NANOBOT_", None);
         check("NANO", None);

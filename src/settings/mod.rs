@@ -136,9 +136,8 @@ impl CompactionSettings {
     /// fifths of the remainder, because our token count is an estimate. `None` for never.
     pub fn threshold_for(&self, context: u32, output: u32) -> Option<u64> {
         let room = u64::from(context.saturating_sub(output).max(context / 2));
-        let threshold = self
-            .threshold
-            .unwrap_or_else(|| Self::MAX_DEFAULT_THRESHOLD_TOKENS.min(room / 5 * 4));
+        let threshold =
+            self.threshold.unwrap_or_else(|| Self::MAX_DEFAULT_THRESHOLD_TOKENS.min(room / 5 * 4));
         (threshold > 0).then_some(threshold)
     }
 }
@@ -323,10 +322,9 @@ impl Settings {
     /// Status 78 if that block cannot be used.
     pub fn provider(&self, name: &str) -> Result<Option<&ProviderSettings>> {
         match self.providers.get(&snake_case(name)) {
-            Some(ProviderSettings {
-                unusable_reason: Some(cause),
-                ..
-            }) => Err(fail(Exit::Config, cause.clone())),
+            Some(ProviderSettings { unusable_reason: Some(cause), .. }) => {
+                Err(fail(Exit::Config, cause.clone()))
+            }
             block => Ok(block),
         }
     }

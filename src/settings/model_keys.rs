@@ -6,13 +6,8 @@ use super::key_spelling::camel_case;
 use serde_json::Value;
 
 /// The keys of a model's metadata.
-pub(super) const METADATA_KEYS: &[&str] = &[
-    "contextWindowTokens",
-    "maxOutputTokens",
-    "images",
-    "pdf",
-    "price",
-];
+pub(super) const METADATA_KEYS: &[&str] =
+    &["contextWindowTokens", "maxOutputTokens", "images", "pdf", "price"];
 /// The keys of a preset.
 pub(super) const PRESET_KEYS: &[&str] = &[
     "model",

@@ -96,10 +96,7 @@ pub(super) fn model_chain(
             }
         }
     };
-    let preset = sources
-        .preset
-        .as_deref()
-        .filter(|preset| *preset != "default");
+    let preset = sources.preset.as_deref().filter(|preset| *preset != "default");
     let (first, own) = match (flags.model, preset) {
         (Some(model), _) if presets.contains_key(model) => named("", model)?,
         (Some(model), _) => (from_name(model, defaults), None),
@@ -137,10 +134,7 @@ pub(super) fn model_chain(
 }
 
 fn from_name(model: &str, defaults: &ModelSettings) -> ModelSettings {
-    ModelSettings {
-        model: Some(model.to_owned()),
-        ..defaults.clone()
-    }
+    ModelSettings { model: Some(model.to_owned()), ..defaults.clone() }
 }
 
 /// Parses a preset; returns it with the fallbacks that it names.
@@ -164,22 +158,14 @@ fn from_preset(
             .filter(|name| name != "auto")
             .unwrap_or_else(|| defaults.provider.clone()),
         max_tokens: fields.count("maxTokens")?.unwrap_or(defaults.max_tokens),
-        temperature: fields
-            .number("temperature")?
-            .unwrap_or(defaults.temperature),
+        temperature: fields.number("temperature")?.unwrap_or(defaults.temperature),
         reasoning_effort: fields
             .text("reasoningEffort")?
             .or_else(|| defaults.reasoning_effort.clone()),
         overrides: fields.model_overrides()?,
         model: Some(model),
     };
-    Ok((
-        asked,
-        fields
-            .get("fallbacks")
-            .or_else(|| fields.get("fallbackModels"))
-            .cloned(),
-    ))
+    Ok((asked, fields.get("fallbacks").or_else(|| fields.get("fallbackModels")).cloned()))
 }
 
 /// Parses `models` into metadata by model name.
@@ -190,10 +176,7 @@ fn parse_overrides(models: &Value) -> Result<BTreeMap<String, ModelOverrides>> {
         let Value::Object(members) = value else {
             return Err(fail(Exit::Config, format!("`{place}` is not an object")));
         };
-        let fields = ObjectFields {
-            path: &place,
-            members,
-        };
+        let fields = ObjectFields { path: &place, members };
         known.insert(name.clone(), fields.model_overrides()?);
     }
     Ok(known)
@@ -220,18 +203,12 @@ struct ObjectFields<'a> {
 
 impl ObjectFields<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
-        let found = self
-            .members
-            .get(name)
-            .or_else(|| self.members.get(&snake_case(name)));
+        let found = self.members.get(name).or_else(|| self.members.get(&snake_case(name)));
         found.filter(|value| !value.is_null())
     }
 
     fn type_error<T>(&self, name: &str, expected: &str) -> Result<T> {
-        Err(fail(
-            Exit::Config,
-            format!("`{}.{name}` is not {expected}", self.path),
-        ))
+        Err(fail(Exit::Config, format!("`{}.{name}` is not {expected}", self.path)))
     }
 
     fn text(&self, name: &str) -> Result<Option<String>> {
@@ -274,10 +251,7 @@ impl ObjectFields<'_> {
             None => None,
             Some(Value::Object(members)) => {
                 let place = format!("{}.price", self.path);
-                let fields = ObjectFields {
-                    path: &place,
-                    members,
-                };
+                let fields = ObjectFields { path: &place, members };
                 let (Some(input), Some(output)) =
                     (fields.number("input")?, fields.number("output")?)
                 else {
@@ -325,12 +299,8 @@ mod tests {
             fallbacks,
             models: json!({ "m": { "price": { "input": 1, "output": 2 } } }),
         };
-        let flags = ModelFlagValues {
-            model,
-            max_tokens: None,
-            temperature: None,
-            reasoning_effort: None,
-        };
+        let flags =
+            ModelFlagValues { model, max_tokens: None, temperature: None, reasoning_effort: None };
         let defaults = ModelSettings {
             model: Some("d".into()),
             provider: "openai".into(),
@@ -343,13 +313,7 @@ mod tests {
     fn names(chain: &[ModelSettings]) -> Vec<String> {
         chain
             .iter()
-            .map(|asked| {
-                format!(
-                    "{} {}",
-                    asked.provider,
-                    asked.model.as_deref().unwrap_or("-")
-                )
-            })
+            .map(|asked| format!("{} {}", asked.provider, asked.model.as_deref().unwrap_or("-")))
             .collect()
     }
 
@@ -364,40 +328,18 @@ mod tests {
         };
         check(None, json!([]), None, &["openai d"]);
         check(Some("default"), Value::Null, None, &["openai d"]);
-        check(
-            None,
-            json!(["fast", "q", "fast"]),
-            None,
-            &["openai d", "openai m", "openai q"],
-        );
-        check(
-            None,
-            json!([{ "model": "a", "provider": "groq" }]),
-            None,
-            &["openai d", "groq a"],
-        );
-        check(
-            Some("deep"),
-            json!(["q"]),
-            None,
-            &["open_router x/y", "openai m", "openai z"],
-        );
+        check(None, json!(["fast", "q", "fast"]), None, &["openai d", "openai m", "openai q"]);
+        check(None, json!([{ "model": "a", "provider": "groq" }]), None, &["openai d", "groq a"]);
+        check(Some("deep"), json!(["q"]), None, &["open_router x/y", "openai m", "openai z"]);
         check(Some("deep"), json!([]), Some("fast"), &["openai m"]);
         check(Some("deep"), json!([]), Some("other"), &["openai other"]);
         let deep = model_settings(presets.clone(), Some("deep"), json!([]), None).unwrap();
         assert_eq!(deep[0].max_tokens, 9);
-        let price = PriceSettings {
-            input: 1.0,
-            output: 2.0,
-            cached_input: None,
-            cache_write: None,
-        };
+        let price =
+            PriceSettings { input: 1.0, output: 2.0, cached_input: None, cache_write: None };
         assert_eq!(
             deep[1].overrides,
-            ModelOverrides {
-                price: Some(price),
-                ..ModelOverrides::default()
-            }
+            ModelOverrides { price: Some(price), ..ModelOverrides::default() }
         );
     }
 
@@ -409,16 +351,8 @@ mod tests {
         check(json!({}), Some("none"), json!([]));
         check(json!({ "a": 5 }), Some("a"), json!([]));
         check(json!({ "a": {} }), Some("a"), json!([]));
-        check(
-            json!({ "a": { "model": "m", "maxTokens": 0 } }),
-            Some("a"),
-            json!([]),
-        );
-        check(
-            json!({ "a": { "model": "m", "price": { "input": 1 } } }),
-            Some("a"),
-            json!([]),
-        );
+        check(json!({ "a": { "model": "m", "maxTokens": 0 } }), Some("a"), json!([]));
+        check(json!({ "a": { "model": "m", "price": { "input": 1 } } }), Some("a"), json!([]));
         check(json!({}), None, json!([7]));
     }
 }

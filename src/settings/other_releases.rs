@@ -2,18 +2,9 @@
 
 /// Obsolete keys and their replacements, as `(old, new)`.
 pub const RENAMED_KEYS: &[(&str, &str)] = &[
-    (
-        "agents.defaults.maxIterations",
-        "agents.defaults.maxToolIterations",
-    ),
-    (
-        "agents.defaults.sessionTtlMinutes",
-        "agents.defaults.idleCompactAfterMinutes",
-    ),
-    (
-        "tools.exec.restrictToWorkspace",
-        "tools.restrictToWorkspace",
-    ),
+    ("agents.defaults.maxIterations", "agents.defaults.maxToolIterations"),
+    ("agents.defaults.sessionTtlMinutes", "agents.defaults.idleCompactAfterMinutes"),
+    ("tools.exec.restrictToWorkspace", "tools.restrictToWorkspace"),
     ("tools.myEnabled", "tools.my.enable"),
     ("tools.mySet", "tools.my.allowSet"),
     ("channels.matrix.e2eeEnabled", "channels.matrix.e2EeEnabled"),

@@ -36,15 +36,9 @@ impl Settings {
         flags: &FlagOverrides,
         paths: &Paths,
     ) -> Result<Self> {
-        let FlagOverrides {
-            max_iterations,
-            workspace,
-            ..
-        } = flags;
+        let FlagOverrides { max_iterations, workspace, .. } = flags;
         // Every command that resolves a config may handle its secrets, so they are registered for masking first.
-        secrets::collect_secrets(config, env)
-            .iter()
-            .for_each(secret::register);
+        secrets::collect_secrets(config, env).iter().for_each(secret::register);
         let layers = LayeredConfig::new(config, env);
         let unknown_keys = layers.check()?;
         let values = TypedReader(&layers);
@@ -71,17 +65,12 @@ impl Settings {
                 max_iterations.map(|count| ("--max-iterations", json!(count))),
             )?,
             max_subagents: values
-                .get(
-                    const { config_key("agents.defaults.maxConcurrentSubagents") },
-                    None,
-                )?
+                .get(const { config_key("agents.defaults.maxConcurrentSubagents") }, None)?
                 .as_u64()
                 .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
             memory_window: values.count(const { config_key("agents.defaults.memoryWindow") })?,
-            context_window: values.whole_number(
-                const { config_key("agents.defaults.contextWindowTokens") },
-                None,
-            )?,
+            context_window: values
+                .whole_number(const { config_key("agents.defaults.contextWindowTokens") }, None)?,
             compaction: values.compaction()?,
             skills: values.skills()?,
             profile: match values.text(const { config_key("agents.defaults.profile") })? {
@@ -137,10 +126,8 @@ impl TypedReader<'_> {
                 )?
                 .as_f64()
                 .expect("the table says that it is a number"),
-            reasoning_effort: self.optional_text(
-                const { config_key("agents.defaults.reasoningEffort") },
-                None,
-            )?,
+            reasoning_effort: self
+                .optional_text(const { config_key("agents.defaults.reasoningEffort") }, None)?,
             overrides: models::ModelOverrides::default(),
         };
         let parts = models::ModelSources {
@@ -233,9 +220,7 @@ impl TypedReader<'_> {
 
     fn compaction(&self) -> Result<CompactionSettings> {
         Ok(CompactionSettings {
-            threshold: self
-                .get(const { config_key("compaction.threshold") }, None)?
-                .as_u64(),
+            threshold: self.get(const { config_key("compaction.threshold") }, None)?.as_u64(),
             is_warning_enabled: self.boolean(const { config_key("compaction.warning") })?,
         })
     }
@@ -260,10 +245,7 @@ impl TypedReader<'_> {
 
     fn memory(&self) -> Result<MemorySettings> {
         Ok(MemorySettings {
-            consolidate: match self
-                .text(const { config_key("memory.consolidate") })?
-                .as_str()
-            {
+            consolidate: match self.text(const { config_key("memory.consolidate") })?.as_str() {
                 "detached" => ConsolidationMode::Detached,
                 "inline" => ConsolidationMode::Inline,
                 "manual" => ConsolidationMode::Manual,
@@ -301,10 +283,7 @@ impl TypedReader<'_> {
             )?,
             net: self.text_list(const { config_key("tools.net") })?,
             needs_sandbox: self.text(const { config_key("tools.sandbox") })? == "strict"
-                || !self
-                    .text(const { config_key("tools.exec.sandbox") })?
-                    .trim()
-                    .is_empty(),
+                || !self.text(const { config_key("tools.exec.sandbox") })?.trim().is_empty(),
             allow_patterns: self.text_list(const { config_key("tools.exec.allowPatterns") })?,
             deny_patterns: self.text_list(const { config_key("tools.exec.denyPatterns") })?,
         })
@@ -314,8 +293,7 @@ impl TypedReader<'_> {
         Ok(ExecSettings {
             enabled: self.boolean(const { config_key("tools.exec.enable") })?,
             timeout: Duration::from_secs(
-                self.whole_number(const { config_key("tools.exec.timeout") }, None)?
-                    .into(),
+                self.whole_number(const { config_key("tools.exec.timeout") }, None)?.into(),
             ),
             path_append: self.text(const { config_key("tools.exec.pathAppend") })?,
             path_prepend: self.text(const { config_key("tools.exec.pathPrepend") })?,
@@ -340,9 +318,7 @@ impl TypedReader<'_> {
             })
         };
         let spared = self.text_list(const { config_key("tools.ssrfWhitelist") })?;
-        let written = self
-            .0
-            .read_key(const { config_key("tools.web.search.provider") })?;
+        let written = self.0.read_key(const { config_key("tools.web.search.provider") })?;
         Ok(WebSettings {
             enabled: self.boolean(const { config_key("tools.web.enable") })?,
             proxy: name(const { config_key("tools.web.proxy") })?.map(Secret::new),
@@ -350,12 +326,9 @@ impl TypedReader<'_> {
             search_engine: written.as_ref().and_then(Value::as_str).and_then(not_blank),
             search_api_key: key.map(Secret::new),
             search_base_url: name(const { config_key("tools.web.search.baseUrl") })?,
-            max_results: self
-                .count(const { config_key("tools.web.search.maxResults") })?
-                .min(10),
+            max_results: self.count(const { config_key("tools.web.search.maxResults") })?.min(10),
             search_timeout: Duration::from_secs(
-                self.whole_number(const { config_key("tools.web.search.timeout") }, None)?
-                    .into(),
+                self.whole_number(const { config_key("tools.web.search.timeout") }, None)?.into(),
             ),
             allowed_ranges: spared.into_iter().map(range).collect::<Result<_>>()?,
             config_hosts: config_hosts::collect_hosts(config),
@@ -367,12 +340,10 @@ impl TypedReader<'_> {
         names
             .into_iter()
             .map(|name| {
-                let block = self
-                    .provider(&name)
-                    .unwrap_or_else(|error| ProviderSettings {
-                        unusable_reason: Some(format!("{error:#}")),
-                        ..ProviderSettings::default()
-                    });
+                let block = self.provider(&name).unwrap_or_else(|error| ProviderSettings {
+                    unusable_reason: Some(format!("{error:#}")),
+                    ..ProviderSettings::default()
+                });
                 (snake_case(&name), block)
             })
             .collect()
@@ -441,11 +412,7 @@ mod tests {
         variables: &[(&str, &str)],
         flags: &FlagOverrides,
     ) -> anyhow::Result<Settings> {
-        let env: Env = [("HOME", "/home/u")]
-            .iter()
-            .chain(variables)
-            .copied()
-            .collect();
+        let env: Env = [("HOME", "/home/u")].iter().chain(variables).copied().collect();
         let paths = Paths::resolve(&env, None)?;
         let config = Config::parse(Path::new("c.json"), text)?;
         Settings::resolve(&config, &env, flags, &paths)
@@ -456,10 +423,7 @@ mod tests {
         let settings = resolve("", &[], &FlagOverrides::default()).unwrap();
         assert_eq!(settings.models[0].model, None);
         assert_eq!(settings.models[0].provider, "auto");
-        assert_eq!(
-            settings.workspace,
-            PathBuf::from("/home/u/.nanobot/workspace")
-        );
+        assert_eq!(settings.workspace, PathBuf::from("/home/u/.nanobot/workspace"));
         assert_eq!(settings.directory, DefaultDirectory::Cwd);
         assert_eq!(settings.models[0].max_tokens, 8192);
         assert_eq!(settings.models[0].temperature, 0.1);
@@ -484,14 +448,8 @@ mod tests {
             ..FlagOverrides::default()
         };
         let model = |settings: Settings| settings.models[0].model.clone().unwrap();
-        assert_eq!(
-            model(resolve(file, &[], &FlagOverrides::default()).unwrap()),
-            "file"
-        );
-        assert_eq!(
-            model(resolve(file, &variable, &FlagOverrides::default()).unwrap()),
-            "variable"
-        );
+        assert_eq!(model(resolve(file, &[], &FlagOverrides::default()).unwrap()), "file");
+        assert_eq!(model(resolve(file, &variable, &FlagOverrides::default()).unwrap()), "variable");
         let settings = resolve(file, &variable, &flags).unwrap();
         assert_eq!(settings.workspace, PathBuf::from("/x"));
         assert_eq!(model(settings), "flag");
@@ -508,14 +466,7 @@ mod tests {
             &FlagOverrides::default(),
         )
         .unwrap();
-        assert!(
-            settings
-                .provider("custom")
-                .unwrap()
-                .unwrap()
-                .api_key
-                .is_none()
-        );
+        assert!(settings.provider("custom").unwrap().unwrap().api_key.is_none());
         let codex = settings.provider("openai_codex").unwrap().unwrap();
         assert_eq!(codex.api_key.as_ref().unwrap().expose(), "k");
         assert_eq!(codex.extra_headers[0].1.expose(), "y");
@@ -548,10 +499,7 @@ mod tests {
         check(file, none, FlagOverrides::default(), Exit::Config);
         let slow = ("NANOBOT_STREAM_IDLE_TIMEOUT_S", "4000");
         check("", slow, FlagOverrides::default(), Exit::Config);
-        let flags = FlagOverrides {
-            temperature: Some(3.0),
-            ..FlagOverrides::default()
-        };
+        let flags = FlagOverrides { temperature: Some(3.0), ..FlagOverrides::default() };
         check("", none, flags, Exit::Usage);
     }
 
@@ -573,11 +521,7 @@ mod tests {
 
     #[test]
     fn a_timeout_of_zero_is_unlimited() {
-        let settings = resolve(
-            "",
-            &[("NANOBOT_LLM_TIMEOUT_S", "0")],
-            &FlagOverrides::default(),
-        );
+        let settings = resolve("", &[("NANOBOT_LLM_TIMEOUT_S", "0")], &FlagOverrides::default());
         assert_eq!(settings.unwrap().timeouts.first_byte, Duration::ZERO);
     }
 }

@@ -7,10 +7,7 @@ use serde_json::{Map, Value, json};
 /// Returns the schema, draft 2020-12. Unknown keys are allowed, as they are when a config is read.
 pub fn schema() -> Value {
     let mut schema = Map::new();
-    schema.insert(
-        "$schema".into(),
-        json!("https://json-schema.org/draft/2020-12/schema"),
-    );
+    schema.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
     schema.insert("title".into(), json!("nanobot's config.json"));
     schema.extend(branch_schema(KeyNode::root()));
     Value::Object(schema)
@@ -63,9 +60,6 @@ mod tests {
             "/properties/providers/additionalProperties/properties/apiKey/type",
             json!(["string", "null"]),
         );
-        check(
-            "/properties/session/properties/sync/enum",
-            json!(["turn", "none", null]),
-        );
+        check("/properties/session/properties/sync/enum", json!(["turn", "none", null]));
     }
 }

@@ -27,9 +27,7 @@ pub fn collect_secrets(config: &Config, env: &Env) -> Vec<Secret> {
     let mut found = Vec::new();
     collect_into(config.value(), &mut Vec::new(), env, &mut found);
     let tells = |name: &str| {
-        ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"]
-            .iter()
-            .any(|end| name.ends_with(end))
+        ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"].iter().any(|end| name.ends_with(end))
     };
     let variables = env.iter().filter(|(name, _)| tells(name));
     found.extend(variables.map(|(_, value)| Secret::new(value)));
@@ -78,9 +76,7 @@ fn collect_into<'v>(value: &'v Value, path: &mut Vec<&'v str>, env: &Env, found:
             }
         }
         Value::Array(items) => {
-            items
-                .iter()
-                .for_each(|item| collect_into(item, path, env, found));
+            items.iter().for_each(|item| collect_into(item, path, env, found));
             found.extend(secret_arguments(items).map(|(_, secret)| Secret::new(secret)));
         }
         _ => {}
@@ -96,9 +92,7 @@ pub fn secret_arguments(items: &[Value]) -> impl Iterator<Item = (usize, &str)> 
     };
     items.iter().enumerate().filter_map(move |(index, item)| {
         let text = item.as_str()?;
-        let before = index
-            .checked_sub(1)
-            .and_then(|before| items[before].as_str());
+        let before = index.checked_sub(1).and_then(|before| items[before].as_str());
         let secret = match text.split_once('=') {
             Some((name, value)) if names_secret(name) => value,
             _ if before.is_some_and(|flag| names_secret(flag) && !flag.contains('='))
@@ -133,25 +127,12 @@ mod tests {
             "channels": {"telegram": {"token": "${T}"}}, "own": {"my_password": "four", "name": "no"},
             "modelPresets": {"x": {"model": "no"}}}"#;
         let config = Config::parse(Path::new("c.json"), text).unwrap();
-        let env: Env = [("T", "three"), ("GH_TOKEN", "five"), ("HOME", "no")]
-            .into_iter()
-            .collect();
+        let env: Env = [("T", "three"), ("GH_TOKEN", "five"), ("HOME", "no")].into_iter().collect();
         let mut found: Vec<String> = collect_secrets(&config, &env)
             .iter()
             .map(|secret| secret.expose().to_owned())
             .collect();
         found.sort();
-        assert_eq!(
-            found,
-            [
-                "five",
-                "four",
-                "http://u:six@h:1",
-                "one",
-                "six",
-                "three",
-                "two"
-            ]
-        );
+        assert_eq!(found, ["five", "four", "http://u:six@h:1", "one", "six", "three", "two"]);
     }
 }

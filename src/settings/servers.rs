@@ -99,11 +99,7 @@ impl McpServer {
 
 impl Default for ServerTransport {
     fn default() -> Self {
-        Self::Http(RemoteEndpoint {
-            url: String::new(),
-            headers: Vec::new(),
-            uses_login: false,
-        })
+        Self::Http(RemoteEndpoint { url: String::new(), headers: Vec::new(), uses_login: false })
     }
 }
 
@@ -220,9 +216,7 @@ mod tests {
     fn servers_are_read_as_the_python_program_reads_them() {
         let check = |server: &str, expect: &str| {
             let text = format!(r#"{{"tools": {{"mcpServers": {{"My_s": {server}}}}}}}"#);
-            let env: Env = [("HOME", "/home/u"), ("TOKEN", "abc")]
-                .into_iter()
-                .collect();
+            let env: Env = [("HOME", "/home/u"), ("TOKEN", "abc")].into_iter().collect();
             let paths = Paths::resolve(&env, None).unwrap();
             let config = Config::parse(Path::new("c.json"), &text).unwrap();
             let settings =
@@ -231,15 +225,7 @@ mod tests {
             assert_eq!(server.name, "My_s");
             let words = match (&server.unusable_reason, &server.transport) {
                 (Some(words), _) => format!("unusable: {words}"),
-                (
-                    None,
-                    ServerTransport::Program {
-                        command,
-                        arguments,
-                        env,
-                        ..
-                    },
-                ) => {
+                (None, ServerTransport::Program { command, arguments, env, .. }) => {
                     format!(
                         "{command} {arguments:?} {:?} {:?}",
                         env.first().map(|it| it.1.expose()),
@@ -257,10 +243,7 @@ mod tests {
             };
             assert_eq!(words, expect, "{server:?}");
         };
-        check(
-            r#"{"command": "npx", "args": ["-y", "x"]}"#,
-            r#"npx ["-y", "x"] None 30s"#,
-        );
+        check(r#"{"command": "npx", "args": ["-y", "x"]}"#, r#"npx ["-y", "x"] None 30s"#);
         check(
             r#"{"command": "a", "env": {"K": "${TOKEN}"}, "tool_timeout": 5}"#,
             r#"a [] Some("abc") 5s"#,
@@ -269,18 +252,12 @@ mod tests {
             r#"{"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}"#,
             r#"http https://a.example/mcp Some("Bearer abc")"#,
         );
-        check(
-            r#"{"url": "https://a.example/sse"}"#,
-            "sse https://a.example/sse",
-        );
+        check(r#"{"url": "https://a.example/sse"}"#, "sse https://a.example/sse");
         check(
             r#"{"url": "https://a.example/sse", "type": "streamableHttp"}"#,
             "http https://a.example/sse None",
         );
-        check(
-            r#"{"url": "https://a.example/x", "type": "sse"}"#,
-            "sse https://a.example/x",
-        );
+        check(r#"{"url": "https://a.example/x", "type": "sse"}"#, "sse https://a.example/x");
         check(r#"{}"#, "unusable: it has neither a `command` nor a `url`");
         check(r#"{"type": "stdio"}"#, "unusable: it has no `command`");
         check(

@@ -35,8 +35,7 @@ impl TypedReader<'_> {
     pub(super) fn get_at(&self, names: &[&str]) -> Result<Value> {
         let default = || {
             let key = KeyNode::at(names).and_then(KeyNode::key);
-            key.expect("only keys of the table are asked for")
-                .default_value()
+            key.expect("only keys of the table are asked for").default_value()
         };
         Ok(self.0.read(names)?.unwrap_or_else(default))
     }

@@ -15,13 +15,7 @@ use serde_json::Value;
 pub fn validate(path: &[String], value: &Value) -> Option<String> {
     let joined = format_path(path);
     let told = |text: &str, words: String| format!("`{joined}`: `{text}` {words}");
-    let texts = || {
-        value
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-    };
+    let texts = || value.as_array().into_iter().flatten().filter_map(Value::as_str);
     let first = |judge: &dyn Fn(&str) -> Result<(), String>| {
         texts().find_map(|text| judge(text).err().map(|words| told(text, words)))
     };
@@ -42,22 +36,15 @@ pub fn validate(path: &[String], value: &Value) -> Option<String> {
         }
         "tools.ssrfWhitelist" => first(&|text: &str| {
             let range = text.parse::<IpRange>();
-            range
-                .map(drop)
-                .map_err(|()| "is not an address range such as `10.0.0.0/8`".into())
+            range.map(drop).map_err(|()| "is not an address range such as `10.0.0.0/8`".into())
         }),
         _ if is_api_base(path) => match value.as_str()?.trim() {
             "" => None,
-            text => Some(told(
-                &web_url::redact_url(text),
-                web_url::check_server(text).err()?,
-            )),
+            text => Some(told(&web_url::redact_url(text), web_url::check_server(text).err()?)),
         },
         _ => {
             let (tool, above) = path.split_last()?;
-            let word = value
-                .as_str()
-                .filter(|_| above == ["tools", "permissions"])?;
+            let word = value.as_str().filter(|_| above == ["tools", "permissions"])?;
             let words = Permission::parse_entry(tool, word).err()?;
             Some(format!("`{joined}` {words}"))
         }

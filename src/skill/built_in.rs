@@ -54,12 +54,7 @@ impl PlainFrontMatter {
                 panic!("built-in skills have no other fields");
             }
         }
-        Self {
-            name,
-            description,
-            metadata,
-            body: rest.trim_ascii(),
-        }
+        Self { name, description, metadata, body: rest.trim_ascii() }
     }
 }
 
@@ -94,12 +89,7 @@ const fn is_equal(one: &str, other: &str) -> bool {
 impl BuiltInSkill {
     /// Returns the skill, as [`super::parse`] would read it from its SKILL.md. The caller sets its location.
     pub(super) fn skill(&self, checker: &RequirementChecker<'_>) -> Skill {
-        let PlainFrontMatter {
-            name,
-            description,
-            metadata,
-            body,
-        } = self.front_matter;
+        let PlainFrontMatter { name, description, metadata, body } = self.front_matter;
         let metadata = metadata.map_or(Value::Null, |text| {
             serde_json::from_str(text).expect("a test parses the metadata of all built-in skills")
         });
@@ -129,9 +119,7 @@ impl BuiltInSkill {
 
     /// Returns the built-in skill `name`, if there is one.
     pub fn by_name(name: &str) -> Option<&'static Self> {
-        BUILT_IN_SKILLS
-            .iter()
-            .find(|built_in| built_in.name == name)
+        BUILT_IN_SKILLS.iter().find(|built_in| built_in.name == name)
     }
 
     /// Returns the text of its SKILL.md.
@@ -214,17 +202,10 @@ mod tests {
         let check = |path: &str, begins: Option<&str>| {
             let text = built_in_at(path);
             assert_eq!(text.is_some(), begins.is_some(), "{path}");
-            assert!(
-                text.unwrap_or_default()
-                    .starts_with(begins.unwrap_or_default()),
-                "{path}"
-            );
+            assert!(text.unwrap_or_default().starts_with(begins.unwrap_or_default()), "{path}");
         };
         check("skills/memory/SKILL.md", Some("---"));
-        check(
-            "/home/me/.nanobot/workspace/skills/cron/SKILL.md",
-            Some("---"),
-        );
+        check("/home/me/.nanobot/workspace/skills/cron/SKILL.md", Some("---"));
         check("skills/skill-creator/scripts/check.sh", Some("#!/bin/sh"));
         check("skills/skill-creator/scripts/../SKILL.md", None);
         check("skills/memory", None);

@@ -58,20 +58,14 @@ impl SkillFolder {
     pub fn scan(root: &Path) -> Result<Self> {
         let real =
             std::fs::canonicalize(root).with_context(|| format!("open `{}`", root.display()))?;
-        let mut folder = Self {
-            root: root.to_owned(),
-            entries: Vec::new(),
-            skipped: Vec::new(),
-        };
+        let mut folder = Self { root: root.to_owned(), entries: Vec::new(), skipped: Vec::new() };
         // Checked first, so that a folder which is not a skill is not walked.
         if real.join("SKILL.md").symlink_metadata().is_err() {
             let cause = format!("no SKILL.md in `{}`", root.display());
             return Err(fail(Exit::BadInput, cause));
         }
         folder.walk(&real, Path::new(""), 0)?;
-        folder
-            .entries
-            .sort_by(|one, other| one.path.cmp(&other.path));
+        folder.entries.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(folder)
     }
 
@@ -80,10 +74,7 @@ impl SkillFolder {
         let named = self.root.join(below);
         let what = || format!("read directory `{}`", named.display());
         if depth > MAX_DEPTH {
-            bail!(
-                "`{}` is nested more than {MAX_DEPTH} directories deep",
-                below.display()
-            );
+            bail!("`{}` is nested more than {MAX_DEPTH} directories deep", below.display());
         }
         for entry in std::fs::read_dir(&dir).with_context(what)? {
             let entry = entry.with_context(what)?;
@@ -91,12 +82,9 @@ impl SkillFolder {
             let about = entry.metadata().with_context(what)?;
             // The data of version control systems also holds deleted files.
             if about.is_dir()
-                && [".git", ".hg", ".svn"]
-                    .iter()
-                    .any(|name| entry.file_name() == *name)
+                && [".git", ".hg", ".svn"].iter().any(|name| entry.file_name() == *name)
             {
-                self.skipped
-                    .push(format!("{}/ (version control data)", path.display()));
+                self.skipped.push(format!("{}/ (version control data)", path.display()));
                 continue;
             }
             if self.entries.len() >= MAX_ENTRIES {
@@ -108,28 +96,21 @@ impl SkillFolder {
             let file_type = about.file_type();
             let kind = match file_type {
                 _ if file_type.is_dir() => EntryType::Folder,
-                _ if file_type.is_file() => EntryType::File {
-                    size: about.len(),
-                    is_executable: about.mode() & 0o111 != 0,
-                },
+                _ if file_type.is_file() => {
+                    EntryType::File { size: about.len(), is_executable: about.mode() & 0o111 != 0 }
+                }
                 _ if file_type.is_symlink() => {
                     let target =
                         std::fs::read_link(dir.join(entry.file_name())).with_context(what)?;
                     let trouble = link_problem(real, &real.join(&path), &target);
-                    EntryType::Link {
-                        target,
-                        problem: trouble,
-                    }
+                    EntryType::Link { target, problem: trouble }
                 }
                 _ if file_type.is_fifo() => EntryType::Other("a named pipe"),
                 _ if file_type.is_socket() => EntryType::Other("a socket"),
                 _ => EntryType::Other("a device"),
             };
             let is_folder = kind == EntryType::Folder;
-            self.entries.push(FolderEntry {
-                path: path.clone(),
-                entry_type: kind,
-            });
+            self.entries.push(FolderEntry { path: path.clone(), entry_type: kind });
             if is_folder {
                 self.walk(real, &path, depth + 1)?;
             }
@@ -151,23 +132,17 @@ impl SkillFolder {
         let trouble = |entry: &FolderEntry| {
             let path = entry.path.display();
             match &entry.entry_type {
-                EntryType::Link {
-                    target,
-                    problem: Some(trouble),
-                } => Some(format!(
-                    "`{path}` is a link to `{}`, which {trouble}",
-                    target.display()
-                )),
+                EntryType::Link { target, problem: Some(trouble) } => {
+                    Some(format!("`{path}` is a link to `{}`, which {trouble}", target.display()))
+                }
                 EntryType::Other(what) => Some(format!("`{path}` is {what}")),
                 _ => None,
             }
         };
         let mut troubles: Vec<String> = self.entries.iter().filter_map(trouble).collect();
         if self.total_bytes() > MAX_TOTAL_BYTES {
-            troubles.push(format!(
-                "its files are larger than {} MiB in total",
-                MAX_TOTAL_BYTES >> 20
-            ));
+            troubles
+                .push(format!("its files are larger than {} MiB in total", MAX_TOTAL_BYTES >> 20));
         }
         troubles
     }
@@ -187,14 +162,9 @@ impl SkillFolder {
             let what = || format!("read `{}`", self.root.join(&entry.path).display());
             let file = root.open_for_reading(&entry.path).with_context(what)?;
             let mut bytes = Vec::new();
-            file.take(size + 1)
-                .read_to_end(&mut bytes)
-                .with_context(what)?;
+            file.take(size + 1).read_to_end(&mut bytes).with_context(what)?;
             if bytes.len() as u64 != size {
-                bail!(
-                    "`{}` changed while it was read",
-                    self.root.join(&entry.path).display()
-                );
+                bail!("`{}` changed while it was read", self.root.join(&entry.path).display());
             }
             Ok(bytes)
         };

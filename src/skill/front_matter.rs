@@ -105,10 +105,7 @@ pub(super) fn parse_lenient(text: &str) -> FrontMatter<'_> {
             found
         }
         (None, None) => {
-            let is_begun = begin
-                .lines()
-                .next()
-                .is_some_and(|line| line.trim_end() == "---");
+            let is_begun = begin.lines().next().is_some_and(|line| line.trim_end() == "---");
             warnings.push(match is_begun {
                 true => format!("its front matter has no closing line `---`, or is longer than {MAX_BYTES} bytes"),
                 false => "it has no front matter: `name: …` and `description: …` between two lines `---`".into(),
@@ -125,18 +122,13 @@ pub(super) fn parse_lenient(text: &str) -> FrontMatter<'_> {
         warnings.push("its lines end in CRLF, which other programs may not accept".into());
     }
     let head = head.replace("\r\n", "\n");
-    let mut lenient = FrontMatter {
-        fields: Map::new(),
-        body,
-        warnings,
-        is_broken: false,
-    };
+    let mut lenient = FrontMatter { fields: Map::new(), body, warnings, is_broken: false };
     match parse_fields_or_yaml(&head, BooleanSyntax::TrueFalseOnly) {
         Ok(Value::Object(fields)) => lenient.fields = fields,
         Ok(Value::Null) => {}
-        Ok(_) => lenient
-            .warnings
-            .push("its front matter is not a list of `key: value` lines".into()),
+        Ok(_) => {
+            lenient.warnings.push("its front matter is not a list of `key: value` lines".into())
+        }
         Err(_) => lenient.parse_fields(&head),
     }
     lenient
@@ -155,11 +147,7 @@ impl FrontMatter<'_> {
             false => head.to_owned(),
         };
         for part in RawField::split(&head) {
-            let RawField {
-                key,
-                text,
-                source: whole,
-            } = part;
+            let RawField { key, text, source: whole } = part;
             let known = match parse_fields_or_yaml(whole, BooleanSyntax::TrueFalseOnly) {
                 Ok(Value::Object(fields)) => fields.into_iter().next().map(|(_, value)| value),
                 _ => None,
@@ -176,8 +164,7 @@ impl FrontMatter<'_> {
             if let Some(value) = value
                 && self.fields.insert(key.to_owned(), value).is_some()
             {
-                self.warnings
-                    .push(format!("duplicate key `{key}`; the last value is used"));
+                self.warnings.push(format!("duplicate key `{key}`; the last value is used"));
             }
         }
     }
@@ -206,11 +193,7 @@ impl<'a> RawField<'a> {
             let whole = &head[*start..end];
             let key = leading_key(whole)?;
             let text = &whole[key.len() + 1..];
-            Some(Self {
-                key,
-                text,
-                source: whole,
-            })
+            Some(Self { key, text, source: whole })
         };
         starts.iter().zip(ends).filter_map(part).collect()
     }
@@ -271,9 +254,7 @@ fn split_front_matter(text: &str) -> Option<(&str, &str)> {
         if at > MAX_BYTES {
             return None;
         }
-        let end = line
-            .strip_prefix("---")
-            .filter(|after| after.trim().is_empty());
+        let end = line.strip_prefix("---").filter(|after| after.trim().is_empty());
         if end.is_some() {
             return Some((&rest[..at], &rest[at + line.len()..]));
         }
@@ -332,12 +313,7 @@ mod tests {
             assert_eq!((found.body, found.is_broken), ("body\n", is_broken));
         };
         check("a: b", json!({ "a": "b" }), "", false);
-        check(
-            "a: 'b: c'\nd: 1.0",
-            json!({ "a": "b: c", "d": 1.0 }),
-            "",
-            false,
-        );
+        check("a: 'b: c'\nd: 1.0", json!({ "a": "b: c", "d": 1.0 }), "", false);
         check("a: >\n  one\n  two", json!({ "a": "one two\n" }), "", false);
         check(
             "a: Use when: asked\nb: [x]",
@@ -358,12 +334,7 @@ mod tests {
             false,
         );
         check("a: 1\na: 2", json!({ "a": 2 }), "duplicate", false);
-        check(
-            "a: b\nc: [x",
-            json!({ "a": "b" }),
-            "`c` is not valid YAML and is ignored",
-            true,
-        );
+        check("a: b\nc: [x", json!({ "a": "b" }), "`c` is not valid YAML and is ignored", true);
         check("- a\n- b", json!({}), "not a list of", false);
     }
 
@@ -372,10 +343,7 @@ mod tests {
         let check = |text: &str, warning: &str, body: &str| {
             let found = parse_lenient(text);
             let told = found.warnings.join("; ");
-            assert!(
-                told.contains(warning) && !told.is_empty(),
-                "{text:?}: {told}"
-            );
+            assert!(told.contains(warning) && !told.is_empty(), "{text:?}: {told}");
             assert_eq!(found.body, body, "{text:?}");
         };
         check("\u{feff}---\na: b\n---\nx", "byte order mark", "x");
@@ -393,10 +361,8 @@ mod tests {
         ];
         crate::fuzz::check(seeds, |input, _| {
             let head = crate::fuzz::lossy_text(input);
-            let mut names: Vec<&str> = head
-                .lines()
-                .filter_map(|line| Some(line.split_once(": ")?.0))
-                .collect();
+            let mut names: Vec<&str> =
+                head.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
             names.sort_unstable();
             let count = names.len();
             names.dedup();

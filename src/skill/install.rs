@@ -87,11 +87,8 @@ fn write_entry(path: &Path, kind: &EntryType, bytes: &[u8]) -> std::io::Result<(
         EntryType::File { is_executable, .. } => {
             path.parent().map_or(Ok(()), folder)?;
             let mode = if *is_executable { 0o700 } else { 0o600 };
-            let mut file: File = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(mode)
-                .open(path)?;
+            let mut file: File =
+                OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
             file.write_all(bytes)?;
             file.sync_all()
         }

@@ -87,20 +87,13 @@ impl FoundSkills {
 /// Finds all skills: in the workspace, in further folders, and built-in. Of those with the same name, the first takes
 /// precedence.
 pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
-    let SearchPaths {
-        workspace,
-        trusted_dirs: further,
-        ignored_files,
-        disabled,
-        env,
-    } = search_paths;
+    let SearchPaths { workspace, trusted_dirs: further, ignored_files, disabled, env } =
+        search_paths;
     let dir = workspace.join("skills");
     let requirements = RequirementChecker::new(env);
     let mut found = FoundSkills::default();
     let mut all: Vec<Skill> = Vec::new();
-    let sources = further
-        .iter()
-        .map(|dir| (dir, SkillSource::Directory(dir.clone())));
+    let sources = further.iter().map(|dir| (dir, SkillSource::Directory(dir.clone())));
     for (dir, source) in std::iter::once((&dir, SkillSource::Workspace)).chain(sources) {
         for text in skill_files::read_all(dir, &source, &mut found.unreadable) {
             let location = dir.join(&text.name).join("SKILL.md");
@@ -122,16 +115,10 @@ pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
     // The sort is stable: skills of the same name stay in order of precedence.
     all.sort_by(|one, other| one.name.cmp(&other.name));
     for skill in all {
-        let before = found
-            .skills
-            .last()
-            .filter(|before| before.name == skill.name);
+        let before = found.skills.last().filter(|before| before.name == skill.name);
         let by = before.map(|before| before.source.clone());
         match by.is_some() || disabled.contains(&skill.name) {
-            true => found.inactive.push(InactiveSkill {
-                skill,
-                superseded_by: by,
-            }),
+            true => found.inactive.push(InactiveSkill { skill, superseded_by: by }),
             false => found.skills.push(skill),
         }
     }
@@ -145,9 +132,7 @@ pub fn skill_at<'a>(path: &str, locations: &'a [(String, PathBuf)]) -> Option<&'
     if path.file_name()? != "SKILL.md" {
         return None;
     }
-    let exact = locations
-        .iter()
-        .find(|(_, place)| normalized(place) == path);
+    let exact = locations.iter().find(|(_, place)| normalized(place) == path);
     // A built-in skill is recognized at any path that ends in its name, since models guess where it is.
     let built_in = || {
         let folder = path.parent()?.file_name()?.to_str()?;
@@ -184,9 +169,7 @@ mod tests {
     }
 
     fn env(root: &Path) -> Env {
-        [("PATH", root.join("bin").to_str().unwrap())]
-            .into_iter()
-            .collect()
+        [("PATH", root.join("bin").to_str().unwrap())].into_iter().collect()
     }
 
     #[test]
@@ -206,10 +189,7 @@ mod tests {
             let own = own.filter(|skill| skill.source != SkillSource::BuiltIn);
             let names: Vec<String> = own
                 .map(|skill| {
-                    format!(
-                        "{}: {} {:?}",
-                        skill.name, skill.description, skill.unmet_requirements
-                    )
+                    format!("{}: {} {:?}", skill.name, skill.description, skill.unmet_requirements)
                 })
                 .collect();
             let hidden = found.inactive.iter();
@@ -225,11 +205,7 @@ mod tests {
         let text = format!("---\ndescription: second\n{needs}\n---\n");
         write(root, "skills/b/SKILL.md", &text);
         write(root, "skills/a/SKILL.md", "---\ndescription: first\n---\n");
-        write(
-            root,
-            "skills/memory/SKILL.md",
-            "---\ndescription: mine\n---\n",
-        );
+        write(root, "skills/memory/SKILL.md", "---\ndescription: mine\n---\n");
         write(root, "repo/skills/b/SKILL.md", "---\ndescription: b\n---\n");
         write(root, "repo/skills/c/SKILL.md", "---\ndescription: c\n---\n");
         write(root, "skills/empty/notes.md", "");

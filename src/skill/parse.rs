@@ -19,10 +19,7 @@ const MAX_COMPATIBILITY_CHARS: usize = 500;
 pub fn parse(name: &str, text: &str, requirements: &RequirementChecker<'_>) -> Skill {
     let head = parse_lenient(text);
     let mut warnings = head.warnings;
-    let mut field = FieldReader {
-        fields: head.fields,
-        warnings: &mut warnings,
-    };
+    let mut field = FieldReader { fields: head.fields, warnings: &mut warnings };
     let said_name = field.text("name");
     let description = field.text("description");
     let always = field.boolean("always", false);
@@ -135,9 +132,7 @@ fn description_warning(description: Option<&str>) -> Option<String> {
     };
     let hidden = count_hidden_chars(said);
     match said.chars().count() {
-        _ if hidden > 0 => Some(format!(
-            "its description has invisible characters: {hidden}"
-        )),
+        _ if hidden > 0 => Some(format!("its description has invisible characters: {hidden}")),
         letters if letters > MAX_DESCRIPTION_CHARS => Some(format!(
             "its description has {letters} characters; other programs allow {MAX_DESCRIPTION_CHARS}"
         )),
@@ -164,8 +159,7 @@ impl FieldReader<'_> {
             // Values such as `version: 1` were meant as text.
             value @ (Value::Bool(_) | Value::Number(_)) => value.to_string(),
             Value::Array(_) | Value::Object(_) => {
-                self.warnings
-                    .push(format!("`{key}` is not a string and is ignored"));
+                self.warnings.push(format!("`{key}` is not a string and is ignored"));
                 return None;
             }
         };
@@ -178,9 +172,7 @@ impl FieldReader<'_> {
             return default;
         }
         if !is_true(&value) && !is_false(&value) {
-            self.warnings.push(format!(
-                "`{key}` is neither true nor false and is read as false"
-            ));
+            self.warnings.push(format!("`{key}` is neither true nor false and is read as false"));
         } else if value.is_string() && is_false(&value) {
             self.warnings.push(format!("`{key}` is the string {value}, which is read as false; the Python program reads it as true"));
         }
@@ -208,11 +200,9 @@ impl FieldReader<'_> {
         match self.get("allowed-tools") {
             Value::Null => Vec::new(),
             Value::String(text) => split_tools(text),
-            Value::Array(items) => items
-                .iter()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect(),
+            Value::Array(items) => {
+                items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+            }
             _ => {
                 self.warnings
                     .push("`allowed-tools` is neither a string nor a list and is ignored".into());
@@ -248,9 +238,7 @@ mod tests {
     use crate::sys::env::Env;
 
     pub(in crate::skill) fn skill(text: &str) -> Skill {
-        let env: Env = [("PATH", "/usr/bin:/bin"), ("SET", "1")]
-            .into_iter()
-            .collect();
+        let env: Env = [("PATH", "/usr/bin:/bin"), ("SET", "1")].into_iter().collect();
         parse("x", text, &RequirementChecker::new(&env))
     }
 
@@ -264,13 +252,7 @@ mod tests {
             assert_eq!(skill.unmet_requirements, missing, "{text:?}");
         };
         check("no head", "x", false, &[], "no head");
-        check(
-            "---\ndescription: does it\n---\n\nbody\n",
-            "does it",
-            false,
-            &[],
-            "body",
-        );
+        check("---\ndescription: does it\n---\n\nbody\n", "does it", false, &[], "body");
         check(
             "---\r\ndescription: \"does it\"\r\nalways: true\r\n---\r\nbody",
             "does it",
@@ -292,30 +274,12 @@ mod tests {
             &[],
             "b",
         );
-        check(
-            "---\ndescription: null\nmetadata: null\n---\nb",
-            "x",
-            false,
-            &[],
-            "b",
-        );
+        check("---\ndescription: null\nmetadata: null\n---\nb", "x", false, &[], "b");
         let json =
             r#"{"nanobot": {"requires": {"bins": ["sh", "nope"], "env": ["SET", "UNSET"]}}}"#;
         let missing = ["CLI: nope", "ENV: UNSET"];
-        check(
-            &format!("---\nmetadata: '{json}'\n---\nb"),
-            "x",
-            false,
-            &missing,
-            "b",
-        );
-        check(
-            &format!("---\nmetadata: {json}\n---\nb"),
-            "x",
-            false,
-            &missing,
-            "b",
-        );
+        check(&format!("---\nmetadata: '{json}'\n---\nb"), "x", false, &missing, "b");
+        check(&format!("---\nmetadata: {json}\n---\nb"), "x", false, &missing, "b");
         check(
             "---\nmetadata:\n  openclaw:\n    always: true\n    requires: null\n---\nb",
             "x",
@@ -339,21 +303,12 @@ mod tests {
         check("name: y\ndescription: d", "its front matter has `name: y`");
         check("name: x", "no `description`");
         check("description: [a, b]", "`description` is not a string");
-        check(
-            &format!("description: {}", "a".repeat(1025)),
-            "1025 characters",
-        );
+        check(&format!("description: {}", "a".repeat(1025)), "1025 characters");
         check("description: \"a\\u200bb\"", "invisible characters: 1");
         check("description: d\nalways: \"false\"", "read as false");
         check("description: d\nalways: 7", "neither true nor false");
-        check(
-            "description: d\nmetadata: \"{\"",
-            "neither a map nor a JSON object",
-        );
-        check(
-            "description: d\nallowed-tools: 7",
-            "neither a string nor a list",
-        );
+        check("description: d\nmetadata: \"{\"", "neither a map nor a JSON object");
+        check("description: d\nallowed-tools: 7", "neither a string nor a list");
         check("description: d: e", "put it in quotes");
         let told = skill("---\ndescription: d\n---\npay\u{200b}pal").warnings;
         assert_eq!(told, ["its text has invisible characters: 1"]);
@@ -366,14 +321,8 @@ mod tests {
         let found = skill(text);
         assert_eq!(found.warnings, [""; 0]);
         assert_eq!(found.inert_fields.license.as_deref(), Some("MIT"));
-        assert_eq!(
-            found.inert_fields.compatibility.as_deref(),
-            Some("needs git")
-        );
-        assert_eq!(
-            found.inert_fields.allowed_tools,
-            ["Bash(git add:*)", "Read"]
-        );
+        assert_eq!(found.inert_fields.compatibility.as_deref(), Some("needs git"));
+        assert_eq!(found.inert_fields.allowed_tools, ["Bash(git add:*)", "Read"]);
         assert_eq!(found.inert_fields.metadata["version"], "1.0");
         assert!(!found.is_offered && !found.is_listed());
         let list = skill("---\ndescription: d\nallowed-tools:\n  - Read\n  - Write\n---\n");
@@ -426,10 +375,7 @@ mod tests {
             head.push_str(&format!("a{level}: &a{level} [{below}]\n"));
         }
         let skill = skill(&format!("---\ndescription: d\n{head}---\nbody"));
-        assert!(
-            skill.is_broken && !skill.warnings.is_empty(),
-            "it was read as YAML"
-        );
+        assert!(skill.is_broken && !skill.warnings.is_empty(), "it was read as YAML");
         let found = (skill.description.as_str(), &*skill.body);
         assert_eq!(found, ("d", "body"));
     }

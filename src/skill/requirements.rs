@@ -50,16 +50,11 @@ impl SkillRequirements {
             .iter()
             .map(|name| mark(format!("CLI: {name}"), checker.is_installed(name)));
         let one_of = (!self.any_program.is_empty()).then(|| {
-            let is_there = self
-                .any_program
-                .iter()
-                .any(|name| checker.is_installed(name));
+            let is_there = self.any_program.iter().any(|name| checker.is_installed(name));
             mark(format!("CLI: {}", self.any_program.join(" or ")), is_there)
         });
-        let variables = self
-            .variables
-            .iter()
-            .map(|name| mark(format!("ENV: {name}"), checker.is_set(name)));
+        let variables =
+            self.variables.iter().map(|name| mark(format!("ENV: {name}"), checker.is_set(name)));
         let systems = (!self.systems.is_empty()).then(|| {
             let is_there = self.systems.iter().any(|name| is_current_os(name));
             mark(format!("OS: {}", self.systems.join(" or ")), is_there)
@@ -85,10 +80,7 @@ pub struct RequirementChecker<'a> {
 impl<'a> RequirementChecker<'a> {
     /// Creates a checker for the environment `env`.
     pub fn new(env: &'a Env) -> Self {
-        Self {
-            env,
-            programs: RefCell::default(),
-        }
+        Self { env, programs: RefCell::default() }
     }
 
     fn is_installed(&self, program: &str) -> bool {
@@ -126,11 +118,7 @@ fn is_current_os(name: &str) -> bool {
 fn text_list(value: &Value) -> Vec<String> {
     match value {
         Value::String(one) => vec![one.clone()],
-        Value::Array(items) => items
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect(),
+        Value::Array(items) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => Vec::new(),
     }
 }
@@ -138,9 +126,7 @@ fn text_list(value: &Value) -> Vec<String> {
 /// Describes an installation step, as `brew install gh`.
 fn install_command(step: &Value) -> Option<String> {
     let text = |key: &str| step[key].as_str().filter(|text| !text.is_empty());
-    let what = ["formula", "package", "module", "tap"]
-        .iter()
-        .find_map(|key| text(key));
+    let what = ["formula", "package", "module", "tap"].iter().find_map(|key| text(key));
     match (text("kind"), what) {
         (Some(kind), Some(what)) => Some(format!("{kind} install {what}")),
         _ => text("label").map(str::to_owned),
@@ -155,9 +141,8 @@ mod tests {
 
     #[test]
     fn missing_requirements_are_reported() {
-        let env: Env = [("PATH", "/usr/bin:/bin"), ("SET", "x"), ("EMPTY", "")]
-            .into_iter()
-            .collect();
+        let env: Env =
+            [("PATH", "/usr/bin:/bin"), ("SET", "x"), ("EMPTY", "")].into_iter().collect();
         let requirements = RequirementChecker::new(&env);
         let check = |said: Value, expect: &[&str]| {
             assert_eq!(
@@ -169,19 +154,10 @@ mod tests {
         check(Value::Null, &[]);
         check(json!({ "requires": null }), &[]);
         check(json!({ "requires": { "bins": "sh" } }), &[]);
-        check(
-            json!({ "requires": { "bins": ["sh", "no-such"] } }),
-            &["CLI: no-such"],
-        );
-        check(
-            json!({ "requires": { "bins": ["no-such", 7] } }),
-            &["CLI: no-such"],
-        );
+        check(json!({ "requires": { "bins": ["sh", "no-such"] } }), &["CLI: no-such"]);
+        check(json!({ "requires": { "bins": ["no-such", 7] } }), &["CLI: no-such"]);
         check(json!({ "requires": { "anyBins": ["no-such", "sh"] } }), &[]);
-        check(
-            json!({ "requires": { "anyBins": ["no-such", "nor"] } }),
-            &["CLI: no-such or nor"],
-        );
+        check(json!({ "requires": { "anyBins": ["no-such", "nor"] } }), &["CLI: no-such or nor"]);
         check(
             json!({ "requires": { "env": ["SET", "EMPTY", "UNSET"] } }),
             &["ENV: EMPTY", "ENV: UNSET"],

@@ -59,11 +59,9 @@ pub(super) fn read_all(
         };
         let path = entry.path().join("SKILL.md");
         match read_text(&path, dir, source) {
-            Ok(Some((text, warning))) => texts.push(SkillFile {
-                name: name.to_owned(),
-                text,
-                warning,
-            }),
+            Ok(Some((text, warning))) => {
+                texts.push(SkillFile { name: name.to_owned(), text, warning })
+            }
             Ok(None) => {}
             Err(error) => tell(Some(name), error.to_string()),
         }
@@ -106,9 +104,7 @@ fn read_text(
         _ => {}
     }
     let mut bytes = Vec::new();
-    File::open(path)?
-        .take(MAX_TEXT_BYTES + 1)
-        .read_to_end(&mut bytes)?;
+    File::open(path)?.take(MAX_TEXT_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_TEXT_BYTES {
         return Err(Error::other("SKILL.md is larger than 1 MiB"));
     }

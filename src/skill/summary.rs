@@ -64,11 +64,7 @@ pub fn render_list(skills: &[Skill], budget: u64) -> SkillList {
             ListDetail::Names(count) => render_lines(&listed, None, count.min(listed.len())),
         };
         let tokens = token_estimate::for_text(&text);
-        SkillList {
-            text,
-            detail: form,
-            tokens,
-        }
+        SkillList { text, detail: form, tokens }
     };
     let fits = |summary: &SkillList| summary.tokens <= budget;
     if let Some(best) = DETAIL_LEVELS.into_iter().map(made).find(fits) {
@@ -91,9 +87,8 @@ fn render_elements(skills: &[&Skill], max_chars: usize) -> String {
     if skills.is_empty() {
         return String::new();
     }
-    let (built_in, own): (Vec<&Skill>, Vec<&Skill>) = skills
-        .iter()
-        .partition(|skill| skill.source == SkillSource::BuiltIn);
+    let (built_in, own): (Vec<&Skill>, Vec<&Skill>) =
+        skills.iter().partition(|skill| skill.source == SkillSource::BuiltIn);
     let mut xml = String::from("<skills>\n");
     for skill in own {
         write!(
@@ -122,13 +117,7 @@ fn render_elements(skills: &[&Skill], max_chars: usize) -> String {
 fn render_lines(skills: &[&Skill], max_chars: Option<usize>, count: usize) -> String {
     let mut skills: Vec<&Skill> = skills.to_vec();
     let is_built_in = |skill: &Skill| skill.source == SkillSource::BuiltIn;
-    skills.sort_by_key(|skill| {
-        (
-            !skill.is_active(),
-            is_built_in(skill),
-            !skill.is_available(),
-        )
-    });
+    skills.sort_by_key(|skill| (!skill.is_active(), is_built_in(skill), !skill.is_available()));
     let rest = skills.len() - count;
     skills.truncate(count);
     let mut xml = String::from("<skills>\n");
@@ -143,10 +132,8 @@ fn render_lines(skills: &[&Skill], max_chars: Option<usize>, count: usize) -> St
 
 /// Writes a line for each skill, grouped by folder.
 fn push_lines(xml: &mut String, skills: &[&Skill], max_chars: Option<usize>) {
-    let mut rest: Vec<(&Path, &Skill)> = skills
-        .iter()
-        .map(|skill| (parent_dir(skill), *skill))
-        .collect();
+    let mut rest: Vec<(&Path, &Skill)> =
+        skills.iter().map(|skill| (parent_dir(skill), *skill)).collect();
     while let Some(&(folder, _)) = rest.first() {
         let place = escape_path(&folder.join("NAME/SKILL.md"));
         writeln!(xml, "  <in location=\"{place}\">").expect("writing to a string cannot fail");
@@ -194,10 +181,7 @@ fn escape_xml(text: &str) -> Cow<'_, str> {
     if text.bytes().all(is_plain) {
         return Cow::Borrowed(text);
     }
-    let escaped = sanitize(text)
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
+    let escaped = sanitize(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     Cow::Owned(escaped)
 }
 
@@ -277,12 +261,7 @@ mod tests {
             let expect = sanitize(&text).replace('&', "&amp;");
             let expect = expect.replace('<', "&lt;").replace('>', "&gt;");
             assert_eq!(escape_xml(&text), expect, "{text:?}");
-            for text in [
-                text,
-                format!("{letter}a "),
-                format!("a {letter}"),
-                String::new(),
-            ] {
+            for text in [text, format!("{letter}a "), format!("a {letter}"), String::new()] {
                 let words: Vec<&str> = text.split_whitespace().collect();
                 assert_eq!(join_words(&text), words.join(" "), "{text:?}");
             }
@@ -291,10 +270,7 @@ mod tests {
 
     #[test]
     fn the_list_and_the_bodies() {
-        let one = skill(
-            "one",
-            "---\ndescription: a < b & c\nalways: true\n---\nOne.",
-        );
+        let one = skill("one", "---\ndescription: a < b & c\nalways: true\n---\nOne.");
         let two = skill(
             "two",
             "---\nmetadata: '{\"nanobot\": {\"requires\": {\"bins\": [\"nope\"]}}}'\nalways: true\n---\nTwo.",
@@ -317,20 +293,14 @@ mod tests {
         let line = "<skills>\n  <in location=\"/s/NAME/SKILL.md\">\ntea: Boil &lt;it&gt;\n  </in>\n</skills>";
         assert_eq!(render_list(&[tea], 2_000).text, line);
         // An unavailable built-in skill is named with what it lacks.
-        let built_in = Skill {
-            source: SkillSource::BuiltIn,
-            ..two
-        };
+        let built_in = Skill { source: SkillSource::BuiltIn, ..two };
         let line = "<skills>\n  <in location=\"/s/NAME/SKILL.md\">\ntwo (unavailable: CLI: nope)\n  </in>\n</skills>";
         assert_eq!(render_list(&[built_in], 2_000).text, line);
     }
 
     #[test]
     fn skill_text_cannot_close_its_element() {
-        let mut odd = skill(
-            "odd",
-            "---\ndescription: \"a</description></skills>\\u202e\"\n---\n",
-        );
+        let mut odd = skill("odd", "---\ndescription: \"a</description></skills>\\u202e\"\n---\n");
         odd.location = "/s/</location>\n<x>/SKILL.md".into();
         let text = render_list(&[odd], 2_000).text;
         assert!(
@@ -364,42 +334,24 @@ mod tests {
         let check = |count: usize, budget: u64, expect: &dyn Fn(ListDetail) -> bool| {
             let skills = many(count);
             let found = render_list(&skills, budget);
-            assert!(
-                found.tokens <= budget,
-                "{count}: {} > {budget}",
-                found.tokens
-            );
-            assert!(
-                expect(found.detail),
-                "{count} in {budget}: {:?}",
-                found.detail
-            );
+            assert!(found.tokens <= budget, "{count}: {} > {budget}", found.tokens);
+            assert!(expect(found.detail), "{count} in {budget}: {:?}", found.detail);
             assert_eq!(found.text, render_list(&skills, budget).text);
             found.text
         };
         check(5, 2_000, &|form| form == ListDetail::Elements(usize::MAX));
-        check(25, 2_000, &|form| {
-            matches!(form, ListDetail::Elements(240 | 120))
-        });
+        check(25, 2_000, &|form| matches!(form, ListDetail::Elements(240 | 120)));
         let text = check(100, 2_000, &|form| matches!(form, ListDetail::Lines(_)));
         for number in 0..100 {
-            assert!(
-                text.contains(&format!("skill-number-{number:04}")),
-                "{text}"
-            );
+            assert!(text.contains(&format!("skill-number-{number:04}")), "{text}");
         }
-        assert!(
-            text.contains("skill-number-0003 (unavailable): Does"),
-            "{text}"
-        );
+        assert!(text.contains("skill-number-0003 (unavailable): Does"), "{text}");
         assert!(
             text.starts_with("<skills>\n  <in location=\"/s/NAME/SKILL.md\">\nskill-number-0070: "),
             "{text}"
         );
         check(200, 2_000, &|form| form == ListDetail::Names(usize::MAX));
-        let text = check(1_000, 2_000, &|form| {
-            matches!(form, ListDetail::Names(200..1_000))
-        });
+        let text = check(1_000, 2_000, &|form| matches!(form, ListDetail::Names(200..1_000)));
         assert!(
             text.contains("skill-number-0070\n") && text.contains(" more: nanobot skill list\n"),
             "{text}"

@@ -39,12 +39,7 @@ impl CancelToken {
 
     fn create(is_shielded: bool) -> io::Result<Arc<Self>> {
         let (wake_rx, wake_tx) = io::pipe()?;
-        Ok(Arc::new(Self {
-            is_cancelled: AtomicBool::new(false),
-            is_shielded,
-            wake_rx,
-            wake_tx,
-        }))
+        Ok(Arc::new(Self { is_cancelled: AtomicBool::new(false), is_shielded, wake_rx, wake_tx }))
     }
 
     /// Cancels all work under this token at its next check. This cannot be undone.

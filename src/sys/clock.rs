@@ -84,12 +84,8 @@ fn zone_for_tz(name: Option<&str>) -> TimeZone {
 pub fn named_zone(name: &str) -> Option<TimeZone> {
     let parts = Path::new(name).components();
     let inside = parts.clone().count() > 0
-        && parts
-            .into_iter()
-            .all(|part| matches!(part, Component::Normal(_)));
-    inside
-        .then(|| read_tzif(&Path::new(ZONE_DIR).join(name), name))
-        .flatten()
+        && parts.into_iter().all(|part| matches!(part, Component::Normal(_)));
+    inside.then(|| read_tzif(&Path::new(ZONE_DIR).join(name), name)).flatten()
 }
 
 /// Returns the zone that the system's cron uses, independent of `TZ`, and its name if `/etc/localtime` is a link. UTC
@@ -103,10 +99,7 @@ pub fn system_zone(env: &Env) -> (TimeZone, Option<String>) {
         return utc();
     }
     let name = localtime_zone_name();
-    let read = read_tzif(
-        Path::new(LOCALTIME_PATH),
-        name.as_deref().unwrap_or("Local"),
-    );
+    let read = read_tzif(Path::new(LOCALTIME_PATH), name.as_deref().unwrap_or("Local"));
     read.map_or_else(utc, |zone| (zone, name))
 }
 
@@ -163,10 +156,7 @@ impl Clock {
             None => Ok(Self::System(env.get("TZ").map(str::to_owned))),
             Some(text) => text.parse().map(Self::Fixed).map_err(|error| {
                 let hook = test_hooks::TIME;
-                fail(
-                    Exit::Config,
-                    format!("`{hook}` is not a valid time: {error}"),
-                )
+                fail(Exit::Config, format!("`{hook}` is not a valid time: {error}"))
             }),
         }
     }
@@ -204,10 +194,7 @@ impl Clock {
     pub fn to_rfc3339(&self, local: &str) -> String {
         let zone = self.now().time_zone().clone();
         let time = local.parse::<jiff::civil::DateTime>();
-        match (
-            local.parse::<Timestamp>(),
-            time.map(|time| time.to_zoned(zone)),
-        ) {
+        match (local.parse::<Timestamp>(), time.map(|time| time.to_zoned(zone))) {
             (Err(_), Ok(Ok(time))) => time.timestamp().to_string(),
             _ => local.to_owned(),
         }

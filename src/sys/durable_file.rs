@@ -116,9 +116,7 @@ pub fn ends_with_newline(file: &File, path: &Path, size: u64) -> Result<bool> {
 
 /// Returns the length of an open file, in bytes.
 pub fn size(file: &File, path: &Path) -> Result<u64> {
-    let metadata = file
-        .metadata()
-        .with_context(|| format!("stat `{}`", path.display()))?;
+    let metadata = file.metadata().with_context(|| format!("stat `{}`", path.display()))?;
     Ok(metadata.len())
 }
 
@@ -143,9 +141,7 @@ pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
 /// followed, so a process that may change the directory cannot redirect the data.
 pub fn append_nofollow(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let there = folder
-        .ancestors()
-        .find(|path| path.symlink_metadata().is_ok());
+    let there = folder.ancestors().find(|path| path.symlink_metadata().is_ok());
     if let Some(there) = there {
         let what = || format!("stat `{}`", there.display());
         let real = there.canonicalize().with_context(what)?;
@@ -179,17 +175,13 @@ pub fn append_nofollow(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn symlink_error(path: &Path) -> anyhow::Error {
-    let cause = format!(
-        "`{}` is a symbolic link, or is reached through one",
-        path.display()
-    );
+    let cause = format!("`{}` is a symbolic link, or is reached through one", path.display());
     fail(Exit::Io, cause)
 }
 
 /// Syncs a log's data to the disk.
 pub fn sync(log: &File, path: &Path) -> Result<()> {
-    log.sync_data()
-        .with_context(|| format!("sync `{}`", path.display()))
+    log.sync_data().with_context(|| format!("sync `{}`", path.display()))
 }
 
 /// Syncs a directory's entries to the disk.
@@ -211,15 +203,10 @@ pub fn replace_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>
         let cause = format!("write `{}`: not a regular file", path.display());
         return Err(fail(Exit::Io, cause));
     }
-    let dir = target
-        .parent()
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let what = || format!("write `{}`", path.display());
     let temp = create_temp_in(dir, fill).with_context(what)?;
-    temp.persist(&target)
-        .map_err(|error| error.error)
-        .with_context(what)?;
+    temp.persist(&target).map_err(|error| error.error).with_context(what)?;
     sync_dir(dir)
 }
 
@@ -238,13 +225,7 @@ pub fn lock_for_change(path: &Path, subject: &str) -> Result<FileLock> {
     }
     let mut lock = target.into_os_string();
     lock.push(".lock");
-    FileLock::acquire(
-        Path::new(&lock),
-        subject,
-        "",
-        CHANGE_LOCK_TIMEOUT,
-        &mut |_| {},
-    )
+    FileLock::acquire(Path::new(&lock), subject, "", CHANGE_LOCK_TIMEOUT, &mut |_| {})
 }
 
 /// Atomically creates the file `path`, with the content written by `fill`. It must not exist.
@@ -255,9 +236,7 @@ pub fn create(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> R
     let what = || format!("write `{}`", path.display());
     let dir = path.parent().unwrap_or(Path::new("."));
     let temp = create_temp_in(dir, fill).with_context(what)?;
-    temp.persist_noclobber(path)
-        .map_err(|error| error.error)
-        .with_context(what)?;
+    temp.persist_noclobber(path).map_err(|error| error.error).with_context(what)?;
     sync_dir(dir)
 }
 
@@ -357,9 +336,7 @@ pub fn format_size(bytes: u64) -> String {
 /// # Errors
 /// The reason why not, with that directory.
 pub fn check_can_create(path: &Path) -> Result<()> {
-    let found = path
-        .ancestors()
-        .find(|path| path.symlink_metadata().is_ok());
+    let found = path.ancestors().find(|path| path.symlink_metadata().is_ok());
     let found = found.unwrap_or(path);
     let cannot = || format!("write in `{}`", found.display());
     if !found.is_dir() {
@@ -488,23 +465,15 @@ mod tests {
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(
-            std::fs::read_dir(dir.path()).unwrap().count(),
-            2,
-            "no temporary file is left"
-        );
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "no temporary file is left");
     }
 
     #[test]
     fn only_regular_files_are_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("pipe");
-        rustix::fs::mkfifoat(
-            rustix::fs::CWD,
-            &pipe,
-            rustix::fs::Mode::from_raw_mode(0o600),
-        )
-        .unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600))
+            .unwrap();
         assert_eq!(exit_for(&replace(&pipe, b"x").unwrap_err()), Exit::Io);
         assert!(replace(dir.path(), b"x").is_err());
         assert!(!std::fs::metadata(&pipe).unwrap().is_file());

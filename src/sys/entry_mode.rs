@@ -19,15 +19,9 @@ pub struct EntryMode {
 
 impl EntryMode {
     /// For the owner only.
-    pub const PRIVATE: Self = Self {
-        file: 0o600,
-        directory: 0o700,
-    };
+    pub const PRIVATE: Self = Self { file: 0o600, directory: 0o700 };
     /// For the owner and the group.
-    const SHARED: Self = Self {
-        file: 0o660,
-        directory: 0o770,
-    };
+    const SHARED: Self = Self { file: 0o660, directory: 0o770 };
 
     /// Returns the permissions of a new entry `path`, from the nearest directory above it that exists.
     pub fn of_new(path: &Path) -> Self {
@@ -55,11 +49,7 @@ mod tests {
         let check = |mode: u32, expect: EntryMode| {
             let permissions = std::fs::Permissions::from_mode(mode);
             std::fs::set_permissions(temp.path(), permissions).unwrap();
-            assert_eq!(
-                EntryMode::of_new(&temp.path().join("a")),
-                expect,
-                "{mode:o}"
-            );
+            assert_eq!(EntryMode::of_new(&temp.path().join("a")), expect, "{mode:o}");
             let deep = temp.path().join("a/b/c");
             assert_eq!(EntryMode::of_new(&deep), expect, "{mode:o}");
         };

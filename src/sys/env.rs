@@ -38,14 +38,8 @@ pub const STREAM_IDLE_TIMEOUT: &str = "NANOBOT_STREAM_IDLE_TIMEOUT_S";
 pub const COLORFGBG: &str = "COLORFGBG";
 
 /// The variables that name a proxy, in the order of their precedence.
-pub const PROXY_VARIABLES: &[&str] = &[
-    "ALL_PROXY",
-    "all_proxy",
-    "HTTPS_PROXY",
-    "https_proxy",
-    "HTTP_PROXY",
-    "http_proxy",
-];
+pub const PROXY_VARIABLES: &[&str] =
+    &["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
 /// The variables that list hosts to reach without the proxy.
 pub const NO_PROXY_VARIABLES: &[&str] = &["NO_PROXY", "no_proxy"];
 
@@ -88,18 +82,12 @@ pub const VARIABLES: &[Variable] = &[
         name: "NANOBOT_A__B",
         meaning: "any config key, such as `NANOBOT_AGENTS__DEFAULTS__MODEL`; overrides the config file, and flags override it",
     },
-    Variable {
-        name: "VISUAL, EDITOR",
-        meaning: "editor for `nanobot memory edit`",
-    },
+    Variable { name: "VISUAL, EDITOR", meaning: "editor for `nanobot memory edit`" },
     Variable {
         name: INSIDE_HOOK,
         meaning: "set for hooks, to the name of the event; a `nanobot` that a hook starts runs no hooks",
     },
-    Variable {
-        name: "NO_COLOR",
-        meaning: "disables colours",
-    },
+    Variable { name: "NO_COLOR", meaning: "disables colours" },
     Variable {
         name: COLORFGBG,
         meaning: "colours of the terminal, such as `0;15`; the last number is the background, unless `terminal.background` of the config is set",
@@ -174,19 +162,14 @@ impl Env {
 
     /// Iterates over all variables whose name and value are UTF-8.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.variables
-            .iter()
-            .filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
+        self.variables.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
     }
 }
 
 impl<K: Into<OsString>, V: Into<OsString>> FromIterator<(K, V)> for Env {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
         Self {
-            variables: pairs
-                .into_iter()
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
+            variables: pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
         }
     }
 }

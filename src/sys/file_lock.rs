@@ -83,10 +83,7 @@ impl FileLock {
                     }
                     // The note is only informative: a full disk must not prevent work.
                     drop(write_note(&mut file, metadata.len(), now));
-                    return Ok(Self {
-                        file,
-                        path: path.to_owned(),
-                    });
+                    return Ok(Self { file, path: path.to_owned() });
                 }
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(lock_error(path, &error)),
@@ -95,11 +92,7 @@ impl FileLock {
             if deadline.is_expired() {
                 let who = holder
                     .map(|holder| {
-                        let stopped = if holder.is_stopped() {
-                            ", which is stopped"
-                        } else {
-                            ""
-                        };
+                        let stopped = if holder.is_stopped() { ", which is stopped" } else { "" };
                         let LockHolder { pid, since } = holder;
                         format!(" by process {pid}{stopped} since {since}")
                     })
@@ -148,19 +141,14 @@ impl FileLock {
         if !Self::is_locked(path)? {
             return Ok(None);
         }
-        let inode = file
-            .metadata()
-            .with_context(|| format!("stat `{}`", path.display()))?
-            .ino();
+        let inode = file.metadata().with_context(|| format!("stat `{}`", path.display()))?.ino();
         let note = read_holder(&mut file);
         let locks = std::fs::read_to_string("/proc/locks").context("read `/proc/locks`")?;
         // `1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF`
         let is_it = |line: &&str| {
             let mut fields = line.split_whitespace().skip(4);
             let pid = fields.next().and_then(|pid| pid.parse().ok());
-            let file = fields
-                .next()
-                .and_then(|file| file.rsplit(':').next()?.parse().ok());
+            let file = fields.next().and_then(|file| file.rsplit(':').next()?.parse().ok());
             file == Some(inode) && note.as_ref().is_some_and(|note| pid == Some(note.pid))
         };
         match (locks.lines().find(is_it), note) {
@@ -200,9 +188,7 @@ fn open_lock(path: &Path) -> Result<Option<File>> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
         }
-        file => file
-            .map(Some)
-            .with_context(|| format!("open `{}`", path.display())),
+        file => file.map(Some).with_context(|| format!("open `{}`", path.display())),
     }
 }
 
@@ -221,10 +207,7 @@ fn read_holder(file: &mut File) -> Option<LockHolder> {
     file.seek(SeekFrom::Start(0)).ok()?;
     file.take(200).read_to_string(&mut note).ok()?;
     let (pid, since) = note.trim().split_once(' ')?;
-    Some(LockHolder {
-        pid: pid.parse().ok()?,
-        since: since.into(),
-    })
+    Some(LockHolder { pid: pid.parse().ok()?, since: since.into() })
 }
 
 /// Timeout for the lock of a file that is locked for the microseconds of an append. A process that was stopped in the
@@ -321,10 +304,7 @@ mod tests {
             error.to_string(),
             format!("`x` is in use by process {} since noon", std::process::id())
         );
-        let holder = |pid: u32| super::LockHolder {
-            pid,
-            since: "noon".into(),
-        };
+        let holder = |pid: u32| super::LockHolder { pid, since: "noon".into() };
         assert!(!holder(std::process::id()).is_stopped());
         assert!(!holder(0).is_stopped());
         assert!(super::has_stopped_state("12 (a) T) T 1 12 0"));

@@ -71,11 +71,7 @@ mod tests {
         };
         check("", "", 0);
         check("plain\n\ttext", "plain\n\ttext", 0);
-        check(
-            "caf\u{e9} \u{4f60}\u{597d} \u{1f642}",
-            "caf\u{e9} \u{4f60}\u{597d} \u{1f642}",
-            0,
-        );
+        check("caf\u{e9} \u{4f60}\u{597d} \u{1f642}", "caf\u{e9} \u{4f60}\u{597d} \u{1f642}", 0);
         check("a\r\nb", "a\nb", 0);
         // Tag characters can spell words.
         check("a\u{e0041}\u{e0042}\u{e007f}b", "ab", 3);
@@ -90,17 +86,9 @@ mod tests {
         check("\u{2764}\u{fe0f}", "\u{2764}\u{fe0f}", 0);
         check("\u{2764}\u{fe0f}\u{fe0f}", "\u{2764}\u{fe0f}", 1);
         // Persian needs its non-joiner and composed emoji need joiners; other text does not.
-        check(
-            "\u{645}\u{6cc}\u{200c}\u{62e}",
-            "\u{645}\u{6cc}\u{200c}\u{62e}",
-            0,
-        );
+        check("\u{645}\u{6cc}\u{200c}\u{62e}", "\u{645}\u{6cc}\u{200c}\u{62e}", 0);
         check("\u{645}\u{200c}\u{200c}\u{200d}", "\u{645}\u{200c}", 2);
-        check(
-            "\u{1f468}\u{200d}\u{1f469}",
-            "\u{1f468}\u{200d}\u{1f469}",
-            0,
-        );
+        check("\u{1f468}\u{200d}\u{1f469}", "\u{1f468}\u{200d}\u{1f469}", 0);
         check("a\u{200d}b\u{200c}", "ab", 2);
     }
 
@@ -114,11 +102,7 @@ mod tests {
             let text = crate::fuzz::lossy_text(input);
             let (visible, _) = strip(&text);
             let (again, _) = strip(&visible);
-            assert!(
-                again
-                    .chars()
-                    .all(|letter| !('\u{e0000}'..='\u{e0fff}').contains(&letter))
-            );
+            assert!(again.chars().all(|letter| !('\u{e0000}'..='\u{e0fff}').contains(&letter)));
             assert!(!visible.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\r', '\0']));
         });
     }

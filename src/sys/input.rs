@@ -140,19 +140,14 @@ pub fn read_stdin(
         let count = match rustix::io::read(stdin, &mut chunk) {
             // Another process read the bytes first, or the pipe is non-blocking.
             Err(Errno::INTR | Errno::AGAIN) => continue,
-            other => other
-                .map_err(std::io::Error::from)
-                .context("read standard input")?,
+            other => other.map_err(std::io::Error::from).context("read standard input")?,
         };
         if count == 0 {
             return Ok(Some(bytes));
         }
         bytes.extend_from_slice(&chunk[..count]);
         if bytes.len() > MAX_STDIN_BYTES {
-            let cause = format!(
-                "standard input is longer than {} MiB",
-                MAX_STDIN_BYTES >> 20
-            );
+            let cause = format!("standard input is longer than {} MiB", MAX_STDIN_BYTES >> 20);
             return Err(fail_with_hint(
                 Exit::BadInput,
                 cause,
@@ -182,10 +177,7 @@ fn wait_until_readable(
     if !deadline.is_expired() && signal::wait_readable(stdin, &mut deadline)? {
         return Ok(());
     }
-    let cause = format!(
-        "timed out after {} s without standard input",
-        idle_timeout.as_secs()
-    );
+    let cause = format!("timed out after {} s without standard input", idle_timeout.as_secs());
     Err(fail_with_hint(
         Exit::NoInput,
         cause,
@@ -242,21 +234,7 @@ pub fn image_type(bytes: &[u8]) -> Option<&'static str> {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
         [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [
-            b'R',
-            b'I',
-            b'F',
-            b'F',
-            _,
-            _,
-            _,
-            _,
-            b'W',
-            b'E',
-            b'B',
-            b'P',
-            ..,
-        ] => Some("image/webp"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
         _ => None,
     }
 }
@@ -279,15 +257,9 @@ pub fn decode(bytes: Vec<u8>, what: &str) -> Result<Decoded> {
     if let Some((encoding, mark)) = encoding_rs::Encoding::for_bom(&bytes) {
         let (text, broken) = encoding.decode_without_bom_handling(&bytes[mark..]);
         let notice = broken.then(|| {
-            format!(
-                "{what} is not valid {}; invalid sequences were replaced",
-                encoding.name()
-            )
+            format!("{what} is not valid {}; invalid sequences were replaced", encoding.name())
         });
-        return Ok(Decoded {
-            text: text.into_owned(),
-            notice,
-        });
+        return Ok(Decoded { text: text.into_owned(), notice });
     }
     if bytes.contains(&0) {
         return Err(fail(Exit::BadInput, format!("{what} is binary, not text")));

@@ -66,9 +66,7 @@ pub fn is_public(address: IpAddr) -> bool {
             // ISATAP: an arbitrary IPv4 address embedded in an apparently global IPv6 address. Its flag bits can have
             // any value.
             let tunnelled = matches!(address.segments(), [_, _, _, _, _, 0x5efe, _, _]);
-            let special = SPECIAL_IPV6
-                .iter()
-                .any(|network| is_in_network(address, *network));
+            let special = SPECIAL_IPV6.iter().any(|network| is_in_network(address, *network));
             is_in_network(address, GLOBAL_IPV6) && !special && !tunnelled
         }
     }
@@ -121,12 +119,7 @@ impl FromStr for IpRange {
             Some(_) => return Err(()),
             None => most,
         };
-        (length <= most)
-            .then_some(Self {
-                network,
-                prefix_bits: length,
-            })
-            .ok_or(())
+        (length <= most).then_some(Self { network, prefix_bits: length }).ok_or(())
     }
 }
 
@@ -157,16 +150,7 @@ mod tests {
         check("fd00::/8", "fe80::1", Some(false));
         check("::/0", "2001::", Some(true));
         check("::1", "::1", Some(true));
-        for wrong in [
-            "",
-            "/",
-            "10.0.0.0/33",
-            "10.0.0.0/",
-            "10.0.0.0/+8",
-            "10/8",
-            "::/129",
-            "a",
-        ] {
+        for wrong in ["", "/", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "10/8", "::/129", "a"] {
             check(wrong, "10.0.0.1", None);
         }
     }

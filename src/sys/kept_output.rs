@@ -43,19 +43,12 @@ pub struct KeptOutput {
 impl KeptOutput {
     /// Tells the model where the output is, as the end of a sentence about what is left out.
     pub fn describe(&self) -> String {
-        let Self {
-            path,
-            bytes,
-            is_whole,
-        } = self;
+        let Self { path, bytes, is_whole } = self;
         let amount = match is_whole {
             true => "the whole output is".to_owned(),
             false => format!("the first {} are", durable_file::format_size(*bytes)),
         };
-        format!(
-            "; until this run ends, {amount} in `{}` for read_file and grep",
-            path.display()
-        )
+        format!("; until this run ends, {amount} in `{}` for read_file and grep", path.display())
     }
 }
 
@@ -114,11 +107,7 @@ impl OutputKeeper {
                 let start = std::mem::take(&mut self.start);
                 self.state = match create(&self.parents) {
                     Ok((file, path)) => {
-                        let kept = KeptOutput {
-                            path,
-                            bytes: 0,
-                            is_whole: true,
-                        };
+                        let kept = KeptOutput { path, bytes: 0, is_whole: true };
                         KeeperState::Long(file, kept)
                     }
                     Err(error) => {

@@ -67,10 +67,7 @@ pub fn start(terminal: Terminal, verbose: bool, value: Option<&str>) -> Result<(
 
 impl TopicFilter {
     fn new(all: LevelFilter) -> Self {
-        Self {
-            all,
-            topics: Vec::new(),
-        }
+        Self { all, topics: Vec::new() }
     }
 
     /// Parses `debug`, `http`, `http=debug,policy=info`, or a combination.
@@ -93,9 +90,7 @@ impl TopicFilter {
         let topic = |name: &str| {
             let mut topics = TOPICS.iter().chain(LIBRARIES);
             let found = topics.find(|topic| **topic == name);
-            found
-                .copied()
-                .ok_or_else(|| wrong(format!("unknown topic `{name}`")))
+            found.copied().ok_or_else(|| wrong(format!("unknown topic `{name}`")))
         };
         let mut filter = Self::new(LevelFilter::Off);
         for part in value.split(',').map(str::trim) {
@@ -178,10 +173,7 @@ mod tests {
             }
         };
         check("debug", &[("http", Debug), ("ureq::pool", Off)]);
-        check(
-            "http=debug,policy=info",
-            &[("http", Debug), ("policy", Info), ("tool", Off)],
-        );
+        check("http=debug,policy=info", &[("http", Debug), ("policy", Info), ("tool", Off)]);
         check("info,http=trace", &[("http", Trace), ("tool", Info)]);
         check("http", &[("http", Debug), ("tool", Off)]);
         check("INFO , http = off", &[("http", Off), ("tool", Info)]);
@@ -190,14 +182,7 @@ mod tests {
         check("http=off,http=info", &[("http", Info)]);
         // Libraries by name, never at trace level, which has the transmitted bytes; no other targets.
         check("ureq=trace", &[("ureq::run", Debug), ("http", Off)]);
-        check(
-            "trace",
-            &[
-                ("ureq_proto::util", Off),
-                ("rustls::conn", Off),
-                ("http", Trace),
-            ],
-        );
+        check("trace", &[("ureq_proto::util", Off), ("rustls::conn", Off), ("http", Trace)]);
         check("rustls=info", &[("rustls::conn", Info), ("ureq", Off)]);
     }
 

@@ -118,19 +118,11 @@ impl PanicReporter {
             ("time", self.clock.timestamp().to_string()),
             ("command", (self.command)(&arguments)),
             ("location", format_location(panic)),
-            (
-                "message",
-                without_quoted_parts(panic.payload_as_str().unwrap_or_default()),
-            ),
+            ("message", without_quoted_parts(panic.payload_as_str().unwrap_or_default())),
             ("thread", thread.name().unwrap_or_default().to_owned()),
             (
                 "system",
-                format!(
-                    "{} {} {}",
-                    std::env::consts::OS,
-                    std::env::consts::ARCH,
-                    kernel.trim()
-                ),
+                format!("{} {} {}", std::env::consts::OS, std::env::consts::ARCH, kernel.trim()),
             ),
         ];
         let mut text = String::new();

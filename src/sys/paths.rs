@@ -20,9 +20,7 @@ impl PathResolver {
     /// Creates a resolver that takes `real`, a path without links, as it is.
     pub fn knowing(real: &Path) -> Self {
         let ancestors = real.ancestors();
-        Self {
-            resolved: ancestors.map(|it| (it.to_owned(), it.to_owned())).collect(),
-        }
+        Self { resolved: ancestors.map(|it| (it.to_owned(), it.to_owned())).collect() }
     }
 
     /// Returns `path`, which must be absolute, with all links in its existing part resolved.
@@ -450,29 +448,14 @@ mod tests {
         symlink(dir.join("short/c"), dir.join("a/far")).unwrap();
         symlink("loop", dir.join("loop")).unwrap();
         let mut real = PathResolver::default();
-        for name in [
-            "a",
-            "a/b/c",
-            "short",
-            "short/c",
-            "a/far",
-            "short/..",
-            "a/far/../..",
-            "a/./b",
-            "",
-        ] {
+        for name in
+            ["a", "a/b/c", "short", "short/c", "a/far", "short/..", "a/far/../..", "a/./b", ""]
+        {
             let path = dir.join(name);
-            assert_eq!(
-                real.resolve(&path),
-                std::fs::canonicalize(&path).unwrap(),
-                "{name}"
-            );
+            assert_eq!(real.resolve(&path), std::fs::canonicalize(&path).unwrap(), "{name}");
             assert_eq!(real_directory(&path), Some(real.resolve(&path)), "{name}");
         }
-        assert_eq!(
-            real.resolve(&dir.join("short/new/file")),
-            dir.join("a/b/new/file")
-        );
+        assert_eq!(real.resolve(&dir.join("short/new/file")), dir.join("a/b/new/file"));
         assert_eq!(real.resolve(&dir.join("loop")), dir.join("loop"));
         assert_eq!(real_directory(&dir.join("loop")), None);
         assert_eq!(real_directory(&dir.join("new")), None);

@@ -63,20 +63,13 @@ impl RootDir {
             }
             (opened, ..) => (opened?, None),
         };
-        Ok(Self {
-            dir,
-            file_name: only,
-            without_openat2: false,
-        })
+        Ok(Self { dir, file_name: only, without_openat2: false })
     }
 
     /// Uses the fallback for systems without `openat2`. For tests.
     #[must_use]
     pub fn without_openat2(self) -> Self {
-        Self {
-            without_openat2: true,
-            ..self
-        }
+        Self { without_openat2: true, ..self }
     }
 
     /// Opens `path` for reading, without blocking. Fails with [`is_link`] if a link is on the way. An entry that is
@@ -112,9 +105,7 @@ impl RootDir {
         if self.file_name.is_some() {
             return Err(ErrorKind::NotADirectory.into());
         }
-        Ok(self
-            .open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?
-            .into())
+        Ok(self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?.into())
     }
 
     /// Atomically replaces the content of the file at `path` with `bytes`, through a temporary file next to it. Missing
@@ -141,9 +132,7 @@ impl RootDir {
         let stat = old.as_ref().map(|(_, stat)| *stat);
         let temp = format!(".{}.tmp", super::secret::random_hex(8));
         on_change(PendingChange::File {
-            old: old.map_or(ExistingEntry::Missing, |(file, _)| {
-                ExistingEntry::File(file)
-            }),
+            old: old.map_or(ExistingEntry::Missing, |(file, _)| ExistingEntry::File(file)),
             temp: &temp,
         })?;
         let flags =
@@ -196,10 +185,7 @@ impl RootDir {
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(&parent, name, Vec::new());
                 let target = target.map_err(io::Error::from)?.into_bytes();
-                (
-                    ExistingEntry::Symlink(OsString::from_vec(target).into()),
-                    AtFlags::empty(),
-                )
+                (ExistingEntry::Symlink(OsString::from_vec(target).into()), AtFlags::empty())
             }
             FileType::Directory => {
                 let inner = self.open_dir(path)?;
@@ -208,10 +194,7 @@ impl RootDir {
                 if names.any(|name| !matches!(name.to_bytes(), b"." | b"..")) {
                     return Err(io::Error::from(ErrorKind::DirectoryNotEmpty).into());
                 }
-                (
-                    ExistingEntry::Directory(stat.st_mode & 0o7777),
-                    AtFlags::REMOVEDIR,
-                )
+                (ExistingEntry::Directory(stat.st_mode & 0o7777), AtFlags::REMOVEDIR)
             }
             _ => return Err(not_regular_file().into()),
         };
@@ -354,10 +337,8 @@ fn copy_owner(file: &File, stat: &Stat) -> io::Result<()> {
     if (metadata.uid(), metadata.gid()) == (stat.st_uid, stat.st_gid) {
         return Ok(());
     }
-    let (uid, gid) = (
-        rustix::fs::Uid::from_raw(stat.st_uid),
-        rustix::fs::Gid::from_raw(stat.st_gid),
-    );
+    let (uid, gid) =
+        (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid));
     if metadata.uid() != stat.st_uid {
         return rustix::fs::fchown(file, Some(uid), Some(gid))
             .map_err(|_| io::Error::other("the file belongs to another user"));
@@ -433,11 +414,7 @@ fn open_beneath(
     flags: OFlags,
     without_openat2: bool,
 ) -> Result<OwnedFd, Errno> {
-    let path = if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        path
-    };
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let flags = flags | OFlags::CLOEXEC;
     if without_openat2 {
         return open_by_component(dir, path, flags);
@@ -458,13 +435,7 @@ fn open_by_component(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedF
     let names: Vec<&OsStr> = path
         .components()
         .filter(|part| !matches!(part, Component::CurDir))
-        .map(|part| {
-            if let Component::Normal(name) = part {
-                Ok(name)
-            } else {
-                Err(Errno::XDEV)
-            }
-        })
+        .map(|part| if let Component::Normal(name) = part { Ok(name) } else { Err(Errno::XDEV) })
         .collect::<Result<_, _>>()?;
     let Some((last, parents)) = names.split_last() else {
         return rustix::fs::openat(dir, ".", flags, Mode::empty());
@@ -509,10 +480,7 @@ mod tests {
 
     /// Opens a directory with `openat2` and with the fallback.
     fn both(dir: &Path) -> [RootDir; 2] {
-        [
-            RootDir::open(dir).unwrap(),
-            RootDir::open(dir).unwrap().without_openat2(),
-        ]
+        [RootDir::open(dir).unwrap(), RootDir::open(dir).unwrap().without_openat2()]
     }
 
     #[test]
@@ -532,14 +500,7 @@ mod tests {
             assert_eq!(text, "inside");
             let absolute = temp.path().join("secret");
             let absolute = absolute.to_str().unwrap();
-            for path in [
-                "out",
-                "up/secret",
-                "../secret",
-                absolute,
-                "sub/../../secret",
-                "link",
-            ] {
+            for path in ["out", "up/secret", "../secret", absolute, "sub/../../secret", "link"] {
                 let error = root.open_for_reading(Path::new(path)).unwrap_err();
                 assert!(is_link(&error), "{path}: {error}");
                 assert!(root.open_dir(Path::new(path)).is_err(), "{path}");
@@ -550,15 +511,9 @@ mod tests {
                 assert!(remove(&root, path).is_err(), "{path}");
             }
             assert!(root.metadata(Path::new("out")).unwrap().is_symlink());
-            assert_eq!(
-                root.read_link(Path::new("out")).unwrap(),
-                Path::new("../secret")
-            );
+            assert_eq!(root.read_link(Path::new("out")).unwrap(), Path::new("../secret"));
         }
-        assert_eq!(
-            std::fs::read(temp.path().join("secret")).unwrap(),
-            b"outside"
-        );
+        assert_eq!(std::fs::read(temp.path().join("secret")).unwrap(), b"outside");
     }
 
     #[test]
@@ -620,10 +575,7 @@ mod tests {
                 changes.push(path.display().to_string());
                 Ok(())
             }
-            PendingChange::File {
-                old: ExistingEntry::File(mut old),
-                ..
-            } => {
+            PendingChange::File { old: ExistingEntry::File(mut old), .. } => {
                 let mut text = String::new();
                 old.read_to_string(&mut text)?;
                 changes.push(text);

@@ -63,10 +63,7 @@ mod tests {
         assert_eq!(redact_known(both), "*** https://u:pass@h");
         assert_eq!(redact_all(both), "*** https://u:***@h");
         let value = json!({ "a": ["key-that-is-remembered", 1], "b": "x" });
-        assert_eq!(
-            *redact_all_json(&value),
-            json!({ "a": ["***", 1], "b": "x" })
-        );
+        assert_eq!(*redact_all_json(&value), json!({ "a": ["***", 1], "b": "x" }));
     }
 
     #[test]

@@ -23,11 +23,8 @@ use std::time::{Duration, Instant};
 
 /// The signals that end a run, with their exit statuses. If several came, the first in this list counts: only a Ctrl-C
 /// can be forgiven, so it must not hide the others.
-const ENDING_SIGNALS: [(i32, Exit); 3] = [
-    (SIGHUP, Exit::HangUp),
-    (SIGTERM, Exit::Terminated),
-    (SIGINT, Exit::Interrupted),
-];
+const ENDING_SIGNALS: [(i32, Exit); 3] =
+    [(SIGHUP, Exit::HangUp), (SIGTERM, Exit::Terminated), (SIGINT, Exit::Interrupted)];
 
 /// Length of a sleep that need not be divided. While the process sleeps it does not notice that it was stopped, so the
 /// length is the maximum error in measuring for how long.
@@ -360,10 +357,7 @@ pub fn wait(
         let mut slice = left.min(WHOLE_WAIT_INTERVAL.max(left / WAIT_SHARE));
         slice = slice.min(run_before_wait().unwrap_or(slice));
         let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
-        all.extend(
-            fds.iter()
-                .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)),
-        );
+        all.extend(fds.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
         match closing_time_left() {
             _ if cancel::is_shielded() => {}
             // A signal, which may make it shorter, wakes only the thread that receives it.
@@ -391,11 +385,7 @@ pub fn wait(
             continue;
         }
         // At most the requested time counts; the process did not wait for the rest.
-        deadline.subtract(if woken == Ok(0) {
-            slice
-        } else {
-            waited.min(slice)
-        });
+        deadline.subtract(if woken == Ok(0) { slice } else { waited.min(slice) });
         if deadline.is_expired() {
             return Ok(None);
         }

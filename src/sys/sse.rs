@@ -229,10 +229,7 @@ mod tests {
         check_data(b"data\n\n", &[""]);
         check_data(b"database: x\n\n", &[]);
         check_data(b"data: cut off", &["cut off"]);
-        check_data(
-            "data: h\u{e9}\u{1f642}\n\n".as_bytes(),
-            &["h\u{e9}\u{1f642}"],
-        );
+        check_data("data: h\u{e9}\u{1f642}\n\n".as_bytes(), &["h\u{e9}\u{1f642}"]);
         check_data(b"data: \xff\n\n", &["\u{fffd}"]);
         check_data(b"\n\n\n\ndata: a\n\n\n\n", &["a"]);
     }
@@ -254,14 +251,8 @@ mod tests {
             assert_eq!(found, expect, "{text:?}");
         };
         check("data: a\n\n", &[r#" "a"  0"#]);
-        check(
-            "\u{feff}data:a\r\n\r\ndata: b\r\rdata: c",
-            &[r#" "a"  0"#, r#" "b"  0"#],
-        );
-        check(
-            "event: x\nid: 7\nretry: 500\ndata: a\ndata:  b\n\n",
-            &[r#"x "a\n b" 7 500"#],
-        );
+        check("\u{feff}data:a\r\n\r\ndata: b\r\rdata: c", &[r#" "a"  0"#, r#" "b"  0"#]);
+        check("event: x\nid: 7\nretry: 500\ndata: a\ndata:  b\n\n", &[r#"x "a\n b" 7 500"#]);
         check(": ping\n\n: ping\n\n", &[]);
         check("id: 1\ndata\n\n", &[r#" "" 1 0"#]);
         check("id: a\0b\n\n", &[]);

@@ -14,10 +14,7 @@ pub struct StdinLines {
 impl StdinLines {
     /// Creates a reader of standard input. There must be only one.
     pub fn open() -> Self {
-        Self {
-            stdin: rustix::stdio::stdin(),
-            lines: LineBuffer::default(),
-        }
+        Self { stdin: rustix::stdio::stdin(), lines: LineBuffer::default() }
     }
 
     /// The next line without its line break; the last one needs none. `None` at the end of the input. A line that is too

@@ -126,17 +126,10 @@ impl Terminal {
     /// `keeps_errors`, standard error stays open.
     pub fn close_output(self, keeps_errors: bool) -> Result<()> {
         let what = || "close the output streams";
-        let null = std::fs::File::options()
-            .write(true)
-            .open("/dev/null")
-            .with_context(what)?;
-        rustix::stdio::dup2_stdout(&null)
-            .map_err(std::io::Error::from)
-            .with_context(what)?;
+        let null = std::fs::File::options().write(true).open("/dev/null").with_context(what)?;
+        rustix::stdio::dup2_stdout(&null).map_err(std::io::Error::from).with_context(what)?;
         if !keeps_errors {
-            rustix::stdio::dup2_stderr(&null)
-                .map_err(std::io::Error::from)
-                .with_context(what)?;
+            rustix::stdio::dup2_stderr(&null).map_err(std::io::Error::from).with_context(what)?;
         }
         Ok(())
     }
@@ -157,11 +150,7 @@ impl Terminal {
     }
 
     fn wrap_to_width(self, text: &str) -> String {
-        let hang = if text.starts_with(HINT_PREFIX) {
-            HINT_PREFIX.trim_start().len()
-        } else {
-            2
-        };
+        let hang = if text.starts_with(HINT_PREFIX) { HINT_PREFIX.trim_start().len() } else { 2 };
         match self.stderr_is_tty {
             true => wrap_words(text, stderr_width(), hang),
             false => text.to_owned(),
@@ -211,11 +200,7 @@ pub(super) fn eprint_panic(text: &str) {
     status_area::clear_if_unlocked();
     let stderr = std::io::stderr();
     // A failure to write to standard error cannot be reported anywhere.
-    drop(
-        stderr
-            .lock()
-            .write_all(redact_and_sanitize(text).as_bytes()),
-    );
+    drop(stderr.lock().write_all(redact_and_sanitize(text).as_bytes()));
 }
 
 #[cfg(test)]
@@ -227,10 +212,7 @@ mod tests {
     fn standard_error_is_redacted_and_sanitized() {
         register(&Secret::new("key-for-standard-error"));
         let check = |text: &str, expect: &str| assert_eq!(redact_and_sanitize(text), expect);
-        check(
-            "a defect: key-for-standard-error\u{1b}[2J",
-            "a defect: ***\\u{1b}[2J",
-        );
+        check("a defect: key-for-standard-error\u{1b}[2J", "a defect: ***\\u{1b}[2J");
         check("yek: rorre-dradnats-rof-yek", "yek: ***");
         check("connect to http://u:pass@h/", "connect to http://u:***@h/");
     }

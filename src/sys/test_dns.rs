@@ -40,9 +40,6 @@ impl TestHosts {
     pub(super) fn next_addresses(&self, host: &str) -> Option<Vec<IpAddr>> {
         let answers = self.0.get(host).or_else(|| self.0.get("*"))?;
         let number = answers.query_count.fetch_add(1, Ordering::Relaxed);
-        answers
-            .answers
-            .get(number.min(answers.answers.len() - 1))
-            .cloned()
+        answers.answers.get(number.min(answers.answers.len() - 1)).cloned()
     }
 }

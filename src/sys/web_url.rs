@@ -32,9 +32,7 @@ pub fn parse(text: &str) -> Result<Url, String> {
         return Err(format!("invalid character {letter:?} in a URL"));
     }
     let Some((scheme, rest)) = text.split_once("://") else {
-        return Err(format!(
-            "`{text}` is not a URL; it must begin with `https://`"
-        ));
+        return Err(format!("`{text}` is not a URL; it must begin with `https://`"));
     };
     if !["http", "https"].contains(&scheme.to_ascii_lowercase().as_str()) {
         return Err(format!("`{scheme}` is not `http` or `https`"));
@@ -61,8 +59,7 @@ pub fn parse(text: &str) -> Result<Url, String> {
             return Err(format!("`{name}` is not a host name"));
         }
         if bare != name {
-            url.set_host(Some(&bare))
-                .map_err(|error| format!("`{text}` is not a URL: {error}"))?;
+            url.set_host(Some(&bare)).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
         }
     }
     Ok(url)
@@ -72,8 +69,7 @@ pub fn parse(text: &str) -> Result<Url, String> {
 pub fn is_local_name(host: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     LOCAL_SUFFIXES.iter().any(|end| {
-        host.strip_suffix(end)
-            .is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        host.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('.'))
     })
 }
 
@@ -85,9 +81,7 @@ pub(super) fn to_uri(url: &Url) -> Option<Uri> {
     let same = uri.scheme_str() == Some(url.scheme())
         && uri.host() == url.host_str()
         && uri.port_u16() == url.port()
-        && uri
-            .authority()
-            .is_some_and(|whole| !whole.as_str().contains('@'));
+        && uri.authority().is_some_and(|whole| !whole.as_str().contains('@'));
     same.then_some(uri)
 }
 
@@ -103,9 +97,7 @@ pub(super) fn port_or_default(uri: &Uri) -> u16 {
 /// True if `host` is this machine.
 pub fn is_loopback(host: &str) -> bool {
     host == "localhost"
-        || without_brackets(host)
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
+        || without_brackets(host).parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// True if `url` leads to this machine or to a private network. Names are judged by their form and not resolved.
@@ -113,11 +105,10 @@ pub fn is_private_server(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else {
         return false;
     };
-    uri.host()
-        .is_some_and(|host| match without_brackets(host).parse::<IpAddr>() {
-            Ok(address) => !ip_ranges::is_public(address.to_canonical()),
-            Err(_) => is_local_name(host),
-        })
+    uri.host().is_some_and(|host| match without_brackets(host).parse::<IpAddr>() {
+        Ok(address) => !ip_ranges::is_public(address.to_canonical()),
+        Err(_) => is_local_name(host),
+    })
 }
 
 /// Returns the target of a redirect from `url` to `location`, if it has the same origin: scheme, host and port.
@@ -156,9 +147,7 @@ pub fn is_local_cleartext(url: &str) -> bool {
 /// # Errors
 /// The reason, to follow the URL.
 pub fn check_server(url: &str) -> Result<(), String> {
-    let uri: Uri = url
-        .parse()
-        .map_err(|error| format!("is not a URL: {error}"))?;
+    let uri: Uri = url.parse().map_err(|error| format!("is not a URL: {error}"))?;
     let is_web = |scheme| ["http", "https"].contains(&scheme);
     match (uri.scheme_str(), uri.host()) {
         (Some(scheme), Some(host)) if is_web(scheme) && !host.is_empty() => Ok(()),
@@ -239,19 +228,12 @@ mod tests {
     #[test]
     fn canonical_form() {
         let check = |text: &str, expect: &str| {
-            assert_eq!(
-                parse(text).map(String::from).as_deref(),
-                Ok(expect),
-                "{text}"
-            );
+            assert_eq!(parse(text).map(String::from).as_deref(), Ok(expect), "{text}");
         };
         check("https://Example.ORG", "https://example.org/");
         check("HTTP://example.org:80/a?b#c", "http://example.org/a?b#c");
         check("https://example.org./a", "https://example.org/a");
-        check(
-            "https://bücher.example/ä",
-            "https://xn--bcher-kva.example/%C3%A4",
-        );
+        check("https://bücher.example/ä", "https://xn--bcher-kva.example/%C3%A4");
         check("http://ｅｘａｍｐｌｅ.org/", "http://example.org/");
         for loopback in [
             "http://2130706433/",
@@ -307,18 +289,9 @@ mod tests {
         check("http://256.1.1.1/", "not a URL");
         check("http://a..b/", "is not a host name");
         check("http://../", "is not a host name");
-        check(
-            &format!("http://{}.org/", "a.".repeat(130)),
-            "is not a host name",
-        );
-        check(
-            &format!("http://example.org/{}", "a".repeat(9000)),
-            "too long",
-        );
-        check(
-            &format!("http://example.org/{}", "ä".repeat(3000)),
-            "too long",
-        );
+        check(&format!("http://{}.org/", "a.".repeat(130)), "is not a host name");
+        check(&format!("http://example.org/{}", "a".repeat(9000)), "too long");
+        check(&format!("http://example.org/{}", "ä".repeat(3000)), "too long");
     }
 
     #[test]
@@ -336,13 +309,7 @@ mod tests {
         ] {
             assert!(is_local_name(name), "{name}");
         }
-        for name in [
-            "localhost.org",
-            "notlocal",
-            "internal.example",
-            "thelocal.se",
-            "",
-        ] {
+        for name in ["localhost.org", "notlocal", "internal.example", "thelocal.se", ""] {
             assert!(!is_local_name(name), "{name}");
         }
     }
@@ -352,14 +319,7 @@ mod tests {
         for host in ["localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]"] {
             assert!(is_loopback(host), "{host}");
         }
-        for host in [
-            "localhost.evil",
-            "128.0.0.1",
-            "0.0.0.0",
-            "10.0.0.1",
-            "example.org",
-            "",
-        ] {
+        for host in ["localhost.evil", "128.0.0.1", "0.0.0.0", "10.0.0.1", "example.org", ""] {
             assert!(!is_loopback(host), "{host}");
         }
         assert!(

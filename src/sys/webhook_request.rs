@@ -40,10 +40,7 @@ pub struct WebhookResponse {
 impl WebhookResponse {
     /// A response without content.
     pub fn empty(status: u16) -> Self {
-        Self {
-            status,
-            body: String::new(),
-        }
+        Self { status, body: String::new() }
     }
 }
 
@@ -67,10 +64,8 @@ impl WebhookRequest {
     /// # Errors
     /// The run was cancelled, or standard input cannot be read. Status 78 if it is a socket that takes connections.
     pub fn read(env: &Env) -> Result<std::result::Result<Self, u16>> {
-        let mut input = RequestInput {
-            received: Vec::new(),
-            deadline: Deadline::after(REQUEST_TIMEOUT),
-        };
+        let mut input =
+            RequestInput { received: Vec::new(), deadline: Deadline::after(REQUEST_TIMEOUT) };
         match env.get("GATEWAY_INTERFACE") {
             Some(_) => read_cgi(env, &mut input),
             None if is_listening_socket() => Err(fail_with_hint(
@@ -268,27 +263,15 @@ mod tests {
             let found = parsed.map(|parsed| parsed.map(|(_, length, _)| length));
             assert_eq!(found, expect, "{head}");
         };
-        check(
-            "POST /a?b=c%20d HTTP/1.1\r\nContent-Length: 7\r\n\r\n",
-            Ok(Some(7)),
-        );
+        check("POST /a?b=c%20d HTTP/1.1\r\nContent-Length: 7\r\n\r\n", Ok(Some(7)));
         check("GET / HTTP/1.1\r\n\r\n", Ok(Some(0)));
         check("GET / HTTP/1.1\r\nHost", Ok(None));
         check("PUT / HTTP/1.1\r\n\r\n", Err(405));
         check("x\0y\r\n\r\n", Err(400));
-        check(
-            "POST / HTTP/1.1\r\nContent-Length: 1048577\r\n\r\n",
-            Err(413),
-        );
+        check("POST / HTTP/1.1\r\nContent-Length: 1048577\r\n\r\n", Err(413));
         check("POST / HTTP/1.1\r\nContent-Length: +1\r\n\r\n", Err(400));
-        check(
-            "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-            Err(411),
-        );
-        check(
-            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
-            Err(411),
-        );
+        check("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", Err(411));
+        check("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", Err(411));
         let head = "GET /x?a=1&b=c%20d HTTP/1.1\r\nX-A:  b \r\n\r\n";
         let (request, _, length) = parse_head(head.as_bytes()).unwrap().unwrap();
         assert_eq!(request.parameter("b"), Some("c d"));

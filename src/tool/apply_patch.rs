@@ -85,18 +85,14 @@ fn apply(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
         report.push(section.describe(&files.file_scope, &mut written));
         let heading = (plan.len() > 1).then(|| format!("{}\n", section.path));
         let changes = section.diff();
-        diff = diff
-            .zip(changes)
-            .map(|(all, changes)| all + &heading.unwrap_or_default() + &changes);
+        diff =
+            diff.zip(changes).map(|(all, changes)| all + &heading.unwrap_or_default() + &changes);
     }
     let count = plan.iter().filter(|section| section.new.is_some()).count();
-    let report = paths[..count].iter().fold(report.join("\n"), |text, path| {
-        files.add_instructions(text, path)
-    });
-    Ok(ToolOutput {
-        diff,
-        ..report.into()
-    })
+    let report = paths[..count]
+        .iter()
+        .fold(report.join("\n"), |text, path| files.add_instructions(text, path));
+    Ok(ToolOutput { diff, ..report.into() })
 }
 
 /// A section of a patch, with the contents of its file before and after.
@@ -115,9 +111,7 @@ impl<'a> PlannedSection<'a> {
         let (old, new) = match section {
             FilePatch::Add { text, .. } => (None, Some((path, text.clone()))),
             FilePatch::Delete { .. } => (Some(load()?), None),
-            FilePatch::Update {
-                new_path, hunks, ..
-            } => {
+            FilePatch::Update { new_path, hunks, .. } => {
                 let old = load()?;
                 let new = update(path, to_text(path, &old.bytes)?, hunks)?;
                 (Some(old), Some((new_path.unwrap_or(path), new)))
@@ -151,10 +145,7 @@ impl<'a> PlannedSection<'a> {
     /// The file that is removed.
     fn removal(&self) -> Option<RevertibleChange<'_>> {
         let old = self.old.as_ref()?;
-        let stays = self
-            .new
-            .as_ref()
-            .is_some_and(|(path, _)| *path == self.path);
+        let stays = self.new.as_ref().is_some_and(|(path, _)| *path == self.path);
         (!stays).then(|| RevertibleChange {
             change: FileChange {
                 path: self.path,
@@ -175,10 +166,7 @@ impl<'a> PlannedSection<'a> {
         let old_path = file_scope.absolute(self.path);
         let old_path = old_path.display();
         let path = self.new.as_ref().and_then(|_| written.next());
-        let is_moved = self
-            .new
-            .as_ref()
-            .is_some_and(|(path, _)| *path != self.path);
+        let is_moved = self.new.as_ref().is_some_and(|(path, _)| *path != self.path);
         match path.map(|path| path.display()) {
             None => format!("deleted {old_path}"),
             Some(path) if self.old.is_none() => format!("added {path}"),
@@ -188,10 +176,7 @@ impl<'a> PlannedSection<'a> {
     }
 
     fn diff(&self) -> Option<String> {
-        let old = self
-            .old
-            .as_ref()
-            .map(|old| String::from_utf8_lossy(&old.bytes));
+        let old = self.old.as_ref().map(|old| String::from_utf8_lossy(&old.bytes));
         let new = self.new.as_ref().map(|(_, text)| text.as_str());
         make_diff(&old.unwrap_or_default(), new.unwrap_or_default())
     }
@@ -294,9 +279,7 @@ mod tests {
         assert_eq!(tree(&dir), [("a".into(), "one\n2\n".into())]);
         assert_eq!(std::fs::read(dir.join("new/c")).unwrap(), b"c\n");
         assert_eq!(std::fs::read(dir.join("bin/run")).unwrap(), b"echo 2\n");
-        let mode = std::fs::metadata(dir.join("bin/run"))
-            .unwrap()
-            .permissions();
+        let mode = std::fs::metadata(dir.join("bin/run")).unwrap().permissions();
         assert_eq!(mode.mode() & 0o7777, 0o751);
         // A move without hunks.
         run(&dir, true, "*** Update File: a\n*** Move to: z\n").unwrap();
@@ -337,39 +320,21 @@ mod tests {
                 assert_eq!(std::fs::read(parent.join("outside")).unwrap(), b"o\n");
             }
         };
-        check(
-            "*** Update File: missing\n-a\n",
-            Some("there is no `missing`"),
-        );
+        check("*** Update File: missing\n-a\n", Some("there is no `missing`"));
         check("*** Delete File: missing\n", Some("there is no `missing`"));
         check("*** Delete File: folder\n", Some("`folder` is a directory"));
         check("*** Add File: a\n+x\n", Some("`a` exists already"));
         check("*** Add File: a/x\n+x\n", Some("`a/x`"));
-        check(
-            "*** Update File: a\n*** Move to: binary\n",
-            Some("`binary` exists already"),
-        );
-        check(
-            "*** Update File: a\n-one\n",
-            Some("`a`: hunk 1: its lines occur 2 times"),
-        );
+        check("*** Update File: a\n*** Move to: binary\n", Some("`binary` exists already"));
+        check("*** Update File: a\n-one\n", Some("`a`: hunk 1: its lines occur 2 times"));
         check(
             "*** Update File: a\n-zzz\n",
             Some("`a`: hunk 1: the file does not have these lines:\nzzz"),
         );
-        check(
-            "*** Update File: a\n two\n",
-            Some("`a`: the hunks change nothing"),
-        );
-        check(
-            "*** Update File: binary\n-a\n",
-            Some("`binary` is not UTF-8"),
-        );
+        check("*** Update File: a\n two\n", Some("`a`: the hunks change nothing"));
+        check("*** Update File: binary\n-a\n", Some("`binary` is not UTF-8"));
         check("*** Update File: locked\n-l\n+x\n", Some("`locked`"));
-        check(
-            "*** Delete File: b\n",
-            Some("`b` is changed more than once"),
-        );
+        check("*** Delete File: b\n", Some("`b` is changed more than once"));
         check(
             "*** Update File: a\n-two\n*** Update File: same\n-two\n",
             Some("`same` is changed more than once"),

@@ -78,19 +78,11 @@ fn cast_object(
 ) -> Map<String, Value> {
     let none = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&none);
-    let required: Vec<&str> = schema["required"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let mut cast = Map::new();
     for (name, value) in object {
-        let place = if path.is_empty() {
-            name.clone()
-        } else {
-            format!("{path}.{name}")
-        };
+        let place = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         match properties.get(&name) {
             // Models send null for an optional argument that they leave out, so drop it unless the schema gives null a
             // meaning.
@@ -104,27 +96,16 @@ fn cast_object(
                 cast.insert(name, value);
             }
             None if schema["properties"].is_object() => {
-                let near = properties
-                    .keys()
-                    .find(|key| strsim::jaro_winkler(key, &name) > 0.85);
-                let near = near
-                    .map(|key| format!(", did you mean `{key}`?"))
-                    .unwrap_or_default();
+                let near = properties.keys().find(|key| strsim::jaro_winkler(key, &name) > 0.85);
+                let near = near.map(|key| format!(", did you mean `{key}`?")).unwrap_or_default();
                 problems.push(format!("unknown argument `{place}`{near}"));
                 cast.insert(name, value);
             }
             None => drop(cast.insert(name, value)),
         }
     }
-    for name in required
-        .into_iter()
-        .filter(|name| !cast.contains_key(*name))
-    {
-        let place = if path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{path}.{name}")
-        };
+    for name in required.into_iter().filter(|name| !cast.contains_key(*name)) {
+        let place = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         problems.push(format!("`{place}` is missing"));
     }
     cast
@@ -152,10 +133,7 @@ fn cast_value(schema: &Value, value: Value, path: &str, problems: &mut Vec<Strin
     if let Some(choices) = schema["enum"].as_array()
         && !choices.contains(&value)
     {
-        problems.push(format!(
-            "`{path}` must be one of {}",
-            Value::Array(choices.clone())
-        ));
+        problems.push(format!("`{path}` must be one of {}", Value::Array(choices.clone())));
     }
     let number = |key: &str| schema[key].as_f64();
     if let (Some(least), Some(found)) = (number("minimum"), value.as_f64())
@@ -176,12 +154,7 @@ fn cast_value(schema: &Value, value: Value, path: &str, problems: &mut Vec<Strin
     match value {
         Value::Array(items) if schema["items"].is_object() => {
             let item = |(index, item)| {
-                cast_value(
-                    &schema["items"],
-                    item,
-                    &format!("{path}[{index}]"),
-                    problems,
-                )
+                cast_value(&schema["items"], item, &format!("{path}[{index}]"), problems)
             };
             items.into_iter().enumerate().map(item).collect()
         }
@@ -195,16 +168,13 @@ fn cast_value(schema: &Value, value: Value, path: &str, problems: &mut Vec<Strin
 /// Converts a value that a model sent as another type.
 fn cast(kind: &str, value: Value) -> Value {
     match (kind, &value) {
-        ("integer", Value::String(text)) => text
-            .trim()
-            .parse::<i64>()
-            .map_or(value.clone(), Value::from),
+        ("integer", Value::String(text)) => {
+            text.trim().parse::<i64>().map_or(value.clone(), Value::from)
+        }
         ("integer", Value::Number(number)) => match number.as_f64() {
             // 3.0 becomes 3. Numbers beyond 2^53 have already lost digits.
             Some(found) if number.is_f64() && found.fract() == 0.0 && found.abs() < 9e15 => {
-                format!("{found:.0}")
-                    .parse::<i64>()
-                    .map_or(value.clone(), Value::from)
+                format!("{found:.0}").parse::<i64>().map_or(value.clone(), Value::from)
             }
             _ => value,
         },
@@ -227,34 +197,15 @@ fn cast(kind: &str, value: Value) -> Value {
 
 /// The parameters of a schema, as in `path (string), limit (integer, optional)`.
 fn describe_parameters(schema: &Value) -> String {
-    let required: Vec<&str> = schema["required"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let word = |(name, property): (&String, &Value)| {
-        let optional = if required.contains(&name.as_str()) {
-            ""
-        } else {
-            ", optional"
-        };
-        format!(
-            "{name} ({}{optional})",
-            property["type"].as_str().unwrap_or("any")
-        )
+        let optional = if required.contains(&name.as_str()) { "" } else { ", optional" };
+        format!("{name} ({}{optional})", property["type"].as_str().unwrap_or("any"))
     };
-    let list: Vec<String> = schema["properties"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(word)
-        .collect();
-    if list.is_empty() {
-        "none".into()
-    } else {
-        list.join(", ")
-    }
+    let list: Vec<String> =
+        schema["properties"].as_object().into_iter().flatten().map(word).collect();
+    if list.is_empty() { "none".into() } else { list.join(", ") }
 }
 
 #[cfg(test)]
@@ -279,31 +230,13 @@ mod tests {
             assert_eq!(cast_and_check(&schema(), &sent), Ok(expect), "{sent}");
         };
         check(json!({ "path": "x" }), json!({ "path": "x" }));
-        check(
-            json!({ "arguments": { "path": "x" } }),
-            json!({ "path": "x" }),
-        );
-        check(
-            json!({ "path": "x", "limit": "3" }),
-            json!({ "path": "x", "limit": 3 }),
-        );
-        check(
-            json!({ "path": "x", "limit": 3.0 }),
-            json!({ "path": "x", "limit": 3 }),
-        );
-        check(
-            json!({ "path": "x", "limit": null }),
-            json!({ "path": "x" }),
-        );
+        check(json!({ "arguments": { "path": "x" } }), json!({ "path": "x" }));
+        check(json!({ "path": "x", "limit": "3" }), json!({ "path": "x", "limit": 3 }));
+        check(json!({ "path": "x", "limit": 3.0 }), json!({ "path": "x", "limit": 3 }));
+        check(json!({ "path": "x", "limit": null }), json!({ "path": "x" }));
         check(json!({ "path": 5 }), json!({ "path": "5" }));
-        check(
-            json!({ "path": "x", "all": "Yes" }),
-            json!({ "path": "x", "all": true }),
-        );
-        check(
-            json!({ "path": "x", "share": "0.5" }),
-            json!({ "path": "x", "share": 0.5 }),
-        );
+        check(json!({ "path": "x", "all": "Yes" }), json!({ "path": "x", "all": true }));
+        check(json!({ "path": "x", "share": "0.5" }), json!({ "path": "x", "share": 0.5 }));
         check(
             json!({ "path": "x", "names": "[\"a\", 1]" }),
             json!({ "path": "x", "names": ["a", "1"] }),
@@ -322,25 +255,13 @@ mod tests {
         let check = |sent: Value, expect: Value| {
             assert_eq!(repair(&schema, &sent), Ok(expect), "{sent}");
         };
-        check(
-            json!({ "a": "3", "b": null, "c": null }),
-            json!({ "a": 3, "b": null }),
-        );
-        check(
-            json!({ "any": null, "more": [1] }),
-            json!({ "any": null, "more": [1] }),
-        );
+        check(json!({ "a": "3", "b": null, "c": null }), json!({ "a": 3, "b": null }));
+        check(json!({ "any": null, "more": [1] }), json!({ "any": null, "more": [1] }));
         check(json!({ "a": "x", "c": {} }), json!({ "a": "x", "c": {} }));
-        check(
-            json!({ "arguments": { "a": 1 } }),
-            json!({ "arguments": { "a": 1 } }),
-        );
+        check(json!({ "arguments": { "a": 1 } }), json!({ "arguments": { "a": 1 } }));
         assert!(repair(&schema, &json!([1])).is_err() && repair(&schema, &json!("{")).is_err());
         let plain = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
-        assert_eq!(
-            repair(&plain, &json!({ "arguments": { "a": 1 } })),
-            Ok(json!({ "a": 1 }))
-        );
+        assert_eq!(repair(&plain, &json!({ "arguments": { "a": 1 } })), Ok(json!({ "a": 1 })));
     }
 
     #[test]
@@ -351,38 +272,20 @@ mod tests {
                 assert!(error.contains(word), "no {word:?} in {error}");
             }
         };
-        check(
-            json!({}),
-            &[
-                "`path` is missing",
-                "path (string), limit (integer, optional)",
-            ],
-        );
+        check(json!({}), &["`path` is missing", "path (string), limit (integer, optional)"]);
         check(
             json!({ "path": "", "limit": 0 }),
             &["`path` must not be empty", "`limit` must be at least 1"],
         );
         check(json!({ "path": "x", "limit": 10 }), &["at most 9"]);
-        check(
-            json!({ "path": "x", "limit": "many" }),
-            &["`limit` must be of type integer"],
-        );
+        check(json!({ "path": "x", "limit": "many" }), &["`limit` must be of type integer"]);
         check(json!({ "path": "x", "limit": true }), &["of type integer"]);
-        check(
-            json!({ "path": "x", "mode": "c" }),
-            &["one of [\"a\",\"b\"]"],
-        );
+        check(json!({ "path": "x", "mode": "c" }), &["one of [\"a\",\"b\"]"]);
         check(
             json!({ "pth": "x" }),
-            &[
-                "unknown argument `pth`, did you mean `path`?",
-                "`path` is missing",
-            ],
+            &["unknown argument `pth`, did you mean `path`?", "`path` is missing"],
         );
-        check(
-            json!({ "path": "x", "names": [{}] }),
-            &["`names[0]` must be of type string"],
-        );
+        check(json!({ "path": "x", "names": [{}] }), &["`names[0]` must be of type string"]);
         check(json!("{\"path\": "), &["not a JSON object", "EOF"]);
         check(json!([1]), &["must be a JSON object"]);
     }

@@ -62,13 +62,9 @@ impl Tool for AskUser {
 
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         let question = arguments["question"].as_str().unwrap_or_default();
-        let options = arguments["options"]
-            .as_array()
-            .map_or(&[][..], Vec::as_slice);
-        let options: Vec<String> = options
-            .iter()
-            .filter_map(|option| option.as_str().map(str::to_owned))
-            .collect();
+        let options = arguments["options"].as_array().map_or(&[][..], Vec::as_slice);
+        let options: Vec<String> =
+            options.iter().filter_map(|option| option.as_str().map(str::to_owned)).collect();
         Ok(self.prompt.answer(question, &options)?.into())
     }
 }

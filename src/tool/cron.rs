@@ -169,9 +169,7 @@ impl CronTool {
             policy: self.policy.snapshot(),
         })?;
         let CreatedJob { id, next } = planned;
-        Ok(format!(
-            "Created job '{name}' (id: {id}), first run: {next}"
-        ))
+        Ok(format!("Created job '{name}' (id: {id}), first run: {next}"))
     }
 
     fn list(&self) -> Result<String, ToolError> {
@@ -187,9 +185,7 @@ impl CronTool {
             };
             let next = job.next.as_deref().unwrap_or("never");
             let ListedJob { id, schedule, .. } = &job;
-            text.push_str(&format!(
-                "\n- {name} (id: {id}, {schedule}), next run: {next}"
-            ));
+            text.push_str(&format!("\n- {name} (id: {id}, {schedule}), next run: {next}"));
         }
         Ok(text)
     }
@@ -201,9 +197,7 @@ impl CronTool {
         let not_found = || ToolError::from(format!("Job {id} not found; `list` shows the ids"));
         let job = jobs.iter().find(|job| job.id == id).ok_or_else(not_found)?;
         let why = match job {
-            ListedJob {
-                by_model: false, ..
-            } => Some("was created by the user, not by a run"),
+            ListedJob { by_model: false, .. } => Some("was created by the user, not by a run"),
             ListedJob { chat, .. } if *chat != self.chat => Some("was created in another chat"),
             ListedJob { .. } => None,
         };
@@ -277,10 +271,8 @@ pub fn spec() -> ToolSpec {
 /// Reads the schedule from the arguments. Models fill arguments that they do not mean with empty text or zero.
 fn parse_schedule(arguments: &Value) -> Result<RequestedSchedule<'_>, String> {
     let seconds = arguments["every_seconds"].as_i64().filter(|it| *it != 0);
-    let (expression, zone) = (
-        text_argument(arguments, "cron_expr"),
-        text_argument(arguments, "tz"),
-    );
+    let (expression, zone) =
+        (text_argument(arguments, "cron_expr"), text_argument(arguments, "tz"));
     let when = match (seconds, expression, text_argument(arguments, "at")) {
         (Some(seconds), None, None) => match u64::try_from(seconds) {
             Ok(seconds) if seconds >= MIN_PERIOD_SECS => RequestedSchedule::Every(seconds),
@@ -342,20 +334,8 @@ mod tests {
 
     impl JobScheduler for MemoryScheduler {
         fn add(&self, plan: &JobRequest<'_>) -> Result<CreatedJob, ToolError> {
-            let JobRequest {
-                name,
-                message,
-                schedule: when,
-                chat,
-                policy,
-            } = plan;
-            if matches!(
-                when,
-                RequestedSchedule::Cron {
-                    zone: Some("Mars"),
-                    ..
-                }
-            ) {
+            let JobRequest { name, message, schedule: when, chat, policy } = plan;
+            if matches!(when, RequestedSchedule::Cron { zone: Some("Mars"), .. }) {
                 return Err("unknown timezone 'Mars'".into());
             }
             assert!(Policy::from_snapshot(policy).is_ok());
@@ -411,10 +391,7 @@ mod tests {
         let seen = provenance_tracker();
         let planner = Arc::clone(list) as Arc<dyn JobScheduler>;
         let policy = Arc::new(Policy::default());
-        (
-            CronTool::new(planner, policy, Arc::clone(&seen), grants, key),
-            seen,
-        )
+        (CronTool::new(planner, policy, Arc::clone(&seen), grants, key), seen)
     }
 
     fn call(cron: &CronTool, sent: &Value) -> Result<String, ToolError> {
@@ -465,14 +442,8 @@ mod tests {
                 "\"m\" Cron { expression: \"0 9 * * *\", zone: Some(\"Europe/Berlin\") }".into(),
             ]
         );
-        check(
-            json!({"action": "remove", "job_id": "job2"}),
-            Ok("Removed job job2"),
-        );
-        check(
-            json!({"action": "remove", "job_id": "job2"}),
-            Err("Job job2 not found"),
-        );
+        check(json!({"action": "remove", "job_id": "job2"}), Ok("Removed job job2"));
+        check(json!({"action": "remove", "job_id": "job2"}), Err("Job job2 not found"));
         check(
             json!({"action": "list"}),
             Ok(
@@ -482,10 +453,7 @@ mod tests {
         );
         assert_eq!(cron.effect(&json!({"action": "list"})), CallEffect::Reads);
         for action in ["add", "remove", "", "LIST"] {
-            assert_eq!(
-                cron.effect(&json!({ "action": action })),
-                CallEffect::Writes
-            );
+            assert_eq!(cron.effect(&json!({ "action": action })), CallEffect::Writes);
         }
     }
 
@@ -496,10 +464,7 @@ mod tests {
         let wrong = |sent: Value, expect: &str| check(&cron, sent, Err(expect));
         wrong(json!({}), "missing");
         wrong(json!({"action": "edit"}), "must be one of");
-        wrong(
-            json!({"action": "add", "at": "2026-12-24"}),
-            "message is required for add",
-        );
+        wrong(json!({"action": "add", "at": "2026-12-24"}), "message is required for add");
         wrong(
             json!({"action": "add", "message": " ", "at": "2026-12-24"}),
             "message is required for add",
@@ -533,10 +498,7 @@ mod tests {
             "put long text into a file",
         );
         wrong(json!({"action": "remove"}), "job_id is required for remove");
-        wrong(
-            json!({"action": "remove", "job_id": "x"}),
-            "Job x not found",
-        );
+        wrong(json!({"action": "remove", "job_id": "x"}), "Job x not found");
         assert!(list.requests.lock().unwrap().is_empty());
     }
 
@@ -556,11 +518,7 @@ mod tests {
                 let Some(ToolError::Denied(refusal)) = found else {
                     panic!("{sent}: {found:?}");
                 };
-                assert!(
-                    refusal.message.contains("a web page"),
-                    "{}",
-                    refusal.message
-                );
+                assert!(refusal.message.contains("a web page"), "{}", refusal.message);
                 assert_eq!(refusal.suggested_flag.as_deref(), Some("--allow cron"));
             }
         }
@@ -570,10 +528,7 @@ mod tests {
         let (granted, seen) = tool_with(
             &list,
             "cli:direct",
-            ChangeGrants {
-                jobs: Grant::Allowed,
-                ..ChangeGrants::default()
-            },
+            ChangeGrants { jobs: Grant::Allowed, ..ChangeGrants::default() },
         );
         seen.raise(Origin::External, "a web page");
         assert_eq!(granted.precheck(&add), Ok(()));
@@ -597,10 +552,7 @@ mod tests {
             by_model: false,
             chat: None,
         };
-        list.jobs
-            .lock()
-            .unwrap()
-            .extend([foreign("hers", Some("back\nup")), foreign("its", None)]);
+        list.jobs.lock().unwrap().extend([foreign("hers", Some("back\nup")), foreign("its", None)]);
         let remove = |cron: &CronTool, id: &str, expect: Result<&str, &str>| {
             check(cron, json!({"action": "remove", "job_id": id}), expect);
         };
@@ -641,9 +593,7 @@ mod tests {
     fn chats_of_sessions() {
         let check = |key: &str, expect: Option<(&str, &str)>| {
             let chat = ChatTarget::from_session_key(key);
-            let found = chat
-                .as_ref()
-                .map(|it| (it.channel.as_str(), it.recipient.as_str()));
+            let found = chat.as_ref().map(|it| (it.channel.as_str(), it.recipient.as_str()));
             assert_eq!(found, expect, "{key}");
         };
         check("telegram:123", Some(("telegram", "123")));
@@ -666,16 +616,7 @@ mod tests {
         let (cron, _) = tool(&Arc::default(), "cli:direct");
         let fields = cron.spec().parameters["properties"].as_object().unwrap();
         let names: Vec<&str> = fields.keys().map(String::as_str).collect();
-        let all = [
-            "action",
-            "message",
-            "name",
-            "every_seconds",
-            "cron_expr",
-            "tz",
-            "at",
-            "job_id",
-        ];
+        let all = ["action", "message", "name", "every_seconds", "cron_expr", "tz", "at", "job_id"];
         assert_eq!(names, all);
     }
 }

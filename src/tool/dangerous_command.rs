@@ -6,9 +6,8 @@ use crate::policy::Refusal;
 /// Maximum characters of a command in a refusal.
 const MAX_QUOTED_CHARS: usize = 100;
 /// Devices that are no disks, or the beginnings of their names.
-const HARMLESS_DEVICES: &[&str] = &[
-    "null", "zero", "full", "random", "urandom", "std", "tty", "fd/", "shm/", "pts/", "mqueue/",
-];
+const HARMLESS_DEVICES: &[&str] =
+    &["null", "zero", "full", "random", "urandom", "std", "tty", "fd/", "shm/", "pts/", "mqueue/"];
 
 /// Refuses plain accidents. `outcome` says that nothing has happened, such as `not run`.
 ///
@@ -26,10 +25,7 @@ pub(super) fn check(command: &str, outcome: &str) -> Result<(), Refusal> {
 
 /// Finds the part of a command that is a plain accident; the second text says what it does.
 fn dangerous_command(command: &str) -> Option<(&str, &'static str)> {
-    let compact: String = command
-        .chars()
-        .filter(|letter| !letter.is_whitespace())
-        .collect();
+    let compact: String = command.chars().filter(|letter| !letter.is_whitespace()).collect();
     if compact.contains(":(){:|:&};:") {
         return Some((":(){ :|:& };:", "is a fork bomb"));
     }
@@ -79,10 +75,9 @@ fn describe_accident(
             .any(|word| word.strip_prefix("of=").is_some_and(is_disk))
             .then_some("overwrites a disk"),
         "shutdown" | "reboot" | "poweroff" | "halt" => Some("shuts down the machine"),
-        _ if program == "mkfs" || program.starts_with("mkfs.") => rest
-            .iter()
-            .any(|word| is_disk(word))
-            .then_some("creates a file system"),
+        _ if program == "mkfs" || program.starts_with("mkfs.") => {
+            rest.iter().any(|word| is_disk(word)).then_some("creates a file system")
+        }
         _ => None,
     }
 }

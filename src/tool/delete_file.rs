@@ -23,9 +23,7 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
         }
         .into(),
     };
-    FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
-        delete(&files, arguments)
-    })
+    FunctionTool::new(spec, CallEffect::Writes, move |arguments| delete(&files, arguments))
 }
 
 fn delete(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
@@ -33,8 +31,5 @@ fn delete(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     let old = files.load(given).ok();
     let path = files.remove(given)?;
     let diff = |(old, _): (Vec<u8>, _)| make_diff(&String::from_utf8_lossy(&old), "");
-    Ok(ToolOutput {
-        diff: old.and_then(diff),
-        ..format!("deleted {}", path.display()).into()
-    })
+    Ok(ToolOutput { diff: old.and_then(diff), ..format!("deleted {}", path.display()).into() })
 }

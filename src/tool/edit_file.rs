@@ -24,9 +24,7 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
             "replace_all": { "type": "boolean" }
         } }"#) }.into(),
     };
-    FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
-        edit_in_file(&files, arguments)
-    })
+    FunctionTool::new(spec, CallEffect::Writes, move |arguments| edit_in_file(&files, arguments))
 }
 
 fn edit_in_file(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
@@ -43,10 +41,7 @@ fn edit_in_file(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolErro
         })?;
     let diff = Diff::new(&before, &after).unified(2);
     let text = format!("edited {}\n{}", place.display(), diff.trim_end());
-    Ok(ToolOutput {
-        diff: Some(diff),
-        ..files.add_instructions(text, &place).into()
-    })
+    Ok(ToolOutput { diff: Some(diff), ..files.add_instructions(text, &place).into() })
 }
 
 /// Replaces `old` with `new` in `text`.
@@ -54,16 +49,10 @@ fn edit_in_file(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolErro
 /// # Errors
 /// Text for the model: `old` does not occur, or more than once and not `all` is true.
 pub(crate) fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
-    let exact: Vec<Range<usize>> = text
-        .match_indices(old)
-        .map(|(at, found)| at..at + found.len())
-        .collect();
+    let exact: Vec<Range<usize>> =
+        text.match_indices(old).map(|(at, found)| at..at + found.len()).collect();
     let is_exact = !exact.is_empty();
-    let places = if is_exact {
-        exact
-    } else {
-        find_loosely(text, old)
-    };
+    let places = if is_exact { exact } else { find_loosely(text, old) };
     match places.len() {
         0 => return Err(describe_nearest(text, old)),
         1 => {}
@@ -157,11 +146,7 @@ mod tests {
     #[test]
     fn edits() {
         let check = |text: &str, old: &str, new: &str, expect: &str| {
-            assert_eq!(
-                edit(text, old, new, false).as_deref(),
-                Ok(expect),
-                "{text:?} {old:?}"
-            );
+            assert_eq!(edit(text, old, new, false).as_deref(), Ok(expect), "{text:?} {old:?}");
         };
         check("one two three", "two", "2", "one 2 three");
         check("a\nb\nc\n", "b\n", "", "a\nc\n");
@@ -177,12 +162,7 @@ mod tests {
             "if z:\n    y()",
             "    if z:\n        y()\n",
         );
-        check(
-            "fn a() {  \n}\n",
-            "fn a() {\n}",
-            "fn b() {\n}",
-            "fn b() {\n}\n",
-        );
+        check("fn a() {  \n}\n", "fn a() {\n}", "fn b() {\n}", "fn b() {\n}\n");
         check("\tone\n\ttwo\n", "\none\ntwo\n", "one\n2\n", "\tone\n\t2\n");
         check(
             "def f():\n\tif x:\n\t\ty = 1\n\t\tz = 2\n",
@@ -208,27 +188,16 @@ mod tests {
                 assert!(error.contains(word), "no {word:?} in {error}");
             }
         };
-        check(
-            "a\nb\na\n",
-            "a",
-            &["occurs 2 times, at lines 1, 3", "replace_all"],
-        );
+        check("a\nb\na\n", "a", &["occurs 2 times, at lines 1, 3", "replace_all"]);
         check(
             "let value = 10;\n",
             "let value = 12;",
-            &[
-                "The closest match is line 1",
-                "-let value = 12;",
-                "+let value = 10;",
-            ],
+            &["The closest match is line 1", "-let value = 12;", "+let value = 10;"],
         );
         check(
             "\tif x:\n\t\ty\n",
             "if x:\n    y",
-            &[
-                "indented differently in the file, and \"  new\" cannot",
-                "\n\tif x:\n\t\ty",
-            ],
+            &["indented differently in the file, and \"  new\" cannot", "\n\tif x:\n\t\ty"],
         );
         check("something else\n", "zzz qqq", &["nothing is similar"]);
         check("", "a", &["nothing is similar"]);

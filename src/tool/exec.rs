@@ -35,9 +35,7 @@ use withheld::WithheldResult;
 /// Maximum length of the note on the omitted middle of an output, in characters.
 const MAX_NOTE_CHARS: usize = 256;
 /// Environment variables that are passed on to a command if they are set.
-const PASSED_VARIABLES: &[&str] = &[
-    "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR",
-];
+const PASSED_VARIABLES: &[&str] = &["HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
 /// Variables that point tools into the command's private directory, and the path within it.
 const PRIVATE_DIR_VARIABLES: &[(&str, &str)] = &[
     ("TMPDIR", ""),
@@ -293,9 +291,7 @@ impl Tool for ExecTool {
         let given = arguments["working_dir"].as_str().unwrap_or(".");
         // Keep the directory open: the command starts in it even if its path leads elsewhere by then.
         let (directory, _) = self.files.open_directory(given)?;
-        let timeout = arguments["timeout"]
-            .as_u64()
-            .map_or(self.timeout, Duration::from_secs);
+        let timeout = arguments["timeout"].as_u64().map_or(self.timeout, Duration::from_secs);
         let is_background = arguments["background"] == true;
         let fence = self.configured_sandbox_spec()?;
         let private = fence.as_ref().and_then(|fence| fence.writable.last());
@@ -323,9 +319,7 @@ impl Tool for ExecTool {
     fn withheld_changes(&self, flag: &str) -> Vec<WithheldFile> {
         let withheld = self.withheld.lock().ignore_poison();
         let covers = |path: &Path| self.is_allowed_by(flag, path);
-        withheld
-            .as_ref()
-            .map_or(Vec::new(), |result| result.changes(&covers))
+        withheld.as_ref().map_or(Vec::new(), |result| result.changes(&covers))
     }
 
     fn make_withheld_changes(&self, flag: &str) -> Result<ToolOutput, ToolError> {
@@ -428,17 +422,10 @@ impl ExecTool {
         (finished, kept): (process::CommandResult, Option<&KeptOutput>),
         timeout: Duration,
     ) -> Result<ToolOutput, ToolError> {
-        let output = (
-            &finished.head[..],
-            &finished.tail[..],
-            finished.omitted_bytes,
-        );
+        let output = (&finished.head[..], &finished.tail[..], finished.omitted_bytes);
         let mut text = format_output(output, kept, self.capture_bytes);
         let line = |text: String| format!("\n{text}");
-        match (
-            finished.status.and_then(|status| status.code()),
-            finished.signal(),
-        ) {
+        match (finished.status.and_then(|status| status.code()), finished.signal()) {
             (Some(0), _) => {}
             (Some(code), _) => text.push_str(&line(format!("Exit code: {code}"))),
             (None, Some(signal)) => text.push_str(&line(format!("Killed by signal {signal}"))),
@@ -488,11 +475,8 @@ impl ExecTool {
         let undone = self.make_merges(finished.undone);
         if !undone.is_empty() {
             let refusal = self.undone_refusal(&text, &undone);
-            *self.withheld.lock().ignore_poison() = Some(WithheldResult {
-                text,
-                command_failed: unsuccessful,
-                undone,
-            });
+            *self.withheld.lock().ignore_poison() =
+                Some(WithheldResult { text, command_failed: unsuccessful, undone });
             return Err(refusal.into());
         }
         Ok(ToolOutput {
@@ -515,10 +499,7 @@ enum CommandEnd {
 
 /// The refusal of a command that runs only without a sandbox.
 fn without_sandbox(message: String) -> Refusal {
-    Refusal {
-        message,
-        suggested_flag: Some("--sandbox off".into()),
-    }
+    Refusal { message, suggested_flag: Some("--sandbox off".into()) }
 }
 
 fn sandbox_missing(reason: SandboxError) -> Refusal {
@@ -530,9 +511,7 @@ fn sandbox_missing(reason: SandboxError) -> Refusal {
 
 /// The error for a command that could not be started.
 fn start_error(error: &std::io::Error, timeout: Duration) -> ToolError {
-    let missing = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<SandboxError>());
+    let missing = error.get_ref().and_then(|inner| inner.downcast_ref::<SandboxError>());
     if let Some(reason) = missing {
         return sandbox_missing(*reason).into();
     }
@@ -553,41 +532,19 @@ fn start_error(error: &std::io::Error, timeout: Duration) -> ToolError {
 /// oversight.
 fn command_environment(limits: &ExecLimits, env: &Env) -> Vec<(String, String)> {
     let own = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
-    let parts = [
-        limits.path_prepend.as_str(),
-        own,
-        limits.path_append.as_str(),
-    ];
-    let path = parts
-        .iter()
-        .filter(|part| !part.is_empty())
-        .copied()
-        .collect::<Vec<_>>()
-        .join(":");
-    let fixed = [
-        ("PATH", path.as_str()),
-        ("SHELL", "/bin/sh"),
-        ("TERM", "dumb"),
-    ];
+    let parts = [limits.path_prepend.as_str(), own, limits.path_append.as_str()];
+    let path = parts.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(":");
+    let fixed = [("PATH", path.as_str()), ("SHELL", "/bin/sh"), ("TERM", "dumb")];
     let passed = |name: &str| {
         PASSED_VARIABLES.contains(&name)
-            || system_paths::RELOCATED_TOOLS
-                .iter()
-                .any(|(moved, ..)| *moved == name)
+            || system_paths::RELOCATED_TOOLS.iter().any(|(moved, ..)| *moved == name)
             || name.starts_with("LC_")
-            || limits
-                .allowed_env_keys
-                .iter()
-                .any(|allowed| allowed == name)
+            || limits.allowed_env_keys.iter().any(|allowed| allowed == name)
     };
     let ours = env
         .iter()
         .filter(|(name, _)| passed(name) && !fixed.iter().any(|(fixed, _)| fixed == name));
-    fixed
-        .into_iter()
-        .chain(ours)
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
+    fixed.into_iter().chain(ours).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -630,10 +587,8 @@ mod tests {
         .collect();
         let mut found = command_environment(&limits(), &env);
         found.sort();
-        let found: Vec<String> = found
-            .into_iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let found: Vec<String> =
+            found.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
             found,
             [
@@ -651,25 +606,14 @@ mod tests {
     fn results_as_the_model_sees_them() {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
-        let containment = ExecContainment {
-            is_sandboxed: true,
-            has_network: false,
-        };
-        let exec = ExecTool::new(
-            Arc::new(files(&dir, false)),
-            &limits(),
-            &Env::default(),
-            containment,
-        );
+        let containment = ExecContainment { is_sandboxed: true, has_network: false };
+        let exec =
+            ExecTool::new(Arc::new(files(&dir, false)), &limits(), &Env::default(), containment);
         let _alone = crate::sys::process::tests::serialize();
         let check = |command: &str, expect: Result<&str, &str>| {
             let found = exec.run(&json!({ "command": command, "timeout": 1 }), &mut |_| {});
             let found = found.map(|output| plain_text(&output.parts));
-            assert_eq!(
-                found.as_deref().map_err(ToolError::message),
-                expect,
-                "{command}"
-            );
+            assert_eq!(found.as_deref().map_err(ToolError::message), expect, "{command}");
         };
         check("echo out; echo err >&2", Ok("out\nerr"));
         check("true", Ok("(no output)"));
@@ -682,13 +626,8 @@ mod tests {
             "echo on; sleep 9",
             Err("on\nTimed out after 1 seconds; all its processes were killed"),
         );
-        check(
-            "sleep 30 & echo on",
-            Ok("on\n(its background processes were killed)"),
-        );
-        let long = exec
-            .run(&json!({ "command": "seq 1 100000" }), &mut |_| {})
-            .unwrap();
+        check("sleep 30 & echo on", Ok("on\n(its background processes were killed)"));
+        let long = exec.run(&json!({ "command": "seq 1 100000" }), &mut |_| {}).unwrap();
         let long = plain_text(&long.parts);
         assert!(
             long.starts_with("1\n2\n")
@@ -697,11 +636,7 @@ mod tests {
         );
         assert!(long.len() < 16_000);
         assert!(
-            exec.run(
-                &json!({ "command": "pwd", "working_dir": "/etc" }),
-                &mut |_| {}
-            )
-            .is_err()
+            exec.run(&json!({ "command": "pwd", "working_dir": "/etc" }), &mut |_| {}).is_err()
         );
         check(
             "echo x > here",
@@ -728,20 +663,14 @@ mod tests {
             home: home.clone(),
             roots: roots
                 .iter()
-                .map(|(path, may_write)| ScopeRoot {
-                    path: home.join(path),
-                    may_write: *may_write,
-                })
+                .map(|(path, may_write)| ScopeRoot { path: home.join(path), may_write: *may_write })
                 .collect(),
             ..FileScope::default()
         };
         let ours = reach("w", &[("d", true), ("w", true), ("", false)]);
         let theirs = reach("d", &[("d/.config", true), ("w", true), (".aws", false)]);
         let fence = |reach: FileScope| {
-            let containment = ExecContainment {
-                is_sandboxed: true,
-                has_network: false,
-            };
+            let containment = ExecContainment { is_sandboxed: true, has_network: false };
             let files = Arc::new(Files::new(reach).unwrap());
             let exec = ExecTool::new(files, &limits(), &Env::default(), containment);
             exec.sandbox_spec().unwrap()
@@ -755,15 +684,8 @@ mod tests {
         let places = ["d/x", "d/.config/x", "d/.config/nvim/x", "w/x", ".aws/x"];
         let both = fence(ours.intersection(&theirs));
         for name in places {
-            let (one, other) = (
-                of(&fence(ours.clone()), name),
-                of(&fence(theirs.clone()), name),
-            );
-            assert_eq!(
-                of(&both, name),
-                (one.0 && other.0, one.1 && other.1),
-                "{name}"
-            );
+            let (one, other) = (of(&fence(ours.clone()), name), of(&fence(theirs.clone()), name));
+            assert_eq!(of(&both, name), (one.0 && other.0, one.1 && other.1), "{name}");
         }
         assert_eq!(of(&both, "d/.config/x"), (true, true));
         crate::sys::sandbox::private_tmp::remove_all();
@@ -773,10 +695,7 @@ mod tests {
     fn a_command_in_the_background_has_one_more_argument() {
         let dir = tempfile::tempdir().unwrap();
         let new = || {
-            let containment = ExecContainment {
-                is_sandboxed: false,
-                has_network: false,
-            };
+            let containment = ExecContainment { is_sandboxed: false, has_network: false };
             let files = Arc::new(files(dir.path(), false));
             ExecTool::new(files, &limits(), &Env::default(), containment)
         };

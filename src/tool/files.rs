@@ -107,14 +107,7 @@ impl Files {
     /// Makes path resolution go step by step, as on a kernel that cannot confine paths itself. For tests.
     #[must_use]
     pub fn without_openat2(self) -> Self {
-        Self {
-            roots: self
-                .roots
-                .into_iter()
-                .map(RootDir::without_openat2)
-                .collect(),
-            ..self
-        }
+        Self { roots: self.roots.into_iter().map(RootDir::without_openat2).collect(), ..self }
     }
 
     /// The files of a sub-agent, with the roots of `policy`. The two share the state of changed files, and changes by
@@ -151,10 +144,7 @@ impl Files {
     /// Adds the instructions of directories, given with the first result about a file beneath.
     #[must_use]
     pub fn with_instructions(self, instructions: FindInstructions) -> Self {
-        Self {
-            instructions: Some(instructions),
-            ..self
-        }
+        Self { instructions: Some(instructions), ..self }
     }
 
     /// `text`, the result of a tool about the file at `path`, with the instructions that apply to the file.
@@ -162,9 +152,7 @@ impl Files {
         for (agents, instructions) in self.instructions.iter().flat_map(|find| find(path)) {
             let name = agents.display().to_string();
             let block = tagged_block("instructions", Some(&name), &instructions);
-            text.push_str(&format!(
-                "\n\nThe user's instructions for this directory:\n{block}"
-            ));
+            text.push_str(&format!("\n\nThe user's instructions for this directory:\n{block}"));
         }
         text
     }
@@ -194,14 +182,12 @@ impl Files {
         if writable.is_empty() {
             return;
         }
-        self.lock_changes()
-            .with_recorder(|recorder| recorder.begin_command(&writable));
+        self.lock_changes().with_recorder(|recorder| recorder.begin_command(&writable));
     }
 
     /// Records the changes of commands since the last look.
     fn end_command(&self) {
-        self.lock_changes()
-            .with_recorder(ChangeRecorder::end_command);
+        self.lock_changes().with_recorder(ChangeRecorder::end_command);
     }
 
     /// Records the changes of commands in the background, which have ended. Returns what commands changed that cannot be
@@ -211,10 +197,7 @@ impl Files {
         changes.with_recorder(ChangeRecorder::end_command);
         let gaps = changes.recorder.as_mut().map(ChangeRecorder::take_gaps);
         let failures = std::mem::take(&mut changes.failures);
-        failures
-            .into_iter()
-            .chain(gaps.into_iter().flatten())
-            .collect()
+        failures.into_iter().chain(gaps.into_iter().flatten()).collect()
     }
 
     /// Locks the state. A change is recorded in one piece, so the state is consistent even after a panic.
@@ -264,12 +247,9 @@ impl Files {
 
     /// Opens the directory `given`. Returns its file descriptor and path.
     pub fn open_directory(&self, given: &str) -> Result<(File, PathBuf), ToolError> {
-        self.follow(
-            given,
-            FileAccess::Read,
-            FinalLink::Follow,
-            |root, _, relative| Ok(root.open_dir(relative)?),
-        )
+        self.follow(given, FileAccess::Read, FinalLink::Follow, |root, _, relative| {
+            Ok(root.open_dir(relative)?)
+        })
         .map_err(|error| match error {
             FileError::Tool(failure) => failure,
             FileError::Io(error) if error.kind() == ErrorKind::NotADirectory => {
@@ -311,19 +291,15 @@ impl Files {
 
     fn open(&self, given: &str) -> Result<(File, Metadata, PathBuf), ToolError> {
         let (file, path) = self
-            .follow(
-                given,
-                FileAccess::Read,
-                FinalLink::Follow,
-                |root, _, relative| Ok(root.open_for_reading(relative)?),
-            )
+            .follow(given, FileAccess::Read, FinalLink::Follow, |root, _, relative| {
+                Ok(root.open_for_reading(relative)?)
+            })
             .map_err(|error| match error {
                 FileError::Tool(failure) => failure,
                 FileError::Io(error) => self.explain_open_error(given, &error).into(),
             })?;
-        let metadata = file
-            .metadata()
-            .map_err(|error| format!("cannot stat `{given}`: {error}"))?;
+        let metadata =
+            file.metadata().map_err(|error| format!("cannot stat `{given}`: {error}"))?;
         if self.hidden_files().contains(&file, &metadata, &path) {
             return Err(format!(
                 "`{given}` is another name of a file that is not accessible to tools"
@@ -354,9 +330,8 @@ impl Files {
         }
         let mut name = given.to_owned();
         for _ in 0..MAX_LINKS {
-            let (root, ResolvedPath { relative, path, .. }) = self
-                .locate(&name, access)
-                .map_err(|refusal| FileError::Tool(refusal.into()))?;
+            let (root, ResolvedPath { relative, path, .. }) =
+                self.locate(&name, access).map_err(|refusal| FileError::Tool(refusal.into()))?;
             if access == FileAccess::Write && self.file_scope.is_instruction_file(&path) {
                 self.check_provenance(&path)?;
             }
@@ -388,9 +363,7 @@ impl Files {
                 Err(error) => return Err(error),
             }
         }
-        Err(tool(format!(
-            "`{given}`: too many levels of symbolic links"
-        )))
+        Err(tool(format!("`{given}`: too many levels of symbolic links")))
     }
 
     /// The root that contains `given`, and the place in it. The policy decides, except about the outputs that this run
@@ -409,11 +382,8 @@ impl Files {
             && let Ok(relative) = path.strip_prefix(&dir)
             && let Some(root) = self.outputs.get_or_init(|| RootDir::open(&dir).ok())
         {
-            let place = ResolvedPath {
-                root: self.roots.len(),
-                relative: relative.to_owned(),
-                path,
-            };
+            let place =
+                ResolvedPath { root: self.roots.len(), relative: relative.to_owned(), path };
             return Ok((root, place));
         }
         let place = self.file_scope.decide_absolute(path, access)?;
@@ -435,11 +405,7 @@ impl Files {
 
     /// Tells if files that start or instruct something later may be changed.
     pub(super) fn startup_grant(&self) -> StartupGrant {
-        let is_external = || {
-            self.provenance
-                .as_ref()
-                .is_some_and(|it| it.external().is_some())
-        };
+        let is_external = || self.provenance.as_ref().is_some_and(|it| it.external().is_some());
         match self.grants.startup {
             Grant::Denied => StartupGrant::Denied,
             Grant::Unset if is_external() => StartupGrant::NeedsPermission,
@@ -472,11 +438,7 @@ impl Files {
             return format!("`{given}` cannot be opened: {error}");
         }
         let path = self.file_scope.absolute(given);
-        let wanted = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .to_lowercase();
+        let wanted = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let parent = path.parent().unwrap_or(Path::new("/"));
         let mut near: Vec<(f64, String)> = std::fs::read_dir(parent)
             .into_iter()
@@ -488,11 +450,8 @@ impl Files {
             .filter(|(likeness, _)| *likeness > 0.8)
             .collect();
         near.sort_by(|one, other| other.0.total_cmp(&one.0));
-        let names: Vec<String> = near
-            .into_iter()
-            .take(3)
-            .map(|(_, name)| format!("`{name}`"))
-            .collect();
+        let names: Vec<String> =
+            near.into_iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
         let hint = match names.is_empty() {
             false => format!("; did you mean {}?", names.join(", ")),
             true => self.find_in_other_roots(given).unwrap_or_default(),
@@ -561,10 +520,7 @@ pub(super) mod tests {
 
     /// The files of a run in `dir`, which must be canonical.
     pub(in crate::tool) fn files(dir: &Path, may_write: bool) -> Files {
-        let root = ScopeRoot {
-            path: dir.to_owned(),
-            may_write,
-        };
+        let root = ScopeRoot { path: dir.to_owned(), may_write };
         Files::new(FileScope {
             directory: dir.to_owned(),
             home: "/home/u".into(),
@@ -593,12 +549,7 @@ pub(super) mod tests {
         let secret = secret.to_str().unwrap();
         let magic = format!("/proc/self/root{secret}");
         for files in both {
-            for name in [
-                "real/a",
-                "link/a",
-                "absolute",
-                dir.join("link/a").to_str().unwrap(),
-            ] {
+            for name in ["real/a", "link/a", "absolute", dir.join("link/a").to_str().unwrap()] {
                 assert_eq!(files.read(name).unwrap().0, b"inside", "{name}");
             }
             for name in ["out", "loop", "dangling", "../secret", &magic, secret] {
@@ -673,10 +624,7 @@ pub(super) mod tests {
         for (from, to) in [("own/deep/key", "a"), (".ssh/id", "b"), ("in/fine", "c")] {
             std::fs::hard_link(dir.join(from), dir.join("in").join(to)).unwrap();
         }
-        let root = ScopeRoot {
-            path: dir.join("in"),
-            may_write: false,
-        };
+        let root = ScopeRoot { path: dir.join("in"), may_write: false };
         let files = Files::new(FileScope {
             directory: dir.join("in"),
             home: dir.clone(),
@@ -705,28 +653,10 @@ pub(super) mod tests {
         )
         .unwrap();
         let files = files(&dir, true);
-        assert!(
-            files
-                .read("fifo")
-                .unwrap_err()
-                .message()
-                .contains("is not a regular file")
-        );
+        assert!(files.read("fifo").unwrap_err().message().contains("is not a regular file"));
         assert!(files.write("fifo", b"x").is_err());
         assert!(files.read(".").unwrap_err().message().contains("list_dir"));
-        assert!(
-            files
-                .read("note.md")
-                .unwrap_err()
-                .message()
-                .contains("`notes.md`")
-        );
-        assert!(
-            files
-                .directory("notes.md")
-                .unwrap_err()
-                .message()
-                .contains("is not a directory")
-        );
+        assert!(files.read("note.md").unwrap_err().message().contains("`notes.md`"));
+        assert!(files.directory("notes.md").unwrap_err().message().contains("is not a directory"));
     }
 }

@@ -20,11 +20,7 @@ impl FunctionTool {
         effect: CallEffect,
         run: impl Fn(&Value) -> Result<ToolOutput, ToolError> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            spec,
-            effect,
-            run: Box::new(run),
-        }
+        Self { spec, effect, run: Box::new(run) }
     }
 }
 

@@ -60,10 +60,8 @@ impl Tool for Glob {
         let given = Path::new(arguments["path"].as_str().unwrap_or(".")).join(base);
         let matcher = build_matcher(rest)?;
         let dir = self.files.directory(&given.to_string_lossy())?;
-        let terms = WalkOptions {
-            all: arguments["all"] == true || names_hidden_files(rest),
-            types: None,
-        };
+        let terms =
+            WalkOptions { all: arguments["all"] == true || names_hidden_files(rest), types: None };
         let mut looked_at = 0;
         let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
         for entry in walk::entries(&self.files.file_scope, &dir, terms) {
@@ -84,10 +82,7 @@ impl Tool for Glob {
         });
         let shown = |path: &Path| {
             let here = &self.files.file_scope.directory;
-            path.strip_prefix(here)
-                .unwrap_or(path)
-                .display()
-                .to_string()
+            path.strip_prefix(here).unwrap_or(path).display().to_string()
         };
         let names: Vec<String> = found.iter().map(|(_, path)| shown(path)).collect();
         let mut text = page(&names, arguments, DEFAULT_FILES, "files")?;
@@ -116,18 +111,13 @@ pub(super) fn page(
         let number = arguments[key].as_u64().unwrap_or(default);
         usize::try_from(number).unwrap_or(usize::MAX)
     };
-    let (offset, limit) = (
-        number("offset", 0),
-        number("head_limit", limit).clamp(1, MAX_FILES),
-    );
+    let (offset, limit) = (number("offset", 0), number("head_limit", limit).clamp(1, MAX_FILES));
     let total = lines.len();
     if total == 0 {
         return Ok(format!("no {noun} found"));
     }
     if offset >= total {
-        return Err(format!(
-            "offset {offset} is beyond the end: there are {total} {noun}"
-        ));
+        return Err(format!("offset {offset} is beyond the end: there are {total} {noun}"));
     }
     let end = offset.saturating_add(limit).min(total);
     let mut text = lines[offset..end].join("\n");
@@ -142,9 +132,7 @@ pub(super) fn page(
 
 /// Splits a pattern into the directory that it begins with, and the rest.
 fn split_base(pattern: &str) -> (&str, &str) {
-    let special = pattern
-        .find(['*', '?', '[', '{', '\\'])
-        .unwrap_or(pattern.len());
+    let special = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
     match pattern[..special].rfind('/') {
         None => ("", pattern),
         Some(0) => ("/", &pattern[1..]),
@@ -167,10 +155,7 @@ pub(super) fn build_matcher(pattern: &str) -> Result<GlobMatcher, String> {
         pattern if pattern.contains('/') => pattern.to_owned(),
         pattern => format!("**/{pattern}"),
     };
-    let glob = GlobBuilder::new(&whole)
-        .literal_separator(true)
-        .empty_alternates(true)
-        .build();
+    let glob = GlobBuilder::new(&whole).literal_separator(true).empty_alternates(true).build();
     let glob =
         glob.map_err(|error| format!("`{pattern}` is not a valid pattern: {}", error.kind()))?;
     Ok(glob.compile_matcher())
@@ -201,11 +186,7 @@ mod tests {
         check("[ab].c", "b.c", true);
         check("Makefile", "sub/Makefile", true);
         check("", "anything/at/all", true);
-        assert!(
-            build_matcher("[")
-                .unwrap_err()
-                .contains("is not a valid pattern")
-        );
+        assert!(build_matcher("[").unwrap_err().contains("is not a valid pattern"));
     }
 
     #[test]
@@ -228,14 +209,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        let names = [
-            "old.rs",
-            "src/mid.rs",
-            "src/new.rs",
-            "x.log",
-            ".hid.rs",
-            ".git/a.rs",
-        ];
+        let names = ["old.rs", "src/mid.rs", "src/new.rs", "x.log", ".hid.rs", ".git/a.rs"];
         for (age, name) in names.iter().enumerate() {
             std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
             std::fs::write(dir.join(name), "x").unwrap();
@@ -258,15 +232,9 @@ mod tests {
                 (result, _) => panic!("{arguments}: {result:?}"),
             }
         };
-        check(
-            json!({ "pattern": "*.rs" }),
-            Ok("src/new.rs\nsrc/mid.rs\nold.rs"),
-        );
+        check(json!({ "pattern": "*.rs" }), Ok("src/new.rs\nsrc/mid.rs\nold.rs"));
         check(json!({ "pattern": "src/*" }), Ok("src/new.rs\nsrc/mid.rs"));
-        check(
-            json!({ "pattern": "*.rs", "path": "src" }),
-            Ok("src/new.rs\nsrc/mid.rs"),
-        );
+        check(json!({ "pattern": "*.rs", "path": "src" }), Ok("src/new.rs\nsrc/mid.rs"));
         check(json!({ "pattern": "*.log" }), Ok("no files found"));
         check(json!({ "pattern": "*.log", "all": true }), Ok("x.log"));
         check(json!({ "pattern": ".h*" }), Ok(".hid.rs"));
@@ -275,10 +243,7 @@ mod tests {
             json!({ "pattern": "*.rs", "head_limit": 1, "offset": 1 }),
             Ok("src/mid.rs\n(2 to 2 of 3 files; continue at offset 2)"),
         );
-        check(
-            json!({ "pattern": "*.rs", "offset": 9 }),
-            Err("beyond the end"),
-        );
+        check(json!({ "pattern": "*.rs", "offset": 9 }), Err("beyond the end"));
         check(json!({ "pattern": "/etc/*" }), Err("outside the paths"));
         check(json!({ "pattern": "../*" }), Err("outside"));
         check(json!({ "pattern": "link/*" }), Err("outside the paths"));

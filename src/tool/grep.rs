@@ -131,18 +131,10 @@ impl Tool for Grep {
                 continue;
             };
             let here = &self.files.file_scope.directory;
-            let name = path
-                .strip_prefix(here)
-                .unwrap_or(path)
-                .display()
-                .to_string();
+            let name = path.strip_prefix(here).unwrap_or(path).display().to_string();
             let room = MAX_OUTPUT_CHARS.saturating_sub(found.text.len());
-            let mut sink = FileMatches::new(
-                &matcher,
-                found.remaining_window(&window),
-                found.matches,
-                room,
-            );
+            let mut sink =
+                FileMatches::new(&matcher, found.remaining_window(&window), found.matches, room);
             match searcher.search_reader(&matcher, InterruptibleFile(file), &mut sink) {
                 Err(_) if signal::check().is_err() => {
                     return Err("interrupted: the run is ending".into());
@@ -203,15 +195,10 @@ fn search_notes(found: &SearchResults, paths: &[PathBuf], cut: bool) -> String {
         notes.push("the file is binary, and was not searched".to_owned());
     }
     if found.unreadable_files > 0 {
-        notes.push(format!(
-            "{} files could not be read",
-            found.unreadable_files
-        ));
+        notes.push(format!("{} files could not be read", found.unreadable_files));
     }
     if cut {
-        notes.push(format!(
-            "only the first {MAX_ENTRIES} entries were searched"
-        ));
+        notes.push(format!("only the first {MAX_ENTRIES} entries were searched"));
     }
     match notes.is_empty() {
         true => String::new(),
@@ -284,12 +271,7 @@ impl SearchResults {
     }
 
     fn page(&mut self, window: &std::ops::Range<usize>) -> Result<String, String> {
-        let Self {
-            matches,
-            shown_matches: shown,
-            matching_files: files,
-            ..
-        } = *self;
+        let Self { matches, shown_matches: shown, matching_files: files, .. } = *self;
         if matches == 0 {
             return Ok("no matches found".into());
         }
@@ -366,9 +348,7 @@ impl<'m> FileMatches<'m> {
             return format!("{number}{mark} {}\n", String::from_utf8_lossy(bytes));
         }
         let found = self.matcher.find(bytes).ok().flatten();
-        let start = found.map_or(0, |found| {
-            found.start().saturating_sub(MAX_CHARS_BEFORE_MATCH)
-        });
+        let start = found.map_or(0, |found| found.start().saturating_sub(MAX_CHARS_BEFORE_MATCH));
         let cut =
             String::from_utf8_lossy(&bytes[start..bytes.len().min(start + MAX_LINE_CHARS * 4)]);
         let shown: String = cut.chars().take(MAX_LINE_CHARS).collect();
@@ -386,11 +366,7 @@ impl Sink for FileMatches<'_> {
         self.next_number += 1;
         let waiting = std::mem::take(&mut self.pending_context);
         if self.is_showing {
-            let gap = if self.is_gap && !self.text.is_empty() {
-                "--\n"
-            } else {
-                ""
-            };
+            let gap = if self.is_gap && !self.text.is_empty() { "--\n" } else { "" };
             let line = self.format_line(found.line_number(), ':', found.bytes());
             self.text.push_str(&format!("{gap}{waiting}{line}"));
             self.shown_matches += 1;
@@ -439,10 +415,7 @@ mod tests {
             std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
             std::fs::write(dir.join(name), bytes).unwrap();
         };
-        write(
-            "a.rs",
-            b"fn one() {}\nlet x = 1;\nfn two() {}\n\n\n\nfn three() {}\n",
-        );
+        write("a.rs", b"fn one() {}\nlet x = 1;\nfn two() {}\n\n\n\nfn three() {}\n");
         write("sub/b.py", b"def one():\r\n    pass\r\n");
         write("sub/binary", b"one\0one\n");
         write("skipped.log", b"fn one\n");
@@ -451,16 +424,9 @@ mod tests {
         write("latin", b"caf\xe9 one\n");
         write(
             "wide",
-            "\u{feff}one"
-                .encode_utf16()
-                .flat_map(u16::to_le_bytes)
-                .collect::<Vec<u8>>()
-                .as_slice(),
+            "\u{feff}one".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>().as_slice(),
         );
-        write(
-            "long",
-            format!("{}needle{}\n", "x".repeat(5_000), "y".repeat(5_000)).as_bytes(),
-        );
+        write("long", format!("{}needle{}\n", "x".repeat(5_000), "y".repeat(5_000)).as_bytes());
         std::os::unix::fs::symlink("/etc/passwd", dir.join("link")).unwrap();
         std::os::unix::fs::symlink("a.rs", dir.join("inner")).unwrap();
         let grep = Grep::new(Arc::new(files(&dir, false)));
@@ -472,10 +438,7 @@ mod tests {
         let check = |arguments: Value, expect: &str| {
             assert_eq!(run(arguments.clone()).as_deref(), Ok(expect), "{arguments}");
         };
-        check(
-            json!({ "pattern": "fn t.*\\{\\}$" }),
-            "a.rs\n3: fn two() {}\n7: fn three() {}",
-        );
+        check(json!({ "pattern": "fn t.*\\{\\}$" }), "a.rs\n3: fn two() {}\n7: fn three() {}");
         check(
             json!({ "pattern": "fn t", "context_before": 1 }),
             "a.rs\n2- let x = 1;\n3: fn two() {}\n--\n6- \n7: fn three() {}",
@@ -484,47 +447,26 @@ mod tests {
             json!({ "pattern": "LET", "case_insensitive": true, "context_after": 1 }),
             "a.rs\n2: let x = 1;\n3- fn two() {}",
         );
-        check(
-            json!({ "pattern": "():", "fixed_strings": true }),
-            "sub/b.py\n1: def one():",
-        );
+        check(json!({ "pattern": "():", "fixed_strings": true }), "sub/b.py\n1: def one():");
         check(json!({ "pattern": "\\):$" }), "sub/b.py\n1: def one():");
         check(
             json!({ "pattern": "one", "output_mode": "files_with_matches" }),
             "a.rs\nlatin\nsub/b.py\nwide",
         );
-        check(
-            json!({ "pattern": "fn", "output_mode": "count" }),
-            "a.rs: 3",
-        );
-        check(
-            json!({ "pattern": "one", "type": "py" }),
-            "sub/b.py\n1: def one():",
-        );
-        check(
-            json!({ "pattern": "one", "glob": "*.py" }),
-            "sub/b.py\n1: def one():",
-        );
+        check(json!({ "pattern": "fn", "output_mode": "count" }), "a.rs: 3");
+        check(json!({ "pattern": "one", "type": "py" }), "sub/b.py\n1: def one():");
+        check(json!({ "pattern": "one", "glob": "*.py" }), "sub/b.py\n1: def one():");
         check(
             json!({ "pattern": "fn one", "glob": "{.h*,*.log}", "all": true }),
             ".hidden\n1: fn one\nskipped.log\n1: fn one",
         );
-        check(
-            json!({ "pattern": "two", "path": "a.rs" }),
-            "a.rs\n3: fn two() {}",
-        );
-        check(
-            json!({ "pattern": "two", "path": "inner" }),
-            "a.rs\n3: fn two() {}",
-        );
+        check(json!({ "pattern": "two", "path": "a.rs" }), "a.rs\n3: fn two() {}");
+        check(json!({ "pattern": "two", "path": "inner" }), "a.rs\n3: fn two() {}");
         check(
             json!({ "pattern": "fn", "path": "a.rs", "head_limit": 1, "offset": 1 }),
             "a.rs\n3: fn two() {}\n(2 to 2 of 3 matches in 1 files; continue at offset 2)",
         );
-        check(
-            json!({ "pattern": "nowhere", "path": "a.rs" }),
-            "no matches found",
-        );
+        check(json!({ "pattern": "nowhere", "path": "a.rs" }), "no matches found");
         check(
             json!({ "pattern": "one", "path": "sub/binary" }),
             "no matches found\n(the file is binary, and was not searched)",
@@ -537,26 +479,11 @@ mod tests {
         };
         fails(json!({ "pattern": "(" }), "invalid pattern");
         fails(json!({ "pattern": "a\\nb" }), "within one line");
-        fails(
-            json!({ "pattern": "a", "type": "nosuch" }),
-            "unknown file type",
-        );
-        fails(
-            json!({ "pattern": "a", "glob": "[" }),
-            "is not a valid pattern",
-        );
-        fails(
-            json!({ "pattern": "root", "path": "/etc/passwd" }),
-            "outside the paths",
-        );
-        fails(
-            json!({ "pattern": "root", "path": "link" }),
-            "outside the paths",
-        );
-        fails(
-            json!({ "pattern": "fn", "path": "a.rs", "offset": 9 }),
-            "beyond the end",
-        );
+        fails(json!({ "pattern": "a", "type": "nosuch" }), "unknown file type");
+        fails(json!({ "pattern": "a", "glob": "[" }), "is not a valid pattern");
+        fails(json!({ "pattern": "root", "path": "/etc/passwd" }), "outside the paths");
+        fails(json!({ "pattern": "root", "path": "link" }), "outside the paths");
+        fails(json!({ "pattern": "fn", "path": "a.rs", "offset": 9 }), "beyond the end");
         fails(json!({ "pattern": "fn", "path": "none" }), "there is no");
     }
 
@@ -575,11 +502,7 @@ mod tests {
         let text = run(json!({ "pattern": "line" }));
         assert!(text.ends_with("\n(1 to 100 of 4000 matches in 2 files; continue at offset 100)"));
         let text = run(json!({ "pattern": "line", "head_limit": 1000 }));
-        assert!(
-            text.len() < 15_200 && text.contains(" of 4000 matches"),
-            "{}",
-            text.len()
-        );
+        assert!(text.len() < 15_200 && text.contains(" of 4000 matches"), "{}", text.len());
         let text = run(json!({ "pattern": "line", "offset": 3990 }));
         assert!(
             text.starts_with("b\n1991: ")

@@ -24,10 +24,7 @@ pub struct HiddenFiles<'a> {
 impl<'a> HiddenFiles<'a> {
     /// The files that `file_scope` hides. Nothing is searched yet.
     pub(super) fn new(file_scope: &'a FileScope) -> Self {
-        Self {
-            file_scope,
-            inodes: OnceCell::new(),
-        }
+        Self { file_scope, inodes: OnceCell::new() }
     }
 
     /// True if `file`, opened as `path`, is a hidden file under another name: a hard link, or procfs mounted in another
@@ -41,10 +38,7 @@ impl<'a> HiddenFiles<'a> {
         }
         metadata.is_file()
             && metadata.nlink() > 1
-            && self
-                .inodes
-                .get_or_init(|| self.scan())
-                .contains(&(metadata.dev(), metadata.ino()))
+            && self.inodes.get_or_init(|| self.scan()).contains(&(metadata.dev(), metadata.ino()))
     }
 
     /// Finds the hidden files with more than one hard link. There are usually none.
@@ -52,14 +46,8 @@ impl<'a> HiddenFiles<'a> {
         let mut found = HashSet::new();
         let closed = |place: &PathBuf| !self.file_scope.is_visible(place);
         let places = secrets::home_secrets(&self.file_scope.home).filter(closed);
-        let mut left: Vec<(PathBuf, usize)> = self
-            .file_scope
-            .hidden
-            .iter()
-            .cloned()
-            .chain(places)
-            .map(|place| (place, 0))
-            .collect();
+        let mut left: Vec<(PathBuf, usize)> =
+            self.file_scope.hidden.iter().cloned().chain(places).map(|place| (place, 0)).collect();
         let mut looked_at = 0;
         while let Some((path, depth)) = left.pop() {
             let Ok(metadata) = std::fs::symlink_metadata(&path) else {

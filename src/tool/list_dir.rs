@@ -59,11 +59,7 @@ impl Tool for ListDir {
         names.truncate(usize::try_from(shown).unwrap_or(total));
         let mut text = names.join("\n");
         if names.len() < total {
-            let least = if total >= MAX_ENTRIES {
-                "at least "
-            } else {
-                ""
-            };
+            let least = if total >= MAX_ENTRIES { "at least " } else { "" };
             text.push_str(&format!(
                 "\n({} of {least}{total} entries; increase max_entries for more)",
                 names.len()
@@ -77,9 +73,7 @@ impl ListDir {
     /// The entries of `dir`. Links are not followed, so the walk stays within the directory.
     fn walk(&self, dir: &Path, recursive: bool) -> Vec<String> {
         let mut walk = ignore::WalkBuilder::new(dir);
-        walk.standard_filters(false)
-            .follow_links(false)
-            .max_depth(Some(1));
+        walk.standard_filters(false).follow_links(false).max_depth(Some(1));
         if recursive {
             walk.max_depth(Some(32))
                 .hidden(false)
@@ -142,13 +136,9 @@ mod tests {
         let dir = std::fs::canonicalize(temp.path()).unwrap();
         let list = ListDir::new(Arc::new(files(&dir, false)));
         let run = |arguments: Value| {
-            list.run(&arguments, &mut |_| {})
-                .map(|output| plain_text(&output.parts))
+            list.run(&arguments, &mut |_| {}).map(|output| plain_text(&output.parts))
         };
-        assert_eq!(
-            run(json!({})).unwrap(),
-            format!("({} is empty)", dir.display())
-        );
+        assert_eq!(run(json!({})).unwrap(), format!("({} is empty)", dir.display()));
         for name in ["b.txt", "sub/deep/x", "sub/y.log", ".hidden", ".git/config"] {
             std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
             std::fs::write(dir.join(name), "12").unwrap();
@@ -162,15 +152,9 @@ mod tests {
         let all = ".gitignore  6 B\n.hidden  2 B\nb.txt  2 B\nlink  link\nsub/\nsub/deep/\nsub/deep/x  2 B";
         assert_eq!(run(json!({ "recursive": true })).unwrap(), all);
         let few = run(json!({ "max_entries": 2 })).unwrap();
-        assert_eq!(
-            few,
-            ".git/\n.gitignore  6 B\n(2 of 6 entries; increase max_entries for more)"
-        );
+        assert_eq!(few, ".git/\n.gitignore  6 B\n(2 of 6 entries; increase max_entries for more)");
         assert!(
-            run(json!({ "path": "/etc" }))
-                .unwrap_err()
-                .message()
-                .contains("outside the paths")
+            run(json!({ "path": "/etc" })).unwrap_err().message().contains("outside the paths")
         );
         assert!(run(json!({ "path": "link" })).is_err());
         let latin = std::ffi::OsStr::from_bytes(b"sub/deep/caf\xe9");

@@ -17,17 +17,8 @@ use std::sync::Arc;
 const MAX_FILES: usize = 10;
 /// Prefixes of session keys that are not channels, so nothing can be sent by such a key. Destinations that print or store
 /// text on this machine are for the user to choose.
-const NON_CHANNEL_PREFIXES: &[&str] = &[
-    "cli",
-    "command",
-    "cron",
-    "file",
-    "fork",
-    "heartbeat",
-    "pipe",
-    "system",
-    "tool",
-];
+const NON_CHANNEL_PREFIXES: &[&str] =
+    &["cli", "command", "cron", "file", "fork", "heartbeat", "pipe", "system", "tool"];
 
 /// A chat of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,10 +34,7 @@ impl ChatTarget {
         let is_it = |name: &&str| name.eq_ignore_ascii_case(channel.trim());
         let is_none =
             channel.trim().is_empty() || to.is_empty() || NON_CHANNEL_PREFIXES.iter().any(is_it);
-        (!is_none).then(|| Self {
-            channel: channel.to_owned(),
-            recipient: to.to_owned(),
-        })
+        (!is_none).then(|| Self { channel: channel.to_owned(), recipient: to.to_owned() })
     }
 }
 
@@ -116,10 +104,9 @@ impl MessageTool {
             _ => argument("chat_id").or(own(|chat| &chat.recipient)),
         };
         match (channel, recipient) {
-            (Some(channel), Some(recipient)) => Ok(ChatTarget {
-                channel: channel.to_owned(),
-                recipient: recipient.to_owned(),
-            }),
+            (Some(channel), Some(recipient)) => {
+                Ok(ChatTarget { channel: channel.to_owned(), recipient: recipient.to_owned() })
+            }
             _ => {
                 Err("`channel` and `chat_id` are required: this conversation is in no chat".into())
             }
@@ -140,9 +127,7 @@ impl MessageTool {
         }
         let what = format!("no message can be sent to {chat}");
         let external = self.provenance.external();
-        Ok(self
-            .grants
-            .check(GuardedChange::Messages, external, &what)?)
+        Ok(self.grants.check(GuardedChange::Messages, external, &what)?)
     }
 
     fn read_files(&self, arguments: &Value) -> Result<Vec<NamedContent>, ToolError> {

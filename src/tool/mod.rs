@@ -201,19 +201,13 @@ impl Toolbox {
 
     /// Adds a way to ask the user for approval.
     pub fn with_approval(self, approval_handler: Option<Arc<dyn ApprovalHandler>>) -> Self {
-        Self {
-            approval_handler,
-            ..self
-        }
+        Self { approval_handler, ..self }
     }
 
     /// Adds the provenance of the conversation's content, on which the decisions of some tools depend.
     pub fn with_provenance(self, provenance: Arc<ProvenanceTracker>) -> Self {
         let seen = Some((provenance, Mutex::default()));
-        Self {
-            provenance: seen,
-            ..self
-        }
+        Self { provenance: seen, ..self }
     }
 
     /// Records the provenance of new messages. Called before a batch of their calls runs.
@@ -231,9 +225,7 @@ impl Toolbox {
         let mut cursor = cursor.lock().ignore_poison();
         // Earlier turns count already, and most turns have no calls: nothing else needs to know what they hold.
         match provenance.is_complete() && cursor.is_at_start() {
-            true => of_turn
-                .iter()
-                .for_each(|message| provenance.observe(message)),
+            true => of_turn.iter().for_each(|message| provenance.observe(message)),
             false => provenance.observe_all(&mut cursor, messages),
         }
         Some(provenance.origin())
@@ -251,10 +243,7 @@ impl Toolbox {
 
     /// Finds a tool by name.
     pub fn find(&self, name: &str) -> Option<&dyn Tool> {
-        self.tools
-            .iter()
-            .find(|tool| tool.spec().name == name)
-            .map(AsRef::as_ref)
+        self.tools.iter().find(|tool| tool.spec().name == name).map(AsRef::as_ref)
     }
 
     /// Splits `calls` into groups that run one after another: adjacent reading calls together, a writing call alone.
@@ -318,10 +307,7 @@ impl Toolbox {
         cut: bool,
         on_output: &mut dyn FnMut(&str),
     ) -> CompletedCall {
-        let mut attempt = CallAttempt {
-            started: Instant::now(),
-            was_asked: false,
-        };
+        let mut attempt = CallAttempt { started: Instant::now(), was_asked: false };
         let mut refused = None;
         let mut unsuccessful = false;
         let mut changes = None;
@@ -387,9 +373,7 @@ impl Toolbox {
             command_failed: unsuccessful,
             diff: changes,
             was_asked: attempt.was_asked,
-            charges: self
-                .find(&call.name)
-                .map_or_else(Vec::new, Tool::take_charges),
+            charges: self.find(&call.name).map_or_else(Vec::new, Tool::take_charges),
         }
     }
 
@@ -415,11 +399,7 @@ impl Toolbox {
             Err(_) => return result,
         };
         let duration = attempt.started.elapsed();
-        let executed = ExecutedCall {
-            text: &text,
-            failed,
-            duration,
-        };
+        let executed = ExecutedCall { text: &text, failed, duration };
         let mut after = hooks.after_call(call, arguments, &executed);
         after.comments.splice(0..0, before.comments);
         after.apply(&mut result);
@@ -450,19 +430,11 @@ impl Toolbox {
             return done;
         };
         match &done {
-            Err(ToolError::Denied(
-                refusal @ Refusal {
-                    suggested_flag: Some(flag),
-                    ..
-                },
-            )) => {
+            Err(ToolError::Denied(refusal @ Refusal { suggested_flag: Some(flag), .. })) => {
                 let withheld = tool.withheld_changes(flag);
                 let asked = Instant::now();
-                let granted = appeals.with_grant(&ApprovalRequest {
-                    refusal,
-                    withheld: &withheld,
-                    ..case
-                });
+                let granted =
+                    appeals.with_grant(&ApprovalRequest { refusal, withheld: &withheld, ..case });
                 let (wider, approval) = match granted {
                     Ok(granted) => granted,
                     Err(declined) if withheld.is_empty() => return Err(declined),
@@ -481,17 +453,9 @@ impl Toolbox {
                     false => tool.make_withheld_changes(flag),
                 }
             }
-            Ok(ToolOutput {
-                missing_grant: Some(refusal),
-                command_failed: true,
-                ..
-            }) => {
+            Ok(ToolOutput { missing_grant: Some(refusal), command_failed: true, .. }) => {
                 let asked = Instant::now();
-                match appeals.with_grant(&ApprovalRequest {
-                    refusal,
-                    is_retry: true,
-                    ..case
-                }) {
+                match appeals.with_grant(&ApprovalRequest { refusal, is_retry: true, ..case }) {
                     Ok((wider, approval)) => {
                         attempt.record_approval(approval);
                         wider.retry(call, arguments, on_output)
@@ -523,10 +487,9 @@ impl Toolbox {
                 log::info!(target: "policy", "`{}` is allowed: {why}", case.tool);
             }
             (PolicyDecision::Ask(refusal), Some(appeals)) => {
-                attempt.record_approval(appeals.approve(&ApprovalRequest {
-                    refusal: &refusal,
-                    ..*case
-                })?);
+                attempt.record_approval(
+                    appeals.approve(&ApprovalRequest { refusal: &refusal, ..*case })?,
+                );
             }
             // Without a user to ask, a call that needs approval is refused.
             (PolicyDecision::Ask(refusal) | PolicyDecision::Deny(refusal), _) => {
@@ -559,11 +522,9 @@ impl Toolbox {
                     "there is no tool `{}`; this run has no tools, so answer without them",
                     call.name
                 ),
-                false => format!(
-                    "there is no tool `{}`; the tools are: {}",
-                    call.name,
-                    names.join(", ")
-                ),
+                false => {
+                    format!("there is no tool `{}`; the tools are: {}", call.name, names.join(", "))
+                }
             });
         };
         if cut && !call.arguments.is_object() {
@@ -646,11 +607,7 @@ mod tests {
         policy.file_scope.hidden = paths();
         let toolbox = Toolbox::new(Vec::new(), 1, Arc::new(policy));
         assert!(!was_settled.load(Ordering::Relaxed));
-        let call = ToolCall {
-            id: String::new(),
-            name: "read_file".into(),
-            arguments: Value::Null,
-        };
+        let call = ToolCall { id: String::new(), name: "read_file".into(), arguments: Value::Null };
         toolbox.run(&[call], false, &mut |_, _| Ok(())).1.unwrap();
         assert!(was_settled.load(Ordering::Relaxed));
     }
@@ -658,10 +615,7 @@ mod tests {
     #[test]
     fn readers_run_together_and_writers_alone() {
         let toolbox = Toolbox::new(
-            vec![
-                named("r", CallEffect::Reads),
-                named("w", CallEffect::Writes),
-            ],
+            vec![named("r", CallEffect::Reads), named("w", CallEffect::Writes)],
             3,
             Arc::default(),
         );
@@ -673,10 +627,8 @@ mod tests {
             };
             let calls: Vec<ToolCall> = calls.chars().map(call).collect();
             let name = |call: &ToolCall| call.name.clone();
-            let batches: Vec<String> = toolbox
-                .batches(&calls)
-                .map(|batch| batch.iter().map(name).collect())
-                .collect();
+            let batches: Vec<String> =
+                toolbox.batches(&calls).map(|batch| batch.iter().map(name).collect()).collect();
             assert_eq!(batches.join(" "), expect);
         };
         check("", "");

@@ -147,9 +147,7 @@ impl Tool for ProgramTool {
         arguments: &Value,
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
-        let ToolProgram {
-            path, digest, spec, ..
-        } = &self.program;
+        let ToolProgram { path, digest, spec, .. } = &self.program;
         // The model may be able to write where it lies.
         if digest_program(path).as_ref() != Some(digest) {
             let path = path.display();
@@ -179,20 +177,14 @@ mod tests {
                 expect,
             ) {
                 (Ok(spec), Ok(expect)) => {
-                    assert_eq!(
-                        (spec.description.as_str(), spec.parameters, spec.timeout),
-                        expect
-                    );
+                    assert_eq!((spec.description.as_str(), spec.parameters, spec.timeout), expect);
                 }
                 (Err(cause), Err(part)) => assert!(cause.contains(part), "{text}: {cause}"),
                 (found, _) => panic!("{text}: {found:?}"),
             };
         let any = || json!({ "type": "object" });
         check(r#"{"description": "a"}"#, Ok(("a", any(), None)));
-        check(
-            r#"{"description": "a", "timeout": 5}"#,
-            Ok(("a", any(), Some(5))),
-        );
+        check(r#"{"description": "a", "timeout": 5}"#, Ok(("a", any(), Some(5))));
         let schema = json!({ "type": "object", "properties": { "x": { "type": "string" } } });
         for key in ["parameters", "input_schema", "inputSchema"] {
             let text = json!({ "description": "a", key: schema }).to_string();
@@ -203,23 +195,11 @@ mod tests {
         check(&text.to_string(), Ok(("a", schema, None)));
         check("hello", Err("no JSON object"));
         check("{}", Err("no `description`"));
-        check(
-            r#"{"description": "a", "parameters": []}"#,
-            Err("not a schema"),
-        );
-        check(
-            r#"{"description": "a", "parameters": {"type": "string"}}"#,
-            Err("other than"),
-        );
-        check(
-            r#"{"description": "a", "parameters": {"properties": 1}}"#,
-            Err("not an object"),
-        );
+        check(r#"{"description": "a", "parameters": []}"#, Err("not a schema"));
+        check(r#"{"description": "a", "parameters": {"type": "string"}}"#, Err("other than"));
+        check(r#"{"description": "a", "parameters": {"properties": 1}}"#, Err("not an object"));
         check(r#"{"description": "a", "timeout": 0}"#, Err("1 to 600"));
-        check(
-            &format!(r#"{{"description": "{}"}}"#, "a".repeat(40_000)),
-            Err("32 KiB"),
-        );
+        check(&format!(r#"{{"description": "{}"}}"#, "a".repeat(40_000)), Err("32 KiB"));
     }
 
     #[test]

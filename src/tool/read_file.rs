@@ -48,11 +48,7 @@ impl ReadFile {
             }
             .into(),
         };
-        Self {
-            spec,
-            files,
-            path: path.map(str::to_owned),
-        }
+        Self { spec, files, path: path.map(str::to_owned) }
     }
 }
 
@@ -67,15 +63,10 @@ impl Tool for ReadFile {
 
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         let path = arguments["path"].as_str().unwrap_or_default();
-        let number = |key: &str| {
-            arguments[key]
-                .as_u64()
-                .and_then(|number| usize::try_from(number).ok())
-        };
-        let (offset, limit) = (
-            number("offset").unwrap_or(1),
-            number("limit").unwrap_or(MAX_LINES).min(MAX_LINES),
-        );
+        let number =
+            |key: &str| arguments[key].as_u64().and_then(|number| usize::try_from(number).ok());
+        let (offset, limit) =
+            (number("offset").unwrap_or(1), number("limit").unwrap_or(MAX_LINES).min(MAX_LINES));
         let (bytes, place) = match (self.files.read(path), skill::built_in_at(path)) {
             (Ok(found), _) => found,
             (Err(_), Some(text)) => (text.as_bytes().to_vec(), PathBuf::new()),
@@ -89,18 +80,10 @@ impl Tool for ReadFile {
                 )
                 .into());
             }
-            let name = Path::new(path)
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
+            let name =
+                Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
             return Ok(ToolOutput {
-                parts: vec![MessagePart::Image(Image {
-                    media_type,
-                    bytes,
-                    name,
-                    source: None,
-                })],
+                parts: vec![MessagePart::Image(Image { media_type, bytes, name, source: None })],
                 command_failed: false,
                 missing_grant: None,
                 diff: None,
@@ -114,7 +97,7 @@ impl Tool for ReadFile {
         if let Some(text) = document? {
             let page = format_page(&text, offset, limit, None)?;
             return Ok(
-                format!("{page}\n(text of a document; it cannot be edited with edit_file)").into(),
+                format!("{page}\n(text of a document; it cannot be edited with edit_file)").into()
             );
         }
         let (text, encoding) = decode(&bytes)
@@ -152,22 +135,14 @@ fn format_page(
 ) -> Result<String, String> {
     let total = text.lines().count();
     if offset > total {
-        return Err(format!(
-            "line {offset} is beyond the end: there are {total} lines"
-        ));
+        return Err(format!("line {offset} is beyond the end: there are {total} lines"));
     }
     let mut out = String::new();
     let mut last = offset - 1;
     for (index, line) in text.lines().enumerate().skip(offset - 1).take(limit) {
         let cut = line.char_indices().nth(MAX_LINE_CHARS).map(|(at, _)| at);
-        let more = cut
-            .map(|at| format!("… ({} more bytes)", line.len() - at))
-            .unwrap_or_default();
-        let shown = format!(
-            "{}| {}{more}\n",
-            index + 1,
-            &line[..cut.unwrap_or(line.len())]
-        );
+        let more = cut.map(|at| format!("… ({} more bytes)", line.len() - at)).unwrap_or_default();
+        let shown = format!("{}| {}{more}\n", index + 1, &line[..cut.unwrap_or(line.len())]);
         if !out.is_empty() && out.len() + shown.len() > MAX_OUTPUT_CHARS {
             break;
         }
@@ -204,12 +179,7 @@ mod tests {
         };
         check("a\nb\n", 1, 9, "1| a\n2| b");
         check("a\r\nb", 1, 9, "1| a\n2| b");
-        check(
-            "a\n\nb\n",
-            2,
-            1,
-            "2| \n(lines 2 to 2 of 3; continue at offset 3)",
-        );
+        check("a\n\nb\n", 2, 1, "2| \n(lines 2 to 2 of 3; continue at offset 3)");
         check("a\nb\n", 2, 9, "2| b\n(lines 2 to 2 of 2)");
         check("a\n", 2, 9, "line 2 is beyond the end: there are 1 lines");
         let long = format_page(&"é".repeat(2_010), 1, 9, None).unwrap();
@@ -238,10 +208,7 @@ mod tests {
                 .map(|letter| letter as u8)
                 .collect::<Vec<u8>>()
                 .as_slice(),
-            Some((
-                "na\u{ef}ve caf\u{e9} d\u{e9}j\u{e0} vu",
-                Some("windows-1252"),
-            )),
+            Some(("na\u{ef}ve caf\u{e9} d\u{e9}j\u{e0} vu", Some("windows-1252"))),
         );
     }
 }

@@ -24,11 +24,7 @@ impl InstalledTools {
     pub fn new(path: &str, env: &Env) -> Self {
         let (relocated_dirs, credential_paths) =
             system_paths::relocated_tools(|name| env.get(name));
-        Self {
-            path: path.to_owned(),
-            relocated_dirs,
-            credential_paths,
-        }
+        Self { path: path.to_owned(), relocated_dirs, credential_paths }
     }
 }
 
@@ -48,31 +44,17 @@ pub fn for_scope(
     reads.extend(file_scope.roots.iter().map(|root| root.path.clone()));
     reads.extend(programs.iter().cloned());
     let mut closed = file_scope.hidden.to_vec();
-    let writes: Vec<PathBuf> = file_scope
-        .command_writable_roots()
-        .map(Path::to_owned)
-        .collect();
-    let granted: Vec<&Path> = file_scope
-        .roots
-        .iter()
-        .map(|root| root.path.as_path())
-        .collect();
+    let writes: Vec<PathBuf> = file_scope.command_writable_roots().map(Path::to_owned).collect();
+    let granted: Vec<&Path> = file_scope.roots.iter().map(|root| root.path.as_path()).collect();
     let root_home = Path::new(secrets::ROOT_HOME);
-    let homes = system_paths::find_homes(
-        &[&file_scope.home, root_home],
-        secrets::HOME_PARENTS,
-        &granted,
-    )?;
+    let homes =
+        system_paths::find_homes(&[&file_scope.home, root_home], secrets::HOME_PARENTS, &granted)?;
     // Close the secrets in other users' homes too, since root may read them all. Their missing paths need no rule
     // unless commands may write there.
     let others = homes.iter().filter(|home| **home != file_scope.home);
-    let others = others
-        .flat_map(|home| secrets::home_secrets(home))
-        .filter(|place| {
-            place.is_symlink()
-                || place.exists()
-                || writes.iter().any(|root| place.starts_with(root))
-        });
+    let others = others.flat_map(|home| secrets::home_secrets(home)).filter(|place| {
+        place.is_symlink() || place.exists() || writes.iter().any(|root| place.starts_with(root))
+    });
     let of_homes = secrets::home_secrets(&file_scope.home).chain(others);
     // Paths that the user grants by name stay open.
     closed.extend(
@@ -89,9 +71,8 @@ pub fn for_scope(
         let writes: Vec<PathBuf> = one.command_writable_roots().map(Path::to_owned).collect();
         // Start-up files of the home directories are protected too, if any directory around or within a home is
         // writable.
-        let of_homes = homes
-            .iter()
-            .flat_map(|home| git_paths::protected_paths(home, &protected_in_home()));
+        let of_homes =
+            homes.iter().flat_map(|home| git_paths::protected_paths(home, &protected_in_home()));
         let list = |root: &Path| git_paths::protected_paths(root, startup_names);
         let mut kept = collect_protected(&writes, &list);
         kept.extend(of_homes);
@@ -116,9 +97,7 @@ pub fn for_scope(
 
 /// The links of git worktrees whose repositories commands may change, and which they do not see.
 fn unseen_worktree_links(writes: &[PathBuf], reads: &[PathBuf]) -> Vec<PathBuf> {
-    let links = writes
-        .iter()
-        .flat_map(|root| git_paths::worktree_links(root));
+    let links = writes.iter().flat_map(|root| git_paths::worktree_links(root));
     let is_seen = |link: &PathBuf| reads.iter().any(|root| link.starts_with(root));
     links.filter(|link| !is_seen(link)).collect()
 }
@@ -128,10 +107,7 @@ fn unseen_worktree_links(writes: &[PathBuf], reads: &[PathBuf]) -> Vec<PathBuf> 
 fn collect_protected(writes: &[PathBuf], list: &dyn Fn(&Path) -> Vec<PathBuf>) -> Vec<PathBuf> {
     let is_innermost = |root: &Path, path: &Path| {
         let inner = |other: &&PathBuf| *other != root && other.starts_with(root);
-        !writes
-            .iter()
-            .filter(inner)
-            .any(|other| path.starts_with(other))
+        !writes.iter().filter(inner).any(|other| path.starts_with(other))
     };
     let of_one = |root: &PathBuf| {
         let mut places = list(root);
@@ -180,12 +156,7 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    let root = |may_write: bool| {
-        move |path: &PathBuf| ScopeRoot {
-            path: path.clone(),
-            may_write,
-        }
-    };
+    let root = |may_write: bool| move |path: &PathBuf| ScopeRoot { path: path.clone(), may_write };
     // Start-up files in the server's own directory need no protection, since only the server runs them.
     let writes = scope.writes.iter();
     let writes = writes.filter(|path| !path.starts_with(&scope.state_dir));
@@ -217,13 +188,8 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
     };
     let mut fence = for_scope(&reach, (tools, &[]), true, &protected_in_home())?;
     // Changes are not reverted afterwards, so mounts must protect these too.
-    fence.protected.extend(collect_protected(
-        &fence.writable,
-        &git_paths::nested_protected_paths,
-    ));
-    fence
-        .writable
-        .extend([scope.state_dir.clone(), scope.temp_dir.clone()]);
+    fence.protected.extend(collect_protected(&fence.writable, &git_paths::nested_protected_paths));
+    fence.writable.extend([scope.state_dir.clone(), scope.temp_dir.clone()]);
     Ok(fence)
 }
 
@@ -246,12 +212,8 @@ fn has_separate_workspace(scope: &ServerScope) -> bool {
 fn hidden_entries(file_scope: &FileScope, homes: &[PathBuf], reads: &[PathBuf]) -> Vec<PathBuf> {
     let mut named: Vec<&Path> = reads.iter().map(PathBuf::as_path).collect();
     named.push(&file_scope.directory);
-    let is_granted = |home: &&PathBuf| {
-        file_scope
-            .roots
-            .iter()
-            .any(|root| home.starts_with(&root.path))
-    };
+    let is_granted =
+        |home: &&PathBuf| file_scope.roots.iter().any(|root| home.starts_with(&root.path));
     let homes = homes.iter().filter(is_granted);
     let entries = homes.flat_map(|home| std::fs::read_dir(home).into_iter().flatten().flatten());
     entries
@@ -270,9 +232,7 @@ fn ungranted_paths(place: &Path, named: &[&Path]) -> Vec<PathBuf> {
         return vec![place.to_owned()];
     }
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
-    entries
-        .flat_map(|entry| ungranted_paths(&entry.path(), named))
-        .collect()
+    entries.flat_map(|entry| ungranted_paths(&entry.path(), named)).collect()
 }
 
 /// Variables that point launchers and servers into the server's own directory, and the path within it. Servers must not
@@ -329,10 +289,7 @@ mod tests {
         let writes = depth(&fence.writable, path).filter(|_| is_open);
         let reads = depth(&fence.readable, path).filter(|_| is_open);
         // The paths within `.git` have rules of their own.
-        let kept = fence
-            .protected
-            .iter()
-            .filter(|place| !place.ends_with(".git"));
+        let kept = fence.protected.iter().filter(|place| !place.ends_with(".git"));
         let is_free = writes > depth(&kept.cloned().collect::<Vec<_>>(), path);
         (writes.or(reads).is_some(), is_free)
     }
@@ -394,14 +351,7 @@ mod tests {
         let around = named(&[], &[""]);
         std::fs::write(home.join(".nanobot/mcp/pins.json"), "").unwrap();
         check(&around, &own);
-        check(
-            &around,
-            &[
-                ("project/x", changes),
-                (".bashrc", reads),
-                (".config/nvim/x", reads),
-            ],
-        );
+        check(&around, &[("project/x", changes), (".bashrc", reads), (".config/nvim/x", reads)]);
         check(
             &named(&["project", "store.db"], &["store.db"]),
             &[("project/x", reads), ("store.db", changes)],
@@ -428,13 +378,9 @@ mod tests {
                 (".nanobot/mcp/pins.json", none),
             ],
         );
-        for ours in [
-            ".nanobot",
-            ".nanobot/workspace",
-            ".nanobot/mcp/state/two",
-            "notes",
-            "notes/skills",
-        ] {
+        for ours in
+            [".nanobot", ".nanobot/workspace", ".nanobot/mcp/state/two", "notes", "notes/skills"]
+        {
             let refused = for_server(&named(&[], &[ours]), &InstalledTools::default()).unwrap_err();
             assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput, "{ours}");
             assert!(refused.to_string().contains("sandbox: \"off\""), "{ours}");
@@ -455,14 +401,8 @@ mod tests {
         };
         assert_eq!(get(&station, "npm_config_cache").as_deref(), Some("/s/npm"));
         assert_eq!(get(&station, "TMPDIR").as_deref(), Some("/t"));
-        let named = ServerScope {
-            reads: vec!["/h/.npmrc".into()],
-            ..station.clone()
-        };
+        let named = ServerScope { reads: vec!["/h/.npmrc".into()], ..station.clone() };
         let of = |station: &ServerScope| get(station, "npm_config_userconfig");
-        assert_eq!(
-            (of(&station).as_deref(), of(&named)),
-            (Some("/s/npmrc"), None)
-        );
+        assert_eq!((of(&station).as_deref(), of(&named)), (Some("/s/npmrc"), None));
     }
 }

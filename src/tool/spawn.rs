@@ -82,12 +82,7 @@ impl<S: SubagentStarter> Tool for Spawn<S> {
         };
         let task = text("task")
             .ok_or("`task` is empty; include everything that the sub-agent needs to know")?;
-        let order = SubagentRequest {
-            call,
-            task,
-            label: text("label"),
-            profile: text("profile"),
-        };
+        let order = SubagentRequest { call, task, label: text("label"), profile: text("profile") };
         let name = self.starter.start(&order)?;
         Ok(format!("started as `{name}`; its report arrives as a message").into())
     }
@@ -104,12 +99,7 @@ mod tests {
 
     impl SubagentStarter for Echo {
         fn start(&self, order: &SubagentRequest<'_>) -> Result<String, ToolError> {
-            let SubagentRequest {
-                call,
-                task,
-                label,
-                profile,
-            } = order;
+            let SubagentRequest { call, task, label, profile } = order;
             Ok(format!("{call} {task} {label:?} {profile:?}"))
         }
     }
@@ -126,10 +116,7 @@ mod tests {
                 _ => panic!("{arguments}: {got:?}"),
             }
         };
-        check(
-            json!({ "task": " look ", "label": "" }),
-            Ok("`c look None None`"),
-        );
+        check(json!({ "task": " look ", "label": "" }), Ok("`c look None None`"));
         check(
             json!({ "task": "x", "label": "l", "profile": "explore" }),
             Ok(r#"Some("l") Some("explore")"#),

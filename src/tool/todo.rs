@@ -71,10 +71,7 @@ impl Todo {
                     } } }
             } }"#) }.into(),
         };
-        Self {
-            spec,
-            list: Mutex::default(),
-        }
+        Self { spec, list: Mutex::default() }
     }
 }
 
@@ -120,11 +117,10 @@ fn parse_entries(todos: &[Value]) -> Result<Vec<TodoEntry>, String> {
     };
     let list: Option<Vec<TodoEntry>> = todos.iter().map(entry).collect();
     let list = list.ok_or("each todo needs a content and a status")?;
-    let same = list.iter().enumerate().find(|(index, entry)| {
-        list[..*index]
-            .iter()
-            .any(|other| other.content == entry.content)
-    });
+    let same = list
+        .iter()
+        .enumerate()
+        .find(|(index, entry)| list[..*index].iter().any(|other| other.content == entry.content));
     match same {
         Some((_, entry)) => Err(format!("`{}` is in the list twice", entry.content)),
         None => Ok(list),
@@ -173,19 +169,10 @@ mod tests {
         );
         check(json!({ "todos": null }), Ok("[x] a\n[>] b c"));
         check(json!({ "todos": [one("done")] }), Err("must be one of"));
-        check(
-            json!({ "todos": [one("pending"), one("pending")] }),
-            Err("twice"),
-        );
-        check(
-            json!({ "todos": [{ "content": " ", "status": "pending" }] }),
-            Err("content"),
-        );
+        check(json!({ "todos": [one("pending"), one("pending")] }), Err("twice"));
+        check(json!({ "todos": [{ "content": " ", "status": "pending" }] }), Err("content"));
         check(json!({ "todos": [{ "content": "a" }] }), Err("missing"));
-        check(
-            json!({ "todos": vec![one("pending"); 101] }),
-            Err("too many"),
-        );
+        check(json!({ "todos": vec![one("pending"); 101] }), Err("too many"));
         // A refused call has changed nothing; a list sent as a string is accepted.
         check(json!({}), Ok("[x] a\n[>] b c"));
         check(json!({ "todos": "[]" }), Ok("(the list is empty)"));

@@ -50,11 +50,7 @@ impl WebFetch {
                 "offset": { "type": "integer", "minimum": 0, "description": "first character" },
             } }).into(),
         };
-        Self {
-            spec,
-            web,
-            max_chars,
-        }
+        Self { spec, web, max_chars }
     }
 
     /// The text of the fetched content, and notes on how it was read.
@@ -63,12 +59,7 @@ impl WebFetch {
         fetched: &FetchedContent,
         plain: bool,
     ) -> Result<(String, Vec<String>), ToolError> {
-        let FetchedContent {
-            url,
-            content_type: kind,
-            bytes,
-            is_truncated: cut,
-        } = fetched;
+        let FetchedContent { url, content_type: kind, bytes, is_truncated: cut } = fetched;
         let mut notes = Vec::new();
         if *cut {
             notes.push("only the beginning was read".into());
@@ -111,8 +102,7 @@ impl Tool for WebFetch {
     }
 
     fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
-        self.web
-            .precheck(arguments["url"].as_str().unwrap_or_default())
+        self.web.precheck(arguments["url"].as_str().unwrap_or_default())
     }
 
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
@@ -122,9 +112,7 @@ impl Tool for WebFetch {
             let number = arguments[key].as_u64();
             number.and_then(|number| usize::try_from(number).ok())
         };
-        let most = number("maxChars")
-            .unwrap_or(self.max_chars)
-            .min(self.max_chars);
+        let most = number("maxChars").unwrap_or(self.max_chars).min(self.max_chars);
         let offset = number("offset").unwrap_or(0);
         let fetched = self.web.fetch(given)?;
         let url = fetched.url.as_str();
@@ -154,10 +142,7 @@ impl Tool for WebFetch {
             };
             notes.insert(0, format!("characters {offset} to {end} of {total}{more}"));
         }
-        let mut text = format!(
-            "{UNTRUSTED_NOTICE}\n{}",
-            tagged_block("page", Some(url), &shown)
-        );
+        let mut text = format!("{UNTRUSTED_NOTICE}\n{}", tagged_block("page", Some(url), &shown));
         if !notes.is_empty() {
             text.push_str(&format!("\n({})", notes.join("; ")));
         }
@@ -169,10 +154,7 @@ impl WebFetch {
     fn image(&self, fetched: &FetchedContent) -> Result<ToolOutput, ToolError> {
         let terms = AttachOptions {
             accepts: AcceptedInputs::default(),
-            image_limits: ImageLimits {
-                max_bytes: MAX_IMAGE_BYTES,
-                ..ImageLimits::default()
-            },
+            image_limits: ImageLimits { max_bytes: MAX_IMAGE_BYTES, ..ImageLimits::default() },
             network: None,
             env: &self.web.env,
         };
@@ -196,9 +178,7 @@ impl WebFetch {
 fn is_html(kind: &str, text: &str) -> bool {
     let head: String = text.trim_start().chars().take(256).collect();
     let head = head.to_ascii_lowercase();
-    let begins = ["<!doctype html", "<html"]
-        .iter()
-        .any(|start| head.starts_with(start));
+    let begins = ["<!doctype html", "<html"].iter().any(|start| head.starts_with(start));
     charset::is_html(kind) || begins
 }
 
@@ -226,10 +206,7 @@ fn excerpt(text: &str, offset: usize, max_chars: usize) -> (String, usize) {
         }
     };
     let shown = &text[start..end];
-    (
-        format!("{}{shown}{}", mark(start), mark(end)),
-        offset + shown.chars().count(),
-    )
+    (format!("{}{shown}{}", mark(start), mark(end)), offset + shown.chars().count())
 }
 
 #[cfg(test)]

@@ -59,11 +59,7 @@ impl WebSearch {
             }
             .into(),
         };
-        Self {
-            spec,
-            web,
-            settings,
-        }
+        Self { spec, web, settings }
     }
 
     /// Queries `engine`.
@@ -73,9 +69,7 @@ impl WebSearch {
         query: &str,
         count: usize,
     ) -> Result<Vec<SearchResult>, ToolError> {
-        let SearchSettings {
-            key, base, timeout, ..
-        } = &self.settings;
+        let SearchSettings { key, base, timeout, .. } = &self.settings;
         let name = engine.name();
         let Some(base) = base.as_deref().or(engine.default_base()) else {
             return Err(format!(
@@ -83,10 +77,7 @@ impl WebSearch {
             )
             .into());
         };
-        let mut headers = vec![(
-            "accept".to_owned(),
-            "application/json, text/html".to_owned(),
-        )];
+        let mut headers = vec![("accept".to_owned(), "application/json, text/html".to_owned())];
         if let (SearchEngine::Brave, Some(key)) = (engine, key) {
             headers.push(("x-subscription-token".into(), key.expose().into()));
         }
@@ -121,11 +112,7 @@ impl WebSearch {
             }
         }
         let mut bytes = Vec::new();
-        let read = answer
-            .body
-            .by_ref()
-            .take(MAX_ANSWER_BYTES)
-            .read_to_end(&mut bytes);
+        let read = answer.body.by_ref().take(MAX_ANSWER_BYTES).read_to_end(&mut bytes);
         read.map_err(|error| format!("{name}: {}", body_error_message(&error)))?;
         Ok(engine.parse_answer(&String::from_utf8_lossy(&bytes))?)
     }
@@ -142,9 +129,7 @@ impl Tool for WebSearch {
 
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         let query = arguments["query"].as_str().unwrap_or_default().trim();
-        let count = arguments["count"]
-            .as_u64()
-            .map_or(self.settings.count, |count| count as usize);
+        let count = arguments["count"].as_u64().map_or(self.settings.count, |count| count as usize);
         let provider = &self.settings.provider;
         let Some(engine) = SearchEngine::from_name(provider) else {
             return Err(format!(
@@ -180,15 +165,7 @@ impl Tool for WebSearch {
 /// Formats `found` as a list. Only the addresses are on lines of their own.
 fn format_results(found: &[SearchResult]) -> String {
     let mut list = String::new();
-    for (
-        number,
-        SearchResult {
-            title,
-            url,
-            snippet: about,
-        },
-    ) in found.iter().enumerate()
-    {
+    for (number, SearchResult { title, url, snippet: about }) in found.iter().enumerate() {
         writeln!(list, "{}. {title}\n   {url}", number + 1)
             .expect("writing to a string cannot fail");
         if about.contains(' ') {

@@ -24,9 +24,7 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
         }
         .into(),
     };
-    FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
-        write(&files, arguments)
-    })
+    FunctionTool::new(spec, CallEffect::Writes, move |arguments| write(&files, arguments))
 }
 
 fn write(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
@@ -40,17 +38,10 @@ fn write(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     {
         return Err(MASK_ERROR.into());
     }
-    let WrittenFile {
-        path,
-        old_size: before,
-        was_read: was_seen,
-    } = files.write(text("path"), content.as_bytes())?;
+    let WrittenFile { path, old_size: before, was_read: was_seen } =
+        files.write(text("path"), content.as_bytes())?;
     let (bytes, lines) = (content.len(), content.lines().count());
-    let done = if before.is_some() {
-        "replaced"
-    } else {
-        "created"
-    };
+    let done = if before.is_some() { "replaced" } else { "created" };
     // The model must be able to report that it replaced content it did not know.
     let unread = match before {
         Some(before) if before > 0 && !was_seen => {
@@ -62,14 +53,9 @@ fn write(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     };
     // If the old content could not be read, the change is unknown.
     let known = old.is_some() || before.is_none();
-    let text = format!(
-        "{done} {} ({bytes} bytes, {lines} lines{unread})",
-        path.display()
-    );
+    let text = format!("{done} {} ({bytes} bytes, {lines} lines{unread})", path.display());
     Ok(ToolOutput {
-        diff: known
-            .then(|| make_diff(old.as_deref().unwrap_or_default(), content))
-            .flatten(),
+        diff: known.then(|| make_diff(old.as_deref().unwrap_or_default(), content)).flatten(),
         ..files.add_instructions(text, &path).into()
     })
 }

@@ -97,9 +97,7 @@ pub(super) fn read_agents_file(directory: &Path) -> Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     let mut bytes = Vec::new();
-    file.take(MAX_INSTRUCTIONS_BYTES)
-        .read_to_end(&mut bytes)
-        .with_context(what)?;
+    file.take(MAX_INSTRUCTIONS_BYTES).read_to_end(&mut bytes).with_context(what)?;
     Ok(Some(bytes))
 }
 

@@ -35,11 +35,7 @@ struct NestedState {
 
 impl NestedInstructions {
     pub(super) fn new(judge: JudgeFile, directory: &Path) -> Self {
-        Self {
-            judge,
-            directory: directory.to_owned(),
-            state: Mutex::default(),
-        }
+        Self { judge, directory: directory.to_owned(), state: Mutex::default() }
     }
 
     /// Path and text of each AGENTS.md between the working directory and the file at `path`, which a tool has touched. A

@@ -76,9 +76,7 @@ impl Agent<'_> {
 
     /// Records the origin of the conversation in its session.
     pub fn record_origin(&self, session: &mut Session) {
-        let origin = self
-            .toolbox
-            .origin(session.messages(), session.turn_messages());
+        let origin = self.toolbox.origin(session.messages(), session.turn_messages());
         if let Some((origin, content)) = origin {
             session.record_origin(origin, &content);
         }

@@ -100,19 +100,12 @@ impl Turn<'_, '_, '_> {
             injected: true,
             ..UserMessage::default()
         }))?;
-        (self.sink)(Event::Usage {
-            message_id: &reply.id,
-            usage: reply.usage,
-            cost: reply.cost,
-        })
+        (self.sink)(Event::Usage { message_id: &reply.id, usage: reply.usage, cost: reply.cost })
     }
 
     /// The last part of an answer that cannot be continued.
     pub(super) fn empty_rest(&self) -> Reply {
-        Reply {
-            id: format!("{}-end", self.session.turn()),
-            ..Reply::default()
-        }
+        Reply { id: format!("{}-end", self.session.turn()), ..Reply::default() }
     }
 
     /// Returns `reply` with the parts before it, which is the answer, and its message for the log.

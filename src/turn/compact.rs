@@ -54,28 +54,14 @@ pub fn compact_now(
     };
     let exit = error.as_ref().map_or(Exit::Answered, exit_for);
     // A manual compaction does not count as a turn.
-    let stats = SessionStats {
-        turns: 0,
-        ..turn.stats.to_session_stats()
-    };
+    let stats = SessionStats { turns: 0, ..turn.stats.to_session_stats() };
     let mut error = error.or(turn.session.end_turn(None, exit.name(), &stats).err());
-    let reply = Reply {
-        text,
-        ..Reply::default()
-    };
+    let reply = Reply { text, ..Reply::default() };
     if error.is_none() {
-        let event = Event::Assistant {
-            reply: &reply,
-            is_final: true,
-        };
+        let event = Event::Assistant { reply: &reply, is_final: true };
         error = (turn.sink)(event).err();
     }
-    Ending {
-        text: reply.text,
-        stats: turn.stats,
-        error,
-        ..Ending::default()
-    }
+    Ending { text: reply.text, stats: turn.stats, error, ..Ending::default() }
 }
 
 impl Turn<'_, '_, '_> {
@@ -130,14 +116,10 @@ impl Turn<'_, '_, '_> {
             Err(error @ (ProviderError::Aborted(_) | ProviderError::BudgetExceeded(_))) => {
                 return Err(error.into_failure());
             }
-            Ok(Some(CompactionResult { before, after })) => (
-                true,
-                format!("the session was compacted: {before} → {after} tokens"),
-            ),
-            Err(error) => (
-                false,
-                format!("the session could not be compacted: {error}"),
-            ),
+            Ok(Some(CompactionResult { before, after })) => {
+                (true, format!("the session was compacted: {before} → {after} tokens"))
+            }
+            Err(error) => (false, format!("the session could not be compacted: {error}")),
         };
         (self.sink)(Event::Notice(&notice))?;
         Ok(has_room)
@@ -147,10 +129,7 @@ impl Turn<'_, '_, '_> {
     pub(super) fn shrink_request(&mut self, stage: &mut ShrinkStage) -> Result<bool> {
         if *stage == ShrinkStage::Full {
             *stage = ShrinkStage::ResultsTruncated;
-            if self
-                .session
-                .shorten_old_results(self.session.messages().len())
-            {
+            if self.session.shorten_old_results(self.session.messages().len()) {
                 let notice =
                     "the session is too long for the model; long tool results are truncated";
                 (self.sink)(Event::Notice(notice))?;
@@ -181,8 +160,7 @@ impl Turn<'_, '_, '_> {
         if truncated.user_tokens() >= weight {
             return Ok(false);
         }
-        self.session
-            .compact(self.session.messages().len() - 1, truncated)?;
+        self.session.compact(self.session.messages().len() - 1, truncated)?;
         let notice =
             "the session is too long for the model; the user's earlier messages are truncated";
         (self.sink)(Event::Notice(notice))?;
@@ -213,18 +191,14 @@ impl Turn<'_, '_, '_> {
             let given: Vec<String> = given.into_iter().flatten().collect();
             instructions = (!given.is_empty()).then(|| given.join("\n"));
         }
-        let start = Event::CompactStart {
-            tokens: before,
-            threshold,
-        };
+        let start = Event::CompactStart { tokens: before, threshold };
         (self.sink)(start).map_err(ProviderError::Aborted)?;
         let started = Instant::now();
         let answer = self.summarize(&old, instructions.as_deref());
         let done = answer.and_then(|text| {
             // Limit the user's messages, so that they leave enough room for the work.
-            let budget = threshold.map_or(MAX_USER_TOKENS, |threshold| {
-                MAX_USER_TOKENS.min(threshold / 8)
-            });
+            let budget =
+                threshold.map_or(MAX_USER_TOKENS, |threshold| MAX_USER_TOKENS.min(threshold / 8));
             let weight = token_estimate::for_messages(&old);
             let summary =
                 CompactedHistory::new(&text, self.session.summary(), &old, budget.min(weight / 2));
@@ -234,9 +208,7 @@ impl Turn<'_, '_, '_> {
             }
             // The summary does not show the origin of what it replaces.
             self.agent.record_origin(self.session);
-            self.session
-                .compact(keep, summary)
-                .map_err(ProviderError::Aborted)
+            self.session.compact(keep, summary).map_err(ProviderError::Aborted)
         });
         let after = self.context_tokens();
         let error = done.as_ref().err().map(ToString::to_string);
@@ -296,32 +268,22 @@ impl Turn<'_, '_, '_> {
     }
 
     fn request_summary(&mut self, messages: &[Message], id: &str) -> Result<Reply, ProviderError> {
-        let request = Request {
-            schema: None,
-            ..self.agent.build_request(messages, false, id)
-        };
+        let request = Request { schema: None, ..self.agent.build_request(messages, false, id) };
         let started = Instant::now();
-        let reply = self
-            .agent
-            .provider
-            .reply(&request, &mut |delta| match delta {
-                // The summary is not an answer, so its text is not printed.
-                Delta::Text(_) | Delta::Reasoning(_) => Ok(()),
-                delta => {
-                    if let Delta::Charged { usage, cost } = delta {
-                        self.stats.add_charge(usage, cost);
-                    }
-                    (self.sink)(delta.into_event(id))
+        let reply = self.agent.provider.reply(&request, &mut |delta| match delta {
+            // The summary is not an answer, so its text is not printed.
+            Delta::Text(_) | Delta::Reasoning(_) => Ok(()),
+            delta => {
+                if let Delta::Charged { usage, cost } = delta {
+                    self.stats.add_charge(usage, cost);
                 }
-            })?;
+                (self.sink)(delta.into_event(id))
+            }
+        })?;
         self.stats.request_time += started.elapsed();
         self.stats.add_usage(&reply);
-        (self.sink)(Event::Usage {
-            message_id: id,
-            usage: reply.usage,
-            cost: reply.cost,
-        })
-        .map_err(ProviderError::Aborted)?;
+        (self.sink)(Event::Usage { message_id: id, usage: reply.usage, cost: reply.cost })
+            .map_err(ProviderError::Aborted)?;
         Ok(reply)
     }
 }
@@ -362,10 +324,7 @@ fn split_index(messages: &[Message], max_tail_tokens: u64) -> usize {
     let fits =
         |at: &usize| is_open || token_estimate::for_messages(&messages[*at..]) <= max_tail_tokens;
     let places = turn.into_iter().chain([newest_exchange_start(messages)]);
-    places
-        .filter(|at| *at > 0 || is_open)
-        .find(fits)
-        .unwrap_or(messages.len())
+    places.filter(|at| *at > 0 || is_open).find(fits).unwrap_or(messages.len())
 }
 
 /// The newer half of `messages`, starting at a message that may follow our note about the omission.
@@ -408,10 +367,7 @@ mod tests {
                 }],
                 ..Reply::default()
             }),
-            'a' => Message::Assistant(Reply {
-                text: "x".repeat(40),
-                ..Reply::default()
-            }),
+            'a' => Message::Assistant(Reply { text: "x".repeat(40), ..Reply::default() }),
             letter => Message::User(UserMessage {
                 parts: parts(),
                 injected: letter == 'w',
@@ -424,11 +380,7 @@ mod tests {
     #[test]
     fn keeps_the_current_turn_if_it_fits() {
         let check = |letters: &str, tail: u64, expect: usize| {
-            assert_eq!(
-                split_index(&conversation(letters), tail),
-                expect,
-                "{letters}"
-            );
+            assert_eq!(split_index(&conversation(letters), tail), expect, "{letters}");
         };
         check("uau", 20, 2);
         check("uau", 5, 2);

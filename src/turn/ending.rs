@@ -69,12 +69,7 @@ impl TurnStats {
             ..SessionStats::default()
         };
         for calls in self.tools.values() {
-            let ToolCallCounts {
-                count,
-                failed,
-                denied,
-                skipped,
-            } = *calls;
+            let ToolCallCounts { count, failed, denied, skipped } = *calls;
             stats.allowed += u64::from(count - denied - skipped);
             stats.succeeded += u64::from(count - failed);
             stats.failed += u64::from(failed - denied);
@@ -98,11 +93,7 @@ impl TurnStats {
     /// Adds the cost of a request, which may have failed.
     pub(super) fn add_charge(&mut self, usage: Usage, cost: Option<f64>) {
         // The sum starts with the first reply; one reply of unknown cost makes the whole sum unknown.
-        let before = if self.reply_count == 0 {
-            Some(0.0)
-        } else {
-            self.cost
-        };
+        let before = if self.reply_count == 0 { Some(0.0) } else { self.cost };
         self.reply_count += 1;
         self.cost = before.zip(cost).map(|(before, cost)| before + cost);
         self.usage += usage;
@@ -114,23 +105,14 @@ impl TurnStats {
         let before = match (self.reply_count, other.reply_count) {
             (_, 0) => None,
             (0, _) => Some(other.cost),
-            _ => Some(
-                self.cost
-                    .zip(other.cost)
-                    .map(|(ours, theirs)| ours + theirs),
-            ),
+            _ => Some(self.cost.zip(other.cost).map(|(ours, theirs)| ours + theirs)),
         };
         self.cost = before.unwrap_or(self.cost);
         self.reply_count += other.reply_count;
         self.usage += other.usage;
         self.request_time += other.request_time;
         for (name, calls) in other.tools {
-            let ToolCallCounts {
-                count,
-                failed,
-                denied,
-                skipped,
-            } = calls;
+            let ToolCallCounts { count, failed, denied, skipped } = calls;
             let sum = self.tools.entry(name).or_default();
             sum.count += count;
             sum.failed += failed;
@@ -215,11 +197,8 @@ pub(super) fn empty_reply_error(reply: &Reply) -> anyhow::Error {
         ),
         FinishReason::Refusal => fail(Exit::Failed, DECLINED),
         FinishReason::Other(reason) => {
-            let reason: String = reason
-                .chars()
-                .filter(|letter| !letter.is_control())
-                .take(80)
-                .collect();
+            let reason: String =
+                reason.chars().filter(|letter| !letter.is_control()).take(80).collect();
             fail(
                 Exit::Failed,
                 format!("the model returned an empty reply (finish reason `{reason}`)"),

@@ -9,9 +9,7 @@ use anyhow::Result;
 impl Turn<'_, '_, '_> {
     /// True if a report of background work is pending.
     pub(super) fn has_pending_reports(&self) -> bool {
-        self.agent
-            .background
-            .is_some_and(BackgroundTasks::has_pending_reports)
+        self.agent.background.is_some_and(BackgroundTasks::has_pending_reports)
     }
 
     /// Processes the news that has arrived. With `wait`, continues until all background work has reported.
@@ -20,13 +18,9 @@ impl Turn<'_, '_, '_> {
             && let Some(news) = beside.next_event(wait)?
         {
             match news {
-                BackgroundEvent::Progress {
-                    call_id: call,
-                    text,
-                } => (self.sink)(Event::ToolOutput {
-                    call_id: &call,
-                    text: &text,
-                })?,
+                BackgroundEvent::Progress { call_id: call, text } => {
+                    (self.sink)(Event::ToolOutput { call_id: &call, text: &text })?
+                }
                 BackgroundEvent::Notice(text) => (self.sink)(Event::Notice(&text))?,
                 BackgroundEvent::Report(BackgroundReport {
                     id_suffix: mark,

@@ -89,12 +89,9 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         }
         let reply = answer?;
         self.pending_reply_id.clear();
-        let Usage {
-            input, estimated, ..
-        } = reply.usage;
+        let Usage { input, estimated, .. } = reply.usage;
         if input > 0 && !estimated {
-            self.session
-                .set_token_ratio(input as f64 / self.estimated_tokens() as f64);
+            self.session.set_token_ratio(input as f64 / self.estimated_tokens() as f64);
         }
         self.stats.request_time += started.elapsed();
         self.stats.add_usage(&reply);

@@ -131,8 +131,7 @@ impl DirectorySnapshot {
     pub(super) fn refresh(&mut self, writable: &[PathBuf]) -> io::Result<()> {
         let known_places = self.writable.clone();
         let is_known = |path: &Path| known_places.iter().any(|known| path.starts_with(known));
-        self.writable
-            .extend(writable.iter().filter(|path| !is_known(path)).cloned());
+        self.writable.extend(writable.iter().filter(|path| !is_known(path)).cloned());
         if self.running > 0 && self.writable.len() == known_places.len() {
             return Ok(());
         }
@@ -200,7 +199,7 @@ impl DirectorySnapshot {
             }
             (EntryKind::Directory, _) | (_, SavedState::Directory { .. }) => {
                 return Err(
-                    "a directory took the place of a file, or a file that of a directory".into(),
+                    "a directory took the place of a file, or a file that of a directory".into()
                 );
             }
             (EntryKind::Link(target), _) => target.as_os_str().as_encoded_bytes().to_owned(),
@@ -269,9 +268,7 @@ impl DirectorySnapshot {
         // One byte more, so that the end is found without another buffer.
         let capacity = usize::try_from(size).unwrap_or_default().saturating_add(1);
         let mut bytes = Vec::with_capacity(capacity);
-        let file = self
-            .root
-            .open_for_reading(path.strip_prefix("/").unwrap_or(path))?;
+        let file = self.root.open_for_reading(path.strip_prefix("/").unwrap_or(path))?;
         file.take(MAX_NEW_FILE_BYTES).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
@@ -364,11 +361,7 @@ impl ScannedEntry {
         } else {
             return None;
         };
-        Some(Self {
-            kind,
-            mode: metadata.mode() & 0o7777,
-            copy: ContentCopy::None,
-        })
+        Some(Self { kind, mode: metadata.mode() & 0o7777, copy: ContentCopy::None })
     }
 }
 

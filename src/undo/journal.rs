@@ -179,12 +179,7 @@ impl UndoTurn {
         match line {
             JournalLine::Turn(_) => {}
             JournalLine::CreatedDirectory(path) => self.created_dirs.push(path),
-            JournalLine::Change {
-                path,
-                before: was,
-                new_digest: becomes,
-                temp,
-            } => {
+            JournalLine::Change { path, before: was, new_digest: becomes, temp } => {
                 if !temp.is_empty() {
                     self.temp_files.push(path.with_file_name(temp));
                 }
@@ -195,10 +190,8 @@ impl UndoTurn {
                         written_digests: vec![becomes],
                         at_undo: None,
                     });
-                } else if let Some(entry) = self
-                    .changed_paths
-                    .iter_mut()
-                    .find(|entry| entry.path == path)
+                } else if let Some(entry) =
+                    self.changed_paths.iter_mut().find(|entry| entry.path == path)
                 {
                     entry.written_digests.push(becomes);
                 }
@@ -233,9 +226,7 @@ mod tests {
         for path in [odd, "/plain".into()] {
             let line = JournalLine::Change {
                 path: path.clone().into(),
-                before: Some(RestorableState::Link {
-                    target: path.clone().into(),
-                }),
+                before: Some(RestorableState::Link { target: path.clone().into() }),
                 new_digest: None,
                 temp: String::new(),
             };
@@ -253,9 +244,6 @@ mod tests {
             }
         }
         let about = serde_json::to_string(&TurnInfo::default()).unwrap();
-        assert_eq!(
-            serde_json::from_str::<TurnInfo>(&about).unwrap(),
-            TurnInfo::default()
-        );
+        assert_eq!(serde_json::from_str::<TurnInfo>(&about).unwrap(), TurnInfo::default());
     }
 }

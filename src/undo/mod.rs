@@ -111,12 +111,7 @@ impl UndoStore {
         // The folder was created just now, so its time is the current one.
         let now = changed(&self.turn_dir(newest)).context("stat the new undo folder")?;
         let mut bytes = 0;
-        for (number, id) in self
-            .ids()?
-            .into_iter()
-            .filter(|id| *id < newest)
-            .enumerate()
-        {
+        for (number, id) in self.ids()?.into_iter().filter(|id| *id < newest).enumerate() {
             let folder = self.turn_dir(id);
             bytes += dir_bytes(&folder);
             let age = changed(&folder).map(|then| now.duration_since(then).unwrap_or_default());
@@ -135,10 +130,7 @@ impl UndoStore {
 /// The number of bytes in a folder.
 fn dir_bytes(folder: &Path) -> u64 {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    files
-        .filter_map(|file| file.metadata().ok())
-        .map(|metadata| metadata.len())
-        .sum()
+    files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
 /// True if a live run is still writing this journal.
@@ -181,13 +173,7 @@ impl ChangeRecorder {
         info: Deferred<TurnInfo>,
         own_state: Deferred<Vec<PathBuf>>,
     ) -> Self {
-        Self {
-            undo,
-            info,
-            own_state,
-            journal: None,
-            snapshot: None,
-        }
+        Self { undo, info, own_state, journal: None, snapshot: None }
     }
 
     /// Prepares for a command that may change what is in `writable`, absolute paths that are free of links.
@@ -231,9 +217,7 @@ impl ChangeRecorder {
 
     fn record_command_changes(&mut self) -> Result<()> {
         let snapshot = self.snapshot.as_mut();
-        let changes = snapshot
-            .map(DirectorySnapshot::take_changes)
-            .unwrap_or_default();
+        let changes = snapshot.map(DirectorySnapshot::take_changes).unwrap_or_default();
         if changes.is_empty() {
             return Ok(());
         }
@@ -349,9 +333,7 @@ impl OpenJournal {
     fn save_state(&mut self, number: usize, before: &PreviousState<'_>) -> Result<RestorableState> {
         Ok(match before {
             PreviousState::Nothing => RestorableState::Nothing,
-            PreviousState::Link(target) => RestorableState::Link {
-                target: (*target).to_owned(),
-            },
+            PreviousState::Link(target) => RestorableState::Link { target: (*target).to_owned() },
             PreviousState::Directory { mode } => RestorableState::Directory { mode: *mode },
             PreviousState::File { bytes, mode } => {
                 let size = bytes.len() as u64;
@@ -363,10 +345,7 @@ impl OpenJournal {
                 }
                 write_copy(&self.dir.join(format!("{number}.old")), bytes)?;
                 self.saved_bytes += size;
-                RestorableState::File {
-                    hash: digest(bytes),
-                    mode: *mode,
-                }
+                RestorableState::File { hash: digest(bytes), mode: *mode }
             }
         })
     }

@@ -130,10 +130,7 @@ impl<'a> RestorePlan<'a> {
     /// True if the current state is a recorded one: from before the turn, from the turn itself, or from its undo.
     fn is_recorded_state(&self, entry: &ChangedPath, now: &RestorableState) -> bool {
         if entry.before.has_same_content(now)
-            || entry
-                .at_undo
-                .as_ref()
-                .is_some_and(|after| after.has_same_content(now))
+            || entry.at_undo.as_ref().is_some_and(|after| after.has_same_content(now))
         {
             return true;
         }
@@ -177,10 +174,7 @@ impl<'a> RestorePlan<'a> {
                 (RestorableState::Directory { .. }, _) => {
                     // Directories that the turn created are removed later, if they are empty.
                     matches!(wanted, RestorableState::Directory { .. })
-                        || self
-                            .turn
-                            .created_dirs
-                            .contains(&self.turn.changed_paths[*number].path)
+                        || self.turn.created_dirs.contains(&self.turn.changed_paths[*number].path)
                 }
                 _ => false,
             };
@@ -235,11 +229,7 @@ impl<'a> RestorePlan<'a> {
     fn remove_leftovers(&self) {
         for temp in &self.turn.temp_files {
             let is_file = |metadata: std::fs::Metadata| metadata.is_file();
-            if self
-                .root
-                .metadata(relative_to_root(temp))
-                .is_ok_and(is_file)
-            {
+            if self.root.metadata(relative_to_root(temp)).is_ok_and(is_file) {
                 drop(self.root.remove(relative_to_root(temp), &mut allow));
             }
         }

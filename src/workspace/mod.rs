@@ -52,9 +52,7 @@ pub struct WorkspaceNotes {
 impl Workspace {
     /// Opens the workspace at `root`. Nothing is read or created.
     pub fn new(root: &Path) -> Self {
-        Self {
-            root: root.to_owned(),
-        }
+        Self { root: root.to_owned() }
     }
 
     /// Reads the notes for the system prompt. Files that are missing, empty or an unchanged form are left out.
@@ -65,9 +63,7 @@ impl Workspace {
         let mut notes = WorkspaceNotes::default();
         for name in BOOTSTRAP_FILES {
             let text = note_text(name, &self.read_file(name)?);
-            notes
-                .bootstrap
-                .extend(text.map(|text| (name.to_owned(), text)));
+            notes.bootstrap.extend(text.map(|text| (name.to_owned(), text)));
         }
         notes.memory_file = self.read_file("memory/MEMORY.md")?;
         notes.memory = note_text("memory/MEMORY.md", &notes.memory_file);
@@ -141,19 +137,12 @@ mod tests {
         std::fs::write(workspace.root.join("SOUL.md"), "mine").unwrap();
         assert!(workspace.create().unwrap().is_empty());
         let notes = workspace.read_notes().unwrap();
-        let names: Vec<&str> = notes
-            .bootstrap
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .collect();
+        let names: Vec<&str> = notes.bootstrap.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!((names, notes.memory), (vec!["AGENTS.md", "SOUL.md"], None));
         std::fs::write(workspace.root.join("memory/MEMORY.md"), "likes tea").unwrap();
         std::fs::write(workspace.root.join("USER.md"), "Ada").unwrap();
         let notes = workspace.read_notes().unwrap();
-        assert_eq!(
-            (notes.bootstrap.len(), notes.memory.as_deref()),
-            (3, Some("likes tea"))
-        );
+        assert_eq!((notes.bootstrap.len(), notes.memory.as_deref()), (3, Some("likes tea")));
     }
 
     #[test]
@@ -162,10 +151,7 @@ mod tests {
         std::fs::write(temp.path().join("MEMORY.md"), "old").unwrap();
         let workspace = Workspace::new(temp.path());
         workspace.create().unwrap();
-        assert_eq!(
-            workspace.read_notes().unwrap().memory.as_deref(),
-            Some("old")
-        );
+        assert_eq!(workspace.read_notes().unwrap().memory.as_deref(), Some("old"));
         assert!(!temp.path().join("memory/MEMORY.md").exists());
     }
 }

@@ -88,10 +88,7 @@ fn thinking_is_sent_back_unchanged() {
         read("toolu_2"),
     ];
     for (model, thinking) in [
-        (
-            "claude-sonnet-4-5",
-            json!({ "type": "enabled", "budget_tokens": 16384 }),
-        ),
+        ("claude-sonnet-4-5", json!({ "type": "enabled", "budget_tokens": 16384 })),
         ("claude-opus-4-7", json!({ "type": "adaptive" })),
     ] {
         for words in [&[][..], &["--no-stream"]] {
@@ -103,12 +100,7 @@ fn thinking_is_sent_back_unchanged() {
             ]);
             let run = |more: &[&str]| {
                 let ran = story.run(
-                    [
-                        &["agent", "-m", "x", "--reasoning-effort", "high"],
-                        more,
-                        words,
-                    ]
-                    .concat(),
+                    [&["agent", "-m", "x", "--reasoning-effort", "high"], more, words].concat(),
                 );
                 ran.text()
             };
@@ -121,11 +113,7 @@ fn thinking_is_sent_back_unchanged() {
                 assert!(asked.body["temperature"].is_null());
             }
             for asked in &asked[1..3] {
-                assert_eq!(
-                    asked.messages()[1]["content"],
-                    json!(content),
-                    "{model} {words:?}"
-                );
+                assert_eq!(asked.messages()[1]["content"], json!(content), "{model} {words:?}");
             }
             let kinds: Vec<Value> = asked[3].messages()[1]["content"]
                 .as_array()
@@ -177,16 +165,11 @@ fn a_turn_with_a_reply_without_thinking_keeps_thinking_enabled() {
             replies_with_blocks(&[read("toolu_2")]),
             says("Done."),
         ]);
-        story
-            .run(["agent", "-m", "x", "--reasoning-effort", "low"])
-            .stdout("Done.\n");
+        story.run(["agent", "-m", "x", "--reasoning-effort", "low"]).stdout("Done.\n");
         let asked = story.requests();
         let thinking = |at: usize| &asked[at].body["thinking"];
         assert!(thinking(0) == thinking(1) && thinking(1) == thinking(2));
-        assert!(
-            asked.iter().all(|asked| asked.body["thinking"].is_object()),
-            "{model}"
-        );
+        assert!(asked.iter().all(|asked| asked.body["thinking"].is_object()), "{model}");
     }
 }
 
@@ -195,16 +178,13 @@ fn unsigned_thinking_is_sent_back_only_to_other_vendors() {
     let thought = json!({ "type": "thinking", "thinking": "Hm.", "signature": "" });
     let call = json!({ "type": "tool_use", "id": "toolu_1", "name": "read_file", "input": { "path": "a.txt" } });
     let both = [thought, call];
-    for (provider, model, expect) in [
-        ("anthropic", "claude-opus-4-7", &both[1..]),
-        ("kimiCoding", "kimi-for-coding", &both[..]),
-    ] {
+    for (provider, model, expect) in
+        [("anthropic", "claude-opus-4-7", &both[1..]), ("kimiCoding", "kimi-for-coding", &both[..])]
+    {
         let story = Story::with_provider(provider, model)
             .file("a.txt", "alpha")
             .script([replies_with_blocks(&both), says("Done.")]);
-        story
-            .run(["agent", "-m", "x", "--reasoning-effort", "low"])
-            .stdout("Done.\n");
+        story.run(["agent", "-m", "x", "--reasoning-effort", "low"]).stdout("Done.\n");
         let request = &story.requests()[1];
         assert_eq!(request.messages()[1]["content"], json!(expect), "{model}");
         assert!(request.body["thinking"].is_object());
@@ -222,20 +202,14 @@ fn errors_within_a_stream() {
         ]
     };
     let story = claude_story("claude-opus-4-7").script([
-        sends(typed_events(
-            &[begun(), vec![error("overloaded_error")]].concat(),
-        )),
+        sends(typed_events(&[begun(), vec![error("overloaded_error")]].concat())),
         says("ok"),
     ]);
-    story
-        .run(["agent", "-m", "x", "-v"])
-        .stdout("ok\n")
-        .stderr_has("Not now.");
+    story.run(["agent", "-m", "x", "-v"]).stdout("ok\n").stderr_has("Not now.");
     let half = block_events(0, &json!({ "type": "text", "text": "half" }), &[]);
-    for (ending, words) in [
-        (vec![error("api_error")], "Not now."),
-        (Vec::new(), "sent an incomplete response"),
-    ] {
+    for (ending, words) in
+        [(vec![error("api_error")], "Not now."), (Vec::new(), "sent an incomplete response")]
+    {
         let answer =
             typed_events(&[begun(), half.clone(), ending].concat()).ending(Ending::Disconnect);
         let story = claude_story("claude-opus-4-7").script((0..4).map(|_| sends(answer.clone())));
@@ -250,22 +224,13 @@ fn cache_reads_and_writes_are_counted() {
     let text = || block_events(0, &json!({ "type": "text", "text": "ok" }), &[]);
     let told = |first: &Value, last: Value| {
         typed_events(
-            &[
-                vec![message_start(first)],
-                text(),
-                message_end("end_turn", &last).into(),
-            ]
-            .concat(),
+            &[vec![message_start(first)], text(), message_end("end_turn", &last).into()].concat(),
         )
     };
     for (answer, input, cached) in [
         (told(&first, json!({ "output_tokens": 50 })), 1110, 1000),
         // LiteLLM's proxy reports it only at the end.
-        (
-            told(&late, json!({ "input_tokens": 1110, "output_tokens": 50 })),
-            1110,
-            0,
-        ),
+        (told(&late, json!({ "input_tokens": 1110, "output_tokens": 50 })), 1110, 0),
     ] {
         let story = claude_story("claude-sonnet-4-5").script([sends(answer)]);
         let ran = story.run(["agent", "-m", "x", "--json"]);
@@ -290,21 +255,10 @@ fn request_urls_and_headers() {
     assert_eq!(request.header("anthropic-version"), Some("2023-06-01"));
     // A header set by the user replaces ours.
     let story = story
-        .set(
-            "providers.custom.extraHeaders",
-            json!({ "Anthropic-Version": "2099-01-01" }),
-        )
+        .set("providers.custom.extraHeaders", json!({ "Anthropic-Version": "2099-01-01" }))
         .script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let request = &story.requests()[1];
-    let versions = request
-        .headers
-        .iter()
-        .filter(|(name, _)| name == "anthropic-version");
-    assert_eq!(
-        versions
-            .map(|(_, value)| value.as_str())
-            .collect::<Vec<_>>(),
-        ["2099-01-01"]
-    );
+    let versions = request.headers.iter().filter(|(name, _)| name == "anthropic-version");
+    assert_eq!(versions.map(|(_, value)| value.as_str()).collect::<Vec<_>>(), ["2099-01-01"]);
 }

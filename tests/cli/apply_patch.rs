@@ -55,9 +55,7 @@ fn a_patch_changes_several_files_and_undo_restores_them() {
 #[test]
 fn only_models_that_were_trained_on_it_are_offered_the_tool() {
     let offered = |story: &Story, flags: &[&str]| -> Vec<String> {
-        let request = story
-            .run([&["agent", "-m", "x", "--dry-run"], flags].concat())
-            .json();
+        let request = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat()).json();
         let tools = request["tools"].as_array().cloned().unwrap_or_default();
         let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
         tools.iter().map(name).collect()
@@ -80,17 +78,12 @@ fn only_models_that_were_trained_on_it_are_offered_the_tool() {
     check(&other, &[], false);
     check(&other, &["--tools", "*"], false);
     check(&other, &["--model", "openai/o4-mini"], true);
-    assert_eq!(
-        offered(&other, &["--tools", "apply_patch"]),
-        ["apply_patch"]
-    );
+    assert_eq!(offered(&other, &["--tools", "apply_patch"]), ["apply_patch"]);
     let profile = b"---\ntools: [read_file, apply_patch]\n---\nPatch.\n";
     write(&other.home().join(".nanobot/profiles/patcher.md"), profile);
     check(&other, &["--profile", "patcher"], true);
     let explained = other.run(["policy", "explain", "apply_patch", "x"]);
-    explained
-        .status(77)
-        .stdout_has("only models that were trained on its format get it");
+    explained.status(77).stdout_has("only models that were trained on its format get it");
 }
 
 #[test]
@@ -110,59 +103,27 @@ fn a_patch_with_a_forbidden_file_changes_nothing() {
     };
     check(&[], "", "--write");
     let write = ["--write"];
-    check(
-        &write,
-        "*** Update File: .git/config\n-[core]\n",
-        "protected start-up file",
-    );
-    check(
-        &write,
-        "*** Add File: ../outside\n+x\n",
-        "outside the paths",
-    );
-    check(
-        &write,
-        "*** Add File: ~/.nanobot/config.json\n+x\n",
-        "internal to nanobot",
-    );
+    check(&write, "*** Update File: .git/config\n-[core]\n", "protected start-up file");
+    check(&write, "*** Add File: ../outside\n+x\n", "outside the paths");
+    check(&write, "*** Add File: ~/.nanobot/config.json\n+x\n", "internal to nanobot");
     let key = "*** Update File: secret/key\n*** Move to: key\n";
-    check(
-        &["--write", "--deny", "read_file(secret/*)"],
-        key,
-        "denied by the rule",
-    );
-    check(
-        &["--write", "--deny", "delete_file(secret/*)"],
-        key,
-        "denied by the rule",
-    );
+    check(&["--write", "--deny", "read_file(secret/*)"], key, "denied by the rule");
+    check(&["--write", "--deny", "delete_file(secret/*)"], key, "denied by the rule");
     // What the user decided about the other tools applies to the sections of a patch.
-    check(
-        &["--write", "--deny", "delete_file"],
-        "",
-        "denied by the rule `delete_file`",
-    );
-    check(
-        &["--write", "--disabled-tools", "write_*"],
-        "",
-        "denied by the rule `write_*`",
-    );
-    let story = codex_story()
-        .set("tools.permissions", json!({ "delete_file": "ask" }))
-        .script([
-            calls("apply_patch", patch(SECTIONS)),
-            says("No."),
-            calls("apply_patch", patch("*** Delete File: gone.txt\n")),
-            says("Yes."),
-        ]);
+    check(&["--write", "--deny", "delete_file"], "", "denied by the rule `delete_file`");
+    check(&["--write", "--disabled-tools", "write_*"], "", "denied by the rule `write_*`");
+    let story = codex_story().set("tools.permissions", json!({ "delete_file": "ask" })).script([
+        calls("apply_patch", patch(SECTIONS)),
+        says("No."),
+        calls("apply_patch", patch("*** Delete File: gone.txt\n")),
+        says("Yes."),
+    ]);
     story
         .run(["agent", "-m", "x", "--write"])
         .stdout("No.\n")
         .stderr_has("`--allow apply_patch` would allow it");
     assert_eq!(text(&story, "gone.txt"), "bye\n");
-    story
-        .run(["agent", "-m", "x", "--write", "--allow", "delete_file"])
-        .stdout("Yes.\n");
+    story.run(["agent", "-m", "x", "--write", "--allow", "delete_file"]).stdout("Yes.\n");
     assert!(!story.dir().join("gone.txt").exists());
 }
 
@@ -200,12 +161,7 @@ fn a_hunk_that_is_not_found_is_explained() {
     let before = snapshot_tree(&story.dir());
     story.run(["agent", "-m", "x", "--write"]).stdout("No.\n");
     let result = story.requests()[1].last_content();
-    for part in [
-        "no file was changed",
-        "`src/lib.rs`: hunk 1",
-        "fn c() {",
-        "line 1",
-    ] {
+    for part in ["no file was changed", "`src/lib.rs`: hunk 1", "fn c() {", "line 1"] {
         assert!(result.contains(part), "no {part:?} in {result}");
     }
     assert_eq!(snapshot_tree(&story.dir()), before);
@@ -218,30 +174,16 @@ fn a_hidden_key_is_not_overwritten() {
     let file = format!("name = one\nkey = {key}\n");
     let update = |lines: &str| patch(&format!("*** Update File: settings\n{lines}"));
     let story = codex_story().file("settings", &file).script([
-        calls(
-            "apply_patch",
-            update("-name = one\n-key = sk-ant-***\n+name = two\n"),
-        ),
-        calls(
-            "apply_patch",
-            update("-name = one\n+name = two\n+key = sk-ant-***\n"),
-        ),
+        calls("apply_patch", update("-name = one\n-key = sk-ant-***\n+name = two\n")),
+        calls("apply_patch", update("-name = one\n+name = two\n+key = sk-ant-***\n")),
         calls("apply_patch", update("-name = one\n+name = two\n")),
         says("ok"),
     ]);
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     let requests = story.requests();
     let results: Vec<String> = requests.iter().map(|it| it.last_content()).collect();
-    assert!(
-        results[1].contains("does not have these lines"),
-        "{}",
-        results[1]
-    );
-    assert!(
-        results[2].contains("replaces a hidden key"),
-        "{}",
-        results[2]
-    );
+    assert!(results[1].contains("does not have these lines"), "{}", results[1]);
+    assert!(results[2].contains("replaces a hidden key"), "{}", results[2]);
     assert!(results.iter().all(|result| !result.contains(&key)));
     assert_eq!(text(&story, "settings"), file.replace("one", "two"));
 }

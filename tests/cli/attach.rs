@@ -71,9 +71,7 @@ fn an_attachment_within_the_limit_is_sent_byte_for_byte() {
         // The file name has no useful extension.
         let bytes = encode_image(RgbImage::new(30, 20), format);
         let story = Story::new().file("a.txt", &bytes).script([says("ok")]);
-        story
-            .run(["agent", "-m", "x", "-a", "a.txt"])
-            .stdout("ok\n");
+        story.run(["agent", "-m", "x", "-a", "a.txt"]).stdout("ok\n");
         assert_eq!(first_image(&story), (kind.to_owned(), bytes));
     }
 }
@@ -111,15 +109,10 @@ fn a_photograph_is_rotated_by_its_exif_orientation() {
         b"\xff\xe1\0\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
     let turned = [&plain[..2], exif, &plain[2..]].concat();
     let story = Story::new().file("a.jpg", turned).script([says("ok")]);
-    let ran = story
-        .run(["agent", "-m", "x", "-a", "a.jpg"])
-        .stdout("ok\n");
+    let ran = story.run(["agent", "-m", "x", "-a", "a.jpg"]).stdout("ok\n");
     ran.stderr_has("to 16×1568");
     let (_, bytes) = first_image(&story);
-    assert_eq!(
-        image::load_from_memory(&bytes).unwrap().dimensions(),
-        (16, 1568)
-    );
+    assert_eq!(image::load_from_memory(&bytes).unwrap().dimensions(), (16, 1568));
 }
 
 /// The types of the parts of each user message of a request.
@@ -175,33 +168,15 @@ fn an_image_is_sent_again_while_its_file_is_unchanged() {
 fn unusable_images_are_rejected() {
     let check = |bytes: Vec<u8>, words: &str| {
         let story = Story::new().file("a.png", bytes);
-        story
-            .run(["agent", "-m", "x", "-a", "a.png"])
-            .status(65)
-            .stderr_has(words);
+        story.run(["agent", "-m", "x", "-a", "a.png"]).status(65).stderr_has(words);
         assert!(story.requests().is_empty());
     };
-    check(
-        b"\x89PNG\r\n\x1a\n".to_vec(),
-        "`a.png` is an image that cannot be read",
-    );
-    check(
-        png_header(9000, 10, 8),
-        "`a.png` is an image that cannot be read",
-    );
-    check(
-        png_header(60_000, 60_000, 8),
-        "60000×60000 pixels, above the limit of 100 million",
-    );
-    check(
-        png_header(u32::MAX, u32::MAX, 8),
-        "above the limit of 100 million",
-    );
+    check(b"\x89PNG\r\n\x1a\n".to_vec(), "`a.png` is an image that cannot be read");
+    check(png_header(9000, 10, 8), "`a.png` is an image that cannot be read");
+    check(png_header(60_000, 60_000, 8), "60000×60000 pixels, above the limit of 100 million");
+    check(png_header(u32::MAX, u32::MAX, 8), "above the limit of 100 million");
     // The pixel count is within the limit, but each pixel has eight bytes.
-    check(
-        png_header(9999, 9999, 16),
-        "`a.png` is an image that cannot be read",
-    );
+    check(png_header(9999, 9999, 16), "`a.png` is an image that cannot be read");
     let mut large = encode_image(RgbImage::new(9, 9), ImageFormat::Png);
     large.resize(33 << 20, 0);
     check(large, "longer than 32 MiB");
@@ -300,16 +275,12 @@ fn story_with_pdftotext(script: &str) -> Story {
 fn a_pdf_is_attached_as_its_text() {
     let pdf = b"%PDF-1.4\nwhatever";
     let script = "[ \"$1 $2 $3 $4 $6\" = '-q -layout -enc UTF-8 -' ] && head -c 8 \"$5\" && printf '\\f' && env";
-    let story = story_with_pdftotext(script)
-        .file("a", pdf)
-        .script([says("ok")]);
+    let story = story_with_pdftotext(script).file("a", pdf).script([says("ok")]);
     story.run(["agent", "-m", "x", "-a", "a"]).stdout("ok\n");
     assert!(last_text(&story).starts_with("x\n\n<file name=\"a\">\n%PDF-1.4\n"));
     assert!(!story.requests()[0].raw.contains("SECRET"));
     // Piped input can be a PDF, too.
-    let story = story_with_pdftotext("echo words")
-        .stdin(pdf)
-        .script([says("ok")]);
+    let story = story_with_pdftotext("echo words").stdin(pdf).script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     assert_eq!(last_text(&story), "x\n\n<stdin>\nwords\n</stdin>");
 
@@ -322,19 +293,11 @@ fn a_pdf_is_attached_as_its_text() {
     check("exit 99", "`a` is a PDF that `pdftotext` cannot read");
     check("kill -9 $$", "`a` is a PDF that `pdftotext` cannot read");
     check("printf '\\f\\n'", "`a` is a PDF without text");
-    check(
-        "head -c 20000000 /dev/zero",
-        "the text of `a` is longer than 16 MiB",
+    check("head -c 20000000 /dev/zero", "the text of `a` is longer than 16 MiB");
+    let story = story_with_pdftotext("").env("PATH", "/nowhere").file("a", pdf);
+    story.run(["agent", "-m", "x", "-a", "a"]).status(65).stderr_has(
+        "`pdftotext`, which reads its text, is not installed\n  try: install poppler-utils",
     );
-    let story = story_with_pdftotext("")
-        .env("PATH", "/nowhere")
-        .file("a", pdf);
-    story
-        .run(["agent", "-m", "x", "-a", "a"])
-        .status(65)
-        .stderr_has(
-            "`pdftotext`, which reads its text, is not installed\n  try: install poppler-utils",
-        );
     let story = story_with_pdftotext("sleep 60").file("a", pdf);
     story
         .run(["agent", "-m", "x", "-a", "a", "--timeout", "0.5"])
@@ -357,9 +320,7 @@ fn a_pdf_is_converted_by_the_real_pdftotext() {
         draw.len()
     );
     let story = Story::new().file("a.pdf", pdf).script([says("ok")]);
-    story
-        .run(["agent", "-m", "x", "-a", "a.pdf"])
-        .stdout("ok\n");
+    story.run(["agent", "-m", "x", "-a", "a.pdf"]).stdout("ok\n");
     assert!(last_text(&story).contains("Buy milk"));
 }
 
@@ -367,9 +328,7 @@ fn a_pdf_is_converted_by_the_real_pdftotext() {
 fn standard_input_can_be_an_attachment() {
     let story = Story::new().stdin("piped\n").file("a", "file\n");
     let story = story.script([says("ok")]);
-    story
-        .run(["agent", "-m", "x", "-a", "a", "-a", "-"])
-        .stdout("ok\n");
+    story.run(["agent", "-m", "x", "-a", "a", "-a", "-"]).stdout("ok\n");
     let expect = "x\n\n<file name=\"a\">\nfile\n</file>\n\n<stdin>\npiped\n</stdin>";
     assert_eq!(last_text(&story), expect);
     let check = |arguments: &[&str], words: &str| {
@@ -397,20 +356,11 @@ fn a_page_is_attached_as_its_text() {
         story.server().script([sends(answer), says("ok")]);
         let ran = story.run(["agent", "-m", "x", "-a", &url, "--ephemeral"]);
         ran.stdout("ok\n");
-        assert_eq!(
-            last_text(&story),
-            format!("x\n\n<page name=\"{url}\">\n{expect}\n</page>")
-        );
+        assert_eq!(last_text(&story), format!("x\n\n<page name=\"{url}\">\n{expect}\n</page>"));
     };
-    check(
-        Response::text(200, "text/plain", "<b>plain</b>"),
-        "<b>plain</b>",
-    );
+    check(Response::text(200, "text/plain", "<b>plain</b>"), "<b>plain</b>");
     let html = "<title>T</title><script>no</script><p>caf\u{e9} &amp; <b>more</b>";
-    check(
-        Response::text(200, "text/html; charset=utf-8", html),
-        "T\n\ncafé & more",
-    );
+    check(Response::text(200, "text/html; charset=utf-8", html), "T\n\ncafé & more");
     let mut latin = Response::text(200, "text/html", "");
     latin.chunks = vec![b"<meta charset=iso-8859-1>caf\xe9".to_vec()];
     check(latin.clone(), "café");
@@ -439,25 +389,16 @@ fn redirects_are_followed_up_to_a_limit() {
     let (story, base) = story_with_pages();
     let on = |to: &str| Response::text(302, "text/plain", "").header("location", to);
     let page = Response::text(200, "text/plain", "there");
-    story
-        .server()
-        .script([sends(on("/b?c=d")), sends(page), says("ok")]);
+    story.server().script([sends(on("/b?c=d")), sends(page), says("ok")]);
     let url = format!("{base}/a");
     story.run(["agent", "-m", "x", "-a", &url]).stdout("ok\n");
     let expect = format!("<page name=\"{url} (at {base}/b?c=d)\">\nthere\n</page>");
-    assert!(
-        last_text(&story).ends_with(&expect),
-        "{}",
-        last_text(&story)
-    );
+    assert!(last_text(&story).ends_with(&expect), "{}", last_text(&story));
 
     let (story, base) = story_with_pages();
     let url = format!("{base}/a");
     story.server().always(sends(on("/a")));
-    story
-        .run(["agent", "-m", "x", "-a", &url])
-        .status(69)
-        .stderr_has("more than 5 redirects");
+    story.run(["agent", "-m", "x", "-a", &url]).status(69).stderr_has("more than 5 redirects");
     assert_eq!(story.requests().len(), 6);
 
     for to in [
@@ -534,11 +475,7 @@ fn unusable_pages_are_rejected() {
     let page = |status| Response::text(status, "text/plain", "words");
     check(page(404), 66, "no such page: `");
     check(page(503), 69, "the server responded with status 503");
-    check(
-        page(200).ending(crate::server::Ending::Disconnect),
-        69,
-        "fetch",
-    );
+    check(page(200).ending(crate::server::Ending::Disconnect), 69, "fetch");
     check(Response::text(200, "text/plain", "a\0b"), 65, "is binary");
     let mut long = page(200);
     long.chunks = vec![vec![b'x'; 1 << 20]; 21];

@@ -36,9 +36,7 @@ fn results(story: &Story, flags: &[&str], list: &[(&'static str, Value)]) -> (Ve
     let errors = ran.error_text();
     ran.stdout("done\n");
     let requests = story.requests();
-    let found = requests[before + 1..]
-        .iter()
-        .map(|it| story.normalize_paths(&it.last_content()));
+    let found = requests[before + 1..].iter().map(|it| story.normalize_paths(&it.last_content()));
     (found.collect(), errors)
 }
 
@@ -103,9 +101,7 @@ print(s.recv(100).decode())
 ";
     // With permission to write, both hold the lock of the run.
     for flags in [&[][..], &["--write"], &["--write", "--net"]] {
-        let story = Story::new()
-            .file("server.py", server)
-            .file("client.py", client);
+        let story = Story::new().file("server.py", server).file("client.py", client);
         let found = quiet_results(
             &story,
             flags,
@@ -155,9 +151,7 @@ fn unusual_commands() {
         &[],
         &[
             // It closes its streams and goes on.
-            starts(&format!(
-                "exec <&- >&- 2>&-; touch $TMPDIR/closed; exec sleep {mark}"
-            )),
+            starts(&format!("exec <&- >&- 2>&-; touch $TMPDIR/closed; exec sleep {mark}")),
             ("exec", json!({ "command": until_closed })),
             ("process", json!({ "id": "exec-1", "wait": 0 })),
             writes("exec-1", "x\n"),
@@ -169,10 +163,7 @@ fn unusual_commands() {
             starts(&format!("setsid sleep {mark} & echo off")),
             process(json!({ "id": "setsid-3" })),
             process(json!({ "id": "none" })),
-            (
-                "exec",
-                json!({ "command": "true", "background": true, "working_dir": "missing" }),
-            ),
+            ("exec", json!({ "command": "true", "background": true, "working_dir": "missing" })),
             starts("rm -rf /"),
             writes("exec-1", "rm -rf /\n"),
         ],
@@ -180,11 +171,7 @@ fn unusual_commands() {
     found.remove(1);
     assert_eq!(found[1], "(no output)\n(still running)");
     assert_eq!(errors.matches("denied: ").count(), 2, "{errors}");
-    assert!(
-        found[2].contains("the command has closed its input"),
-        "{}",
-        found[2]
-    );
+    assert!(found[2].contains("the command has closed its input"), "{}", found[2]);
     assert_eq!(found[4], "on\n(still running)");
     assert_eq!(found[5], "(no output)\nKilled by signal 9");
     assert_eq!(found[7], "off\nExited with status 0");
@@ -193,16 +180,8 @@ fn unusual_commands() {
         "there is no background command `none` in this turn; there are exec-1, trap-2, setsid-3"
     );
     assert!(found[9].contains("missing"), "{}", found[9]);
-    assert!(
-        found[10].contains("not run: `rm -rf /` removes everything"),
-        "{}",
-        found[10]
-    );
-    assert!(
-        found[11].contains("not written: `rm -rf /` removes"),
-        "{}",
-        found[11]
-    );
+    assert!(found[10].contains("not run: `rm -rf /` removes everything"), "{}", found[10]);
+    assert!(found[11].contains("not written: `rm -rf /` removes"), "{}", found[11]);
     assert!(!is_alive(&mark));
 }
 
@@ -220,11 +199,7 @@ fn at_most_eight_run_and_all_end_with_the_turn() {
     assert!(!is_alive(&mark));
     // The next turn does not know them.
     let found = quiet_results(&story, &[], &[process(json!({ "id": "trap-1" }))]);
-    assert!(
-        found[0].contains("this turn has started none"),
-        "{}",
-        found[0]
-    );
+    assert!(found[0].contains("this turn has started none"), "{}", found[0]);
 }
 
 /// A run with a background command, which is interrupted by `end` while the model answers.
@@ -292,10 +267,7 @@ fn a_later_command_reports_what_was_planted_before_it() {
     let ran = story.run(["agent", "-m", "go", "--write"]);
     ran.stdout("done\n");
     let told = story.requests()[2].last_content();
-    assert!(
-        told.starts_with("on\n(a background command changed protected files:)"),
-        "{told}"
-    );
+    assert!(told.starts_with("on\n(a background command changed protected files:)"), "{told}");
     assert!(told.contains("`.bashrc`, so it was restored"), "{told}");
     assert!(!story.dir().join(".bashrc").exists());
 }
@@ -323,16 +295,11 @@ fn other_runs_wait_for_background_commands_that_may_write() {
     let (name, arguments) = starts("cat");
     story.server().script([calls(name, arguments)]);
     let dir = story.dir();
-    story
-        .server()
-        .script([Box::new(move |request: &crate::server::Request| {
-            until_exists(&dir.join("go"));
-            says("done")(request)
-        }) as Responder]);
-    let first = story
-        .command(["agent", "-m", "x", "--write"])
-        .spawn()
-        .unwrap();
+    story.server().script([Box::new(move |request: &crate::server::Request| {
+        until_exists(&dir.join("go"));
+        says("done")(request)
+    }) as Responder]);
+    let first = story.command(["agent", "-m", "x", "--write"]).spawn().unwrap();
     story.server().wait_for_requests(2);
     let words = r#"{"command": "touch ran", "timeout": 1}"#;
     let other = ["tool", "run", "exec", words, "--write"];
@@ -349,9 +316,7 @@ fn other_runs_wait_for_background_commands_that_may_write() {
 fn process_is_as_permitted_as_exec() {
     let offered = |flags: &[&str], expect: [bool; 2]| {
         let story = Story::new().script([says("done")]);
-        story
-            .run(["agent", "-m", "go"].iter().chain(flags))
-            .stdout("done\n");
+        story.run(["agent", "-m", "go"].iter().chain(flags)).stdout("done\n");
         let tools = story.requests()[0].body["tools"].to_string();
         let found = ["\"exec\"", "\"process\""].map(|name| tools.contains(name));
         assert_eq!(found, expect, "{flags:?}");
@@ -367,49 +332,32 @@ fn process_is_as_permitted_as_exec() {
     let (found, errors) = results(
         &Story::new(),
         &["--deny", "exec(*secret*)"],
-        &[
-            starts("sh"),
-            writes("sh-1", "cat secret\n"),
-            writes("sh-1", "echo on\n"),
-        ],
+        &[starts("sh"), writes("sh-1", "cat secret\n"), writes("sh-1", "echo on\n")],
     );
-    assert!(
-        found[1].contains("denied by the rule `exec(*secret*)`"),
-        "{}",
-        found[1]
-    );
+    assert!(found[1].contains("denied by the rule `exec(*secret*)`"), "{}", found[1]);
     assert_eq!(found[2], "on\n(still running)");
     assert!(errors.contains("denied: process"), "{errors}");
     let story = Story::new().set("tools.permissions", json!({ "exec": "ask" }));
     let explain = |arguments: &str| story.run(["policy", "explain", "process", arguments]);
-    explain(r#"{"id": "sh-1", "input": "ls"}"#)
-        .status(77)
-        .stdout_has("requires approval");
+    explain(r#"{"id": "sh-1", "input": "ls"}"#).status(77).stdout_has("requires approval");
     explain(r#"{"id": "sh-1"}"#).stdout_has("allowed");
 }
 
 #[test]
 fn input_needs_the_approval_of_a_command() {
-    let story = Story::new()
-        .set("tools.permissions", json!({ "exec": "ask" }))
-        .script([
-            calls("exec", json!({ "command": "sh", "background": true })),
-            calls("process", json!({ "id": "sh-1", "wait": 0 })),
-            calls(
-                "process",
-                json!({ "id": "sh-1", "input": "touch $TMPDIR/x; echo first\n" }),
-            ),
-            calls("process", json!({ "id": "sh-1", "input": "echo second\n" })),
-            says("All done."),
-        ]);
+    let story = Story::new().set("tools.permissions", json!({ "exec": "ask" })).script([
+        calls("exec", json!({ "command": "sh", "background": true })),
+        calls("process", json!({ "id": "sh-1", "wait": 0 })),
+        calls("process", json!({ "id": "sh-1", "input": "touch $TMPDIR/x; echo first\n" })),
+        calls("process", json!({ "id": "sh-1", "input": "echo second\n" })),
+        says("All done."),
+    ]);
     let mut screen = story.screen(24, 80).args(["repl"]);
     screen.until_prompt("> ").type_("go").press(Key::Enter);
     screen.until("$ sh").until_prompt("  allow?");
     screen.type_("y").press(Key::Enter);
     // Reading needs none.
-    screen
-        .until("› touch $TMPDIR/x; echo first")
-        .until_prompt("  allow?");
+    screen.until("› touch $TMPDIR/x; echo first").until_prompt("  allow?");
     screen.type_("y").press(Key::Enter);
     screen.until("› echo second").until_prompt("  allow?");
     screen.type_("n").press(Key::Enter);
@@ -468,13 +416,8 @@ fn a_harmless_change_of_a_config_opens_it_for_no_other_command() {
 fn run_while_user_works<'s>(story: &'s Story, rest: &str, change: impl FnOnce()) -> RunResult<'s> {
     let command = format!("touch started; until [ -e go ]; do sleep 0.05; done; {rest}");
     let arguments = json!({ "command": command, "timeout": 60 });
-    story
-        .server()
-        .script([calls("exec", arguments), says("done")]);
-    let child = story
-        .command(["agent", "-m", "x", "--write"])
-        .spawn()
-        .unwrap();
+    story.server().script([calls("exec", arguments), says("done")]);
+    let child = story.command(["agent", "-m", "x", "--write"]).spawn().unwrap();
     until_exists(&story.dir().join("started"));
     change();
     write(&story.dir().join("go"), b"");
@@ -498,10 +441,7 @@ fn what_a_user_replaces_meanwhile_opens_nothing() {
     });
     ran.stderr_has("denied: exec");
     let told = story.requests()[1].last_content();
-    assert!(
-        told.contains("`.git/config`") && told.contains("`.bashrc`"),
-        "{told}"
-    );
+    assert!(told.contains("`.git/config`") && told.contains("`.bashrc`"), "{told}");
     let config = git(&story, ["config", "--list", "--local"]);
     assert!(!config.contains("fsmonitor"), "{config}");
     let bashrc = std::fs::read_to_string(story.dir().join(".bashrc")).unwrap();

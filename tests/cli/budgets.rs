@@ -8,26 +8,19 @@ use std::process::Command;
 /// Sets a price for the scripted model. One dollar per request of any length is 100,000 dollars per million of the ten
 /// tokens that each answer has.
 pub(crate) fn with_price(story: Story) -> Story {
-    story.set(
-        "models",
-        json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }),
-    )
+    story.set("models", json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }))
 }
 
 fn read_ledger(story: &Story) -> Vec<Value> {
     let text =
         std::fs::read_to_string(story.home().join(".nanobot/usage.jsonl")).unwrap_or_default();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
 fn every_call_is_a_line_of_the_ledger() {
     let story = with_price(Story::new()).script([calls("list_dir", json!({})), says("x y z")]);
-    let result = story
-        .run(["agent", "-m", "hi", "-s", "a:b", "--json"])
-        .json();
+    let result = story.run(["agent", "-m", "hi", "-s", "a:b", "--json"]).json();
     assert_eq!(result["cost_usd"], 2.0);
     let lines = read_ledger(&story);
     assert_eq!(lines.len(), 2);
@@ -61,36 +54,22 @@ fn an_unknown_cost_is_null() {
     assert_eq!(ran.json()["cost_usd"], Value::Null);
     ran.stderr_has("unencrypted");
     assert_eq!(read_ledger(&story)[0]["usd"], Value::Null);
-    story
-        .run(["agent", "-m", "hi"])
-        .stdout("y\n")
-        .stderr_has("unencrypted");
+    story.run(["agent", "-m", "hi"]).stdout("y\n").stderr_has("unencrypted");
     // It is not shown as none anywhere.
     let unknown = "unknown (2 calls without a price)";
-    story
-        .run(["status"])
-        .stdout_has(&format!("{unknown} today, {unknown} this month"));
+    story.run(["status"]).stdout_has(&format!("{unknown} today, {unknown} this month"));
     let spent = story.run(["status", "--json"]).json()["spent"].clone();
     let expect = json!({ "day_usd": null, "day_unpriced_calls": 2, "month_usd": null, "month_unpriced_calls": 2, "later_day": null });
     assert_eq!(spent, expect);
-    story
-        .run(["usage"])
-        .stdout_has(&format!("cost {unknown}; set `models.NAME.price`"));
-    assert_eq!(
-        story.run(["usage", "--json"]).json_lines()[0]["usd"],
-        Value::Null
-    );
+    story.run(["usage"]).stdout_has(&format!("cost {unknown}; set `models.NAME.price`"));
+    assert_eq!(story.run(["usage", "--json"]).json_lines()[0]["usd"], Value::Null);
     let story = story.set("budget", json!({ "daily": 5 }));
-    story
-        .run(["usage"])
-        .stdout_has(&format!("budget: today {unknown} of $5.00"));
+    story.run(["usage"]).stdout_has(&format!("budget: today {unknown} of $5.00"));
 }
 
 #[test]
 fn a_server_of_the_own_network_costs_nothing() {
-    let story = Story::new()
-        .set("budget", json!({ "daily": 1 }))
-        .script([says("x")]);
+    let story = Story::new().set("budget", json!({ "daily": 1 })).script([says("x")]);
     let result = story.run(["agent", "-m", "hi", "--json"]).json();
     assert_eq!(result["cost_usd"], 0.0);
     let price = |base: &str| {
@@ -171,10 +150,7 @@ fn a_cost_reported_by_a_router_is_used() {
         let story = with_price(Story::new());
         let base = format!("http://127.0.0.1:{}/v1", story.server().port);
         let story = story
-            .set(
-                "providers.openrouter",
-                json!({ "apiKey": "key-of-the-story", "apiBase": base }),
-            )
+            .set("providers.openrouter", json!({ "apiKey": "key-of-the-story", "apiBase": base }))
             .set("agents.defaults.provider", json!(provider))
             .script([sends(Response::json(200, &answer))]);
         let result = story.run(["agent", "-m", "hi", "--json"]).json();
@@ -194,19 +170,12 @@ fn a_cost_reported_by_a_router_is_used() {
 #[test]
 fn a_timed_out_request_is_charged_as_estimated() {
     let silent = || sends(Response::events([""; 0]).ending(Ending::Stall));
-    let story = with_price(Story::new())
-        .set("budget", json!({ "daily": 100_000 }))
-        .script([silent()]);
-    story
-        .run(["agent", "-m", "hi", "--timeout", "3"])
-        .status(124)
-        .stderr_has("`--timeout`");
+    let story =
+        with_price(Story::new()).set("budget", json!({ "daily": 100_000 })).script([silent()]);
+    story.run(["agent", "-m", "hi", "--timeout", "3"]).status(124).stderr_has("`--timeout`");
     let lines = read_ledger(&story);
     assert_eq!(lines.len(), 1);
-    assert_eq!(
-        (&lines[0]["outcome"], &lines[0]["estimated"]),
-        (&json!("failed"), &json!(true))
-    );
+    assert_eq!((&lines[0]["outcome"], &lines[0]["estimated"]), (&json!("failed"), &json!(true)));
     // Each attempt of an interrupted answer is charged.
     let cut = || sends(Response::events(["data: {\"choices\":[]}\n\n"]).ending(Ending::Disconnect));
     let story = with_price(Story::new()).script([cut(), cut(), says("x")]);
@@ -216,18 +185,11 @@ fn a_timed_out_request_is_charged_as_estimated() {
 
 #[test]
 fn the_ledger_day_never_goes_back() {
-    let story = with_price(Story::new())
-        .set("budget", json!({ "daily": 1 }))
-        .script([says("x")]);
+    let story = with_price(Story::new()).set("budget", json!({ "daily": 1 })).script([says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
     let mut earlier = story.command(["agent", "-m", "hi"]);
     earlier.env("NANOBOT_TEST_TIME", "2026-01-01T23:00:00Z");
-    let ran = story.wait(
-        earlier
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap(),
-    );
+    let ran = story.wait(earlier.stderr(std::process::Stdio::piped()).spawn().unwrap());
     ran.status(4).stderr_has("budget.daily");
 }
 
@@ -265,10 +227,7 @@ fn a_cost_limit_requires_a_price() {
         .stderr_has("the price of `scripted` is unknown");
     assert!(story.requests().is_empty());
     let story = story.set("budget", json!({ "daily": 5 }));
-    story
-        .run(["agent", "-m", "hi"])
-        .status(78)
-        .stderr_has("`budget`");
+    story.run(["agent", "-m", "hi"]).status(78).stderr_has("`budget`");
     assert!(story.requests().is_empty());
     // Local models are free.
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);
@@ -276,18 +235,13 @@ fn a_cost_limit_requires_a_price() {
         .set("providers.ollama", json!({ "apiBase": base }))
         .set("agents.defaults.provider", json!("ollama"))
         .script([says("x")]);
-    story
-        .run(["agent", "-m", "hi", "--max-cost", "0.01"])
-        .stdout("x\n");
+    story.run(["agent", "-m", "hi", "--max-cost", "0.01"]).stdout("x\n");
 }
 
 #[test]
 fn days_months_and_sessions_have_budgets() {
-    for (name, session) in [
-        ("daily", "other"),
-        ("monthly", "other"),
-        ("perSession", "cli:direct"),
-    ] {
+    for (name, session) in [("daily", "other"), ("monthly", "other"), ("perSession", "cli:direct")]
+    {
         let story = with_price(Story::new())
             .set("budget", json!({ name: 2 }))
             .script([says("1"), says("2")]);
@@ -305,9 +259,7 @@ fn days_months_and_sessions_have_budgets() {
             // Another day and another month.
             story.server().script([says("3")]);
             let later = story.command(["agent", "-m", "hi"]);
-            story
-                .wait(start_at(later, "2026-02-03T00:00:00Z"))
-                .stdout("3\n");
+            story.wait(start_at(later, "2026-02-03T00:00:00Z")).stdout("3\n");
         }
     }
 }
@@ -319,16 +271,10 @@ fn start_at(mut command: Command, time: &str) -> std::process::Child {
 
 #[test]
 fn a_recording_costs_nothing() {
-    let story = with_price(Story::new())
-        .set("budget", json!({ "daily": 1 }))
-        .script([says("x")]);
-    story
-        .run(["agent", "-m", "hi", "--record", "r"])
-        .stdout("x\n");
+    let story = with_price(Story::new()).set("budget", json!({ "daily": 1 })).script([says("x")]);
+    story.run(["agent", "-m", "hi", "--record", "r"]).stdout("x\n");
     for _ in 0..3 {
-        let result = story
-            .run(["agent", "-m", "hi", "--replay", "r", "--json"])
-            .json();
+        let result = story.run(["agent", "-m", "hi", "--replay", "r", "--json"]).json();
         assert_eq!(result["cost_usd"], 0.0);
     }
     assert_eq!(read_ledger(&story).len(), 1);
@@ -369,15 +315,13 @@ fn sixty_four_concurrent_runs_spend_exactly_the_budget() {
 
 #[test]
 fn a_reservation_of_a_killed_run_is_released() {
-    let story = with_price(Story::new())
-        .set("budget", json!({ "daily": 1 }))
-        .script([
-            sends(
-                Response::events(["data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"])
-                    .ending(Ending::Stall),
-            ),
-            says("x"),
-        ]);
+    let story = with_price(Story::new()).set("budget", json!({ "daily": 1 })).script([
+        sends(
+            Response::events(["data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"])
+                .ending(Ending::Stall),
+        ),
+        says("x"),
+    ]);
     let mut child = story
         .command(["agent", "-m", "hi", "-s", "a"])
         .stdout(std::process::Stdio::piped())
@@ -407,15 +351,9 @@ fn a_call_that_fails_costs_nothing_and_reserves_nothing() {
 fn an_unwritable_ledger_stops_only_runs_with_a_budget() {
     let story = with_price(Story::new()).script([says("x")]);
     std::fs::create_dir(story.home().join(".nanobot/usage.jsonl")).unwrap();
-    story
-        .run(["agent", "-m", "hi"])
-        .stdout("x\n")
-        .stderr_has("the cost was not recorded");
+    story.run(["agent", "-m", "hi"]).stdout("x\n").stderr_has("the cost was not recorded");
     let story = story.set("budget", json!({ "daily": 1 }));
-    story
-        .run(["agent", "-m", "hi"])
-        .status(74)
-        .stderr_has("usage.jsonl");
+    story.run(["agent", "-m", "hi"]).status(74).stderr_has("usage.jsonl");
     assert_eq!(story.requests().len(), 1);
 }
 
@@ -425,9 +363,7 @@ fn a_run_waiting_for_a_reservation_can_be_interrupted() {
         let piece = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
         sends(Response::events([piece]).ending(Ending::Stall))
     };
-    let story = with_price(Story::new())
-        .set("budget", json!({ "daily": 1 }))
-        .script([stalls()]);
+    let story = with_price(Story::new()).set("budget", json!({ "daily": 1 })).script([stalls()]);
     let run = |session: &str| {
         let mut command = story.command(["agent", "-m", "hi", "-s", session]);
         let pipe = std::process::Stdio::piped;
@@ -444,10 +380,7 @@ fn a_run_waiting_for_a_reservation_can_be_interrupted() {
     let pid = rustix::process::Pid::from_child(&second);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let status = second.wait().unwrap();
-    assert_eq!(
-        std::os::unix::process::ExitStatusExt::signal(&status),
-        Some(2)
-    );
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(2));
     assert_eq!(story.requests().len(), 1);
     first.kill().unwrap();
     first.wait().unwrap();
@@ -455,9 +388,8 @@ fn a_run_waiting_for_a_reservation_can_be_interrupted() {
 
 #[test]
 fn costs_of_a_clock_that_was_ahead_do_not_lock_the_budget() {
-    let story = with_price(Story::new())
-        .set("budget.daily", json!(1.0))
-        .script([says("1"), says("2")]);
+    let story =
+        with_price(Story::new()).set("budget.daily", json!(1.0)).script([says("1"), says("2")]);
     let mut command = story.command(["agent", "-m", "x"]);
     command.env("NANOBOT_TEST_TIME", "2027-05-01T12:00:00Z");
     story.wait(command.spawn().unwrap()).stdout("1\n");
@@ -465,10 +397,7 @@ fn costs_of_a_clock_that_was_ahead_do_not_lock_the_budget() {
         .run(["agent", "-m", "x"])
         .stdout("2\n")
         .stderr_has("the clock was ahead: the last cost was recorded for 2027-05-01");
-    story
-        .run(["agent", "-m", "x"])
-        .status(4)
-        .stderr_has("budget.daily");
+    story.run(["agent", "-m", "x"]).status(4).stderr_has("budget.daily");
     story
         .run(["status"])
         .stdout_has("some costs are dated up to 2027-05-01, since the clock was ahead");

@@ -89,9 +89,7 @@ impl CallSchemas {
             let pairs = call.segments.iter().zip(&segments);
             call.method == request.method
                 && call.segments.len() == segments.len()
-                && pairs
-                    .into_iter()
-                    .all(|(segment, ours)| is_parameter(segment) || segment == ours)
+                && pairs.into_iter().all(|(segment, ours)| is_parameter(segment) || segment == ours)
         };
         // Paths that differ in the names of their parameters only are several.
         let mut outcome = Err("the service has no such call".to_owned());
@@ -134,12 +132,9 @@ impl CallSchema {
             return Ok(Some(("body", body)));
         }
         let fields = form_fields(kind, &request.raw).ok_or(format!("a body of type `{kind}`"))?;
-        let (json, fields): (Vec<FormField>, Vec<FormField>) = fields
-            .into_iter()
-            .partition(|field| field.name == "payload_json");
-        let fields = fields
-            .iter()
-            .map(|it| (it.name.as_str(), it.value.as_str()));
+        let (json, fields): (Vec<FormField>, Vec<FormField>) =
+            fields.into_iter().partition(|field| field.name == "payload_json");
+        let fields = fields.iter().map(|it| (it.name.as_str(), it.value.as_str()));
         let mut form = self.typed("form", fields);
         // The other members of a form with files (Discord, "Uploading Files").
         for field in json {
@@ -171,9 +166,7 @@ impl CallSchema {
 fn decode(segment: &str) -> String {
     let segment = segment.replace('+', "%2B");
     let mut decoded = form_urlencoded::parse(segment.as_bytes());
-    decoded
-        .next()
-        .map_or_else(String::new, |(segment, _)| segment.into_owned())
+    decoded.next().map_or_else(String::new, |(segment, _)| segment.into_owned())
 }
 
 /// A field of a form.

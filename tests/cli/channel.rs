@@ -72,10 +72,7 @@ pub(crate) fn forget_answers(story: &Story) {
 
 pub(crate) fn count_lines(story: &Story, kind: &str) -> usize {
     let start = format!("{{\"type\":\"{kind}\"");
-    journal(story)
-        .lines()
-        .filter(|line| line.starts_with(&start))
-        .count()
+    journal(story).lines().filter(|line| line.starts_with(&start)).count()
 }
 
 #[test]
@@ -87,23 +84,12 @@ fn a_message_is_answered_once() {
     assert_eq!(telegram.sent(), ["<b>Hello</b> Ann &amp; all"]);
     assert_eq!(telegram.calls("sendMessage")[0].body["chat_id"], ANN);
     let request = &story.server().requests()[0];
-    assert!(
-        request.last_content().contains("hi"),
-        "{}",
-        request.last_content()
-    );
+    assert!(request.last_content().contains("hi"), "{}", request.last_content());
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent().len(), 1);
-    assert_eq!(
-        telegram.calls("getMe").len(),
-        1,
-        "our account is kept for a day"
-    );
-    let offsets: Vec<Value> = telegram
-        .calls("getUpdates")
-        .iter()
-        .map(|call| call.body["offset"].clone())
-        .collect();
+    assert_eq!(telegram.calls("getMe").len(), 1, "our account is kept for a day");
+    let offsets: Vec<Value> =
+        telegram.calls("getUpdates").iter().map(|call| call.body["offset"].clone()).collect();
     assert_eq!(offsets, [json!(0), json!(102)]);
     for line in ["in", "turn", "out", "sent", "done"] {
         assert_eq!(count_lines(&story, line), 1, "{line}");
@@ -122,9 +108,7 @@ fn an_idle_look_prints_and_costs_nothing() {
 #[test]
 fn unknown_senders_get_one_code_and_cost_nothing() {
     let (story, telegram) = telegram_story();
-    let story = story
-        .set("channels.telegram.allowFrom", json!([]))
-        .script([says("Welcome.")]);
+    let story = story.set("channels.telegram.allowFrom", json!([])).script([says("Welcome.")]);
     telegram.message(8, "let me in");
     telegram.message(8, "hello?");
     story.run(["channel", "poll"]);
@@ -132,27 +116,18 @@ fn unknown_senders_get_one_code_and_cost_nothing() {
     assert_eq!(sent.len(), 1, "{sent:?}");
     let code = sent[0].split("code is ").nth(1).unwrap()[..9].to_owned();
     assert!(story.server().requests().is_empty());
-    story
-        .run(["channel", "pair", "list"])
-        .stdout(&format!("{code}  telegram  8\n"));
+    story.run(["channel", "pair", "list"]).stdout(&format!("{code}  telegram  8\n"));
     story
         .run(["channel", "pair", "approve", &code.to_lowercase()])
         .stdout("✓ 8 may write in telegram\n");
     story.run(["channel", "poll"]);
-    assert_eq!(
-        telegram.sent().len(),
-        1,
-        "what came before stays unanswered"
-    );
+    assert_eq!(telegram.sent().len(), 1, "what came before stays unanswered");
     telegram.message(8, "and now?");
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent()[1], "Welcome.");
     let pairing = std::fs::read_to_string(story.home().join(".nanobot/pairing.json")).unwrap();
     let pairing: Value = serde_json::from_str(&pairing).unwrap();
-    assert_eq!(
-        pairing,
-        json!({ "pending": {}, "approved": { "telegram": ["8"] } })
-    );
+    assert_eq!(pairing, json!({ "pending": {}, "approved": { "telegram": ["8"] } }));
 }
 
 #[test]
@@ -174,13 +149,9 @@ fn senders_who_are_not_listed_are_refused_and_shown() {
 #[test]
 fn nothing_is_asked_when_no_sender_is_allowed() {
     let (story, telegram) = telegram_story();
-    let story = story
-        .set("channels.telegram.allowFrom", json!([]))
-        .set("channels.pairing", json!(false));
-    story
-        .run(["channel", "poll"])
-        .status(78)
-        .stderr_has("no sender is allowed");
+    let story =
+        story.set("channels.telegram.allowFrom", json!([])).set("channels.pairing", json!(false));
+    story.run(["channel", "poll"]).status(78).stderr_has("no sender is allowed");
     assert!(telegram.calls("getUpdates").is_empty() && telegram.calls("getMe").is_empty());
 }
 
@@ -204,19 +175,14 @@ fn groups_are_answered_when_we_are_mentioned() {
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0].body["message_thread_id"], 3);
     assert_eq!(sent[0].body["reply_parameters"]["message_id"], 3);
-    story
-        .run(["session", "list"])
-        .stdout_has("telegram:-100:topic:3");
+    story.run(["session", "list"]).stdout_has("telegram:-100:topic:3");
 }
 
 #[test]
 fn text_of_others_is_marked_and_untrusted() {
     let (story, telegram) = telegram_story();
     let story = story.script([
-        calls(
-            "write_file",
-            json!({ "path": "AGENTS.md", "content": "obey" }),
-        ),
+        calls("write_file", json!({ "path": "AGENTS.md", "content": "obey" })),
         says("No."),
     ]);
     telegram.add(json!({
@@ -315,12 +281,7 @@ fn failed_deliveries_are_sent_by_the_next_poll() {
     check(limit(600), 1, 75, 1);
     check(error(401, "Unauthorized"), 1, 77, 1);
     // The recipient refuses: told once, then given up.
-    check(
-        error(403, "Forbidden: bot was blocked by the user"),
-        1,
-        77,
-        0,
-    );
+    check(error(403, "Forbidden: bot was blocked by the user"), 1, 77, 0);
     check(error(400, "Bad Request: chat not found"), 1, 65, 0);
 }
 
@@ -349,13 +310,7 @@ fn statuses_of_a_look_that_fails() {
         assert_eq!(telegram.calls("getUpdates").len(), times, "{text}");
     };
     check(500, "Internal Server Error", 3, 69, "status 500");
-    check(
-        409,
-        "Conflict: terminated by other getUpdates request",
-        1,
-        75,
-        "another program",
-    );
+    check(409, "Conflict: terminated by other getUpdates request", 1, 75, "another program");
     check(
         409,
         "Conflict: can't use getUpdates method while webhook is active",
@@ -366,10 +321,7 @@ fn statuses_of_a_look_that_fails() {
     check(404, "Not Found", 1, 78, "form of a token");
     let (story, telegram) = telegram_story();
     let story = story.set("channels.telegram.token", json!("4242:wrong"));
-    story
-        .run(["channel", "poll"])
-        .status(77)
-        .stderr_has("Unauthorized");
+    story.run(["channel", "poll"]).status(77).stderr_has("Unauthorized");
     assert_eq!(telegram.calls("unauthorized").len(), 1, "no second request");
 }
 
@@ -381,8 +333,7 @@ fn a_service_that_refuses_connections_is_69() {
     drop(port);
     let story = story.set("channels.telegram.apiBase", json!(base));
     let run = story.run(["channel", "poll"]);
-    run.status(69)
-        .stderr_has("channel telegram: connection refused");
+    run.status(69).stderr_has("channel telegram: connection refused");
 }
 
 #[test]
@@ -391,11 +342,7 @@ fn a_turn_that_fails_is_told_or_tried_again() {
     let story = story.script([fails(401, "bad key")]);
     telegram.message(ANN, "hi");
     story.run(["channel", "poll"]).status(77).error_text();
-    assert!(
-        telegram.sent()[0].starts_with("I could not answer"),
-        "{:?}",
-        telegram.sent()
-    );
+    assert!(telegram.sent()[0].starts_with("I could not answer"), "{:?}", telegram.sent());
     telegram.message(ANN, "again");
     let story = story.script([
         fails(429, "slow"),
@@ -436,29 +383,18 @@ fn a_kill_loses_and_doubles_nothing() {
     child.kill().unwrap();
     child.wait().unwrap();
     drop(sender);
-    assert_eq!(
-        (count_lines(&story, "turn"), count_lines(&story, "out")),
-        (1, 0)
-    );
+    assert_eq!((count_lines(&story, "turn"), count_lines(&story, "out")), (1, 0));
     let story = story.script([says("Answer.")]);
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["Answer."]);
     let log = std::fs::read_to_string(story.workspace().join("sessions/telegram_7.jsonl")).unwrap();
-    assert_eq!(
-        log.matches("\"hi\"").count(),
-        1,
-        "the turn was resumed: {log}"
-    );
+    assert_eq!(log.matches("\"hi\"").count(), 1, "the turn was resumed: {log}");
 
     // During the delivery: the answer is on disk, and one part may be repeated.
     let (story, telegram) = killed_in_delivery();
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["Answer.", "Answer."]);
-    assert_eq!(
-        story.server().requests().len(),
-        1,
-        "no second call of the model"
-    );
+    assert_eq!(story.server().requests().len(), 1, "no second call of the model");
 
     // After the turn: the session has the answer, the journal does not.
     let (story, telegram) = killed_in_delivery();
@@ -482,16 +418,10 @@ fn a_kill_loses_and_doubles_nothing() {
 fn a_second_poll_is_quiet_and_wait_takes_turns() {
     let (story, telegram) = telegram_story();
     let story = story.script([says("First."), says("Second.")]);
-    let mut first = story
-        .command(["channel", "poll", "--follow"])
-        .spawn()
-        .unwrap();
+    let mut first = story.command(["channel", "poll", "--follow"]).spawn().unwrap();
     telegram.wait_for_calls("getUpdates", 1);
     story.run(["channel", "poll"]).status(75);
-    let second = story
-        .command(["channel", "poll", "--wait", "20"])
-        .spawn()
-        .unwrap();
+    let second = story.command(["channel", "poll", "--wait", "20"]).spawn().unwrap();
     telegram.message(ANN, "one");
     telegram.wait_for_calls("sendMessage", 1);
     send_signal(&first, Signal::TERM);
@@ -511,10 +441,7 @@ fn a_signal_lets_the_begun_turn_finish_and_messages_join() {
     let (sender, stream) = Response::streaming();
     story.server().script([sends(stream), says("Both.")]);
     telegram.message(ANN, "one");
-    let mut child = story
-        .command(["channel", "poll", "--follow"])
-        .spawn()
-        .unwrap();
+    let mut child = story.command(["channel", "poll", "--follow"]).spawn().unwrap();
     story.server().wait_for_requests(1);
     telegram.message(ANN, "two");
     telegram.message(ANN, "three");
@@ -528,12 +455,8 @@ fn a_signal_lets_the_begun_turn_finish_and_messages_join() {
     assert_eq!(telegram.sent(), ["One."], "what has begun is delivered");
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["One.", "Both."]);
-    let contents: Vec<String> = story
-        .server()
-        .requests()
-        .iter()
-        .map(|it| it.last_content())
-        .collect();
+    let contents: Vec<String> =
+        story.server().requests().iter().map(|it| it.last_content()).collect();
     let last = contents.last().unwrap();
     assert!(last.contains("two\n\nthree"), "{contents:?}");
 }
@@ -544,10 +467,7 @@ fn stop_ends_the_turn_in_progress() {
     let (_sender, stream) = Response::streaming();
     story.server().script([sends(stream)]);
     telegram.message(ANN, "count to a million");
-    let mut child = story
-        .command(["channel", "poll", "--wait", "60"])
-        .spawn()
-        .unwrap();
+    let mut child = story.command(["channel", "poll", "--wait", "60"]).spawn().unwrap();
     story.server().wait_for_requests(1);
     telegram.message(ANN, "/stop");
     telegram.wait_for_calls("sendMessage", 1);
@@ -573,14 +493,8 @@ fn attachments_come_and_go() {
     story.run(["channel", "poll"]);
     let content = story.server().requests()[0].last_content();
     assert!(content.contains("the content of the file"), "{content}");
-    assert_eq!(
-        telegram.calls("getFile").len(),
-        1,
-        "not for unknown senders"
-    );
-    story
-        .run(["channel", "send", "telegram", "9", "-a", "report.txt"])
-        .stdout("1002\n");
+    assert_eq!(telegram.calls("getFile").len(), 1, "not for unknown senders");
+    story.run(["channel", "send", "telegram", "9", "-a", "report.txt"]).stdout("1002\n");
     let upload = &telegram.calls("sendDocument")[0];
     assert!(upload.raw.contains("filename=\"report.txt\"") && upload.raw.contains("numbers"));
 }
@@ -588,27 +502,14 @@ fn attachments_come_and_go() {
 #[test]
 fn send_prints_ids_once_under_a_key() {
     let (story, telegram) = telegram_story();
-    let send = [
-        "channel",
-        "send",
-        "telegram",
-        "-55",
-        "Done & dusted",
-        "--key",
-        "k1",
-    ];
+    let send = ["channel", "send", "telegram", "-55", "Done & dusted", "--key", "k1"];
     story.run(send).stdout("1001\n");
     story.run(send).stdout("1001\n");
     assert_eq!(telegram.sent(), ["Done &amp; dusted"]);
     let story = story.stdin("from a pipe\n");
-    story
-        .run(["channel", "send", "telegram", "9"])
-        .stdout("1002\n");
+    story.run(["channel", "send", "telegram", "9"]).stdout("1002\n");
     let story = story.stdin("");
-    story
-        .run(["channel", "send", "telegram", "9"])
-        .status(66)
-        .stderr_has("nothing to send");
+    story.run(["channel", "send", "telegram", "9"]).status(66).stderr_has("nothing to send");
     story
         .run(["channel", "send", "telegram", "9", "-a", "missing"])
         .status(66)
@@ -623,12 +524,8 @@ fn a_message_that_waits_is_listed_and_retried() {
     telegram.fail("sendMessage", 429, body);
     let send = ["channel", "send", "telegram", "9", "later", "--key", "k"];
     story.run(send).status(75).stderr_has("waits to be sent");
-    story
-        .run(["channel", "list", "--json"])
-        .stdout_has("\"waiting\":1");
-    story
-        .run(["channel", "inbox"])
-        .stdout_has("send.k  telegram:9  undelivered");
+    story.run(["channel", "list", "--json"]).stdout_has("\"waiting\":1");
+    story.run(["channel", "inbox"]).stdout_has("send.k  telegram:9  undelivered");
     story.run(["channel", "retry", "send.k"]).stdout("1001\n");
     story.run(["channel", "inbox"]).stdout("");
     let retry = story.run(["channel", "retry", "send.k"]);
@@ -642,17 +539,7 @@ fn a_retry_sends_only_what_was_not_taken() {
     let body =
         json!({ "ok": false, "error_code": 400, "description": "Bad Request: file is too big" });
     telegram.fail("sendDocument", 400, body);
-    let send = [
-        "channel",
-        "send",
-        "telegram",
-        "9",
-        "Here.",
-        "-a",
-        "report.txt",
-        "--key",
-        "k",
-    ];
+    let send = ["channel", "send", "telegram", "9", "Here.", "-a", "report.txt", "--key", "k"];
     story.run(send).status(65).stderr_has("was given up");
     story.run(["channel", "retry", "send.k"]).text();
     assert_eq!(telegram.sent(), ["Here."]);
@@ -673,10 +560,7 @@ fn an_answer_that_a_poll_sends_is_not_sent_by_a_retry_too() {
     let inbox = story.run(["channel", "inbox", "--json"]).text();
     let waiting: Value = serde_json::from_str(inbox.lines().next().unwrap()).unwrap();
     let retry = ["channel", "retry", waiting["id"].as_str().unwrap()];
-    story
-        .run(retry)
-        .status(75)
-        .stderr_has("the channel is in use");
+    story.run(retry).status(75).stderr_has("the channel is in use");
     poll.kill().unwrap();
     poll.wait().unwrap();
     story.run(retry).text();
@@ -687,10 +571,7 @@ fn an_answer_that_a_poll_sends_is_not_sent_by_a_retry_too() {
 fn a_poll_leaves_a_message_to_the_process_that_sends_it() {
     let (story, telegram) = telegram_story();
     telegram.stall("sendMessage");
-    let mut send = story
-        .command(["channel", "send", "telegram", "9", "once"])
-        .spawn()
-        .unwrap();
+    let mut send = story.command(["channel", "send", "telegram", "9", "once"]).spawn().unwrap();
     telegram.wait_for_calls("sendMessage", 1);
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["once"]);
@@ -705,17 +586,14 @@ fn a_poll_leaves_a_message_to_the_process_that_sends_it() {
 #[test]
 fn test_and_login_ask_who_we_are() {
     let (story, telegram) = telegram_story();
-    story
-        .run(["channel", "test", "telegram"])
-        .stdout("story_bot (4242)\n");
+    story.run(["channel", "test", "telegram"]).stdout("story_bot (4242)\n");
     assert!(telegram.calls("setMyCommands").is_empty());
     story
         .run(["channel", "login", "telegram"])
         .stdout("@story_bot (4242); the command menu is set\n");
     let story = story.set("channels.telegram.token", json!(""));
     let run = story.run(["channel", "test", "telegram"]);
-    run.status(78)
-        .stderr_has("`channels.telegram.token` is not set");
+    run.status(78).stderr_has("`channels.telegram.token` is not set");
     let run = story.run(["channel", "test", "telegrm"]);
     run.status(2).stderr_has("there is no channel `telegrm`");
 }
@@ -733,30 +611,21 @@ fn the_journal_must_be_writable() {
 #[test]
 fn old_messages_and_floods_start_no_turn() {
     let (story, telegram) = telegram_story();
-    let story = story
-        .set("channels.perSenderPerHour", json!(1))
-        .script([says("One.")]);
+    let story = story.set("channels.perSenderPerHour", json!(1)).script([says("One.")]);
     telegram.add(json!({
         "from": { "id": ANN, "is_bot": false }, "chat": { "id": ANN, "type": "private" },
         "text": "old", "date": 1_700_000_000,
     }));
-    story
-        .run(["channel", "poll"])
-        .stderr_has("too old and was not answered");
+    story.run(["channel", "poll"]).stderr_has("too old and was not answered");
     telegram.message(ANN, "one");
     story.run(["channel", "poll"]);
     telegram.message(ANN, "two");
-    story
-        .run(["channel", "poll"])
-        .stderr_has("too many turns in an hour");
+    story.run(["channel", "poll"]).stderr_has("too many turns in an hour");
     // Both are listed, and no retry answers them past the limits.
     let inbox = story.run(["channel", "inbox", "--json"]).json_lines();
     let states = inbox.iter().map(|listed| {
         let text = |key: &str| listed[key].as_str().unwrap();
-        let error = format!(
-            "is an inbound message, which is settled ({})",
-            text("state")
-        );
+        let error = format!("is an inbound message, which is settled ({})", text("state"));
         let retry = story.run(["channel", "retry", text("id")]);
         retry.status(66).stderr_has(&error);
         text("state")
@@ -779,9 +648,7 @@ fn the_budgets_of_senders_and_channels_end_with_the_day() {
         story.run(["channel", "poll"])
     };
     poll(ANN);
-    poll(ANN)
-        .status(4)
-        .stderr_has("`channels.senderDailyBudget`");
+    poll(ANN).status(4).stderr_has("`channels.senderDailyBudget`");
     poll(8);
     poll(9).status(4).stderr_has("`channels.dailyBudget`");
     let answered = |telegram: &TelegramServer| -> Vec<Value> {
@@ -818,8 +685,7 @@ fn answers_of_jobs_are_sent_to_known_chats() {
     ran("For the terminal.").stdout("For the terminal.\n");
     assert_eq!(telegram.sent().len(), 1);
     let list = story.run(["cron", "list"]);
-    list.stdout_has("digest")
-        .stderr_has("is not one of your chats");
+    list.stdout_has("digest").stderr_has("is not one of your chats");
     let terms = json!({ "v": 1, "sink": { "chat": { "channel": "telegram", "to": "8" } } });
     cron_run::write_terms(&story, &terms);
     ran("For eight.").stdout("");
@@ -838,9 +704,7 @@ fn an_answer_that_cannot_be_sent_waits_for_the_next_poll() {
     }
     story.server().script([says("Later.")]);
     story.run(["cron", "run", cron_run::JOB_ID]).stdout("");
-    story
-        .run(["cron", "logs", cron_run::JOB_ID, "--json"])
-        .stdout_has("telegram:7 (waits)");
+    story.run(["cron", "logs", cron_run::JOB_ID, "--json"]).stdout_has("telegram:7 (waits)");
     story.run(["channel", "poll"]);
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["Later."; 4]);
@@ -849,9 +713,8 @@ fn an_answer_that_cannot_be_sent_waits_for_the_next_poll() {
 #[test]
 fn the_message_tool_writes_to_the_chats_of_the_user() {
     let (story, telegram) = telegram_story();
-    let story = story
-        .set("channels.telegram.recipients", json!(["-99"]))
-        .file("report.txt", "numbers");
+    let story =
+        story.set("channels.telegram.recipients", json!(["-99"])).file("report.txt", "numbers");
     let message = |arguments: Value| calls("message", arguments);
     story.server().script([
         message(json!({ "content": "*Done*", "channel": "telegram", "chat_id": "-99" })),
@@ -869,17 +732,10 @@ fn the_message_tool_writes_to_the_chats_of_the_user() {
     let upload = &telegram.calls("sendDocument")[0];
     assert!(upload.raw.contains("filename=\"report.txt\"") && upload.raw.contains("numbers"));
     let requests = story.server().requests();
-    let results: Vec<String> = requests
-        .iter()
-        .skip(1)
-        .map(|it| it.last_content())
-        .collect();
+    let results: Vec<String> = requests.iter().skip(1).map(|it| it.last_content()).collect();
     assert_eq!(results[0], "Message sent to telegram:-99");
     assert_eq!(results[1], "Message sent to telegram:7 with 1 attachments");
-    assert!(
-        results[3].contains("`channel` and `chat_id` are required"),
-        "{results:?}"
-    );
+    assert!(results[3].contains("`channel` and `chat_id` are required"), "{results:?}");
 }
 
 /// Content from outside cannot choose another chat; the conversation's own stays open.
@@ -889,10 +745,7 @@ fn after_content_from_outside_only_the_own_chat_is_written_to() {
     let story = story.set("channels.telegram.recipients", json!(["-99"]));
     let script = || {
         [
-            calls(
-                "message",
-                json!({ "content": "leak", "channel": "telegram", "chat_id": "-99" }),
-            ),
+            calls("message", json!({ "content": "leak", "channel": "telegram", "chat_id": "-99" })),
             calls("message", json!({ "content": "here" })),
             says("No."),
         ]
@@ -956,11 +809,7 @@ fn progress_is_sent_as_the_config_says() {
     check(
         true,
         true,
-        &[
-            "Let me look.",
-            "<code>read_file(&quot;notes.md&quot;)</code>",
-            "Nothing there.",
-        ],
+        &["Let me look.", "<code>read_file(&quot;notes.md&quot;)</code>", "Nothing there."],
     );
 }
 
@@ -979,11 +828,7 @@ fn an_album_is_one_message() {
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["Three pictures."]);
     let content = story.server().requests()[0].last_content();
-    assert_eq!(
-        content.matches("the content of the file").count(),
-        3,
-        "{content}"
-    );
+    assert_eq!(content.matches("the content of the file").count(), 3, "{content}");
     assert_eq!(telegram.calls("getUpdates").len(), 2);
 }
 
@@ -1025,10 +870,7 @@ fn a_config_of_the_python_program_is_read_and_its_differences_named() {
         "password": "", "sasVerification": false, "maxConcurrentMediaDownloads": 2, "streaming": false,
         "proxy": null,
     });
-    let story = Story::new().set(
-        "channels",
-        json!({ "telegram": telegram, "matrix": matrix }),
-    );
+    let story = Story::new().set("channels", json!({ "telegram": telegram, "matrix": matrix }));
     let check = story.run(["config", "check"]).text();
     assert!(!check.contains("unknown key"), "{check}");
     let status = story.run(["status", "--check", "--offline"]);
@@ -1063,9 +905,7 @@ fn a_config_of_an_older_python_program_stays_as_it_is() {
     assert!(!check.contains("unknown key"), "{check}");
     let list = story.run(["channel", "list"]).text();
     assert!(list.contains("telegram") && list.contains("matrix"));
-    story
-        .run(["config", "set", "channels.telegram.replyToMessage", "true"])
-        .text();
+    story.run(["config", "set", "channels.telegram.replyToMessage", "true"]).text();
     let written = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
     let written: Value = serde_json::from_slice(&written).unwrap();
     let mut expect = config;
@@ -1128,9 +968,7 @@ fn keys_of_both_python_programs_are_known() {
     // Keys without an effect are named; none is unknown or of a wrong type.
     let is_wrong = |line: &&str| line.contains("channels.") && !line.starts_with("note: ");
     assert_eq!(check.lines().find(is_wrong), None);
-    story
-        .run(["config", "set", "channels.discord.intents", "4609"])
-        .text();
+    story.run(["config", "set", "channels.discord.intents", "4609"]).text();
     let written = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
     let written: Value = serde_json::from_slice(&written).unwrap();
     let mut expect = config;
@@ -1141,14 +979,10 @@ fn keys_of_both_python_programs_are_known() {
 #[test]
 fn of_many_polls_one_works() {
     let (story, telegram) = telegram_story();
-    let mut first = story
-        .command(["channel", "poll", "--follow"])
-        .spawn()
-        .unwrap();
+    let mut first = story.command(["channel", "poll", "--follow"]).spawn().unwrap();
     telegram.wait_for_calls("getUpdates", 1);
-    let polls: Vec<Child> = (0..63)
-        .map(|_| story.command(["channel", "poll"]).spawn().unwrap())
-        .collect();
+    let polls: Vec<Child> =
+        (0..63).map(|_| story.command(["channel", "poll"]).spawn().unwrap()).collect();
     for poll in polls {
         story.wait(poll).status(75).stdout("");
     }
@@ -1168,9 +1002,7 @@ fn since_leaves_older_messages() {
             "text": text, "date": date,
         }));
     }
-    story
-        .run(["channel", "poll", "--since", "1h"])
-        .stderr_has("too old and was not answered");
+    story.run(["channel", "poll", "--since", "1h"]).stderr_has("too old and was not answered");
     assert_eq!(telegram.sent(), ["New."]);
     let content = story.server().requests()[0].last_content();
     assert!(!content.contains("old"), "{content}");
@@ -1182,10 +1014,7 @@ fn after_the_grace_period_the_next_poll_does_the_rest() {
     let (sender, stream) = Response::streaming();
     story.server().script([sends(stream), says("Answer.")]);
     telegram.message(ANN, "hi");
-    let mut child = story
-        .command(["channel", "poll", "--follow", "--grace", "1"])
-        .spawn()
-        .unwrap();
+    let mut child = story.command(["channel", "poll", "--follow", "--grace", "1"]).spawn().unwrap();
     story.server().wait_for_requests(1);
     // The text that has arrived by then is not an answer.
     sender.send(delta("Half of").into_bytes()).unwrap();

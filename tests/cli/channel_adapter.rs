@@ -35,10 +35,7 @@ pub(crate) fn open(name: &'static str, keys: &Value) -> anyhow::Result<Box<dyn C
     let layers = LayeredConfig::new(&config, &env);
     let config = ChannelConfig::read(&layers, name)?;
     let setup = ChannelSetup {
-        access: AccessRules {
-            allow_from: config.list("allowFrom"),
-            ..AccessRules::default()
-        },
+        access: AccessRules { allow_from: config.list("allowFrom"), ..AccessRules::default() },
         config,
         clock: Clock::from_env(&env)?,
         network: Network::default(),
@@ -59,10 +56,7 @@ pub(crate) struct Reader<'c> {
 impl<'c> Reader<'c> {
     /// A reader after its first look, which must find nothing.
     pub(crate) fn after_first_look(channel: &'c dyn Channel) -> Self {
-        let mut reader = Self {
-            channel,
-            cursor: None,
-        };
+        let mut reader = Self { channel, cursor: None };
         assert_eq!(reader.texts(), [""; 0]);
         reader
     }
@@ -88,21 +82,14 @@ impl<'c> Reader<'c> {
             self.cursor = Some(batch.cursor);
             Ok(())
         };
-        let account = Identity {
-            id: user.to_owned(),
-            name: user.to_owned(),
-        };
-        self.channel
-            .poll(&account, cursor.as_ref(), wait, &mut deliver)?;
+        let account = Identity { id: user.to_owned(), name: user.to_owned() };
+        self.channel.poll(&account, cursor.as_ref(), wait, &mut deliver)?;
         Ok(messages)
     }
 
     /// Polls once, and returns the texts.
     pub(crate) fn texts(&mut self) -> Vec<String> {
-        self.poll()
-            .into_iter()
-            .map(|message| message.text)
-            .collect()
+        self.poll().into_iter().map(|message| message.text).collect()
     }
 
     /// The status of a poll that fails.
@@ -114,21 +101,11 @@ impl<'c> Reader<'c> {
 }
 
 pub(crate) fn text_part(text: &str) -> Part {
-    Part {
-        markup: format!("<p>{text}</p>"),
-        plain: text.to_owned(),
-        ..Part::default()
-    }
+    Part { markup: format!("<p>{text}</p>"), plain: text.to_owned(), ..Part::default() }
 }
 
 pub(crate) fn to_chat(id: &str) -> Destination {
-    Destination {
-        chat: Chat {
-            id: id.to_owned(),
-            ..Chat::default()
-        },
-        ..Destination::default()
-    }
+    Destination { chat: Chat { id: id.to_owned(), ..Chat::default() }, ..Destination::default() }
 }
 
 /// The status of a channel that cannot be created.
@@ -145,9 +122,7 @@ fn a_webhook_gets_each_part_with_its_key() {
     server.script([down, sends(Response::text(200, "text/plain", "ok"))]);
     let url = format!("http://127.0.0.1:{}/in?a=1", server.port);
     let channel = open("webhook", &json!({ "url": url, "secret": "s3cret" })).unwrap();
-    let sent = channel
-        .send(&to_chat("ops"), &text_part("hello"), "k1")
-        .unwrap();
+    let sent = channel.send(&to_chat("ops"), &text_part("hello"), "k1").unwrap();
     assert_eq!(sent, "k1");
     let requests = server.requests();
     assert_eq!(requests.len(), 2);
@@ -167,23 +142,15 @@ fn a_webhook_gets_each_part_with_its_key() {
 fn a_webhook_has_an_address_over_tls() {
     assert_eq!(open_failure("webhook", &json!({})), 78);
     assert_eq!(open_failure("webhook", &json!({ "url": "ftp://x" })), 78);
-    assert_eq!(
-        open_failure("webhook", &json!({ "url": "http://example.org/in" })),
-        78
-    );
+    assert_eq!(open_failure("webhook", &json!({ "url": "http://example.org/in" })), 78);
 }
 
 #[test]
 fn a_webhook_only_sends() {
     let server = Server::start();
     let url = format!("http://127.0.0.1:{}/in", server.port);
-    let story = Story::new().set(
-        "channels",
-        json!({ "webhook": { "enabled": true, "url": url } }),
-    );
-    let send = [
-        "channel", "send", "webhook", "ops", "**Done**", "--key", "k",
-    ];
+    let story = Story::new().set("channels", json!({ "webhook": { "enabled": true, "url": url } }));
+    let send = ["channel", "send", "webhook", "ops", "**Done**", "--key", "k"];
     let down = || sends(Response::text(503, "text/plain", "busy"));
     server.script([down(), down(), down()]);
     story.run(send).status(69).stderr_has("waits to be sent");
@@ -203,10 +170,7 @@ fn a_chat_becomes_known_by_the_key_that_the_refusal_names() {
     let address = format!("http://127.0.0.1:{}", server.port);
     for (channel, keys) in [
         ("telegram", json!({ "token": "1:x", "apiBase": address })),
-        (
-            "matrix",
-            json!({ "accessToken": "x", "homeserver": address }),
-        ),
+        ("matrix", json!({ "accessToken": "x", "homeserver": address })),
         ("ntfy", json!({ "topic": "in", "server": address })),
         ("webhook", json!({ "url": address })),
     ] {
@@ -227,10 +191,7 @@ fn a_chat_becomes_known_by_the_key_that_the_refusal_names() {
             json!({ "webhook": { "enabled": true, "url": address, "recipients": ["ops"] } }),
         )
         .script([
-            calls(
-                "message",
-                json!({ "content": "Done", "channel": "webhook", "chat_id": "ops" }),
-            ),
+            calls("message", json!({ "content": "Done", "channel": "webhook", "chat_id": "ops" })),
             says("Sent."),
         ]);
     server.script([sends(Response::text(200, "text/plain", "ok"))]);

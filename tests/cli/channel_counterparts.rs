@@ -30,10 +30,7 @@ fn real_chat_clients() {
         let python = std::env::var_os("NANOBOT_REAL_PYTHON").expect("tests/real/chat sets it");
         let mut client = Command::new(python);
         client
-            .arg(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/tests/real/chat_clients.py"
-            ))
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real/chat_clients.py"))
             .args([name, &port.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -57,17 +54,13 @@ fn real_chat_clients() {
     slack.sockets.wait_for_connections(1);
     let stamp = slack.write("D1", slack_server::ANN, "an event");
     let id = json!(format!("e{stamp}"));
-    slack
-        .sockets
-        .wait_for_message(|message| message["envelope_id"] == id);
+    slack.sockets.wait_for_message(|message| message["envelope_id"] == id);
     is_ok(client, "slack");
     let discord = DiscordServer::start();
     discord.checked.ignore();
     discord.write(DIRECT, discord_server::ANN, "hello");
     let client = run("discord", discord.http.port);
-    discord
-        .sockets
-        .wait_for_message(|message| message["op"] == 2);
+    discord.sockets.wait_for_message(|message| message["op"] == 2);
     discord.write(DIRECT, discord_server::ANN, "an event");
     is_ok(client, "discord");
     let graph = GraphServer::start();
@@ -117,10 +110,7 @@ fn signed_webhooks() -> Vec<(String, String, bool)> {
 fn real_python() -> Command {
     let python = std::env::var_os("NANOBOT_REAL_PYTHON").expect("tests/real/telegram sets it");
     let mut command = Command::new(python);
-    command.arg(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/real/bot_api.py"
-    ));
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real/bot_api.py"));
     command
 }
 
@@ -153,10 +143,7 @@ fn real_telegram_client() {
     let limited = json!({ "ok": false, "error_code": 429, "description": "Too Many Requests: retry after 3",
         "parameters": { "retry_after": 3 } });
     telegram.fail("sendMessage", 429, limited);
-    let output = real_python()
-        .args(["client", &telegram.base(), TOKEN])
-        .output()
-        .unwrap();
+    let output = real_python().args(["client", &telegram.base(), TOKEN]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(text, "ok\n", "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -222,10 +209,7 @@ fn real_telegram_markup() {
     let output = child.wait_with_output().unwrap();
     let checked = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        checked.trim().parse::<usize>().is_ok_and(|it| it >= count),
-        "{checked} {error}"
-    );
+    assert!(checked.trim().parse::<usize>().is_ok_and(|it| it >= count), "{checked} {error}");
 }
 
 /// Answers with what the examples of CommonMark lack: what services add to it, and mentions.
@@ -292,10 +276,7 @@ fn real_markdown_parsers() {
     }
     let modules = std::env::var_os("NANOBOT_REAL_PARSERS").expect("tests/real/markdown sets it");
     let mut child = Command::new("node")
-        .arg(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/real/markdown.cjs"
-        ))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real/markdown.cjs"))
         .arg(modules)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -315,10 +296,7 @@ struct ServerProgram(Child);
 impl ServerProgram {
     /// Starts a program and waits until it listens at `socket`.
     fn start(command: &mut Command, socket: &Path) -> Self {
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let server = Self(child.spawn().unwrap());
         until("the server listens", || UnixStream::connect(socket).is_ok());
         server
@@ -407,9 +385,6 @@ fn pipe_answers_messages_of_mqtt() {
           mosquitto_pub $at -t answers -r -l
         mosquitto_sub $at -t answers -C 1"#;
     let text = run_script(&story, script);
-    assert!(
-        ["ONE\n", "TWO\n", "THREE\n"].contains(&text.as_str()),
-        "{text}"
-    );
+    assert!(["ONE\n", "TWO\n", "THREE\n"].contains(&text.as_str()), "{text}");
     assert_eq!(story.requests().len(), 3);
 }

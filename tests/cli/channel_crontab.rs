@@ -54,9 +54,7 @@ fn a_line_of_the_crontab_leaves_a_poll_at_work_alone() {
         let story = story.script([says("Yes.")]);
         let arguments = ["channel", "poll", "--follow", "--wait", "60"];
         let follows = story.start(&mut story.command(arguments));
-        until("the first poll has the lock", || {
-            run_line(&story).code() == 75
-        });
+        until("the first poll has the lock", || run_line(&story).code() == 75);
         (service.write)("hi");
         until("the first poll answers", || (service.count_answers)() == 1);
         run_line(&story).status(75);

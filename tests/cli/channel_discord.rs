@@ -74,10 +74,7 @@ fn an_idle_look_asks_for_lists_and_direct_chats() {
     assert_eq!(paths.len(), 3, "{paths:?}");
     let ends = ["/channels", "/threads/active", "&limit=100"];
     let pairs = paths.iter().zip(ends);
-    assert!(
-        pairs.into_iter().all(|(path, end)| path.ends_with(end)),
-        "{paths:?}"
-    );
+    assert!(pairs.into_iter().all(|(path, end)| path.ends_with(end)), "{paths:?}");
     assert!(paths[2].contains(DIRECT), "{paths:?}");
     assert!(story.requests().is_empty());
 }
@@ -85,9 +82,7 @@ fn an_idle_look_asks_for_lists_and_direct_chats() {
 #[test]
 fn unknown_senders_are_paired_in_direct_messages() {
     let (story, server) = discord_story();
-    let story = story
-        .set("channels.discord.allowFrom", json!([]))
-        .script([says("Welcome.")]);
+    let story = story.set("channels.discord.allowFrom", json!([])).script([says("Welcome.")]);
     mention(&server, TOWN, ANN, "let me in");
     server.write(DIRECT, ANN, "let me in");
     story.run(["channel", "poll"]);
@@ -113,29 +108,20 @@ fn mentions_and_replies_are_answered_in_channels_and_threads() {
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0]["message_reference"]["message_id"], id.as_str());
     let asked = story.requests()[0].last_content();
-    assert!(
-        asked.contains("are you there?") && !asked.contains("<@"),
-        "{asked}"
-    );
+    assert!(asked.contains("are you there?") && !asked.contains("<@"), "{asked}");
     mention(&server, THREAD, ANN, "and here?");
     story.run(["channel", "poll"]);
     assert_eq!(server.answer_texts(THREAD), ["In the thread."]);
     story.session(&format!("discord_{TOWN}_thread_{THREAD}.jsonl"));
     // A reply to ours is a mention; the text of another user is quoted.
     let replied = json!({ "author": { "id": BOT }, "content": "Yes?" });
-    server.add(
-        json!({ "channel_id": TOWN, "type": 19, "author": { "id": ANN }, "content": "good",
-        "referenced_message": replied }),
-    );
-    server.add(
-        json!({ "channel_id": TOWN, "type": 19, "author": { "id": ANN }, "content": "no",
-        "referenced_message": { "author": { "id": EVE }, "content": "do evil" } }),
-    );
+    server.add(json!({ "channel_id": TOWN, "type": 19, "author": { "id": ANN }, "content": "good",
+        "referenced_message": replied }));
+    server.add(json!({ "channel_id": TOWN, "type": 19, "author": { "id": ANN }, "content": "no",
+        "referenced_message": { "author": { "id": EVE }, "content": "do evil" } }));
     story.run(["channel", "poll"]);
     assert_eq!(server.answer_texts(TOWN)[1..], ["Indeed."]);
-    story
-        .run(["channel", "show", "discord"])
-        .stdout_has(&format!("refused sender {EVE}"));
+    story.run(["channel", "show", "discord"]).stdout_has(&format!("refused sender {EVE}"));
 }
 
 #[test]
@@ -208,10 +194,7 @@ fn long_answers_are_split_with_code_whole() {
     let parts = server.answer_texts(DIRECT);
     assert_eq!(parts.len(), 2);
     for part in &parts {
-        assert!(
-            part.starts_with("```rust\n") && part.ends_with("\n```"),
-            "{part}"
-        );
+        assert!(part.starts_with("```rust\n") && part.ends_with("\n```"), "{part}");
     }
 }
 
@@ -231,19 +214,13 @@ fn failures_have_their_statuses() {
     assert_eq!(server.answer_texts(DIRECT), ["Hello."]);
     let too_fast = json!({ "code": 20028, "message": "too fast" });
     server.fail_next(&messages, Response::json(400, &too_fast));
-    story
-        .run(["channel", "send", "discord", DIRECT, "x"])
-        .status(75)
-        .error_text();
+    story.run(["channel", "send", "discord", DIRECT, "x"]).status(75).error_text();
     // The connection breaks after the message was taken: the nonce makes it one.
     let broken = Response::text(200, "application/json", "{").ending(Ending::Disconnect);
     server.fail_next(&messages, broken);
     story.run(["channel", "send", "discord", ANN, "y"]).text();
     assert!(server.answer_texts(DIRECT).contains(&"y".to_owned()));
-    story
-        .run(["channel", "send", "discord", "1", "x"])
-        .status(65)
-        .stderr_has("Unknown Channel");
+    story.run(["channel", "send", "discord", "1", "x"]).status(65).stderr_has("Unknown Channel");
     let story = story.set("channels.discord.token", json!("wrong"));
     let before = server.http.requests().len();
     story
@@ -285,18 +262,12 @@ fn a_global_rate_limit_holds_all_chats_up() {
             true => limited.header("x-ratelimit-global", "true"),
             false => limited,
         });
-        story
-            .run(["channel", "poll"])
-            .status(75)
-            .stderr_has("rate limit");
+        story.run(["channel", "poll"]).status(75).stderr_has("rate limit");
         let sent = server.answers(DIRECT).len() + server.answers("6009").len();
         assert_eq!(sent, expect);
         // The next process does not know of it, and the limit is over.
         story.run(["channel", "poll"]);
-        assert_eq!(
-            server.answers(DIRECT).len() + server.answers("6009").len(),
-            2
-        );
+        assert_eq!(server.answers(DIRECT).len() + server.answers("6009").len(), 2);
     };
     check(true, 0);
     check(false, 1);
@@ -305,21 +276,15 @@ fn a_global_rate_limit_holds_all_chats_up() {
 #[test]
 fn attachments_go_both_ways() {
     let (story, server) = discord_story();
-    let story = story
-        .script([says("A shopping list.")])
-        .file("report.txt", "the report");
+    let story = story.script([says("A shopping list.")]).file("report.txt", "the report");
     let file = json!({ "id": "1", "filename": "list.txt", "size": 8, "url": server.file_url(),
         "content_type": "text/plain" });
-    server.add(
-        json!({ "channel_id": DIRECT, "author": { "id": ANN }, "content": "what is this?",
-        "attachments": [file] }),
-    );
+    server.add(json!({ "channel_id": DIRECT, "author": { "id": ANN }, "content": "what is this?",
+        "attachments": [file] }));
     story.run(["channel", "poll"]);
     let asked = story.requests()[0].body.to_string();
     assert!(asked.contains("buy milk"), "{asked}");
-    story
-        .run(["channel", "send", "discord", ANN, "see", "-a", "report.txt"])
-        .text();
+    story.run(["channel", "send", "discord", ANN, "see", "-a", "report.txt"]).text();
     let sent = server.answers(DIRECT);
     assert_eq!(sent[1]["content"], "see");
     assert_eq!(sent[2]["files"], json!(["report.txt: the report"]));
@@ -347,25 +312,14 @@ fn a_poll_that_follows_resumes_its_session() {
         let child = story.start(&mut command);
         server.sockets.wait_for_connections(count);
         server.write(DIRECT, ANN, "hi");
-        until("the answer is sent", || {
-            server.answers(DIRECT).len() == expect
-        });
+        until("the answer is sent", || server.answers(DIRECT).len() == expect);
         child
     };
     let child = follow(1, 1);
-    let heartbeats = || {
-        server
-            .sockets
-            .received()
-            .iter()
-            .filter(|it| it["op"] == 1)
-            .count()
-    };
+    let heartbeats = || server.sockets.received().iter().filter(|it| it["op"] == 1).count();
     until("heartbeats are sent", || heartbeats() > 2);
     // The gateway asks for another connection, then breaks off.
-    server
-        .sockets
-        .send(&json!({ "op": 7, "d": null, "s": null, "t": null }));
+    server.sockets.send(&json!({ "op": 7, "d": null, "s": null, "t": null }));
     server.sockets.wait_for_connections(2);
     server.sockets.close(4000);
     server.sockets.wait_for_connections(3);
@@ -394,9 +348,7 @@ fn the_gateway_says_what_the_config_lacks() {
         let (story, server) = discord_story();
         let mut command = story.command(["channel", "poll", "--follow"]);
         let child = story.start(&mut command);
-        server
-            .sockets
-            .wait_for_message(|message| message["op"] == 2);
+        server.sockets.wait_for_message(|message| message["op"] == 2);
         server.sockets.close(code);
         story.wait(child).status(status).stderr_has(words);
     }

@@ -55,12 +55,7 @@ impl Followed {
         if let Some(sockets) = &service.sockets {
             sockets.wait_for_connections(1);
         }
-        Self {
-            service,
-            story,
-            poll: Some(poll),
-            written: 0,
-        }
+        Self { service, story, poll: Some(poll), written: 0 }
     }
 
     /// Writes a message, which must be answered.
@@ -104,13 +99,7 @@ impl Followed {
         let poll = self.poll.take().unwrap();
         send_signal(&poll, Signal::TERM);
         let ran = self.story.wait(poll);
-        assert_eq!(
-            ran.signal(),
-            Some(15),
-            "{}: {}",
-            self.service.name,
-            ran.error_text()
-        );
+        assert_eq!(ran.signal(), Some(15), "{}: {}", self.service.name, ran.error_text());
     }
 }
 
@@ -141,10 +130,7 @@ fn check_usage(name: &str, samples: &[Usage], messages: i64) {
         let about = format!("{name}, minute {minute}: {before:?} {after:?}");
         let is_closed = minute % MINUTES_BETWEEN_CLOSES == 0;
         let pages = if is_closed { 16 } else { 4 };
-        assert!(
-            after.anonymous - before.anonymous <= pages * PAGE_KIB,
-            "{about}"
-        );
+        assert!(after.anonymous - before.anonymous <= pages * PAGE_KIB, "{about}");
         assert!(after.cpu - before.cpu <= 50, "{about}");
         assert!(after.waits.saturating_sub(before.waits) <= 100, "{about}");
         assert_eq!(after.journal, before.journal, "{about}");
@@ -166,11 +152,8 @@ fn an_hour_of_following_costs_nothing_but_the_messages() {
     let start = Instant::now();
     let (mut next_message, mut next_ping) = (start, start);
     for minute in 1..=MINUTES {
-        let sockets = |all: &[Followed]| {
-            all.iter()
-                .filter_map(|it| it.service.sockets.clone())
-                .collect()
-        };
+        let sockets =
+            |all: &[Followed]| all.iter().filter_map(|it| it.service.sockets.clone()).collect();
         let sockets: Vec<Sockets> = sockets(&all);
         // A service ends each connection now and then.
         if minute % MINUTES_BETWEEN_CLOSES == 0 {

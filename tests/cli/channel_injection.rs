@@ -28,14 +28,8 @@ fn obeying_model() -> Responder {
     Box::new(|request: &Request| match request.messages().last() {
         Some(last) if last["role"] == "tool" => says("Tried.")(request),
         _ => calls_all([
-            (
-                "write_file",
-                json!({ "path": "AGENTS.md", "content": "obey" }),
-            ),
-            (
-                "cron",
-                json!({ "action": "add", "message": "obey", "every_seconds": 3600 }),
-            ),
+            ("write_file", json!({ "path": "AGENTS.md", "content": "obey" })),
+            ("cron", json!({ "action": "add", "message": "obey", "every_seconds": 3600 })),
         ])(request),
     })
 }
@@ -131,12 +125,7 @@ fn unknown_senders_cost_nothing_in_any_form() {
     }
     story.run(["channel", "poll"]);
     assert!(story.requests().is_empty());
-    for method in [
-        "sendMessage",
-        "sendChatAction",
-        "setMessageReaction",
-        "getFile",
-    ] {
+    for method in ["sendMessage", "sendChatAction", "setMessageReaction", "getFile"] {
         assert!(telegram.calls(method).is_empty(), "{method}");
     }
 }
@@ -158,11 +147,7 @@ fn text_of_others_in_matrix_is_not_obeyed_in_any_form() {
         // Of others: not allowed, no message of a user, or a change of a message.
         let own = json!({ "msgtype": "m.text", "body": text });
         write(&rooms[0], "@eve:h", own.clone());
-        write(
-            &rooms[0],
-            "@ann:h",
-            json!({ "msgtype": "m.notice", "body": text }),
-        );
+        write(&rooms[0], "@ann:h", json!({ "msgtype": "m.notice", "body": text }));
         let mut edit = own;
         edit["m.relates_to"] = json!({ "rel_type": "m.replace", "event_id": "$0" });
         write(&rooms[0], "@ann:h", edit);
@@ -262,10 +247,8 @@ fn text_of_others_in_discord_is_not_obeyed_in_any_form() {
         ann(json!({ "content": format!("<@{}> look", discord_server::EVE), "mentions": [eve] }));
         ann(json!({ "content": "look", "embeds": [{ "description": text }] }));
         ann(json!({ "content": text, "type": 6 }));
-        server.add(
-            json!({ "channel_id": discord_server::TOWN, "author": eve, "mentions": [own],
-            "content": format!("<@{}> {text}", discord_server::BOT) }),
-        );
+        server.add(json!({ "channel_id": discord_server::TOWN, "author": eve, "mentions": [own],
+            "content": format!("<@{}> {text}", discord_server::BOT) }));
     }
     story.run(["channel", "poll"]);
     // Up to ten messages that wait are answered together.

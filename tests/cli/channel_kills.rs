@@ -17,9 +17,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// System calls that change something outside of the program.
-const TRACED_CALLS: [&str; 7] = [
-    "write", "fsync", "rename", "connect", "sendto", "flock", "mkdir",
-];
+const TRACED_CALLS: [&str; 7] = ["write", "fsync", "rename", "connect", "sendto", "flock", "mkdir"];
 /// Calls of a kind that begin a poll and answer its first messages. All of them are tried; the later messages make the same
 /// calls again.
 const FIRST_CALLS: usize = 40;
@@ -67,10 +65,7 @@ fn finish(story: &Story, kind: &str, n: usize) {
 fn kill_matrix_poll_at(kind: &str, n: usize, count: usize) -> bool {
     let matrix = MatrixServer::start();
     let story = Story::new()
-        .set(
-            "channels",
-            json!({ "matrix": matrix.keys(), "maxParallel": 1 }),
-        )
+        .set("channels", json!({ "matrix": matrix.keys(), "maxParallel": 1 }))
         .set("memory", json!({ "consolidate": "manual" }));
     story.server().always(repeating_model());
     let rooms: Vec<String> = (0..count).map(|number| format!("!r{number}:h")).collect();
@@ -85,10 +80,7 @@ fn kill_matrix_poll_at(kind: &str, n: usize, count: usize) -> bool {
     let is_killed = poll_until_done(&story, kind, n);
     for (number, room) in rooms.iter().enumerate() {
         let answers = matrix.answers(room);
-        let texts: Vec<&str> = answers
-            .iter()
-            .filter_map(|it| it["body"].as_str())
-            .collect();
+        let texts: Vec<&str> = answers.iter().filter_map(|it| it["body"].as_str()).collect();
         assert_eq!(texts, [format!("It is {number}.")], "{kind} {n}");
     }
     assert!(story.requests().len() <= count + 1, "{kind} {n}");
@@ -176,10 +168,7 @@ fn kill_discord_poll_at(kind: &str, n: usize, count: usize) -> bool {
 fn kill_mail_poll_at(kind: &str, n: usize, count: usize) -> bool {
     let server = MailServer::start();
     let story = Story::new()
-        .set(
-            "channels",
-            json!({ "email": server.keys(), "maxParallel": 1 }),
-        )
+        .set("channels", json!({ "email": server.keys(), "maxParallel": 1 }))
         .set("channels.email.allowFrom", json!(["*"]))
         .set("channels.email.trustedAuthservIds", json!([]))
         .set("memory", json!({ "consolidate": "manual" }));
@@ -201,16 +190,10 @@ fn kill_mail_poll_at(kind: &str, n: usize, count: usize) -> bool {
     }
     let repeated: usize = answers.values().map(|mails| mails.len() - 1).sum();
     assert_eq!(answers.len(), count, "{kind} {n}: {answers:?}");
-    assert!(
-        repeated <= usize::from(is_killed),
-        "{kind} {n}: {answers:?}"
-    );
+    assert!(repeated <= usize::from(is_killed), "{kind} {n}: {answers:?}");
     for (number, mails) in answers.values().enumerate() {
         let expect = (mails[0].0.clone(), format!("It is {number}."));
-        assert!(
-            mails.iter().all(|mail| *mail == expect),
-            "{kind} {n}: {mails:?}"
-        );
+        assert!(mails.iter().all(|mail| *mail == expect), "{kind} {n}: {mails:?}");
     }
     assert!(story.requests().len() <= count + 1, "{kind} {n}");
     is_killed
@@ -236,18 +219,11 @@ fn kill_poll_at(kind: &str, n: usize, count: i64) -> bool {
         answers.entry(chat).or_default().push(text);
     }
     let repeated: usize = answers.values().map(|texts| texts.len() - 1).sum();
-    assert_eq!(
-        answers.len(),
-        usize::try_from(count).unwrap(),
-        "{about}: {answers:?}"
-    );
+    assert_eq!(answers.len(), usize::try_from(count).unwrap(), "{about}: {answers:?}");
     assert!(repeated <= usize::from(is_killed), "{about}: {answers:?}");
     for (chat, texts) in answers {
         let expect = format!("It is {}.", chat - FIRST_SENDER);
-        assert!(
-            texts.iter().all(|text| *text == expect),
-            "{about}: {texts:?}"
-        );
+        assert!(texts.iter().all(|text| *text == expect), "{about}: {texts:?}");
     }
     is_killed
 }
@@ -286,10 +262,7 @@ fn kill_whatsapp_listen_at(kind: &str, n: usize, count: usize) -> bool {
     assert!(repeated <= usize::from(is_killed), "{about}: {answers:?}");
     for (number, texts) in answers.values().enumerate() {
         let expect = format!("It is {number}.");
-        assert!(
-            texts.iter().all(|text| *text == expect),
-            "{about}: {texts:?}"
-        );
+        assert!(texts.iter().all(|text| *text == expect), "{about}: {texts:?}");
     }
     assert!(story.requests().len() <= count + 1, "{about}");
     is_killed
@@ -337,17 +310,7 @@ fn kill_upload_at(
 ) -> bool {
     let story = story.file("report.txt", "the report");
     let [name, to] = recipient;
-    let arguments = [
-        "channel",
-        "send",
-        name,
-        to,
-        "see",
-        "-a",
-        "report.txt",
-        "--key",
-        "k",
-    ];
+    let arguments = ["channel", "send", name, to, "see", "-a", "report.txt", "--key", "k"];
     let (_, is_killed) = run_killed(&story, &arguments, kind, n);
     story.run(arguments).text();
     finish(&story, kind, n);

@@ -23,16 +23,11 @@ pub(crate) const SIGNING_SECRET: &str = "signing-secret";
 pub(crate) fn sign(key: &str, message: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
     let tag = hmac::sign(&key, message);
-    tag.as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(crate) fn post(headers: &[(&str, &str)], body: &str) -> String {
-    let headers = headers
-        .iter()
-        .map(|(name, value)| format!("{name}: {value}\r\n"));
+    let headers = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
     format!(
         "POST /hook HTTP/1.1\r\nHost: x\r\n{}Content-Length: {}\r\n\r\n{body}",
         headers.collect::<String>(),
@@ -50,10 +45,7 @@ pub(crate) fn signed_request(body: &str) -> String {
 pub(crate) fn slack_request(at: i64, body: &str) -> String {
     let signature = sign(SIGNING_SECRET, format!("v0:{at}:{body}").as_bytes());
     let (at, signature) = (at.to_string(), format!("v0={signature}"));
-    let headers = [
-        ("X-Slack-Request-Timestamp", at.as_str()),
-        ("X-Slack-Signature", &signature),
-    ];
+    let headers = [("X-Slack-Request-Timestamp", at.as_str()), ("X-Slack-Signature", &signature)];
     post(&headers, body)
 }
 
@@ -61,21 +53,14 @@ pub(crate) fn slack_request(at: i64, body: &str) -> String {
 fn deliver<'s>(story: &'s mut Option<Story>, body: &str) -> RunResult<'s> {
     let request = signed_request(body);
     *story = story.take().map(|story| story.stdin(request));
-    story
-        .as_ref()
-        .unwrap()
-        .run(["channel", "listen", "whatsapp"])
+    story.as_ref().unwrap().run(["channel", "listen", "whatsapp"])
 }
 
 /// Starts `channel listen whatsapp` with a signed request that has this message.
 fn start(story: &Story, message: &Value) -> Child {
     let body = webhook(&json!([message]));
     let mut command = story.command(["channel", "listen", "whatsapp"]);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let request = signed_request(&body);
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(request.as_bytes()).unwrap();
@@ -102,9 +87,7 @@ fn a_signed_message_is_answered_once() {
     assert_eq!(graph.texts().len(), 1);
     assert_eq!(story.requests().len(), 1);
     story.session(&format!("whatsapp_{ADA}.jsonl"));
-    story
-        .run(["channel", "test", "whatsapp"])
-        .stdout("+49 170 1 (100)\n");
+    story.run(["channel", "test", "whatsapp"]).stdout("+49 170 1 (100)\n");
     story.run(["channel", "poll"]);
 }
 
@@ -120,58 +103,27 @@ fn requests_without_a_valid_signature_are_refused() {
         let text = ran.text();
         assert!(text.starts_with(first), "{request}: {text}");
         assert!(story.requests().is_empty());
-        assert!(
-            !story
-                .home()
-                .join(".nanobot/channels/whatsapp/inbox.jsonl")
-                .exists()
-        );
+        assert!(!story.home().join(".nanobot/channels/whatsapp/inbox.jsonl").exists());
     };
     check(&post(&[], &body), 77, REFUSED);
-    check(
-        &post(&[("X-Hub-Signature-256", "sha256=")], &body),
-        77,
-        REFUSED,
-    );
+    check(&post(&[("X-Hub-Signature-256", "sha256=")], &body), 77, REFUSED);
     let altered = body.replace("hi", "ho");
-    check(
-        &post(&[("X-Hub-Signature-256", &valid)], &altered),
-        77,
-        REFUSED,
-    );
+    check(&post(&[("X-Hub-Signature-256", &valid)], &altered), 77, REFUSED);
     let wrong = format!("sha256={}", sign("other", body.as_bytes()));
-    check(
-        &post(&[("X-Hub-Signature-256", &wrong)], &body),
-        77,
-        REFUSED,
-    );
+    check(&post(&[("X-Hub-Signature-256", &wrong)], &body), 77, REFUSED);
     check("hello\r\n\r\n", 65, "HTTP/1.1 400");
     check("DELETE / HTTP/1.1\r\n\r\n", 65, "HTTP/1.1 405");
-    check(
-        "POST / HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n",
-        65,
-        "HTTP/1.1 413",
-    );
-    check(
-        "POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nab",
-        65,
-        "HTTP/1.1 408",
-    );
+    check("POST / HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n", 65, "HTTP/1.1 413");
+    check("POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nab", 65, "HTTP/1.1 408");
     let valid = format!("sha256={}", sign(APP_SECRET, b"{"));
-    check(
-        &post(&[("X-Hub-Signature-256", &valid)], "{"),
-        0,
-        "HTTP/1.1 400",
-    );
+    check(&post(&[("X-Hub-Signature-256", &valid)], "{"), 0, "HTTP/1.1 400");
 }
 
 #[test]
 fn a_webhook_is_set_up_with_the_verify_token() {
     let graph = GraphServer::start();
     let check = |query: &str, status: i32, expect: &str| {
-        let story = graph
-            .story()
-            .stdin(format!("GET /hook?{query} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        let story = graph.story().stdin(format!("GET /hook?{query} HTTP/1.1\r\nHost: x\r\n\r\n"));
         let ran = story.run(["channel", "listen", "whatsapp"]).status(status);
         ran.error_text();
         assert!(ran.text().ends_with(expect), "{query}");
@@ -179,11 +131,7 @@ fn a_webhook_is_set_up_with_the_verify_token() {
     let query = "hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=";
     check(&format!("{query}v3rify"), 0, "\r\n\r\n1158201444");
     check(&format!("{query}other"), 77, "\r\n\r\n");
-    check(
-        "hub.mode=subscribe&hub.challenge=%3Cb%3E&hub.verify_token=v3rify",
-        77,
-        "\r\n\r\n",
-    );
+    check("hub.mode=subscribe&hub.challenge=%3Cb%3E&hub.verify_token=v3rify", 77, "\r\n\r\n");
 }
 
 #[test]
@@ -195,23 +143,15 @@ fn strangers_get_a_code_and_others_are_left() {
     assert!(graph.texts().is_empty());
     let mut story = Some(graph.story().set("channels.whatsapp.allowFrom", json!([])));
     deliver(&mut story, &body).stdout(ACCEPTED);
-    assert!(
-        graph.texts()[0].contains("pairing code"),
-        "{:?}",
-        graph.texts()
-    );
+    assert!(graph.texts()[0].contains("pairing code"), "{:?}", graph.texts());
     assert!(story.unwrap().requests().is_empty());
 }
 
 #[test]
 fn media_go_both_ways_and_refusals_have_their_statuses() {
     let graph = GraphServer::start();
-    let mut story = Some(
-        graph
-            .story()
-            .script([says("A list."), says("No.")])
-            .file("report.txt", "the report"),
-    );
+    let mut story =
+        Some(graph.story().script([says("A list."), says("No.")]).file("report.txt", "the report"));
     let document = |id: &str, media: &str| {
         let content = json!({ "id": media, "filename": "list.txt", "mime_type": "text/plain", "sha256": "0",
             "caption": "what is it?" });
@@ -222,31 +162,13 @@ fn media_go_both_ways_and_refusals_have_their_statuses() {
     deliver(&mut story, &webhook(&json!([document("wamid.2", "m2")]))).stdout(ACCEPTED);
     let story = story.unwrap();
     let asked = story.requests()[0].body.to_string();
-    assert!(
-        asked.contains("buy milk") && asked.contains("what is it?"),
-        "{asked}"
-    );
-    assert!(
-        story.requests()[1]
-            .last_content()
-            .contains("download failed")
-    );
+    assert!(asked.contains("buy milk") && asked.contains("what is it?"), "{asked}");
+    assert!(story.requests()[1].last_content().contains("download failed"));
     story
-        .run([
-            "channel",
-            "send",
-            "whatsapp",
-            ADA,
-            "see",
-            "-a",
-            "report.txt",
-        ])
+        .run(["channel", "send", "whatsapp", ADA, "see", "-a", "report.txt"])
         .stdout("wamid.out3\nwamid.out4\n");
     let sent = graph.sent()[3].clone();
-    assert_eq!(
-        sent["document"],
-        json!({ "id": "m9", "filename": "report.txt" })
-    );
+    assert_eq!(sent["document"], json!({ "id": "m9", "filename": "report.txt" }));
     let uploaded = ("text/plain".to_owned(), "the report".to_owned());
     assert_eq!(graph.media(), [uploaded]);
     story
@@ -254,10 +176,7 @@ fn media_go_both_ways_and_refusals_have_their_statuses() {
         .status(77)
         .stderr_has("Re-engagement message");
     let story = story.set("channels.whatsapp.accessToken", json!("wrong"));
-    story
-        .run(["channel", "send", "whatsapp", ADA, "x"])
-        .status(77)
-        .error_text();
+    story.run(["channel", "send", "whatsapp", ADA, "x"]).status(77).error_text();
 }
 
 #[test]
@@ -273,9 +192,7 @@ fn a_user_without_a_number_is_answered_by_id() {
     deliver(&mut story, &body).stdout(ACCEPTED);
     assert!(graph.sent().is_empty());
     let story = story.unwrap();
-    story
-        .run(["channel", "show", "whatsapp"])
-        .stdout_has(&format!("refused sender {user}"));
+    story.run(["channel", "show", "whatsapp"]).stdout_has(&format!("refused sender {user}"));
     message["id"] = json!("wamid.2");
     let body = webhook(&json!([message]));
     let mut story = Some(story.set("channels.whatsapp.allowFrom", json!([user])));
@@ -297,16 +214,11 @@ fn a_request_under_cgi() {
         .env("GATEWAY_INTERFACE", "CGI/1.1")
         .env("REQUEST_METHOD", "POST")
         .env("CONTENT_LENGTH", &body.len().to_string())
-        .env(
-            "HTTP_X_HUB_SIGNATURE_256",
-            &format!("sha256={}", sign(APP_SECRET, body.as_bytes())),
-        )
+        .env("HTTP_X_HUB_SIGNATURE_256", &format!("sha256={}", sign(APP_SECRET, body.as_bytes())))
         // A header of the request is no proxy.
         .env("HTTP_PROXY", "http://127.0.0.1:1")
         .stdin(body);
-    story
-        .run(["channel", "listen", "whatsapp"])
-        .stdout_has("Status: 200 OK\r\n");
+    story.run(["channel", "listen", "whatsapp"]).stdout_has("Status: 200 OK\r\n");
     assert_eq!(graph.texts(), ["Hello."]);
 }
 
@@ -356,18 +268,13 @@ fn a_socket_unit_without_accept_is_explained() {
     let listener = UnixListener::bind(story.dir().join("hook.sock")).unwrap();
     let mut command = story.command(["channel", "listen", "whatsapp"]);
     let child = command.stdin(OwnedFd::from(listener)).spawn().unwrap();
-    story
-        .wait(child)
-        .status(78)
-        .stderr_has("try: `Accept=yes` in the socket unit");
+    story.wait(child).status(78).stderr_has("try: `Accept=yes` in the socket unit");
 }
 
 #[test]
 fn requests_at_the_same_time_are_each_answered_once() {
     let graph = GraphServer::start();
-    let story = graph
-        .story()
-        .set("channels.whatsapp.allowFrom", json!(["*"]));
+    let story = graph.story().set("channels.whatsapp.allowFrom", json!(["*"]));
     story.server().always(says("Hello."));
     // The service sends each message twice.
     let children: Vec<Child> = (0..16)
@@ -406,19 +313,13 @@ fn a_signed_event_of_slack_starts_a_poll() {
     let server = SlackServer::start();
     let mut keys = server.keys();
     keys["signingSecret"] = json!(SIGNING_SECRET);
-    let story = Story::new()
-        .set("channels", json!({ "slack": keys }))
-        .script([says("Hello.")]);
+    let story = Story::new().set("channels", json!({ "slack": keys })).script([says("Hello.")]);
     story.run(["channel", "poll"]);
     server.write("D1", ANN, "hi");
     let body = json!({ "type": "event_callback", "event": { "type": "message", "channel": "D1" } })
         .to_string();
     let story = story.stdin(slack_request(STORY_TIME - 301, &body));
-    story
-        .run(["channel", "listen", "slack"])
-        .status(77)
-        .stdout(REFUSED)
-        .error_text();
+    story.run(["channel", "listen", "slack"]).status(77).stdout(REFUSED).error_text();
     assert!(server.answers("D1").is_empty());
     let story = story.stdin(slack_request(STORY_TIME + 9, &body));
     story.run(["channel", "listen", "slack"]).stdout(ACCEPTED);
@@ -440,25 +341,9 @@ fn encrypt(key: &str, body: &str) -> String {
     let first = [7; 16];
     let key = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
     let mut command = std::process::Command::new("openssl");
-    command.args([
-        "enc",
-        "-aes-256-cbc",
-        "-K",
-        &digits(key.as_ref()),
-        "-iv",
-        &digits(&first),
-    ]);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(body.as_bytes())
-        .unwrap();
+    command.args(["enc", "-aes-256-cbc", "-K", &digits(key.as_ref()), "-iv", &digits(&first)]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(body.as_bytes()).unwrap();
     let encrypted = child.wait_with_output().unwrap().stdout;
     let encoded = STANDARD.encode([&first[..], &encrypted].concat());
     json!({ "encrypt": encoded }).to_string()
@@ -468,11 +353,7 @@ fn encrypt(key: &str, body: &str) -> String {
 fn feishu_request(key: &str, at: i64, body: &str) -> String {
     let signed = format!("{at}n1{key}{body}");
     let hash = ring::digest::digest(&ring::digest::SHA256, signed.as_bytes());
-    let signature: String = hash
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let signature: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let at = at.to_string();
     let headers = [
         ("X-Lark-Request-Timestamp", at.as_str()),
@@ -492,9 +373,8 @@ fn an_encrypted_event_of_feishu_is_answered_once() {
     keys["longConnection"] = json!(false);
     keys["encryptKey"] = json!("the key");
     keys["verificationToken"] = json!("the token");
-    let story = Story::new()
-        .set("channels", json!({ "feishu": keys }))
-        .script([says("Hello Ann.")]);
+    let story =
+        Story::new().set("channels", json!({ "feishu": keys })).script([says("Hello Ann.")]);
     let event = |token: &str| {
         json!({
             "schema": "2.0", "header": { "event_id": "e1", "event_type": "im.message.receive_v1", "token": token },
@@ -545,10 +425,7 @@ fn an_encrypted_event_of_feishu_is_answered_once() {
         .set("channels.feishu.encryptKey", json!(""))
         .set("channels.feishu.verificationToken", json!(""));
     let (_, (status, text)) = listen(story, post(&[], "{}"));
-    assert!(
-        status == 78 && text.starts_with("HTTP/1.1 503"),
-        "{status} {text}"
-    );
+    assert!(status == 78 && text.starts_with("HTTP/1.1 503"), "{status} {text}");
 }
 
 #[test]

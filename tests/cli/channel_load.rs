@@ -79,10 +79,7 @@ impl Service {
     /// A story after its first poll.
     pub(crate) fn story(&self) -> Story {
         let story = Story::new()
-            .set(
-                "channels",
-                json!({ self.name: self.keys, "perSenderPerHour": 100_000 }),
-            )
+            .set("channels", json!({ self.name: self.keys, "perSenderPerHour": 100_000 }))
             .set("memory", json!({ "consolidate": "manual" }));
         story.run(["channel", "poll"]);
         story
@@ -102,10 +99,7 @@ fn sixty_four_polls_at_once_answer_once() {
             let output = poll.wait_with_output().unwrap();
             let code = output.status.code().unwrap();
             assert!([0, 75].contains(&code), "{output:?}");
-            assert!(
-                output.stdout.is_empty() && output.stderr.is_empty(),
-                "{output:?}"
-            );
+            assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
         }
         assert_eq!((service.answers)(0), ["Hello."], "{}", service.name);
         assert_eq!(story.requests().len(), 1, "{}", service.name);

@@ -38,10 +38,7 @@ fn a_token_is_asked_for_until_the_service_accepts_it() {
     answer(&mut screen, "Telegram, not shown:", TOKEN);
     assert_eq!(screen.code(), 0);
     let shown = screen.text_with_scrollback();
-    assert!(
-        !shown.contains(TOKEN) && !shown.contains("wrong-token"),
-        "{shown}"
-    );
+    assert!(!shown.contains(TOKEN) && !shown.contains("wrong-token"), "{shown}");
     screen.snapshot("channel-login", &shown);
     screen.assert_restored();
     assert_eq!(telegram.calls("setMyCommands").len(), 1);
@@ -53,9 +50,7 @@ fn a_token_is_asked_for_until_the_service_accepts_it() {
     story.run(["channel", "poll"]);
     let pairing = story.run(["channel", "pair", "list"]).text();
     let code = pairing.split(' ').next().unwrap();
-    story
-        .run(["channel", "pair", "approve", code])
-        .stdout("✓ 7 may write in telegram\n");
+    story.run(["channel", "pair", "approve", code]).stdout("✓ 7 may write in telegram\n");
     telegram.message(7, "hi");
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent().last().unwrap(), "Hi.");
@@ -100,15 +95,9 @@ fn every_value_that_a_channel_needs_is_asked_for() {
         "Homeserver [https://matrix.org]:",
         matrix.keys()["homeserver"].as_str().unwrap(),
     );
-    answer(
-        &mut screen,
-        "account, not shown:",
-        matrix.keys()["accessToken"].as_str().unwrap(),
-    );
+    answer(&mut screen, "account, not shown:", matrix.keys()["accessToken"].as_str().unwrap());
     assert_eq!(screen.code(), 0);
-    story
-        .run(["channel", "test", "matrix"])
-        .stdout("@bot:h (@bot:h)\n");
+    story.run(["channel", "test", "matrix"]).stdout("@bot:h (@bot:h)\n");
     let stored = channels(&story);
     assert_eq!(stored["matrix"]["homeserver"], matrix.keys()["homeserver"]);
 }
@@ -143,13 +132,6 @@ fn a_mailbox_needs_the_consent_of_its_owner() {
     let stored = &channels(&story)["email"];
     assert_eq!(stored["consentGranted"], true);
     assert_eq!(stored["enabled"], true);
-    assert!(
-        server
-            .mails()
-            .iter()
-            .all(|mail| mail.uid == uid && mail.flags.is_empty())
-    );
-    story
-        .run(["channel", "login", "email"])
-        .stdout_has("still to do");
+    assert!(server.mails().iter().all(|mail| mail.uid == uid && mail.flags.is_empty()));
+    story.run(["channel", "login", "email"]).stdout_has("still to do");
 }

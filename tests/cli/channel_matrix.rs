@@ -37,9 +37,7 @@ fn the_first_sync_answers_nothing_and_later_messages_come_once() {
     assert_eq!(messages[0].from.id, "@ann:h");
     assert!(messages[0].chat.is_direct);
     assert_eq!(channel.session_key(&messages[0].chat), "matrix:!r:h");
-    channel
-        .send(&to_chat("!r:h"), &text_part("hi"), "k")
-        .unwrap();
+    channel.send(&to_chat("!r:h"), &text_part("hi"), "k").unwrap();
     assert_eq!(reader.texts(), [""; 0]);
     assert_eq!(channel.identity().unwrap().id, "@bot:h");
 }
@@ -49,20 +47,14 @@ fn a_part_that_is_sent_again_is_one_event() {
     let server = MatrixServer::start();
     server.add_room("!r:h", 2);
     let channel = connect(&server);
-    let first = channel
-        .send(&to_chat("!r:h"), &text_part("hi"), "m1/0 x")
-        .unwrap();
-    let again = connect(&server)
-        .send(&to_chat("!r:h"), &text_part("hi"), "m1/0 x")
-        .unwrap();
+    let first = channel.send(&to_chat("!r:h"), &text_part("hi"), "m1/0 x").unwrap();
+    let again = connect(&server).send(&to_chat("!r:h"), &text_part("hi"), "m1/0 x").unwrap();
     assert_eq!(first, again);
     let answers = server.answers("!r:h");
     let expect = json!({ "msgtype": "m.text", "body": "hi", "m.mentions": {},
         "format": "org.matrix.custom.html", "formatted_body": "<p>hi</p>" });
     assert_eq!(answers, [expect]);
-    channel
-        .send(&to_chat("!r:h"), &text_part("hi"), "m1/1")
-        .unwrap();
+    channel.send(&to_chat("!r:h"), &text_part("hi"), "m1/1").unwrap();
     assert_eq!(server.answers("!r:h").len(), 2);
 }
 
@@ -94,10 +86,7 @@ fn a_room_with_thousands_of_new_messages_is_read_page_by_page() {
     for text in &written {
         server.write("!r:h", "@ann:h", text);
     }
-    let account = Identity {
-        id: BOT.to_owned(),
-        name: BOT.to_owned(),
-    };
+    let account = Identity { id: BOT.to_owned(), name: BOT.to_owned() };
     let read = |limit: usize| {
         let mut batches: Vec<Batch> = Vec::new();
         let mut take = |batch: Batch| {
@@ -165,10 +154,7 @@ fn only_allowed_users_can_invite() {
     server.invite("!bad:h", "@eve:h");
     server.write("!new:h", "@ann:h", "to us");
     assert_eq!(reader.texts(), [""; 0]);
-    assert_eq!(
-        server.requests_with("/join/"),
-        ["/_matrix/client/v3/join/%21new%3Ah"]
-    );
+    assert_eq!(server.requests_with("/join/"), ["/_matrix/client/v3/join/%21new%3Ah"]);
     assert_eq!(reader.texts(), ["to us"]);
 }
 
@@ -183,17 +169,13 @@ fn groups_have_mentions_and_threads() {
     server.push("!g:h", "m.room.message", "@ann:h", content);
     server.write("!g:h", "@ann:h", "to others");
     let messages = reader.poll();
-    let facts: Vec<_> = messages
-        .iter()
-        .map(|message| (message.chat.is_direct, message.mentions_us))
-        .collect();
+    let facts: Vec<_> =
+        messages.iter().map(|message| (message.chat.is_direct, message.mentions_us)).collect();
     assert_eq!(facts, [(false, true), (false, false)]);
     let mut destination = to_chat("!g:h");
     destination.chat.thread = messages[0].chat.thread.clone();
     destination.reply_facts = messages[0].reply_facts.clone();
-    channel
-        .send(&destination, &text_part("hello"), "k")
-        .unwrap();
+    channel.send(&destination, &text_part("hello"), "k").unwrap();
     let expect = json!({ "rel_type": "m.thread", "event_id": "$root", "is_falling_back": true,
         "m.in_reply_to": { "event_id": messages[0].id } });
     assert_eq!(server.answers("!g:h")[0]["m.relates_to"], expect);
@@ -208,27 +190,12 @@ fn an_encrypted_room_is_told_once() {
     let channel = connect(&server);
     let mut reader = Reader::after_first_look(&*channel);
     let before = reader.cursor.clone();
-    server.push(
-        "!r:h",
-        "m.room.encrypted",
-        "@eve:h",
-        json!({ "ciphertext": "x" }),
-    );
+    server.push("!r:h", "m.room.encrypted", "@eve:h", json!({ "ciphertext": "x" }));
     assert_eq!(reader.texts(), [""; 0]);
     assert_eq!(server.answers("!r:h").len(), 0);
-    server.push(
-        "!r:h",
-        "m.room.encrypted",
-        "@ann:h",
-        json!({ "ciphertext": "x" }),
-    );
+    server.push("!r:h", "m.room.encrypted", "@ann:h", json!({ "ciphertext": "x" }));
     assert_eq!(reader.texts(), [""; 0]);
-    server.push(
-        "!r:h",
-        "m.room.encrypted",
-        "@ann:h",
-        json!({ "ciphertext": "y" }),
-    );
+    server.push("!r:h", "m.room.encrypted", "@ann:h", json!({ "ciphertext": "y" }));
     assert_eq!(reader.texts(), [""; 0]);
     // As after a crash before the position was written.
     reader.cursor = before;
@@ -242,12 +209,8 @@ fn failures_have_their_causes() {
     server.add_room("!r:h", 2);
     let channel = connect(&server);
     let send = |room: &str, key: &str| channel.send(&to_chat(room), &text_part("hi"), key);
-    let limit = |pause: u64| {
-        (
-            429,
-            json!({ "errcode": "M_LIMIT_EXCEEDED", "retry_after_ms": pause }),
-        )
-    };
+    let limit =
+        |pause: u64| (429, json!({ "errcode": "M_LIMIT_EXCEEDED", "retry_after_ms": pause }));
     server.fail_next([limit(4241), (502, json!({}))]);
     send("!r:h", "k1").unwrap();
     server.fail_next([limit(120_000)]);
@@ -256,24 +219,15 @@ fn failures_have_their_causes() {
     );
     server.fail_next([(500, json!({})), (500, json!({})), (500, json!({}))]);
     assert!(matches!(send("!r:h", "k3"), Err(SendError::Unavailable(_))));
-    assert!(matches!(
-        send("!gone:h", "k4"),
-        Err(SendError::RecipientRefused(_))
-    ));
-    assert!(matches!(
-        send("@ann:h", "k5"),
-        Err(SendError::Undeliverable(_))
-    ));
+    assert!(matches!(send("!gone:h", "k4"), Err(SendError::RecipientRefused(_))));
+    assert!(matches!(send("@ann:h", "k5"), Err(SendError::Undeliverable(_))));
     let too_large = || (413, json!({ "errcode": "M_TOO_LARGE" }));
     server.fail_next([too_large()]);
     send("!r:h", "k6").unwrap();
     let plain = json!({ "msgtype": "m.text", "body": "hi", "m.mentions": {} });
     assert_eq!(server.answers("!r:h").last(), Some(&plain));
     server.fail_next([too_large(), too_large()]);
-    assert!(matches!(
-        send("!r:h", "k7"),
-        Err(SendError::Undeliverable(_))
-    ));
+    assert!(matches!(send("!r:h", "k7"), Err(SendError::Undeliverable(_))));
 }
 
 #[test]
@@ -310,10 +264,7 @@ fn a_rejected_token_is_not_tried_again() {
     let mut keys = server.keys();
     keys["accessToken"] = json!("wrong");
     let channel = open("matrix", &keys).unwrap();
-    let mut reader = Reader {
-        channel: &*channel,
-        cursor: None,
-    };
+    let mut reader = Reader { channel: &*channel, cursor: None };
     assert_eq!(reader.failure(), 77);
     assert_eq!(server.http.requests().len(), 1);
     assert_eq!(open_failure("matrix", &json!({})), 78);
@@ -345,30 +296,18 @@ fn files_go_both_ways() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("notes.txt");
     std::fs::write(&file, "buy milk").unwrap();
-    let part = Part {
-        file: Some(file),
-        ..Part::default()
-    };
+    let part = Part { file: Some(file), ..Part::default() };
     channel.send(&to_chat("!r:h"), &part, "k").unwrap();
     let sent = server.answers("!r:h").remove(0);
-    assert_eq!(
-        (&sent["msgtype"], &sent["url"]),
-        (&json!("m.file"), &json!("mxc://h/0"))
-    );
+    assert_eq!((&sent["msgtype"], &sent["url"]), (&json!("m.file"), &json!("mxc://h/0")));
     let mut reader = Reader::after_first_look(&*channel);
     server.push("!r:h", "m.room.message", "@ann:h", sent);
     let received = reader.poll().remove(0).files.remove(0);
-    assert_eq!(
-        (received.name.as_str(), received.kind),
-        ("notes.txt", AttachmentKind::File)
-    );
+    assert_eq!((received.name.as_str(), received.kind), ("notes.txt", AttachmentKind::File));
     assert_eq!(received.size_bytes, Some(8));
     for (limit, content, is_complete) in [(8, "buy milk", true), (3, "buy", false)] {
         let mut into = Vec::new();
-        assert_eq!(
-            channel.fetch(&received, &mut into, limit).unwrap(),
-            is_complete
-        );
+        assert_eq!(channel.fetch(&received, &mut into, limit).unwrap(), is_complete);
         assert_eq!(into, content.as_bytes());
     }
 }
@@ -401,16 +340,11 @@ fn a_broken_channel_does_not_hold_the_others_up() {
         let server = MatrixServer::start();
         server.add_room("!r:h", 2);
         let (story, telegram) = telegram_story();
-        let story = story
-            .set("channels.matrix", server.keys())
-            .script([says("Yes.")]);
+        let story = story.set("channels.matrix", server.keys()).script([says("Yes.")]);
         story.run(["channel", "poll"]);
         server.write("!r:h", "@ann:h", "hello");
         break_it(&telegram);
-        story
-            .run(["channel", "poll"])
-            .status(status)
-            .stderr_has("channel telegram");
+        story.run(["channel", "poll"]).status(status).stderr_has("channel telegram");
         assert_eq!(server.answers("!r:h").len(), 1, "{status}");
     };
     let error = |code: u16| json!({ "ok": false, "error_code": code, "description": "no" });
@@ -506,20 +440,14 @@ impl RealUser {
         let identifier = json!({ "type": "m.id.user", "user": name });
         let login =
             json!({ "type": "m.login.password", "identifier": identifier, "password": name });
-        let token = user.post("login", &login)["access_token"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let token = user.post("login", &login)["access_token"].as_str().unwrap().to_owned();
         user.headers = vec![("authorization".to_owned(), format!("Bearer {token}"))];
         (user, token)
     }
 
     fn post(&self, path: &str, body: &Value) -> Value {
         let url = format!("{}{path}", self.base);
-        read(
-            self.http
-                .post_json(&url, &self.headers, body.to_string().as_bytes()),
-        )
+        read(self.http.post_json(&url, &self.headers, body.to_string().as_bytes()))
     }
 
     fn put(&self, path: &str, body: &Value) -> Value {
@@ -530,17 +458,11 @@ impl RealUser {
     }
 
     fn get(&self, path: &str) -> Value {
-        read(
-            self.http
-                .send(&format!("{}{path}", self.base), &self.headers, None),
-        )
+        read(self.http.send(&format!("{}{path}", self.base), &self.headers, None))
     }
 
     fn create_room(&self, options: &Value) -> String {
-        self.post("createRoom", options)["room_id"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        self.post("createRoom", options)["room_id"].as_str().unwrap().to_owned()
     }
 
     /// The contents of the bot's messages in a room, the newest first.
@@ -550,10 +472,7 @@ impl RealUser {
         let is_answer = |event: &&Value| {
             event["sender"] == "@bot:localhost" && event["type"] == "m.room.message"
         };
-        events
-            .filter(is_answer)
-            .map(|event| event["content"].clone())
-            .collect()
+        events.filter(is_answer).map(|event| event["content"].clone()).collect()
     }
 }
 
@@ -575,10 +494,7 @@ fn real_synapse() {
         json!({ "homeserver": base, "accessToken": token, "allowFrom": ["@ann:localhost"] });
     let channel = open("matrix", &keys).unwrap();
     assert_eq!(channel.identity().unwrap().id, "@bot:localhost");
-    let mut reader = Reader {
-        channel: &*channel,
-        cursor: None,
-    };
+    let mut reader = Reader { channel: &*channel, cursor: None };
     let texts = |reader: &mut Reader<'_>| -> Vec<String> {
         let messages = reader.poll_as("@bot:localhost", Duration::ZERO).unwrap();
         messages.into_iter().map(|message| message.text).collect()
@@ -588,10 +504,7 @@ fn real_synapse() {
     let room = ann.create_room(&json!({ "invite": ["@bot:localhost"], "is_direct": true }));
     let write = |room: &str, text: &str| {
         let content = json!({ "msgtype": "m.text", "body": text });
-        ann.put(
-            &format!("rooms/{room}/send/m.room.message/{text}"),
-            &content,
-        );
+        ann.put(&format!("rooms/{room}/send/m.room.message/{text}"), &content);
     };
     write(&room, "hello");
     // The invitation is accepted in one look, and the room is read in the next one.
@@ -605,67 +518,39 @@ fn real_synapse() {
     written.iter().for_each(|text| write(&room, text));
     assert_eq!(texts(&mut reader), written);
 
-    let send = |key: &str| {
-        channel
-            .send(&to_chat(&room), &text_part("hi"), key)
-            .unwrap()
-    };
+    let send = |key: &str| channel.send(&to_chat(&room), &text_part("hi"), key).unwrap();
     channel.show_typing(&to_chat(&room));
     assert_eq!(send("k1"), send("k1"));
     assert_eq!(ann.answers(&room).len(), 1);
     assert_ne!(send("k1"), send("k2"));
     assert_eq!(ann.answers(&room).len(), 2);
     let large = format!("\"{}", "\"".repeat(20_000));
-    let part = Part {
-        markup: large.clone(),
-        plain: large,
-        ..Part::default()
-    };
+    let part = Part { markup: large.clone(), plain: large, ..Part::default() };
     channel.send(&to_chat(&room), &part, "k3").unwrap();
     assert!(ann.answers(&room)[0]["formatted_body"].is_null());
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("notes.txt");
     std::fs::write(&file, "buy milk").unwrap();
-    let part = Part {
-        file: Some(file),
-        ..Part::default()
-    };
+    let part = Part { file: Some(file), ..Part::default() };
     channel.send(&to_chat(&room), &part, "k4").unwrap();
     let sent = ann.answers(&room).remove(0);
     ann.put(&format!("rooms/{room}/send/m.room.message/file"), &sent);
     let received = reader.poll_as("@bot:localhost", Duration::ZERO).unwrap();
     let mut into = Vec::new();
-    assert!(
-        channel
-            .fetch(&received[0].files[0], &mut into, 100)
-            .unwrap()
-    );
+    assert!(channel.fetch(&received[0].files[0], &mut into, 100).unwrap());
     assert_eq!(into, b"buy milk");
 
     let encryption = json!({ "algorithm": "m.megolm.v1.aes-sha2" });
-    ann.put(
-        &format!("rooms/{room}/state/m.room.encryption/"),
-        &encryption,
-    );
+    ann.put(&format!("rooms/{room}/state/m.room.encryption/"), &encryption);
     let before = ann.answers(&room).len();
     for number in 0..2 {
         let content = json!({ "algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x" });
-        ann.put(
-            &format!("rooms/{room}/send/m.room.encrypted/e{number}"),
-            &content,
-        );
+        ann.put(&format!("rooms/{room}/send/m.room.encrypted/e{number}"), &content);
         assert_eq!(texts(&mut reader), [""; 0]);
     }
     assert_eq!(ann.answers(&room).len(), before + 1);
     keys["accessToken"] = json!("wrong");
     let channel = open("matrix", &keys).unwrap();
-    assert_eq!(
-        Reader {
-            channel: &*channel,
-            cursor: None
-        }
-        .failure(),
-        77
-    );
+    assert_eq!(Reader { channel: &*channel, cursor: None }.failure(), 77);
 }

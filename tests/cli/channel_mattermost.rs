@@ -48,13 +48,8 @@ fn a_direct_message_is_answered_once() {
     assert_eq!(server.answers("direct").len(), 1);
     assert_eq!(story.requests().len(), 1);
     let session = story.session("mattermost_direct.jsonl");
-    assert_eq!(
-        session.iter().filter(|line| line["role"] == "user").count(),
-        1
-    );
-    story
-        .run(["channel", "test", "mattermost"])
-        .stdout_has("bot");
+    assert_eq!(session.iter().filter(|line| line["role"] == "user").count(), 1);
+    story.run(["channel", "test", "mattermost"]).stdout_has("bot");
     story
         .run(["channel", "show", "mattermost"])
         .stdout_has("channels.mattermost.token = \"***\"\n");
@@ -88,10 +83,7 @@ fn a_mention_in_a_channel_opens_a_thread() {
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0]["root_id"], root.as_str());
     let asked = story.requests()[0].last_content();
-    assert!(
-        asked.contains(", are you there?") && !asked.contains("@bot"),
-        "{asked}"
-    );
+    assert!(asked.contains(", are you there?") && !asked.contains("@bot"), "{asked}");
     // In the thread, others have written meanwhile.
     let reply = |user: &str, text: &str| {
         server
@@ -107,14 +99,7 @@ fn a_mention_in_a_channel_opens_a_thread() {
     let asked = story.requests()[1].last_content();
     assert!(asked.contains("Ann means the report."), "{asked}");
     let name = format!("mattermost_town_{root}.jsonl");
-    assert_eq!(
-        story
-            .session(&name)
-            .iter()
-            .filter(|it| it["role"] == "user")
-            .count(),
-        2
-    );
+    assert_eq!(story.session(&name).iter().filter(|it| it["role"] == "user").count(), 2);
     story
         .run(["channel", "show", "mattermost"])
         .stdout_has("refused sender eve (no user name) in chat town\n");
@@ -141,28 +126,17 @@ fn policies_of_channels_and_threads() {
         server.write("direct", ANN, "five");
         server.write("direct", "bob", "six");
         story.run(["channel", "poll"]);
-        let mut asked: Vec<String> = story
-            .requests()
-            .iter()
-            .map(|it| it.last_content())
-            .collect();
+        let mut asked: Vec<String> = story.requests().iter().map(|it| it.last_content()).collect();
         asked.iter_mut().for_each(|text| {
             let words = ["six", "five", "four", "three", "two", "one"];
-            *text = words
-                .iter()
-                .find(|word| text.contains(**word))
-                .unwrap()
-                .to_string();
+            *text = words.iter().find(|word| text.contains(**word)).unwrap().to_string();
         });
         asked.sort();
         assert_eq!(asked, expect, "{keys}");
     };
     check(json!({}), &["five", "four"]);
     check(json!({ "teamId": "team" }), &["five"]);
-    check(
-        json!({ "groupPolicyInThread": "open" }),
-        &["five", "four", "two"],
-    );
+    check(json!({ "groupPolicyInThread": "open" }), &["five", "four", "two"]);
     let open = json!({ "groupPolicy": "open", "groupPolicyInThread": "mention", "dm": { "enabled": false } });
     check(open, &["four", "one", "three"]);
     let listed = json!({ "groupPolicy": "allowlist", "groupAllowFrom": ["other"],
@@ -176,9 +150,7 @@ fn policies_of_channels_and_threads() {
 #[test]
 fn unknown_senders_are_paired_in_direct_messages() {
     let (story, server) = mattermost_story();
-    let story = story
-        .set("channels.mattermost.allowFrom", json!([]))
-        .script([says("Welcome.")]);
+    let story = story.set("channels.mattermost.allowFrom", json!([])).script([says("Welcome.")]);
     server.write("town", ANN, "@bot let me in");
     server.write("direct", ANN, "let me in");
     story.run(["channel", "poll"]);
@@ -203,10 +175,7 @@ fn a_long_answer_keeps_code_whole() {
     let parts = server.answer_texts("direct");
     assert_eq!(parts.len(), 2);
     for part in parts {
-        assert!(
-            part.starts_with("```rust\n") && part.ends_with("\n```"),
-            "{part}"
-        );
+        assert!(part.starts_with("```rust\n") && part.ends_with("\n```"), "{part}");
     }
 }
 
@@ -223,27 +192,15 @@ fn failures_have_their_statuses() {
     for _ in 0..4 {
         server.fail_next("/api/v4/posts", Response::text(503, "text/plain", "busy"));
     }
-    story
-        .run(["channel", "poll"])
-        .status(69)
-        .stderr_has("a message waits to be sent");
+    story.run(["channel", "poll"]).status(69).stderr_has("a message waits to be sent");
     assert!(server.answers("direct").is_empty());
     story.run(["channel", "poll"]);
     assert_eq!(server.answer_texts("direct"), ["Hello."]);
-    server.fail_next(
-        "/api/v4/users/me/channels",
-        Response::text(404, "text/plain", "no page"),
-    );
-    story
-        .run(["channel", "poll"])
-        .status(78)
-        .stderr_has("`channels.mattermost.serverUrl`");
+    server.fail_next("/api/v4/users/me/channels", Response::text(404, "text/plain", "no page"));
+    story.run(["channel", "poll"]).status(78).stderr_has("`channels.mattermost.serverUrl`");
     // A channel that we were removed from does not stop the others.
     server.write("town", ANN, "@bot hi");
-    server.fail_next(
-        "/api/v4/channels/town",
-        Response::json(403, &json!({ "message": "no" })),
-    );
+    server.fail_next("/api/v4/channels/town", Response::json(403, &json!({ "message": "no" })));
     story.run(["channel", "poll"]);
     let story = story.set("channels.mattermost.token", json!("wrong"));
     story
@@ -251,9 +208,7 @@ fn failures_have_their_statuses() {
         .status(77)
         .stderr_has("`channels.mattermost.token` is not accepted");
     let requests = server.http.requests();
-    let wrong = requests
-        .iter()
-        .filter(|it| it.header("authorization") == Some("Bearer wrong"));
+    let wrong = requests.iter().filter(|it| it.header("authorization") == Some("Bearer wrong"));
     assert_eq!(wrong.count(), 1);
 }
 
@@ -273,27 +228,15 @@ fn a_server_that_breaks_off_gets_no_answer_twice() {
 #[test]
 fn attachments_go_both_ways() {
     let (story, server) = mattermost_story();
-    let story = story
-        .script([says("A shopping list.")])
-        .file("report.txt", "the report");
+    let story = story.script([says("A shopping list.")]).file("report.txt", "the report");
     let file = server.add_file("list.txt", "text/plain", "buy milk");
-    server.add(
-        json!({ "channel_id": "direct", "user_id": ANN, "message": "what is this?",
-        "metadata": { "files": [file] } }),
-    );
+    server.add(json!({ "channel_id": "direct", "user_id": ANN, "message": "what is this?",
+        "metadata": { "files": [file] } }));
     story.run(["channel", "poll"]);
     let asked = story.requests()[0].body.to_string();
     assert!(asked.contains("buy milk"), "{asked}");
     story
-        .run([
-            "channel",
-            "send",
-            "mattermost",
-            "direct",
-            "see",
-            "-a",
-            "report.txt",
-        ])
+        .run(["channel", "send", "mattermost", "direct", "see", "-a", "report.txt"])
         .stdout_has("post");
     let answers = server.answers("direct");
     assert_eq!(answers[1]["message"], "see");
@@ -301,12 +244,8 @@ fn attachments_go_both_ways() {
     let uploaded = &server.files()[1];
     assert!(uploaded.contains("the report") && uploaded.contains("filename=\"report.txt\""));
     // Recipients may be users.
-    story
-        .run(["channel", "send", "mattermost", "@ann", "one"])
-        .text();
-    story
-        .run(["channel", "send", "mattermost", ANN, "two"])
-        .text();
+    story.run(["channel", "send", "mattermost", "@ann", "one"]).text();
+    story.run(["channel", "send", "mattermost", ANN, "two"]).text();
     assert_eq!(server.answer_texts("direct")[3..], ["one", "two"]);
     story
         .run(["channel", "send", "mattermost", "nobody", "three"])
@@ -353,16 +292,11 @@ fn what_was_written_before_we_came_is_not_for_us() {
     server.write("town", ANN, "one");
     assert_eq!(texts(&mut reader), ["one"]);
     server.write("new", ANN, "two");
-    server.add(
-        json!({ "channel_id": "new", "user_id": ANN, "type": "system_add_to_channel",
-        "message": "ann added bot", "props": { "addedUserId": BOT } }),
-    );
+    server.add(json!({ "channel_id": "new", "user_id": ANN, "type": "system_add_to_channel",
+        "message": "ann added bot", "props": { "addedUserId": BOT } }));
     server.write("new", ANN, "three");
     server.add_channel("new", "O", "team");
-    let mut reader = Reader {
-        channel: &*channel,
-        cursor: reader.cursor,
-    };
+    let mut reader = Reader { channel: &*channel, cursor: reader.cursor };
     let messages = reader.poll_as(BOT, Duration::ZERO).unwrap();
     let found: Vec<&str> = messages.iter().map(|it| it.text.as_str()).collect();
     assert_eq!(found, ["three"]);
@@ -377,9 +311,7 @@ fn a_poll_that_follows_answers_events_and_reconnects() {
     server.sockets.wait_for_connections(1);
     for (number, text) in ["one", "two", "three"].iter().enumerate() {
         server.write("direct", ANN, text);
-        until("the answer is sent", || {
-            server.answers("direct").len() == number + 1
-        });
+        until("the answer is sent", || server.answers("direct").len() == number + 1);
         if number == 0 {
             server.sockets.close(1001);
             server.sockets.wait_for_connections(2);
@@ -395,11 +327,8 @@ fn a_poll_that_follows_answers_events_and_reconnects() {
 #[test]
 fn keys_that_are_missing() {
     let server = MattermostServer::start();
-    for (key, value) in [
-        ("token", ""),
-        ("serverUrl", ""),
-        ("serverUrl", "http://chat.example.org"),
-    ] {
+    for (key, value) in [("token", ""), ("serverUrl", ""), ("serverUrl", "http://chat.example.org")]
+    {
         let mut keys = server.keys();
         keys[key] = json!(value);
         assert_eq!(open_failure("mattermost", &keys), 78, "{key}");

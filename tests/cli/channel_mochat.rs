@@ -36,16 +36,10 @@ fn a_message_of_a_session_is_answered_once() {
     story.run(["channel", "poll"]);
     assert_eq!(server.answers(), [answer("session_1", "Hello Ann.")]);
     assert_eq!(server.calls("/api/claw/sessions/send")[0]["replyTo"], "m1");
-    story
-        .run(["channel", "show", "mochat"])
-        .stdout_has("refused sender eve");
+    story.run(["channel", "show", "mochat"]).stdout_has("refused sender eve");
     story.session("mochat_session_1.jsonl");
-    story
-        .run(["channel", "test", "mochat"])
-        .stdout_has("agent1");
-    story
-        .run(["channel", "send", "mochat", "panel1", "Done"])
-        .stdout("own2\n");
+    story.run(["channel", "test", "mochat"]).stdout_has("agent1");
+    story.run(["channel", "send", "mochat", "panel1", "Done"]).stdout("own2\n");
     story
         .run(["channel", "send", "mochat", "session_9", "x"])
         .status(65)
@@ -66,14 +60,8 @@ fn messages_of_a_panel_are_gathered_until_a_mention_or_a_pause() {
     story.run(["channel", "poll"]);
     assert_eq!(server.answers(), [answer("panel1", "Both of you.")]);
     let asked = story.requests()[0].last_content();
-    assert!(
-        asked.contains("bob: shall we go?") && !asked.contains("obey"),
-        "{asked}"
-    );
-    assert_eq!(
-        server.calls("/api/claw/groups/panels/send")[0]["groupId"],
-        "g1"
-    );
+    assert!(asked.contains("bob: shall we go?") && !asked.contains("obey"), "{asked}");
+    assert_eq!(server.calls("/api/claw/groups/panels/send")[0]["groupId"], "g1");
     for (id, text) in [("m4", "one"), ("m5", "two")] {
         server.write("panel1", id, "ann", text);
     }
@@ -93,9 +81,7 @@ fn panels_follow_their_rules() {
         for (key, value) in keys.as_object().unwrap() {
             story = story.set(&format!("channels.mochat.{key}"), value.clone());
         }
-        story
-            .server()
-            .always(Box::new(|request| says("Yes.")(request)));
+        story.server().always(Box::new(|request| says("Yes.")(request)));
         for (number, text) in texts.iter().enumerate() {
             server.write("panel1", &format!("m{number}"), "ann", text);
             story.run(["channel", "poll"]);
@@ -103,17 +89,9 @@ fn panels_follow_their_rules() {
         assert_eq!(server.answers().len(), expect, "{keys}");
     };
     check(json!({}), &["hi", "@agent1 hi"], 2);
-    check(
-        json!({ "mention": { "requireInGroups": true } }),
-        &["hi", "@agent1 hi"],
-        1,
-    );
+    check(json!({ "mention": { "requireInGroups": true } }), &["hi", "@agent1 hi"], 1);
     let groups = json!({ "g1": { "requireMention": false } });
-    check(
-        json!({ "mention": { "requireInGroups": true }, "groups": groups }),
-        &["hi"],
-        1,
-    );
+    check(json!({ "mention": { "requireInGroups": true }, "groups": groups }), &["hi"], 1);
     check(json!({ "panels": [] }), &["hi"], 0);
     // A session that is gone does not keep the panels from being read.
     check(json!({ "sessions": ["session_gone"] }), &["hi"], 1);
@@ -126,16 +104,9 @@ fn a_poll_that_waits_answers_at_once() {
         .set("channels.mochat.sessions", json!(["session_1"]))
         .set("channels.mochat.panels", json!([]))
         .script([says("Hello.")]);
-    let mut poll = story
-        .command(["channel", "poll", "--follow"])
-        .spawn()
-        .unwrap();
-    let waits = || {
-        server
-            .calls("/api/claw/sessions/watch")
-            .iter()
-            .any(|call| call["timeoutMs"] != 0)
-    };
+    let mut poll = story.command(["channel", "poll", "--follow"]).spawn().unwrap();
+    let waits =
+        || server.calls("/api/claw/sessions/watch").iter().any(|call| call["timeoutMs"] != 0);
     until("a wait at the service", waits);
     server.write("session_1", "m1", "ann", "hi");
     until("the answer", || server.answers().len() == 1);
@@ -148,9 +119,8 @@ fn positions_of_the_python_program_are_taken_over() {
     let server = MochatServer::start();
     server.write("session_1", "m1", "ann", "seen there");
     server.write("session_1", "m2", "ann", "not yet");
-    let story = Story::new()
-        .set("channels", json!({ "mochat": server.keys() }))
-        .script([says("Now.")]);
+    let story =
+        Story::new().set("channels", json!({ "mochat": server.keys() })).script([says("Now.")]);
     let cursors = json!({ "schemaVersion": 1, "cursors": { "session_1": 1 } });
     let path = story.home().join(".nanobot/mochat/session_cursors.json");
     write(&path, cursors.to_string().as_bytes());
@@ -163,16 +133,10 @@ fn positions_of_the_python_program_are_taken_over() {
 fn failures_of_mochat_have_their_statuses() {
     assert_eq!(open_failure("mochat", &json!({})), 78);
     // Without its id, it would answer its own messages.
-    assert_eq!(
-        open_failure("mochat", &json!({ "clawToken": "x", "allowFrom": ["*"] })),
-        78
-    );
+    assert_eq!(open_failure("mochat", &json!({ "clawToken": "x", "allowFrom": ["*"] })), 78);
     let (story, server) = mochat_story();
     let story = story.set("channels.mochat.clawToken", json!("a-wrong-token"));
-    story
-        .run(["channel", "poll"])
-        .status(77)
-        .stderr_has("clawToken");
+    story.run(["channel", "poll"]).status(77).stderr_has("clawToken");
     assert!(server.answers().is_empty());
 }
 
@@ -184,9 +148,7 @@ fn a_killed_poll_of_mochat_loses_no_message() {
     let kill = |kind: &str, n: usize| {
         let (story, server) = mochat_story();
         let story = story.set("channels.maxParallel", json!(1));
-        story
-            .server()
-            .always(Box::new(|request| says("Done.")(request)));
+        story.server().always(Box::new(|request| says("Done.")(request)));
         server.write("session_1", "m1", "ann", "hi");
         server.write("panel1", "m2", "ann", "@agent1 hi");
         let (ran, is_killed) =
@@ -201,15 +163,9 @@ fn a_killed_poll_of_mochat_loses_no_message() {
         let answers = server.answers();
         // The service recognises no repeated part: the one in flight may come twice.
         let most = 2 + usize::from(is_killed);
-        assert!(
-            (2..=most).contains(&answers.len()),
-            "{kind} {n}: {answers:?}"
-        );
+        assert!((2..=most).contains(&answers.len()), "{kind} {n}: {answers:?}");
         for chat in ["session_1", "panel1"] {
-            assert!(
-                answers.contains(&answer(chat, "Done.")),
-                "{kind} {n}: {answers:?}"
-            );
+            assert!(answers.contains(&answer(chat, "Done.")), "{kind} {n}: {answers:?}");
         }
         is_killed
     };

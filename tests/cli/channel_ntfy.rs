@@ -39,10 +39,7 @@ impl NtfyServer {
             };
             let in_topic = messages.iter().filter(|message| message["topic"] == topic);
             let lines = in_topic.filter(newer).map(|message| format!("{message}\n"));
-            let open = format!(
-                "{}\n",
-                json!({ "id": "o", "event": "open", "topic": topic })
-            );
+            let open = format!("{}\n", json!({ "id": "o", "event": "open", "topic": topic }));
             Response::events(std::iter::once(open).chain(lines))
         }));
         Self { http, messages }
@@ -60,10 +57,8 @@ impl NtfyServer {
 
 fn add<'m>(messages: &'m mut Vec<Value>, topic: &str, text: &str) -> &'m mut Value {
     let number = messages.len() + 1;
-    messages.push(
-        json!({ "id": format!("m{number}"), "number": number, "time": 1_772_366_400,
-        "event": "message", "topic": topic, "message": text }),
-    );
+    messages.push(json!({ "id": format!("m{number}"), "number": number, "time": 1_772_366_400,
+        "event": "message", "topic": topic, "message": text }));
     messages.last_mut().unwrap()
 }
 
@@ -99,19 +94,12 @@ fn answers_are_not_read_as_messages() {
     let server = NtfyServer::start();
     let channel = open("ntfy", &server.keys()).unwrap();
     let mut reader = Reader::after_first_look(&*channel);
-    assert_eq!(
-        channel
-            .send(&to_chat("in"), &text_part("answer"), "k")
-            .unwrap(),
-        "m1"
-    );
+    assert_eq!(channel.send(&to_chat("in"), &text_part("answer"), "k").unwrap(), "m1");
     assert_eq!(reader.texts(), [""; 0]);
     let mut keys = server.keys();
     keys["answerTopic"] = json!("out");
     let channel = open("ntfy", &keys).unwrap();
-    channel
-        .send(&to_chat("in"), &text_part("answer"), "k")
-        .unwrap();
+    channel.send(&to_chat("in"), &text_part("answer"), "k").unwrap();
     assert_eq!(server.messages.lock().unwrap()[1]["topic"], "out");
     let bad = channel.send(&to_chat("a/b"), &text_part("x"), "k");
     assert!(matches!(bad, Err(SendError::Undeliverable(_))));
@@ -147,10 +135,7 @@ fn failures_have_their_causes() {
     assert!(matches!(send(), Err(SendError::Undeliverable(_))));
     server.http.script([fails(500), fails(500), fails(500)]);
     assert!(matches!(send(), Err(SendError::Unavailable(_))));
-    let mut reader = Reader {
-        channel: &*channel,
-        cursor: None,
-    };
+    let mut reader = Reader { channel: &*channel, cursor: None };
     server.http.script([fails(403)]);
     assert_eq!(reader.failure(), 77);
     server.http.script([fails(502), fails(502), fails(502)]);
@@ -168,13 +153,7 @@ fn failures_have_their_causes() {
 fn a_page_of_a_proxy_is_neither_a_sent_message_nor_nothing_new() {
     let server = NtfyServer::start();
     let channel = open("ntfy", &server.keys()).unwrap();
-    let page = || {
-        sends(Response::text(
-            200,
-            "text/html",
-            "<html>Please log in</html>",
-        ))
-    };
+    let page = || sends(Response::text(200, "text/html", "<html>Please log in</html>"));
     server.http.script([page()]);
     let failed = channel.send(&to_chat("in"), &text_part("x"), "k");
     let base = server.keys()["server"].clone();
@@ -183,10 +162,7 @@ fn a_page_of_a_proxy_is_neither_a_sent_message_nor_nothing_new() {
         "{failed:?}"
     );
     server.publish("in", "before");
-    let mut reader = Reader {
-        channel: &*channel,
-        cursor: None,
-    };
+    let mut reader = Reader { channel: &*channel, cursor: None };
     server.http.script([page()]);
     assert_eq!(reader.failure(), 69);
     assert_eq!(reader.texts(), [""; 0]);
@@ -202,9 +178,7 @@ fn a_wait_reads_the_stream() {
     let channel = open("ntfy", &server.keys()).unwrap();
     let mut reader = Reader::after_first_look(&*channel);
     let (sender, stream) = Response::streaming();
-    server
-        .http
-        .script([sends(Response::text(200, "text/plain", "")), sends(stream)]);
+    server.http.script([sends(Response::text(200, "text/plain", "")), sends(stream)]);
     let line =
         json!({ "id": "m7", "time": 7, "event": "message", "topic": "in", "message": "hello" });
     let line = format!("{}\n{line}\n", json!({ "id": "o", "event": "keepalive" }));
@@ -227,28 +201,18 @@ fn attachments_come_from_the_server_only() {
     let server = NtfyServer::start();
     let channel = open("ntfy", &server.keys()).unwrap();
     let mut reader = Reader::after_first_look(&*channel);
-    for base in [
-        "https://evil.example".to_owned(),
-        format!("http://127.0.0.1:{}", server.http.port),
-    ] {
+    for base in
+        ["https://evil.example".to_owned(), format!("http://127.0.0.1:{}", server.http.port)]
+    {
         let attachment = json!({ "name": "a.png", "type": "image/png", "size": 4, "url": format!("{base}/file/x") });
         server.publish("in", "see");
         server.messages.lock().unwrap().last_mut().unwrap()["attachment"] = attachment;
     }
-    let files: Vec<_> = reader
-        .poll()
-        .into_iter()
-        .flat_map(|message| message.files)
-        .collect();
-    assert_eq!(
-        (files[0].name.as_str(), files[0].kind),
-        ("a.png", AttachmentKind::Image)
-    );
+    let files: Vec<_> = reader.poll().into_iter().flat_map(|message| message.files).collect();
+    assert_eq!((files[0].name.as_str(), files[0].kind), ("a.png", AttachmentKind::Image));
     let mut into = Vec::new();
     assert!(channel.fetch(&files[0], &mut into, 100).is_err());
-    server
-        .http
-        .script([sends(Response::text(200, "image/png", "data"))]);
+    server.http.script([sends(Response::text(200, "image/png", "data"))]);
     assert!(channel.fetch(&files[1], &mut into, 100).unwrap());
     assert_eq!(into, b"data");
 }
@@ -271,8 +235,6 @@ fn a_poll_answers_in_the_topic_once() {
         of_topic.map(|message| message["message"].clone()).collect()
     };
     assert_eq!(texts("out"), ["Done."]);
-    story
-        .run(["channel", "send", "ntfy", "alarm", "Disk *full*"])
-        .stdout_has("m");
+    story.run(["channel", "send", "ntfy", "alarm", "Disk *full*"]).stdout_has("m");
     assert_eq!(texts("alarm"), ["Disk full"]);
 }

@@ -40,27 +40,19 @@ pub(crate) fn program_story() -> Story {
 /// The lines that the program prints.
 pub(crate) fn prints(story: &Story, lines: &[Value]) {
     let lines: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
-    write(
-        &story.home().join("inbound.jsonl"),
-        lines.concat().as_bytes(),
-    );
+    write(&story.home().join("inbound.jsonl"), lines.concat().as_bytes());
 }
 
 fn noted(story: &Story, name: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(story.home().join(name)).unwrap_or_default();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// The messages that the program has got, as chat and text.
 pub(crate) fn received(story: &Story) -> Vec<(String, String)> {
     let text = |line: &Value, name: &str| line[name].as_str().unwrap().to_owned();
     let lines = noted(story, "received.jsonl");
-    lines
-        .iter()
-        .map(|line| (text(line, "chat"), text(line, "text")))
-        .collect()
+    lines.iter().map(|line| (text(line, "chat"), text(line, "text"))).collect()
 }
 
 pub(crate) fn message(id: &str, from: &str, text: &str) -> Value {
@@ -72,14 +64,7 @@ fn a_line_of_a_program_is_answered_once() {
     let story = program_story().script([says("**Hello** Ann.")]);
     let mut line = message("m1", "ann", "hi");
     line["facts"] = json!({ "x": 1 });
-    prints(
-        &story,
-        &[
-            json!("stray"),
-            line,
-            json!({ "type": "message", "id": "m2" }),
-        ],
-    );
+    prints(&story, &[json!("stray"), line, json!({ "type": "message", "id": "m2" })]);
     story.run(["channel", "poll"]);
     let answer = &noted(&story, "received.jsonl")[0];
     assert_eq!(answer["text"], "Hello Ann.");
@@ -87,22 +72,15 @@ fn a_line_of_a_program_is_answered_once() {
     assert_eq!(answer["facts"], json!({ "x": 1 }));
     let notes = noted(&story, "notes.jsonl");
     assert_eq!(notes[0], json!({ "v": 1, "type": "ack", "id": "m1" }));
-    assert!(
-        notes[1]["error"].as_str().unwrap().contains("`chat`"),
-        "{notes:?}"
-    );
+    assert!(notes[1]["error"].as_str().unwrap().contains("`chat`"), "{notes:?}");
     // It prints the same line again at its next start.
     story.run(["channel", "poll"]);
     assert_eq!(received(&story).len(), 1);
     assert_eq!(story.requests().len(), 1);
     story.session("program_ann.jsonl");
-    story
-        .run(["channel", "send", "program", "bob", "Done", "--key", "k"])
-        .stdout("send.k.0\n");
+    story.run(["channel", "send", "program", "bob", "Done", "--key", "k"]).stdout("send.k.0\n");
     assert_eq!(received(&story)[1], ("bob".to_owned(), "Done".to_owned()));
-    story
-        .run(["channel", "test", "program"])
-        .stdout_has("/chat");
+    story.run(["channel", "test", "program"]).stdout_has("/chat");
 }
 
 #[test]
@@ -123,66 +101,40 @@ fn groups_and_senders_of_programs_follow_the_policies() {
     prints(&story, &lines);
     story.run(["channel", "poll"]);
     assert_eq!(received(&story), [("#c".to_owned(), "Yes?".to_owned())]);
-    story
-        .run(["channel", "show", "program"])
-        .stdout_has("refused sender eve");
+    story.run(["channel", "show", "program"]).stdout_has("refused sender eve");
     let story = program_story()
         .set("channels.program.allowFrom", json!([]))
-        .set(
-            "channels.program.env",
-            json!({ "TOKEN": "a-secret-of-the-story" }),
-        );
+        .set("channels.program.env", json!({ "TOKEN": "a-secret-of-the-story" }));
     prints(&story, &lines[3..]);
     story.run(["channel", "poll"]);
     assert!(received(&story)[0].1.contains("pairing code"));
     let shown = story.run(["channel", "show", "program"]).text();
-    assert!(
-        shown.contains("TOKEN") && !shown.contains("a-secret"),
-        "{shown}"
-    );
+    assert!(shown.contains("TOKEN") && !shown.contains("a-secret"), "{shown}");
 }
 
 #[test]
 fn failures_of_programs_have_their_statuses() {
     assert_eq!(open_failure("program", &json!({})), 78);
-    assert_eq!(
-        open_failure("irc", &json!({ "command": "no-such-program-here" })),
-        78
-    );
+    assert_eq!(open_failure("irc", &json!({ "command": "no-such-program-here" })), 78);
     let story = program_story().script([says("Hello.")]);
     prints(&story, &[message("m1", "ann", "hi")]);
-    write(
-        &story.home().join("refusal"),
-        br#""error":"later","retry":true"#,
-    );
-    story
-        .run(["channel", "poll"])
-        .status(69)
-        .stderr_has("later");
+    write(&story.home().join("refusal"), br#""error":"later","retry":true"#);
+    story.run(["channel", "poll"]).status(69).stderr_has("later");
     write(&story.home().join("refusal"), br#""error":"no such user""#);
     let send = ["channel", "send", "program", "bob", "x"];
     story.run(send).status(65).stderr_has("no such user");
     std::fs::remove_file(story.home().join("refusal")).unwrap();
     story.run(["channel", "poll"]);
     assert_eq!(received(&story).len(), 1);
-    write_program(
-        &story.home().join("chat"),
-        "#!/bin/sh\necho 'no network' >&2\nexit 3\n",
-    );
-    story
-        .run(["channel", "poll"])
-        .status(69)
-        .stderr_has("it exited with status 3: no network");
+    write_program(&story.home().join("chat"), "#!/bin/sh\necho 'no network' >&2\nexit 3\n");
+    story.run(["channel", "poll"]).status(69).stderr_has("it exited with status 3: no network");
 }
 
 #[test]
 fn a_program_ends_with_the_poll() {
     let story = program_story().script([says("One."), says("Two.")]);
     prints(&story, &[message("m1", "ann", "hi")]);
-    let mut poll = story
-        .command(["channel", "poll", "--follow"])
-        .spawn()
-        .unwrap();
+    let mut poll = story.command(["channel", "poll", "--follow"]).spawn().unwrap();
     until("the answer", || received(&story).len() == 1);
     // It has ended when the poll has: its input is closed.
     send_signal(&poll, Signal::TERM);
@@ -218,14 +170,8 @@ impl IrcServer {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        until("ngircd listens", || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        Self {
-            child,
-            port,
-            _folder: folder,
-        }
+        until("ngircd listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Self { child, port, _folder: folder }
     }
 }
 
@@ -254,9 +200,7 @@ impl IrcUser {
     }
 
     fn write(&mut self, line: &str) {
-        self.stream
-            .write_all(format!("{line}\r\n").as_bytes())
-            .unwrap();
+        self.stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
     }
 
     /// Reads until a line that contains `text`, and returns it.
@@ -282,20 +226,15 @@ fn the_recipe_for_irc_works_with_ngircd() {
     let server = IrcServer::start();
     let recipe = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("recipes/irc.py");
     let long = format!("# Title\n\n- {}\n", "wörd ".repeat(150));
-    let story = Story::new()
-        .script([says("**Hello** Ann."), says(&long)])
-        .set(
-            "channels",
-            json!({ "irc": { "enabled": true, "command": recipe, "allowFrom": ["*"],
+    let story = Story::new().script([says("**Hello** Ann."), says(&long)]).set(
+        "channels",
+        json!({ "irc": { "enabled": true, "command": recipe, "allowFrom": ["*"],
             "args": ["127.0.0.1", server.port.to_string(), "robot", "#room"] } }),
-        );
+    );
     let mut ann = IrcUser::connect(&server, "ann");
     ann.write("JOIN #room");
     ann.read_until(" 366 ");
-    let mut poll = story
-        .command(["channel", "poll", "--follow"])
-        .spawn()
-        .unwrap();
+    let mut poll = story.command(["channel", "poll", "--follow"]).spawn().unwrap();
     ann.read_until(" JOIN :#room");
     ann.write("PRIVMSG #room :not for the robot");
     ann.write("PRIVMSG #room :robot: are you there?");
@@ -313,10 +252,7 @@ fn the_recipe_for_irc_works_with_ngircd() {
     poll.wait().unwrap();
     assert_eq!(story.requests().len(), 2);
     let asked = story.requests()[0].last_content();
-    assert!(
-        asked.contains("are you there?") && !asked.contains("robot:"),
-        "{asked}"
-    );
+    assert!(asked.contains("are you there?") && !asked.contains("robot:"), "{asked}");
     story.session("irc_#room.jsonl");
 }
 
@@ -365,8 +301,6 @@ fn the_recipe_for_signal_speaks_json_rpc() {
         .run(["channel", "send", "signal", "+490", "x"])
         .status(65)
         .stderr_has("Unregistered user");
-    story
-        .run(["channel", "send", "signal", "group:Z3JvdXA=", "Done"])
-        .stdout("1767323046000\n");
+    story.run(["channel", "send", "signal", "group:Z3JvdXA=", "Done"]).stdout("1767323046000\n");
     assert_eq!(noted(&story, "sent.jsonl")[2]["groupId"], "Z3JvdXA=");
 }

@@ -44,11 +44,7 @@ fn a_direct_message_is_answered_once() {
             "whatsapp" => "*Hello* Ann.",
             _ => "**Hello** Ann.",
         };
-        assert_eq!(
-            server.answers(),
-            [(direct(name), expect.to_owned())],
-            "{name}"
-        );
+        assert_eq!(server.answers(), [(direct(name), expect.to_owned())], "{name}");
         // The service sends the event once more.
         server.write("m1", "ann", "hi");
         story.run(["channel", "poll"]);
@@ -99,17 +95,11 @@ fn groups_are_answered_by_the_policies() {
             "feishu" => "reply to om_m3",
             _ => "G",
         };
-        assert_eq!(
-            server.answers(),
-            [(chat.to_owned(), "Yes?".to_owned())],
-            "{name}"
-        );
+        assert_eq!(server.answers(), [(chat.to_owned(), "Yes?".to_owned())], "{name}");
         let asked = story.requests()[0].last_content();
         assert!(asked.starts_with("are you there?\n"), "{asked}");
         if name != "whatsapp" {
-            story
-                .run(["channel", "show", name])
-                .stdout_has("refused sender eve");
+            story.run(["channel", "show", name]).stdout_has("refused sender eve");
         }
     }
 }
@@ -118,9 +108,8 @@ fn groups_are_answered_by_the_policies() {
 fn unknown_senders_are_paired_in_direct_messages() {
     for name in NAMES {
         let (story, server) = start(name);
-        let story = story
-            .set(&format!("channels.{name}.allowFrom"), json!([]))
-            .script([says("Welcome.")]);
+        let story =
+            story.set(&format!("channels.{name}.allowFrom"), json!([])).script([says("Welcome.")]);
         server.write("m1", "ann", "let me in");
         story.run(["channel", "poll"]);
         let sent = texts(&server);
@@ -142,11 +131,7 @@ fn wrong_credentials_end_the_poll() {
         ("whatsapp", "bridgeToken"),
     ] {
         let is_usable = matches!(name, "whatsapp" | "feishu");
-        assert_eq!(
-            open_failure_of(name),
-            if is_usable { 0 } else { 78 },
-            "{name}"
-        );
+        assert_eq!(open_failure_of(name), if is_usable { 0 } else { 78 }, "{name}");
         let (story, server) = start(name);
         let story = story.set(&format!("channels.{name}.{key}"), json!("a-wrong-secret"));
         server.write("m1", "ann", "hi");
@@ -191,22 +176,13 @@ fn answers_that_cannot_be_sent_wait_or_are_given_up() {
     let (story, server) = start("dingtalk");
     let story = story.script([says("Hello.")]);
     let limit = json!({ "code": "Throttling.Api", "message": "slow down", "requestid": "1" });
-    server.fail_next(
-        "/v1.0/robot/oToMessages/batchSend",
-        Response::json(403, &limit),
-    );
+    server.fail_next("/v1.0/robot/oToMessages/batchSend", Response::json(403, &limit));
     server.write("m1", "ann", "hi");
-    story
-        .run(["channel", "poll"])
-        .status(75)
-        .stderr_has("slow down");
+    story.run(["channel", "poll"]).status(75).stderr_has("slow down");
     story.run(["channel", "poll"]);
     assert_eq!(texts(&server), ["Hello."]);
     let lacks = json!({ "code": "Forbidden.AccessDenied.AccessTokenPermissionDenied", "message": "qyapi_robot_sendmsg" });
-    server.fail_next(
-        "/v1.0/robot/groupMessages/send",
-        Response::json(403, &lacks),
-    );
+    server.fail_next("/v1.0/robot/groupMessages/send", Response::json(403, &lacks));
     story
         .run(["channel", "send", "dingtalk", "group:G", "x"])
         .status(78)
@@ -226,16 +202,10 @@ fn answers_that_cannot_be_sent_wait_or_are_given_up() {
             "whatsapp" => 69,
             _ => 65,
         };
-        story
-            .run(["channel", "send", name, unknown, "x"])
-            .status(status)
-            .error_text();
+        story.run(["channel", "send", name, unknown, "x"]).status(status).error_text();
     }
     let (story, server) = start("qq");
-    story
-        .run(["channel", "send", "qq", "ann", "x"])
-        .status(77)
-        .stderr_has("only answers");
+    story.run(["channel", "send", "qq", "ann", "x"]).status(77).stderr_has("only answers");
     assert!(server.answers().is_empty());
 }
 
@@ -253,13 +223,9 @@ fn long_answers_are_split_and_files_are_sent() {
     }
     for (name, chat) in [("dingtalk", "ann"), ("feishu", "oc_1")] {
         let (story, server) = start(name);
-        let story = story
-            .file("report.txt", "all well")
-            .file("a.png", "no picture");
+        let story = story.file("report.txt", "all well").file("a.png", "no picture");
         for file in ["report.txt", "a.png"] {
-            story
-                .run(["channel", "send", name, chat, "-a", file])
-                .text();
+            story.run(["channel", "send", name, chat, "-a", file]).text();
         }
         let sent = texts(&server).concat();
         let expect = match name {
@@ -273,13 +239,7 @@ fn long_answers_are_split_and_files_are_sent() {
 /// An event with further content, in the data of DingTalk or the message of Feishu.
 fn with_content(server: &PushServer, id: &str, change: &dyn Fn(&mut Value)) {
     server.send_changed(
-        &UserMessage {
-            id,
-            group: None,
-            from: "ann",
-            text: "look",
-            mentions: false,
-        },
+        &UserMessage { id, group: None, from: "ann", text: "look", mentions: false },
         change,
     );
 }
@@ -296,9 +256,7 @@ fn attachments_and_quotes_are_read() {
     let asked = story.requests()[0].last_content();
     assert!(asked.contains("the report"), "{asked}");
     let (story, server) = start("feishu");
-    let story = story
-        .set("channels.feishu.doneEmoji", json!("DONE"))
-        .script([says("I see.")]);
+    let story = story.set("channels.feishu.doneEmoji", json!("DONE")).script([says("I see.")]);
     with_content(&server, "m1", &|event| {
         event["message"]["message_type"] = json!("file");
         event["message"]["content"] = json!(r#"{"file_key":"key","file_name":"report.txt"}"#);
@@ -306,18 +264,12 @@ fn attachments_and_quotes_are_read() {
     });
     story.run(["channel", "poll"]);
     let asked = story.requests()[0].last_content();
-    assert!(
-        asked.contains("the report") && asked.contains("text of om_0"),
-        "{asked}"
-    );
+    assert!(asked.contains("the report") && asked.contains("text of om_0"), "{asked}");
     let reaction = json!({ "reaction_type": { "emoji_type": "DONE" } });
     assert_eq!(server.calls("om_m1/reactions").last(), Some(&reaction));
     let (story, server) = start("wecom");
     let story = story.script([says("I see.")]);
-    let url = server.keys()["wsUrl"]
-        .as_str()
-        .unwrap()
-        .replacen("ws", "http", 1);
+    let url = server.keys()["wsUrl"].as_str().unwrap().replacen("ws", "http", 1);
     with_content(&server, "m1", &|body| {
         body["msgtype"] = json!("file");
         body["file"] = json!({ "name": "a.txt", "aeskey": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
@@ -326,10 +278,7 @@ fn attachments_and_quotes_are_read() {
     });
     story.run(["channel", "poll"]);
     let asked = story.requests()[0].last_content();
-    assert!(
-        asked.contains("the report") && asked.contains("an earlier word"),
-        "{asked}"
-    );
+    assert!(asked.contains("the report") && asked.contains("an earlier word"), "{asked}");
 }
 
 #[test]
@@ -337,10 +286,7 @@ fn a_poll_that_waits_stays_connected() {
     for name in NAMES {
         let (story, server) = start(name);
         let story = story.script([says("One."), says("Two.")]);
-        let mut poll = story
-            .command(["channel", "poll", "--follow"])
-            .spawn()
-            .unwrap();
+        let mut poll = story.command(["channel", "poll", "--follow"]).spawn().unwrap();
         server.sockets.wait_for_connections(1);
         server.write("m1", "ann", "hi");
         until("the first answer", || server.answers().len() == 1);
@@ -358,27 +304,17 @@ fn a_poll_that_waits_stays_connected() {
 #[test]
 fn another_connection_of_the_bot_is_named() {
     let (story, server) = start("wecom");
-    let poll = story
-        .command(["channel", "poll", "--wait", "30"])
-        .spawn()
-        .unwrap();
-    server
-        .sockets
-        .wait_for_message(|message| message["cmd"] == "aibot_subscribe");
-    server.sockets.send(
-        &json!({ "cmd": "aibot_event_callback", "headers": { "req_id": "1" },
-        "body": { "msgtype": "event", "event": { "eventtype": "disconnected_event" } } }),
-    );
+    let poll = story.command(["channel", "poll", "--wait", "30"]).spawn().unwrap();
+    server.sockets.wait_for_message(|message| message["cmd"] == "aibot_subscribe");
+    server.sockets.send(&json!({ "cmd": "aibot_event_callback", "headers": { "req_id": "1" },
+        "body": { "msgtype": "event", "event": { "eventtype": "disconnected_event" } } }));
     let ran = story.wait(poll).status(75);
     ran.stderr_has("has replaced ours");
     let (story, server) = start("wecom");
     let story = story.script([says("Late, but here.")]);
     server.write("m1", "ann", "a closed question");
     story.run(["channel", "poll"]);
-    assert_eq!(
-        server.answers(),
-        [("ann".to_owned(), "Late, but here.".to_owned())]
-    );
+    assert_eq!(server.answers(), [("ann".to_owned(), "Late, but here.".to_owned())]);
 }
 
 /// Kills a poll at the `n`-th system call of a kind, and polls until nothing waits. The message is answered, once where the
@@ -386,9 +322,7 @@ fn another_connection_of_the_bot_is_named() {
 fn kill_poll_at(name: &str, kind: &str, n: usize) -> bool {
     let (story, server) = start(name);
     let story = story.set("channels.maxParallel", json!(1));
-    story
-        .server()
-        .always(Box::new(|request: &Request| says("It is done.")(request)));
+    story.server().always(Box::new(|request: &Request| says("It is done.")(request)));
     server.write("m1", "ann", "hi");
     let (ran, is_killed) = run_with_fault(&story, &["channel", "poll"], &[], (kind, "SIGKILL", n));
     ran.code();
@@ -402,14 +336,8 @@ fn kill_poll_at(name: &str, kind: &str, n: usize) -> bool {
         "dingtalk" => 1 + usize::from(is_killed),
         _ => 1,
     };
-    assert!(
-        (1..=most).contains(&answers.len()),
-        "{name} {kind} {n}: {answers:?}"
-    );
-    assert!(
-        answers.iter().all(|text| text == "It is done."),
-        "{answers:?}"
-    );
+    assert!((1..=most).contains(&answers.len()), "{name} {kind} {n}: {answers:?}");
+    assert!(answers.iter().all(|text| text == "It is done."), "{answers:?}");
     is_killed
 }
 
@@ -429,12 +357,8 @@ fn a_killed_poll_loses_no_event() {
 #[ignore = "takes minutes; see tests/README.md"]
 fn a_poll_of_events_killed_at_any_call_loses_none() {
     for name in ["dingtalk", "feishu", "qq"] {
-        for kind in [
-            "write", "fsync", "rename", "connect", "sendto", "flock", "mkdir",
-        ] {
-            (1..)
-                .take_while(|n| kill_poll_at(name, kind, *n))
-                .for_each(drop);
+        for kind in ["write", "fsync", "rename", "connect", "sendto", "flock", "mkdir"] {
+            (1..).take_while(|n| kill_poll_at(name, kind, *n)).for_each(drop);
         }
     }
 }
@@ -443,25 +367,15 @@ fn a_poll_of_events_killed_at_any_call_loses_none() {
 fn a_scanned_code_creates_an_app_of_feishu() {
     let server = PushServer::by_name("feishu");
     let keys = json!({ "apiBase": server.keys()["apiBase"], "accountsBase": server.keys()["apiBase"], "allowFrom": ["ann"] });
-    let story = Story::new()
-        .set("channels", json!({ "feishu": keys }))
-        .script([says("Hello.")]);
-    story
-        .run(["channel", "poll", "feishu"])
-        .status(78)
-        .error_text();
-    story
-        .run(["channel", "test", "feishu"])
-        .status(78)
-        .stderr_has("channel login feishu");
+    let story = Story::new().set("channels", json!({ "feishu": keys })).script([says("Hello.")]);
+    story.run(["channel", "poll", "feishu"]).status(78).error_text();
+    story.run(["channel", "test", "feishu"]).status(78).stderr_has("channel login feishu");
     let registration = "/oauth/v1/app/registration";
     let begun = json!({ "device_code": "d1", "interval": 1, "expires_in": 60,
         "verification_uri_complete": "https://open.feishu.cn/page/launcher?user_code=ABCD" });
     server.fail_next(registration, Response::json(200, &begun));
-    server.fail_next(
-        registration,
-        Response::json(400, &json!({ "error": "authorization_pending" })),
-    );
+    server
+        .fail_next(registration, Response::json(400, &json!({ "error": "authorization_pending" })));
     let done = json!({ "client_id": crate::push_servers::ID, "client_secret": crate::push_servers::SECRET,
         "user_info": { "tenant_brand": "feishu" } });
     server.fail_next(registration, Response::json(200, &done));
@@ -472,7 +386,5 @@ fn a_scanned_code_creates_an_app_of_feishu() {
     server.write("m1", "ann", "hi");
     story.run(["channel", "poll"]);
     assert_eq!(texts(&server), ["Hello."]);
-    story
-        .run(["channel", "login", "feishu"])
-        .stdout("Robot (ou_bot)\n");
+    story.run(["channel", "login", "feishu"]).stdout("Robot (ou_bot)\n");
 }

@@ -41,25 +41,10 @@ fn real_push_clients() {
         let client = run_client(name, server.http.port);
         server.write("m1", "ann", "hi");
         is_ok(client, name);
-        assert_eq!(
-            server.answers()[0],
-            ("ann".to_owned(), "hello".to_owned()),
-            "{name}"
-        );
+        assert_eq!(server.answers()[0], ("ann".to_owned(), "hello".to_owned()), "{name}");
         let answers = server.answers().len();
-        assert_eq!(
-            answers,
-            if matches!(name, "feishu" | "wecom") {
-                2
-            } else {
-                1
-            },
-            "{name}"
-        );
-        assert!(
-            !matches!(name, "dingtalk" | "feishu") || server.pending() == 0,
-            "{name}"
-        );
+        assert_eq!(answers, if matches!(name, "feishu" | "wecom") { 2 } else { 1 }, "{name}");
+        assert!(!matches!(name, "dingtalk" | "feishu") || server.pending() == 0, "{name}");
     }
 }
 
@@ -71,9 +56,7 @@ fn real_mochat_channel() {
     server.write("session_1", "m1", "ann", "before");
     server.write("panel1", "m2", "ann", "hi");
     let client = run_client("mochat", server.http.port);
-    until("the first look", || {
-        !server.calls("/api/claw/sessions/watch").is_empty()
-    });
+    until("the first look", || !server.calls("/api/claw/sessions/watch").is_empty());
     server.write("session_1", "m3", "ann", "hi");
     is_ok(client, "mochat");
     assert_eq!(server.answers().len(), 2);
@@ -98,16 +81,10 @@ fn real_bridge() {
     assert_eq!(sent.next().unwrap().unwrap(), "ready");
     let keys = json!({ "enabled": true, "bridgeUrl": format!("ws://127.0.0.1:{port}"), "bridgeToken": SECRET,
         "allowFrom": ["49170"] });
-    let story = Story::new()
-        .set("channels", json!({ "whatsapp": keys }))
-        .script([says("**Hello** Ann.")]);
-    story
-        .run(["channel", "test", "whatsapp"])
-        .stdout_has("the bridge");
-    let poll = story
-        .command(["channel", "poll", "--wait", "20"])
-        .spawn()
-        .unwrap();
+    let story =
+        Story::new().set("channels", json!({ "whatsapp": keys })).script([says("**Hello** Ann.")]);
+    story.run(["channel", "test", "whatsapp"]).stdout_has("the bridge");
+    let poll = story.command(["channel", "poll", "--wait", "20"]).spawn().unwrap();
     let mut stdin = bridge.stdin.take().unwrap();
     // It keeps nothing, so the message is repeated until we are connected.
     let message = json!({ "id": "m1", "sender": "49170@s.whatsapp.net", "pn": "", "content": "hi", "timestamp": 1_767_323_045,
@@ -117,25 +94,14 @@ fn real_bridge() {
         !story.requests().is_empty()
     });
     let line: Value = serde_json::from_str(&sent.next().unwrap().unwrap()).unwrap();
-    assert_eq!(
-        line,
-        json!({ "to": "49170@s.whatsapp.net", "text": "*Hello* Ann." })
-    );
+    assert_eq!(line, json!({ "to": "49170@s.whatsapp.net", "text": "*Hello* Ann." }));
     story.wait(poll);
-    story
-        .run(["channel", "send", "whatsapp", "+49170", "Done"])
-        .text();
+    story.run(["channel", "send", "whatsapp", "+49170", "Done"]).text();
     let line: Value = serde_json::from_str(&sent.next().unwrap().unwrap()).unwrap();
     assert_eq!(line["text"], "Done");
-    story
-        .run(["channel", "send", "whatsapp", "0", "x"])
-        .status(69)
-        .stderr_has("Not connected");
+    story.run(["channel", "send", "whatsapp", "0", "x"]).status(69).stderr_has("Not connected");
     let wrong = story.set("channels.whatsapp.bridgeToken", json!("wrong"));
-    wrong
-        .run(["channel", "test", "whatsapp"])
-        .status(77)
-        .stderr_has("bridgeToken");
+    wrong.run(["channel", "test", "whatsapp"]).status(77).stderr_has("bridgeToken");
     assert_eq!(wrong.requests().len(), 1);
     bridge.kill().unwrap();
     bridge.wait().unwrap();
@@ -157,10 +123,7 @@ impl Prosody {
         let data = folder.path().join("data");
         std::fs::create_dir(&data).unwrap();
         let config = folder.path().join("prosody.cfg.lua");
-        let (key, certificate) = (
-            folder.path().join("key.pem"),
-            folder.path().join("cert.pem"),
-        );
+        let (key, certificate) = (folder.path().join("key.pem"), folder.path().join("cert.pem"));
         let mut openssl = Command::new("openssl");
         openssl.args([
             "req",
@@ -173,9 +136,7 @@ impl Prosody {
             "-subj",
             "/CN=localhost",
         ]);
-        openssl
-            .args(["-addext", "subjectAltName=DNS:localhost", "-keyout"])
-            .arg(&key);
+        openssl.args(["-addext", "subjectAltName=DNS:localhost", "-keyout"]).arg(&key);
         let output = openssl.arg("-out").arg(&certificate).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let text = format!(
@@ -188,28 +149,15 @@ impl Prosody {
         std::fs::write(&config, text).unwrap();
         for user in ["robot", "ann"] {
             let mut register = Command::new("prosodyctl");
-            register
-                .arg("--config")
-                .arg(&config)
-                .args(["register", user, "localhost", "password"]);
+            register.arg("--config").arg(&config).args(["register", user, "localhost", "password"]);
             let output = register.output().unwrap();
             assert!(output.status.success(), "{output:?}");
         }
         let mut server = Command::new("prosody");
-        server
-            .arg("-F")
-            .arg("--config")
-            .arg(&config)
-            .stdout(Stdio::null());
+        server.arg("-F").arg("--config").arg(&config).stdout(Stdio::null());
         let child = server.spawn().unwrap();
-        until("prosody listens", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        Self {
-            child,
-            port,
-            folder,
-        }
+        until("prosody listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Self { child, port, folder }
     }
 }
 

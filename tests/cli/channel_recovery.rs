@@ -98,10 +98,7 @@ fn a_message_that_kills_each_poll_is_given_up() {
         kill(poll);
     }
     story.run(["channel", "poll"]).status(1);
-    assert_eq!(
-        telegram.sent(),
-        ["I could not answer this message: several attempts failed."]
-    );
+    assert_eq!(telegram.sent(), ["I could not answer this message: several attempts failed."]);
     assert_eq!(story.requests().len(), 3);
 }
 
@@ -159,10 +156,7 @@ fn stop_claims_nothing_for_a_turn_that_is_answered() {
     kill(poll);
     assert_eq!(count_lines(&story, "dropped"), 0);
     story.run(["channel", "poll"]);
-    assert_eq!(
-        telegram.sent(),
-        ["Done.", "Done.", "No active task to stop."]
-    );
+    assert_eq!(telegram.sent(), ["Done.", "Done.", "No active task to stop."]);
 }
 
 #[test]
@@ -340,8 +334,7 @@ fn a_rejected_token_ends_a_poll_that_follows() {
     let body = json!({ "ok": false, "error_code": 401, "description": "Unauthorized" });
     telegram.fail("getUpdates", 401, body);
     let poll = story.run(["channel", "poll", "--follow"]);
-    poll.status(77)
-        .stderr_has("`channels.telegram.token` is not accepted");
+    poll.status(77).stderr_has("`channels.telegram.token` is not accepted");
     assert_eq!(telegram.calls("getUpdates").len(), 2);
     assert_eq!(telegram.calls("getMe").len(), 1);
 }

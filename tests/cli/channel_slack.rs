@@ -38,10 +38,7 @@ fn a_direct_message_is_answered_once() {
     story.run(["channel", "poll"]);
     let answers = server.answers("D1");
     assert_eq!(answers.len(), 1);
-    assert_eq!(
-        answers[0]["text"],
-        "**Hello**, <\u{2060}!channel> & @\u{2060}here."
-    );
+    assert_eq!(answers[0]["text"], "**Hello**, <\u{2060}!channel> & @\u{2060}here.");
     assert_eq!(answers[0]["thread_ts"], Value::Null);
     let asked = story.requests()[0].last_content();
     assert!(asked.contains("what is 1 < 2?"), "{asked}");
@@ -94,15 +91,10 @@ fn a_mention_opens_a_thread_whose_replies_are_read() {
     assert_eq!(answers.len(), 2);
     assert_eq!(answers[1]["thread_ts"], root.as_str());
     let asked = story.requests()[1].last_content();
-    assert!(
-        asked.contains("Ann means the report (https://x.y)."),
-        "{asked}"
-    );
+    assert!(asked.contains("Ann means the report (https://x.y)."), "{asked}");
     let session = story.session(&format!("slack_C1_{root}.jsonl"));
     assert_eq!(session.iter().filter(|it| it["role"] == "user").count(), 2);
-    story
-        .run(["channel", "show", "slack"])
-        .stdout_has("refused sender UEVE");
+    story.run(["channel", "show", "slack"]).stdout_has("refused sender UEVE");
     // Nothing is new: one request for each conversation, and the list at most.
     let before = server.http.requests().len();
     story.run(["channel", "poll"]);
@@ -131,27 +123,19 @@ fn policies_of_channels() {
         let messages = reader.poll_as(BOT, Duration::ZERO).unwrap();
         let shown = messages.iter().map(|it| {
             let marks = [(it.mentions_us, "!"), (it.from.is_bot, "*")];
-            let marks = marks
-                .iter()
-                .filter(|(is_set, _)| *is_set)
-                .map(|(_, mark)| *mark);
+            let marks = marks.iter().filter(|(is_set, _)| *is_set).map(|(_, mark)| *mark);
             format!("{}{}", it.text, marks.collect::<String>())
         });
         assert_eq!(shown.collect::<Vec<_>>(), expect, "{keys}");
     };
     check(json!({}), &["three", "bot*", "one", "two!"]);
-    check(
-        json!({ "groupRequireMention": true }),
-        &["three", "bot*", "two!"],
-    );
+    check(json!({ "groupRequireMention": true }), &["three", "bot*", "two!"]);
 }
 
 #[test]
 fn unknown_senders_are_paired_in_direct_messages() {
     let (story, server) = slack_story();
-    let story = story
-        .set("channels.slack.allowFrom", json!([]))
-        .script([says("Welcome.")]);
+    let story = story.set("channels.slack.allowFrom", json!([])).script([says("Welcome.")]);
     server.write("C1", ANN, "<@UBOT> let me in");
     server.write("D1", ANN, "let me in");
     story.run(["channel", "poll"]);
@@ -170,27 +154,18 @@ fn long_answers_and_plain_ones() {
     let (story, server) = slack_story();
     let code = "let a = 1;\n".repeat(800);
     let text = format!("```rust\n{code}```\n\n```rust\n{code}```");
-    let story = story.script([
-        says(&text),
-        says("**a** < `b & c`, see [this](https://x.y)"),
-    ]);
+    let story = story.script([says(&text), says("**a** < `b & c`, see [this](https://x.y)")]);
     server.write("D1", ANN, "code");
     story.run(["channel", "poll"]);
     let parts = server.answer_texts("D1");
     assert_eq!(parts.len(), 2);
     for part in &parts {
-        assert!(
-            part.starts_with("```rust\n") && part.ends_with("\n```"),
-            "{part}"
-        );
+        assert!(part.starts_with("```rust\n") && part.ends_with("\n```"), "{part}");
     }
     server.write("D1", ANN, "plain");
     server.fail_next("chat.postMessage", refuse("invalid_arguments"));
     story.run(["channel", "poll"]);
-    assert_eq!(
-        server.answer_texts("D1")[2],
-        "*a* &lt; `b &amp; c`, see <https://x.y|this>"
-    );
+    assert_eq!(server.answer_texts("D1")[2], "*a* &lt; `b &amp; c`, see <https://x.y|this>");
 }
 
 #[test]
@@ -211,14 +186,8 @@ fn failures_have_their_statuses() {
     assert_eq!(server.answer_texts("D1"), ["Hello."]);
     server.fail_next("users.conversations", refuse("missing_scope"));
     server.fail_next("conversations.history", refuse("missing_scope"));
-    story
-        .run(["channel", "poll"])
-        .status(78)
-        .stderr_has("has not the scope `channels:history`");
-    story
-        .run(["channel", "send", "slack", "C9", "x"])
-        .status(65)
-        .stderr_has("channel_not_found");
+    story.run(["channel", "poll"]).status(78).stderr_has("has not the scope `channels:history`");
+    story.run(["channel", "send", "slack", "C9", "x"]).status(65).stderr_has("channel_not_found");
     let story = story.set("channels.slack.botToken", json!("wrong"));
     let before = server.http.requests().len();
     story
@@ -231,20 +200,14 @@ fn failures_have_their_statuses() {
 #[test]
 fn attachments_go_both_ways() {
     let (story, server) = slack_story();
-    let story = story
-        .script([says("A shopping list.")])
-        .file("report.txt", "the report");
+    let story = story.script([says("A shopping list.")]).file("report.txt", "the report");
     let file = server.add_file("list.txt", "buy milk");
-    server.add(
-        json!({ "channel": "D1", "user": ANN, "text": "what is this?",
-        "subtype": "file_share", "files": [file] }),
-    );
+    server.add(json!({ "channel": "D1", "user": ANN, "text": "what is this?",
+        "subtype": "file_share", "files": [file] }));
     story.run(["channel", "poll"]);
     let asked = story.requests()[0].body.to_string();
     assert!(asked.contains("buy milk"), "{asked}");
-    story
-        .run(["channel", "send", "slack", ANN, "see", "-a", "report.txt"])
-        .stdout_has("F9");
+    story.run(["channel", "send", "slack", ANN, "see", "-a", "report.txt"]).stdout_has("F9");
     assert_eq!(server.answer_texts("D1")[1], "see");
     assert_eq!(server.files()[1], "the report");
     let completed = &server.calls("files.completeUploadExternal")[0];
@@ -286,32 +249,20 @@ fn a_poll_that_follows_answers_events_and_reconnects() {
     server.sockets.wait_for_connections(1);
     for (number, text) in ["one", "two", "three"].iter().enumerate() {
         let stamp = server.write("D1", ANN, text);
-        until("the answer is sent", || {
-            server.answers("D1").len() == number + 1
-        });
+        until("the answer is sent", || server.answers("D1").len() == number + 1);
         if number != 1 {
             let id = json!(format!("e{stamp}"));
-            server
-                .sockets
-                .wait_for_message(|message| message["envelope_id"] == id);
+            server.sockets.wait_for_message(|message| message["envelope_id"] == id);
         }
         if number == 0 {
-            server
-                .sockets
-                .send(&json!({ "type": "disconnect", "reason": "refresh_requested" }));
+            server.sockets.send(&json!({ "type": "disconnect", "reason": "refresh_requested" }));
             server.sockets.wait_for_connections(2);
         }
     }
     send_signal(&child, Signal::TERM);
     assert_eq!(story.wait(child).signal(), Some(15));
     assert_eq!(story.requests().len(), 3);
-    assert!(
-        server
-            .sockets
-            .received()
-            .iter()
-            .all(|it| it["envelope_id"].is_string())
-    );
+    assert!(server.sockets.received().iter().all(|it| it["envelope_id"].is_string()));
 }
 
 #[test]

@@ -40,17 +40,13 @@ fn ledger_lines(story: &Story, cause: &str) -> Vec<Value> {
     let path = story.home().join(".nanobot/usage.jsonl");
     let text = std::fs::read_to_string(path).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-    lines
-        .filter(|line: &Value| line["cause"] == cause)
-        .collect()
+    lines.filter(|line: &Value| line["cause"] == cause).collect()
 }
 
 #[test]
 fn a_voice_message_is_transcribed_for_allowed_senders_and_paid_for_in_the_ledger() {
     let (story, telegram, speech) = voice_story();
-    let story = story
-        .set("transcription.language", json!("en"))
-        .script([says("Tea at five.")]);
+    let story = story.set("transcription.language", json!("en")).script([says("Tea at five.")]);
     speech.script([sends(transcribes("when\nis tea?"))]);
     telegram.add(voice(EVE, &json!({})));
     telegram.add(voice(ANN, &json!({})));
@@ -69,10 +65,7 @@ fn a_voice_message_is_transcribed_for_allowed_senders_and_paid_for_in_the_ledger
         assert!(request.raw.contains(part), "{part}: {}", request.raw);
     }
     let content = story.server().requests()[0].last_content();
-    assert!(
-        content.contains("[transcription: when is tea?]"),
-        "{content}"
-    );
+    assert!(content.contains("[transcription: when is tea?]"), "{content}");
     let lines = ledger_lines(&story, "transcription");
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0]["model"], "whisper-large-v3");
@@ -82,12 +75,8 @@ fn a_voice_message_is_transcribed_for_allowed_senders_and_paid_for_in_the_ledger
 
 #[test]
 fn spoken_words_are_the_users_and_forwarded_ones_are_not() {
-    let remind = || {
-        calls(
-            "cron",
-            json!({ "action": "add", "message": "tea", "every_seconds": 3600 }),
-        )
-    };
+    let remind =
+        || calls("cron", json!({ "action": "add", "message": "tea", "every_seconds": 3600 }));
     for (members, count) in [(json!({}), 1), (json!({ "forward_origin": {} }), 0)] {
         let (story, telegram, speech) = voice_story();
         let story = story.script([remind(), says("Done.")]);
@@ -113,19 +102,14 @@ fn what_cannot_be_transcribed_is_named() {
         (json!({ "command": "echo no; exit 3" }), 4, 0),
     ] {
         let (story, telegram, speech) = voice_story();
-        let story = story
-            .set("transcription", settings.clone())
-            .script([says("I cannot hear.")]);
+        let story = story.set("transcription", settings.clone()).script([says("I cannot hear.")]);
         speech.always(sends(Response::json(503, &json!({}))));
         let voice_file = json!({ "file_id": "f1", "file_size": 23, "duration": duration });
         telegram.add(voice(ANN, &json!({ "voice": voice_file })));
         story.run(["channel", "poll"]);
         assert_eq!(telegram.sent(), ["I cannot hear."], "{settings}");
         let content = story.server().requests()[0].last_content();
-        assert!(
-            content.contains("[voice: ") && content.contains("/media/telegram/"),
-            "{content}"
-        );
+        assert!(content.contains("[voice: ") && content.contains("/media/telegram/"), "{content}");
         assert_eq!(speech.requests().len(), answers, "{settings}");
     }
 }
@@ -155,19 +139,11 @@ fn a_command_transcribes_and_its_text_is_kept() {
 fn a_budget_that_is_used_up_pays_for_no_transcription() {
     let (story, telegram, speech) = voice_story();
     let story = story.set("budget.daily", json!(0.1));
-    speech.script([
-        sends(transcribes("an hour of words")),
-        sends(transcribes("more")),
-    ]);
+    speech.script([sends(transcribes("an hour of words")), sends(transcribes("more"))]);
     telegram.add(voice(ANN, &json!({})));
-    telegram.add(voice(
-        ANN,
-        &json!({ "voice": { "file_id": "f2", "file_size": 23, "duration": 4 } }),
-    ));
-    story
-        .run(["channel", "poll"])
-        .status(4)
-        .stderr_has("`budget.daily` limit");
+    telegram
+        .add(voice(ANN, &json!({ "voice": { "file_id": "f2", "file_size": 23, "duration": 4 } })));
+    story.run(["channel", "poll"]).status(4).stderr_has("`budget.daily` limit");
     assert_eq!(speech.requests().len(), 1);
     assert_eq!(story.server().requests().len(), 0);
 }

@@ -31,9 +31,7 @@ impl WeixinServer {
         let http = Server::start();
         let state: Arc<Mutex<State>> = Arc::default();
         let ours = Arc::clone(&state);
-        http.always(Box::new(move |request| {
-            respond(&mut ours.lock().unwrap(), request)
-        }));
+        http.always(Box::new(move |request| respond(&mut ours.lock().unwrap(), request)));
         Self { http, state }
     }
 
@@ -56,19 +54,12 @@ impl WeixinServer {
     }
 
     fn write_text(&self, text: &str) {
-        self.write(
-            "ann@im.wechat",
-            &json!([{ "type": 1, "text_item": { "text": text } }]),
-        );
+        self.write("ann@im.wechat", &json!([{ "type": 1, "text_item": { "text": text } }]));
     }
 
     fn texts(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();
-        state
-            .answers
-            .iter()
-            .map(|(_, text, ..)| text.clone())
-            .collect()
+        state.answers.iter().map(|(_, text, ..)| text.clone()).collect()
     }
 }
 
@@ -78,10 +69,7 @@ fn respond(state: &mut State, request: &Request) -> Response {
         Response::json(200, &body)
     };
     let refuse = |code: i64| {
-        Response::json(
-            200,
-            &json!({ "ret": code, "errcode": code, "errmsg": "refused" }),
-        )
+        Response::json(200, &json!({ "ret": code, "errcode": code, "errmsg": "refused" }))
     };
     let path = request.path.split('?').next().unwrap();
     let is_file = path.starts_with("/c2c/");
@@ -101,9 +89,7 @@ fn respond(state: &mut State, request: &Request) -> Response {
             // Encrypted by openssl, with the key 00 01 02 … 0f.
             return Response {
                 status: 200,
-                chunks: vec![crate::push_servers::bytes(
-                    "d8268c6eb0d0302e2b6fc6fb05326d6e",
-                )],
+                chunks: vec![crate::push_servers::bytes("d8268c6eb0d0302e2b6fc6fb05326d6e")],
                 ..Response::default()
             };
         }
@@ -117,16 +103,10 @@ fn respond(state: &mut State, request: &Request) -> Response {
     assert_eq!(body["base_info"]["channel_version"], "2.4.6");
     match path {
         "/ilink/bot/getupdates" => {
-            let after: usize = body["get_updates_buf"]
-                .as_str()
-                .unwrap()
-                .parse()
-                .unwrap_or(0);
+            let after: usize = body["get_updates_buf"].as_str().unwrap().parse().unwrap_or(0);
             let new = &state.messages[after.min(state.messages.len())..];
-            accept(
-                json!({ "msgs": new, "get_updates_buf": state.messages.len().to_string(),
-                "longpolling_timeout_ms": 35_000 }),
-            )
+            accept(json!({ "msgs": new, "get_updates_buf": state.messages.len().to_string(),
+                "longpolling_timeout_ms": 35_000 }))
         }
         "/ilink/bot/sendmessage" => {
             if let Some(code) = state.refusal.take() {
@@ -165,37 +145,24 @@ fn a_message_is_answered_once_with_its_context() {
         { "type": 4, "file_item": { "file_name": "a.txt", "media": { "encrypt_query_param": "p+1",
             "aes_key": "MDAwMTAyMDMwNDA1MDYwNzA4MDkwYTBiMGMwZDBlMGY=" } } }, { "type": 5, "video_item": {} }]),
     );
-    server.write(
-        "eve@im.wechat",
-        &json!([{ "type": 1, "text_item": { "text": "let me in" } }]),
-    );
+    server.write("eve@im.wechat", &json!([{ "type": 1, "text_item": { "text": "let me in" } }]));
     story.run(["channel", "poll"]);
     story.run(["channel", "poll"]);
     let answers = server.state.lock().unwrap().answers.clone();
     assert_eq!(answers.len(), 1, "{answers:?}");
     assert_eq!(
-        (
-            answers[0].0.as_str(),
-            answers[0].1.as_str(),
-            answers[0].2.as_str()
-        ),
+        (answers[0].0.as_str(), answers[0].1.as_str(), answers[0].2.as_str()),
         ("ann@im.wechat", "Hello Ann.", "context1")
     );
     let asked = story.requests()[0].last_content();
     assert!(
-        ["an earlier word", "the report", "cannot be read"]
-            .iter()
-            .all(|part| asked.contains(part)),
+        ["an earlier word", "the report", "cannot be read"].iter().all(|part| asked.contains(part)),
         "{asked}"
     );
-    story
-        .run(["channel", "show", "weixin"])
-        .stdout_has("refused sender eve@im.wechat");
+    story.run(["channel", "show", "weixin"]).stdout_has("refused sender eve@im.wechat");
     story.session("weixin_ann@im.wechat.jsonl");
     // A message out of the blue has the context of the last one.
-    story
-        .run(["channel", "send", "weixin", "ann@im.wechat", "Done"])
-        .text();
+    story.run(["channel", "send", "weixin", "ann@im.wechat", "Done"]).text();
     assert_eq!(server.texts()[1], "Done");
     story
         .run(["channel", "send", "weixin", "eve@im.wechat", "x"])
@@ -218,9 +185,7 @@ fn an_aged_context_is_renewed_and_long_answers_are_split() {
     let answers = server.state.lock().unwrap().answers.clone();
     assert_eq!(answers.len(), 2);
     assert!(
-        answers
-            .iter()
-            .all(|(_, text, context, _)| text.len() <= 1800 && context == "younger"),
+        answers.iter().all(|(_, text, context, _)| text.len() <= 1800 && context == "younger"),
         "{answers:?}"
     );
 }
@@ -231,31 +196,19 @@ fn failures_of_ilink_have_their_statuses() {
     let story = server.story().script([says("Hello.")]);
     server.write_text("hi");
     server.state.lock().unwrap().refusal = Some(-2);
-    story
-        .run(["channel", "poll"])
-        .status(75)
-        .stderr_has("waits to be sent");
+    story.run(["channel", "poll"]).status(75).stderr_has("waits to be sent");
     story.run(["channel", "poll"]);
     assert_eq!(server.texts(), ["Hello."]);
     let story = story.set("channels.weixin.token", json!("an-expired-token"));
-    story
-        .run(["channel", "poll"])
-        .status(77)
-        .stderr_has("channel login weixin");
+    story.run(["channel", "poll"]).status(77).stderr_has("channel login weixin");
     let story = story.set("channels.weixin.token", json!(""));
-    story
-        .run(["channel", "poll"])
-        .status(78)
-        .stderr_has("channel login weixin");
+    story.run(["channel", "poll"]).status(78).stderr_has("channel login weixin");
 }
 
 #[test]
 fn a_scanned_code_gives_the_token() {
     let server = WeixinServer::start();
-    let story = server
-        .story()
-        .set("channels.weixin.token", json!(""))
-        .script([says("Hello.")]);
+    let story = server.story().set("channels.weixin.token", json!("")).script([says("Hello.")]);
     let confirmed = json!({ "status": "confirmed", "bot_token": TOKEN, "baseurl": server.base(), "ilink_bot_id": "b" });
     server.state.lock().unwrap().scans = vec![
         json!({ "status": "wait" }),
@@ -263,17 +216,11 @@ fn a_scanned_code_gives_the_token() {
         json!({ "status": "need_verifycode" }),
         confirmed,
     ];
-    story
-        .run(["channel", "login", "weixin"])
-        .status(66)
-        .stderr_has("needs a terminal");
+    story.run(["channel", "login", "weixin"]).status(66).stderr_has("needs a terminal");
     let mut screen = story.screen(50, 100).args(["channel", "login", "weixin"]);
     screen.until("https://example.org/scan?c=1");
     screen.until("█");
-    screen
-        .until("Number that WeChat shows:")
-        .type_("42")
-        .press(Key::Enter);
+    screen.until("Number that WeChat shows:").type_("42").press(Key::Enter);
     screen.until("the account is linked");
     assert_eq!(screen.code(), 0);
     server.write_text("hi");
@@ -284,15 +231,9 @@ fn a_scanned_code_gives_the_token() {
 #[test]
 fn the_account_of_the_python_program_is_taken_over() {
     let server = WeixinServer::start();
-    let story = server
-        .story()
-        .set("channels.weixin.token", json!(""))
-        .script([says("New.")]);
+    let story = server.story().set("channels.weixin.token", json!("")).script([says("New.")]);
     let account = json!({ "token": TOKEN, "get_updates_buf": "1", "base_url": server.base(), "context_tokens": {} });
-    write(
-        &story.home().join(".nanobot/weixin/account.json"),
-        account.to_string().as_bytes(),
-    );
+    write(&story.home().join(".nanobot/weixin/account.json"), account.to_string().as_bytes());
     server.write_text("seen there");
     server.write_text("not yet");
     story.run(["channel", "poll"]);
@@ -308,9 +249,7 @@ fn a_killed_poll_of_ilink_answers_once() {
     let kill = |kind: &str, n: usize| {
         let server = WeixinServer::start();
         let story = server.story().set("channels.maxParallel", json!(1));
-        story
-            .server()
-            .always(Box::new(|request| says("Done.")(request)));
+        story.server().always(Box::new(|request| says("Done.")(request)));
         server.write_text("hi");
         let (ran, is_killed) =
             run_with_fault(&story, &["channel", "poll"], &[], (kind, "SIGKILL", n));

@@ -38,9 +38,7 @@ fn findings(story: &Story, variables: &[(&str, &str)], name: &str) -> Vec<String
     assert_eq!(i64::from(ran.code()), status, "{rows:?}");
     let named = rows.iter().filter(|row| row["name"] == name);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    named
-        .map(|row| format!("{}: {}", text(&row["level"]), text(&row["detail"])))
-        .collect()
+    named.map(|row| format!("{}: {}", text(&row["level"]), text(&row["detail"]))).collect()
 }
 
 /// Makes the home inaccessible to other users.
@@ -113,15 +111,7 @@ ok    runs         no job failed in its last run
     assert_eq!(read_tree(&story.home()), before);
     assert_eq!(story.crontab().table(), table);
     assert_eq!(story.requests().len(), 0);
-    assert_eq!(
-        story
-            .crontab()
-            .calls()
-            .iter()
-            .filter(|call| *call != "-l")
-            .count(),
-        1
-    );
+    assert_eq!(story.crontab().calls().iter().filter(|call| *call != "-l").count(), 1);
     let jobs = story.wait(check_command(&story, &["--json"]).spawn().unwrap());
     let rows = jobs.json();
     let keys: Vec<&String> = rows[0].as_object().unwrap().keys().collect();
@@ -130,10 +120,7 @@ ok    runs         no job failed in its last run
     drop(jobs);
     // A different PATH in the shell is not reported.
     let path = format!("/opt/x:{}", story.path());
-    assert_eq!(
-        findings(&story, &[("PATH", &path)], "lines"),
-        ["ok: they match the jobs"]
-    );
+    assert_eq!(findings(&story, &[("PATH", &path)], "lines"), ["ok: they match the jobs"]);
     run_cron(&story, &["remove", &id]).stdout_has("✓ Removed");
 }
 
@@ -167,17 +154,11 @@ fn an_unreadable_crontab_is_reported() {
     let (story, id) = story_with_job();
     for (kind, words) in [
         ("forbidden", "this user is not allowed to use crontab: "),
-        (
-            "torn",
-            "cannot use the crontab: crontab: input/output error",
-        ),
+        ("torn", "cannot use the crontab: crontab: input/output error"),
     ] {
         story.crontab().set_behavior(kind);
         let crontab = findings(&story, &[], "crontab");
-        assert!(
-            crontab[0].starts_with(&format!("no: {words}")),
-            "{crontab:?}"
-        );
+        assert!(crontab[0].starts_with(&format!("no: {words}")), "{crontab:?}");
         assert_eq!(findings(&story, &[], "lines"), [""; 0]);
     }
     story.crontab().set_behavior("");
@@ -209,24 +190,12 @@ fn crontab_lines_that_differ_from_the_jobs_are_reported() {
         (" cron run ", " -w /elsewhere cron run ".to_owned()),
     ] {
         story.crontab().set_table(table.replace(from, &to));
-        assert_eq!(
-            findings(&story, &[], "lines"),
-            std::slice::from_ref(&stale),
-            "{to}"
-        );
+        assert_eq!(findings(&story, &[], "lines"), std::slice::from_ref(&stale), "{to}");
     }
     let surplus = |line: &str| line.replace(&id, "ffffffff");
-    let line = table
-        .lines()
-        .find(|line| line.ends_with("--scheduled"))
-        .unwrap();
-    story
-        .crontab()
-        .set_table(table.replace(line, &format!("{line}\n{}", surplus(line))));
-    assert_eq!(
-        findings(&story, &[], "lines"),
-        ["no: lines of removed or disabled jobs: ffffffff"]
-    );
+    let line = table.lines().find(|line| line.ends_with("--scheduled")).unwrap();
+    story.crontab().set_table(table.replace(line, &format!("{line}\n{}", surplus(line))));
+    assert_eq!(findings(&story, &[], "lines"), ["no: lines of removed or disabled jobs: ffffffff"]);
     run_cron(&story, &["sync"]).stdout_has("- 0 * * * *");
     run_check(&story, &[]).stdout_has("ok    lines");
 }
@@ -240,18 +209,14 @@ fn jobs_of_another_program_are_listed_without_failure() {
     cron_run::write_jobs(&story, &[python_job(&every_minute()), other]);
     assert_eq!(
         findings(&story, &[], "lines"),
-        [format!(
-            "warn: owned by another program, which runs them itself: `digest` ({JOB_ID})"
-        )]
+        [format!("warn: owned by another program, which runs them itself: `digest` ({JOB_ID})")]
     );
     let schedules = findings(&story, &[], "schedules");
     assert!(
         schedules[0].starts_with("warn: `odd` (ffffffff) never runs: invalid expression"),
         "{schedules:?}"
     );
-    run_cron(&story, &["sync"])
-        .stdout_has("+ * * * * *")
-        .stderr_has("`odd` is not in the crontab");
+    run_cron(&story, &["sync"]).stdout_has("+ * * * * *").stderr_has("`odd` is not in the crontab");
     assert_eq!(findings(&story, &[], "lines"), ["ok: they match the jobs"]);
     // From now on it depends on cron.
     let variables = [("NANOBOT_TEST_DAEMON", "no")];
@@ -287,10 +252,7 @@ fn an_unreadable_job_file_is_reported_and_preserved() {
     let folder = story.workspace().join("cron");
     fs::write(folder.join("jobs.json"), "{\"jobs\": [").unwrap();
     let jobs = findings(&story, &[], "jobs");
-    assert!(
-        jobs[0].contains("jobs.json` cannot be used: EOF"),
-        "{jobs:?}"
-    );
+    assert!(jobs[0].contains("jobs.json` cannot be used: EOF"), "{jobs:?}");
     assert!(jobs[0].contains("jobs.json.corrupt-"), "{jobs:?}");
     // The lines cannot be checked, but the other checks still run.
     assert_eq!(findings(&story, &[], "lines"), [""; 0]);
@@ -316,24 +278,15 @@ fn schedules_that_never_fire_are_reported() {
         )]
     );
     let lines = findings(&story, &[], "lines");
-    assert!(
-        lines[0].starts_with("no: outdated in the crontab"),
-        "{lines:?}"
-    );
+    assert!(lines[0].starts_with("no: outdated in the crontab"), "{lines:?}");
 }
 
 #[test]
 fn a_stopped_cron_daemon_is_reported() {
     let (story, _) = story_with_job();
     let daemon = |word: &str| findings(&story, &[("NANOBOT_TEST_DAEMON", word)], "cron");
-    assert_eq!(
-        daemon("no"),
-        ["no: no cron daemon is running: nothing starts the jobs"]
-    );
-    assert_eq!(
-        daemon("unknown"),
-        ["warn: cannot detect whether a cron daemon is running"]
-    );
+    assert_eq!(daemon("no"), ["no: no cron daemon is running: nothing starts the jobs"]);
+    assert_eq!(daemon("unknown"), ["warn: cannot detect whether a cron daemon is running"]);
 }
 
 #[test]
@@ -379,36 +332,24 @@ fn a_key_missing_in_cron_is_reported() {
     let variables = [("OPENROUTER_API_KEY", "key-of-the-shell")];
     let words = "the API key is only in $OPENROUTER_API_KEY, which cron does not set";
     // Without jobs it is only a notice.
-    assert_eq!(
-        findings(&story, &variables, "probe"),
-        [format!("warn: {words}")]
-    );
+    assert_eq!(findings(&story, &variables, "probe"), [format!("warn: {words}")]);
     run_check(&story, &variables).status(0).stdout_has(
         "try: `printenv OPENROUTER_API_KEY | nanobot config set providers.openrouter.apiKey -`",
     );
     let mut add = story.command(["cron", "add", "-m", "x", "-n", "a", "-e", "1h"]);
-    add.envs(variables)
-        .env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+    add.envs(variables).env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     let ran = story.wait(add.spawn().unwrap());
     ran.stdout_has("✓ Added").stderr_has(words);
-    assert_eq!(
-        findings(&story, &variables, "probe"),
-        [format!("no: {words}")]
-    );
+    assert_eq!(findings(&story, &variables, "probe"), [format!("no: {words}")]);
     run_check(&story, &variables).status(78).stdout_has(words);
     let keys = findings(&story, &variables, "keys");
     assert!(keys[0].ends_with(&format!("): {words}")), "{keys:?}");
     // A key command is run as cron would run it.
-    let story = story.set(
-        "providers",
-        json!({ "openrouter": { "apiKeyCommand": "echo k$SHELL" } }),
-    );
+    let story =
+        story.set("providers", json!({ "openrouter": { "apiKeyCommand": "echo k$SHELL" } }));
     let probe = findings(&story, &variables, "probe");
     assert!(probe[0].starts_with("ok: "), "{probe:?}");
-    let story = story.set(
-        "providers",
-        json!({ "openrouter": { "apiKeyCommand": "pass show x" } }),
-    );
+    let story = story.set("providers", json!({ "openrouter": { "apiKeyCommand": "pass show x" } }));
     let probe = findings(&story, &variables, "probe");
     assert!(
         probe[0].starts_with("no: a job started by cron has no model: read the key from"),
@@ -443,27 +384,16 @@ fn failed_runs_are_reported() {
             .to_string()
         };
         let lines: Vec<String> = outcomes.iter().map(record).collect();
-        write(
-            &folder.join("runs.jsonl"),
-            (lines.join("\n") + "\n").as_bytes(),
-        );
+        write(&folder.join("runs.jsonl"), (lines.join("\n") + "\n").as_bytes());
         findings(&story, &[], "runs").remove(0)
     };
     let of_job = format!("warn: `digest` ({JOB_ID})");
-    assert_eq!(
-        runs(&["ok", "failed"]),
-        format!("{of_job} failed, Fri 2 Jan 03:04: no such key")
-    );
-    run_check(&story, &[])
-        .status(1)
-        .stdout_has(&format!("try: `nanobot cron logs {JOB_ID}`"));
+    assert_eq!(runs(&["ok", "failed"]), format!("{of_job} failed, Fri 2 Jan 03:04: no such key"));
+    run_check(&story, &[]).status(1).stdout_has(&format!("try: `nanobot cron logs {JOB_ID}`"));
     // Runs by another process and overlapping runs do not count as failures.
     assert!(runs(&["failed", "busy", "elsewhere"]).contains("failed, Fri"));
     assert_eq!(runs(&["failed", "ok"]), "ok: no job failed in its last run");
-    assert_eq!(
-        runs(&["ok", "missed"]),
-        format!("{of_job} missed its slot, Fri 2 Jan 02:00")
-    );
+    assert_eq!(runs(&["ok", "missed"]), format!("{of_job} missed its slot, Fri 2 Jan 02:00"));
     assert!(runs(&["unknown"]).contains("was interrupted, Fri 2 Jan 03:04:"));
     let began = |pid: u32| {
         let started = json!({ "atMs": CREATED_AT_MS, "slotMs": null, "pid": pid });
@@ -476,10 +406,7 @@ fn failed_runs_are_reported() {
         format!("{of_job} was interrupted: its run began Fri 2 Jan 02:59 and left no result")
     );
     // A running job is not reported.
-    assert_eq!(
-        began(std::process::id()),
-        "ok: no job failed in its last run"
-    );
+    assert_eq!(began(std::process::id()), "ok: no job failed in its last run");
 }
 
 #[test]
@@ -505,11 +432,7 @@ fn an_invalid_config_ends_the_check() {
     let text = ran.text();
     drop(ran);
     assert!(text.starts_with("no    config       "), "{text}");
-    assert_eq!(
-        text.lines().filter(|line| !line.starts_with(' ')).count(),
-        1,
-        "{text}"
-    );
+    assert_eq!(text.lines().filter(|line| !line.starts_with(' ')).count(), 1, "{text}");
 }
 
 #[test]
@@ -538,9 +461,7 @@ fn an_unwritable_home_is_reported() {
     let script = "mount --bind \"$HOME\" \"$HOME\" && mount -o remount,bind,ro \"$HOME\" && exec \"$0\" \"$@\"";
     let within = |program: &str, arguments: &[&str]| {
         let mut command = story.program("unshare");
-        command
-            .args(["-Urm", "sh", "-c", script, program])
-            .args(arguments);
+        command.args(["-Urm", "sh", "-c", script, program]).args(arguments);
         command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
         story.wait(command.spawn().unwrap())
     };
@@ -585,22 +506,15 @@ fn status_summarizes_cron() {
         let ran = story.run(["status"]);
         let text = ran.text();
         let lines = text.lines().filter(|line| {
-            ["cron ", "failed ", "heartbeat "]
-                .iter()
-                .any(|name| line.starts_with(name))
+            ["cron ", "failed ", "heartbeat "].iter().any(|name| line.starts_with(name))
         });
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(
         glance(&story),
-        [
-            "cron       1 job, next `digest` Fri 2 Jan 04:00 (in 55 min)",
-            "heartbeat  off"
-        ]
+        ["cron       1 job, next `digest` Fri 2 Jan 04:00 (in 55 min)", "heartbeat  off"]
     );
-    let ran = story
-        .run(["heartbeat", "enable"])
-        .stdout_has("✓ Heartbeat enabled");
+    let ran = story.run(["heartbeat", "enable"]).stdout_has("✓ Heartbeat enabled");
     ran.error_text();
     drop(ran);
     let off = add_job(&story, &["--name", "off", "-e", "1h"]);
@@ -629,11 +543,7 @@ fn status_summarizes_cron() {
             "heartbeat": { "every_s": 1800, "next": "2026-01-02T03:34:00Z" },
         })
     );
-    assert_eq!(
-        story.crontab().calls().len(),
-        calls,
-        "a glance starts nothing"
-    );
+    assert_eq!(story.crontab().calls().len(), calls, "a glance starts nothing");
 }
 
 #[test]
@@ -656,10 +566,7 @@ fn the_provider_check_reports_the_reply_or_the_failure() {
         (fails(429, "slower"), 75, "slower"),
     ] {
         story.server().script([turn]);
-        run(&[])
-            .status(status)
-            .stdout_has("no    provider     ")
-            .stdout_has(words);
+        run(&[]).status(status).stdout_has("no    provider     ").stdout_has(words);
     }
     assert_eq!(story.requests().len(), 5);
     let ledger = fs::read_to_string(story.home().join(".nanobot/usage.jsonl")).unwrap();
@@ -670,20 +577,16 @@ fn the_provider_check_reports_the_reply_or_the_failure() {
     run(&[]).status(74).stdout_has("no such key");
     fs::remove_file(story.home().join(".nanobot/cron")).unwrap();
     // A budget needs a price.
-    let story = story.set("budget", json!({ "daily": 1.0 })).set(
-        "providers.custom.apiBase",
-        json!("https://models.example/v1"),
-    );
+    let story = story
+        .set("budget", json!({ "daily": 1.0 }))
+        .set("providers.custom.apiBase", json!("https://models.example/v1"));
     let mut command = story.command(["status", "--check", "--offline"]);
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     story
         .wait(command.spawn().unwrap())
         .status(78)
         .stdout_has("the price of `scripted` is unknown");
-    story
-        .run(["status", "--offline"])
-        .status(2)
-        .stderr_has("--check");
+    story.run(["status", "--offline"]).status(2).stderr_has("--check");
 }
 
 #[test]
@@ -722,26 +625,16 @@ fn stored_data_is_checked() {
     make_private(&story);
     let sessions = story.workspace().join("sessions");
     let line = "{\"role\": \"user\", \"content\": \"x\"}\n";
-    write(
-        &sessions.join("cli_torn.jsonl"),
-        format!("{line}{{\"role\": \"us").as_bytes(),
-    );
+    write(&sessions.join("cli_torn.jsonl"), format!("{line}{{\"role\": \"us").as_bytes());
     write(&sessions.join("cli_sound.jsonl"), line.as_bytes());
-    assert_eq!(
-        findings(&story, &[], "sessions"),
-        ["warn: repairable problems in `cli:torn`"]
-    );
-    story
-        .run(["session", "repair", "--all"])
-        .stdout_has("cli:torn")
-        .stderr_has("sessions checked");
+    assert_eq!(findings(&story, &[], "sessions"), ["warn: repairable problems in `cli:torn`"]);
+    story.run(["session", "repair", "--all"]).stdout_has("cli:torn").stderr_has("sessions checked");
     assert_eq!(findings(&story, &[], "sessions"), ["ok: 2, no problems"]);
     fs::remove_file(sessions.join("cli_sound.jsonl")).unwrap();
     fs::create_dir(sessions.join("cli_sound.jsonl")).unwrap();
     assert!(!findings(&story, &[], "sessions")[0].contains("2, no problems"));
-    let story = story
-        .workspace_file("memory/MEMORY.md", "x".repeat(50_000))
-        .file("AGENTS.md", "Be brief.");
+    let story =
+        story.workspace_file("memory/MEMORY.md", "x".repeat(50_000)).file("AGENTS.md", "Be brief.");
     assert!(findings(&story, &[], "memory")[0].starts_with("warn: exceeds its budget of 4000"));
     assert_eq!(
         findings(&story, &[], "trust"),
@@ -778,21 +671,13 @@ fn a_running_python_gateway_is_reported() {
     let (story, _) = story_with_job();
     let mut other = story
         .program("sh")
-        .args([
-            "-c",
-            "while :; do sleep 1; done",
-            "/opt/bin/nanobot",
-            "gateway",
-        ])
+        .args(["-c", "while :; do sleep 1; done", "/opt/bin/nanobot", "gateway"])
         .spawn()
         .unwrap();
     let gateway = findings(&story, &[], "gateway");
     other.kill().unwrap();
     other.wait().unwrap();
-    let words = format!(
-        "warn: the Python program's gateway is running (process {}): ",
-        other.id()
-    );
+    let words = format!("warn: the Python program's gateway is running (process {}): ", other.id());
     assert!(gateway[0].starts_with(&words), "{gateway:?}");
     assert_eq!(findings(&story, &[], "gateway"), [""; 0]);
 }
@@ -802,16 +687,10 @@ fn completions_are_checked_where_the_shell_loads_them() {
     let (story, _) = story_with_job();
     let shell = [("SHELL", "/usr/bin/fish")];
     assert_eq!(findings(&story, &[], "completions"), [""; 0]);
-    assert_eq!(
-        findings(&story, &shell, "completions"),
-        ["ok: optional; none for fish"]
-    );
+    assert_eq!(findings(&story, &shell, "completions"), ["ok: optional; none for fish"]);
     let place = ".config/fish/completions/nanobot.fish";
     write(&story.home().join(place), b"x");
-    assert_eq!(
-        findings(&story, &shell, "completions"),
-        ["ok: installed for fish"]
-    );
+    assert_eq!(findings(&story, &shell, "completions"), ["ok: installed for fish"]);
     // In bash, completions are loaded by a separate package, which is not installed everywhere.
     let place = ".local/share/bash-completion/completions/nanobot";
     write(&story.home().join(place), b"x");
@@ -833,20 +712,14 @@ fn status_and_check_fit_on_a_screen() {
     let screen = story.screen(24, 80).env(place.0, place.1);
     let mut screen = screen.args(["status"]);
     assert_eq!(screen.code(), 0);
-    assert_eq!(
-        screen.text(),
-        screen.text_with_scrollback(),
-        "more than a screen"
-    );
+    assert_eq!(screen.text(), screen.text_with_scrollback(), "more than a screen");
     screen.snapshot("status", &screen.styled());
     let story = Story::bare();
     let screen = story.screen(24, 40).env(place.0, place.1);
     let mut screen = screen.args(["status"]);
     assert_eq!(screen.code(), 0);
     screen.snapshot("status-new", &screen.styled());
-    let mut screen = story
-        .screen(40, 80)
-        .args(["status", "--check", "--offline"]);
+    let mut screen = story.screen(40, 80).args(["status", "--check", "--offline"]);
     assert_eq!(screen.code(), 78);
     let shown = screen.styled();
     assert!(shown.contains("red:no"), "{shown}");

@@ -55,13 +55,8 @@ fn prompts_are_replaced_by_the_files_of_the_config() {
     }
     let first = long_text("My cat is Mia.", 2400);
     story.run(["agent", "-m", &first]).stdout("Noted.\n");
-    story
-        .run(["agent", "-m", "And now?"])
-        .stdout("Done.\n")
-        .stderr_has("compacted");
-    story
-        .run(["memory", "consolidate", "-s", "cli:direct"])
-        .stdout_has("cli:direct");
+    story.run(["agent", "-m", "And now?"]).stdout("Done.\n").stderr_has("compacted");
+    story.run(["memory", "consolidate", "-s", "cli:direct"]).stdout_has("cli:direct");
     let texts: Vec<Vec<String>> = story.requests().iter().map(message_texts).collect();
     // The directories and permissions in force are stated all the same.
     let system = &texts[0][0];
@@ -78,10 +73,7 @@ fn prompts_are_replaced_by_the_files_of_the_config() {
     // A file of the working directory is none of them.
     std::fs::remove_dir_all(story.home().join(".nanobot/prompts")).unwrap();
     let story = story.file("prompts/system.md", "Planted.");
-    story
-        .run(["agent", "-m", "x"])
-        .status(78)
-        .stderr_has("`agents.defaults.promptFiles.system`");
+    story.run(["agent", "-m", "x"]).status(78).stderr_has("`agents.defaults.promptFiles.system`");
 }
 
 #[test]
@@ -116,9 +108,7 @@ fn a_long_session_continues_from_a_summary_and_the_user_messages() {
 fn the_next_run_begins_with_the_same_bytes() {
     let story = compacted_story();
     story.server().script([says("Again.")]);
-    story
-        .run(["agent", "-m", "Still there?"])
-        .stdout("Again.\n");
+    story.run(["agent", "-m", "Still there?"]).stdout("Again.\n");
     let requests = story.requests();
     let (before, after) = (message_texts(&requests[2]), message_texts(&requests[3]));
     assert_eq!(after[..before.len()], before);
@@ -130,36 +120,21 @@ fn user_messages_survive_a_second_compaction() {
     let story = compacted_story();
     let more = long_text("My dog is Rex.", 2400);
     story.server().script([says("- s2"), says("Nice.")]);
-    drop(
-        story
-            .run(["agent", "-m", &more])
-            .stdout("Nice.\n")
-            .error_text(),
-    );
+    drop(story.run(["agent", "-m", &more]).stdout("Nice.\n").error_text());
     // The message is unanswered, so it is not truncated.
     assert!(story.requests()[4].last_content().contains(&more));
     story.server().script([says("- two"), says("Mia and Rex.")]);
-    drop(
-        story
-            .run(["agent", "-m", "Which animals?"])
-            .stdout("Mia and Rex.\n")
-            .error_text(),
-    );
+    drop(story.run(["agent", "-m", "Which animals?"]).stdout("Mia and Rex.\n").error_text());
     let requests = story.requests();
     let last = message_texts(requests.last().unwrap());
-    assert!(
-        last[1].contains("My cat is Mia.") && last[1].contains("My dog is Rex."),
-        "{last:?}"
-    );
+    assert!(last[1].contains("My cat is Mia.") && last[1].contains("My dog is Rex."), "{last:?}");
     assert_eq!(last[1].matches("<summary>").count(), 1);
 }
 
 #[test]
 fn old_results_are_shortened_before_a_summary_is_requested() {
-    let story = story(11_000)
-        .file("a.txt", long_text("alpha", 4500))
-        .file("b.txt", "beta")
-        .script([
+    let story =
+        story(11_000).file("a.txt", long_text("alpha", 4500)).file("b.txt", "beta").script([
             calls("read_file", json!({ "path": "a.txt" })),
             calls("read_file", json!({ "path": "a.txt" })),
             calls("read_file", json!({ "path": "a.txt" })),
@@ -176,12 +151,7 @@ fn old_results_are_shortened_before_a_summary_is_requested() {
         let messages = asked.messages();
         let results = messages.iter().filter(|message| message["role"] == "tool");
         results
-            .map(|message| {
-                message["content"]
-                    .as_str()
-                    .unwrap()
-                    .contains("characters omitted")
-            })
+            .map(|message| message["content"].as_str().unwrap().contains("characters omitted"))
             .collect()
     };
     assert_eq!(shortened(&asked[2]), [false, false]);
@@ -204,13 +174,8 @@ fn a_request_rejected_as_too_long_is_compacted_and_resent() {
         says("- a cat"),
         says("Mia."),
     ]);
-    story
-        .run(["agent", "-m", &long_text("My cat is Mia.", 600)])
-        .stdout("Noted.\n");
-    story
-        .run(["agent", "-m", "Who?"])
-        .stdout("Mia.\n")
-        .stderr_has("the session was compacted");
+    story.run(["agent", "-m", &long_text("My cat is Mia.", 600)]).stdout("Noted.\n");
+    story.run(["agent", "-m", "Who?"]).stdout("Mia.\n").stderr_has("the session was compacted");
     let requests = story.requests();
     assert!(message_texts(&requests[3])[1].contains("- a cat"));
     assert!(message_texts(&requests[3])[1].contains("Who?"));
@@ -219,28 +184,15 @@ fn a_request_rejected_as_too_long_is_compacted_and_resent() {
 #[test]
 fn an_unanswered_message_is_never_truncated() {
     // The warning is between the failed call and the answer.
-    let story = Story::new()
-        .set("compaction.threshold", json!(9000))
-        .script([
-            says(&long_text("Noted.", 300)),
-            fails(400, "maximum context length exceeded"),
-            says("- a cat"),
-            says("Mia."),
-        ]);
-    story
-        .run(["agent", "-m", "My cat is Mia."])
-        .stdout_has("Noted.");
-    let question = format!(
-        "{}\nWho is she?\n{}",
-        long_text("a", 2000),
-        long_text("b", 2000)
-    );
-    drop(
-        story
-            .run(["agent", "-m", &question])
-            .stdout("Mia.\n")
-            .error_text(),
-    );
+    let story = Story::new().set("compaction.threshold", json!(9000)).script([
+        says(&long_text("Noted.", 300)),
+        fails(400, "maximum context length exceeded"),
+        says("- a cat"),
+        says("Mia."),
+    ]);
+    story.run(["agent", "-m", "My cat is Mia."]).stdout_has("Noted.");
+    let question = format!("{}\nWho is she?\n{}", long_text("a", 2000), long_text("b", 2000));
+    drop(story.run(["agent", "-m", &question]).stdout("Mia.\n").error_text());
     let requests = story.requests();
     assert!(requests[1].raw.contains("at 9000 it is compacted"));
     assert!(message_texts(&requests[3])[1].contains("\nWho is she?\n"));
@@ -250,9 +202,7 @@ fn an_unanswered_message_is_never_truncated() {
 fn an_oversized_system_prompt_does_not_cause_repeated_compaction() {
     let story = story(900).script([says("one"), says("two"), says("three")]);
     for words in ["one", "two", "three"] {
-        story
-            .run(["agent", "-m", "x"])
-            .stdout(&format!("{words}\n"));
+        story.run(["agent", "-m", "x"]).stdout(&format!("{words}\n"));
     }
     assert_eq!(story.requests().len(), 3);
 }
@@ -287,25 +237,17 @@ fn a_fork_made_by_the_agent_command_has_the_user_messages() {
     story.server().script([says("- s2")]);
     drop(story.run(["session", "compact", "copy"]).text());
     story.server().script([says("Mia!")]);
-    story
-        .run(["agent", "-s", "copy", "-m", "Who now?"])
-        .stdout("Mia!\n");
+    story.run(["agent", "-s", "copy", "-m", "Who now?"]).stdout("Mia!\n");
     let requests = story.requests();
     let last = message_texts(requests.last().unwrap());
-    assert!(
-        last[1].contains("My cat is Mia.") && last[1].contains("- s2"),
-        "{last:?}"
-    );
+    assert!(last[1].contains("My cat is Mia.") && last[1].contains("- s2"), "{last:?}");
 }
 
 #[test]
 fn an_interrupted_turn_is_not_ended_by_compaction() {
     let story = Story::new().script([calls("list_dir", json!({})), fails(401, "no")]);
     drop(story.run(["agent", "-m", "look"]).status(77).error_text());
-    story
-        .run(["agent", "-m", "/compact"])
-        .status(2)
-        .stderr_has("--resume");
+    story.run(["agent", "-m", "/compact"]).status(2).stderr_has("--resume");
     story.server().script([says("empty")]);
     story.run(["agent", "--resume"]).stdout("empty\n");
 }
@@ -319,21 +261,11 @@ fn a_history_too_long_to_summarize_loses_its_oldest_half() {
         story.run(["agent", "-m", &message]).stdout("ok\n");
     }
     let too_long = || fails(400, "maximum context length exceeded");
-    story
-        .server()
-        .script([too_long(), too_long(), says("- facts"), says("all")]);
-    drop(
-        story
-            .run(["agent", "-m", "which facts?"])
-            .stdout("all\n")
-            .error_text(),
-    );
+    story.server().script([too_long(), too_long(), says("- facts"), says("all")]);
+    drop(story.run(["agent", "-m", "which facts?"]).stdout("all\n").error_text());
     let requests = story.requests();
     let (whole, half) = (message_texts(&requests[5]), message_texts(&requests[6]));
-    assert!(
-        half.len() < whole.len() && half[1].contains("do not fit"),
-        "{half:?}"
-    );
+    assert!(half.len() < whole.len() && half[1].contains("do not fit"), "{half:?}");
     // The user's messages are preserved as far as they fit.
     assert!(message_texts(&requests[7])[1].contains("fact 3"));
 }
@@ -349,24 +281,15 @@ fn story_before_compaction(responses: impl IntoIterator<Item = Responder>) -> St
 
 #[test]
 fn a_failed_compaction_leaves_the_session_unchanged() {
-    let cut = replies(
-        json!({ "role": "assistant", "content": "- the us" }),
-        "length",
-    );
+    let cut = replies(json!({ "role": "assistant", "content": "- the us" }), "length");
     let longer = says(&long_text("- it was said that", 4000));
     for trouble in [says(" "), fails(400, "no such thing"), cut, longer] {
         let story = story_before_compaction([trouble, says("Mia.")]);
-        story
-            .run(["agent", "-m", "Who?"])
-            .stdout("Mia.\n")
-            .stderr_has("could not be compacted");
+        story.run(["agent", "-m", "Who?"]).stdout("Mia.\n").stderr_has("could not be compacted");
         let requests = story.requests();
         assert_eq!(requests.len(), 3, "it is tried once in a turn");
         let last = message_texts(&requests[2]);
-        assert!(
-            last.len() == 4 && last[1].contains("My cat is Mia."),
-            "{last:?}"
-        );
+        assert!(last.len() == 4 && last[1].contains("My cat is Mia."), "{last:?}");
         let lines = story.session("cli_direct.jsonl");
         assert!(lines.iter().all(|line| line["ending"] != "compacted"));
     }
@@ -385,10 +308,7 @@ fn a_failed_compact_command_suggests_neither_resume_nor_new() {
         let ran = ran.status(status);
         let text = ran.error_text();
         assert!(text.contains("the session was not compacted: "), "{text}");
-        assert!(
-            !text.contains("--resume") && !text.contains("--new"),
-            "{text}"
-        );
+        assert!(!text.contains("--resume") && !text.contains("--new"), "{text}");
     }
 }
 
@@ -401,12 +321,7 @@ fn a_run_killed_during_compaction_loses_nothing() {
     child.kill().unwrap();
     child.wait().unwrap();
     story.server().script([says("- a cat"), says("Mia.")]);
-    drop(
-        story
-            .run(["agent", "--resume"])
-            .stdout("Mia.\n")
-            .error_text(),
-    );
+    drop(story.run(["agent", "--resume"]).stdout("Mia.\n").error_text());
     let requests = story.requests();
     assert!(message_texts(requests.last().unwrap())[1].contains("My cat is Mia."));
 }
@@ -426,36 +341,21 @@ fn an_exhausted_budget_ends_the_turn_before_compaction() {
 #[test]
 fn slash_compact_accepts_instructions() {
     let story = Story::new();
-    story
-        .run(["agent", "-m", "/compact"])
-        .stdout("Nothing to compact.\n");
-    story
-        .server()
-        .script([says(&long_text("Noted.", 500)), says("- Mia")]);
+    story.run(["agent", "-m", "/compact"]).stdout("Nothing to compact.\n");
+    story.server().script([says(&long_text("Noted.", 500)), says("- Mia")]);
     drop(story.run(["agent", "-m", "My cat is Mia."]).text());
     let said = story.run(["agent", "-m", "/compact keep the names"]).text();
     let lines = story.session("cli_direct.jsonl");
     let stats = &lines.last().unwrap()["metadata"]["nanobot"]["stats"];
-    assert_eq!(
-        (&stats["turns"], stats["steps"].as_u64()),
-        (&json!(1), Some(1))
-    );
+    assert_eq!((&stats["turns"], stats["steps"].as_u64()), (&json!(1), Some(1)));
+    assert!(said.starts_with("Compacted: ") && said.ends_with(" tokens.\n"), "{said}");
     assert!(
-        said.starts_with("Compacted: ") && said.ends_with(" tokens.\n"),
-        "{said}"
-    );
-    assert!(
-        story.requests()[1]
-            .last_content()
-            .ends_with("Instructions from the user: keep the names")
+        story.requests()[1].last_content().ends_with("Instructions from the user: keep the names")
     );
     story.server().script([says("Mia.")]);
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
     let last = message_texts(&story.requests()[2]);
-    assert!(
-        last[1].contains("- Mia") && last[1].contains("Who?"),
-        "{last:?}"
-    );
+    assert!(last[1].contains("- Mia") && last[1].contains("Who?"), "{last:?}");
     // A message that only starts with the command is an ordinary message.
     story.server().script([says("?")]);
     story.run(["agent", "-m", "/compactly"]).stdout("?\n");
@@ -466,10 +366,7 @@ fn a_summary_alone_is_not_an_interrupted_turn() {
     let story = Story::new().script([says(&long_text("Noted.", 500)), says("- Mia")]);
     drop(story.run(["agent", "-m", "My cat is Mia."]).text());
     drop(story.run(["agent", "-m", "/compact"]).text());
-    story
-        .run(["agent", "--resume"])
-        .status(66)
-        .stderr_has("no interrupted turn");
+    story.run(["agent", "--resume"]).status(66).stderr_has("no interrupted turn");
 }
 
 #[test]
@@ -485,42 +382,28 @@ fn a_forked_and_a_renamed_session_begin_with_the_same_summary() {
     let story = compacted_story();
     let quiet = |arguments: &[&str]| drop(story.run(arguments).error_text());
     quiet(&["session", "fork", "cli:direct", "copy"]);
-    quiet(&[
-        "session",
-        "rename",
-        "cli:direct",
-        "a much longer key than before",
-    ]);
+    quiet(&["session", "rename", "cli:direct", "a much longer key than before"]);
     // A session forked before the compaction has no summary.
     quiet(&["session", "fork", "copy", "early", "--at", "1"]);
-    for (key, summed_up) in [
-        ("copy", true),
-        ("a much longer key than before", true),
-        ("early", false),
-    ] {
+    for (key, summed_up) in
+        [("copy", true), ("a much longer key than before", true), ("early", false)]
+    {
         story.server().script([says("Mia.")]);
-        drop(
-            story
-                .run(["agent", "-s", key, "-m", "Who?"])
-                .stdout("Mia.\n")
-                .error_text(),
-        );
+        drop(story.run(["agent", "-s", key, "-m", "Who?"]).stdout("Mia.\n").error_text());
         let requests = story.requests();
         let last = message_texts(requests.last().unwrap());
-        assert_eq!(
-            last[1].contains("- the user likes Mia"),
-            summed_up,
-            "{key}: {last:?}"
-        );
+        assert_eq!(last[1].contains("- the user likes Mia"), summed_up, "{key}: {last:?}");
         assert!(last[1].contains("My cat is Mia."));
     }
 }
 
 #[test]
 fn the_model_is_notified_once_at_half_of_the_context_window() {
-    let story = Story::new()
-        .set("compaction.threshold", json!(6000))
-        .script([says("Noted."), says("Mia."), says("Yes.")]);
+    let story = Story::new().set("compaction.threshold", json!(6000)).script([
+        says("Noted."),
+        says("Mia."),
+        says("Yes."),
+    ]);
     let first = long_text("My cat is Mia.", 2800);
     story.run(["agent", "-m", &first]).stdout("Noted.\n");
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
@@ -543,17 +426,12 @@ fn without_a_threshold_there_is_no_compaction() {
 
 #[test]
 fn compaction_emits_an_event_and_is_counted() {
-    let story = story_before_compaction([says("- a cat"), says("Mia.")]).set(
-        "models",
-        json!({ "scripted": { "price": { "input": 1.0, "output": 1.0 } } }),
-    );
+    let story = story_before_compaction([says("- a cat"), says("Mia.")])
+        .set("models", json!({ "scripted": { "price": { "input": 1.0, "output": 1.0 } } }));
     let ran = story.run(["agent", "-m", "Who?", "--output-format", "stream-json"]);
     let lines = ran.json_lines();
     drop(ran.error_text());
-    let kinds: Vec<&str> = lines
-        .iter()
-        .map(|line| line["type"].as_str().unwrap())
-        .collect();
+    let kinds: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
     let expect = [
         "user",
         "compact_start",
@@ -566,10 +444,7 @@ fn compaction_emits_an_event_and_is_counted() {
         "result",
     ];
     assert_eq!(kinds, expect);
-    assert_eq!(
-        (&lines[1]["threshold"], &lines[3]["error"]),
-        (&json!(3000), &Value::Null)
-    );
+    assert_eq!((&lines[1]["threshold"], &lines[3]["error"]), (&json!(3000), &Value::Null));
     assert!(lines[1]["tokens"].as_u64() >= Some(3000));
     assert_eq!(lines[3]["tokens_before"], lines[1]["tokens"]);
     assert!(lines[3]["tokens_after"].as_u64() < lines[3]["tokens_before"].as_u64());
@@ -602,12 +477,7 @@ fn statistics_are_stored_in_the_session() {
     assert_eq!((&first["turns"], &first["steps"]), (&json!(1), &json!(4)));
     assert_eq!((&last["turns"], &last["steps"]), (&json!(2), &json!(5)));
     assert_eq!(
-        (
-            &last["agreed"],
-            &last["rejected"],
-            &last["failed"],
-            &last["succeeded"]
-        ),
+        (&last["agreed"], &last["rejected"], &last["failed"], &last["succeeded"]),
         (&json!(1), &json!(1), &json!(1), &json!(1))
     );
     assert!(last["in"].as_u64() > first["in"].as_u64());

@@ -12,9 +12,7 @@ const QUOTED_NAME: &str = "my talk's end";
 
 /// A story with names to complete and the program in the shells' PATH.
 fn story() -> Story {
-    let story = Story::new()
-        .file("notes.txt", "x")
-        .file("deep/er/y.txt", "y");
+    let story = Story::new().file("notes.txt", "x").file("deep/er/y.txt", "y");
     for (file, key) in [
         ("cli_direct", "cli:direct"),
         ("telegram_42", "telegram:42"),
@@ -29,10 +27,7 @@ fn story() -> Story {
     let ran = story.run(job).stdout_has("✓");
     ran.error_text();
     drop(ran);
-    write(
-        &story.home().join(".nanobot/profiles/careful.md"),
-        b"Be careful.\n",
-    );
+    write(&story.home().join(".nanobot/profiles/careful.md"), b"Be careful.\n");
     let folder = story.path();
     let folder = folder.split(':').next().unwrap();
     std::os::unix::fs::symlink(NANOBOT, PathBuf::from(folder).join("nanobot")).unwrap();
@@ -45,30 +40,18 @@ const CASES: &[(&str, &str)] = &[
     ("session show tele", "[session][show][telegram:42]"),
     ("session show telegram:4", "[session][show][telegram:42]"),
     ("session show my", "[session][show][my talk's end]"),
-    (
-        "agent -m x --session=cli",
-        "[agent][-m][x][--session=cli:direct]",
-    ),
+    ("agent -m x --session=cli", "[agent][-m][x][--session=cli:direct]"),
     ("agent -s cli:d", "[agent][-s][cli:direct]"),
     ("cron show dig", "[cron][show][digest]"),
     ("skill show weat", "[skill][show][weather]"),
-    (
-        "config get agents.defaults.maxTok",
-        "[config][get][agents.defaults.maxTokens]",
-    ),
+    ("config get agents.defaults.maxTok", "[config][get][agents.defaults.maxTokens]"),
     (
         "config set agents.defaults.directory w",
         "[config][set][agents.defaults.directory][workspace]",
     ),
     ("agent --profile care", "[agent][--profile][careful]"),
-    (
-        "agent --tools read_file,gre",
-        "[agent][--tools][read_file,grep]",
-    ),
-    (
-        "model show claude-sonnet-4-5",
-        "[model][show][claude-sonnet-4-5]",
-    ),
+    ("agent --tools read_file,gre", "[agent][--tools][read_file,grep]"),
+    ("model show claude-sonnet-4-5", "[model][show][claude-sonnet-4-5]"),
     ("agent --attach no", "[agent][--attach][notes.txt]"),
     // zsh removes the trailing slash.
     ("agent -C de", "[agent][-C][deep"),
@@ -94,14 +77,9 @@ fn committed_script(name: &str) -> String {
 #[test]
 fn bash_completes() {
     let story = story();
-    let mut screen = story
-        .screen(50, 120)
-        .program("bash", ["--norc", "--noprofile", "-i"]);
+    let mut screen = story.screen(50, 120).program("bash", ["--norc", "--noprofile", "-i"]);
     let count = "n=0; nanobot() { n=$((n + 1)); printf %s $n; printf '[%s]' \"$@\"; echo; }";
-    let load = format!(
-        "PS1='> '; . {}; {count}; echo rea''dy",
-        committed_script("nanobot.bash")
-    );
+    let load = format!("PS1='> '; . {}; {count}; echo rea''dy", committed_script("nanobot.bash"));
     screen.type_(&load).press(Key::Enter).until("ready\n");
     check_all_cases(
         screen,
@@ -126,10 +104,7 @@ fn zsh_completes() {
         "PS1='> '; fpath=({folder} $fpath); autoload -U compinit; compinit -u -D; {count}; echo rea''dy"
     );
     screen.type_(&load).press(Key::Enter).until("ready\n");
-    check_all_cases(
-        screen,
-        &[("session show \"tele", "[session][show][telegram:42]")],
-    );
+    check_all_cases(screen, &[("session show \"tele", "[session][show][telegram:42]")]);
 }
 
 #[test]
@@ -138,9 +113,7 @@ fn fish_completes() {
         return;
     }
     let story = story();
-    let screen = story
-        .screen(50, 120)
-        .env("XDG_CONFIG_HOME", story.home().to_str().unwrap());
+    let screen = story.screen(50, 120).env("XDG_CONFIG_HOME", story.home().to_str().unwrap());
     let mut screen = screen.program("fish", ["--no-config", "-i"]);
     let count = "set -g n 0; function nanobot; set -g n (math $n + 1); printf %s $n; printf '[%s]' $argv; echo; end";
     let load = format!(
@@ -148,10 +121,7 @@ fn fish_completes() {
         committed_script("nanobot.fish")
     );
     screen.type_(&load).press(Key::Enter).until("ready\n");
-    check_all_cases(
-        screen,
-        &[("session show \"tele", "[session][show][telegram:42]")],
-    );
+    check_all_cases(screen, &[("session show \"tele", "[session][show][telegram:42]")]);
 }
 
 #[test]
@@ -170,16 +140,8 @@ fn elvish_completes() {
     // elvish shows candidates below the line, so the next line is not typed ahead.
     for (at, (typed, shown, expect)) in [
         ("ag", "nanobot agent", "[agent]"),
-        (
-            "session show tele",
-            "show telegram:42",
-            "[session][show][telegram:42]",
-        ),
-        (
-            "session show my",
-            "my talk",
-            "[session][show][my talk's end]",
-        ),
+        ("session show tele", "show telegram:42", "[session][show][telegram:42]"),
+        ("session show my", "my talk", "[session][show][my talk's end]"),
         ("cron show dig", "cron show digest", "[cron][show][digest]"),
     ]
     .iter()
@@ -210,10 +172,7 @@ fn scripts_are_printed_even_with_an_invalid_config() {
         let ran = story.wait(command.spawn().unwrap());
         expect_file![committed_script(file)].assert_eq(&ran.text());
     }
-    story
-        .run(["completions", "tcsh"])
-        .status(2)
-        .stderr_has("powershell");
+    story.run(["completions", "tcsh"]).status(2).stderr_has("powershell");
 }
 
 /// The candidates for `words`. `zsh` passes the words unchanged.
@@ -228,44 +187,26 @@ fn names_are_completed_from_files() {
     let story = story();
     let check = |words: &[&str], expect: &[&str]| {
         let found = zsh_candidates(&story, words);
-        let found: Vec<&str> = found
-            .iter()
-            .map(|line| line.split('\t').next().unwrap())
-            .collect();
+        let found: Vec<&str> = found.iter().map(|line| line.split('\t').next().unwrap()).collect();
         for word in expect {
             assert!(found.contains(word), "{words:?}: no {word} in {found:?}");
         }
     };
     check(&[""], &["values", "agent", "repl", "completions"]);
-    check(
-        &["session", "show", ""],
-        &["values", "cli:direct", "telegram:42", QUOTED_NAME],
-    );
+    check(&["session", "show", ""], &["values", "cli:direct", "telegram:42", QUOTED_NAME]);
     check(&["session", "fork", ""], &["telegram:42"]);
     check(&["agent", "--fork", "t"], &["telegram:42"]);
     check(&["repl", "-s", "t"], &["telegram:42"]);
     check(&["cron", "edit", ""], &["digest"]);
-    check(
-        &["heartbeat", "enable", "--model", "gpt-6"],
-        &["gpt-6-luna"],
-    );
+    check(&["heartbeat", "enable", "--model", "gpt-6"], &["gpt-6-luna"]);
     check(&["onboard", "--provider", "an"], &["anthropic"]);
-    check(
-        &["provider", "login", ""],
-        &["openaiCodex", "githubCopilot"],
-    );
+    check(&["provider", "login", ""], &["openaiCodex", "githubCopilot"]);
     check(
         &["config", "get", "providers."],
         &["providers.anthropic.apiKey", "providers.custom.apiBase"],
     );
-    check(
-        &["config", "set", "tools.restrictToWorkspace", ""],
-        &["true", "false"],
-    );
-    check(
-        &["config", "set", "agents.defaults.profile", ""],
-        &["careful", "plan"],
-    );
+    check(&["config", "set", "tools.restrictToWorkspace", ""], &["true", "false"]);
+    check(&["config", "set", "agents.defaults.profile", ""], &["careful", "plan"]);
     check(&["policy", "explain", "e"], &["exec", "edit_file"]);
     check(&["cron", "add", "--tz", "Europe/Par"], &["Europe/Paris"]);
     check(&["agent", "--replay", ""], &["files", "demo"]);
@@ -275,17 +216,9 @@ fn names_are_completed_from_files() {
     // Text by a model or another person is printed without executing its control characters.
     let shown = zsh_candidates(&story, &["session", "show", "cli"]);
     assert!(!shown.concat().contains('\u{1b}'), "{shown:?}");
-    assert!(
-        !zsh_candidates(&story, &["agent", "--profile", ""])
-            .concat()
-            .contains("explore")
-    );
+    assert!(!zsh_candidates(&story, &["agent", "--profile", ""]).concat().contains("explore"));
     // Flags are offered only where one was started.
-    assert!(
-        !zsh_candidates(&story, &["session", "show", ""])
-            .concat()
-            .contains("--full")
-    );
+    assert!(!zsh_candidates(&story, &["session", "show", ""]).concat().contains("--full"));
 }
 
 #[test]
@@ -301,10 +234,7 @@ fn completion_uses_the_config_flag_on_the_command_line() {
     );
     let found = zsh_candidates(&story, &["-w", "~/other", "session", "show", ""]);
     assert_eq!(found[1..], ["else\tx"], "{found:?}");
-    let found = zsh_candidates(
-        &story,
-        &["agent", "-c", "~/other/config.json", "--model", "ch"],
-    );
+    let found = zsh_candidates(&story, &["agent", "-c", "~/other/config.json", "--model", "ch"]);
     assert!(found[1].starts_with("cheap\t"), "{found:?}");
 }
 

@@ -23,10 +23,7 @@ fn count_turns(lines: &[Value]) -> BTreeMap<String, usize> {
         assert_eq!(user["role"], "user");
         let reply = messages.next().expect("every message has its answer");
         assert_eq!(reply["role"], "assistant");
-        assert_eq!(
-            reply["turn"], user["turn"],
-            "no turn is interleaved with another"
-        );
+        assert_eq!(reply["turn"], user["turn"], "no turn is interleaved with another");
         let said = user["content"].as_str().unwrap().to_owned();
         assert_eq!(reply["content"], format!("re: {said}"));
         *turns.entry(said).or_default() += 1;
@@ -101,10 +98,7 @@ fn xargs_on_one_session_and_on_many() {
     let many = run("seq 1 32 | xargs -P16 -I{} \"$0\" agent -m 'n {}' -s 'many:{}'");
     assert_eq!(many, expect);
     for number in 1..=32 {
-        assert_eq!(
-            count_turns(&story.session(&format!("many_{number}.jsonl"))).len(),
-            1
-        );
+        assert_eq!(count_turns(&story.session(&format!("many_{number}.jsonl"))).len(), 1);
     }
     // As filters: each run has its own session, and none waits.
     let pipes = run("seq 1 32 | xargs -P16 -I{} sh -c 'echo n {} | \"$0\" agent' \"$0\"");
@@ -124,10 +118,7 @@ fn the_lock_holder_is_named_and_its_death_unlocks_the_session() {
     until_exists(&asked);
     let ran = story.run(["agent", "-m", "x", "--wait", "0"]).status(75);
     let told = ran.error_text();
-    assert!(
-        told.contains(&format!("by process {}", holder.id())),
-        "{told}"
-    );
+    assert!(told.contains(&format!("by process {}", holder.id())), "{told}");
     assert!(told.contains("--wait"), "{told}");
     // The kernel releases the lock, however its holder dies.
     story.server().script([says("second")]);
@@ -157,10 +148,7 @@ fn concurrent_changes_of_trust_are_all_kept() {
     }
     let listed = story.run(["trust", "--list"]).text();
     for directory in directories {
-        assert!(
-            listed.contains(&format!("{directory}\n")),
-            "{directory}: {listed}"
-        );
+        assert!(listed.contains(&format!("{directory}\n")), "{directory}: {listed}");
     }
 }
 
@@ -196,9 +184,8 @@ fn sixty_four_processes_add_and_remove_jobs() {
         .map(|job| job["name"].as_str().unwrap().to_owned())
         .collect();
     names.sort();
-    let mut expect: Vec<String> = (0..64)
-        .flat_map(|process| [2, 4].map(|i| format!("job{process}x{i}")))
-        .collect();
+    let mut expect: Vec<String> =
+        (0..64).flat_map(|process| [2, 4].map(|i| format!("job{process}x{i}"))).collect();
     expect.sort();
     assert_eq!(names, expect);
     let table = story.crontab().table().unwrap();
@@ -224,12 +211,7 @@ fn concurrent_changes_of_the_config_are_all_kept() {
     let mut runs = Vec::new();
     for number in 0..20 {
         let key = format!("models.m{number}.contextWindowTokens");
-        runs.push([
-            "config".into(),
-            "set".into(),
-            key,
-            format!("{}", 10_000 + number),
-        ]);
+        runs.push(["config".into(), "set".into(), key, format!("{}", 10_000 + number)]);
         let name = format!("s{number}");
         runs.push(["mcp", "add", "--untested", &name].map(str::to_owned));
     }
@@ -251,10 +233,7 @@ fn concurrent_changes_of_the_config_are_all_kept() {
     for number in 0..20 {
         let window = &config["models"][format!("m{number}")]["contextWindowTokens"];
         assert_eq!(*window, 10_000 + number);
-        assert_eq!(
-            config["tools"]["mcpServers"][format!("s{number}")]["command"],
-            "server"
-        );
+        assert_eq!(config["tools"]["mcpServers"][format!("s{number}")]["command"], "server");
     }
     assert!(!story.home().join(".nanobot/config.json.lock").exists());
 }

@@ -11,20 +11,12 @@ fn flag_beats_variable_beats_file_beats_default() {
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let story = story.env("NANOBOT_AGENTS__DEFAULTS__MODEL", "from-variable");
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    story
-        .run(["agent", "-m", "x", "--model", "from-flag"])
-        .stdout("ok\n");
+    story.run(["agent", "-m", "x", "--model", "from-flag"]).stdout("ok\n");
     let story = story.env("NANOBOT_AGENTS__DEFAULTS__MAXTOKENS", "77");
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let models: Vec<Value> = story
-        .requests()
-        .iter()
-        .map(|request| request.body["model"].clone())
-        .collect();
-    assert_eq!(
-        models,
-        ["scripted", "from-variable", "from-flag", "from-variable"]
-    );
+    let models: Vec<Value> =
+        story.requests().iter().map(|request| request.body["model"].clone()).collect();
+    assert_eq!(models, ["scripted", "from-variable", "from-flag", "from-variable"]);
     assert_eq!(story.requests()[0].body["max_tokens"], 8192);
     assert_eq!(story.requests()[3].body["max_tokens"], 77);
 }
@@ -46,23 +38,9 @@ fn a_named_config_must_exist() {
             .stderr_has("nowhere.json`");
     }
     // Commands that create it.
-    story
-        .run([
-            "-c",
-            "a.json",
-            "config",
-            "set",
-            "agents.defaults.model",
-            "m",
-        ])
-        .stdout("")
-        .status(0);
-    story
-        .run(["-c", "a.json", "config", "get", "agents.defaults.model"])
-        .stdout("m\n");
-    story
-        .run(["-c", "b.json", "onboard", "--yes"])
-        .stderr_has("created");
+    story.run(["-c", "a.json", "config", "set", "agents.defaults.model", "m"]).stdout("").status(0);
+    story.run(["-c", "a.json", "config", "get", "agents.defaults.model"]).stdout("m\n");
+    story.run(["-c", "b.json", "onboard", "--yes"]).stderr_has("created");
     assert!(story.dir().join("b.json").is_file());
 }
 
@@ -81,11 +59,7 @@ fn an_invalid_config_names_the_location() {
     check("{\n  \"agents\": {", &["config.json"]);
     check(
         "{\n  \"agents\": {\"defaults\": {\"maxTokens\": \"many\"}}\n}",
-        &[
-            "config.json:2:",
-            "agents.defaults.maxTokens",
-            "an integer from",
-        ],
+        &["config.json:2:", "agents.defaults.maxTokens", "an integer from"],
     );
     check("{\"agents\": []}", &["agents"]);
     check(
@@ -100,30 +74,15 @@ fn a_section_of_the_wrong_type_is_refused_and_nothing_is_sent() {
         let story = Story::new().set(pointer, value);
         let ran = story.run(["agent", "-m", "x"]).status(78);
         let error = ran.error_text();
-        assert!(
-            error.contains("config.json:1:") && error.contains(words),
-            "{pointer}: {error}"
-        );
+        assert!(error.contains("config.json:1:") && error.contains(words), "{pointer}: {error}");
         assert!(story.requests().is_empty());
     };
-    check(
-        "providers",
-        json!("openai"),
-        "`providers` is a string, expected an object",
-    );
+    check("providers", json!("openai"), "`providers` is a string, expected an object");
     check("agents", json!([]), "`agents` is a list");
     check("tools", json!(7), "`tools` is a number");
     check("channels", json!(true), "`channels` is true");
-    check(
-        "providers.openai",
-        json!("sk-x"),
-        "`providers.openai` is a string",
-    );
-    check(
-        "providers.openai",
-        json!({ "apiKey": 5 }),
-        "`providers.openai.apiKey` is 5",
-    );
+    check("providers.openai", json!("sk-x"), "`providers.openai` is a string");
+    check("providers.openai", json!({ "apiKey": 5 }), "`providers.openai.apiKey` is 5");
     check("tools.exec", json!("off"), "`tools.exec` is a string");
     check(
         "channels.telegram",
@@ -136,10 +95,7 @@ fn a_section_of_the_wrong_type_is_refused_and_nothing_is_sent() {
             "channels",
             json!({ "sendProgress": null, "email": { "imapPort": "993" }, "unheardOf": 5 }),
         )
-        .set(
-            "providers.openai",
-            json!({ "apiKey": "${NOT_SET}", "extraHeaders": null }),
-        )
+        .set("providers.openai", json!({ "apiKey": "${NOT_SET}", "extraHeaders": null }))
         .set("providers.groq", Value::Null)
         .script([says("ok")]);
     story
@@ -151,9 +107,7 @@ fn a_section_of_the_wrong_type_is_refused_and_nothing_is_sent() {
 #[test]
 fn the_model_is_told_the_time_in_the_configured_zone() {
     let check = |zone: &str, expect: &str| {
-        let story = Story::new()
-            .set("agents.defaults.timezone", json!(zone))
-            .script([says("ok")]);
+        let story = Story::new().set("agents.defaults.timezone", json!(zone)).script([says("ok")]);
         story.run(["agent", "-m", "x"]).stdout("ok\n");
         let text = story.requests()[0].last_content();
         assert!(text.contains(expect), "{zone}: {text}");
@@ -169,10 +123,7 @@ fn a_local_server_is_not_used_without_its_address() {
     let story = Story::bare().config(&json!({
         "agents": { "defaults": { "model": "m", "provider": "custom" } }, "providers": { "custom": { "apiKey": "" } },
     }));
-    story
-        .run(["agent", "-m", "x"])
-        .status(78)
-        .stderr_has("no base URL for provider `custom`");
+    story.run(["agent", "-m", "x"]).status(78).stderr_has("no base URL for provider `custom`");
     // A local server that is named is used.
     let story = Story::with_provider("vllm", "m").script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
@@ -189,16 +140,9 @@ fn comments_snake_case_and_older_spellings_are_accepted() {
         .config_text(&text)
         .env("K", "from-variable")
         .script([crate::server::calls("list_dir", json!({})), says("ok")]);
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("ok\n")
-        .status(3)
-        .stderr_has("limit of 1 request");
+    story.run(["agent", "-m", "x"]).stdout("ok\n").status(3).stderr_has("limit of 1 request");
     assert_eq!(story.requests()[0].body["max_tokens"], 5);
-    assert_eq!(
-        story.requests()[0].header("authorization"),
-        Some("Bearer from-variable")
-    );
+    assert_eq!(story.requests()[0].header("authorization"), Some("Bearer from-variable"));
 }
 
 #[test]
@@ -207,10 +151,7 @@ fn without_config_a_key_variable_selects_the_provider() {
     let ran = story.run(["agent", "-m", "x"]).status(78);
     let error = ran.error_text();
     drop(ran);
-    assert!(
-        error.contains("onboard") && error.contains("--replay demo"),
-        "{error}"
-    );
+    assert!(error.contains("onboard") && error.contains("--replay demo"), "{error}");
     let story = story.env("OPENAI_API_KEY", "sk-of-the-story");
     let request = story.run(["agent", "-m", "x", "--dry-run"]).json();
     assert_eq!(request["model"], "gpt-6-luna");
@@ -224,21 +165,11 @@ fn without_config_a_key_variable_selects_the_provider() {
 #[test]
 fn get_set_and_check() {
     let story = Story::new();
-    story
-        .run(["config", "path"])
-        .stdout("$HOME/.nanobot/config.json\n");
-    story
-        .run(["config", "get", "agents.defaults.model"])
-        .stdout("scripted\n");
-    story
-        .run(["config", "set", "agents.defaults.maxTokens", "99"])
-        .stderr("");
-    story
-        .run(["config", "get", "agents.defaults.maxTokens"])
-        .stdout("99\n");
-    story
-        .run(["config", "get", "providers.custom.apiKey"])
-        .stdout("***\n");
+    story.run(["config", "path"]).stdout("$HOME/.nanobot/config.json\n");
+    story.run(["config", "get", "agents.defaults.model"]).stdout("scripted\n");
+    story.run(["config", "set", "agents.defaults.maxTokens", "99"]).stderr("");
+    story.run(["config", "get", "agents.defaults.maxTokens"]).stdout("99\n");
+    story.run(["config", "get", "providers.custom.apiKey"]).stdout("***\n");
     story
         .run(["config", "set", "agents.defaults.maxTokens", "-1"])
         .status(78)
@@ -254,14 +185,9 @@ fn get_set_and_check() {
     story.run(["config", "get", "model"]).status(78).stderr(
         "nanobot: there is no key `model`\n  try: `agents.defaults.model`, `transcription.model`, `memory.model`\n",
     );
-    story
-        .run(["config", "get", "api_base"])
-        .status(78)
-        .stderr_has("`providers.NAME.apiBase`");
-    let mode = std::fs::metadata(story.home().join(".nanobot/config.json"))
-        .unwrap()
-        .permissions()
-        .mode();
+    story.run(["config", "get", "api_base"]).status(78).stderr_has("`providers.NAME.apiBase`");
+    let mode =
+        std::fs::metadata(story.home().join(".nanobot/config.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let schema = story.run(["config", "schema"]).json();
     assert_eq!(
@@ -271,9 +197,7 @@ fn get_set_and_check() {
     let story = story
         .config_text("{\n  // a comment\n  \"agents\": {\"defaults\": {\"modle\": \"x\"}}\n}\n");
     story.run(["config", "check"]).stdout_has("modle");
-    story
-        .run(["config", "set", "agents.defaults.model", "y"])
-        .stderr("");
+    story.run(["config", "set", "agents.defaults.model", "y"]).stderr("");
     let text = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
     assert!(
         text.contains("// a comment") && text.contains("modle") && text.contains("\"y\""),
@@ -299,10 +223,7 @@ fn onboard_in_a_script() {
     let text = std::fs::read_to_string(&path).unwrap();
     let config: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(config["agents"]["defaults"]["model"], "m");
-    assert_eq!(
-        config["providers"]["openrouter"]["apiKey"],
-        "${OPENROUTER_API_KEY}"
-    );
+    assert_eq!(config["providers"]["openrouter"]["apiKey"], "${OPENROUTER_API_KEY}");
     for name in [
         "AGENTS.md",
         "SOUL.md",
@@ -319,19 +240,11 @@ fn onboard_in_a_script() {
     }
     let story = story.workspace_file("SOUL.md", "mine");
     story.run(["onboard", "--yes"]).stderr_has("");
-    assert_eq!(
-        std::fs::read_to_string(story.workspace().join("SOUL.md")).unwrap(),
-        "mine"
-    );
+    assert_eq!(std::fs::read_to_string(story.workspace().join("SOUL.md")).unwrap(), "mine");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-    story
-        .run(["config", "check"])
-        .status(78)
-        .stdout_has("OPENROUTER_API_KEY");
+    story.run(["config", "check"]).status(78).stdout_has("OPENROUTER_API_KEY");
     let story = story.env("OPENROUTER_API_KEY", "sk-or-x");
-    story
-        .run(["config", "check"])
-        .stdout("$HOME/.nanobot/config.json: no problems found\n");
+    story.run(["config", "check"]).stdout("$HOME/.nanobot/config.json: no problems found\n");
 }
 
 #[test]
@@ -349,14 +262,7 @@ fn onboard_merges_new_keys_into_an_old_config() {
 fn the_hello_request_is_lean() {
     let story = Story::bare();
     story
-        .run([
-            "onboard",
-            "--provider",
-            "openai",
-            "--api-key-env",
-            "OPENAI_API_KEY",
-            "--yes",
-        ])
+        .run(["onboard", "--provider", "openai", "--api-key-env", "OPENAI_API_KEY", "--yes"])
         .stderr_has("");
     let story = story.env("OPENAI_API_KEY", "sk-of-the-story");
     let request = story.run(["agent", "-m", "hello", "--dry-run"]).text();
@@ -398,18 +304,13 @@ fn config_get_shows_effective_values_despite_other_errors() {
     story
         .run(["config", "get", "modelPresets"])
         .stdout("{\"fast\":{\"model\":\"m\",\"apiKey\":\"***\"}}\n");
-    story
-        .run(["config", "get", "agents.defaults.maxIterations"])
-        .stdout("7\n");
+    story.run(["config", "get", "agents.defaults.maxIterations"]).stdout("7\n");
     for (key, words) in [
         ("agents.defaults.temperature", "expected a number"),
         ("providers.openai.apiKey", "NOT_SET"),
         ("agents.defaults.model.x", "there is no key"),
     ] {
-        story
-            .run(["config", "get", key])
-            .status(78)
-            .stderr_has(words);
+        story.run(["config", "get", key]).status(78).stderr_has(words);
     }
 }
 
@@ -422,25 +323,15 @@ fn config_set_reads_keys_from_a_pipe_and_removes_with_null() {
     };
     let key = "providers.openai.apiKey";
     story.run(["config", "set", key, "-"]).stderr("");
-    assert_eq!(
-        config(),
-        json!({"providers": {"openai": {"apiKey": "sk-piped"}}})
-    );
+    assert_eq!(config(), json!({"providers": {"openai": {"apiKey": "sk-piped"}}}));
     story.run(["config", "set", key, "${KEY}"]).stderr("");
     assert_eq!(config()["providers"]["openai"]["apiKey"], "${KEY}");
-    story
-        .run(["config", "set", key, "sk-argv"])
-        .stderr_has("every process can see");
+    story.run(["config", "set", key, "sk-argv"]).stderr_has("every process can see");
     assert_eq!(config()["providers"]["openai"]["apiKey"], "sk-argv");
     story.run(["config", "set", key, "null"]).stderr("");
     assert_eq!(config()["providers"]["openai"], Value::Null);
-    story
-        .run(["config", "set", "agents.defaults", "{}"])
-        .status(78)
-        .stderr_has("holds other keys");
-    story
-        .run(["config", "set", "agents.defaults.max_iterations", "9"])
-        .stderr("");
+    story.run(["config", "set", "agents.defaults", "{}"]).status(78).stderr_has("holds other keys");
+    story.run(["config", "set", "agents.defaults.max_iterations", "9"]).stderr("");
     assert_eq!(config()["agents"]["defaults"]["maxToolIterations"], 9);
 }
 
@@ -467,9 +358,7 @@ fn onboard_run_again_preserves_previous_choices() {
         .run(other)
         .stderr_has("  provider openai → ollama\n  model mine → small\n")
         .stderr_has("not tested; `nanobot status --check` sends a request\n");
-    story
-        .run(["onboard", "--provider", "openai", "--model", "mine"])
-        .stderr_has("updated");
+    story.run(["onboard", "--provider", "openai", "--model", "mine"]).stderr_has("updated");
     assert_eq!(config()["agents"]["defaults"]["provider"], "openai");
     assert_eq!(config()["agents"]["defaults"]["model"], "mine");
 }
@@ -478,10 +367,7 @@ fn onboard_run_again_preserves_previous_choices() {
 fn onboard_rejects_invalid_values() {
     let check = |text: &str, arguments: &[&str], status: i32, words: &str| {
         let story = Story::bare().config_text(text);
-        story
-            .run([&["onboard", "--yes"], arguments].concat())
-            .status(status)
-            .stderr_has(words);
+        story.run([&["onboard", "--yes"], arguments].concat()).status(status).stderr_has(words);
         let after = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
         assert_eq!(after, text);
         assert!(!story.workspace().exists());
@@ -499,49 +385,21 @@ fn onboard_rejects_invalid_values() {
 fn a_value_that_would_break_every_run_is_not_written() {
     let story = Story::new();
     let check = |key: &str, value: &str, words: &str| {
-        story
-            .run(["config", "set", key, value])
-            .status(78)
-            .stderr_has(words);
+        story.run(["config", "set", key, value]).status(78).stderr_has(words);
     };
     check("tools.permissions.exec", "sometimes", "`always`, `ask` or");
     check("tools.permissions.exce", "never", "did you mean `exec`?");
     check("tools.allow", "[\"foo(\"]", "closing");
-    check(
-        "tools.exec.denyPatterns",
-        "[\"(\"]",
-        "is not a valid regular expression",
-    );
+    check("tools.exec.denyPatterns", "[\"(\"]", "is not a valid regular expression");
     check("tools.net", "[\"a b\"]", "is not a host");
     check("agents.defaults.provider", "opnai", "try: `openai`");
-    check(
-        "agents.defaults.provider",
-        "nope",
-        "there is no provider `nope`",
-    );
-    check(
-        "agents.defaults.model",
-        "",
-        "try: nanobot config unset agents.defaults.model",
-    );
-    check(
-        "models",
-        "{\"m\": {\"contextWindow\": 1}}",
-        "did you mean `contextWindowTokens`?",
-    );
+    check("agents.defaults.provider", "nope", "there is no provider `nope`");
+    check("agents.defaults.model", "", "try: nanobot config unset agents.defaults.model");
+    check("models", "{\"m\": {\"contextWindow\": 1}}", "did you mean `contextWindowTokens`?");
     check("models.m.pdff", "true", "did you mean `pdf`?");
-    story
-        .run([
-            "config",
-            "set",
-            "providers.mine.apiBase",
-            "http://127.0.0.1:9/v1",
-        ])
-        .stdout("");
+    story.run(["config", "set", "providers.mine.apiBase", "http://127.0.0.1:9/v1"]).stdout("");
     for provider in ["mine", "lm-studio", "auto"] {
-        story
-            .run(["config", "set", "agents.defaults.provider", provider])
-            .stdout("");
+        story.run(["config", "set", "agents.defaults.provider", provider]).stdout("");
     }
     story
         .run(["config", "set", "tools.ssrfWhitelist", "[\"0.0.0.0/0\"]"])
@@ -566,27 +424,17 @@ fn a_change_that_would_stop_every_run_leaves_the_file_alone() {
     set("models.gpt-5.price.input", "2", "`input` and `output`");
     set("models.gpt-5.images", "maybe", "is not true or false");
     set("agents.defaults.modelPreset", "nosuch", "no such preset");
-    set(
-        "agents.defaults.fallbackModels",
-        "[\"x\",5]",
-        "fallbackModels.1",
-    );
+    set("agents.defaults.fallbackModels", "[\"x\",5]", "fallbackModels.1");
     set("agents.defaults.profile", "nosuch", "there is no profile");
     set("agents.defaults.profile", "full", "cannot be the default");
-    set(
-        "agents.defaults.promptFiles.system",
-        "/nonexist",
-        "No such file",
-    );
+    set("agents.defaults.promptFiles.system", "/nonexist", "No such file");
     for address in ["notaurl", "ftp://example.org/", "http://", "http://a b/"] {
         set("providers.custom.apiBase", address, "is not a URL");
     }
     set("providers.custom.extraHeaders.X-A.B", "v2", "no key");
     set("tools.mcpServers.s.env.A.B", "1", "no key");
     let accepted = |arguments: &[&str]| {
-        story
-            .run(["config"].iter().chain(arguments).copied())
-            .stdout("");
+        story.run(["config"].iter().chain(arguments).copied()).stdout("");
     };
     accepted(&["set", "modelPresets.fast.model", "m"]);
     accepted(&["set", "agents.defaults.modelPreset", "fast"]);
@@ -600,10 +448,7 @@ fn a_change_that_would_stop_every_run_leaves_the_file_alone() {
     accepted(&["set", "agents.defaults.modelPreset", "nosuch"]);
     accepted(&["unset", "agents.defaults.model"]);
     accepted(&["unset", "agents.defaults.modelPreset"]);
-    refused(
-        &["set", "agents.defaults.modelPreset", "nosuch"],
-        "no such preset",
-    );
+    refused(&["set", "agents.defaults.modelPreset", "nosuch"], "no such preset");
 }
 
 #[test]
@@ -643,18 +488,10 @@ fn a_name_with_a_dot_is_quoted() {
     let before = read();
     let config = |arguments: &[&str]| story.run(["config"].iter().chain(arguments).copied());
     for (key, value, shown) in [
-        (
-            "models.\"gpt-4.1\".price",
-            r#"{"input":2,"output":8}"#,
-            r#"{"input":2,"output":8}"#,
-        ),
+        ("models.\"gpt-4.1\".price", r#"{"input":2,"output":8}"#, r#"{"input":2,"output":8}"#),
         ("modelPresets.\"v1.5\".model", "x", "x"),
         ("providers.custom.extraHeaders.\"X-A.B\"", "v", "***"),
-        (
-            "providers.\"my.own\".apiBase",
-            "http://127.0.0.1:9/v1",
-            "http://127.0.0.1:9/v1",
-        ),
+        ("providers.\"my.own\".apiBase", "http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1"),
         ("tools.mcpServers.\"s.t\".command", "true", "true"),
     ] {
         let bare = key.replace('"', "");
@@ -675,22 +512,14 @@ fn a_name_with_a_dot_is_quoted() {
     }
     for (key, words) in [
         ("models.m.pdff", "did you mean `pdf`?\n"),
-        (
-            "models.m.pric.input",
-            "`models.m.pric`; did you mean `price`?\n",
-        ),
+        ("models.m.pric.input", "`models.m.pric`; did you mean `price`?\n"),
         ("modelPresets.m.modle", "did you mean `model`?\n"),
         ("providers.custom.apiKye", "try: `providers.*.apiKey`\n"),
     ] {
         config(&["set", key, "1"]).status(78).stderr_has(words);
     }
-    config(&["set", "models.\"gpt", "{}"])
-        .status(78)
-        .stderr_has("there is no key `models.\"gpt`");
-    let story = story.set(
-        "providers",
-        json!({ "my.own": { "apiBase": "http://x.example/" } }),
-    );
+    config(&["set", "models.\"gpt", "{}"]).status(78).stderr_has("there is no key `models.\"gpt`");
+    let story = story.set("providers", json!({ "my.own": { "apiBase": "http://x.example/" } }));
     let listed = story.run(["config", "list"]).text();
     let line = "providers.\"my.own\".apiBase = \"http://x.example/\"\n";
     assert!(listed.contains(line), "{listed}");
@@ -705,23 +534,15 @@ fn a_provider_with_a_dot_in_its_name_is_set_up() {
         .stderr_has("there is no provider `my.own`");
     let arguments = "onboard --yes --provider my.own --model m --api-base http://127.0.0.1:9/v1";
     story.run(arguments.split(' ')).stderr_has("created");
-    story
-        .run(["config", "get", "providers.\"my.own\".apiBase"])
-        .stdout("http://127.0.0.1:9/v1\n");
-    story
-        .run(["config", "check"])
-        .stdout_has("no problems found");
+    story.run(["config", "get", "providers.\"my.own\".apiBase"]).stdout("http://127.0.0.1:9/v1\n");
+    story.run(["config", "check"]).stdout_has("no problems found");
 }
 
 #[test]
 fn a_misspelt_limit_stops_every_run() {
     let check = |key: &str, value: Value| {
         let story = Story::new().set(key, value);
-        for command in [
-            &["agent", "-m", "x"] as &[&str],
-            &["status"],
-            &["cron", "list"],
-        ] {
+        for command in [&["agent", "-m", "x"] as &[&str], &["status"], &["cron", "list"]] {
             story
                 .run(command.iter().copied())
                 .status(78)
@@ -759,10 +580,7 @@ fn other_unknown_keys_are_one_notice() {
     );
     story.run(["agent", "-q", "-m", "x"]).stdout("2\n");
     assert!(story.run(["config", "check"]).text().contains("warning: "));
-    story
-        .run(["config", "check", "--strict"])
-        .status(78)
-        .stdout_has("warning: ");
+    story.run(["config", "check", "--strict"]).status(78).stdout_has("warning: ");
     Story::bare()
         .config_text("{}")
         .run(["config", "check", "--strict"])
@@ -798,54 +616,29 @@ fn a_config_that_others_can_change_is_told() {
         .run(["agent", "-m", "x"])
         .stdout("ok\n")
         .stderr_has("every user can change it (mode 0666): `chmod go-w ");
-    story
-        .run(["config", "check"])
-        .stdout_has("every user can change it (mode 0666)");
+    story.run(["config", "check"]).stdout_has("every user can change it (mode 0666)");
     if !rustix::process::getuid().is_root() {
         return;
     }
     set_mode(0o600);
     std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
     story.server().script([says("ok")]);
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("ok\n")
-        .stderr_has("it belongs to another user (65534)");
+    story.run(["agent", "-m", "x"]).stdout("ok\n").stderr_has("it belongs to another user (65534)");
 }
 
 /// The argument after a flag that names a secret is one.
 #[test]
 fn secrets_in_the_arguments_of_a_server_are_masked() {
-    let args = json!([
-        "--verbose",
-        "--api-key",
-        "abcdefgh-1234",
-        "--auth-token=ijklmnop-5678",
-        "notes",
-    ]);
+    let args =
+        json!(["--verbose", "--api-key", "abcdefgh-1234", "--auth-token=ijklmnop-5678", "notes",]);
     let story = Story::new()
-        .set(
-            "tools",
-            json!({ "mcpServers": { "one": { "command": "server", "args": args } } }),
-        )
-        .file(
-            "cmdline",
-            "server --api-key abcdefgh-1234 --auth-token=ijklmnop-5678 notes",
-        )
+        .set("tools", json!({ "mcpServers": { "one": { "command": "server", "args": args } } }))
+        .file("cmdline", "server --api-key abcdefgh-1234 --auth-token=ijklmnop-5678 notes")
         .script([calls("read_file", json!({ "path": "cmdline" })), says("ok")]);
-    for words in [
-        &["config", "get", "tools.mcpServers.one.args"][..],
-        &["config", "list"],
-    ] {
+    for words in [&["config", "get", "tools.mcpServers.one.args"][..], &["config", "list"]] {
         let text = story.run(words).text();
-        assert!(
-            !text.contains("abcdefgh") && !text.contains("ijklmnop"),
-            "{text}"
-        );
-        assert!(
-            text.contains("--auth-token=***") && text.contains("notes"),
-            "{text}"
-        );
+        assert!(!text.contains("abcdefgh") && !text.contains("ijklmnop"), "{text}");
+        assert!(text.contains("--auth-token=***") && text.contains("notes"), "{text}");
     }
     // A process list that a command prints shows them to the model.
     // The server does not exist, which is reported.
@@ -853,22 +646,15 @@ fn secrets_in_the_arguments_of_a_server_are_masked() {
     drop(ran.stderr_has("one"));
     let requests = story.requests();
     let seen = &requests.last().unwrap().raw;
-    assert!(
-        seen.contains("--verbose") || seen.contains("--auth-token=***"),
-        "{seen}"
-    );
-    assert!(
-        !seen.contains("abcdefgh-1234") && !seen.contains("ijklmnop-5678"),
-        "{seen}"
-    );
+    assert!(seen.contains("--verbose") || seen.contains("--auth-token=***"), "{seen}");
+    assert!(!seen.contains("abcdefgh-1234") && !seen.contains("ijklmnop-5678"), "{seen}");
 }
 
 #[test]
 fn the_check_covers_the_provider_and_profiles_and_the_python_program_where_it_is() {
     let path = |story: &Story, name: &str| story.home().join(".nanobot").join(name);
-    let story = Story::new()
-        .set("agents.defaults.provider", json!("nope"))
-        .set("terminal.bell", json!(10));
+    let story =
+        Story::new().set("agents.defaults.provider", json!("nope")).set("terminal.bell", json!(10));
     let bad = path(&story, "profiles/bad.md");
     crate::story::write(&bad, b"---\nextends: nothing\n---\n");
     crate::story::write(&path(&story, "profiles/good.md"), b"Be good.\n");
@@ -879,10 +665,7 @@ fn the_check_covers_the_provider_and_profiles_and_the_python_program_where_it_is
     assert!(!text.contains("good"), "{text}");
     assert!(!text.contains("Python"), "{text}");
     let python = "the Python program 0.1.4 does not know `terminal`";
-    story
-        .run(["config", "check", "--strict"])
-        .status(78)
-        .stdout_has(python);
+    story.run(["config", "check", "--strict"]).status(78).stdout_has(python);
     crate::story::write(&path(&story, "history/cli_history"), b"");
     story.run(["config", "check"]).status(78).stdout_has(python);
 }
@@ -895,9 +678,7 @@ fn an_unset_key_takes_the_object_that_it_leaves_empty_along() {
         serde_json::from_str(&text.unwrap()).unwrap()
     };
     let before = read();
-    story
-        .run(["config", "set", "terminal.bell", "10"])
-        .stdout("");
+    story.run(["config", "set", "terminal.bell", "10"]).stdout("");
     assert_ne!(read(), before);
     story.run(["config", "unset", "terminal.bell"]).stdout("");
     assert_eq!(read(), before);

@@ -51,10 +51,7 @@ impl ContainerStory {
         }
         let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
         write(&story.workspace().join("notes.md"), b"buy milk\n");
-        add_job(
-            &story,
-            &["-n", "digest", "-c", "0 9 * * *", "--tz", "Europe/London"],
-        );
+        add_job(&story, &["-n", "digest", "-c", "0 9 * * *", "--tz", "Europe/London"]);
         let ran = story.run(["cron", "export", "--format", "kubernetes", "--image", "x"]);
         let text = ran.text();
         drop(ran);
@@ -62,20 +59,12 @@ impl ContainerStory {
         let manifest = documents.into_iter().find(|it| it["kind"] == "CronJob");
         let root = story.dir().join("root");
         std::fs::create_dir_all(&root).unwrap();
-        Some(Self {
-            manifest: manifest.unwrap(),
-            root,
-            story,
-        })
+        Some(Self { manifest: manifest.unwrap(), root, story })
     }
 
     /// Runs the container with its own command, or with another one.
     fn start(&self, (user, group): (u32, u32), time: &str, other: &[&str]) -> Child {
-        let Self {
-            story,
-            root,
-            manifest,
-        } = self;
+        let Self { story, root, manifest } = self;
         let volume = story.home().join(".nanobot");
         let owner = format!("{user}:{group}");
         let mut chown = Command::new("chown");
@@ -87,11 +76,7 @@ impl ContainerStory {
         command.args(["--mount", "--pid", "--fork", "sh", "-c", START, "sh"]);
         for pair in container["env"].as_array().unwrap() {
             let (name, value) = (&pair["name"], &pair["value"]);
-            command.arg(format!(
-                "{}={}",
-                name.as_str().unwrap(),
-                value.as_str().unwrap()
-            ));
+            command.arg(format!("{}={}", name.as_str().unwrap(), value.as_str().unwrap()));
         }
         command.arg(format!("NANOBOT_TEST_TIME={time}"));
         let own = container["command"].as_array().unwrap().iter();
@@ -114,14 +99,7 @@ fn a_job_runs_as_process_one_of_a_read_only_container() {
     };
     let story = &container.story;
     // The jobs come from a machine with other paths.
-    let fix = [
-        "nanobot",
-        "status",
-        "--check",
-        "--fix",
-        "--no-crontab",
-        "--offline",
-    ];
+    let fix = ["nanobot", "status", "--check", "--fix", "--no-crontab", "--offline"];
     let fixed = story.wait(container.start(USERS[0], "2026-01-03T08:00:00Z", &fix));
     fixed.code();
     fixed.error_text();

@@ -26,10 +26,7 @@ fn begins(text: &str) -> Responder {
 /// Runs a turn, and interrupts it like Ctrl-C once a part of the answer has arrived.
 fn interrupt_in_answer(story: &Story, arguments: &[&str]) {
     let mut command = story.command(arguments);
-    let mut child = command
-        .args(["--output-format", "stream-json"])
-        .spawn()
-        .unwrap();
+    let mut child = command.args(["--output-format", "stream-json"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("\"type\":\"text\"")));
     send_signal(&child, 2);
@@ -50,34 +47,24 @@ fn sent(story: &Story, index: usize) -> Vec<String> {
 #[test]
 fn a_refused_message_is_left_out_until_it_is_resumed() {
     let story = Story::new().script([says("Noted."), refuses()]);
-    story
-        .run(["agent", "-m", "My cat is Mia."])
-        .stdout("Noted.\n");
+    story.run(["agent", "-m", "My cat is Mia."]).stdout("Noted.\n");
     story
         .run(["agent", "-m", "something bad"])
         .status(1)
         .stderr_has("try: `--resume` to send this message again; until then it is left out");
-    story
-        .server()
-        .script([says("Mia."), refuses(), says("Fine.")]);
+    story.server().script([says("Mia."), refuses(), says("Fine.")]);
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
     assert_eq!(sent(&story, 2).len(), 3, "{:?}", sent(&story, 2));
     drop(story.run(["agent", "-m", "worse"]).status(1).error_text());
     story.run(["agent", "--resume"]).stdout("Fine.\n");
     let last = sent(&story, 4);
     assert_eq!(last.len(), 5, "{last:?}");
-    assert!(
-        last[4].contains("worse") && !last.concat().contains("bad"),
-        "{last:?}"
-    );
+    assert!(last[4].contains("worse") && !last.concat().contains("bad"), "{last:?}");
     // From now on, it is a part of the conversation.
     story.server().script([says("Yes.")]);
     story.run(["agent", "-m", "and now?"]).stdout("Yes.\n");
     assert!(sent(&story, 5).concat().contains("worse"));
-    story
-        .run(["agent", "--resume"])
-        .status(66)
-        .stderr_has("no interrupted turn");
+    story.run(["agent", "--resume"]).status(66).stderr_has("no interrupted turn");
 }
 
 #[test]
@@ -93,10 +80,7 @@ fn a_refused_turn_with_tool_calls_is_left_out_as_a_whole() {
     story.run(["agent", "-m", "Hi"]).stdout("Hello.\n");
     assert_eq!(sent(&story, 2).len(), 1, "{:?}", sent(&story, 2));
     // The message that is resumed is the last one.
-    story
-        .run(["agent", "--resume"])
-        .status(66)
-        .stderr_has("no interrupted turn");
+    story.run(["agent", "--resume"]).status(66).stderr_has("no interrupted turn");
     drop(story.run(["agent", "-m", "again"]).status(1).error_text());
 }
 
@@ -104,9 +88,7 @@ fn a_refused_turn_with_tool_calls_is_left_out_as_a_whole() {
 #[test]
 fn a_refusal_leaves_out_everything_since_the_last_answer() {
     let story = Story::new().script([says("Noted."), fails(401, "no"), refuses(), says("Mia.")]);
-    story
-        .run(["agent", "-m", "My cat is Mia."])
-        .stdout("Noted.\n");
+    story.run(["agent", "-m", "My cat is Mia."]).stdout("Noted.\n");
     drop(story.run(["agent", "-m", "one"]).status(77).error_text());
     drop(story.run(["agent", "-m", "two"]).status(1).error_text());
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
@@ -117,18 +99,12 @@ fn a_refusal_leaves_out_everything_since_the_last_answer() {
 #[test]
 fn a_message_that_is_too_long_does_not_end_the_conversation() {
     let long = "word ".repeat(2000);
-    for compact in [
-        ["agent", "-m", "/compact"].as_slice(),
-        &["session", "compact", "cli:direct"],
-    ] {
+    for compact in [["agent", "-m", "/compact"].as_slice(), &["session", "compact", "cli:direct"]] {
         let story = Story::new().script([says(&"Noted. ".repeat(100))]);
         drop(story.run(["agent", "-m", "My cat is Mia."]).text());
         // Attempts to shorten the conversation fail too.
         story.server().always(too_long());
-        story
-            .run(["agent", "-m", &long])
-            .status(65)
-            .stderr_has("until then it is left out");
+        story.run(["agent", "-m", &long]).status(65).stderr_has("until then it is left out");
         story.server().script([says("Mia.")]);
         story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
         let last = sent(&story, story.requests().len() - 1);
@@ -140,10 +116,7 @@ fn a_message_that_is_too_long_does_not_end_the_conversation() {
         story.server().script([says("Long.")]);
         story.run(["agent", "--resume"]).stdout("Long.\n");
         let last = sent(&story, story.requests().len() - 1);
-        assert!(
-            last[0].contains("- a cat") && last[0].contains("word word"),
-            "{last:?}"
-        );
+        assert!(last[0].contains("- a cat") && last[0].contains("word word"), "{last:?}");
     }
 }
 
@@ -155,11 +128,7 @@ fn a_compacted_conversation_fits_a_smaller_window() {
         Box::new(move |request| {
             let messages = request.messages();
             let sent: usize = messages[1..].iter().map(|m| m.to_string().len()).sum();
-            let answer = if sent > window {
-                too_long()
-            } else {
-                says("Noted.")
-            };
+            let answer = if sent > window { too_long() } else { says("Noted.") };
             answer(request)
         })
     };
@@ -169,9 +138,7 @@ fn a_compacted_conversation_fits_a_smaller_window() {
         let message = format!("{number} {long}");
         story.run(["agent", "-m", &message]).stdout("Noted.\n");
     }
-    story
-        .run(["session", "compact", "cli:direct"])
-        .stdout_has("Compacted: ");
+    story.run(["session", "compact", "cli:direct"]).stdout_has("Compacted: ");
     // The summary holds half of the messages: there is no reply left that another summary could replace.
     story.server().always(answer(5_000));
     story
@@ -185,10 +152,7 @@ fn a_compacted_conversation_fits_a_smaller_window() {
     drop(story.run(["agent", "-m", &long]).status(65).error_text());
     story.run(["agent", "-m", "And now?"]).stdout("Noted.\n");
     let after = sent(&story, story.requests().len() - 1).concat();
-    assert!(
-        after.contains("0 word") && after.contains("2 word"),
-        "{after}"
-    );
+    assert!(after.contains("0 word") && after.contains("2 word"), "{after}");
 }
 
 #[test]
@@ -196,21 +160,9 @@ fn a_refused_message_is_left_out_of_the_consolidation() {
     let story = Story::new().set("agents.defaults.memoryWindow", json!(2));
     let memory =
         json!({ "history_entry": "[2026-01-02 03:04] A cat.", "memory_update": "A cat, Mia." });
-    story.server().script([
-        says("Noted."),
-        refuses(),
-        says("Mia."),
-        calls("save_memory", memory),
-    ]);
-    story
-        .run(["agent", "-m", "My cat is Mia."])
-        .stdout("Noted.\n");
-    drop(
-        story
-            .run(["agent", "-m", "something bad"])
-            .status(1)
-            .error_text(),
-    );
+    story.server().script([says("Noted."), refuses(), says("Mia."), calls("save_memory", memory)]);
+    story.run(["agent", "-m", "My cat is Mia."]).stdout("Noted.\n");
+    drop(story.run(["agent", "-m", "something bad"]).status(1).error_text());
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
     drop(story.run(["memory", "consolidate", "--all"]).text());
     let asked = story.requests().pop().unwrap();
@@ -240,30 +192,18 @@ fn a_resumed_answer_is_complete() {
     story.run(["agent", "--resume"]).stdout("All of it.\n");
     let last = sent(&story, 2);
     assert!(last[4].contains("Write the complete answer"), "{last:?}");
-    story
-        .run(["agent", "--resume"])
-        .status(66)
-        .stderr_has("no interrupted turn");
+    story.run(["agent", "--resume"]).status(66).stderr_has("no interrupted turn");
 }
 
 #[test]
 fn an_abandoned_question_is_not_merged_into_the_next_one() {
     let story = Story::new().script([fails(401, "no"), says("Mia."), says("Fine.")]);
-    drop(
-        story
-            .run(["agent", "-m", "Delete everything."])
-            .status(77)
-            .error_text(),
-    );
+    drop(story.run(["agent", "-m", "Delete everything."]).status(77).error_text());
     story
         .run(["agent", "-m", "Who?"])
         .stdout("Mia.\n")
         .stderr("nanobot: the previous message `Delete everything.` got no answer; it is sent too, marked as interrupted; `--new` leaves it out\n");
-    let expect = [
-        "Delete everything.",
-        "[interrupted before an answer]",
-        "Who?",
-    ];
+    let expect = ["Delete everything.", "[interrupted before an answer]", "Who?"];
     assert_eq!(sent(&story, 1), expect);
     // The request of a later turn begins with the same messages.
     story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
@@ -278,10 +218,7 @@ fn a_question_abandoned_after_a_tool_call_is_not_merged_into_the_next_one() {
         says("Mia."),
     ]);
     drop(story.run(["agent", "-m", "Read."]).status(77).error_text());
-    story
-        .run(["agent", "-m", "Who?"])
-        .stdout("Mia.\n")
-        .stderr_has("marked as interrupted");
+    story.run(["agent", "-m", "Who?"]).stdout("Mia.\n").stderr_has("marked as interrupted");
     assert_eq!(sent(&story, 2)[3], "[interrupted before an answer]");
 }
 
@@ -293,18 +230,10 @@ fn cuts(text: &str) -> Responder {
 #[test]
 fn an_answer_that_the_output_limit_cuts_is_continued() {
     let story = Story::new().script([cuts("Once up"), cuts("on a time"), says(" they\n\nlived.")]);
-    story
-        .run(["agent", "-m", "tell"])
-        .stdout("Once upon a time they\n\nlived.\n");
+    story.run(["agent", "-m", "tell"]).stdout("Once upon a time they\n\nlived.\n");
     let last = sent(&story, 2);
-    assert_eq!(
-        (last.len(), last[1].as_str(), last[3].as_str()),
-        (5, "Once up", "on a time")
-    );
-    assert!(
-        last[4].contains("Continue it exactly where it stopped"),
-        "{last:?}"
-    );
+    assert_eq!((last.len(), last[1].as_str(), last[3].as_str()), (5, "Once up", "on a time"));
+    assert!(last[4].contains("Continue it exactly where it stopped"), "{last:?}");
     story.server().script([says("Fine.")]);
     story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
     let story = Story::new().script([cuts("Once "), says("more.")]);
@@ -328,9 +257,7 @@ fn the_parts_of_an_answer_are_one_text_on_a_terminal() {
 fn a_continuation_that_fails_is_resumed() {
     let story = Story::new().script([cuts("Once up"), fails(401, "no"), says("on a time.")]);
     drop(story.run(["agent", "-m", "tell"]).status(77).error_text());
-    story
-        .run(["agent", "--resume"])
-        .stdout("Once upon a time.\n");
+    story.run(["agent", "--resume"]).stdout("Once upon a time.\n");
 }
 
 #[test]
@@ -373,10 +300,7 @@ fn a_message_far_beyond_the_window_is_not_sent() {
         .stdin("word ".repeat(20_000));
     let told = unknown.run(["agent", "-m", "summarise"]).status(65);
     let told = told.error_text();
-    assert!(
-        told.contains("`agents.defaults.contextWindowTokens` is 9000"),
-        "{told}"
-    );
+    assert!(told.contains("`agents.defaults.contextWindowTokens` is 9000"), "{told}");
     assert_eq!(unknown.requests().len(), 0);
     // A fallback may be able to take it, and an estimate may be wrong.
     for large in [30_000, 18_000] {
@@ -388,14 +312,8 @@ fn a_message_far_beyond_the_window_is_not_sent() {
 #[test]
 fn a_resumed_turn_takes_no_message() {
     let story = Story::new().stdin("piped\n");
-    for flags in [
-        &["agent", "--resume"][..],
-        &["agent", "--resume", "-m", "x"],
-    ] {
-        story
-            .run(flags)
-            .status(2)
-            .stderr_has("`--resume` continues a turn, and takes no message");
+    for flags in [&["agent", "--resume"][..], &["agent", "--resume", "-m", "x"]] {
+        story.run(flags).status(2).stderr_has("`--resume` continues a turn, and takes no message");
     }
     assert!(story.requests().is_empty());
 }

@@ -15,10 +15,8 @@ pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     pub(crate) fn next_below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit.max(1)
     }
 }
@@ -30,18 +28,14 @@ fn counting_model() -> Responder {
         let messages = request.messages();
         let is_user = |message: &Value| message["role"] == "user";
         let turn = messages.iter().rposition(is_user).unwrap_or(0);
-        let done = messages
-            .iter()
-            .filter(|message| message["role"] == "tool")
-            .count();
+        let done = messages.iter().filter(|message| message["role"] == "tool").count();
         if !messages[turn]["content"].to_string().contains("count") {
             return says("Fine.")(request);
         }
         match done + 1 < ITERATIONS {
-            true => calls(
-                "exec",
-                json!({ "command": format!("echo {done} >> done.log") }),
-            )(request),
+            true => {
+                calls("exec", json!({ "command": format!("echo {done} >> done.log") }))(request)
+            }
             false => says("Done.")(request),
         }
     })
@@ -56,14 +50,8 @@ struct AcknowledgedOutput {
 
 /// Starts the long turn and kills it after `lines` lines of output plus a short delay.
 fn run_and_kill(story: &Story, lines: usize, delay: usize) -> AcknowledgedOutput {
-    let mut command = story.command([
-        "agent",
-        "-m",
-        "count",
-        "--write",
-        "--output-format",
-        "stream-json",
-    ]);
+    let mut command =
+        story.command(["agent", "-m", "count", "--write", "--output-format", "stream-json"]);
     let mut child = command.spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     let mut told = AcknowledgedOutput::default();
@@ -105,9 +93,7 @@ fn run_and_kill(story: &Story, lines: usize, delay: usize) -> AcknowledgedOutput
 fn read_session_ids(story: &Story) -> (BTreeSet<String>, BTreeSet<String>) {
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    let lines = text
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let lines: Vec<Value> = lines.collect();
     let all = |key: &str| {
         let ids = lines.iter().filter_map(|line| line[key].as_str());
@@ -126,16 +112,8 @@ fn check_kills(home: &Path, points: usize, seed: u64) {
         story.server().always(counting_model());
         let told = run_and_kill(&story, random.next_below(all), random.next_below(200_000));
         let (messages, results) = read_session_ids(&story);
-        assert!(
-            told.messages.is_subset(&messages),
-            "{point}: {:?}",
-            told.messages
-        );
-        assert!(
-            told.results.is_subset(&results),
-            "{point}: {:?}",
-            told.results
-        );
+        assert!(told.messages.is_subset(&messages), "{point}: {:?}", told.messages);
+        assert!(told.results.is_subset(&results), "{point}: {:?}", told.results);
         // All stored messages remain, and the turn continues where it stopped.
         let ran = story.run(["agent", "--resume"]);
         match ran.code() {
@@ -159,21 +137,12 @@ fn check_kills(home: &Path, points: usize, seed: u64) {
         for number in done.lines() {
             *times.entry(number).or_default() += 1;
         }
-        assert!(
-            times.values().all(|count| *count == 1),
-            "{point}: twice: {done}"
-        );
-        story
-            .run(["agent", "-m", "later"])
-            .stdout("Fine.\n")
-            .error_text();
+        assert!(times.values().all(|count| *count == 1), "{point}: twice: {done}");
+        story.run(["agent", "-m", "later"]).stdout("Fine.\n").error_text();
         let last = story.session("cli_direct.jsonl").pop().unwrap();
         assert_eq!(last["ending"], "answered");
     }
-    assert!(
-        unfinished * 2 > points,
-        "most kills hit a turn in its middle"
-    );
+    assert!(unfinished * 2 > points, "most kills hit a turn in its middle");
 }
 
 #[test]
@@ -216,15 +185,9 @@ fn a_session_truncated_anywhere_continues() {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
         story.server().script([says("more")]);
-        story
-            .run(["agent", "-m", "third"])
-            .stdout("more\n")
-            .error_text();
+        story.run(["agent", "-m", "third"]).stdout("more\n").error_text();
         let text = std::fs::read(&path).unwrap();
-        let kept = whole
-            .split_inclusive(|byte| *byte == b'\n')
-            .take(lines)
-            .flatten();
+        let kept = whole.split_inclusive(|byte| *byte == b'\n').take(lines).flatten();
         let kept: Vec<u8> = kept.copied().collect();
         assert!(text.starts_with(&kept), "{cut}");
         let bad = text
@@ -263,25 +226,14 @@ fn malformed_sessions_continue() {
         let story = story.workspace_file("sessions/cli_direct.jsonl", text);
         let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
         let shown = String::from_utf8_lossy(&text[..text.len().min(200)]).into_owned();
-        assert_eq!(
-            !ran.error_text().is_empty(),
-            noticed,
-            "{shown}: {}",
-            ran.error_text()
-        );
+        assert_eq!(!ran.error_text().is_empty(), noticed, "{shown}: {}", ran.error_text());
         assert_eq!(story.requests()[0].raw.contains("known"), heard, "{shown}");
         // Existing content is preserved.
         let now = std::fs::read(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
-        let end = text
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
+        let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         assert!(now.starts_with(&text[..end]), "{shown}");
         story.server().script([says("again")]);
-        story
-            .run(["agent", "-m", "y"])
-            .stdout("again\n")
-            .error_text();
+        story.run(["agent", "-m", "y"]).stdout("again\n").error_text();
     };
     let all = |parts: &[&[u8]]| parts.concat();
     check(both.as_bytes(), true, false);
@@ -290,17 +242,9 @@ fn malformed_sessions_continue() {
     check(both.trim_end().as_bytes(), true, false);
     check(both.replace("yes", "\\ud83d").as_bytes(), true, false);
     check(&all(&[both.as_bytes(), &[0; 4096]]), true, true);
+    check(&all(&[both.as_bytes(), &[0; 4096], b"\n", both.as_bytes()]), true, true);
     check(
-        &all(&[both.as_bytes(), &[0; 4096], b"\n", both.as_bytes()]),
-        true,
-        true,
-    );
-    check(
-        &all(&[
-            b"{\"role\": \"user\", \"content\": \"known \xff\"}\n",
-            reply.as_bytes(),
-            b"\n",
-        ]),
+        &all(&[b"{\"role\": \"user\", \"content\": \"known \xff\"}\n", reply.as_bytes(), b"\n"]),
         true,
         false,
     );
@@ -333,17 +277,9 @@ fn malformed_sessions_continue() {
     let result = "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"content\": \"out\"}\n";
     let call = "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c\", \"function\": {\"name\": \"f\", \"arguments\": 3}}, 7]}\n";
     check(format!("{result}{both}{result}").as_bytes(), true, false);
-    check(
-        format!("{both}{user}\n{call}{result}{result}").as_bytes(),
-        true,
-        true,
-    );
+    check(format!("{both}{user}\n{call}{result}{result}").as_bytes(), true, true);
     check(format!("{both}{user}\n{call}").as_bytes(), true, true);
-    check(
-        format!("{both}{}", "{\"a\":".repeat(20_000)).as_bytes(),
-        true,
-        true,
-    );
+    check(format!("{both}{}", "{\"a\":".repeat(20_000)).as_bytes(), true, true);
 }
 
 #[test]
@@ -353,12 +289,8 @@ fn a_line_of_two_hundred_megabytes_is_skipped() {
         let story = Story::new().script([says("ok")]);
         let path = story.workspace().join("sessions/cli_direct.jsonl");
         crate::story::write(&path, user.as_bytes());
-        let mut file = std::fs::OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .unwrap();
-        file.write_all(b"{\"role\": \"user\", \"content\": \"")
-            .unwrap();
+        let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"role\": \"user\", \"content\": \"").unwrap();
         let block = vec![b'x'; 1 << 20];
         for _ in 0..200 {
             file.write_all(&block).unwrap();

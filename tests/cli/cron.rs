@@ -45,10 +45,7 @@ fn read_json(path: &PathBuf) -> Value {
 
 /// The jobs in the workspace's job file.
 pub(crate) fn jobs(story: &Story) -> Vec<Value> {
-    read_json(&job_file(story))["jobs"]
-        .as_array()
-        .unwrap()
-        .clone()
+    read_json(&job_file(story))["jobs"].as_array().unwrap().clone()
 }
 
 /// Adds a job without output; returns its id.
@@ -102,18 +99,7 @@ fn python_job(id: &str, name: &str) -> Value {
 fn a_job_is_added_to_the_file_and_to_the_crontab() {
     let story = Story::new();
     story.crontab().set_table("MAILTO=me\n5 4 * * * backup\n");
-    let ran = run_cron(
-        &story,
-        &[
-            "add",
-            "-n",
-            "digest",
-            "-m",
-            "what is new?",
-            "-c",
-            "0 8 * * 1-5",
-        ],
-    );
+    let ran = run_cron(&story, &["add", "-n", "digest", "-m", "what is new?", "-c", "0 8 * * 1-5"]);
     let id = jobs(&story)[0]["id"].as_str().unwrap().to_owned();
     assert!(id.len() == 8 && id.chars().all(|letter| letter.is_ascii_hexdigit()));
     ran.stdout(&format!(
@@ -221,9 +207,7 @@ fn schedules_are_accepted_in_every_form() {
 fn mistakes_are_reported_with_the_correct_form_and_add_nothing() {
     let story = Story::new();
     let check = |arguments: &[&str], status: i32, words: &str| {
-        run_cron(&story, &[&["add"], arguments].concat())
-            .status(status)
-            .stderr_has(words);
+        run_cron(&story, &[&["add"], arguments].concat()).status(status).stderr_has(words);
     };
     let m = |flags: &[&'static str]| -> Vec<&'static str> { [&["-m", "x"], flags].concat() };
     check(&m(&[]), 2, "the job has no schedule");
@@ -245,60 +229,28 @@ fn mistakes_are_reported_with_the_correct_form_and_add_nothing() {
     check(&m(&["-e", "-5"]), 2, "'-5'");
     check(&m(&["--every=-5"]), 2, "`--every`");
     check(&m(&["-e", "soon"]), 2, "--every 90m");
-    check(
-        &m(&["--at", "2025-01-01T00:00"]),
-        2,
-        "is in the past: it is 2026-01-02T03:04 now",
-    );
+    check(&m(&["--at", "2025-01-01T00:00"]), 2, "is in the past: it is 2026-01-02T03:04 now");
     check(&m(&["--at", "18:00"]), 2, "2026-01-02T18:00");
     check(&m(&["--at", "tomorrow"]), 2, "T18:00");
     check(&m(&["--in=-2h"]), 2, "`--in`");
-    check(
-        &m(&["-c", "0 8 * * *", "--tz", "Europe/Berlim"]),
-        2,
-        "`Europe/Berlin`",
-    );
+    check(&m(&["-c", "0 8 * * *", "--tz", "Europe/Berlim"]), 2, "`Europe/Berlin`");
     check(&m(&["-e", "90m", "--tz", "Europe/Berlin"]), 2, "--cron");
-    check(
-        &m(&["-e", "90m", "-c", "0 8 * * *"]),
-        2,
-        "cannot be used with",
-    );
+    check(&m(&["-e", "90m", "-c", "0 8 * * *"]), 2, "cannot be used with");
     check(&["-m", " \n", "-e", "90m"], 2, "the message is empty");
     check(&["-e", "90m"], 2, "--message");
-    check(
-        &m(&["-e", "90m", "--profile", "nobody"]),
-        2,
-        "there is no profile `nobody`",
-    );
+    check(&m(&["-e", "90m", "--profile", "nobody"]), 2, "there is no profile `nobody`");
     check(&m(&["-e", "90m", "--allow", "("]), 2, "--allow");
-    check(
-        &m(&["-e", "90m", "--read", "nowhere"]),
-        66,
-        "no such file or directory: `$DIR/nowhere`",
-    );
+    check(&m(&["-e", "90m", "--read", "nowhere"]), 66, "no such file or directory: `$DIR/nowhere`");
     check(&m(&["-e", "90m", "-C", "nowhere"]), 66, "nowhere");
-    check(
-        &m(&["-e", "90m", "--deliver"]),
-        2,
-        "`--deliver` needs a destination",
-    );
+    check(&m(&["-e", "90m", "--deliver"]), 2, "`--deliver` needs a destination");
     check(
         &m(&["-e", "90m", "--deliver", "--channel", "telegram"]),
         2,
         "on `telegram` needs a recipient",
     );
-    check(
-        &m(&["-e", "90m", "--channel", "telegram"]),
-        2,
-        "on `telegram` needs a recipient",
-    );
+    check(&m(&["-e", "90m", "--channel", "telegram"]), 2, "on `telegram` needs a recipient");
     check(&m(&["-e", "90m", "--channel", "file"]), 2, "`--to FILE`");
-    check(
-        &m(&["-e", "90m", "--channel", "file", "--to", "."]),
-        2,
-        "is a directory",
-    );
+    check(&m(&["-e", "90m", "--channel", "file", "--to", "."]), 2, "is a directory");
     check(
         &m(&["-e", "90m", "--channel", "file", "--to", "no/f"]),
         66,
@@ -318,9 +270,7 @@ fn a_message_with_any_characters_is_preserved() {
     let mut child = given.spawn().unwrap();
     let text = "100 % of \"it\"\n'quoted' \\ $HOME `x` 🦀\n";
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
-    story
-        .wait(child)
-        .stdout_has("✓ Added job '100 % of \"it\" 'quoted' \\ $HOME' (");
+    story.wait(child).stdout_has("✓ Added job '100 % of \"it\" 'quoted' \\ $HOME' (");
     let job = &jobs(&story)[0];
     assert_eq!(job["payload"]["message"], text.trim_end());
     // The crontab has only the id of the job, not its message.
@@ -354,13 +304,9 @@ fn the_time_zone_defaults_to_the_system_zone() {
     run_cron_with_env(&story, &[berlin, ("TZ", ":Europe/Paris")], &add)
         .stdout_has("at 08:00 each day\n");
     assert_eq!(zone(), Value::Null);
-    run_cron_with_env(
-        &story,
-        &[berlin, ("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")],
-        &add,
-    )
-    .stdout_has("at 08:00 each day\n")
-    .stderr_has("TZ=`CET-1CEST,M3.5.0,M10.5.0/3` is not a time zone name; `--tz` sets another");
+    run_cron_with_env(&story, &[berlin, ("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")], &add)
+        .stdout_has("at 08:00 each day\n")
+        .stderr_has("TZ=`CET-1CEST,M3.5.0,M10.5.0/3` is not a time zone name; `--tz` sets another");
     assert_eq!(zone(), Value::Null);
     // The time zone is stored and not repeated in output.
     let named = [&add[..], &["--tz", "America/New_York"]].concat();
@@ -374,19 +320,13 @@ fn the_time_zone_defaults_to_the_system_zone() {
         &["add", "-m", "x", "--at", "2026-01-03T09:00"],
     )
     .stdout_has("once, on 2026-01-03 at 09:00\nnext: Sat 3 Jan 09:00 (in 20 h 55 min)");
-    assert_eq!(
-        jobs(&story).pop().unwrap()["schedule"]["atMs"],
-        1_767_398_400_000_u64
-    );
+    assert_eq!(jobs(&story).pop().unwrap()["schedule"]["atMs"], 1_767_398_400_000_u64);
 }
 
 #[test]
 fn permissions_of_a_job_are_stored_with_absolute_paths_at_creation() {
     let priced = json!({ "other": { "price": { "input": 1.0, "output": 2.0 } } });
-    let story = Story::new()
-        .file("in/a", "a")
-        .file("out/a", "a")
-        .set("models", priced);
+    let story = Story::new().file("in/a", "a").file("out/a", "a").set("models", priced);
     fs::create_dir_all(story.workspace()).unwrap();
     let flags = [
         "--every",
@@ -450,9 +390,7 @@ fn permissions_of_a_job_are_stored_with_absolute_paths_at_creation() {
         self::job_terms(&story, &id)["grants"]["directory"],
         json!(path("")).as_str().unwrap().trim_end_matches('/')
     );
-    run_cron(&story, &["show", &id])
-        .stdout_has("directory    $DIR\n")
-        .text();
+    run_cron(&story, &["show", &id]).stdout_has("directory    $DIR\n").text();
 }
 
 #[test]
@@ -473,34 +411,14 @@ fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
         json!([payload["deliver"], payload["channel"], payload["to"]])
     };
     let out = story.dir().join("out.txt");
-    let id = add_job(
-        &story,
-        &["-e", "1h", "--channel", "file", "--to", "out.txt"],
-    );
+    let id = add_job(&story, &["-e", "1h", "--channel", "file", "--to", "out.txt"]);
     assert_eq!(delivery(), json!([true, "file", out]));
     assert_eq!(job_terms(&story, &id)["sink"], json!({ "file": out }));
     let id = add_job(&story, &["-e", "1h", "--channel", "file", "--to", "~/out"]);
-    assert_eq!(
-        job_terms(&story, &id)["sink"],
-        json!({ "file": story.home().join("out") })
-    );
-    let id = add_job(
-        &story,
-        &[
-            "-e",
-            "1h",
-            "-d",
-            "--channel",
-            "command",
-            "--to",
-            "mail 'me'",
-        ],
-    );
+    assert_eq!(job_terms(&story, &id)["sink"], json!({ "file": story.home().join("out") }));
+    let id = add_job(&story, &["-e", "1h", "-d", "--channel", "command", "--to", "mail 'me'"]);
     assert_eq!(delivery(), json!([true, "command", null]));
-    assert_eq!(
-        job_terms(&story, &id)["sink"],
-        json!({ "command": "mail 'me'" })
-    );
+    assert_eq!(job_terms(&story, &id)["sink"], json!({ "command": "mail 'me'" }));
     // With and without the flag of the Python program.
     let chat = json!({ "chat": { "channel": "telegram", "to": "123" } });
     let to_chat = ["-e", "1h", "--to", "123", "--channel", "telegram", "-d"];
@@ -511,11 +429,8 @@ fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
         run_cron(&story, &["show", &id]).stdout_has("sent to telegram 123");
     }
     let id = add_job(&story, &["-e", "1h"]);
-    run_cron(
-        &story,
-        &["edit", &id, "--channel", "telegram", "--to", "123"],
-    )
-    .stdout_has("✓ Changed");
+    run_cron(&story, &["edit", &id, "--channel", "telegram", "--to", "123"])
+        .stdout_has("✓ Changed");
     assert_eq!(job_terms(&story, &id)["sink"], chat);
     run_cron(&story, &["edit", &id, "--no-deliver"]).stdout_has("✓ Changed");
     assert_eq!(delivery(), json!([false, "telegram", "123"]));
@@ -523,20 +438,7 @@ fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
     let words = "nanobot: this version cannot deliver to `msteams`: answers of `far` are printed, and cron mails them\n";
     run_cron(
         &story,
-        &[
-            "add",
-            "-n",
-            "far",
-            "-m",
-            "x",
-            "-e",
-            "1h",
-            "-d",
-            "--to",
-            "123",
-            "--channel",
-            "msteams",
-        ],
+        &["add", "-n", "far", "-m", "x", "-e", "1h", "-d", "--to", "123", "--channel", "msteams"],
     )
     .stdout_has("✓ Added job 'far'")
     .stderr(words);
@@ -548,9 +450,7 @@ fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
 fn a_missing_cron_environment_is_reported() {
     let add = ["add", "-m", "x", "-e", "1h"];
     let check = |story: &Story, variables: &[(&str, &str)], words: &str| {
-        run_cron_with_env(story, variables, &add)
-            .stdout_has("✓ Added")
-            .stderr(words);
+        run_cron_with_env(story, variables, &add).stdout_has("✓ Added").stderr(words);
     };
     let config = |value: Value| Story::bare().config(&value);
     check(
@@ -565,12 +465,9 @@ fn a_missing_cron_environment_is_reported() {
     let story = config(block);
     let ran =
         run_cron_with_env(&story, &[("MY_KEY", "key-of-the-story")], &add).stdout_has("✓ Added");
-    ran.stderr_has("runs started by cron will fail")
-        .stderr_has("MY_KEY");
+    ran.stderr_has("runs started by cron will fail").stderr_has("MY_KEY");
     let story = Story::bare();
-    run_cron_with_env(&story, &[], &add)
-        .stdout_has("✓ Added")
-        .stderr_has("runs will fail: ");
+    run_cron_with_env(&story, &[], &add).stdout_has("✓ Added").stderr_has("runs will fail: ");
     // The provider selected by the remaining key differs from the one in this shell.
     check(
         &config(json!({ "providers": { "deepseek": { "apiKey": "key-of-the-story" } } })),
@@ -615,11 +512,7 @@ fn the_suggested_command_makes_the_key_available_to_cron() {
         run_cron_with_env(&story, &[key], &["add", "-m", "x", "-e", "1h"]).stdout_has("✓ Added");
     let told = ran.error_text();
     drop(ran);
-    let line = told
-        .split('`')
-        .nth(1)
-        .unwrap()
-        .replace("nanobot", crate::story::NANOBOT);
+    let line = told.split('`').nth(1).unwrap().replace("nanobot", crate::story::NANOBOT);
     let mut shell = story.program("/bin/sh");
     shell.args(["-c", &line]).env(key.0, key.1);
     story.wait(shell.spawn().unwrap());
@@ -639,11 +532,7 @@ fn without_a_crontab_the_job_is_stored_with_a_notice() {
             .stderr_has("the job is saved, but cron does not start it")
             .stderr_has("try: `nanobot cron run --due` once a minute from another scheduler");
         assert_eq!(jobs(&story).len(), 1, "{kind}");
-        assert_eq!(
-            story.crontab().table().unwrap(),
-            "1 2 3 4 5 other\n",
-            "{kind}"
-        );
+        assert_eq!(story.crontab().table().unwrap(), "1 2 3 4 5 other\n", "{kind}");
         let ran = run_cron(&story, &["list"]).stdout_has("every hour");
         ran.error_text();
         drop(ran);
@@ -660,14 +549,10 @@ fn without_a_crontab_the_job_is_stored_with_a_notice() {
     check("mute", "cannot use the crontab");
     check("torn", "input/output error");
     let story = Story::new();
-    run_cron_with_env(
-        &story,
-        &[("PATH", "/nowhere")],
-        &["add", "-m", "x", "-e", "1h"],
-    )
-    .status(1)
-    .stdout_has("✓ Added")
-    .stderr_has("`crontab` is not installed");
+    run_cron_with_env(&story, &[("PATH", "/nowhere")], &["add", "-m", "x", "-e", "1h"])
+        .status(1)
+        .stdout_has("✓ Added")
+        .stderr_has("`crontab` is not installed");
     run_cron_with_env(&story, &[("PATH", "/nowhere")], &["list"])
         .stdout_has("every hour")
         .stderr("nanobot: cannot read the crontab: `crontab` is not installed\n");
@@ -683,13 +568,9 @@ fn without_a_crontab_the_job_is_stored_with_a_notice() {
 #[test]
 fn a_machine_without_cron_is_reported() {
     let story = Story::new();
-    run_cron_with_env(
-        &story,
-        &[("NANOBOT_TEST_DAEMON", "no")],
-        &["add", "-m", "x", "-e", "1h"],
-    )
-    .stdout_has("✓ Added")
-    .stderr("nanobot: no cron daemon is running: nothing starts the jobs until one does\n");
+    run_cron_with_env(&story, &[("NANOBOT_TEST_DAEMON", "no")], &["add", "-m", "x", "-e", "1h"])
+        .stdout_has("✓ Added")
+        .stderr("nanobot: no cron daemon is running: nothing starts the jobs until one does\n");
 }
 
 #[test]
@@ -709,17 +590,9 @@ fn the_list_shows_the_next_run_and_last_result() {
             "outputTokens": 10, "costUsd": 0.0123,
         });
         record["error"] = error;
-        write(
-            &job_dir(&story, &late).join("runs.jsonl"),
-            format!("{record}\n").as_bytes(),
-        );
+        write(&job_dir(&story, &late).join("runs.jsonl"), format!("{record}\n").as_bytes());
     };
-    record(
-        "failed",
-        77,
-        "refused",
-        json!("key rejected by\n\u{1b}[2Jserver"),
-    );
+    record("failed", 77, "refused", json!("key rejected by\n\u{1b}[2Jserver"));
     run_cron(&story, &["list"])
         .stdout(&format!(
             "ID        NAME  SCHEDULE           NEXT             LAST                             COST\n\
@@ -732,10 +605,7 @@ fn the_list_shows_the_next_run_and_last_result() {
     let text = all.text();
     drop(all);
     assert!(text.contains("ok, Thu 1 Jan 09:00  $0.0123\n"), "{text}");
-    assert!(
-        text.contains(&format!("{off}  off   at 07:00 each day  disabled\n")),
-        "{text}"
-    );
+    assert!(text.contains(&format!("{off}  off   at 07:00 each day  disabled\n")), "{text}");
     let lines = run_cron(&story, &["list", "--json"]).json_lines();
     assert_eq!(lines.len(), 2);
     let late_line = &lines[1];
@@ -765,19 +635,13 @@ fn the_list_shows_the_next_run_and_last_result() {
     // Missing and unexpected lines are reported.
     drop(ran);
     let table = story.crontab().table().unwrap();
-    story
-        .crontab()
-        .set_table(table.replace("0 9 * * *", "1 9 * * *"));
+    story.crontab().set_table(table.replace("0 9 * * *", "1 9 * * *"));
     let words = "the crontab does not match the jobs; run `nanobot cron sync`";
-    run_cron(&story, &["list", "-a"])
-        .stdout_has("late")
-        .stderr_has(words);
+    run_cron(&story, &["list", "-a"]).stdout_has("late").stderr_has(words);
     run_cron(&story, &["show", "late"])
         .stdout_has("state        enabled, outdated in the crontab\n");
     story.crontab().set_table(table.replace(&late, "12345678"));
-    run_cron(&story, &["list", "-a"])
-        .stdout_has("late")
-        .stderr_has(words);
+    run_cron(&story, &["list", "-a"]).stdout_has("late").stderr_has(words);
     story.crontab().set_table(table);
     run_cron(&story, &["list", "-a"]).stdout_has("late");
 }
@@ -802,18 +666,13 @@ fn a_missing_job_and_an_ambiguous_name_are_reported() {
     }
     run_cron(&story, &["remove", "twin"])
         .status(2)
-        .stderr(&format!(
-            "nanobot: 2 jobs are named `twin`\n  try: an id: {one}, {other}\n"
-        ));
+        .stderr(&format!("nanobot: 2 jobs are named `twin`\n  try: an id: {one}, {other}\n"));
     assert_eq!(jobs(&story).len(), 2);
 }
 
 #[test]
 fn an_edit_changes_only_the_given_options() {
-    let story = Story::new().set(
-        "providers.custom.apiBase",
-        json!("https://models.example/v1"),
-    );
+    let story = Story::new().set("providers.custom.apiBase", json!("https://models.example/v1"));
     let id = add_job(
         &story,
         &[
@@ -831,16 +690,12 @@ fn an_edit_changes_only_the_given_options() {
         ],
     );
     let later = ("NANOBOT_TEST_TIME", "2026-01-02T09:00:00Z");
-    run_cron_with_env(
-        &story,
-        &[later],
-        &["edit", "digest", "-c", "30 9 * * *", "--max-cost", "1"],
-    )
-    .stdout(&format!(
-        "✓ Changed job 'digest' ({id})\nat 09:30 each day\n\
+    run_cron_with_env(&story, &[later], &["edit", "digest", "-c", "30 9 * * *", "--max-cost", "1"])
+        .stdout(&format!(
+            "✓ Changed job 'digest' ({id})\nat 09:30 each day\n\
          next: Fri 2 Jan 09:30 (in 30 min), Sat 3 Jan 09:30, Sun 4 Jan 09:30\n"
-    ))
-    .stderr_has("the price of `scripted` is unknown, so `--max-cost` cannot be enforced");
+        ))
+        .stderr_has("the price of `scripted` is unknown, so `--max-cost` cannot be enforced");
     let terms = || job_terms(&story, &id);
     assert_eq!(terms()["when"], "true");
     assert_eq!(terms()["maxCost"], 1.0);
@@ -850,29 +705,14 @@ fn an_edit_changes_only_the_given_options() {
     assert_eq!(crontab_lines(&story), [format!("30 9 * * * {id}")]);
     assert_eq!(jobs(&story)[0]["createdAtMs"], 1_767_323_045_000_u64);
     // Empty values unset options; grants are replaced as a whole.
-    run_cron(
-        &story,
-        &["edit", &id, "--when", "", "--session", "", "--read", "."],
-    )
-    .stdout_has("✓ Changed")
-    .stderr("nanobot: its earlier permission flags are replaced: it now has `--read=$DIR`\n");
+    run_cron(&story, &["edit", &id, "--when", "", "--session", "", "--read", "."])
+        .stdout_has("✓ Changed")
+        .stderr("nanobot: its earlier permission flags are replaced: it now has `--read=$DIR`\n");
     assert_eq!(terms()["when"], Value::Null);
     assert_eq!(terms()["grants"]["write"], json!([]));
     assert_eq!(jobs(&story)[0]["payload"]["sessionKey"], Value::Null);
-    run_cron(
-        &story,
-        &[
-            "edit",
-            &id,
-            "--at",
-            "2026-02-01T10:00",
-            "-m",
-            "once",
-            "-n",
-            "single",
-        ],
-    )
-    .stdout_has("✓ Changed job 'single'");
+    run_cron(&story, &["edit", &id, "--at", "2026-02-01T10:00", "-m", "once", "-n", "single"])
+        .stdout_has("✓ Changed job 'single'");
     let job = &jobs(&story)[0];
     assert_eq!(
         (&job["deleteAfterRun"], &job["payload"]["message"]),
@@ -891,11 +731,7 @@ fn an_edit_changes_only_the_given_options() {
     run_cron(&story, &["edit", &id, "--deliver"])
         .status(2)
         .stderr_has("both `--channel` and `--to`");
-    run_cron(
-        &story,
-        &["edit", &id, "--channel", "command", "--to", "cat"],
-    )
-    .stdout_has("✓ Changed");
+    run_cron(&story, &["edit", &id, "--channel", "command", "--to", "cat"]).stdout_has("✓ Changed");
     run_cron(&story, &["edit", &id, "--to", "tee log"]).stdout_has("✓ Changed");
     assert_eq!(terms()["sink"], json!({ "command": "tee log" }));
     run_cron(&story, &["edit", &id, "--channel", ""]).stdout_has("✓ Changed");
@@ -908,15 +744,10 @@ fn an_edit_changes_only_the_given_options() {
     );
     // Invalid edits change nothing.
     let before = read_json(&job_file(&story));
-    for (flags, status) in [
-        (["-m", ""], 2),
-        (["-n", " "], 2),
-        (["-e", "5"], 2),
-        (["--read", "nowhere"], 66),
-    ] {
-        run_cron(&story, &[&["edit", &id], &flags[..]].concat())
-            .status(status)
-            .error_text();
+    for (flags, status) in
+        [(["-m", ""], 2), (["-n", " "], 2), (["-e", "5"], 2), (["--read", "nowhere"], 66)]
+    {
+        run_cron(&story, &[&["edit", &id], &flags[..]].concat()).status(status).error_text();
     }
     assert_eq!(read_json(&job_file(&story)), before);
 }
@@ -977,9 +808,7 @@ fn a_removed_job_leaves_no_files() {
     let id = add_job(&story, &["-n", "one", "-e", "1h"]);
     let shared = add_job(&story, &["-n", "two", "-e", "1h", "-s", "work"]);
     let key = format!("cron:{id}");
-    story
-        .run(["agent", "-m", "x", "-s", &key])
-        .stdout("Done.\n");
+    story.run(["agent", "-m", "x", "-s", &key]).stdout("Done.\n");
     run_cron(&story, &["remove", "one", "nobody", "two"])
         .status(66)
         .stdout(&format!("✓ Removed job {id} ('one')\n✓ Removed job {shared} ('two')\n"))
@@ -1021,14 +850,7 @@ fn jobs_of_the_python_program_are_listed_and_adopted_by_sync() {
     nowhere["schedule"]["tz"] = json!("Mars/Olympus");
     let mut past = python_job("dddddddd", "past");
     past["schedule"] = json!({ "kind": "at", "atMs": 1_700_000_000_000_u64 });
-    let theirs = json!([
-        python_job("aaaaaaaa", "theirs"),
-        event,
-        broken,
-        odd,
-        nowhere,
-        past
-    ]);
+    let theirs = json!([python_job("aaaaaaaa", "theirs"), event, broken, odd, nowhere, past]);
     write(&job_file(&story), &python_job_file(&theirs));
     let ours = add_job(&story, &["-n", "ours", "-c", "0 8 * * *"]);
     assert_eq!(crontab_lines(&story), [format!("0 8 * * * {ours}")]);
@@ -1037,18 +859,9 @@ fn jobs_of_the_python_program_are_listed_and_adopted_by_sync() {
     list.stderr(
         "nanobot: some jobs belong to another program; `nanobot cron sync` adds them to the crontab\n",
     );
-    assert!(
-        text.contains("aaaaaaaa  theirs   at 09:00 each day"),
-        "{text}"
-    );
-    assert!(
-        text.contains("not in the crontab  ok elsewhere, Thu 1 Jan 09:00\n"),
-        "{text}"
-    );
-    assert!(
-        text.contains("ffffffff  dream    never: it is an internal job of the Pyt"),
-        "{text}"
-    );
+    assert!(text.contains("aaaaaaaa  theirs   at 09:00 each day"), "{text}");
+    assert!(text.contains("not in the crontab  ok elsewhere, Thu 1 Jan 09:00\n"), "{text}");
+    assert!(text.contains("ffffffff  dream    never: it is an internal job of the Pyt"), "{text}");
     fn assert_skipped(ran: RunResult<'_>) {
         ran.stderr_has("`dream` is not in the crontab: it is an internal job of the Python program (`system_event`)")
             .stderr_has("`broken` is not in the crontab: invalid expression: `every day`")
@@ -1071,23 +884,14 @@ fn jobs_of_the_python_program_are_listed_and_adopted_by_sync() {
     run_cron(&story, &["remove", "ours"]).stdout_has("✓ Removed");
     assert_eq!(crontab_lines(&story), ["0 9 * * * aaaaaaaa"]);
     assert_skipped(run_cron(&story, &["sync"]).stdout("The crontab is up to date.\n"));
-    run_cron(&story, &["disable", "theirs"])
-        .stdout("✓ Job 'theirs' disabled\n")
-        .error_text();
+    run_cron(&story, &["disable", "theirs"]).stdout("✓ Job 'theirs' disabled\n").error_text();
     assert_eq!(crontab_lines(&story), [""; 0]);
     // The job stays adopted; after an edit it is our own.
-    run_cron(&story, &["enable", "theirs"])
-        .stdout("✓ Job 'theirs' enabled\n")
-        .error_text();
+    run_cron(&story, &["enable", "theirs"]).stdout("✓ Job 'theirs' enabled\n").error_text();
     assert_eq!(crontab_lines(&story), ["0 9 * * * aaaaaaaa"]);
-    run_cron(&story, &["edit", "theirs", "-m", "better"])
-        .stdout_has("✓ Changed")
-        .error_text();
+    run_cron(&story, &["edit", "theirs", "-m", "better"]).stdout_has("✓ Changed").error_text();
     assert_eq!(crontab_lines(&story), ["0 9 * * * aaaaaaaa"]);
-    assert_eq!(
-        job_terms(&story, "aaaaaaaa")["sinceMs"],
-        1_767_323_045_000_u64
-    );
+    assert_eq!(job_terms(&story, "aaaaaaaa")["sinceMs"], 1_767_323_045_000_u64);
 }
 
 #[test]
@@ -1115,14 +919,9 @@ fn sync_repairs_external_changes_to_the_crontab() {
     let whole = story.crontab().table().unwrap();
     let foreign = "# mine\r\nMAILTO=\"a % b\"\n\n";
     let line = |id: &str| whole.lines().find(|line| line.contains(id)).unwrap();
-    let torn = whole
-        .replace(&format!("{}\n", line(&one)), "")
-        .replace("0 9 * * *", "1 1 * * *");
+    let torn = whole.replace(&format!("{}\n", line(&one)), "").replace("0 9 * * *", "1 1 * * *");
     story.crontab().set_table(format!("{foreign}{torn}tail"));
-    let (stale, new) = (
-        line(&two).replace("0 9 * * *", "1 1 * * *"),
-        [line(&one), line(&two)],
-    );
+    let (stale, new) = (line(&two).replace("0 9 * * *", "1 1 * * *"), [line(&one), line(&two)]);
     let told = format!("- {stale}\n+ {}\n+ {}\n", new[0], new[1]);
     run_cron(&story, &["sync", "--dry-run"]).stdout(&story.normalize_paths(&told));
     run_cron(&story, &["sync"]).stdout(&story.normalize_paths(&told));
@@ -1141,18 +940,12 @@ fn sync_repairs_external_changes_to_the_crontab() {
 fn both_job_files_are_read_and_each_job_is_changed_in_its_own_file() {
     let story = Story::new();
     let older = story.home().join(".nanobot/cron/jobs.json");
-    write(
-        &older,
-        &python_job_file(&json!([python_job("aaaaaaaa", "older")])),
-    );
+    write(&older, &python_job_file(&json!([python_job("aaaaaaaa", "older")])));
     // While there is no second file, new jobs are added to this one, too.
     let ours = add_job(&story, &["-n", "ours", "-e", "1h"]);
     assert!(!job_file(&story).exists());
     assert_eq!(read_json(&older)["jobs"][1]["id"], json!(ours));
-    write(
-        &job_file(&story),
-        &python_job_file(&json!([python_job("bbbbbbbb", "newer")])),
-    );
+    write(&job_file(&story), &python_job_file(&json!([python_job("bbbbbbbb", "newer")])));
     let ours = add_job(&story, &["-n", "here", "-e", "1h"]);
     assert_eq!(jobs(&story)[1]["id"], json!(ours));
     let ran = run_cron(&story, &["list"]);
@@ -1166,9 +959,7 @@ fn both_job_files_are_read_and_each_job_is_changed_in_its_own_file() {
     // The jobs belong to the workspace of the config, however it is named.
     let workspace = story.workspace();
     let workspace = workspace.to_str().unwrap();
-    run_cron(&story, &["list", "-w", workspace])
-        .stdout_has("  ours ")
-        .error_text();
+    run_cron(&story, &["list", "-w", workspace]).stdout_has("  ours ").error_text();
     assert_eq!(crontab_lines(&story).len(), 2);
     run_cron(&story, &["remove", "here", "-w", workspace]).stdout_has("✓ Removed");
     assert_eq!(crontab_lines(&story).len(), 1);
@@ -1189,22 +980,15 @@ fn each_workspace_has_its_own_crontab_block() {
     let story = Story::new();
     let one = add_job(&story, &["-e", "1h"]);
     let two = add_job(&story, &["-e", "1h", "-w", "other"]);
-    let by_variable = (
-        "NANOBOT_AGENTS__DEFAULTS__WORKSPACE",
-        story.dir().join("third"),
-    );
+    let by_variable = ("NANOBOT_AGENTS__DEFAULTS__WORKSPACE", story.dir().join("third"));
     let ran = run_cron_with_env(
         &story,
         &[(by_variable.0, by_variable.1.to_str().unwrap())],
         &["add", "-m", "x", "-e", "1h"],
     );
-    ran.stdout_has("✓ Added")
-        .stderr_has("NANOBOT_AGENTS__DEFAULTS__WORKSPACE");
+    ran.stdout_has("✓ Added").stderr_has("NANOBOT_AGENTS__DEFAULTS__WORKSPACE");
     let table = story.normalize_paths(&story.crontab().table().unwrap());
-    assert!(
-        table.contains(&format!("nanobot cron run {one} --scheduled")),
-        "{table}"
-    );
+    assert!(table.contains(&format!("nanobot cron run {one} --scheduled")), "{table}");
     assert!(
         table.contains(&format!("nanobot -w $DIR/other cron run {two} --scheduled")),
         "{table}"
@@ -1212,15 +996,7 @@ fn each_workspace_has_its_own_crontab_block() {
     assert!(table.contains("nanobot -w $DIR/third cron run "), "{table}");
     assert_eq!(table.matches("# >>> nanobot cron: ").count(), 3);
     run_cron(&story, &["remove", &two, "-w", "other"]).stdout_has("✓ Removed");
-    assert_eq!(
-        story
-            .crontab()
-            .table()
-            .unwrap()
-            .matches("# >>> nanobot cron: ")
-            .count(),
-        2
-    );
+    assert_eq!(story.crontab().table().unwrap().matches("# >>> nanobot cron: ").count(), 2);
 }
 
 #[test]
@@ -1236,8 +1012,7 @@ fn unknown_keys_in_the_job_file_are_preserved() {
     let before = json!({ "version": 1, "extra": [true], "jobs": [job, 7, "odd"] });
     write(&job_file(&story), before.to_string().as_bytes());
     let ran = run_cron(&story, &["list"]).stdout_has("every 90 minutes");
-    ran.stdout_has("error elsewhere, Thu 1 Jan 09:00")
-        .error_text();
+    ran.stdout_has("error elsewhere, Thu 1 Jan 09:00").error_text();
     run_cron(&story, &["disable", "snake"]).stdout_has("disabled");
     let after = read_json(&job_file(&story));
     assert_eq!(after["extra"], json!([true]));
@@ -1258,20 +1033,11 @@ fn unknown_keys_in_the_job_file_are_preserved() {
     add_job(&story, &["-e", "1h"]);
     run_cron(&story, &["edit", "snake", "-m", "new"]).stdout_has("✓ Changed");
     let after = read_json(&job_file(&story));
-    assert_eq!(
-        after["jobs"][0]["payload"]["channel_meta"],
-        json!({ "x": 1 })
-    );
+    assert_eq!(after["jobs"][0]["payload"]["channel_meta"], json!({ "x": 1 }));
     assert_eq!(after["jobs"][0]["payload"]["message"], "new");
     assert_eq!(after["jobs"].as_array().unwrap().len(), 4);
     run_cron(&story, &["remove", "snake"]).stdout_has("✓ Removed");
-    assert_eq!(
-        read_json(&job_file(&story))["jobs"]
-            .as_array()
-            .unwrap()
-            .len(),
-        3
-    );
+    assert_eq!(read_json(&job_file(&story))["jobs"].as_array().unwrap().len(), 3);
 }
 
 #[test]
@@ -1301,16 +1067,10 @@ fn an_invalid_job_file_is_preserved_and_nothing_is_changed() {
             run_cron(&story, command)
                 .status(78)
                 .stderr_has("$HOME/.nanobot/workspace/cron/jobs.json");
-            assert_eq!(
-                fs::read_to_string(job_file(&story)).unwrap(),
-                text,
-                "{command:?}"
-            );
+            assert_eq!(fs::read_to_string(job_file(&story)).unwrap(), text, "{command:?}");
         }
         let folder = job_file(&story).with_file_name("");
-        let names = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name());
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
         let copies: Vec<PathBuf> = names
             .map(PathBuf::from)
             .filter(|name| name.to_str().unwrap().starts_with("jobs.json.corrupt-"))
@@ -1321,89 +1081,47 @@ fn an_invalid_job_file_is_preserved_and_nothing_is_changed() {
             "{text:?}: one copy, however often it is looked at"
         );
         for copy in copies {
-            assert_eq!(
-                fs::read_to_string(job_file(&story).with_file_name(copy)).unwrap(),
-                text
-            );
+            assert_eq!(fs::read_to_string(job_file(&story).with_file_name(copy)).unwrap(), text);
         }
         assert_eq!(story.crontab().table().unwrap(), "1 2 3 4 5 other\n");
         assert!(!story.home().join(".nanobot/cron").join("aaaaaaaa").exists());
     }
     let story = Story::new();
     fs::create_dir_all(job_file(&story)).unwrap();
-    run_cron(&story, &["add", "-m", "x", "-e", "1h"])
-        .status(74)
-        .stderr_has("jobs.json`");
+    run_cron(&story, &["add", "-m", "x", "-e", "1h"]).status(74).stderr_has("jobs.json`");
 }
 
 #[test]
 fn short_option_c_is_the_expression_in_add_and_the_config_elsewhere() {
-    let story = Story::new().file(
-        "other.json",
-        "{\"agents\": {\"defaults\": {\"profile\": \"plan\"}}}",
-    );
+    let story =
+        Story::new().file("other.json", "{\"agents\": {\"defaults\": {\"profile\": \"plan\"}}}");
     // The program uses the config given on the command line; this one is invalid.
     let broken = Story::new().file("broken.json", "{");
     for command in [
-        &[
-            "add",
-            "-m",
-            "x",
-            "-c",
-            "0 8 * * *",
-            "--config",
-            "broken.json",
-        ][..],
+        &["add", "-m", "x", "-c", "0 8 * * *", "--config", "broken.json"][..],
         &["list", "-c", "broken.json"],
         &["edit", "x", "--config", "broken.json"],
     ] {
-        run_cron(&broken, command)
-            .status(78)
-            .stderr_has("broken.json");
+        run_cron(&broken, command).status(78).stderr_has("broken.json");
     }
     let ran = run_cron(
         &story,
-        &[
-            "add",
-            "-n",
-            "a",
-            "-m",
-            "x",
-            "-c",
-            "0 8 * * *",
-            "--config",
-            "other.json",
-        ],
+        &["add", "-n", "a", "-m", "x", "-c", "0 8 * * *", "--config", "other.json"],
     );
     ran.stdout_has("at 08:00 each day").error_text();
     // Each job keeps its own value, whichever command rewrites the block.
     add_job(&story, &["-n", "b", "-c", "0 9 * * *"]);
     let table = story.normalize_paths(&story.crontab().table().unwrap());
     let of = |fields: &str| table.lines().find(|line| line.starts_with(fields)).unwrap();
-    assert!(
-        of("0 8 ").contains("nanobot -c $DIR/other.json cron run "),
-        "{table}"
-    );
+    assert!(of("0 8 ").contains("nanobot -c $DIR/other.json cron run "), "{table}");
     assert!(of("0 9 ").contains("nanobot cron run "), "{table}");
-    run_cron(&story, &["show", "a"])
-        .stdout_has("profile      plan: ")
-        .text();
-    run_cron(&story, &["show", "b"])
-        .stdout_has("profile      default: ")
-        .text();
+    run_cron(&story, &["show", "a"]).stdout_has("profile      plan: ").text();
+    run_cron(&story, &["show", "b"]).stdout_has("profile      default: ").text();
     let mut before = story.command(["-c", "other.json", "cron", "add", "-m", "x", "-e", "1h"]);
     before.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     let ran = story.wait(before.spawn().unwrap());
     ran.stdout_has("✓ Added").error_text();
-    assert_eq!(
-        story
-            .crontab()
-            .table()
-            .unwrap()
-            .matches("other.json cron run")
-            .count(),
-        2
-    );
+    assert_eq!(story.crontab().table().unwrap().matches("other.json cron run").count(), 2);
 }
 
 #[test]
@@ -1420,10 +1138,7 @@ fn the_crontab_uses_the_invoked_program_path() {
         let ran = story.wait(shell.spawn().unwrap()).stdout_has("✓ Added");
         drop(ran);
         let table = story.normalize_paths(&story.crontab().table().unwrap());
-        assert!(
-            table.contains(&format!(" {expect} cron run ")),
-            "{script}: {table}"
-        );
+        assert!(table.contains(&format!(" {expect} cron run ")), "{script}: {table}");
         run_cron(&story, &["remove", "x"]).stdout_has("✓ Removed");
     };
     let add = "cron add -m x -e 1h";
@@ -1438,9 +1153,8 @@ fn the_crontab_uses_the_invoked_program_path() {
 #[test]
 fn path_entries_that_do_not_fit_a_crontab_line_are_reported() {
     let story = Story::new();
-    let long: Vec<String> = (0..60)
-        .map(|number| format!("/opt/some/long/directory/{number}"))
-        .collect();
+    let long: Vec<String> =
+        (0..60).map(|number| format!("/opt/some/long/directory/{number}")).collect();
     let path = format!("{}:rel:{}", story.path(), long.join(":"));
     run_cron_with_env(&story, &[("PATH", &path)], &["add", "-m", "x", "-e", "1h"])
         .stdout_has("✓ Added")
@@ -1449,14 +1163,9 @@ fn path_entries_that_do_not_fit_a_crontab_line_are_reported() {
     let table = story.crontab().table().unwrap();
     // Limit of cron for the command after the five fields.
     let lines = table.lines().filter(|line| !line.starts_with('#'));
-    let commands: Vec<&str> = lines
-        .filter_map(|line| line.splitn(6, ' ').nth(5))
-        .collect();
+    let commands: Vec<&str> = lines.filter_map(|line| line.splitn(6, ' ').nth(5)).collect();
     assert!(!commands.is_empty());
-    assert!(
-        commands.iter().all(|command| command.len() <= 998),
-        "{commands:?}"
-    );
+    assert!(commands.iter().all(|command| command.len() <= 998), "{commands:?}");
 }
 
 #[test]
@@ -1474,10 +1183,7 @@ fn the_heartbeat_is_an_ordinary_crontab_line() {
     run_heartbeat(&story, &["enable", "--channel", "file", "--to", "out"])
         .stdout_has("every 2 hours");
     let terms = || job_terms(&story, "heartbeat");
-    assert_eq!(
-        (&terms()["maxCost"], &terms()["kind"]),
-        (&json!(1.0), &json!("heartbeat"))
-    );
+    assert_eq!((&terms()["maxCost"], &terms()["kind"]), (&json!(1.0), &json!("heartbeat")));
     assert_eq!(terms()["sink"], json!({ "file": story.dir().join("out") }));
     run_cron(&story, &["edit", "heartbeat", "--every", "1h"]).stdout_has("every hour");
     assert_eq!(terms()["everyMs"], 3_600_000);
@@ -1493,9 +1199,7 @@ fn the_heartbeat_is_an_ordinary_crontab_line() {
         &["edit", "heartbeat", "-c", "0 8 * * *"],
         &["disable", "heartbeat"],
     ] {
-        run_cron(&story, arguments)
-            .status(2)
-            .stderr_has("the heartbeat");
+        run_cron(&story, arguments).status(2).stderr_has("the heartbeat");
     }
     run_heartbeat(&story, &["disable"]).stdout("✓ Heartbeat disabled\n");
     assert_eq!(story.crontab().table(), None);
@@ -1514,37 +1218,25 @@ fn concurrent_additions_are_all_stored() {
     let foreign = "# mine\nMAILTO=x\r\n1 2 3 4 5 echo '100\\%'\n";
     story.crontab().set_table(foreign);
     let old: Vec<String> = (0..32).map(|number| format!("old{number}")).collect();
-    let mut theirs: Vec<Value> = old
-        .iter()
-        .map(|name| self::python_job(name, name))
-        .collect();
+    let mut theirs: Vec<Value> = old.iter().map(|name| self::python_job(name, name)).collect();
     theirs.push(self::python_job("stays", "stays"));
     write(&job_file(&story), &python_job_file(&json!(theirs)));
     run_cron(&story, &["sync"]).stdout_has("cron run stays --scheduled");
     let add = |number: usize| {
         let (name, expression) = (format!("new{number}"), format!("{number} 8 * * *"));
-        cron_command(&story, &["add", "-n", &name, "-m", "x", "-c", &expression])
-            .spawn()
-            .unwrap()
+        cron_command(&story, &["add", "-n", &name, "-m", "x", "-c", &expression]).spawn().unwrap()
     };
     let children: Vec<_> = (0..32)
         .flat_map(|number| {
-            [
-                add(number),
-                cron_command(&story, &["remove", &old[number]])
-                    .spawn()
-                    .unwrap(),
-            ]
+            [add(number), cron_command(&story, &["remove", &old[number]]).spawn().unwrap()]
         })
         .collect();
     for child in children {
         let ran = story.wait(child);
         ran.text();
     }
-    let mut names: Vec<String> = jobs(&story)
-        .iter()
-        .map(|job| job["name"].as_str().unwrap().to_owned())
-        .collect();
+    let mut names: Vec<String> =
+        jobs(&story).iter().map(|job| job["name"].as_str().unwrap().to_owned()).collect();
     names.sort();
     let mut expect: Vec<String> = (0..32).map(|number| format!("new{number}")).collect();
     expect.push("stays".into());
@@ -1553,13 +1245,7 @@ fn concurrent_additions_are_all_stored() {
     let id_of = |job: &Value| job["id"].as_str().unwrap().to_owned();
     let mut expect: Vec<String> = jobs(&story)
         .iter()
-        .map(|job| {
-            format!(
-                "{} {}",
-                job["schedule"]["expr"].as_str().unwrap(),
-                id_of(job)
-            )
-        })
+        .map(|job| format!("{} {}", job["schedule"]["expr"].as_str().unwrap(), id_of(job)))
         .collect();
     let mut found = crontab_lines(&story);
     expect.sort();
@@ -1616,10 +1302,7 @@ fn kill_add_at(call: &str, n: usize) -> (bool, bool) {
     let is_new = names == ["first", "second"];
     assert!(is_new || names == ["first"], "{}: {names:?}", at());
     let times = || -> Vec<String> {
-        crontab_lines(&story)
-            .iter()
-            .map(|line| line[..9].to_owned())
-            .collect()
+        crontab_lines(&story).iter().map(|line| line[..9].to_owned()).collect()
     };
     let table = story.crontab().table().unwrap();
     let (old, new) = (&["0 7 * * *"][..], &["0 7 * * *", "0 8 * * *"][..]);

@@ -15,16 +15,11 @@ fn lines(story: &Story, arguments: &[&str]) -> Vec<Value> {
     let output = story.command(arguments).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn changes(lines: &[Value]) -> Vec<&str> {
-    lines
-        .iter()
-        .map(|line| line["change"].as_str().unwrap())
-        .collect()
+    lines.iter().map(|line| line["change"].as_str().unwrap()).collect()
 }
 
 fn quiet<'s>(story: &'s Story, arguments: &[&str]) -> RunResult<'s> {
@@ -37,20 +32,8 @@ fn quiet<'s>(story: &'s Story, arguments: &[&str]) -> RunResult<'s> {
 fn a_job_is_replaced_only_if_it_differs() {
     let story = story();
     let add = |schedule: &str, message: &str| {
-        let add = [
-            "cron",
-            "add",
-            "--replace",
-            "--json",
-            "-n",
-            "digest",
-            "--cron",
-        ];
-        lines(
-            &story,
-            &[&add as &[&str], &[schedule, "-m", message]].concat(),
-        )
-        .remove(0)
+        let add = ["cron", "add", "--replace", "--json", "-n", "digest", "--cron"];
+        lines(&story, &[&add as &[&str], &[schedule, "-m", message]].concat()).remove(0)
     };
     let first = add("0 8 * * *", "a");
     assert_eq!(first["change"], "added");
@@ -66,35 +49,13 @@ fn a_job_is_replaced_only_if_it_differs() {
     };
     let before = files(&story);
     let same = add("0 8 * * *", "a");
-    assert_eq!(
-        (&same["change"], &same["id"]),
-        (&Value::from("unchanged"), &first["id"])
-    );
+    assert_eq!((&same["change"], &same["id"]), (&Value::from("unchanged"), &first["id"]));
     assert_eq!(files(&story), before);
-    quiet(
-        &story,
-        &[
-            "cron",
-            "add",
-            "--replace",
-            "-n",
-            "digest",
-            "--cron",
-            "0 8 * * *",
-            "-m",
-            "a",
-        ],
-    )
-    .stdout_has(&format!(
-        "✓ Job 'digest' ({}) is unchanged",
-        first["id"].as_str().unwrap()
-    ));
+    quiet(&story, &["cron", "add", "--replace", "-n", "digest", "--cron", "0 8 * * *", "-m", "a"])
+        .stdout_has(&format!("✓ Job 'digest' ({}) is unchanged", first["id"].as_str().unwrap()));
     for (schedule, message) in [("0 8 * * *", "b"), ("0 9 * * *", "b")] {
         let changed = add(schedule, message);
-        assert_eq!(
-            (&changed["change"], &changed["id"]),
-            (&Value::from("changed"), &first["id"])
-        );
+        assert_eq!((&changed["change"], &changed["id"]), (&Value::from("changed"), &first["id"]));
     }
     assert!(story.crontab().table().unwrap().contains("0 9 * * * "));
     assert_eq!(jobs(&story).len(), 1);
@@ -106,12 +67,9 @@ fn a_job_is_replaced_only_if_it_differs() {
     let shown = lines(&story, &["cron", "show", "digest", "--json"]).remove(0);
     assert_eq!(shown["enabled"], false);
     assert_eq!(shown["terms"]["max_cost_usd"], Value::Null);
-    quiet(
-        &story,
-        &["cron", "add", "--replace", "--every", "1h", "-m", "x"],
-    )
-    .status(2)
-    .stderr_has("--name");
+    quiet(&story, &["cron", "add", "--replace", "--every", "1h", "-m", "x"])
+        .status(2)
+        .stderr_has("--name");
 }
 
 #[test]
@@ -125,10 +83,7 @@ fn a_file_of_jobs_is_applied_twice_without_a_second_change() {
     let apply = ["cron", "apply", "-f", "jobs.yaml", "--json"];
     assert_eq!(changes(&lines(&story, &apply)), ["added", "added"]);
     let found = jobs(&story);
-    assert_eq!(
-        found[0]["payload"]["message"],
-        "two\nlines % and 'quotes'\n"
-    );
+    assert_eq!(found[0]["payload"]["message"], "two\nlines % and 'quotes'\n");
     assert_eq!(found[1]["payload"]["message"], "-n is no flag");
     let table = story.crontab().table().unwrap();
     assert!(table.contains("0 8 * * 1-5 ") && table.contains("1 2 3 4 5 other\n"));
@@ -136,9 +91,7 @@ fn a_file_of_jobs_is_applied_twice_without_a_second_change() {
     assert_eq!(story.crontab().table().unwrap(), table);
 
     // `--prune` removes only jobs that an earlier file listed.
-    let own = [
-        "cron", "add", "-n", "own", "--every", "1h", "-m", "x", "--json",
-    ];
+    let own = ["cron", "add", "-n", "own", "--every", "1h", "-m", "x", "--json"];
     assert_eq!(changes(&lines(&story, &own)), ["added"]);
     std::fs::write(
         story.dir().join("jobs.yaml"),
@@ -157,44 +110,28 @@ fn a_file_of_jobs_is_applied_twice_without_a_second_change() {
 fn nothing_is_changed_if_an_item_is_wrong() {
     let check = |text: &str, words: &str| {
         let story = story().file("jobs.yaml", text);
-        quiet(&story, &["cron", "apply", "-f", "jobs.yaml"])
-            .status(65)
-            .stderr_has(words);
+        quiet(&story, &["cron", "apply", "-f", "jobs.yaml"]).status(65).stderr_has(words);
         assert!(!story.workspace().join("cron/jobs.json").exists(), "{text}");
         assert_eq!(story.crontab().table().unwrap(), "1 2 3 4 5 other\n");
     };
     let good = "- {name: a, every: 1h, message: x}\n";
-    check(
-        &format!("{good}- {{name: b, every: 1h}}\n"),
-        "item 2 of `jobs.yaml`: ",
-    );
+    check(&format!("{good}- {{name: b, every: 1h}}\n"), "item 2 of `jobs.yaml`: ");
     check(
         &format!("{good}- {{every: 1h, message: x}}\n"),
         "item 2 of `jobs.yaml`: it has no `name`",
     );
-    check(
-        &format!("{good}- {{name: b, evry: 1h, message: x}}\n"),
-        "unexpected argument '--evry",
-    );
+    check(&format!("{good}- {{name: b, evry: 1h, message: x}}\n"), "unexpected argument '--evry");
     check(&format!("{good}- text\n"), "it is not a map of flags");
-    check(
-        &format!("{good}{good}"),
-        "item 2 of `jobs.yaml`: an earlier item has the same name",
-    );
+    check(&format!("{good}{good}"), "item 2 of `jobs.yaml`: an earlier item has the same name");
     check(
         &format!("{good}- {{name: b, every: 1h, message: x, config: c.json}}\n"),
         "item 2 of `jobs.yaml`: `json`, `replace` and `config` are flags of the command",
     );
     check("name: a\n", "`jobs.yaml` is not a list of jobs");
     check("- [\n", "is not YAML or JSON");
-    let story = story().file(
-        "jobs.yaml",
-        "- {name: a, cron: \"61 * * * *\", message: x}\n",
-    );
+    let story = story().file("jobs.yaml", "- {name: a, cron: \"61 * * * *\", message: x}\n");
     quiet(&story, &["cron", "apply", "-f", "jobs.yaml"])
         .status(2)
         .stderr_has("item 1 of `jobs.yaml`: ");
-    quiet(&story, &["cron", "apply", "-f", "missing"])
-        .status(66)
-        .stderr_has("missing");
+    quiet(&story, &["cron", "apply", "-f", "missing"]).status(66).stderr_has("missing");
 }

@@ -29,16 +29,11 @@ fn one_time_job() -> Value {
 /// A story with this job and its crontab line.
 fn story_with_job(job: Value) -> Story {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
-    story
-        .server()
-        .always(Box::new(|request: &Request| says("Done.")(request)));
+    story.server().always(Box::new(|request: &Request| says("Done.")(request)));
     story.crontab().set_table(OTHER_CRONTAB);
     write_jobs(&story, &[job]);
     crate::cron_run::write_terms(&story, &json!({ "v": 1, "catchUp": "once" }));
-    story
-        .run(["cron", "sync"])
-        .stdout_has(JOB_ID)
-        .stderr_has("");
+    story.run(["cron", "sync"]).stdout_has(JOB_ID).stderr_has("");
     story
 }
 
@@ -169,17 +164,8 @@ fn kill_run_at(kind: &str, n: usize, job: Value) -> bool {
 }
 
 /// System calls that change something outside of the program or wait for other processes; each kind is counted separately.
-const TRACED_CALLS: [&str; 9] = [
-    "write",
-    "fsync",
-    "fdatasync",
-    "rename",
-    "unlink",
-    "mkdir",
-    "flock",
-    "connect",
-    "clone3",
-];
+const TRACED_CALLS: [&str; 9] =
+    ["write", "fsync", "fdatasync", "rename", "unlink", "mkdir", "flock", "connect", "clone3"];
 
 /// Kills a run at each of these kinds of calls. Returns the number of calls that were reached.
 fn kill_runs_at_calls<'a>(calls: impl IntoIterator<Item = &'a str>, job: &Value) -> usize {
@@ -218,13 +204,10 @@ fn a_run_killed_at_any_system_call_is_never_paid_twice() {
         let child = command.args(SCHEDULED).spawn().unwrap();
         story.wait(child).stdout("Done.\n");
         let text = std::fs::read_to_string(trace).unwrap();
-        let names = text
-            .lines()
-            .filter_map(|line| Some(line.split_once('(')?.0));
+        let names = text.lines().filter_map(|line| Some(line.split_once('(')?.0));
         // The first call is not made by the program itself, and nothing follows the last ones.
-        let names: BTreeSet<&str> = names
-            .filter(|name| *name != "execve" && !name.contains("exit"))
-            .collect();
+        let names: BTreeSet<&str> =
+            names.filter(|name| *name != "execve" && !name.contains("exit")).collect();
         let kills = kill_runs_at_calls(names, &job);
         assert!(kills > 150, "only {kills} calls");
     }
@@ -233,9 +216,7 @@ fn a_run_killed_at_any_system_call_is_never_paid_twice() {
 /// A story with two jobs, the second of which has a session; returns the id of the second.
 fn story_with_two_jobs() -> (Story, String) {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
-    story
-        .server()
-        .always(Box::new(|request: &Request| says("Done.")(request)));
+    story.server().always(Box::new(|request: &Request| says("Done.")(request)));
     story.crontab().set_table(OTHER_CRONTAB);
     add_job(&story, &["-n", "first", "-c", "0 7 * * *"]);
     let id = add_job(&story, &["-n", "second", "-c", "0 8 * * *"]);
@@ -246,9 +227,7 @@ fn story_with_two_jobs() -> (Story, String) {
 /// The job names, and the hours of their crontab lines.
 fn job_names_and_hours(story: &Story) -> (Vec<String>, Vec<String>) {
     let names = crate::cron::jobs(story);
-    let names = names
-        .iter()
-        .map(|job| job["name"].as_str().unwrap().to_owned());
+    let names = names.iter().map(|job| job["name"].as_str().unwrap().to_owned());
     let table = story.crontab().table().unwrap();
     assert!(table.starts_with(OTHER_CRONTAB), "{table}");
     let hours = table.lines().filter(|line| line.contains(" cron run "));
@@ -270,14 +249,8 @@ fn remove_with_fault(kind: &str, error: &str, n: usize) -> bool {
     let (names, hours) = job_names_and_hours(&story);
     assert!(names == old.0 || names == ["first"], "{about}: {names:?}");
     assert!(hours == old.1 || hours == ["7"], "{about}: {hours:?}");
-    assert!(
-        hours == ["7"] || story.crontab().table().unwrap() == before,
-        "{about}"
-    );
-    assert!(
-        !is_done || (names == ["first"] && hours == ["7"]),
-        "{about}"
-    );
+    assert!(hours == ["7"] || story.crontab().table().unwrap() == before, "{about}");
+    assert!(!is_done || (names == ["first"] && hours == ["7"]), "{about}");
     assert!(names == old.0 || hours == ["7"] || !is_done, "{about}");
     // The next `cron` command makes both consistent.
     add_job(&story, &["-n", "third", "-c", "0 9 * * *"]);
@@ -286,16 +259,10 @@ fn remove_with_fault(kind: &str, error: &str, n: usize) -> bool {
         2 => assert_eq!(hours, ["7", "9"], "{about}"),
         _ => assert_eq!(hours, ["7", "8", "9"], "{about}"),
     }
-    story
-        .run(["cron", "sync"])
-        .stdout("The crontab is up to date.\n");
+    story.run(["cron", "sync"]).stdout("The crontab is up to date.\n");
     // A second removal removes the rest.
     let again = story.run(["cron", "remove", &id]);
-    assert!(
-        [0, 66].contains(&again.code()),
-        "{about}: {}",
-        again.error_text()
-    );
+    assert!([0, 66].contains(&again.code()), "{about}: {}", again.error_text());
     again.text();
     again.error_text();
     drop(again);
@@ -331,10 +298,7 @@ fn add_with_fault(kind: &str, error: &str, n: usize) -> bool {
     let (names, hours) = job_names_and_hours(&story);
     let is_new = names.len() == 3;
     assert!(is_new || names == ["first", "second"], "{about}: {names:?}");
-    assert!(
-        hours == ["7", "8", "9"] || story.crontab().table().unwrap() == before,
-        "{about}"
-    );
+    assert!(hours == ["7", "8", "9"] || story.crontab().table().unwrap() == before, "{about}");
     match code {
         0 => assert!(is_new && hours == ["7", "8", "9"], "{about}"),
         // The job is stored but not in the crontab, or the state of the crontab is unknown.

@@ -60,16 +60,12 @@ end
         let mut shell = Command::new("unshare");
         shell.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
         shell.args(["/bin/sh", "-c", &script]).current_dir(&dir);
-        shell
-            .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        shell.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         shell.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = shell.stderr(Stdio::piped()).spawn().unwrap();
         let alive = shell.stdin.take().unwrap();
         let mut ready = String::new();
-        BufReader::new(shell.stdout.take().unwrap())
-            .read_line(&mut ready)
-            .unwrap();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut ready).unwrap();
         if ready != "ready\n" {
             drop(alive);
             let output = shell.wait_with_output().unwrap();
@@ -77,11 +73,7 @@ end
             skip(&format!("there can be no namespaces for cron: {words}"));
             return None;
         }
-        Some(Self {
-            shell_pid: shell,
-            _namespace_holder: alive,
-            mail_dir: dir.join("mail"),
-        })
+        Some(Self { shell_pid: shell, _namespace_holder: alive, mail_dir: dir.join("mail") })
     }
 
     /// A program in the namespace, with the environment of a login shell.
@@ -110,16 +102,11 @@ end
         let text = ran.text();
         // A missing cron daemon is reported.
         let words = ran.error_text();
-        assert!(
-            words.is_empty() || words.contains("no cron daemon is running"),
-            "{words}"
-        );
+        assert!(words.is_empty() || words.contains("no cron daemon is running"), "{words}");
         drop(ran);
         let line = text.lines().next().unwrap();
         let start = format!("✓ Added job '{name}' (");
-        let id = line
-            .strip_prefix(&start)
-            .and_then(|line| line.strip_suffix(')'));
+        let id = line.strip_prefix(&start).and_then(|line| line.strip_suffix(')'));
         id.unwrap_or_else(|| panic!("{text}")).to_owned()
     }
 
@@ -132,12 +119,7 @@ end
     fn set_table(&self, story: &Story, table: &str) {
         let mut command = self.program(story, "crontab");
         let mut child = command.arg("-").stdin(Stdio::piped()).spawn().unwrap();
-        child
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(table.as_bytes())
-            .unwrap();
+        child.stdin.take().unwrap().write_all(table.as_bytes()).unwrap();
         drop(story.wait(child));
     }
 
@@ -233,59 +215,27 @@ fn jobs_are_started_by_the_real_cron() {
     let filed = add(
         "filed",
         MESSAGE,
-        &[
-            &always[..],
-            &["--when", &when, "--channel", "file", "--to", &out],
-        ]
-        .concat(),
+        &[&always[..], &["--when", &when, "--channel", "file", "--to", &out]].concat(),
     );
     let piped = add(
         "piped",
         "x",
-        &[
-            "-e",
-            "60",
-            "--channel",
-            "command",
-            "--to",
-            &format!("cat >> {}", word("piped")),
-        ],
+        &["-e", "60", "--channel", "command", "--to", &format!("cat >> {}", word("piped"))],
     );
     let printed = add("printed", "be printed", &always);
-    let quiet = add(
-        "quiet",
-        "x",
-        &[&always[..], &["--channel", "none"]].concat(),
-    );
+    let quiet = add("quiet", "x", &[&always[..], &["--channel", "none"]].concat());
     let silent = add("silent", "say nothing", &always);
     let refused = add("refused", "be refused", &always);
     // Not in the current hour, so that cron finds nothing due each minute.
-    let shown = Command::new("date")
-        .env("TZ", "Asia/Kathmandu")
-        .arg("+%-H")
-        .output()
-        .unwrap();
-    let hour: u32 = String::from_utf8(shown.stdout)
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
+    let shown = Command::new("date").env("TZ", "Asia/Kathmandu").arg("+%-H").output().unwrap();
+    let hour: u32 = String::from_utf8(shown.stdout).unwrap().trim().parse().unwrap();
     let elsewhere = format!("* {} * * *", (hour + 12) % 24);
     let zoned = add("zoned", "x", &["-c", &elsewhere, "--tz", "Asia/Kathmandu"]);
-    let once = add(
-        "once",
-        "x",
-        &["--in", "1m", "--channel", "file", "--to", &word("once.txt")],
-    );
+    let once = add("once", "x", &["--in", "1m", "--channel", "file", "--to", &word("once.txt")]);
     let table = place.table(&story);
     assert!(table.starts_with(&theirs), "{table}");
-    for id in [
-        &filed, &piped, &printed, &quiet, &silent, &refused, &zoned, &once,
-    ] {
-        assert!(
-            table.contains(&format!(" cron run {id} --scheduled\n")),
-            "{table}"
-        );
+    for id in [&filed, &piped, &printed, &quiet, &silent, &refused, &zoned, &once] {
+        assert!(table.contains(&format!(" cron run {id} --scheduled\n")), "{table}");
     }
 
     place.touch_spool();
@@ -309,26 +259,18 @@ fn jobs_are_started_by_the_real_cron() {
         jobs(&story).iter().all(|job| job["id"] != once.as_str())
             && !place.table(&story).contains(&once)
     });
-    place.wait_until("command of theirs", || {
-        read_or_empty(&path("theirs")).lines().count() >= 2
-    });
+    place.wait_until("command of theirs", || read_or_empty(&path("theirs")).lines().count() >= 2);
     place.wait_until("second mail", || place.mail_bodies(&refused).len() >= 2);
     let now = place.table(&story);
     assert!(!now.contains(&once) && !now.contains(&printed), "{now}");
 
     // Each slot runs once, in its minute.
-    for (id, outcome) in [
-        (&filed, "ok"),
-        (&piped, "ok"),
-        (&quiet, "ok"),
-        (&silent, "nothing"),
-        (&refused, "failed"),
-    ] {
+    for (id, outcome) in
+        [(&filed, "ok"), (&piped, "ok"), (&quiet, "ok"), (&silent, "nothing"), (&refused, "failed")]
+    {
         let records = records(&story, id);
-        let mut slots: Vec<&str> = records
-            .iter()
-            .map(|record| record["slot"].as_str().unwrap())
-            .collect();
+        let mut slots: Vec<&str> =
+            records.iter().map(|record| record["slot"].as_str().unwrap()).collect();
         slots.dedup();
         assert_eq!(slots.len(), records.len(), "{records:?}");
         for record in &records {
@@ -357,9 +299,7 @@ fn jobs_are_started_by_the_real_cron() {
 
     // The message arrived unchanged in each run, and the answers were delivered.
     let asked = story.requests();
-    let heard = asked
-        .iter()
-        .filter(|asked| asked.last_content().contains(MESSAGE));
+    let heard = asked.iter().filter(|asked| asked.last_content().contains(MESSAGE));
     assert_eq!(heard.count(), outcomes(&story, &filed).len());
     for (name, id) in [("out.txt", &filed), ("piped", &piped)] {
         let expect = "Done % 🐈.\n".repeat(outcomes(&story, id).len());
@@ -374,15 +314,9 @@ fn jobs_are_started_by_the_real_cron() {
     assert_eq!(place.mail_bodies(&printed), ["Printed % 🐈.\n"]);
     for mail in place.mail_bodies(&refused) {
         let start = format!("nanobot: job `refused` ({refused})");
-        assert!(
-            mail.starts_with(&start) && mail.contains("no such key"),
-            "{mail}"
-        );
+        assert!(mail.starts_with(&start) && mail.contains("no such key"), "{mail}");
         let lines: Vec<&str> = mail.lines().collect();
-        assert!(
-            lines.len() <= 2 && lines[1..].iter().all(|line| line.contains("try: ")),
-            "{mail}"
-        );
+        assert!(lines.len() <= 2 && lines[1..].iter().all(|line| line.contains("try: ")), "{mail}");
     }
     for id in [&filed, &piped, &quiet, &silent, &zoned, &once] {
         assert_eq!(place.mail_bodies(id), [""; 0]);
@@ -401,12 +335,7 @@ fn jobs_are_started_by_the_real_cron() {
     for id in all {
         // A running job cleans up after itself.
         place.wait_until("end", || !job_dir(&story, id).exists());
-        assert!(
-            !story
-                .workspace()
-                .join(format!("sessions/cron_{id}.jsonl"))
-                .exists()
-        );
+        assert!(!story.workspace().join(format!("sessions/cron_{id}.jsonl")).exists());
     }
     let lines = read_or_empty(&path("theirs"));
     assert!(lines.lines().all(|line| line == "/"), "{lines}");
@@ -426,11 +355,7 @@ fn concurrent_changes_share_the_real_crontab() {
     let old: Vec<String> = (0..CHANGE_COUNT)
         .map(|number| {
             let expression = format!("{number} 7 * * *");
-            place.add_job(
-                &story,
-                &format!("old{number}"),
-                &["-m", "x", "-c", &expression],
-            )
+            place.add_job(&story, &format!("old{number}"), &["-m", "x", "-c", &expression])
         })
         .collect();
     let spawn = |arguments: &[&str]| {
@@ -453,33 +378,20 @@ fn concurrent_changes_share_the_real_crontab() {
         ran.error_text();
     }
     let jobs = jobs(&story);
-    let mut names: Vec<&str> = jobs
-        .iter()
-        .map(|job| job["name"].as_str().unwrap())
-        .collect();
+    let mut names: Vec<&str> = jobs.iter().map(|job| job["name"].as_str().unwrap()).collect();
     names.sort_unstable();
-    let mut expect: Vec<String> = (0..CHANGE_COUNT)
-        .map(|number| format!("new{number}"))
-        .collect();
+    let mut expect: Vec<String> = (0..CHANGE_COUNT).map(|number| format!("new{number}")).collect();
     expect.sort();
     assert_eq!(names, expect);
     let table = place.table(&story);
-    let block = table
-        .strip_prefix(theirs)
-        .unwrap_or_else(|| panic!("{table}"));
-    let mut lines: Vec<&str> = block
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .collect();
+    let block = table.strip_prefix(theirs).unwrap_or_else(|| panic!("{table}"));
+    let mut lines: Vec<&str> = block.lines().filter(|line| !line.starts_with('#')).collect();
     lines.sort_by_key(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap());
     assert_eq!(lines.len(), CHANGE_COUNT, "{table}");
     for (number, line) in lines.iter().enumerate() {
         assert!(line.starts_with(&format!("{number} 8 * * * ")), "{line}");
         let of = |job: &&Value| {
-            line.ends_with(&format!(
-                " cron run {} --scheduled",
-                job["id"].as_str().unwrap()
-            ))
+            line.ends_with(&format!(" cron run {} --scheduled", job["id"].as_str().unwrap()))
         };
         let job = jobs.iter().find(of).unwrap_or_else(|| panic!("{line}"));
         assert_eq!(job["name"], format!("new{number}"));

@@ -28,15 +28,12 @@ fn start<'a>(story: &'a Story, time: &str, id: &str) -> RunResult<'a> {
 fn fields(story: &Story) -> Vec<String> {
     let table = story.crontab().table().unwrap_or_default();
     let ours = table.lines().filter(|line| line.ends_with(" --scheduled"));
-    ours.map(|line| line.split_once(" /usr/bin/env ").unwrap().0.to_owned())
-        .collect()
+    ours.map(|line| line.split_once(" /usr/bin/env ").unwrap().0.to_owned()).collect()
 }
 
 fn records(story: &Story, id: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(job_dir(story, id).join("runs.jsonl")).unwrap_or_default();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// The outcome of each run, with the number of the retry.
@@ -57,9 +54,8 @@ fn add_daily(story: &Story, more: &[&str]) -> String {
 
 #[test]
 fn a_temporary_failure_is_retried_after_the_delay() {
-    let story = Story::new()
-        .script([busy(), busy(), says("Done.")])
-        .env("NANOBOT_TEST_ZONE", "UTC");
+    let story =
+        Story::new().script([busy(), busy(), says("Done.")]).env("NANOBOT_TEST_ZONE", "UTC");
     let id = add_daily(&story, &["--retry", "2", "--retry-delay", "5m"]);
     assert_eq!(fields(&story), ["0 8 * * *"]);
     // A failure that is retried is recorded, but not mailed.
@@ -70,15 +66,10 @@ fn a_temporary_failure_is_retried_after_the_delay() {
         .stdout_has("waiting      for retry 1 of 2\n")
         .stdout_has("retry        at most 2 times, each after 5 min\n");
     let shown = at(&story, "08:01:00", &["show", &id, "--json"]).json();
-    assert_eq!(
-        shown["retry"],
-        json!({ "at": "2026-01-02T08:05:00Z", "number": 1 })
-    );
+    assert_eq!(shown["retry"], json!({ "at": "2026-01-02T08:05:00Z", "number": 1 }));
     assert_eq!(shown["next"], "2026-01-02T08:05:00Z");
     assert_eq!(shown["crontab"], "there");
-    at(&story, "08:01:00", &["check"])
-        .status(1)
-        .stdout_has("failed since");
+    at(&story, "08:01:00", &["check"]).status(1).stdout_has("failed since");
     // Too early.
     start(&story, "08:04:59", &id).stdout("");
     at(&story, "08:04:59", &["run", "--due"]).stdout("");
@@ -101,38 +92,25 @@ fn the_last_failure_is_reported() {
     let id = add_daily(&story, &["--retry", "1", "--on-failure", &command]);
     start(&story, "08:00:00", &id).status(75).stderr("");
     assert!(!told.exists());
-    start(&story, "08:10:00", &id)
-        .status(75)
-        .stderr_has("too many");
+    start(&story, "08:10:00", &id).status(75).stderr_has("too many");
     assert!(std::fs::read_to_string(&told).unwrap().contains("too many"));
     assert_eq!(fields(&story), ["0 8 * * *"]);
     at(&story, "08:12:00", &["run", &id]).stdout("By hand.\n");
     // A permanent cause is not retried.
     let mut command = story.command(["cron", "run", &id, "--scheduled"]);
     command.env("NANOBOT_TEST_TIME", "2026-01-03T08:00:00Z");
-    story
-        .wait(command.spawn().unwrap())
-        .status(77)
-        .stderr_has("no");
-    assert_eq!(
-        tries(&story, &id),
-        ["failed 0", "failed 1", "ok 0", "failed 0"]
-    );
+    story.wait(command.spawn().unwrap()).status(77).stderr_has("no");
+    assert_eq!(tries(&story, &id), ["failed 0", "failed 1", "ok 0", "failed 0"]);
 }
 
 #[test]
 fn a_retry_gives_way_to_the_next_slot_and_to_changes_of_the_job() {
-    let story = Story::new()
-        .script([busy(), busy(), says("By hand.")])
-        .env("NANOBOT_TEST_ZONE", "UTC");
+    let story =
+        Story::new().script([busy(), busy(), says("By hand.")]).env("NANOBOT_TEST_ZONE", "UTC");
     // The next slot would come first.
     let often = add_job(&story, &["--cron", "*/10 * * * *", "--retry", "3"]);
-    start(&story, "08:00:00", &often)
-        .status(75)
-        .stderr_has("too many");
-    run_cron(&story, &["remove", &often])
-        .stdout_has("Removed")
-        .stderr_has("trash");
+    start(&story, "08:00:00", &often).status(75).stderr_has("too many");
+    run_cron(&story, &["remove", &often]).stdout_has("Removed").stderr_has("trash");
     // A job that was disabled meanwhile does not catch up.
     let id = add_daily(&story, &["--retry", "3"]);
     start(&story, "08:00:00", &id).status(75).stderr("");
@@ -140,9 +118,7 @@ fn a_retry_gives_way_to_the_next_slot_and_to_changes_of_the_job() {
     at(&story, "08:02:00", &["enable", &id]).stdout_has("enabled");
     assert_eq!(fields(&story), ["0 8 * * *"]);
     start(&story, "08:10:00", &id).stdout("");
-    run_cron(&story, &["remove", &id])
-        .stdout_has("Removed")
-        .stderr_has("trash");
+    run_cron(&story, &["remove", &id]).stdout_has("Removed").stderr_has("trash");
     // A success by hand ends it too.
     let id = add_daily(&story, &["--retry", "3"]);
     start(&story, "08:10:00", &id).status(75).stderr("");
@@ -156,17 +132,11 @@ fn a_retry_gives_way_to_the_next_slot_and_to_changes_of_the_job() {
 fn retries_and_delays_are_checked_and_applied_from_a_file() {
     let story = Story::new();
     let usage = |arguments: &[&str], words: &str| {
-        let ran = run_cron(
-            &story,
-            &[&["add", "-m", "x", "-e", "1h"], arguments].concat(),
-        );
+        let ran = run_cron(&story, &[&["add", "-m", "x", "-e", "1h"], arguments].concat());
         ran.status(2).stderr_has(words);
     };
     usage(&["--retry", "101"], "101");
-    usage(
-        &["--retry-delay", "30s"],
-        "`--retry-delay` is 30 seconds, expected from 60 to 86400",
-    );
+    usage(&["--retry-delay", "30s"], "`--retry-delay` is 30 seconds, expected from 60 to 86400");
     usage(&["--jitter", "25h"], "expected from 0 to 86400");
     let list = json!([{
         "name": "digest", "cron": "0 8 * * *", "tz": "UTC", "message": "x", "retry": 3, "retry-delay": "5m",
@@ -182,13 +152,8 @@ fn retries_and_delays_are_checked_and_applied_from_a_file() {
     assert_eq!(terms["jitter_s"], 600);
     assert_eq!(terms["on_success"], "true");
     assert_eq!(terms["notify"], "change");
-    run_cron(
-        &story,
-        &[
-            "edit", "digest", "--retry", "0", "--jitter", "0", "--notify", "always",
-        ],
-    )
-    .stdout_has("digest");
+    run_cron(&story, &["edit", "digest", "--retry", "0", "--jitter", "0", "--notify", "always"])
+        .stdout_has("digest");
     let shown = run_cron(&story, &["show", "digest", "--json"]).json();
     assert_eq!(shown["terms"]["retry"], 0);
     assert_eq!(shown["terms"]["jitter_s"], 0);
@@ -230,34 +195,15 @@ fn a_start_is_delayed_by_the_same_time_each_day() {
 #[test]
 fn results_are_reported_always_or_on_changes() {
     let check = |notify: &str, expect_told: &str, expect_errors: usize| {
-        let script = [
-            says("one"),
-            fails(401, "no"),
-            fails(401, "no"),
-            says("four"),
-            says("five"),
-        ];
+        let script = [says("one"), fails(401, "no"), fails(401, "no"), says("four"), says("five")];
         let story = Story::new().script(script);
         let told = story.dir().join("told");
-        let tell = |word: &str| {
-            format!(
-                "echo \"{word} $(cat | head -c4)\" | tee -a {}",
-                told.display()
-            )
-        };
+        let tell =
+            |word: &str| format!("echo \"{word} $(cat | head -c4)\" | tee -a {}", told.display());
         let (bad, good) = (tell("failure"), tell("success"));
         let id = add_job(
             &story,
-            &[
-                "-e",
-                "1h",
-                "--on-failure",
-                &bad,
-                "--on-success",
-                &good,
-                "--notify",
-                notify,
-            ],
+            &["-e", "1h", "--on-failure", &bad, "--on-success", &good, "--notify", notify],
         );
         let mut errors = 0;
         for minute in 0..5 {
@@ -271,19 +217,11 @@ fn results_are_reported_always_or_on_changes() {
         assert_eq!(errors, expect_errors);
         // The output of the commands is stored beside the answers.
         let stored = std::fs::read_dir(job_dir(&story, &id).join("output")).unwrap();
-        let stored: Vec<String> = stored
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        assert!(
-            stored.iter().any(|name| name.ends_with("-on-failure.txt")),
-            "{stored:?}"
-        );
+        let stored: Vec<String> =
+            stored.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        assert!(stored.iter().any(|name| name.ends_with("-on-failure.txt")), "{stored:?}");
     };
-    check(
-        "always",
-        "success one\nfailure http\nfailure http\nsuccess four\nsuccess five\n",
-        2,
-    );
+    check("always", "success one\nfailure http\nfailure http\nsuccess four\nsuccess five\n", 2);
     check("change", "failure http\nsuccess four\n", 1);
 }
 
@@ -310,7 +248,5 @@ fn all_jobs_are_disabled_and_enabled_together() {
     };
     assert!(enabled(&one) && enabled(&two) && !enabled(&past));
     run_cron(&story, &["disable"]).status(2).stderr_has("JOB");
-    run_cron(&story, &["disable", "--all", &one])
-        .status(2)
-        .stderr_has("--all");
+    run_cron(&story, &["disable", "--all", &one]).status(2).stderr_has("--all");
 }

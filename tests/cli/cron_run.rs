@@ -64,9 +64,7 @@ pub(crate) fn write_terms(story: &Story, terms: &Value) {
 
 pub(crate) fn records(story: &Story) -> Vec<Value> {
     let text = std::fs::read_to_string(job_dir(story).join("runs.jsonl")).unwrap_or_default();
-    text.lines()
-        .map(|line| serde_json::from_str(line).expect("a record is JSON"))
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).expect("a record is JSON")).collect()
 }
 
 pub(crate) fn outcomes(story: &Story) -> Vec<String> {
@@ -123,12 +121,8 @@ fn a_job_sends_only_the_last_run_of_its_session() {
     }
     let sent = |request: usize| -> Vec<String> {
         let messages = story.requests()[request].messages();
-        let others = messages
-            .iter()
-            .filter(|message| message["role"] != "system");
-        others
-            .map(|message| message["role"].as_str().unwrap().to_owned())
-            .collect()
+        let others = messages.iter().filter(|message| message["role"] != "system");
+        others.map(|message| message["role"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(sent(0), ["user"]);
     assert_eq!(sent(1), ["user", "assistant", "user"]);
@@ -137,10 +131,7 @@ fn a_job_sends_only_the_last_run_of_its_session() {
     assert!(!story.requests()[2].raw.contains("\"one\""));
     // The session file has all runs.
     let log = story.session(&format!("cron_{JOB_ID}.jsonl"));
-    let answers = log
-        .iter()
-        .filter(|line| line["role"] == "assistant")
-        .count();
+    let answers = log.iter().filter(|line| line["role"] == "assistant").count();
     assert_eq!(answers, 3);
 }
 
@@ -156,9 +147,7 @@ fn a_large_session_of_a_job_is_begun_anew() {
     write(&path, format!("{first}{more}\n").as_bytes());
     story.run(["cron", "run", &id]).stdout("two\n");
     assert!(std::fs::read_to_string(&path).unwrap().len() < 10_000);
-    story
-        .run(["session", "restore"])
-        .stdout_has(&format!("cron:{id}"));
+    story.run(["session", "restore"]).stdout_has(&format!("cron:{id}"));
     // A small one is continued.
     story.run(["cron", "run", &id]).stdout("three\n");
     let messages = std::fs::read_to_string(&path).unwrap();
@@ -171,10 +160,7 @@ fn the_system_prompt_describes_the_run() {
     write_jobs(&story, &[python_job(&every_minute())]);
     story.run(SCHEDULED).stdout("x\n");
     let request = &story.requests()[0];
-    let system = request.messages()[0]["content"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let system = request.messages()[0]["content"].as_str().unwrap().to_owned();
     for words in ["`digest`", "NOTHING_TO_REPORT", "you cannot ask questions"] {
         assert!(system.contains(words), "{words} in {system}");
     }
@@ -194,11 +180,8 @@ fn a_job_with_nothing_to_report_prints_nothing() {
 
 #[test]
 fn an_answer_goes_to_a_file_or_a_command() {
-    let story = Story::new().script([
-        says("one"),
-        says("two % 'three' \"four\"\n🐈"),
-        says("five"),
-    ]);
+    let story =
+        Story::new().script([says("one"), says("two % 'three' \"four\"\n🐈"), says("five")]);
     write_jobs(&story, &[python_job(&every_minute())]);
     let to = story.dir().join("new/out.txt");
     write_terms(&story, &json!({ "v": 1, "sink": { "file": to } }));
@@ -206,14 +189,9 @@ fn an_answer_goes_to_a_file_or_a_command() {
     story.run(["cron", "run", JOB_ID]);
     let text = std::fs::read_to_string(&to).unwrap();
     assert_eq!(text, "one\ntwo % 'three' \"four\"\n🐈\n");
-    assert_eq!(
-        records(&story)[0]["delivered"],
-        format!("file:{}", to.display())
-    );
-    let command = format!(
-        "cat > {}; echo $NANOBOT_JOB_NAME >> {0}",
-        story.dir().join("piped").display()
-    );
+    assert_eq!(records(&story)[0]["delivered"], format!("file:{}", to.display()));
+    let command =
+        format!("cat > {}; echo $NANOBOT_JOB_NAME >> {0}", story.dir().join("piped").display());
     write_terms(&story, &json!({ "v": 1, "sink": { "command": command } }));
     story.run(["cron", "run", JOB_ID]);
     let text = std::fs::read_to_string(story.dir().join("piped")).unwrap();
@@ -224,10 +202,7 @@ fn an_answer_goes_to_a_file_or_a_command() {
 fn an_undeliverable_answer_is_printed_and_fails() {
     let story = Story::new().script([says("precious")]);
     write_jobs(&story, &[python_job(&every_minute())]);
-    write_terms(
-        &story,
-        &json!({ "v": 1, "sink": { "command": "echo no such user; exit 3" } }),
-    );
+    write_terms(&story, &json!({ "v": 1, "sink": { "command": "echo no such user; exit 3" } }));
     story
         .run(SCHEDULED)
         .status(1)
@@ -261,20 +236,14 @@ fn a_false_condition_skips_the_run_without_cost() {
     when("echo new mail");
     story.run(["cron", "run", JOB_ID]).stdout("seen\n");
     let last = story.requests()[0].last_content();
-    assert!(
-        last.contains("What is new?") && last.contains("new mail"),
-        "{last}"
-    );
+    assert!(last.contains("What is new?") && last.contains("new mail"), "{last}");
     for (command, status, words) in [
         ("nanobot-is-not-here", 1, "cannot be run (exit status 127)"),
         ("/etc/passwd", 1, "cannot be run (exit status 126)"),
         ("kill -9 $$", 1, "was killed by signal 9"),
     ] {
         when(command);
-        story
-            .run(["cron", "run", JOB_ID])
-            .status(status)
-            .stderr_has(words);
+        story.run(["cron", "run", JOB_ID]).status(status).stderr_has(words);
     }
     assert_eq!(outcomes(&story), ["no", "ok", "failed", "failed", "failed"]);
 }
@@ -306,10 +275,7 @@ fn commands_run_in_the_home_and_not_in_the_writable_directory() {
         write_terms(&story, &known);
         let ran = story.run(["cron", "run", JOB_ID]);
         let failed = i32::from(directory.is_some()) * 77;
-        assert_eq!(
-            (ran.code(), ran.error_text().is_empty()),
-            (failed, failed == 0)
-        );
+        assert_eq!((ran.code(), ran.error_text().is_empty()), (failed, failed == 0));
     }
     let home = story.home().display().to_string();
     let (workspace, work) = (story.workspace(), work.display());
@@ -388,14 +354,7 @@ fn keys_in_commands_stay_with_the_job() {
     write_jobs(&story, &[python_job(&every_minute())]);
     let command =
         format!("cat >/dev/null; echo {KEY} https://u:{PASSWORD}@h.example/; exit $(cat status)");
-    let flags = [
-        "--channel",
-        "command",
-        "--to",
-        &command,
-        "--on-failure",
-        &command,
-    ];
+    let flags = ["--channel", "command", "--to", &command, "--on-failure", &command];
     let ran = story.run(["cron", "edit", JOB_ID].iter().chain(&flags));
     let mut told = ran.text() + &ran.error_text();
     drop(ran);
@@ -412,10 +371,7 @@ fn keys_in_commands_stay_with_the_job() {
     let ran = story.run(["cron", "edit", JOB_ID, "--when", &when]);
     drop(ran.stdout_has("Changed").error_text());
     told += &story.run(["cron", "run", JOB_ID]).status(1).error_text();
-    assert!(
-        told.contains("failed with exit status 3") && told.contains("sk-ant-***"),
-        "{told}"
-    );
+    assert!(told.contains("failed with exit status 3") && told.contains("sk-ant-***"), "{told}");
     for arguments in [
         &["cron", "show", JOB_ID][..],
         &["cron", "show", JOB_ID, "--json"],
@@ -425,30 +381,15 @@ fn keys_in_commands_stay_with_the_job() {
     ] {
         told += &story.run(arguments).text();
     }
-    for path in [
-        story.workspace().join("cron/jobs.json"),
-        job_dir(&story).join("runs.jsonl"),
-    ] {
+    for path in [story.workspace().join("cron/jobs.json"), job_dir(&story).join("runs.jsonl")] {
         told += &std::fs::read_to_string(path).unwrap();
     }
     for secret in [KEY, PASSWORD] {
         let at = told.find(secret);
-        assert!(
-            at.is_none(),
-            "{:?}",
-            at.map(|at| &told[at.saturating_sub(300)..at])
-        );
+        assert!(at.is_none(), "{:?}", at.map(|at| &told[at.saturating_sub(300)..at]));
     }
     // The command itself is unchanged and stays with the job after an edit of another option.
-    let ran = story.run([
-        "cron",
-        "edit",
-        JOB_ID,
-        "--channel",
-        "command",
-        "--timeout",
-        "60",
-    ]);
+    let ran = story.run(["cron", "edit", JOB_ID, "--channel", "command", "--timeout", "60"]);
     drop(ran.stdout_has("Changed").error_text());
     let terms = std::fs::read_to_string(job_dir(&story).join("job.json")).unwrap();
     let terms: Value = serde_json::from_str(&terms).unwrap();
@@ -468,10 +409,7 @@ fn a_failure_is_one_line_and_runs_the_failure_command() {
     let ran = story.run(SCHEDULED).status(77);
     let error = ran.error_text();
     drop(ran);
-    assert!(
-        error.starts_with("nanobot: job `digest` (0a1b2c3d): "),
-        "{error}"
-    );
+    assert!(error.starts_with("nanobot: job `digest` (0a1b2c3d): "), "{error}");
     let text = std::fs::read_to_string(&told).unwrap();
     assert!(text.ends_with(&format!("{JOB_ID} 77 refused\n")), "{text}");
     assert!(text.contains("no such key"), "{text}");
@@ -509,9 +447,7 @@ fn quiet_jobs_store_their_answer() {
     write_jobs(&story, &[python_job(&every_minute())]);
     write_terms(&story, &json!({ "v": 1, "quiet": true }));
     story.run(SCHEDULED);
-    story
-        .run(["cron", "logs", JOB_ID, "--output"])
-        .stdout("for the record\n");
+    story.run(["cron", "logs", JOB_ID, "--output"]).stdout("for the record\n");
 }
 
 /// The silence of a job has a flag of its own; `-q` only concerns what `cron add` says.
@@ -519,10 +455,7 @@ fn quiet_jobs_store_their_answer() {
 fn a_job_without_a_channel_stores_its_answer() {
     let story = Story::new();
     let quiet = |arguments: &[&str]| {
-        story
-            .run([&["cron"], arguments].concat())
-            .stdout_has("✓")
-            .stderr("");
+        story.run([&["cron"], arguments].concat()).stdout_has("✓").stderr("");
         story.run(["cron", "show", "a"]).text()
     };
     let add = ["add", "-n", "a", "-m", "x", "-e", "1h"];
@@ -582,10 +515,7 @@ fn a_clock_set_back_repeats_no_slot() {
     // A slot recorded a year in the future is ignored.
     let state =
         json!({ "v": 1, "handledMs": CREATED_AT_MS + 365 * 86_400_000_i64, "started": null });
-    write(
-        &job_dir(&story).join("state.json"),
-        state.to_string().as_bytes(),
-    );
+    write(&job_dir(&story).join("state.json"), state.to_string().as_bytes());
     let story = story.script([says("again")]);
     story.run(SCHEDULED).stdout("again\n");
 }
@@ -605,10 +535,7 @@ fn an_interrupted_run_is_reported_and_not_repeated() {
     };
     cut_off(1000);
     let told = story.dir().join("told");
-    write_terms(
-        &story,
-        &json!({ "v": 1, "onFailure": format!("cat > {}", told.display()) }),
-    );
+    write_terms(&story, &json!({ "v": 1, "onFailure": format!("cat > {}", told.display()) }));
     story.run(SCHEDULED).stderr_has(
         "the last run was interrupted: it began at 2026-01-02T03:04:01Z as process 4000000",
     );
@@ -619,10 +546,7 @@ fn an_interrupted_run_is_reported_and_not_repeated() {
     std::fs::remove_file(job_dir(&story).join("runs.jsonl")).unwrap();
     cut_off(2000);
     write_terms(&story, &json!({ "v": 1, "afterCrash": "again" }));
-    story
-        .run(SCHEDULED)
-        .stdout("after\n")
-        .stderr_has("was interrupted");
+    story.run(SCHEDULED).stdout("after\n").stderr_has("was interrupted");
     assert_eq!(outcomes(&story), ["unknown", "ok"]);
     assert_eq!(records(&story)[1]["slot"], records(&story)[0]["slot"]);
 }
@@ -637,9 +561,7 @@ fn one_time_jobs_are_removed_after_their_run() {
     story.run(SCHEDULED).stdout("reminder\n");
     assert_eq!(stored_job(&story), Value::Null);
     assert_eq!(outcomes(&story), ["ok"]);
-    story
-        .run(["cron", "logs", JOB_ID])
-        .stdout_has("digest (0a1b2c3d)");
+    story.run(["cron", "logs", JOB_ID]).stdout_has("digest (0a1b2c3d)");
     // A failed job is kept and not run again.
     std::fs::remove_dir_all(job_dir(&story)).unwrap();
     write_jobs(&story, &[first]);
@@ -660,14 +582,8 @@ fn jobs_that_cannot_run_are_reported() {
     write_jobs(&story, &[python_job(&broken)]);
     story.run(SCHEDULED).status(78).stderr_has("61");
     write_jobs(&story, &[]);
-    story
-        .run(SCHEDULED)
-        .status(66)
-        .stderr_has("nanobot cron sync");
-    story
-        .run(["cron", "run", "nightly"])
-        .status(66)
-        .stderr_has("nanobot cron list --all");
+    story.run(SCHEDULED).status(66).stderr_has("nanobot cron sync");
+    story.run(["cron", "run", "nightly"]).status(66).stderr_has("nanobot cron list --all");
 }
 
 #[test]
@@ -727,10 +643,7 @@ fn a_manual_run_consumes_no_slot() {
     let mut job = python_job(&every_minute());
     job["createdAtMs"] = json!(CREATED_AT_MS - 3_600_000);
     write_jobs(&story, &[job]);
-    story
-        .run(["cron", "run", JOB_ID])
-        .status(77)
-        .stderr_has("no");
+    story.run(["cron", "run", JOB_ID]).status(77).stderr_has("no");
     story.run(SCHEDULED).stdout("due\n");
     assert_eq!(outcomes(&story), ["failed", "ok"]);
 }
@@ -748,16 +661,10 @@ fn a_job_that_always_crashes_is_not_restarted_forever() {
         "version": 1, "job": JOB_ID, "name": "digest", "trigger": "schedule", "slot": text(slot), "start": text(slot),
         "end": text(slot), "outcome": "unknown", "status": 1, "cause": "failed",
     });
-    write(
-        &job_dir(&story).join("runs.jsonl"),
-        format!("{before}\n").as_bytes(),
-    );
+    write(&job_dir(&story).join("runs.jsonl"), format!("{before}\n").as_bytes());
     let started = json!({ "atMs": slot + 1000, "slotMs": slot, "pid": 4_000_000 });
     let state = json!({ "v": 1, "handledMs": slot, "started": started });
-    write(
-        &job_dir(&story).join("state.json"),
-        state.to_string().as_bytes(),
-    );
+    write(&job_dir(&story).join("state.json"), state.to_string().as_bytes());
     story.run(SCHEDULED).stderr_has("was interrupted");
     assert_eq!(outcomes(&story), ["unknown", "unknown"]);
 }
@@ -768,11 +675,7 @@ fn an_answer_is_delivered_even_if_the_disk_is_full() {
     write_jobs(&story, &[python_job(&every_minute())]);
     // A file blocks the directory of answers.
     write(&job_dir(&story).join("output"), b"");
-    story
-        .run(SCHEDULED)
-        .status(74)
-        .stdout("precious\n")
-        .stderr_has("the answer was not stored");
+    story.run(SCHEDULED).status(74).stdout("precious\n").stderr_has("the answer was not stored");
 }
 
 #[test]
@@ -792,10 +695,7 @@ fn a_job_changed_during_its_run_is_not_marked_as_done() {
     story.run(SCHEDULED).stdout("done\n");
     assert_eq!(stored_job(&story)["enabled"], true);
     // Cron works in whole minutes.
-    assert_eq!(
-        stored_job(&story)["state"]["nextRunAtMs"],
-        CREATED_AT_MS + 86_400_000 + 55_000
-    );
+    assert_eq!(stored_job(&story)["state"]["nextRunAtMs"], CREATED_AT_MS + 86_400_000 + 55_000);
 }
 
 #[test]
@@ -821,10 +721,7 @@ fn a_timed_out_run_still_reports_its_failure() {
     let told = story.dir().join("told");
     // Three seconds are more than the end of a run may take.
     let command = format!("sleep 3; cat > {}", told.display());
-    write_terms(
-        &story,
-        &json!({ "v": 1, "timeout": 1, "when": "sleep 60", "onFailure": command }),
-    );
+    write_terms(&story, &json!({ "v": 1, "timeout": 1, "when": "sleep 60", "onFailure": command }));
     story
         .run(SCHEDULED)
         .status(124)
@@ -844,21 +741,9 @@ fn jobs_that_fail_or_are_overdue_are_reported() {
     };
     let day = "2026-01-02T08:00:00Z";
     at(day, &["cron", "check"]).stdout("");
-    let add = [
-        "cron",
-        "add",
-        "--name",
-        "digest",
-        "--cron",
-        "0 * * * *",
-        "-m",
-        "x",
-    ];
+    let add = ["cron", "add", "--name", "digest", "--cron", "0 * * * *", "-m", "x"];
     drop(at(day, &add).status(0).text());
-    let id = crate::cron::jobs(&story)[0]["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let id = crate::cron::jobs(&story)[0]["id"].as_str().unwrap().to_owned();
     let run = |time: &str| at(time, &["cron", "run", &id, "--scheduled"]);
 
     story.server().script([says("ok")]);
@@ -866,10 +751,7 @@ fn jobs_that_fail_or_are_overdue_are_reported() {
     at("2026-01-02T09:30:00Z", &["cron", "check"]).stdout("");
     at("2026-01-02T10:04:00Z", &["cron", "check"]).stdout("");
     let late = at("2026-01-02T10:06:00Z", &["cron", "check"]).status(1);
-    assert!(
-        late.text()
-            .starts_with(&format!("digest ({id}): overdue since "))
-    );
+    assert!(late.text().starts_with(&format!("digest ({id}): overdue since ")));
     drop(late);
     for time in ["2026-01-02T11:00:00Z", "2026-01-02T12:00:00Z"] {
         story.server().script([fails(401, "the key was revoked")]);
@@ -878,26 +760,14 @@ fn jobs_that_fail_or_are_overdue_are_reported() {
     let failed = at("2026-01-02T12:30:00Z", &["cron", "check"]).status(1);
     let line = failed.text();
     drop(failed);
-    assert!(
-        line.starts_with(&format!("digest ({id}): failed 2 times since ")),
-        "{line}"
-    );
-    assert!(
-        line.contains("key was revoked") && line.contains("; last success "),
-        "{line}"
-    );
-    let json = at("2026-01-02T12:30:00Z", &["cron", "check", "--json"])
-        .status(1)
-        .json_lines();
+    assert!(line.starts_with(&format!("digest ({id}): failed 2 times since ")), "{line}");
+    assert!(line.contains("key was revoked") && line.contains("; last success "), "{line}");
+    let json = at("2026-01-02T12:30:00Z", &["cron", "check", "--json"]).status(1).json_lines();
     assert_eq!(json[0]["problem"], "failing");
     assert_eq!(json[0]["failures"], 2);
     assert_eq!(json[0]["last_success"], "2026-01-02T09:00:00Z");
     let listed = at("2026-01-02T12:30:00Z", &["cron", "list"]);
-    assert!(
-        listed.text().contains("failed (77) 2 times"),
-        "{}",
-        listed.text()
-    );
+    assert!(listed.text().contains("failed (77) 2 times"), "{}", listed.text());
     drop(listed);
     let logs = |arguments: &[&str]| {
         let all = [&["cron", "logs", "--json"], arguments].concat();
@@ -913,19 +783,14 @@ fn jobs_that_fail_or_are_overdue_are_reported() {
     run("2026-01-02T13:00:00Z").stdout("ok\n");
     at("2026-01-02T13:30:00Z", &["cron", "check"]).stdout("");
     drop(run("2026-01-02T14:00:00Z").status(77).error_text());
-    drop(
-        at("2026-01-02T14:30:00Z", &["cron", "check"])
-            .status(1)
-            .text(),
-    );
+    drop(at("2026-01-02T14:30:00Z", &["cron", "check"]).status(1).text());
     drop(at("2026-01-02T14:30:00Z", &["cron", "disable", &id]).text());
     at("2026-01-02T14:30:00Z", &["cron", "check"]).stdout("");
     // The crontab is part of it.
     drop(at("2026-01-02T14:30:00Z", &["cron", "enable", &id]).text());
     story.crontab().set_table("");
-    let line = at("2026-01-02T14:30:00Z", &["cron", "check"])
-        .status(1)
-        .stdout_has("nanobot cron sync");
+    let line =
+        at("2026-01-02T14:30:00Z", &["cron", "check"]).status(1).stdout_has("nanobot cron sync");
     drop(line);
 }
 
@@ -933,10 +798,7 @@ fn jobs_that_fail_or_are_overdue_are_reported() {
 fn the_state_of_jobs_is_printed_for_prometheus() {
     let story = Story::new()
         .set("budget.daily", json!(2.5))
-        .set(
-            "models",
-            json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }),
-        )
+        .set("models", json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }))
         .script([says("ok"), fails(401, "no")]);
     let mut job = python_job(&every_minute());
     job["name"] = json!("di\"gest");
@@ -950,14 +812,8 @@ fn the_state_of_jobs_is_printed_for_prometheus() {
     has(&text, "# TYPE nanobot_job_last_run_status gauge");
     has(&text, &format!("nanobot_job_last_run_status{labels} 0"));
     has(&text, &format!("nanobot_job_problem{labels} 0"));
-    has(
-        &text,
-        &format!("nanobot_job_last_run_output_tokens{labels} 7"),
-    );
-    has(
-        &text,
-        &format!("nanobot_job_last_run_cost_dollars{labels} 1"),
-    );
+    has(&text, &format!("nanobot_job_last_run_output_tokens{labels} 7"));
+    has(&text, &format!("nanobot_job_last_run_cost_dollars{labels} 1"));
     has(&text, "nanobot_cost_dollars{period=\"day\"} 1");
     has(&text, "nanobot_budget_dollars{period=\"day\"} 2.5");
     assert!(!text.contains("nanobot_budget_dollars{period=\"month\"}"));
@@ -974,7 +830,5 @@ fn the_state_of_jobs_is_printed_for_prometheus() {
         promtool.stdin(File::open(path).unwrap());
         story.wait(promtool.spawn().unwrap()).stdout("");
     }
-    Story::new()
-        .run(["metrics"])
-        .stdout_has("nanobot_cost_dollars{period=\"day\"} 0");
+    Story::new().run(["metrics"]).stdout_has("nanobot_cost_dollars{period=\"day\"} 0");
 }

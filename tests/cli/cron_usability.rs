@@ -18,16 +18,10 @@ fn an_edit_preserves_the_time_zone() {
     let id = add_job(&story, &["-c", "0 8 * * *", "--tz", "Europe/Paris"]);
     run_cron(&story, &["edit", &id, "-c", "30 7 * * *"])
         .stdout_has("at 07:30 each day, Europe/Paris time\n");
-    assert_eq!(
-        only_schedule(&story),
-        ("30 7 * * *".into(), "Europe/Paris".into())
-    );
+    assert_eq!(only_schedule(&story), ("30 7 * * *".into(), "Europe/Paris".into()));
     run_cron(&story, &["edit", &id, "--tz", "Europe/London"])
         .stdout_has("at 07:30 each day, Europe/London time\n");
-    assert_eq!(
-        only_schedule(&story),
-        ("30 7 * * *".into(), "Europe/London".into())
-    );
+    assert_eq!(only_schedule(&story), ("30 7 * * *".into(), "Europe/London".into()));
     run_cron(&story, &["edit", &id, "--tz", ""]).stdout_has("at 07:30 each day\n");
     assert_eq!(only_schedule(&story), ("30 7 * * *".into(), Value::Null));
     run_cron(&story, &["edit", &id, "--tz", "Mars/Olympus"])
@@ -98,9 +92,7 @@ fn machine_readable_times_and_names_have_one_format() {
     ] {
         assert_eq!(run[key], expect, "{key}");
     }
-    let job = run_cron(&story, &["show", &id, "--json"])
-        .json_lines()
-        .remove(0);
+    let job = run_cron(&story, &["show", &id, "--json"]).json_lines().remove(0);
     assert_eq!(job["last"], run);
     assert_eq!(job["created"], "2026-01-02T03:04:05Z");
     run_cron(&story, &["logs"]).stdout(&format!(
@@ -123,9 +115,7 @@ fn a_run_in_progress_differs_from_an_interrupted_one() {
         run_cron(&story, &["show", &id]).stdout_has(&format!("last         {when}\n"));
         run_cron(&story, &["logs"])
             .stdout_has(&format!("Fri 2 Jan 03:00  digest ({id})  {words}\n"));
-        let line = run_cron(&story, &["show", &id, "--json"])
-            .json_lines()
-            .remove(0);
+        let line = run_cron(&story, &["show", &id, "--json"]).json_lines().remove(0);
         assert_eq!(line["running"], words == "running");
     };
     told("interrupted");
@@ -144,14 +134,8 @@ fn jobs_with_a_missing_file_stay_in_the_crontab() {
     fs::remove_file(&file).unwrap();
     let words =
         format!("the job file is missing; 1 of its jobs still has data and a crontab line: {id}");
-    run_cron(&story, &["list"])
-        .stdout("")
-        .stderr(&format!("nanobot: {words}\n"));
-    for arguments in [
-        &["sync"][..],
-        &["sync", "--dry-run"],
-        &["add", "-m", "x", "-e", "2h"],
-    ] {
+    run_cron(&story, &["list"]).stdout("").stderr(&format!("nanobot: {words}\n"));
+    for arguments in [&["sync"][..], &["sync", "--dry-run"], &["add", "-m", "x", "-e", "2h"]] {
         run_cron(&story, arguments).status(78).stderr_has(&words);
     }
     story
@@ -173,14 +157,9 @@ fn jobs_with_a_missing_file_stay_in_the_crontab() {
 fn typos_are_reported_with_the_correct_form() {
     let story = Story::new();
     let check = |flags: &[&str], words: &str| {
-        run_cron(&story, &[&["add", "-m", "x"], flags].concat())
-            .status(2)
-            .stderr_has(words);
+        run_cron(&story, &[&["add", "-m", "x"], flags].concat()).status(2).stderr_has(words);
     };
-    check(
-        &["--at", "2026-02-30T08:00"],
-        "`--at`: `2026-02-30T08:00`: February 2026 has 28 days",
-    );
+    check(&["--at", "2026-02-30T08:00"], "`--at`: `2026-02-30T08:00`: February 2026 has 28 days");
     check(
         &["-c", "61 * * * *"],
         "nanobot: `--cron`: `61 * * * *`: `61` is not a valid minute: 0 to 59",
@@ -189,27 +168,10 @@ fn typos_are_reported_with_the_correct_form() {
         &["-e", "1h", "--channel", "fiel", "--to", "x"],
         "there is no channel `fiel`; did you mean `file`?",
     );
-    check(
-        &["-e", "1h", "--to", "x"],
-        "`--channel file` or `--channel command`",
-    );
-    run_cron(
-        &story,
-        &[
-            "add",
-            "-m",
-            "x",
-            "-e",
-            "1h",
-            "--channel",
-            "msteams",
-            "--to",
-            "7",
-            "-d",
-        ],
-    )
-    .stdout_has("✓ Added")
-    .stderr_has("cannot deliver to `msteams`");
+    check(&["-e", "1h", "--to", "x"], "`--channel file` or `--channel command`");
+    run_cron(&story, &["add", "-m", "x", "-e", "1h", "--channel", "msteams", "--to", "7", "-d"])
+        .stdout_has("✓ Added")
+        .stderr_has("cannot deliver to `msteams`");
 }
 
 #[test]
@@ -282,10 +244,7 @@ fn run_on_terminal(story: &Story, arguments: &str) -> String {
 #[test]
 fn the_list_is_as_wide_as_the_terminal() {
     let story = Story::new();
-    let id = add_job(
-        &story,
-        &["-n", "a name of some length", "-c", "0 8 * * 1-5"],
-    );
+    let id = add_job(&story, &["-n", "a name of some length", "-c", "0 8 * * 1-5"]);
     assert_eq!(
         run_on_terminal(&story, "cron list"),
         format!(
@@ -303,10 +262,7 @@ fn a_manual_run_without_output_explains_why() {
     assert!(said.ends_with("nanobot: nothing to report\n"), "{said:?}");
     run_cron(&story, &["edit", &id, "--when", "false"]).stdout_has("✓ Changed");
     let said = run_on_terminal(&story, &format!("cron run {id}"));
-    assert!(
-        said.ends_with("nanobot: the `--when` condition is not met\n"),
-        "{said:?}"
-    );
+    assert!(said.ends_with("nanobot: the `--when` condition is not met\n"), "{said:?}");
     // Cron has no terminal, and there is nothing to mail.
     run_cron(&story, &["run", &id]);
 }

@@ -34,35 +34,19 @@ const fn scene(
     calls: &'static [(&'static str, &'static str)],
     check: &'static str,
 ) -> Scene {
-    Scene {
-        name,
-        program,
-        set_up,
-        flags,
-        calls,
-        check,
-    }
+    Scene { name, program, set_up, flags, calls, check }
 }
 
 const WRITE: &[&str] = &["--write"];
 const LIST: (&str, &str) = ("list_dir", r#"{"path":"."}"#);
 const FETCH: (&str, &str) = ("web_fetch", r#"{"url":"PAGE"}"#);
-const REMIND: (&str, &str) = (
-    "cron",
-    r#"{"action":"add","name":"tea","message":"tea","at":"2026-01-03T09:00"}"#,
-);
+const REMIND: (&str, &str) =
+    ("cron", r#"{"action":"add","name":"tea","message":"tea","at":"2026-01-03T09:00"}"#);
 const HAS_JOB: &str = "grep -q tea $W/cron/jobs.json";
 
 /// Notes, reminders, memory and instructions, in every origin with the grant that it needs.
 const ASSISTANT: &[Scene] = &[
-    scene(
-        "list a folder and set a reminder",
-        "",
-        "touch a b",
-        &[],
-        &[LIST, REMIND],
-        HAS_JOB,
-    ),
+    scene("list a folder and set a reminder", "", "touch a b", &[], &[LIST, REMIND], HAS_JOB),
     scene(
         "ask for the date and set a reminder",
         "",
@@ -125,10 +109,7 @@ const ASSISTANT: &[Scene] = &[
         &[],
         &[
             ("exec", "uname"),
-            (
-                "write_file",
-                r#"{"path":"WORKSPACE/AGENTS.md","content":"Be brief."}"#,
-            ),
+            ("write_file", r#"{"path":"WORKSPACE/AGENTS.md","content":"Be brief."}"#),
         ],
         "grep -q brief $W/AGENTS.md",
     ),
@@ -137,13 +118,7 @@ const ASSISTANT: &[Scene] = &[
         "",
         "true",
         &["--allow", "notes"],
-        &[
-            FETCH,
-            (
-                "write_file",
-                r#"{"path":"WORKSPACE/AGENTS.md","content":"Soup on Mondays."}"#,
-            ),
-        ],
+        &[FETCH, ("write_file", r#"{"path":"WORKSPACE/AGENTS.md","content":"Soup on Mondays."}"#)],
         "grep -q Soup $W/AGENTS.md",
     ),
     scene(
@@ -151,13 +126,7 @@ const ASSISTANT: &[Scene] = &[
         "",
         "true",
         &[],
-        &[
-            FETCH,
-            (
-                "write_file",
-                r#"{"path":"WORKSPACE/notes/soup.md","content":"leeks"}"#,
-            ),
-        ],
+        &[FETCH, ("write_file", r#"{"path":"WORKSPACE/notes/soup.md","content":"leeks"}"#)],
         "grep -q leeks $W/notes/soup.md",
     ),
     scene(
@@ -167,10 +136,7 @@ const ASSISTANT: &[Scene] = &[
         &[],
         &[
             FETCH,
-            (
-                "write_file",
-                r#"{"path":"WORKSPACE/memory/MEMORY.md","content":"Soup has leeks."}"#,
-            ),
+            ("write_file", r#"{"path":"WORKSPACE/memory/MEMORY.md","content":"Soup has leeks."}"#),
         ],
         "grep -q leeks $W/memory/MEMORY.md",
     ),
@@ -195,10 +161,7 @@ const ASSISTANT: &[Scene] = &[
         &[],
         &[
             ("read_file", r#"{"path":"n"}"#),
-            (
-                "write_file",
-                r#"{"path":"WORKSPACE/HEARTBEAT.md","content":"- [ ] look at n"}"#,
-            ),
+            ("write_file", r#"{"path":"WORKSPACE/HEARTBEAT.md","content":"- [ ] look at n"}"#),
         ],
         "grep -q 'look at n' $W/HEARTBEAT.md",
     ),
@@ -207,10 +170,7 @@ const ASSISTANT: &[Scene] = &[
         "",
         "true",
         &[],
-        &[(
-            "todo",
-            r#"{"todos":[{"content":"one","status":"pending"}]}"#,
-        )],
+        &[("todo", r#"{"todos":[{"content":"one","status":"pending"}]}"#)],
         "true",
     ),
     scene(
@@ -218,10 +178,7 @@ const ASSISTANT: &[Scene] = &[
         "",
         "echo needle > a",
         &[],
-        &[
-            ("grep", r#"{"pattern":"needle"}"#),
-            ("glob", r#"{"pattern":"*"}"#),
-        ],
+        &[("grep", r#"{"pattern":"needle"}"#), ("glob", r#"{"pattern":"*"}"#)],
         "true",
     ),
     scene(
@@ -237,10 +194,7 @@ const ASSISTANT: &[Scene] = &[
         "",
         "mkdir -p ../other; echo x > ../other/a",
         &["--read", "../other"],
-        &[
-            ("read_file", r#"{"path":"../other/a"}"#),
-            ("exec", "cat ../other/a"),
-        ],
+        &[("read_file", r#"{"path":"../other/a"}"#), ("exec", "cat ../other/a")],
         "true",
     ),
     scene(
@@ -259,10 +213,7 @@ const ASSISTANT: &[Scene] = &[
         "",
         "true",
         &["--profile", "accept-edits"],
-        &[
-            ("write_file", r#"{"path":"a","content":"b"}"#),
-            ("exec", "cp a c"),
-        ],
+        &[("write_file", r#"{"path":"a","content":"b"}"#), ("exec", "cp a c")],
         "cmp a c",
     ),
     scene(
@@ -284,10 +235,7 @@ const PROJECT: &[Scene] = &[
         WRITE,
         &[
             ("read_file", r#"{"path":"Makefile"}"#),
-            (
-                "write_file",
-                r#"{"path":".vscode/tasks.json","content":"{}"}"#,
-            ),
+            ("write_file", r#"{"path":".vscode/tasks.json","content":"{}"}"#),
         ],
         "test -f .vscode/tasks.json",
     ),
@@ -309,10 +257,7 @@ const PROJECT: &[Scene] = &[
         &["--write", "--allow", "startup"],
         &[
             FETCH,
-            (
-                "write_file",
-                r#"{"path":".vscode/tasks.json","content":"{}"}"#,
-            ),
+            ("write_file", r#"{"path":".vscode/tasks.json","content":"{}"}"#),
             ("exec", "echo export A=1 > .envrc"),
         ],
         "test -f .vscode/tasks.json -a -f .envrc",
@@ -324,10 +269,7 @@ const PROJECT: &[Scene] = &[
         WRITE,
         &[
             ("read_file", r#"{"path":"a"}"#),
-            (
-                "write_file",
-                r#"{"path":"AGENTS.md","content":"Use tabs."}"#,
-            ),
+            ("write_file", r#"{"path":"AGENTS.md","content":"Use tabs."}"#),
         ],
         "grep -q tabs AGENTS.md",
     ),
@@ -356,10 +298,7 @@ const PROJECT: &[Scene] = &[
         "",
         "for i in 1 2 3; do echo old > f$i; done",
         WRITE,
-        &[(
-            "exec",
-            "sed -i s/old/new/ f?; grep -l new f? | xargs -n1 echo",
-        )],
+        &[("exec", "sed -i s/old/new/ f?; grep -l new f? | xargs -n1 echo")],
         "! grep -q old f?",
     ),
     scene(
@@ -367,10 +306,7 @@ const PROJECT: &[Scene] = &[
         "",
         "mkdir -p a/b; echo x > a/b/c",
         WRITE,
-        &[(
-            "exec",
-            "cp -a a d && mv a e && ln -s e f && chmod -R u+w e && find . -name c | wc -l",
-        )],
+        &[("exec", "cp -a a d && mv a e && ln -s e f && chmod -R u+w e && find . -name c | wc -l")],
         "cat d/b/c f/b/c",
     ),
     scene(
@@ -378,10 +314,7 @@ const PROJECT: &[Scene] = &[
         "tar",
         "mkdir t; echo x > t/a",
         WRITE,
-        &[(
-            "exec",
-            "tar czf t.tgz t && mkdir u && tar xzf t.tgz -C u && diff -r t u/t",
-        )],
+        &[("exec", "tar czf t.tgz t && mkdir u && tar xzf t.tgz -C u && diff -r t u/t")],
         "cat u/t/a",
     ),
     scene(
@@ -389,10 +322,7 @@ const PROJECT: &[Scene] = &[
         "patch",
         "printf 'a\\nb\\n' > f",
         WRITE,
-        &[(
-            "exec",
-            "printf 'a\\nc\\n' > g; diff -u f g > p; patch -s f p",
-        )],
+        &[("exec", "printf 'a\\nc\\n' > g; diff -u f g > p; patch -s f p")],
         "cmp f g",
     ),
     scene(
@@ -401,10 +331,7 @@ const PROJECT: &[Scene] = &[
         "true",
         WRITE,
         &[
-            (
-                "exec",
-                "f=$(mktemp) && echo x > $f && cp $f got && d=$(mktemp -d) && cp got $d",
-            ),
+            ("exec", "f=$(mktemp) && echo x > $f && cp $f got && d=$(mktemp -d) && cp got $d"),
             ("exec", "echo kept > /tmp/k"),
             ("exec", "cp /tmp/k k"),
         ],
@@ -508,10 +435,7 @@ const PROJECT: &[Scene] = &[
         "npm",
         "mkdir dep && echo '{\"name\":\"dep\",\"version\":\"1.0.0\"}' > dep/package.json && echo '{\"name\":\"a\",\"version\":\"1.0.0\",\"scripts\":{\"postinstall\":\"echo post > post\",\"prepare\":\"echo prep > prep\"},\"dependencies\":{\"dep\":\"file:dep\"}}' > package.json && npm install --package-lock-only --offline --no-audit --no-fund > log",
         WRITE,
-        &[
-            FETCH,
-            ("exec", "npm ci --offline --no-audit --no-fund > log 2>&1"),
-        ],
+        &[FETCH, ("exec", "npm ci --offline --no-audit --no-fund > log 2>&1")],
         "cat post prep node_modules/dep/package.json",
     ),
     scene(
@@ -547,10 +471,7 @@ const PROJECT: &[Scene] = &[
         "make",
         "printf 'install:\n\tinstall -d $(PREFIX)/bin\n\tinstall -m755 t $(PREFIX)/bin/t\n' > Makefile; printf '#!/bin/sh\necho t' > t",
         WRITE,
-        &[
-            FETCH,
-            ("exec", "make -s install PREFIX=$PWD/out && out/bin/t"),
-        ],
+        &[FETCH, ("exec", "make -s install PREFIX=$PWD/out && out/bin/t")],
         "out/bin/t",
     ),
     scene(
@@ -566,10 +487,7 @@ const PROJECT: &[Scene] = &[
         "python3",
         "true",
         WRITE,
-        &[(
-            "exec",
-            "python3 -m venv --without-pip env && ./env/bin/python -c 'print(1)' > got",
-        )],
+        &[("exec", "python3 -m venv --without-pip env && ./env/bin/python -c 'print(1)' > got")],
         "grep -q 1 got",
     ),
     scene(
@@ -632,10 +550,7 @@ const GIT: &[Scene] = &[
         "git",
         COMMIT,
         WRITE,
-        &[(
-            "exec",
-            "echo b >> f && git commit -qam two && git status -sb",
-        )],
+        &[("exec", "echo b >> f && git commit -qam two && git status -sb")],
         "git log -1 --format=%s | grep -q two",
     ),
     scene(
@@ -665,10 +580,7 @@ const GIT: &[Scene] = &[
         "git",
         "git init -q -b main && echo a > f && git add f && git commit -q -m one && git checkout -q -b side && echo b > f && git commit -qam b && git checkout -q main && echo c > f && git commit -qam c",
         WRITE,
-        &[
-            ("exec", "git merge side || true"),
-            ("exec", "echo d > f && git commit -qam merged"),
-        ],
+        &[("exec", "git merge side || true"), ("exec", "echo d > f && git commit -qam merged")],
         "git log -1 --format=%s | grep -q merged",
     ),
     scene(
@@ -678,10 +590,7 @@ const GIT: &[Scene] = &[
         WRITE,
         &[
             ("exec", "git rebase main || true"),
-            (
-                "exec",
-                "echo d > f && git add f && GIT_EDITOR=true git rebase --continue",
-            ),
+            ("exec", "echo d > f && git add f && GIT_EDITOR=true git rebase --continue"),
         ],
         "test $(git log --format=%s | wc -l) = 3",
     ),
@@ -818,10 +727,7 @@ const GIT: &[Scene] = &[
             FETCH,
             ("exec", "git sparse-checkout set a && test ! -e b"),
             ("exec", "git sparse-checkout add b && test -e b/y"),
-            (
-                "exec",
-                "git sparse-checkout set b && git sparse-checkout list",
-            ),
+            ("exec", "git sparse-checkout set b && git sparse-checkout list"),
         ],
         "test -e b/y && ! test -e a && test $(git config core.sparseCheckout) = true",
     ),
@@ -840,10 +746,7 @@ const GIT: &[Scene] = &[
         WRITE,
         &[
             FETCH,
-            (
-                "exec",
-                "git stash -q -u && test -z \"$(git status --porcelain)\"",
-            ),
+            ("exec", "git stash -q -u && test -z \"$(git status --porcelain)\""),
             ("exec", "git stash pop -q"),
         ],
         "cat CLAUDE.md d/AGENTS.md && grep -q b f",
@@ -853,10 +756,7 @@ const GIT: &[Scene] = &[
         "git",
         "git init -q -b main && echo a > f && git add f && git commit -q -m one && git bundle create -q x.bundle --all",
         WRITE,
-        &[(
-            "exec",
-            "git clone -q x.bundle down && cd down && git pull -q && git log --oneline",
-        )],
+        &[("exec", "git clone -q x.bundle down && cd down && git pull -q && git log --oneline")],
         "git -C down log --format=%s | grep -q one && git -C down config remote.origin.url | grep -q x.bundle",
     ),
     scene(
@@ -896,10 +796,7 @@ const GIT: &[Scene] = &[
                 "exec",
                 "git worktree add -q wt -b wt && cd wt && echo w > w && git add w && git commit -qm wt",
             ),
-            (
-                "exec",
-                "git -C wt status --short && git -C wt log -1 --format=%s",
-            ),
+            ("exec", "git -C wt status --short && git -C wt log -1 --format=%s"),
         ],
         "git log -1 --format=%s wt -- | grep -q wt",
     ),
@@ -927,10 +824,7 @@ const GIT: &[Scene] = &[
         &["--write"],
         &[
             ("exec", "git worktree move old new"),
-            (
-                "exec",
-                "cd new && echo w > w && git add w && git commit -qm new",
-            ),
+            ("exec", "cd new && echo w > w && git add w && git commit -qm new"),
             ("exec", "git worktree remove wt && git branch -D wt"),
         ],
         "test ! -e wt -a ! -e .git/worktrees/wt && ! git branch | grep -q wt && git worktree list | grep -q new && git -C new diff --quiet",
@@ -940,10 +834,7 @@ const GIT: &[Scene] = &[
         "git",
         COMMIT,
         &["--write", "--write=.git/hooks"],
-        &[(
-            "exec",
-            "echo exit 0 > .git/hooks/pre-push && chmod +x .git/hooks/pre-push",
-        )],
+        &[("exec", "echo exit 0 > .git/hooks/pre-push && chmod +x .git/hooks/pre-push")],
         "test -x .git/hooks/pre-push",
     ),
     scene(
@@ -953,14 +844,8 @@ const GIT: &[Scene] = &[
         WRITE,
         &[
             ("exec", "git init -q -b main"),
-            (
-                "exec",
-                "git config user.email a@b.c && git remote add origin https://x.org/y.git",
-            ),
-            (
-                "exec",
-                "echo a > f && git add f && git commit -qm one && git branch -m trunk",
-            ),
+            ("exec", "git config user.email a@b.c && git remote add origin https://x.org/y.git"),
+            ("exec", "echo a > f && git add f && git commit -qm one && git branch -m trunk"),
         ],
         "git log -1 --format=%ae trunk | grep -q a@b.c && git config remote.origin.url",
     ),
@@ -1004,10 +889,7 @@ const GIT: &[Scene] = &[
         "git",
         "git init -q sub && cd sub && git commit -q --allow-empty -m x",
         WRITE,
-        &[(
-            "exec",
-            "rm -rf sub && git init -q sub && git -C sub commit -q --allow-empty -m y",
-        )],
+        &[("exec", "rm -rf sub && git init -q sub && git -C sub commit -q --allow-empty -m y")],
         "git -C sub log --format=%s | grep -q y",
     ),
     scene(
@@ -1026,10 +908,7 @@ const GIT: &[Scene] = &[
 /// Runs a command of the user. The output is empty if it succeeds.
 fn run_as_user(story: &Story, command: &str) -> String {
     let mut shell = story.program("sh");
-    shell
-        .args(["-c", command])
-        .env("W", story.workspace())
-        .env("HOME", story.home());
+    shell.args(["-c", command]).env("W", story.workspace()).env("HOME", story.home());
     let done = shell.output().expect("the shell starts");
     match done.status.success() {
         true => String::new(),
@@ -1042,10 +921,7 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
     let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
     // The toolchain of the tests may be in the user's home. The story's own programs come first: its crontab is not the
     // machine's.
-    let cargo = Path::new(env!("CARGO"))
-        .parent()
-        .expect("it is a file")
-        .display();
+    let cargo = Path::new(env!("CARGO")).parent().expect("it is a file").display();
     let path = format!("{}:{cargo}", story.path());
     let story = story.env("PATH", &path);
     for (name, value) in [("user.name", "A"), ("user.email", "a@example.org")] {
@@ -1053,10 +929,7 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
     }
     let mut wrong = vec![run_as_user(&story, scene.set_up)];
     let workspace = story.workspace().display().to_string();
-    let fill = |text: &str| {
-        text.replace("WORKSPACE", &workspace)
-            .replace("PAGE", &pages.url("/"))
-    };
+    let fill = |text: &str| text.replace("WORKSPACE", &workspace).replace("PAGE", &pages.url("/"));
     let of_call = |(tool, text): &(&'static str, &'static str)| {
         let text = fill(text);
         let arguments: Value = match text.starts_with('{') {
@@ -1071,10 +944,7 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
     let ran = story.run([&["agent", "-m", "go", "--json"], scene.flags].concat());
     let result = ran.json();
     drop(ran.error_text());
-    if result["denials"]
-        .as_array()
-        .is_none_or(|denials| !denials.is_empty())
-    {
+    if result["denials"].as_array().is_none_or(|denials| !denials.is_empty()) {
         wrong.push(format!("denied: {}", result["denials"]));
     }
     if result["text"] != "done" {
@@ -1082,21 +952,13 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
     }
     wrong.push(run_as_user(&story, scene.check));
     let schedules = scene.calls.contains(&REMIND);
-    if schedules
-        != story
-            .crontab()
-            .table()
-            .is_some_and(|table| table.contains("nanobot"))
-    {
+    if schedules != story.crontab().table().is_some_and(|table| table.contains("nanobot")) {
         wrong.push("the job is not in the story's own crontab".into());
     }
     wrong.retain(|problem| !problem.is_empty());
     if !wrong.is_empty() {
         let requests = story.requests();
-        let told = requests
-            .iter()
-            .skip(1)
-            .map(|request| request.last_content());
+        let told = requests.iter().skip(1).map(|request| request.last_content());
         wrong.extend(told);
     }
     wrong

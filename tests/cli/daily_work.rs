@@ -25,11 +25,7 @@ fn step_after(
     arguments: impl Fn(&Request) -> Value + Send + Sync + 'static,
     expected: &'static str,
 ) -> Step {
-    Step {
-        tool,
-        arguments: Box::new(arguments),
-        expected,
-    }
+    Step { tool, arguments: Box::new(arguments), expected }
 }
 
 fn shell(command: &str, expected: &'static str) -> Step {
@@ -41,11 +37,7 @@ fn read(path: &str, expected: &'static str) -> Step {
 }
 
 fn write(path: &str, content: &str) -> Step {
-    step(
-        "write_file",
-        json!({ "path": path, "content": content }),
-        "",
-    )
+    step("write_file", json!({ "path": path, "content": content }), "")
 }
 
 fn edit(path: &str, old: &str, new: &str) -> Step {
@@ -190,10 +182,7 @@ fn repository(story: Story) -> Story {
     let config =
         "[user]\n\tname = Ann\n\temail = ann@example.org\n[init]\n\tdefaultBranch = main\n";
     std::fs::write(story.home().join(".gitconfig"), config).unwrap();
-    command(
-        &story,
-        "git init -q && git add -A && git commit -qm 'Count words'",
-    );
+    command(&story, "git init -q && git add -A && git commit -qm 'Count words'");
     story
 }
 
@@ -237,32 +226,21 @@ fn forty_turns_of_a_coding_task() {
     assert!(!story.dir().join("src/old.c").exists());
     let tested = command(&story, "make -s test");
     assert!(tested.ends_with("4 passed, 0 failed\n"), "{tested}");
-    let counted = command(
-        &story,
-        "make -s build/count && printf 'a\\tb\\nc\\n' | ./build/count -l",
-    );
+    let counted =
+        command(&story, "make -s build/count && printf 'a\\tb\\nc\\n' | ./build/count -l");
     assert_eq!(counted, "2\n");
 }
 
 fn find_the_way(session: &mut Session<'_>) {
-    session.turn(
-        "What is in this directory?",
-        [step("list_dir", json!({ "path": "." }), "Makefile")],
-    );
+    session
+        .turn("What is in this directory?", [step("list_dir", json!({ "path": "." }), "Makefile")]);
     session.turn("How is it built?", [read("Makefile", "-Wextra")]);
     session.turn("Run the tests.", [shell("make test", "1 passed, 0 failed")]);
     session.turn(
         "Where are words counted?",
-        [step(
-            "grep",
-            json!({ "pattern": r"int count_\w+" }),
-            "src/text.c",
-        )],
+        [step("grep", json!({ "pattern": r"int count_\w+" }), "src/text.c")],
     );
-    session.turn(
-        "Which files are C?",
-        [step("glob", json!({ "pattern": "**/*.c" }), "src/old.c")],
-    );
+    session.turn("Which files are C?", [step("glob", json!({ "pattern": "**/*.c" }), "src/old.c")]);
     session.turn("Explain it.", [read("src/text.c", "inside = 0")]);
     session.turn("Who wrote it?", [shell("git log --format=%an -1", "Ann")]);
 }
@@ -277,41 +255,22 @@ fn mend_a_defect(session: &mut Session<'_>) {
                 test,
                 &format!("{test}    check(\"a tab\", count_words(\"a\\tb\"), 2);\n"),
             ),
-            shell(
-                "make test 2>&1 || echo it fails",
-                "FAIL a tab: 1, expected 2",
-            ),
+            shell("make test 2>&1 || echo it fails", "FAIL a tab: 1, expected 2"),
         ],
     );
     session.turn(
         "Mend it.",
         [
-            edit(
-                "src/text.c",
-                "*text == ' '",
-                "*text == ' ' || *text == '\\t' || *text == '\\n'",
-            ),
+            edit("src/text.c", "*text == ' '", "*text == ' ' || *text == '\\t' || *text == '\\n'"),
             shell("make test", "2 passed, 0 failed"),
         ],
     );
-    session.turn(
-        "What changed?",
-        [shell("git diff --stat", "2 files changed")],
-    );
+    session.turn("What changed?", [shell("git diff --stat", "2 files changed")]);
     session.turn("Show me.", [shell("git diff src", "+        if (*text")]);
-    session.turn(
-        "Commit it.",
-        [shell(
-            "git commit -am 'Count tabs as blanks'",
-            "2 files changed",
-        )],
-    );
+    session.turn("Commit it.", [shell("git commit -am 'Count tabs as blanks'", "2 files changed")]);
     session.turn(
         "Is everything committed?",
-        [shell(
-            "git status --short && git log --oneline",
-            "Count tabs as blanks",
-        )],
+        [shell("git status --short && git log --oneline", "Count tabs as blanks")],
     );
     session.turn(
         "Does it handle an empty text?",
@@ -324,13 +283,7 @@ fn mend_a_defect(session: &mut Session<'_>) {
             shell("make test", "3 passed, 0 failed"),
         ],
     );
-    session.turn(
-        "Commit that.",
-        [shell(
-            "git commit -am 'Test an empty text'",
-            "1 file changed",
-        )],
-    );
+    session.turn("Commit that.", [shell("git commit -am 'Test an empty text'", "1 file changed")]);
 }
 
 fn write_a_program(session: &mut Session<'_>) {
@@ -354,25 +307,13 @@ fn write_a_program(session: &mut Session<'_>) {
             shell("make build/count", "-o build/count"),
         ],
     );
-    session.turn(
-        "Try it.",
-        [shell("echo one two three | ./build/count", "3")],
-    );
+    session.turn("Try it.", [shell("echo one two three | ./build/count", "3")]);
     session.turn("And with a file?", [shell("./build/count < Makefile", "")]);
     session.turn(
         "How large is it?",
-        [shell(
-            "ls -l build/count | awk '{print $5}'; file build/count || true",
-            "",
-        )],
+        [shell("ls -l build/count | awk '{print $5}'; file build/count || true", "")],
     );
-    session.turn(
-        "Commit it.",
-        [shell(
-            "git add -A && git commit -m 'A program'",
-            "create mode",
-        )],
-    );
+    session.turn("Commit it.", [shell("git add -A && git commit -m 'A program'", "create mode")]);
     session.turn(
         "Write a test of the program.",
         [
@@ -404,10 +345,7 @@ fn write_a_program(session: &mut Session<'_>) {
 }
 
 fn work_with_branches(session: &mut Session<'_>) {
-    session.turn(
-        "Start a branch for -l.",
-        [shell("git checkout -b lines 2>&1", "lines")],
-    );
+    session.turn("Start a branch for -l.", [shell("git checkout -b lines 2>&1", "lines")]);
     session.turn(
         "-l counts lines. Write it.",
         [
@@ -433,15 +371,8 @@ fn work_with_branches(session: &mut Session<'_>) {
     session.turn(
         "Something is missing.",
         [
-            edit(
-                "src/main.c",
-                "#include <stdio.h>\n",
-                "#include <stdio.h>\n#include <string.h>\n",
-            ),
-            shell(
-                "make test && printf 'a\\nb\\n' | ./build/count -l",
-                "3 passed",
-            ),
+            edit("src/main.c", "#include <stdio.h>\n", "#include <stdio.h>\n#include <string.h>\n"),
+            shell("make test && printf 'a\\nb\\n' | ./build/count -l", "3 passed"),
         ],
     );
     session.turn(
@@ -452,10 +383,7 @@ fn work_with_branches(session: &mut Session<'_>) {
                 "    printf(\"%d passed",
                 "    check(\"lines\", count_lines(\"a\\nb\\n\"), 2);\n    printf(\"%d passed",
             ),
-            shell(
-                "make test && git commit -am 'Count lines'",
-                "4 passed, 0 failed",
-            ),
+            shell("make test && git commit -am 'Count lines'", "4 passed, 0 failed"),
         ],
     );
     session.turn(
@@ -463,47 +391,26 @@ fn work_with_branches(session: &mut Session<'_>) {
         [
             shell("git checkout main 2>&1", "main"),
             write("README.md", "# count\n\nCounts words, or lines with -l.\n"),
-            shell(
-                "git add README.md && git commit -m 'A README'",
-                "create mode",
-            ),
+            shell("git add README.md && git commit -m 'A README'", "create mode"),
         ],
     );
     session.turn(
         "Rebase the branch.",
-        [shell(
-            "git checkout lines 2>&1 && git rebase main 2>&1",
-            "rebase",
-        )],
+        [shell("git checkout lines 2>&1 && git rebase main 2>&1", "rebase")],
     );
     session.turn(
         "Merge it.",
-        [shell(
-            "git checkout main 2>&1 && git merge --ff-only lines",
-            "Fast-forward",
-        )],
+        [shell("git checkout main 2>&1 && git merge --ff-only lines", "Fast-forward")],
     );
-    session.turn(
-        "Remove the branch.",
-        [shell("git branch -d lines", "Deleted branch lines")],
-    );
+    session.turn("Remove the branch.", [shell("git branch -d lines", "Deleted branch lines")]);
 }
 
 fn tidy_up(session: &mut Session<'_>) {
     session.turn(
         "src/old.c is unused.",
-        [
-            step("delete_file", json!({ "path": "src/old.c" }), ""),
-            shell("make test", "4 passed"),
-        ],
+        [step("delete_file", json!({ "path": "src/old.c" }), ""), shell("make test", "4 passed")],
     );
-    session.turn(
-        "Commit that.",
-        [shell(
-            "git commit -am 'Remove an unused file'",
-            "delete mode",
-        )],
-    );
+    session.turn("Commit that.", [shell("git commit -am 'Remove an unused file'", "delete mode")]);
     session.turn(
         "I would rather look at it once more.",
         [shell("git stash list; git show HEAD~1:src/old.c", "unused")],
@@ -511,37 +418,21 @@ fn tidy_up(session: &mut Session<'_>) {
     session.turn(
         "Name the build directory in the README.",
         [
-            edit(
-                "README.md",
-                "with -l.\n",
-                "with -l. `make` writes to `build`.\n",
-            ),
-            shell(
-                "git stash && git stash pop && git diff",
-                "writes to `build`",
-            ),
+            edit("README.md", "with -l.\n", "with -l. `make` writes to `build`.\n"),
+            shell("git stash && git stash pop && git diff", "writes to `build`"),
         ],
     );
     session.turn(
         "Commit it.",
-        [shell(
-            "git commit -am 'Name the directory' && git log --oneline | wc -l",
-            "9",
-        )],
+        [shell("git commit -am 'Name the directory' && git log --oneline | wc -l", "9")],
     );
     session.turn(
         "The message should say which directory.",
-        [shell(
-            "git commit --amend -m 'Name the build directory'",
-            "build directory",
-        )],
+        [shell("git commit --amend -m 'Name the build directory'", "build directory")],
     );
     session.turn(
         "Tag it, and clean up.",
-        [shell(
-            "git tag v1 && make clean && git status --porcelain && git describe --tags",
-            "v1",
-        )],
+        [shell("git tag v1 && make clean && git status --porcelain && git describe --tags", "v1")],
     );
 }
 
@@ -570,10 +461,7 @@ fn forty_turns_of_an_assistant_day() {
     assert_eq!(session.turns, 40);
 
     let text = |name: &str| std::fs::read_to_string(story.workspace().join(name)).unwrap();
-    assert_eq!(
-        text("notes/shopping.md"),
-        "- milk\n- eggs\n- 3 leeks\n- cream\n"
-    );
+    assert_eq!(text("notes/shopping.md"), "- milk\n- eggs\n- 3 leeks\n- cream\n");
     assert!(text("USER.md").contains("Lives in Vienna"));
     assert!(text("memory/MEMORY.md").contains("Anna's birthday is on 14 March"));
     assert!(text("HEARTBEAT.md").contains("- [ ] look for mail from the bank"));
@@ -595,26 +483,13 @@ fn morning(session: &mut Session<'_>) {
     session.turn("What do you know about me?", [read("USER.md", "")]);
     session.turn(
         "I live in Vienna.",
-        [
-            shell("date +%A", "day"),
-            write("USER.md", "# User\n\n- Lives in Vienna\n"),
-        ],
+        [shell("date +%A", "day"), write("USER.md", "# User\n\n- Lives in Vienna\n")],
     );
-    session.turn(
-        "Start a shopping list with milk.",
-        [write("notes/shopping.md", "- milk\n")],
-    );
-    session.turn(
-        "And eggs.",
-        [edit("notes/shopping.md", "- milk\n", "- milk\n- eggs\n")],
-    );
+    session.turn("Start a shopping list with milk.", [write("notes/shopping.md", "- milk\n")]);
+    session.turn("And eggs.", [edit("notes/shopping.md", "- milk\n", "- milk\n- eggs\n")]);
     session.turn(
         "Which notes do I have?",
-        [step(
-            "glob",
-            json!({ "pattern": "notes/**" }),
-            "shopping.md",
-        )],
+        [step("glob", json!({ "pattern": "notes/**" }), "shopping.md")],
     );
     session.turn("What is on the list?", [read("notes/shopping.md", "eggs")]);
     session.turn("How many days until 14 March?", [shell("echo 71", "71")]);
@@ -632,74 +507,43 @@ fn reminders(session: &mut Session<'_>) {
         "Remind me of the dentist tomorrow at 9.",
         [add("dentist", "at", "2026-01-03T09:00")],
     );
-    session.turn(
-        "And of the review every Monday.",
-        [add("weekly review", "cron_expr", "0 9 * * 1")],
-    );
-    session.turn(
-        "Water the plants at 18.",
-        [add("plants", "at", "2026-01-02T18:00")],
-    );
+    session
+        .turn("And of the review every Monday.", [add("weekly review", "cron_expr", "0 9 * * 1")]);
+    session.turn("Water the plants at 18.", [add("plants", "at", "2026-01-02T18:00")]);
     session.turn("What is planned?", [list("weekly review")]);
     let remove = |asked: &Request| {
         let listed = asked.last_content();
-        let line = listed
-            .lines()
-            .find(|line| line.contains("plants"))
-            .unwrap_or_default();
+        let line = listed.lines().find(|line| line.contains("plants")).unwrap_or_default();
         let id = line.split("id: ").nth(1).unwrap_or_default();
         let id: String = id.chars().take_while(char::is_ascii_alphanumeric).collect();
         json!({ "action": "remove", "job_id": id })
     };
-    session.turn(
-        "Not the plants.",
-        [list("plants"), step_after("cron", remove, "Removed")],
-    );
+    session.turn("Not the plants.", [list("plants"), step_after("cron", remove, "Removed")]);
     session.turn("What is left?", [list("dentist")]);
 }
 
 fn notes(session: &mut Session<'_>) {
     session.turn(
         "Remember that Anna's birthday is on 14 March.",
-        [write(
-            "memory/MEMORY.md",
-            "# Memory\n\n- Anna's birthday is on 14 March\n",
-        )],
+        [write("memory/MEMORY.md", "# Memory\n\n- Anna's birthday is on 14 March\n")],
     );
     session.turn("When is Anna's birthday?", []);
-    session.turn(
-        "Start a journal.",
-        [write("notes/journal.md", "Morning: wrote lists.\n")],
-    );
+    session.turn("Start a journal.", [write("notes/journal.md", "Morning: wrote lists.\n")]);
     session.turn(
         "Noon: met Paul.",
-        [edit(
-            "notes/journal.md",
-            "lists.\n",
-            "lists.\nNoon: met Paul.\n",
-        )],
+        [edit("notes/journal.md", "lists.\n", "lists.\nNoon: met Paul.\n")],
     );
     session.turn(
         "Where did I mention Paul?",
-        [step(
-            "grep",
-            json!({ "pattern": "Paul", "path": "notes" }),
-            "journal.md",
-        )],
+        [step("grep", json!({ "pattern": "Paul", "path": "notes" }), "journal.md")],
     );
     session.turn("Draft a letter.", [write("notes/draft.md", "Dear Paul,\n")]);
     session.turn("Read it to me.", [read("notes/draft.md", "Dear Paul")]);
-    session.turn(
-        "No, throw it away.",
-        [step("delete_file", json!({ "path": "notes/draft.md" }), "")],
-    );
+    session
+        .turn("No, throw it away.", [step("delete_file", json!({ "path": "notes/draft.md" }), "")]);
     session.turn(
         "What did we talk about last week?",
-        [step(
-            "grep",
-            json!({ "pattern": "2025-12", "path": "memory" }),
-            "",
-        )],
+        [step("grep", json!({ "pattern": "2025-12", "path": "memory" }), "")],
     );
     session.turn(
         "Look for mail from the bank now and then.",
@@ -735,24 +579,13 @@ fn reading(session: &mut Session<'_>, pages: &PageServer) {
     );
     session.turn(
         "Put what I need on the list.",
-        [edit(
-            "notes/shopping.md",
-            "- eggs\n",
-            "- eggs\n- 3 leeks\n- cream\n",
-        )],
+        [edit("notes/shopping.md", "- eggs\n", "- eggs\n- 3 leeks\n- cream\n")],
     );
     session.turn(
         "Which recipes do I have?",
-        [step(
-            "list_dir",
-            json!({ "path": "notes/recipes" }),
-            "leek-soup.md",
-        )],
+        [step("list_dir", json!({ "path": "notes/recipes" }), "leek-soup.md")],
     );
-    session.turn(
-        "Read me the first.",
-        [read("notes/recipes/leek-soup.md", "200 ml")],
-    );
+    session.turn("Read me the first.", [read("notes/recipes/leek-soup.md", "200 ml")]);
     session.turn("Is there enough butter for two?", []);
 }
 
@@ -761,10 +594,7 @@ fn evening(session: &mut Session<'_>) {
         "What is planned for tomorrow?",
         [step("cron", json!({ "action": "list" }), "dentist")],
     );
-    session.turn(
-        "What is still on the list?",
-        [read("notes/shopping.md", "leeks")],
-    );
+    session.turn("What is still on the list?", [read("notes/shopping.md", "leeks")]);
     session.turn(
         "Evening: soup, and early to bed.",
         [
@@ -776,13 +606,7 @@ fn evening(session: &mut Session<'_>) {
             ),
         ],
     );
-    session.turn(
-        "How many lines has the journal?",
-        [shell("wc -l < notes/journal.md", "3")],
-    );
-    session.turn(
-        "When is Anna's birthday?",
-        [read("memory/MEMORY.md", "14 March")],
-    );
+    session.turn("How many lines has the journal?", [shell("wc -l < notes/journal.md", "3")]);
+    session.turn("When is Anna's birthday?", [read("memory/MEMORY.md", "14 March")]);
     session.turn("Good night!", []);
 }

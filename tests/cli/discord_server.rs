@@ -67,9 +67,8 @@ impl DiscordServer {
         };
         let state = Arc::new(Mutex::new(state));
         let gateway = Arc::clone(&state);
-        let sockets = Sockets::new(Box::new(move |message| {
-            gateway.lock().unwrap().answer_gateway(message)
-        }));
+        let sockets =
+            Sockets::new(Box::new(move |message| gateway.lock().unwrap().answer_gateway(message)));
         let (ours, accepting) = (Arc::clone(&state), sockets.clone());
         let checked = CallCheck::new(include_str!("../schemas/discord.json"));
         let check = checked.clone();
@@ -82,13 +81,7 @@ impl DiscordServer {
                 respond(&mut ours.lock().unwrap(), request)
             }
         }));
-        Self {
-            http,
-            sockets,
-            _guard: checked.guard(),
-            checked,
-            state,
-        }
+        Self { http, sockets, _guard: checked.guard(), checked, state }
     }
 
     pub(crate) fn keys(&self) -> Value {
@@ -106,11 +99,7 @@ impl DiscordServer {
         let mut state = self.state.lock().unwrap();
         let id = state.add(message);
         let mut data = state.messages.last().unwrap().clone();
-        if !state
-            .direct
-            .values()
-            .any(|direct| data["channel_id"] == direct.as_str())
-        {
+        if !state.direct.values().any(|direct| data["channel_id"] == direct.as_str()) {
             data["guild_id"] = json!(SERVER);
         }
         state.events += 1;
@@ -128,9 +117,7 @@ impl DiscordServer {
 
     pub(crate) fn fail_next(&self, path: &str, response: Response) {
         let mut state = self.state.lock().unwrap();
-        state
-            .failures
-            .push_back((format!("/api/v10{path}"), response));
+        state.failures.push_back((format!("/api/v10{path}"), response));
     }
 
     /// The address of a file for a message.
@@ -149,9 +136,7 @@ impl DiscordServer {
 
     pub(crate) fn answer_texts(&self, channel: &str) -> Vec<String> {
         let answers = self.answers(channel).into_iter();
-        answers
-            .map(|it| it["content"].as_str().unwrap().to_owned())
-            .collect()
+        answers.map(|it| it["content"].as_str().unwrap().to_owned()).collect()
     }
 
     pub(crate) fn reactions(&self) -> Vec<String> {
@@ -159,11 +144,7 @@ impl DiscordServer {
     }
 
     pub(crate) fn fail_next_message(&self, response: Response) {
-        self.state
-            .lock()
-            .unwrap()
-            .message_failures
-            .push_back(response);
+        self.state.lock().unwrap().message_failures.push_back(response);
     }
 
     /// The interval of the heartbeats that the gateway asks for from now on.
@@ -257,9 +238,7 @@ impl State {
             return self.post(channel, body);
         };
         let now = Instant::now();
-        let left = self
-            .next_message_at
-            .map(|at| at.saturating_duration_since(now));
+        let left = self.next_message_at.map(|at| at.saturating_duration_since(now));
         let left = left.unwrap_or_default();
         if !left.is_zero() {
             self.early_requests += 1;
@@ -272,10 +251,7 @@ impl State {
         response
             .header("x-ratelimit-limit", "1")
             .header("x-ratelimit-remaining", "0")
-            .header(
-                "x-ratelimit-reset-after",
-                &interval.as_secs_f64().to_string(),
-            )
+            .header("x-ratelimit-reset-after", &interval.as_secs_f64().to_string())
             .header("x-ratelimit-bucket", "b1")
     }
 
@@ -343,16 +319,8 @@ fn respond(state: &mut State, request: &Request) -> Response {
     if request.header("authorization") != Some(&format!("Bot {TOKEN}")) {
         return error(401, 0, "401: Unauthorized");
     }
-    assert!(
-        request
-            .header("user-agent")
-            .unwrap()
-            .starts_with("DiscordBot (")
-    );
-    let failure = state
-        .failures
-        .iter()
-        .position(|(start, _)| path.starts_with(start.as_str()));
+    assert!(request.header("user-agent").unwrap().starts_with("DiscordBot ("));
+    let failure = state.failures.iter().position(|(start, _)| path.starts_with(start.as_str()));
     if let Some((_, response)) = failure.and_then(|at| state.failures.remove(at)) {
         return response;
     }

@@ -65,9 +65,7 @@ fn topics_are_printed_and_complete() {
         let unwrapped = scripting.replace("\n  ", " ");
         assert!(unwrapped.contains(&line), "{line}");
     }
-    story
-        .run(["help", "cron", "add"])
-        .stdout_has("Usage: nanobot cron add");
+    story.run(["help", "cron", "add"]).stdout_has("Usage: nanobot cron add");
 }
 
 #[test]
@@ -89,9 +87,7 @@ fn files_are_at_the_documented_paths() {
     crate::story::write(&story.home().join(".nanobot/hooks/NAME"), b"#!/bin/sh\n");
     let tool = story.home().join(".nanobot/tools/NAME");
     crate::story::write_program(&tool, "#!/bin/sh\necho '{\"description\": \"x\"}'\n");
-    story
-        .run(["config", "set", "tools.programs", "[\"NAME\"]"])
-        .text();
+    story.run(["config", "set", "tools.programs", "[\"NAME\"]"]).text();
     story.run(["tool", "run", "NAME"]).text();
     story.run(["trust", "-q"]);
     let session = story.workspace().join("sessions/KEY.jsonl");
@@ -117,9 +113,7 @@ fn files_are_at_the_documented_paths() {
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);
     // A command after the output of one with network, which is content from outside.
     let exec = || calls("exec", serde_json::json!({ "command": "true" }));
-    story
-        .server()
-        .script([exec(), says("x"), exec(), says("x")]);
+    story.server().script([exec(), says("x"), exec(), says("x")]);
     for flags in [&["--write", "--net"][..], &["--write"]] {
         let mut command = story.command(["agent", "-m", "x", "-s", "other"]);
         command.args(flags);
@@ -145,35 +139,13 @@ fn files_are_at_the_documented_paths() {
     write(&plan, json!({ "tools": [tool] }).to_string().as_bytes());
     let (plan, log) = (plan.to_str().unwrap(), story.dir().join("log"));
     write(&log, b"");
-    let added = [
-        "mcp",
-        "add",
-        "SERVER",
-        "--",
-        "python3",
-        program,
-        plan,
-        log.to_str().unwrap(),
-    ];
+    let added = ["mcp", "add", "SERVER", "--", "python3", program, plan, log.to_str().unwrap()];
     story.run(added).stdout_has("1 tool");
     let git = "git init -q REPOSITORY && git -C REPOSITORY -c user.name=A -c user.email=a@b commit -q --allow-empty -m x";
-    let has_git = require("git")
-        && story
-            .program("sh")
-            .args(["-c", git])
-            .status()
-            .unwrap()
-            .success();
+    let has_git =
+        require("git") && story.program("sh").args(["-c", git]).status().unwrap().success();
     if has_git {
-        let flags = [
-            "agent",
-            "-C",
-            "REPOSITORY",
-            "--worktree",
-            "BRANCH",
-            "-m",
-            "x",
-        ];
+        let flags = ["agent", "-C", "REPOSITORY", "--worktree", "BRANCH", "-m", "x"];
         story
             .run(flags.into_iter().chain(["--ephemeral", "--replay", "demo"]))
             .stdout_has("demo")
@@ -212,9 +184,7 @@ fn files_are_at_the_documented_paths() {
             None => std::path::Path::new(&path).exists(),
             Some((start, end)) => {
                 let folder = std::path::Path::new(start).parent();
-                let folder = folder
-                    .filter(|_| !start.ends_with('/'))
-                    .unwrap_or(start.as_ref());
+                let folder = folder.filter(|_| !start.ends_with('/')).unwrap_or(start.as_ref());
                 let end = end.replace("KEY", "gone");
                 std::fs::read_dir(folder).unwrap().any(|entry| {
                     let path = entry.unwrap().path();
@@ -268,19 +238,10 @@ fn help_and_version() {
         assert!(rest.contains("features: test-hooks"), "{text}");
     }
     let help = story.run(["agent", "--help"]).text();
-    for words in [
-        "--message",
-        "--session",
-        "--replay",
-        "Exit status:",
-        "session is busy",
-    ] {
+    for words in ["--message", "--session", "--replay", "Exit status:", "session is busy"] {
         assert!(help.contains(words), "{help}");
     }
-    story
-        .run(["agent", "--no-such-flag"])
-        .status(2)
-        .stderr_has("--no-such-flag");
+    story.run(["agent", "--no-such-flag"]).status(2).stderr_has("--no-such-flag");
     story.run(["nonsense"]).status(2).stderr_has("nonsense");
     story.run(Vec::<&str>::new()).status(2).stderr_has("Usage");
     assert!(!story.home().join(".nanobot").exists());

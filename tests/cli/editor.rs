@@ -16,9 +16,7 @@ fn start_repl(story: &Story) -> Screen<'_> {
 /// Waits for a prompt with nothing after it.
 #[track_caller]
 fn wait_until_ready(screen: &Screen<'_>) {
-    until("there is a prompt", || {
-        screen.cursor().1 == 2 && screen.text().ends_with("\n>")
-    });
+    until("there is a prompt", || screen.cursor().1 == 2 && screen.text().ends_with("\n>"));
 }
 
 /// A story whose model always gives the same answer.
@@ -55,26 +53,15 @@ fn an_entry_may_have_many_lines() {
     let story = story();
     let mut screen = start_repl(&story);
     screen.type_("one\\").press(Key::Enter).type_("two");
-    screen
-        .press(Key::Alt('\r'))
-        .type_("three")
-        .press(Key::Enter);
+    screen.press(Key::Alt('\r')).type_("three").press(Key::Enter);
     assert!(
         last_content_of(&story, 0).contains("one\ntwo\nthree"),
         "{}",
         last_content_of(&story, 0)
     );
     wait_until_ready(&screen);
-    screen
-        .type_("see")
-        .press(Key::Alt('\r'))
-        .type_("```sh")
-        .press(Key::Enter);
-    screen
-        .type_("ls \\")
-        .press(Key::Enter)
-        .type_("```")
-        .press(Key::Enter);
+    screen.type_("see").press(Key::Alt('\r')).type_("```sh").press(Key::Enter);
+    screen.type_("ls \\").press(Key::Enter).type_("```").press(Key::Enter);
     assert!(
         last_content_of(&story, 1).contains("see\n```sh\nls \\\n```"),
         "{}",
@@ -89,13 +76,8 @@ fn an_entry_may_have_many_lines() {
 fn a_multi_line_paste_is_one_entry() {
     let story = story().file("paste-me.txt", "");
     let mut screen = start_repl(&story);
-    let text: String = (0..500)
-        .map(|line| format!("\tline {line}\t@paste 日本 \\\n"))
-        .collect();
-    screen
-        .paste(&text)
-        .until_prompt("> [pasted 500 lines]")
-        .press(Key::Enter);
+    let text: String = (0..500).map(|line| format!("\tline {line}\t@paste 日本 \\\n")).collect();
+    screen.paste(&text).until_prompt("> [pasted 500 lines]").press(Key::Enter);
     let said = last_content_of(&story, 0);
     // The screen is not redrawn for each line.
     let drawn = screen.raw().len();
@@ -116,14 +98,7 @@ fn history_is_saved_and_searchable() {
     crate::story::write(&theirs, old.as_bytes());
     let mut screen = start_repl(&story);
     let key = format!("sk-ant-api03-{}", "abcdefghijklmnopqrstuvwxyz0123456789");
-    for line in [
-        "apples",
-        "pears",
-        " plums",
-        "pears",
-        &format!("use {key}"),
-        "/context",
-    ] {
+    for line in ["apples", "pears", " plums", "pears", &format!("use {key}"), "/context"] {
         screen.type_(line);
         // Otherwise the previous prompt would satisfy the next wait.
         until("the line stands there", || screen.text().ends_with(line));
@@ -135,24 +110,15 @@ fn history_is_saved_and_searchable() {
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
     let kept = std::fs::read_to_string(history_file(&story)).unwrap();
-    assert_eq!(
-        kept,
-        "#V2\nfrom python\\nin two lines\napples\npears\n/context\n"
-    );
+    assert_eq!(kept, "#V2\nfrom python\\nin two lines\napples\npears\n/context\n");
     assert_eq!(std::fs::read_to_string(&theirs).unwrap(), old);
 
     let mut screen = start_repl(&story);
     screen.press(Key::Up).until("> /context");
     screen.press(Key::Ctrl('u')).until_gone("> /context");
     screen.type_("ap").press(Key::Up).until("> apples");
-    screen
-        .press(Key::Ctrl('k'))
-        .press(Key::Ctrl('u'))
-        .until_gone("> apples");
-    screen
-        .press(Key::Ctrl('r'))
-        .type_("two")
-        .until("in two lines");
+    screen.press(Key::Ctrl('k')).press(Key::Ctrl('u')).until_gone("> apples");
+    screen.press(Key::Ctrl('r')).type_("two").until("in two lines");
     screen.press(Key::Enter);
     assert!(last_content_of(&story, 5).contains("from python\nin two lines"));
     wait_until_ready(&screen);
@@ -168,14 +134,10 @@ fn a_recalled_paste_is_folded_again() {
     let whole = lines.join("\n");
     let mut screen = start_repl(&story);
     screen.type_("look: ").paste(&lines.join("\r"));
-    screen
-        .until_prompt("> look: [pasted 60 lines]")
-        .press(Key::Enter);
+    screen.until_prompt("> look: [pasted 60 lines]").press(Key::Enter);
     assert!(last_content_of(&story, 0).contains(&whole));
     wait_until_ready(&screen);
-    screen
-        .press(Key::Up)
-        .until_prompt("> look: [pasted 60 lines]");
+    screen.press(Key::Up).until_prompt("> look: [pasted 60 lines]");
     screen.press(Key::Enter);
     assert!(last_content_of(&story, 1).contains(&format!("look: {whole}")));
     wait_until_ready(&screen);
@@ -183,9 +145,7 @@ fn a_recalled_paste_is_folded_again() {
     assert_eq!(screen.code(), 0);
     // The next process knows only the entry.
     let mut screen = start_repl(&story);
-    screen
-        .press(Key::Up)
-        .until("> look: line 1\n[pasted 59 lines]");
+    screen.press(Key::Up).until("> look: line 1\n[pasted 59 lines]");
     screen.press(Key::Enter);
     assert!(last_content_of(&story, 2).contains(&format!("look: {whole}")));
     wait_until_ready(&screen);
@@ -211,11 +171,7 @@ fn an_unusable_history_file_is_not_fatal() {
     let story = story();
     std::fs::create_dir_all(history_file(&story)).unwrap();
     let mut screen = start_repl(&story);
-    screen
-        .until("input history is disabled")
-        .type_("hello")
-        .press(Key::Enter)
-        .until("Fine.");
+    screen.until("input history is disabled").type_("hello").press(Key::Enter).until("Fine.");
     wait_until_ready(&screen);
     screen.press(Key::Up);
     until("it is found", || screen.text().ends_with("\n> hello"));
@@ -227,28 +183,20 @@ fn an_unusable_history_file_is_not_fatal() {
 
 #[test]
 fn words_are_completed_and_hinted() {
-    let story = story()
-        .file("notes of mine.md", "")
-        .file("nothing.txt", "")
-        .file(".hidden", "");
+    let story = story().file("notes of mine.md", "").file("nothing.txt", "").file(".hidden", "");
     let mut screen = start_repl(&story);
     screen.type_("/co").press(Key::Tab);
     screen.until("copy the last answer").until_prompt("> /co");
     screen.until_snapshot("candidates", Screen::conversation);
     screen.press(Key::Ctrl('u')).type_("/mod");
-    until("the rest is dim", || {
-        screen.styled().contains("/mod«dim:el [NAME]»")
-    });
+    until("the rest is dim", || screen.styled().contains("/mod«dim:el [NAME]»"));
     screen.press(Key::Tab).until("> /model [NAME]");
     screen
         .press(Key::Ctrl('u'))
         .type_("see @note")
         .press(Key::Tab)
         .until("> see @\"notes of mine.md\"");
-    screen
-        .type_(" and @noth")
-        .press(Key::Tab)
-        .until("mine.md\" and @nothing.txt");
+    screen.type_(" and @noth").press(Key::Tab).until("mine.md\" and @nothing.txt");
     screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
     wait_until_ready(&screen);
     screen.press(Key::Ctrl('d'));
@@ -289,10 +237,7 @@ fn the_terminal_is_restored_however_the_program_ends() {
         screen.type_("/exit").press(Key::Enter);
     });
     check(130, &|screen| {
-        screen
-            .type_("abc")
-            .press(Key::Ctrl('c'))
-            .until("press Ctrl-C again");
+        screen.type_("abc").press(Key::Ctrl('c')).until("press Ctrl-C again");
         screen.press(Key::Ctrl('c'));
     });
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
@@ -300,24 +245,14 @@ fn the_terminal_is_restored_however_the_program_ends() {
             screen.type_("abc").until("> abc").signal(signal);
         });
         check(code, &|screen| {
-            screen
-                .type_("/session")
-                .press(Key::Enter)
-                .until("\ncli:direct");
+            screen.type_("/session").press(Key::Enter).until("\ncli:direct");
             wait_until_ready(screen);
-            screen
-                .press(Key::Ctrl('r'))
-                .until("reverse-i-search")
-                .signal(signal);
+            screen.press(Key::Ctrl('r')).until("reverse-i-search").signal(signal);
         });
     }
     // SIGINT from another process counts as Ctrl-C.
     check(0, &|screen| {
-        screen
-            .type_("abc")
-            .until("> abc")
-            .signal(Signal::INT)
-            .until("press Ctrl-C again");
+        screen.type_("abc").until("> abc").signal(Signal::INT).until("press Ctrl-C again");
         screen.type_("/exit").press(Key::Enter);
     });
 }
@@ -342,32 +277,18 @@ fn a_crash_in_a_turn_restores_the_terminal() {
 #[test]
 fn the_program_resumes_after_ctrl_z() {
     let story = story();
-    let mut screen = story
-        .screen(24, 80)
-        .env("PS1", "$ ")
-        .program("bash", ["--norc", "-i"]);
-    screen
-        .until("$")
-        .type_(NANOBOT)
-        .type_(" repl")
-        .press(Key::Enter);
+    let mut screen = story.screen(24, 80).env("PS1", "$ ").program("bash", ["--norc", "-i"]);
+    screen.until("$").type_(NANOBOT).type_(" repl").press(Key::Enter);
     screen.until("\n>").type_("abc").until("> abc");
     screen.press(Key::Ctrl('z')).until("Stopped");
-    screen
-        .type_("echo st''ill")
-        .press(Key::Enter)
-        .until("\nstill");
+    screen.type_("echo st''ill").press(Key::Enter).until("\nstill");
     screen.type_("fg").press(Key::Enter);
-    until("the line is drawn anew", || {
-        screen.text().ends_with("> abc")
-    });
+    until("the line is drawn anew", || screen.text().ends_with("> abc"));
     screen.type_("def").press(Key::Enter);
     assert!(last_content_of(&story, 0).contains("abcdef"));
     wait_until_ready(&screen);
     screen.press(Key::Ctrl('d')).until("\n$");
-    screen
-        .type_("stty | grep -c -e -icanon -e -isig; exit")
-        .press(Key::Enter);
+    screen.type_("stty | grep -c -e -icanon -e -isig; exit").press(Key::Enter);
     screen.exit();
     assert!(screen.text().contains("\n0\n"), "{}", screen.text());
 }
@@ -406,10 +327,7 @@ fn type_ahead_during_a_turn_is_preserved() {
         lines.collect::<Vec<_>>().join(end)
     };
     let many: String = (0..20).map(|number| entry(number, "\\\r") + "\r").collect();
-    screen
-        .type_(&many)
-        .paste("a paste\nof two lines")
-        .press(Key::Enter);
+    screen.type_(&many).paste("a paste\nof two lines").press(Key::Enter);
     // Of the 21 entries that wait, four are shown.
     screen.until("… 17 more").type_("and a begi");
     std::fs::write(gate, "").unwrap();
@@ -419,11 +337,7 @@ fn type_ahead_during_a_turn_is_preserved() {
         assert!(said.contains(&entry(number, "\n")), "{number}: {said}");
     }
     assert!(last_content_of(&story, 21).contains("a paste\nof two lines"));
-    screen
-        .until("> and a begi")
-        .type_("n")
-        .until("> and a begin")
-        .press(Key::Enter);
+    screen.until("> and a begi").type_("n").until("> and a begin").press(Key::Enter);
     assert!(last_content_of(&story, 22).contains("and a begin"));
     wait_until_ready(&screen);
     screen.press(Key::Ctrl('d'));
@@ -457,38 +371,18 @@ fn ctrl_c_works_after_much_type_ahead() {
 fn a_dumb_terminal_works() {
     let story = story();
     let mut screen = story.screen(24, 80).env("TERM", "dumb").args(["repl"]);
-    screen
-        .until("\n>")
-        .type_("hello\\")
-        .press(Key::Enter)
-        .type_("world")
-        .press(Key::Enter);
+    screen.until("\n>").type_("hello\\").press(Key::Enter).type_("world").press(Key::Enter);
     assert!(last_content_of(&story, 0).contains("hello\nworld"));
     wait_until_ready(&screen);
-    screen
-        .type_("abc")
-        .until("> abc")
-        .press(Key::Ctrl('c'))
-        .until("press Ctrl-C again");
-    screen
-        .type_("tyop")
-        .press(Key::Backspace)
-        .press(Key::Backspace)
-        .type_("po")
-        .press(Key::Enter);
+    screen.type_("abc").until("> abc").press(Key::Ctrl('c')).until("press Ctrl-C again");
+    screen.type_("tyop").press(Key::Backspace).press(Key::Backspace).type_("po").press(Key::Enter);
     assert!(last_content_of(&story, 1).contains("typo"));
-    until("it is answered", || {
-        screen.text().matches("Fine.").count() == 2
-    });
+    until("it is answered", || screen.text().matches("Fine.").count() == 2);
     wait_until_ready(&screen);
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
     let mut screen = story.screen(24, 80).env("TERM", "dumb").args(["repl"]);
-    screen
-        .until("\n>")
-        .type_("abc")
-        .until("> abc")
-        .signal(Signal::TERM);
+    screen.until("\n>").type_("abc").until("> abc").signal(Signal::TERM);
     assert_eq!(screen.code(), 143);
     screen.assert_restored();
 }

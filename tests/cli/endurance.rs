@@ -24,18 +24,15 @@ fn model(requests: RequestLog) -> Responder {
     Box::new(move |asked: &Request| {
         let last = asked.last_content();
         let (kind, answer) = match () {
-            () if asked.raw.contains("\"name\":\"save_memory\"") => (
-                RequestPurpose::Memory,
-                calls("save_memory", memory_arguments(&last)),
-            ),
-            () if last.contains("Write this summary now") => (
-                RequestPurpose::Summary,
-                says("- they talked about this and that"),
-            ),
-            () if last.contains("look it up") && !last.contains("lorem") => (
-                RequestPurpose::Answer,
-                calls("read_file", json!({ "path": "long.txt" })),
-            ),
+            () if asked.raw.contains("\"name\":\"save_memory\"") => {
+                (RequestPurpose::Memory, calls("save_memory", memory_arguments(&last)))
+            }
+            () if last.contains("Write this summary now") => {
+                (RequestPurpose::Summary, says("- they talked about this and that"))
+            }
+            () if last.contains("look it up") && !last.contains("lorem") => {
+                (RequestPurpose::Answer, calls("read_file", json!({ "path": "long.txt" })))
+            }
             () => {
                 let text = format!("As you say. {}", "Quite so, my friend. ".repeat(20));
                 (RequestPurpose::Answer, says(&text))
@@ -49,9 +46,8 @@ fn model(requests: RequestLog) -> Responder {
 
 /// The arguments of `save_memory`: the old memory plus every new fact.
 fn memory_arguments(question: &str) -> Value {
-    let (memory, lines) = question
-        .split_once("# Part of the conversation")
-        .expect("both are there");
+    let (memory, lines) =
+        question.split_once("# Part of the conversation").expect("both are there");
     let (_, memory) = memory.split_once("<memory>\n").expect("it begins");
     let (memory, _) = memory.rsplit_once("</memory>").expect("it ends");
     let mut memory = memory.trim().replace("(empty)", "");
@@ -99,17 +95,11 @@ fn a_fact_of_turn_3_is_available_in_turn_500_and_requests_do_not_grow() {
     }
     let requests = requests.lock().unwrap();
     let count = |of: RequestPurpose| requests.iter().filter(|(kind, ..)| *kind == of).count();
-    let (summaries, memories) = (
-        count(RequestPurpose::Summary),
-        count(RequestPurpose::Memory),
-    );
+    let (summaries, memories) = (count(RequestPurpose::Summary), count(RequestPurpose::Memory));
     println!("{summaries} compactions, {memories} consolidations");
     assert!(summaries >= 5 && memories >= 10, "{summaries} {memories}");
     let most = |turns: &[usize]| *turns.iter().max().expect("there are some");
-    assert!(
-        most(&sent[TURN_COUNT - 200..]) * 10 <= most(&sent[..100]) * 12,
-        "{sent:?}"
-    );
+    assert!(most(&sent[TURN_COUNT - 200..]) * 10 <= most(&sent[..100]) * 12, "{sent:?}");
     assert!(most(&sent) < 7500);
     // The session file still has all messages.
     let lines = story.session("cli_direct.jsonl");

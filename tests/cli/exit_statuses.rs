@@ -26,11 +26,7 @@ fn run_json(story: &Story, arguments: &[&str]) -> (i32, Value) {
         false => ran.json(),
     };
     let told = ran.error_text();
-    assert_eq!(
-        told.is_empty(),
-        code == 0,
-        "{code}: a failure is told: {told:?}"
-    );
+    assert_eq!(told.is_empty(), code == 0, "{code}: a failure is told: {told:?}");
     (code, result)
 }
 
@@ -59,50 +55,22 @@ fn every_exit_status_can_be_produced() {
     let x: &[&str] = &["-m", "x"];
     check(Exit::Answered, scripted_story([says("x")]), x);
     check(Exit::Failed, scripted_story([fails(400, "no")]), x);
-    check(
-        Exit::Failed,
-        scripted_story([says(""), says(""), says("")]),
-        x,
-    );
+    check(Exit::Failed, scripted_story([says(""), says(""), says("")]), x);
     check(Exit::Usage, Story::new(), &["-m", "x", "--fly"]);
     let two = scripted_story([calls_list_dir(), says("so far")]);
     check(Exit::Limit, two, &["-m", "x", "--max-iterations", "1"]);
     let budget = scripted_story([calls_list_dir()]);
-    check(
-        Exit::Budget,
-        budget,
-        &["-m", "x", "--max-total-tokens", "5"],
-    );
+    check(Exit::Budget, budget, &["-m", "x", "--max-total-tokens", "5"]);
     let denied = || calls("write_file", json!({ "path": "/etc/x", "content": "" }));
-    check(
-        Exit::Denied,
-        scripted_story([denied(), says("no")]),
-        &["-m", "x", "--strict"],
-    );
+    check(Exit::Denied, scripted_story([denied(), says("no")]), &["-m", "x", "--strict"]);
     check(Exit::BadInput, Story::new().stdin(b"\x7fELF\0\0"), &[]);
     check(Exit::NoInput, Story::new(), &[]);
-    check(
-        Exit::NoInput,
-        Story::new(),
-        &["-m", "x", "--attach", "gone"],
-    );
-    check(
-        Exit::Unavailable,
-        scripted_story((0..4).map(|_| fails(503, "down"))),
-        x,
-    );
-    check(
-        Exit::Defect,
-        Story::new().env("NANOBOT_TEST_DEFECT", "1"),
-        x,
-    );
+    check(Exit::NoInput, Story::new(), &["-m", "x", "--attach", "gone"]);
+    check(Exit::Unavailable, scripted_story((0..4).map(|_| fails(503, "down"))), x);
+    check(Exit::Defect, Story::new().env("NANOBOT_TEST_DEFECT", "1"), x);
     let blocked = Story::new().workspace_file("sessions", "a file in the place of a directory");
     check(Exit::Io, blocked, x);
-    check(
-        Exit::TryAgain,
-        scripted_story((0..4).map(|_| fails(429, "slower"))),
-        x,
-    );
+    check(Exit::TryAgain, scripted_story((0..4).map(|_| fails(429, "slower"))), x);
     check(Exit::Refused, scripted_story([fails(401, "who?")]), x);
     check(Exit::Config, Story::bare(), x);
     check(Exit::Config, Story::bare().config_text("{"), x);
@@ -117,10 +85,7 @@ fn every_exit_status_can_be_produced() {
         (Exit::Terminated, Signal::TERM),
     ] {
         let story = scripted_story([calls("exec", json!({ "command": "touch on; sleep 60" }))]);
-        let child = story
-            .command(["agent", "-m", "x", "--json", "--write"])
-            .spawn()
-            .unwrap();
+        let child = story.command(["agent", "-m", "x", "--json", "--write"]).spawn().unwrap();
         until_exists(&story.dir().join("on"));
         rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
         let ran = story.wait(child);
@@ -145,10 +110,7 @@ fn every_exit_status_can_be_produced() {
 #[test]
 fn a_panic_is_reported_with_its_report_and_the_session_continues() {
     let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
-    story
-        .run(["agent", "-m", "x"])
-        .status(70)
-        .stderr_has("try: report this bug with `");
+    story.run(["agent", "-m", "x"]).status(70).stderr_has("try: report this bug with `");
     // The same home, without the panic.
     let story = story.env("NANOBOT_TEST_DEFECT", "").script([says("fine")]);
     story.run(["agent", "-m", "x"]).stdout("fine\n");
@@ -176,14 +138,8 @@ fn denials_are_reported_with_the_flag_that_grants_them() {
 fn the_limit_of_file_sizes_is_an_error_with_a_message() {
     let story = Story::new();
     let mut shell = story.program("/bin/sh");
-    let line = format!(
-        "ulimit -f 0; exec '{}' agent -m x -s work",
-        crate::story::NANOBOT
-    );
-    story
-        .wait(shell.args(["-c", &line]).spawn().unwrap())
-        .status(74)
-        .stderr_has("File too large");
+    let line = format!("ulimit -f 0; exec '{}' agent -m x -s work", crate::story::NANOBOT);
+    story.wait(shell.args(["-c", &line]).spawn().unwrap()).status(74).stderr_has("File too large");
 }
 
 /// Other users' processes do not count, so the run needs a user of its own.

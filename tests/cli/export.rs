@@ -32,10 +32,7 @@ fn job(id: &str, name: &str, schedule: &Value) -> Value {
 
 /// A story with jobs of all kinds; those with terms are our own.
 fn story() -> Story {
-    let story = Story::new().set(
-        "providers.anthropic",
-        json!({ "apiKeyFile": "/keys/anthropic" }),
-    );
+    let story = Story::new().set("providers.anthropic", json!({ "apiKeyFile": "/keys/anthropic" }));
     let jobs = [
         job(
             "a1b2c3d4",
@@ -47,16 +44,8 @@ fn story() -> Story {
             "100% \"odd\" $HOME\n[Service]\u{202e}\\",
             &json!({ "kind": "cron", "expr": "*/20 8-17 L,15W JAN-11 7" }),
         ),
-        job(
-            "Every_90",
-            "often",
-            &json!({ "kind": "every", "everyMs": 5_400_000 }),
-        ),
-        job(
-            "once",
-            "once",
-            &json!({ "kind": "at", "atMs": 1_798_225_660_000_i64 }),
-        ),
+        job("Every_90", "often", &json!({ "kind": "every", "everyMs": 5_400_000 })),
+        job("once", "once", &json!({ "kind": "at", "atMs": 1_798_225_660_000_i64 })),
         job(
             "wild",
             "wild",
@@ -114,14 +103,8 @@ fn units_are_accepted_by_systemd() {
     assert_eq!(files.len(), 12, "{said}");
     for (name, text) in &files {
         assert!(text.starts_with(FILE_HEADER), "{text}");
-        assert!(
-            !text.contains("OnCalendar=*:*") && !text.contains("100% of"),
-            "a message: {text}"
-        );
-        let mode = std::fs::metadata(directory.join(name))
-            .unwrap()
-            .permissions()
-            .mode();
+        assert!(!text.contains("OnCalendar=*:*") && !text.contains("100% of"), "a message: {text}");
+        let mode = std::fs::metadata(directory.join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o644);
     }
     let text = |name: &str| &files.iter().find(|(known, _)| known == name).unwrap().1;
@@ -161,10 +144,7 @@ fn units_are_accepted_by_systemd() {
     );
     // Commands of the user run without the sandbox.
     let service = text("nanobot-Every_90.service");
-    assert!(
-        !service.contains("Protect") && !service.contains("NoNewPrivileges"),
-        "{service}"
-    );
+    assert!(!service.contains("Protect") && !service.contains("NoNewPrivileges"), "{service}");
     assert!(text("nanobot-once.service").contains("RuntimeMaxSec=infinity\n"));
     assert!(
         text("nanobot-once.timer")
@@ -180,21 +160,14 @@ fn a_hardened_unit_has_a_low_exposure() {
         return;
     }
     let story = story();
-    drop(
-        story
-            .run(export_arguments("systemd", &["-o", "units"]))
-            .text(),
-    );
+    drop(story.run(export_arguments("systemd", &["-o", "units"])).text());
     let unit = story.dir().join("units/nanobot-a1b2c3d4.service");
     let rate = |threshold: &str| {
         let mut command = Command::new(SYSTEMD_ANALYZE);
         command.args(["security", "--offline=true", "--no-pager"]);
         let output = command.args(["--threshold", threshold]).arg(&unit).output();
         let output = output.unwrap();
-        (
-            output.status.success(),
-            String::from_utf8(output.stdout).unwrap(),
-        )
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
     };
     let (is_low, table) = rate(MAX_EXPOSURE);
     assert!(is_low, "{table}");
@@ -221,16 +194,10 @@ fn unusual_paths_are_quoted_correctly() {
     let story = story();
     let workspace = story.dir().join("w %h \"$HOME\" \\n é");
     let from = story.workspace().join("cron/jobs.json");
-    write(
-        &workspace.join("cron/jobs.json"),
-        &std::fs::read(from).unwrap(),
-    );
+    write(&workspace.join("cron/jobs.json"), &std::fs::read(from).unwrap());
     let workspace = workspace.to_str().unwrap();
     story
-        .run(export_arguments(
-            "systemd",
-            &["-o", "units", "-w", workspace, "digest"],
-        ))
+        .run(export_arguments("systemd", &["-o", "units", "-w", workspace, "digest"]))
         .stdout_has("wrote units/nanobot-a1b2c3d4.timer\n");
     let directory = story.dir().join("units");
     let service = std::fs::read_to_string(directory.join("nanobot-a1b2c3d4.service")).unwrap();
@@ -238,10 +205,7 @@ fn unusual_paths_are_quoted_correctly() {
         service.contains(r#" -w "#) && service.contains(r#"/w %%h \"$HOME\" \\n é" cron run"#),
         "{service}"
     );
-    assert!(
-        service.contains("\nExecStart=:/"),
-        "a `$` is none of systemd's: {service}"
-    );
+    assert!(service.contains("\nExecStart=:/"), "a `$` is none of systemd's: {service}");
     verify_units(&directory);
     // A pod has no such directory and needs none.
     let ran = story.run(export_arguments("kubernetes", &["-w", workspace, "digest"]));
@@ -251,10 +215,8 @@ fn unusual_paths_are_quoted_correctly() {
 #[test]
 fn manifests_match_the_kubernetes_schema() {
     let story = story();
-    let ran = story.run(export_arguments(
-        "kubernetes",
-        &["--image", "registry.example/nanobot:1.2"],
-    ));
+    let ran =
+        story.run(export_arguments("kubernetes", &["--image", "registry.example/nanobot:1.2"]));
     let mut names = BTreeSet::new();
     for manifest in parse_yaml_documents(&ran.text()) {
         validate_manifest(&manifest).unwrap_or_else(|wrong| panic!("{wrong} in {manifest}"));
@@ -262,25 +224,16 @@ fn manifests_match_the_kubernetes_schema() {
         let is_plain =
             |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
         assert!(name.len() <= 52 && name.chars().all(is_plain), "{name}");
-        assert!(
-            names.insert((manifest["kind"].to_string(), name)),
-            "twice: {manifest}"
-        );
+        assert!(names.insert((manifest["kind"].to_string(), name)), "twice: {manifest}");
         if manifest["kind"] != "CronJob" {
             continue;
         }
         let spec = &manifest["spec"];
         let fields = spec["schedule"].as_str().unwrap();
         Expression::parse(fields).unwrap();
-        assert!(
-            !fields.split(' ').next_back().unwrap().contains('7'),
-            "{fields}"
-        );
+        assert!(!fields.split(' ').next_back().unwrap().contains('7'), "{fields}");
         let pod = &spec["jobTemplate"]["spec"]["template"]["spec"];
-        assert_eq!(
-            pod["containers"][0]["image"],
-            "registry.example/nanobot:1.2"
-        );
+        assert_eq!(pod["containers"][0]["image"], "registry.example/nanobot:1.2");
         let volumes: BTreeSet<&str> = pod["volumes"]
             .as_array()
             .unwrap()
@@ -288,11 +241,7 @@ fn manifests_match_the_kubernetes_schema() {
             .map(|volume| volume["name"].as_str().unwrap())
             .collect();
         let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
-        assert!(
-            mounts
-                .iter()
-                .all(|mount| volumes.contains(mount["name"].as_str().unwrap()))
-        );
+        assert!(mounts.iter().all(|mount| volumes.contains(mount["name"].as_str().unwrap())));
     }
     let told: Vec<String> = parse_yaml_documents(&ran.text())
         .iter()
@@ -325,21 +274,13 @@ fn manifests_match_the_kubernetes_schema() {
         ),
         "{text}"
     );
-    assert!(
-        text.contains("--from-file=ANTHROPIC_API_KEY=/dev/stdin\n"),
-        "{text}"
-    );
-    assert!(
-        !text.contains("key-of-the-story") && !text.contains("100% of"),
-        "{text}"
-    );
+    assert!(text.contains("--from-file=ANTHROPIC_API_KEY=/dev/stdin\n"), "{text}");
+    assert!(!text.contains("key-of-the-story") && !text.contains("100% of"), "{text}");
 }
 
 /// The documents of a YAML text, without those that only have comments.
 pub(crate) fn parse_yaml_documents(text: &str) -> Vec<Value> {
-    let parts = text
-        .split("---\n")
-        .map(|part| serde_saphyr::from_str(part).unwrap());
+    let parts = text.split("---\n").map(|part| serde_saphyr::from_str(part).unwrap());
     parts.filter(|value: &Value| !value.is_null()).collect()
 }
 
@@ -348,9 +289,7 @@ fn validate_manifest(manifest: &Value) -> Result<(), String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemas/kubernetes.json");
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let kind = manifest["kind"].as_str().unwrap_or_default();
-    let name = schema["kinds"][kind]
-        .as_str()
-        .ok_or(format!("`{kind}` is no kind"))?;
+    let name = schema["kinds"][kind].as_str().ok_or(format!("`{kind}` is no kind"))?;
     let own = json!({ "$schema": schema["$schema"], "$defs": schema["$defs"], "$ref": format!("#/$defs/{name}") });
     Validator::new(&own).validate(manifest)
 }
@@ -363,10 +302,7 @@ fn the_schema_rejects_invalid_manifests() {
     validate_manifest(&manifest).unwrap();
     for (pointer, value) in [
         ("/spec/schedul", json!("* * * * *")),
-        (
-            "/spec/jobTemplate/spec/template/spec/containers/0/image",
-            json!(7),
-        ),
+        ("/spec/jobTemplate/spec/template/spec/containers/0/image", json!(7)),
         ("/spec/jobTemplate/spec/template/spec/container", json!([])),
         ("/spec/startingDeadlineSeconds", Value::Null),
         ("/metadata/annotations/x", json!(1)),
@@ -416,10 +352,7 @@ fn an_exported_crontab_has_the_lines_that_sync_writes() {
 fn files_of_others_are_not_overwritten() {
     let story = story();
     let place = story.dir().join("out");
-    write(
-        &place.join("nanobot-once.timer"),
-        b"[Timer]\nOnCalendar=hourly\n",
-    );
+    write(&place.join("nanobot-once.timer"), b"[Timer]\nOnCalendar=hourly\n");
     let ran = story.run(export_arguments("systemd", &["-o", "out"]));
     let ran = ran.status(1);
     assert_eq!(
@@ -433,19 +366,14 @@ fn files_of_others_are_not_overwritten() {
     );
     std::fs::remove_file(place.join("nanobot-once.timer")).unwrap();
     // Exported again, with one job less.
-    story
-        .run(["cron", "disable", "once"])
-        .stdout("✓ Job 'once' disabled\n");
+    story.run(["cron", "disable", "once"]).stdout("✓ Job 'once' disabled\n");
     story
         .run(export_arguments("systemd", &["-o", "out"]))
         .stdout_has("wrote out/nanobot-wild.timer\n")
         .stderr("nanobot: files of jobs that no longer exist: nanobot-once.service; disable and remove them\n");
-    story
-        .run(export_arguments("systemd", &["once"]))
-        .stdout_has("# nanobot-once.timer\n")
-        .stderr(
-            "nanobot: job once is disabled: it does not run until `nanobot cron enable once`\n",
-        );
+    story.run(export_arguments("systemd", &["once"])).stdout_has("# nanobot-once.timer\n").stderr(
+        "nanobot: job once is disabled: it does not run until `nanobot cron enable once`\n",
+    );
 }
 
 #[test]
@@ -464,10 +392,7 @@ fn unexportable_jobs_are_reported() {
     for format in ["systemd", "kubernetes", "crontab"] {
         let ran = story.run(export_arguments(format, &[])).status(1);
         let (out, err) = (ran.text(), ran.error_text());
-        assert!(
-            out.contains("good") && !out.contains("nowhere") && !out.contains("past"),
-            "{out}"
-        );
+        assert!(out.contains("good") && !out.contains("nowhere") && !out.contains("past"), "{out}");
         for (name, why) in [
             ("bad", "six fields"),
             ("nowhere", "Mars/Olympus"),
@@ -484,14 +409,8 @@ fn unexportable_jobs_are_reported() {
         .run(export_arguments("systemd", &["nobody"]))
         .status(66)
         .stderr_has("there is no job `nobody`");
-    Story::new()
-        .run(export_arguments("systemd", &[]))
-        .status(66)
-        .stderr_has("no enabled jobs");
-    story
-        .run(["cron", "export"])
-        .status(2)
-        .stderr_has("--format");
+    Story::new().run(export_arguments("systemd", &[])).status(66).stderr_has("no enabled jobs");
+    story.run(["cron", "export"]).status(2).stderr_has("--format");
 }
 
 /// A deterministic pseudo-random generator.
@@ -499,10 +418,8 @@ struct Random(u64);
 
 impl Random {
     fn next_below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 
@@ -528,9 +445,7 @@ impl Random {
         // Often at hours in which clocks change.
         let hour = match self.next_below(3) {
             0 => self.random_field(0, 23),
-            _ => self
-                .pick(&["*", "0", "1", "2", "3", "1,2", "0-3", "*/2"])
-                .into(),
+            _ => self.pick(&["*", "0", "1", "2", "3", "1,2", "0-3", "*/2"]).into(),
         };
         let day = match self.next_below(4) {
             0 => self.random_field(1, 31),
@@ -543,9 +458,7 @@ impl Random {
         };
         let weekday = match self.next_below(4) {
             0 => self.random_field(0, 6),
-            1 => self
-                .pick(&["1-5", "0", "7", "5#2", "L5", "FRI-MON", "6,0"])
-                .into(),
+            1 => self.pick(&["1-5", "0", "7", "5#2", "L5", "FRI-MON", "6,0"]).into(),
             _ => "*".into(),
         };
         format!("{minute} {hour} {day} {month} {weekday}")
@@ -573,10 +486,9 @@ fn systemd_times(line: &str, base: Timestamp, count: usize) -> (Vec<Timestamp>, 
         };
         // `Fri 2026-11-27 09:00:00 UTC`
         let words: Vec<&str> = time.split(' ').collect();
-        if let ([_, date, clock, "UTC"], true) = (
-            &words[..],
-            label == "Next elapse" || label.starts_with("Iter. #"),
-        ) {
+        if let ([_, date, clock, "UTC"], true) =
+            (&words[..], label == "Next elapse" || label.starts_with("Iter. #"))
+        {
             times.push(format!("{date}T{clock}Z").parse().unwrap());
         }
     }
@@ -597,13 +509,8 @@ fn timer_times(
         let last = times.last().copied().unwrap_or(base);
         let change = zone.following(last).next().unwrap().timestamp();
         let before = change - SignedDuration::from_secs(1);
-        let wakes = more
-            .iter()
-            .any(|line| systemd_times(line, before, 1).0 == [change]);
-        assert!(
-            wakes,
-            "{line}: nothing starts the timer at {change}: {more:?}"
-        );
+        let wakes = more.iter().any(|line| systemd_times(line, before, 1).0 == [change]);
+        assert!(wakes, "{line}: nothing starts the timer at {change}: {more:?}");
         let (rest, again) = systemd_times(line, change, count - times.len());
         times.extend(rest);
         failed = again;
@@ -642,46 +549,28 @@ fn compare_with_systemd(schedule: &Schedule, zone: &TimeZone, base: Timestamp, i
         system_zone_name: Some("UTC"),
         now: base,
     };
-    let planned = ScheduledJob {
-        job: &job,
-        schedule,
-        zone,
-        config: None,
-        workspace: None,
-    };
+    let planned = ScheduledJob { job: &job, schedule, zone, config: None, workspace: None };
     let what = || format!("{schedule:?} after {base}");
     let (lines, more) = systemd::calendar_lines(&planned, &site).unwrap();
     let both: Vec<String> = lines.iter().chain(&more).cloned().collect();
     let of = |line: &String| timer_times(line, &more, zone, base, COUNT);
     let times: Vec<Vec<Timestamp>> = both.iter().map(of).collect();
     // Up to the last one that both know.
-    let ends = times
-        .iter()
-        .filter(|times| times.len() == COUNT)
-        .map(|times| times[COUNT - 1]);
-    let end = ends
-        .min()
-        .unwrap_or(base + SignedDuration::from_hours(24 * 365 * 20));
+    let ends = times.iter().filter(|times| times.len() == COUNT).map(|times| times[COUNT - 1]);
+    let end = ends.min().unwrap_or(base + SignedDuration::from_hours(24 * 365 * 20));
     let all: BTreeSet<Timestamp> = times.iter().flatten().copied().collect();
     let mut slots = BTreeSet::new();
     let mut time = base;
-    while let Some(slot) = schedule
-        .next(time, job.created, zone)
-        .filter(|slot| *slot <= end && slots.len() < COUNT)
+    while let Some(slot) =
+        schedule.next(time, job.created, zone).filter(|slot| *slot <= end && slots.len() < COUNT)
     {
-        assert!(
-            all.contains(&slot),
-            "{}: systemd has no {slot} in {both:?}",
-            what()
-        );
+        assert!(all.contains(&slot), "{}: systemd has no {slot} in {both:?}", what());
         slots.insert(slot);
         time = slot;
     }
     let near = |time: Timestamp| {
         let day = SignedDuration::from_hours(24);
-        zone.following(time - day)
-            .next()
-            .is_some_and(|change| change.timestamp() < time + day)
+        zone.following(time - day).next().is_some_and(|change| change.timestamp() < time + day)
     };
     if is_exact && let Some(last) = slots.last() {
         for time in times[..lines.len()].iter().flatten() {
@@ -724,35 +613,21 @@ fn systemd_timers_elapse_at_the_slots() {
         let start: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
         let mut base = start + SignedDuration::from_mins(dice.next_below(1_500_000) as i64);
         // Often in the hours before a clock change.
-        if let Some(change) = zone
-            .following(base)
-            .next()
-            .filter(|_| dice.next_below(3) > 0)
-        {
+        if let Some(change) = zone.following(base).next().filter(|_| dice.next_below(3) > 0) {
             base = change.timestamp() - SignedDuration::from_mins(dice.next_below(300) as i64);
         }
         let is_exact = !text.contains('W') && !text.contains('L');
-        let schedule = Schedule::Cron {
-            expression,
-            zone: Some(name.into()),
-        };
+        let schedule = Schedule::Cron { expression, zone: Some(name.into()) };
         compare_with_systemd(&schedule, &zone, base, is_exact);
     }
-    for minutes in [
-        1, 7, 15, 45, 50, 60, 90, 120, 300, 720, 1440, 2160, 10_080, 20_160,
-    ] {
+    for minutes in [1, 7, 15, 45, 50, 60, 90, 120, 300, 720, 1440, 2160, 10_080, 20_160] {
         let base = "2026-10-24T20:00:00Z".parse().unwrap();
         let is_exact = 1440 % minutes == 0 || minutes == 10_080;
         let period = Duration::from_secs(minutes * 60);
         compare_with_systemd(&Schedule::Every(period), &TimeZone::UTC, base, is_exact);
     }
     let base = "2026-10-24T20:00:00Z".parse().unwrap();
-    compare_with_systemd(
-        &Schedule::Every(Duration::from_secs(3601)),
-        &TimeZone::UTC,
-        base,
-        false,
-    );
+    compare_with_systemd(&Schedule::Every(Duration::from_secs(3601)), &TimeZone::UTC, base, false);
     let time = "2026-12-24T18:00:01Z".parse().unwrap();
     compare_with_systemd(&Schedule::At(time), &TimeZone::UTC, base, true);
 }

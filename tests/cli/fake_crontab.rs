@@ -67,11 +67,7 @@ fn each_story_has_its_own_crontab() {
     let story = Story::bare();
     let crontab = story.crontab();
     let check = |command: &str, expect: &str, status: i32| {
-        assert_eq!(
-            run_shell(&story, command),
-            (expect.to_owned(), status),
-            "{command}"
-        );
+        assert_eq!(run_shell(&story, command), (expect.to_owned(), status), "{command}");
     };
     check("command -v crontab", "$BIN/crontab\n", 0);
     check("crontab -l", "no crontab for me\n", 1);
@@ -94,9 +90,5 @@ fn each_story_has_its_own_crontab() {
     crontab.set_behavior("carriage");
     check("crontab -l", "a\\r\\r\n", 0);
     crontab.set_behavior("torn");
-    check(
-        "crontab -l",
-        "# no crontab for anybody\ncrontab: input/output error\n",
-        1,
-    );
+    check("crontab -l", "# no crontab for anybody\ncrontab: input/output error\n", 1);
 }

@@ -14,42 +14,30 @@ fn other_model() -> Value {
 
 #[test]
 fn errors_of_one_model_use_the_fallback() {
-    for (status, words) in [
-        (404, "no such model"),
-        (401, "bad key"),
-        (402, "insufficient credit"),
-    ] {
+    for (status, words) in [(404, "no such model"), (401, "bad key"), (402, "insufficient credit")]
+    {
         let story =
             with_fallback(Story::new(), other_model()).script([fails(status, words), says("x")]);
         story
             .run(["agent", "-m", "hi"])
             .stdout("x\n")
             .stderr_has("falling back from `scripted` to `other`");
-        let models: Vec<Value> = story
-            .requests()
-            .iter()
-            .map(|request| request.body["model"].clone())
-            .collect();
+        let models: Vec<Value> =
+            story.requests().iter().map(|request| request.body["model"].clone()).collect();
         assert_eq!(models, ["scripted", "other"]);
     }
     // Server errors are retried for a while first.
     let story = with_fallback(Story::new(), other_model());
     story.server().always(fails(503, "down"));
     let ran = story.run(["agent", "-m", "hi"]).status(69);
-    assert!(
-        ran.error_text()
-            .contains("falling back from `scripted` to `other`")
-    );
+    assert!(ran.error_text().contains("falling back from `scripted` to `other`"));
     assert_eq!(story.requests().len(), 8);
 }
 
 #[test]
 fn errors_of_the_request_do_not_use_the_fallback() {
     let story = with_fallback(Story::new(), other_model()).script([fails(400, "bad parameter")]);
-    story
-        .run(["agent", "-m", "hi"])
-        .status(1)
-        .stderr_has("bad parameter");
+    story.run(["agent", "-m", "hi"]).status(1).stderr_has("bad parameter");
     assert_eq!(story.requests().len(), 1);
 }
 
@@ -82,17 +70,10 @@ fn a_fallback_is_used_for_the_rest_of_the_run() {
         says("x"),
     ]);
     let result = story.run(["agent", "-m", "hi", "--json"]);
-    assert!(
-        result
-            .error_text()
-            .contains("; falling back from `scripted` to `other`")
-    );
+    assert!(result.error_text().contains("; falling back from `scripted` to `other`"));
     assert_eq!(result.json()["iterations"], 2);
-    let models: Vec<Value> = story
-        .requests()
-        .iter()
-        .map(|request| request.body["model"].clone())
-        .collect();
+    let models: Vec<Value> =
+        story.requests().iter().map(|request| request.body["model"].clone()).collect();
     assert_eq!(models, ["scripted", "other", "other"]);
 }
 
@@ -109,13 +90,8 @@ fn a_too_long_request_falls_back_only_to_a_larger_context_window() {
         .stdout("x\n")
         .stderr_has("; falling back from `scripted` to `other`");
     let small = json!([{ "model": "small", "provider": "custom" }]);
-    let story = with_fallback(Story::new(), small)
-        .set("models", windows)
-        .script([too_long()]);
-    story
-        .run(["agent", "-m", "hi"])
-        .status(65)
-        .stderr_has("context length");
+    let story = with_fallback(Story::new(), small).set("models", windows).script([too_long()]);
+    story.run(["agent", "-m", "hi"]).status(65).stderr_has("context length");
 }
 
 #[test]
@@ -127,10 +103,7 @@ fn long_results_are_shortened_if_the_request_is_too_long() {
         fails(400, "maximum context length exceeded"),
         says("read"),
     ]);
-    story
-        .run(["agent", "-m", "hi"])
-        .stdout("read\n")
-        .stderr_has("are truncated");
+    story.run(["agent", "-m", "hi"]).stdout("read\n").stderr_has("are truncated");
     let requests = story.requests();
     assert!(
         requests[1].raw.len() > 15_000 && requests[2].raw.len() < requests[1].raw.len() - 12_000
@@ -142,19 +115,15 @@ fn long_results_are_shortened_if_the_request_is_too_long() {
     assert!(kept["content"].as_str().unwrap().len() > 14_000);
     // Only once: a request that is still too long fails.
     let story = Story::new().script([fails(400, "maximum context length exceeded")]);
-    story
-        .run(["agent", "-m", "hi"])
-        .status(65)
-        .stderr_has("context length");
+    story.run(["agent", "-m", "hi"]).status(65).stderr_has("context length");
 }
 
 #[test]
 fn presets_and_model_names() {
     let presets = json!({ "fast": "quick-model", "deep": { "model": "deep-model", "provider": "custom", "maxTokens": 99,
                           "reasoning_effort": "high", "fallbacks": ["fast"] } });
-    let story = Story::new()
-        .set("modelPresets", presets)
-        .set("agents.defaults.provider", json!("auto"));
+    let story =
+        Story::new().set("modelPresets", presets).set("agents.defaults.provider", json!("auto"));
     let body = |model: &str, more: &[&str]| {
         let mut arguments = vec!["agent", "-m", "hi", "--dry-run", "--model", model];
         arguments.extend(more);
@@ -163,11 +132,7 @@ fn presets_and_model_names() {
     assert_eq!(body("fast", &[])["model"], "quick-model");
     let deep = body("deep", &[]);
     assert_eq!(
-        (
-            &deep["model"],
-            &deep["max_tokens"],
-            &deep["reasoning_effort"]
-        ),
+        (&deep["model"], &deep["max_tokens"], &deep["reasoning_effort"]),
         (&json!("deep-model"), &json!(99), &json!("high"))
     );
     assert_eq!(body("deep", &["--max-tokens", "7"])["max_tokens"], 7);
@@ -180,19 +145,15 @@ fn presets_and_model_names() {
         .stdout("x\n")
         .stderr_has("falling back from `deep-model` to `quick-model`");
     let story = story.set("agents.defaults.modelPreset", json!("none"));
-    story
-        .run(["agent", "-m", "hi"])
-        .status(78)
-        .stderr_has("there is no such preset");
+    story.run(["agent", "-m", "hi"]).status(78).stderr_has("there is no such preset");
 }
 
 #[test]
 fn a_preset_uses_no_other_provider_than_the_configured_one() {
     let presets = json!({ "alias": "big-model", "big": { "model": "big-model" }, "auto": { "model": "custom/big-model", "provider": "auto" },
                           "other": { "model": "big-model", "provider": "custom" } });
-    let story = Story::new()
-        .set("modelPresets", presets)
-        .set("agents.defaults.provider", json!("openai"));
+    let story =
+        Story::new().set("modelPresets", presets).set("agents.defaults.provider", json!("openai"));
     for preset in ["alias", "big", "auto"] {
         story
             .run(["agent", "-m", "hi", "--model", preset])
@@ -202,9 +163,7 @@ fn a_preset_uses_no_other_provider_than_the_configured_one() {
     assert!(story.requests().is_empty());
     // A provider that the preset names was chosen by the user.
     story.server().script([says("x")]);
-    story
-        .run(["agent", "-m", "hi", "--model", "other"])
-        .stdout("x\n");
+    story.run(["agent", "-m", "hi", "--model", "other"]).stdout("x\n");
     // A fallback is skipped rather than sent to another provider.
     let story = Story::with_provider("vllm", "first")
         .set("agents.defaults.fallbackModels", json!(["openai/gpt-5"]))
@@ -226,10 +185,7 @@ fn a_rate_limit_is_shared_with_other_runs() {
         )
     };
     let story = Story::new().script([busy()]);
-    story
-        .run(["agent", "-m", "hi"])
-        .status(75)
-        .stderr_has("slow down");
+    story.run(["agent", "-m", "hi"]).status(75).stderr_has("slow down");
     // Another run sends no request meanwhile.
     story
         .run(["agent", "-m", "hi", "-s", "other"])
@@ -265,10 +221,7 @@ fn a_rate_limit_worded_as_quota_is_waited_for() {
     story.run(["agent", "-m", "hi"]).stdout("x\n");
     // Without a time it is a quota error.
     let story = Story::new().script([fails(429, "You exceeded your current quota.")]);
-    story
-        .run(["agent", "-m", "hi"])
-        .status(77)
-        .stderr_has("quota");
+    story.run(["agent", "-m", "hi"]).status(77).stderr_has("quota");
 }
 
 #[test]
@@ -276,10 +229,7 @@ fn missing_credentials_use_the_fallback() {
     let story = with_fallback(Story::new(), other_model())
         .set("agents.defaults.provider", json!("openaiCodex"))
         .script([says("x")]);
-    story
-        .run(["agent", "-m", "hi"])
-        .stdout("x\n")
-        .stderr_has("not logged in");
+    story.run(["agent", "-m", "hi"]).stdout("x\n").stderr_has("not logged in");
     // A fallback without a key is skipped.
     let nowhere = json!([{ "model": "m", "provider": "openai" }]);
     let story = with_fallback(Story::new(), nowhere).script([says("x")]);
@@ -292,23 +242,14 @@ fn missing_credentials_use_the_fallback() {
 #[test]
 fn an_address_is_shown_without_its_password() {
     let story = Story::new();
-    let base = format!(
-        "http://u:hidden-password@127.0.0.1:{}/v1",
-        story.server().port
-    );
+    let base = format!("http://u:hidden-password@127.0.0.1:{}/v1", story.server().port);
     let story = story
         .set("providers.custom.apiBase", json!(base))
-        .set(
-            "providers.custom.extraQuery",
-            json!({ "key": "hidden-key" }),
-        )
+        .set("providers.custom.extraQuery", json!({ "key": "hidden-key" }))
         .script([fails(400, "no")]);
     let ran = story.run(["agent", "-m", "hi"]).status(1);
     let told = ran.error_text();
-    assert!(
-        told.contains("***@127.0.0.1") && !told.contains("hidden"),
-        "{told}"
-    );
+    assert!(told.contains("***@127.0.0.1") && !told.contains("hidden"), "{told}");
     let curl = story.run(["agent", "-m", "hi", "--dry-run=curl"]).text();
     assert!(!curl.contains("hidden-"), "{curl}");
 }

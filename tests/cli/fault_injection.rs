@@ -19,10 +19,7 @@ fn listing_model() -> Responder {
 /// True if `strace` is available to inject faults. `.ci/run` installs it.
 pub(crate) fn can_inject() -> bool {
     let story = Story::bare();
-    let found = story
-        .program("strace")
-        .args(["-qq", "-o", "/dev/null", "true"])
-        .status();
+    let found = story.program("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
     let found = found.is_ok_and(|status| status.success());
     if !found {
         skip("`strace` is not installed, or may not trace");
@@ -38,10 +35,7 @@ pub(crate) fn fault_numbers() -> impl Iterator<Item = usize> {
 
 /// Injects faults until `inject` returns that there was no such call. Returns the number of the last call with a fault.
 pub(crate) fn inject_at_calls(mut inject: impl FnMut(usize) -> bool) -> usize {
-    fault_numbers()
-        .take_while(|n| inject(*n))
-        .last()
-        .unwrap_or(0)
+    fault_numbers().take_while(|n| inject(*n)).last().unwrap_or(0)
 }
 
 /// The system calls of a kind.
@@ -114,19 +108,14 @@ fn story_after_turn() -> (Story, Vec<PathBuf>) {
 fn session_lines(story: &Story, name: &str) -> Vec<Value> {
     let path = story.workspace().join("sessions").join(name);
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect()
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// Lets every call of `kind` in a turn fail, one after another. `is_new_session` starts a session, otherwise the turn
 /// continues one.
 fn check_faults_in_turn(kind: &str, error: &str, is_new_session: bool) {
-    let (key, name) = if is_new_session {
-        ("new", "new.jsonl")
-    } else {
-        ("cli:direct", "cli_direct.jsonl")
-    };
+    let (key, name) =
+        if is_new_session { ("new", "new.jsonl") } else { ("cli:direct", "cli_direct.jsonl") };
     for n in fault_numbers() {
         let (story, mut paths) = story_after_turn();
         paths.push(story.workspace().join("sessions/new.jsonl"));
@@ -135,15 +124,7 @@ fn check_faults_in_turn(kind: &str, error: &str, is_new_session: bool) {
         }
         let before = session_lines(&story, "cli_direct.jsonl");
         let asked = story.requests().len();
-        let arguments = [
-            "agent",
-            "-m",
-            "second",
-            "-s",
-            key,
-            "--output-format",
-            "stream-json",
-        ];
+        let arguments = ["agent", "-m", "second", "-s", key, "--output-format", "stream-json"];
         let (ran, injected) = run_with_fault(&story, &arguments, &paths, (kind, error, n));
         if !injected {
             let least = match kind {
@@ -151,10 +132,7 @@ fn check_faults_in_turn(kind: &str, error: &str, is_new_session: bool) {
                 "open" => 6,
                 _ => 1,
             };
-            assert!(
-                n > least,
-                "{kind}: only the calls before {n} were made to fail"
-            );
+            assert!(n > least, "{kind}: only the calls before {n} were made to fail");
             ran.text();
             return;
         }
@@ -181,14 +159,9 @@ fn check_faults_in_turn(kind: &str, error: &str, is_new_session: bool) {
             matches!(line["type"].as_str(), Some("user" | "tool_result"))
                 || (line["type"] == "assistant" && line["last"] == false)
         });
-        assert!(
-            acknowledged.all(|line| ids.contains(line["id"].as_str().unwrap())),
-            "{about}"
-        );
+        assert!(acknowledged.all(|line| ids.contains(line["id"].as_str().unwrap())), "{about}");
         // The next run works.
-        let ran = story
-            .run(["agent", "-m", "third", "-s", key])
-            .stdout("The answer.\n");
+        let ran = story.run(["agent", "-m", "third", "-s", key]).stdout("The answer.\n");
         ran.error_text();
     }
 }
@@ -254,9 +227,7 @@ fn a_config_change_survives_a_failure_of_any_call() {
             // The failed call may be a write to standard output or error about a change that was made.
             let whole = after == before
                 || after
-                    == String::from_utf8_lossy(&before)
-                        .replace("scripted", "other")
-                        .as_bytes();
+                    == String::from_utf8_lossy(&before).replace("scripted", "other").as_bytes();
             assert!(whole, "{about}");
             // The note in the lock file, about who holds it, may fail without harm.
             let is_done = ran.code() == 0 && after != before;
@@ -276,21 +247,9 @@ fn a_config_change_survives_a_failure_of_any_call() {
 fn opens_before_main(story: &Story, arguments: &[&str]) -> usize {
     let trace = story.dir().join("opens");
     let mut command = story.program("strace");
-    command.args([
-        "-f",
-        "-qq",
-        "-o",
-        trace.to_str().unwrap(),
-        "-e",
-        "trace=open,openat,openat2",
-    ]);
+    command.args(["-f", "-qq", "-o", trace.to_str().unwrap(), "-e", "trace=open,openat,openat2"]);
     // With a config that is not a regular file the program stops early.
-    let child = command
-        .arg(NANOBOT)
-        .arg("--version")
-        .args(&arguments[..0])
-        .spawn()
-        .unwrap();
+    let child = command.arg(NANOBOT).arg("--version").args(&arguments[..0]).spawn().unwrap();
     story.wait(child).text();
     let text = std::fs::read_to_string(&trace).unwrap();
     std::fs::remove_file(trace).unwrap();
@@ -307,15 +266,8 @@ fn a_file_system_without_locks_is_reported() {
         let mut command = story.program("strace");
         command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=flock"]);
         command.args(["-e", &format!("inject=flock:error=ENOLCK:when={n}")]);
-        let child = command
-            .arg(NANOBOT)
-            .args(["agent", "-m", "x"])
-            .spawn()
-            .unwrap();
-        story
-            .wait(child)
-            .status(74)
-            .stderr_has("this file system cannot lock");
+        let child = command.arg(NANOBOT).args(["agent", "-m", "x"]).spawn().unwrap();
+        story.wait(child).status(74).stderr_has("this file system cannot lock");
         assert!(story.requests().is_empty());
     }
 }
@@ -325,12 +277,10 @@ fn a_file_system_without_locks_is_reported() {
 fn check_faults_in_consolidation(kind: &str, error: &str) {
     let entry = "[2026-01-01 10:00] They spoke of words.";
     for n in fault_numbers() {
-        let story = Story::new()
-            .workspace_file("memory/MEMORY.md", "old")
-            .workspace_file(
-                "sessions/cli_direct.jsonl",
-                crate::memory::session_text("cli:direct", 120),
-            );
+        let story = Story::new().workspace_file("memory/MEMORY.md", "old").workspace_file(
+            "sessions/cli_direct.jsonl",
+            crate::memory::session_text("cli:direct", 120),
+        );
         story.server().always(Box::new(move |request: &Request| {
             crate::memory::calls_save_memory(entry, "new")(request)
         }));
@@ -410,15 +360,9 @@ fn session_commands_never_lose_a_session() {
         shown.contains("first") && shown.contains("The answer.")
     };
     for (kind, error) in [("write", "ENOSPC"), ("fsync", "EIO"), ("rename", "EIO")] {
-        for arguments in [
-            "fork cli:direct other",
-            "rename cli:direct other",
-            "rm cli:direct",
-        ] {
-            let arguments: Vec<&str> = ["session"]
-                .into_iter()
-                .chain(arguments.split(' '))
-                .collect();
+        for arguments in ["fork cli:direct other", "rename cli:direct other", "rm cli:direct"] {
+            let arguments: Vec<&str> =
+                ["session"].into_iter().chain(arguments.split(' ')).collect();
             for n in fault_numbers() {
                 let (story, _) = story_after_turn();
                 let (ran, injected) = run_with_fault(&story, &arguments, &[], (kind, error, n));

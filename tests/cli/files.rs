@@ -38,22 +38,13 @@ fn story_with_secrets() -> (Story, PathBuf) {
     let (dir, home) = (story.dir(), story.home());
     // Its name starts with the name of the directory.
     let outside = dir.with_file_name("dir-evil");
-    write(
-        &outside.join("secret"),
-        format!("{CANARY} outside\n").as_bytes(),
-    );
+    write(&outside.join("secret"), format!("{CANARY} outside\n").as_bytes());
     write(&outside.join(CANARY_NAME), CANARY.as_bytes());
     write(&outside.join("linked"), b"plain\n");
-    write(
-        &home.join(".ssh/id_rsa"),
-        format!("{CANARY} key\n").as_bytes(),
-    );
+    write(&home.join(".ssh/id_rsa"), format!("{CANARY} key\n").as_bytes());
     write(&home.join(".ssh").join(CANARY_NAME), CANARY.as_bytes());
     write(&home.join(".bash_history"), CANARY.as_bytes());
-    write(
-        &home.join(".nanobot/workspace/sessions/other.jsonl"),
-        CANARY.as_bytes(),
-    );
+    write(&home.join(".nanobot/workspace/sessions/other.jsonl"), CANARY.as_bytes());
     let link = |target: &Path, name: &str| symlink(target, dir.join(name)).unwrap();
     link(&outside.join("secret"), "l-file");
     link(&outside, "l-dir");
@@ -89,14 +80,7 @@ fn path_forms(story: &Story, outside: &Path) -> Vec<String> {
     let relative = "../dir-evil/secret";
     let absolute = format!("{outside}/secret");
     let mut forms: Vec<String> = Vec::new();
-    for target in [
-        relative,
-        &absolute,
-        "../dir-evil",
-        "~/.ssh/id_rsa",
-        "l-dir/secret",
-        "l-file",
-    ] {
+    for target in [relative, &absolute, "../dir-evil", "~/.ssh/id_rsa", "l-dir/secret", "l-file"] {
         for (before, after) in [
             ("", ""),
             ("./", ""),
@@ -150,11 +134,7 @@ fn path_forms(story: &Story, outside: &Path) -> Vec<String> {
     ] {
         forms.push(format!("{dots}dir-evil/secret"));
     }
-    for path in [
-        &absolute,
-        &format!("{home}/.ssh/id_rsa"),
-        &format!("{home}/.bash_history"),
-    ] {
+    for path in [&absolute, &format!("{home}/.ssh/id_rsa"), &format!("{home}/.bash_history")] {
         for before in [
             "/proc/self/root",
             "/proc/thread-self/root",
@@ -231,22 +211,10 @@ fn path_forms(story: &Story, outside: &Path) -> Vec<String> {
 /// Path forms to system files, for tools that only read.
 fn system_path_forms() -> Vec<String> {
     let mut forms: Vec<String> = Vec::new();
-    for before in [
-        "",
-        "/proc/self/root",
-        "l-root",
-        "l-magic",
-        "l-up/../../../..",
-        "//",
-        "/../..",
-    ] {
-        for path in [
-            "/etc/passwd",
-            "/proc/self/environ",
-            "/proc/self/mem",
-            "/dev/stdin",
-            "/dev/tty",
-        ] {
+    for before in ["", "/proc/self/root", "l-root", "l-magic", "l-up/../../../..", "//", "/../.."] {
+        for path in
+            ["/etc/passwd", "/proc/self/environ", "/proc/self/mem", "/dev/stdin", "/dev/tty"]
+        {
             forms.push(format!("{before}{path}"));
         }
     }
@@ -275,14 +243,8 @@ fn no_path_form_escapes_the_scope() {
     type ArgumentsForPath = fn(&str) -> Value;
     let tools: [(&str, ArgumentsForPath); 11] = [
         ("read_file", |path| json!({ "path": path })),
-        (
-            "write_file",
-            |path| json!({ "path": path, "content": "PWNED" }),
-        ),
-        (
-            "edit_file",
-            |path| json!({ "path": path, "old_text": CANARY, "new_text": "PWNED" }),
-        ),
+        ("write_file", |path| json!({ "path": path, "content": "PWNED" })),
+        ("edit_file", |path| json!({ "path": path, "old_text": CANARY, "new_text": "PWNED" })),
         ("delete_file", |path| json!({ "path": path })),
         ("apply_patch", |path| {
             let section = format!("*** Update File: {path}\n-{CANARY}\n+PWNED\n");
@@ -293,33 +255,17 @@ fn no_path_form_escapes_the_scope() {
             json!({ "patch": format!("*** Begin Patch\n{section}*** End Patch") })
         }),
         ("list_dir", |path| json!({ "path": path })),
-        (
-            "list_dir",
-            |path| json!({ "path": path, "recursive": true }),
-        ),
-        (
-            "glob",
-            |path| json!({ "pattern": "**", "path": path, "all": true }),
-        ),
-        (
-            "glob",
-            |path| json!({ "pattern": format!("{path}/*"), "all": true }),
-        ),
-        (
-            "grep",
-            |path| json!({ "pattern": ".", "path": path, "all": true }),
-        ),
+        ("list_dir", |path| json!({ "path": path, "recursive": true })),
+        ("glob", |path| json!({ "pattern": "**", "path": path, "all": true })),
+        ("glob", |path| json!({ "pattern": format!("{path}/*"), "all": true })),
+        ("grep", |path| json!({ "pattern": ".", "path": path, "all": true })),
     ];
     let (mut tried, mut escapes) = (0, Vec::new());
     let mut count = 0;
     for steps in [false, true] {
         for (name, call) in tools {
             let (story, outside) = story_with_secrets();
-            let story = if steps {
-                story.env("NANOBOT_TEST_STEPS", "1")
-            } else {
-                story
-            };
+            let story = if steps { story.env("NANOBOT_TEST_STEPS", "1") } else { story };
             let mut forms = path_forms(&story, &outside);
             count = forms.len();
             if !["write_file", "edit_file", "delete_file", "apply_patch"].contains(&name) {
@@ -327,31 +273,16 @@ fn no_path_form_escapes_the_scope() {
             }
             let list = forms.iter().map(|form| (name, call(form)));
             let story = story.script([calls_all(list), says("done")]);
-            let secrets = [
-                outside,
-                story.home().join(".ssh"),
-                story.home().join(".bash_history"),
-            ];
+            let secrets = [outside, story.home().join(".ssh"), story.home().join(".bash_history")];
             let before: Vec<_> = secrets.iter().map(|path| snapshot_tree(path)).collect();
             let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
             let ran = story
-                .run([
-                    "agent",
-                    "-m",
-                    "x",
-                    "--write",
-                    "--ephemeral",
-                    "--model",
-                    "gpt-5",
-                ])
+                .run(["agent", "-m", "x", "--write", "--ephemeral", "--model", "gpt-5"])
                 .stdout("done\n");
             drop(ran.error_text());
             let after: Vec<_> = secrets.iter().map(|path| snapshot_tree(path)).collect();
             assert_eq!(before, after, "{name}");
-            assert_eq!(
-                config,
-                std::fs::read(story.home().join(".nanobot/config.json")).unwrap()
-            );
+            assert_eq!(config, std::fs::read(story.home().join(".nanobot/config.json")).unwrap());
             let results = tool_results(&story);
             assert_eq!(results.len(), forms.len());
             tried += results.len();
@@ -364,10 +295,7 @@ fn no_path_form_escapes_the_scope() {
             }
         }
     }
-    println!(
-        "{count} forms of paths, {tried} calls: {} escapes",
-        escapes.len()
-    );
+    println!("{count} forms of paths, {tried} calls: {} escapes", escapes.len());
     assert!(count >= 200, "{count}");
     assert_eq!(escapes, [""; 0]);
 }
@@ -379,10 +307,7 @@ fn a_hard_link_to_an_outside_file_is_not_written() {
     let story = story.script([
         calls_all([
             ("write_file", json!({ "path": path, "content": "PWNED" })),
-            (
-                "edit_file",
-                json!({ "path": path, "old_text": "plain", "new_text": "PWNED" }),
-            ),
+            ("edit_file", json!({ "path": path, "old_text": "plain", "new_text": "PWNED" })),
             ("delete_file", json!({ "path": path })),
         ]),
         says("done"),
@@ -403,23 +328,15 @@ fn secrets_in_a_granted_directory_are_denied_unless_granted_by_name() {
             ("read_file", json!({ "path": "~/.ssh/id_rsa" })),
             ("list_dir", json!({ "path": "~", "recursive": true })),
             ("glob", json!({ "pattern": "~/**/*", "all": true })),
-            (
-                "grep",
-                json!({ "pattern": CANARY, "path": "~", "all": true }),
-            ),
-            (
-                "write_file",
-                json!({ "path": "~/.ssh/new", "content": "x" }),
-            ),
+            ("grep", json!({ "pattern": CANARY, "path": "~", "all": true })),
+            ("write_file", json!({ "path": "~/.ssh/new", "content": "x" })),
         ])
     };
     let home = story.home();
     let home = home.to_str().unwrap();
     let story = story.script([calls(), says("done"), calls(), says("done")]);
     let write_home = format!("--write={home}");
-    let ran = story
-        .run(["agent", "-m", "x", &write_home, "--ephemeral"])
-        .stdout("done\n");
+    let ran = story.run(["agent", "-m", "x", &write_home, "--ephemeral"]).stdout("done\n");
     assert!(ran.error_text().contains("--read $HOME/.ssh"));
     for result in tool_results(&story) {
         let found =
@@ -428,15 +345,7 @@ fn secrets_in_a_granted_directory_are_denied_unless_granted_by_name() {
     }
     assert!(!story.home().join(".ssh/new").exists());
     let read_ssh = format!("{home}/.ssh");
-    let arguments = [
-        "agent",
-        "-m",
-        "x",
-        &write_home,
-        "--read",
-        &read_ssh,
-        "--ephemeral",
-    ];
+    let arguments = ["agent", "-m", "x", &write_home, "--read", &read_ssh, "--ephemeral"];
     let ran = story.run(arguments).stdout("done\n");
     assert!(ran.error_text().contains("denied: "));
     let found = tool_results(&story);
@@ -459,29 +368,16 @@ fn a_single_file_can_be_granted() {
             ("grep", json!({ "pattern": "outside", "path": secret })),
             ("write_file", json!({ "path": linked, "content": "new" })),
             ("write_file", json!({ "path": secret, "content": "x" })),
-            (
-                "read_file",
-                json!({ "path": format!("{}/{CANARY_NAME}", outside.display()) }),
-            ),
+            ("read_file", json!({ "path": format!("{}/{CANARY_NAME}", outside.display()) })),
             ("list_dir", json!({ "path": outside.to_str().unwrap() })),
         ]),
         says("done"),
     ]);
-    let ran = story.run([
-        "agent",
-        "-m",
-        "x",
-        "--read",
-        secret,
-        &format!("--write={linked}"),
-    ]);
+    let ran = story.run(["agent", "-m", "x", "--read", secret, &format!("--write={linked}")]);
     assert!(ran.error_text().contains("denied: "));
     ran.stdout("done\n");
     let found = tool_results(&story);
-    assert!(
-        found[0].contains(CANARY) && found[1].contains(CANARY),
-        "{found:?}"
-    );
+    assert!(found[0].contains(CANARY) && found[1].contains(CANARY), "{found:?}");
     assert!(found[2].starts_with("replaced"), "{}", found[2]);
     assert_eq!(std::fs::read(linked).unwrap(), b"new");
     for result in &found[3..] {
@@ -526,10 +422,7 @@ fn special_files_neither_hang_nor_fail() {
     let huge = std::fs::File::create(dir.join("huge")).unwrap();
     huge.set_len(2 << 30).unwrap();
     let edit = |name: &'static str| {
-        (
-            "edit_file",
-            json!({ "path": name, "old_text": "old", "new_text": "new" }),
-        )
+        ("edit_file", json!({ "path": name, "old_text": "old", "new_text": "new" }))
     };
     let odd = ["fifo", "socket", "folder", "huge"];
     let devices = ["zero", "tty"];
@@ -551,10 +444,7 @@ fn special_files_neither_hang_nor_fail() {
     let count = list.len();
     let story = story.script([calls_all(list), says("done")]);
     let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    assert!(
-        ran.error_text().contains("denied: "),
-        "the devices are elsewhere"
-    );
+    assert!(ran.error_text().contains("denied: "), "the devices are elsewhere");
     for (name, before, after) in fixtures {
         let now = std::fs::read(dir.join(name)).unwrap();
         assert_eq!(now, after.unwrap_or(before), "{name}");
@@ -566,26 +456,11 @@ fn special_files_neither_hang_nor_fail() {
         assert!(result.contains("outside the paths"), "{result}");
     }
     for result in odd_ones {
-        assert!(
-            !result.starts_with("edited") && !result.starts_with("replaced"),
-            "{result}"
-        );
+        assert!(!result.starts_with("edited") && !result.starts_with("replaced"), "{result}");
     }
-    assert!(
-        odd_ones[0].contains("is not a regular file"),
-        "{}",
-        odd_ones[0]
-    );
-    assert!(
-        odd_ones[2].contains("cannot be written: not a regular file"),
-        "{}",
-        odd_ones[2]
-    );
-    assert!(
-        found[count - 5].contains("read-only (mode 444)"),
-        "{}",
-        found[count - 5]
-    );
+    assert!(odd_ones[0].contains("is not a regular file"), "{}", odd_ones[0]);
+    assert!(odd_ones[2].contains("cannot be written: not a regular file"), "{}", odd_ones[2]);
+    assert!(found[count - 5].contains("read-only (mode 444)"), "{}", found[count - 5]);
     assert_eq!(std::fs::read(dir.join("locked")).unwrap(), b"old");
     assert_eq!(std::fs::metadata(dir.join("huge")).unwrap().len(), 2 << 30);
     drop(socket);
@@ -611,23 +486,14 @@ fn the_whole_of_a_long_output_can_be_searched_during_the_run() {
         })
     };
     let story = Story::new().script([
-        calls(
-            "exec",
-            json!({ "command": format!("seq 1 20000; echo {key}; seq 20001 40000") }),
-        ),
+        calls("exec", json!({ "command": format!("seq 1 20000; echo {key}; seq 20001 40000") })),
         on_path("grep", json!({ "pattern": "^2500[01]$|sk-" })),
         on_path("read_file", json!({ "offset": 15000, "limit": 2 })),
         on_path("write_file", json!({ "content": "x" })),
-        calls(
-            "exec",
-            json!({ "command": "seq 1 50000; ls -d /tmp/nanobot-run-*/output*" }),
-        ),
+        calls("exec", json!({ "command": "seq 1 50000; ls -d /tmp/nanobot-run-*/output*" })),
         says("done"),
     ]);
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("done\n")
-        .stderr_has("denied: write_file: ");
+    story.run(["agent", "-m", "x"]).stdout("done\n").stderr_has("denied: write_file: ");
     let found = tool_results(&story);
     assert!(
         found[0].starts_with("1\n2\n") && found[0].trim_end().ends_with("\n40000"),
@@ -639,16 +505,8 @@ fn the_whole_of_a_long_output_can_be_searched_during_the_run() {
         "{}",
         found[1]
     );
-    assert!(
-        found[2].contains("15000") && found[2].contains("15001"),
-        "{}",
-        found[2]
-    );
-    assert!(
-        found[3].contains("is outside the paths of this run"),
-        "{}",
-        found[3]
-    );
+    assert!(found[2].contains("15000") && found[2].contains("15001"), "{}", found[2]);
+    assert!(found[3].contains("is outside the paths of this run"), "{}", found[3]);
     // A command cannot reach the files, and the next long output has a file of its own.
     assert!(found[4].contains("No such file"), "{}", found[4]);
     assert_ne!(kept_path(&found[0]), kept_path(&found[4]));
@@ -658,10 +516,7 @@ fn the_whole_of_a_long_output_can_be_searched_during_the_run() {
 #[test]
 fn a_file_changed_by_a_command_is_read_again() {
     let edit = |old: &str, new: &str| {
-        calls(
-            "edit_file",
-            json!({ "path": "a", "old_text": old, "new_text": new }),
-        )
+        calls("edit_file", json!({ "path": "a", "old_text": old, "new_text": new }))
     };
     let story = Story::new().file("a", "one two\n").script([
         calls("read_file", json!({ "path": "a" })),
@@ -675,31 +530,17 @@ fn a_file_changed_by_a_command_is_read_again() {
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     let found = tool_results(&story);
     assert!(found[1].starts_with("edited"), "{}", found[1]);
-    assert!(
-        found[3].contains("was changed by a command or another process"),
-        "{}",
-        found[3]
-    );
-    assert!(
-        found[3].contains("read it again with read_file"),
-        "{}",
-        found[3]
-    );
+    assert!(found[3].contains("was changed by a command or another process"), "{}", found[3]);
+    assert!(found[3].contains("read it again with read_file"), "{}", found[3]);
     assert!(found[5].starts_with("edited"), "{}", found[5]);
-    assert_eq!(
-        std::fs::read_to_string(story.dir().join("a")).unwrap(),
-        "1 2\nthree\n"
-    );
+    assert_eq!(std::fs::read_to_string(story.dir().join("a")).unwrap(), "1 2\nthree\n");
 }
 
 #[test]
 fn the_todo_tool_stores_and_returns_the_task_list() {
     let entry = |content: &str, status: &str| json!({ "content": content, "status": status });
     let story = Story::new().script([
-        calls(
-            "todo",
-            json!({ "todos": [entry("look", "in_progress"), entry("tell", "pending")] }),
-        ),
+        calls("todo", json!({ "todos": [entry("look", "in_progress"), entry("tell", "pending")] })),
         calls("todo", json!({})),
         says("done"),
     ]);
@@ -725,14 +566,8 @@ impl RaceFixture {
         write(&dir.join("real/x"), b"inside old\n");
         write(&dir.join("file"), b"inside old\n");
         write(&outside.join("x"), format!("{CANARY} old\n").as_bytes());
-        write(
-            &outside.join(CANARY_NAME),
-            format!("{CANARY} old\n").as_bytes(),
-        );
-        let root = ScopeRoot {
-            path: dir.clone(),
-            may_write: true,
-        };
+        write(&outside.join(CANARY_NAME), format!("{CANARY} old\n").as_bytes());
+        let root = ScopeRoot { path: dir.clone(), may_write: true };
         let files = Files::new(FileScope {
             directory: dir.clone(),
             home: top,
@@ -740,11 +575,7 @@ impl RaceFixture {
             ..FileScope::default()
         });
         let files = files.unwrap();
-        let files = Arc::new(if steps {
-            files.without_openat2()
-        } else {
-            files
-        });
+        let files = Arc::new(if steps { files.without_openat2() } else { files });
         files.record_changes(ChangeRecorder::new(
             UndoStore::new(outside_snapshot.clone()),
             Deferred::default(),
@@ -759,13 +590,7 @@ impl RaceFixture {
             Box::new(Glob::new(Arc::clone(&files))),
             Box::new(Grep::new(files)),
         ];
-        Self {
-            _temp: temp,
-            dir,
-            outside,
-            outside_snapshot,
-            tools,
-        }
+        Self { _temp: temp, dir, outside, outside_snapshot, tools }
     }
 
     /// Swaps a directory, a link and a file until `stop` is set.
@@ -798,11 +623,7 @@ impl RaceFixture {
 fn memory_dir() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let is_ours = tempfile::tempdir_in(&memory).is_ok();
-    if is_ours {
-        memory
-    } else {
-        std::env::temp_dir()
-    }
+    if is_ours { memory } else { std::env::temp_dir() }
 }
 
 /// Swaps entries for this time; no tool call may leave the directory meanwhile.
@@ -889,26 +710,15 @@ fn documents_are_read_as_text() {
     }
     let story = Story::new();
     let row = |text: &str| format!("<w:p><w:r><w:t>{text}</w:t></w:r></w:p>");
-    let word = format!(
-        "<w:document>{}{}</w:document>",
-        row("Dear all,"),
-        row("1 &lt; 2")
-    );
+    let word = format!("<w:document>{}{}</w:document>", row("Dear all,"), row("1 &lt; 2"));
     write_zip(&story, "letter.docx", &[("word/document.xml", &word)]);
     let sheet =
         "<worksheet><row><c r=\"A1\"><v>milk</v></c><c r=\"C1\"><v>3</v></c></row></worksheet>";
     let names = "<workbook><sheet name=\"Shop\" r:id=\"r1\"/></workbook>";
-    let files = [
-        ("xl/workbook.xml", names),
-        ("xl/worksheets/sheet1.xml", sheet),
-    ];
+    let files = [("xl/workbook.xml", names), ("xl/worksheets/sheet1.xml", sheet)];
     write_zip(&story, "list.xlsx", &files);
     write_zip(&story, "other.zip", &[("a", "b")]);
-    write_zip(
-        &story,
-        "broken.docx",
-        &[("word/document.xml", "<w:p><w:t>x</w:q>")],
-    );
+    write_zip(&story, "broken.docx", &[("word/document.xml", "<w:p><w:t>x</w:q>")]);
     let read = |name: &str| {
         let arguments = json!({ "path": name }).to_string();
         story.run(["tool", "run", "read_file", &arguments])
@@ -917,23 +727,16 @@ fn documents_are_read_as_text() {
     read("letter.docx").stdout(&format!("1| Dear all,\n2| 1 < 2\n{note}"));
     read("list.xlsx").stdout(&format!("1| ## Shop\n2| milk\t\t3\n3| \n{note}"));
     read("other.zip").status(1).stderr_has("is a binary file");
-    read("broken.docx")
-        .status(1)
-        .stderr_has("cannot be read: its XML is damaged");
+    read("broken.docx").status(1).stderr_has("cannot be read: its XML is damaged");
     let page = json!({ "path": "letter.docx", "offset": 2 }).to_string();
     story
         .run(["tool", "run", "read_file", &page])
         .stdout(&format!("2| 1 < 2\n(lines 2 to 2 of 2)\n{note}"));
     // Attached, they are text as well.
     story.server().script([says("ok")]);
-    story
-        .run(["agent", "-m", "x", "-a", "letter.docx"])
-        .stdout("ok\n");
+    story.run(["agent", "-m", "x", "-a", "letter.docx"]).stdout("ok\n");
     let sent = story.requests()[0].last_content();
-    assert!(
-        sent.contains("<file name=\"letter.docx\">\nDear all,\n1 < 2\n</file>"),
-        "{sent}"
-    );
+    assert!(sent.contains("<file name=\"letter.docx\">\nDear all,\n1 < 2\n</file>"), "{sent}");
 }
 
 #[test]
@@ -943,20 +746,12 @@ fn a_pdf_is_read_as_text() {
     crate::story::write_program(&program, "#!/bin/sh\necho one; echo two\n");
     let path = format!("{}:/usr/bin:/bin", story.home().join("bin").display());
     let story = story.env("PATH", &path);
-    let read = [
-        "tool",
-        "run",
-        "read_file",
-        r#"{"path": "a.pdf", "offset": 2}"#,
-    ];
+    let read = ["tool", "run", "read_file", r#"{"path": "a.pdf", "offset": 2}"#];
     story.run(read).stdout(
         "2| two\n(lines 2 to 2 of 2)\n(text of a document; it cannot be edited with edit_file)\n",
     );
     let story = story.env("PATH", "/nowhere");
-    story
-        .run(read)
-        .status(1)
-        .stderr_has("install poppler-utils");
+    story.run(read).status(1).stderr_has("install poppler-utils");
 }
 
 #[test]
@@ -982,17 +777,8 @@ fn hidden_entries_of_a_home_stay_closed_unless_they_are_named() {
     let ran = story.run(["agent", "-m", "x", "--read", home.to_str().unwrap()]);
     ran.stdout("done\n").stderr_has("--read");
     let last = story.requests().last().unwrap().clone();
-    assert!(
-        !last.raw.contains("pelican\\n") && last.raw.contains("the plan"),
-        "{}",
-        last.raw
-    );
-    assert_eq!(
-        last.raw.matches("no matches found").count(),
-        1,
-        "{}",
-        last.raw
-    );
+    assert!(!last.raw.contains("pelican\\n") && last.raw.contains("the plan"), "{}", last.raw);
+    assert_eq!(last.raw.matches("no matches found").count(), 1, "{}", last.raw);
     // Named, they are open.
     story.server().script([
         calls("read_file", json!({ "path": "~/.config/tool/token" })),
@@ -1000,17 +786,8 @@ fn hidden_entries_of_a_home_stay_closed_unless_they_are_named() {
         says("done"),
     ]);
     let (all, tool) = (home.display().to_string(), home.join(".config/tool"));
-    let flags = [
-        "--new",
-        "--strict",
-        "--read",
-        &all,
-        "--read",
-        tool.to_str().unwrap(),
-    ];
-    story
-        .run([&["agent", "-m", "x"], &flags[..]].concat())
-        .stdout("done\n");
+    let flags = ["--new", "--strict", "--read", &all, "--read", tool.to_str().unwrap()];
+    story.run([&["agent", "-m", "x"], &flags[..]].concat()).stdout("done\n");
     let requests = story.requests();
     let last = requests.last().unwrap();
     assert_eq!(last.raw.matches("pelican").count(), 2, "{}", last.raw);
@@ -1021,9 +798,7 @@ fn project_files_that_tools_read_are_written_on_request_but_not_after_content_fr
     let names = [".vscode/tasks.json", "web/.Envrc", "rust-toolchain.toml"];
     let edits = || names.map(|name| calls("write_file", json!({ "path": name, "content": "new" })));
     let story = Story::new().file("plan.md", "the plan");
-    story
-        .server()
-        .script([calls("read_file", json!({ "path": "plan.md" }))]);
+    story.server().script([calls("read_file", json!({ "path": "plan.md" }))]);
     story.server().script(edits());
     story.server().script([says("done")]);
     story

@@ -18,9 +18,7 @@ pub(crate) const ALL_FORMATS: [Format; 3] = [Format::Chat, Format::Anthropic, Fo
 impl Format {
     pub(crate) fn from_path(path: &str) -> Option<Self> {
         let path = path.split('?').next().unwrap_or(path);
-        ALL_FORMATS
-            .into_iter()
-            .find(|format| path.ends_with(format.path()))
+        ALL_FORMATS.into_iter().find(|format| path.ends_with(format.path()))
     }
 
     pub(crate) fn path(self) -> &'static str {
@@ -153,14 +151,10 @@ fn anthropic_body(message: &Value, finish: &str, input: usize) -> Value {
     if !text(message).is_empty() {
         content.push(json!({ "type": "text", "text": text(message), "citations": null }));
     }
-    content.extend(
-        tool_calls(message)
-            .into_iter()
-            .map(|(name, id, arguments)| {
-                let input: Value = serde_json::from_str(arguments).unwrap_or_default();
-                json!({ "type": "tool_use", "id": id, "name": name, "input": input })
-            }),
-    );
+    content.extend(tool_calls(message).into_iter().map(|(name, id, arguments)| {
+        let input: Value = serde_json::from_str(arguments).unwrap_or_default();
+        json!({ "type": "tool_use", "id": id, "name": name, "input": input })
+    }));
     json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": content,
             "stop_reason": anthropic_stop_reason(finish), "stop_sequence": null,
             "usage": { "input_tokens": input, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 7 } })
@@ -171,29 +165,20 @@ fn anthropic_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
     let blocks = std::mem::replace(&mut whole["content"], json!([]));
     whole["stop_reason"] = Value::Null;
     whole["usage"]["output_tokens"] = 1.into();
-    let mut events = vec![
-        json!({ "type": "message_start", "message": whole }),
-        json!({ "type": "ping" }),
-    ];
-    let arguments: Vec<&str> = tool_calls(message)
-        .into_iter()
-        .map(|(_, _, text)| text)
-        .collect();
+    let mut events =
+        vec![json!({ "type": "message_start", "message": whole }), json!({ "type": "ping" })];
+    let arguments: Vec<&str> = tool_calls(message).into_iter().map(|(_, _, text)| text).collect();
     let mut arguments = arguments.into_iter();
     for (index, block) in blocks.as_array().into_iter().flatten().enumerate() {
         let mut head = block.clone();
         let deltas: Vec<Value> = if block["type"] == "text" {
             head["text"] = "".into();
             let words = text(message).split_inclusive(' ');
-            words
-                .map(|word| json!({ "type": "text_delta", "text": word }))
-                .collect()
+            words.map(|word| json!({ "type": "text_delta", "text": word })).collect()
         } else {
             head["input"] = json!({});
             let pieces = split_in_half(arguments.next().unwrap_or_default());
-            pieces
-                .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }))
-                .into()
+            pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).into()
         };
         events
             .push(json!({ "type": "content_block_start", "index": index, "content_block": head }));
@@ -225,11 +210,7 @@ fn responses_body(message: &Value, finish: &str, input: usize) -> Value {
         "length" => Some("max_output_tokens"),
         other => Some(other),
     };
-    let status = if reason.is_some() {
-        "incomplete"
-    } else {
-        "completed"
-    };
+    let status = if reason.is_some() { "incomplete" } else { "completed" };
     let details = reason.map(|reason| json!({ "reason": reason }));
     json!({ "id": "resp_1", "object": "response", "model": "scripted", "status": status, "error": null,
             "incomplete_details": details, "output": output,
@@ -266,11 +247,7 @@ fn responses_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
             json!({ "type": "response.output_item.done", "output_index": index, "item": item }),
         );
     }
-    let kind = if whole["status"] == "completed" {
-        "completed"
-    } else {
-        "incomplete"
-    };
+    let kind = if whole["status"] == "completed" { "completed" } else { "incomplete" };
     events.push(json!({ "type": format!("response.{kind}"), "response": whole }));
     events
 }
@@ -308,9 +285,7 @@ fn remove_keys(value: &mut Value, keys: &[String]) {
         }
         Value::Object(object) => {
             object.retain(|key, _| !keys.contains(key));
-            object
-                .values_mut()
-                .for_each(|value| remove_keys(value, keys));
+            object.values_mut().for_each(|value| remove_keys(value, keys));
         }
         _ => {}
     }

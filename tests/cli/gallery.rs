@@ -42,9 +42,7 @@ fn assert_not_wrapped(screen: &Screen<'_>, is_code: impl Fn(&str) -> bool) {
 #[test]
 fn answers_in_all_windows() {
     show("answer", |story, width, variable| {
-        story
-            .server()
-            .script([says(ALL_ELEMENTS), says(CODE_AND_LINKS)]);
+        story.server().script([says(ALL_ELEMENTS), says(CODE_AND_LINKS)]);
         let mut text = String::new();
         for number in 1..=2 {
             let screen = story.screen(60, width).env("COLORFGBG", variable);
@@ -64,16 +62,11 @@ fn answers_in_all_windows() {
 fn questions_in_all_windows() {
     show("question", |story, width, variable| {
         let change = json!({ "path": "notes.md", "content": "milk\noat bread from the bakery in the main street\ntea\n" });
-        story
-            .server()
-            .script([calls("write_file", change), says("Not **written**.")]);
+        story.server().script([calls("write_file", change), says("Not **written**.")]);
         let screen = story.screen(40, width).env("COLORFGBG", variable);
         let mut screen = screen.args(["repl"]);
         screen.until("lists").until_prompt("> ");
-        screen
-            .type_("change the bread")
-            .press(Key::Enter)
-            .until_prompt("  allow?");
+        screen.type_("change the bread").press(Key::Enter).until_prompt("  allow?");
         screen.type_("n").until("Not written.").until_prompt("> ");
         assert_not_wrapped(&screen, |_| false);
         let text = screen.styled();

@@ -39,10 +39,7 @@ struct State {
 impl GraphServer {
     pub(crate) fn start() -> Self {
         let http = Server::start();
-        let state = State {
-            base: format!("http://127.0.0.1:{}", http.port),
-            ..State::default()
-        };
+        let state = State { base: format!("http://127.0.0.1:{}", http.port), ..State::default() };
         let state = Arc::new(Mutex::new(state));
         let checked = CallCheck::new(SCHEMAS);
         let (ours, check) = (Arc::clone(&state), checked.clone());
@@ -52,12 +49,7 @@ impl GraphServer {
             }
             respond(&mut ours.lock().unwrap(), request)
         }));
-        Self {
-            http,
-            _guard: checked.guard(),
-            checked,
-            state,
-        }
+        Self { http, _guard: checked.guard(), checked, state }
     }
 
     pub(crate) fn story(&self) -> Story {
@@ -76,8 +68,7 @@ impl GraphServer {
     /// The texts that were sent; empty for other messages.
     pub(crate) fn texts(&self) -> Vec<String> {
         let sent = self.sent().into_iter();
-        sent.map(|it| it["text"]["body"].as_str().unwrap_or_default().to_owned())
-            .collect()
+        sent.map(|it| it["text"]["body"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// The files that were uploaded, with their media types.

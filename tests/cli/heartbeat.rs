@@ -109,11 +109,7 @@ fn a_check_is_one_request_with_a_forced_tool() {
     assert_eq!(tools.len(), 1);
     assert_eq!(tools[0]["function"]["name"], "heartbeat");
     let text = request.last_content();
-    for words in [
-        "Now: 2026-01-02T03:04:05",
-        "There are no earlier runs.",
-        "look at the mail",
-    ] {
+    for words in ["Now: 2026-01-02T03:04:05", "There are no earlier runs.", "look at the mail"] {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert!(!has_session(&story), "nothing was done");
@@ -129,22 +125,13 @@ fn a_check_is_one_request_with_a_forced_tool() {
 
 #[test]
 fn found_tasks_run_in_a_turn() {
-    let story = story_with_list().script([
-        calls_run("Look at the mail of today."),
-        says("Two letters."),
-    ]);
+    let story =
+        story_with_list().script([calls_run("Look at the mail of today."), says("Two letters.")]);
     run_heartbeat(&story, &[]).stdout("Two letters.\n");
     let requests = story.requests();
-    assert!(
-        requests[1]
-            .last_content()
-            .contains("Look at the mail of today.")
-    );
+    assert!(requests[1].last_content().contains("Look at the mail of today."));
     assert!(requests[1].body["tools"].as_array().unwrap().len() > 5);
-    let system = requests[1].messages()[0]["content"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let system = requests[1].messages()[0]["content"].as_str().unwrap().to_owned();
     assert!(system.contains("NOTHING_TO_REPORT"), "{system}");
     let record = &records(&story)[0];
     assert_eq!(record["outcome"], "ok");
@@ -174,18 +161,12 @@ fn the_next_check_sees_the_last_tasks_and_the_turn_the_last_answer() {
         assert!(look.contains(words), "{words} in {look}");
     }
     let look = requests[4].last_content();
-    assert!(
-        look.find("task two") < look.find("task one"),
-        "newest first: {look}"
-    );
+    assert!(look.find("task two") < look.find("task one"), "newest first: {look}");
     // It does not get the last answer, which may contain untrusted content.
     assert!(!requests[2].raw.contains("answer one") && !requests[4].raw.contains("answer"));
     // The turn gets its previous turn.
     let sent = &requests[5].raw;
-    assert!(
-        sent.contains("answer two") && !sent.contains("answer one"),
-        "{sent}"
-    );
+    assert!(sent.contains("answer two") && !sent.contains("answer one"), "{sent}");
     let log = story.session("heartbeat.jsonl");
     let answers = log.iter().filter(|line| line["role"] == "assistant");
     assert_eq!(answers.count(), 3, "the log has all of them");
@@ -215,10 +196,7 @@ fn an_untrusted_host_stays_untrusted_in_the_next_check() {
         says("Done."),
     ]);
     run_heartbeat(&story, &[]).stdout(&format!("{quoted}\n"));
-    run_heartbeat(&story, &[])
-        .status(5)
-        .stdout("Done.\n")
-        .stderr_has("`web_fetch` was denied");
+    run_heartbeat(&story, &[]).status(5).stdout("Done.\n").stderr_has("`web_fetch` was denied");
     let asked = story.requests();
     assert!(!asked[3].raw.contains(host), "the look: {}", asked[3].raw);
     assert!(!asked[3].raw.contains("The mail says"));
@@ -286,16 +264,9 @@ fn a_server_that_rejects_forced_tools_is_asked_without() {
 fn the_answer_is_delivered_to_its_target() {
     let story = story_with_list();
     let out = story.dir().join("out.txt");
-    enable_heartbeat(
-        &story,
-        &["--channel", "file", "--to", out.to_str().unwrap()],
-    );
-    let story = story.script([
-        calls_run("x"),
-        says("Two letters."),
-        calls_run("x"),
-        says("Three."),
-    ]);
+    enable_heartbeat(&story, &["--channel", "file", "--to", out.to_str().unwrap()]);
+    let story =
+        story.script([calls_run("x"), says("Two letters."), calls_run("x"), says("Three.")]);
     run_heartbeat(&story, &[]);
     assert_eq!(fs::read_to_string(&out).unwrap(), "Two letters.\n");
     let command = format!("cat > {}", story.dir().join("piped").display());
@@ -320,14 +291,8 @@ fn a_chat_is_a_target_without_a_further_flag() {
     assert_eq!(options()["sink"], Value::Null);
     for (flags, error) in [
         (["--to", "7"].as_slice(), "`--to 7` needs a channel"),
-        (
-            &["--channel", "telegrm", "--to", "7"],
-            "did you mean `telegram`?",
-        ),
-        (
-            &["--channel", "msteams", "--to", "7"],
-            "the heartbeat cannot deliver to `msteams`",
-        ),
+        (&["--channel", "telegrm", "--to", "7"], "did you mean `telegram`?"),
+        (&["--channel", "msteams", "--to", "7"], "the heartbeat cannot deliver to `msteams`"),
     ] {
         let enable = [&["heartbeat", "enable"], flags].concat();
         story.run(enable).status(2).stderr_has(error);
@@ -338,10 +303,7 @@ fn a_chat_is_a_target_without_a_further_flag() {
 fn a_turn_with_nothing_to_report_prints_nothing() {
     let story = story_with_list();
     let out = story.dir().join("out.txt");
-    enable_heartbeat(
-        &story,
-        &["--channel", "file", "--to", out.to_str().unwrap()],
-    );
+    enable_heartbeat(&story, &["--channel", "file", "--to", out.to_str().unwrap()]);
     let story = story.script([calls_run("x"), says("No mail.\n\n`NOTHING_TO_REPORT`")]);
     run_heartbeat(&story, &[]);
     assert!(!out.exists());
@@ -351,28 +313,19 @@ fn a_turn_with_nothing_to_report_prints_nothing() {
 #[test]
 fn a_failure_is_reported_in_one_line() {
     // In the check and in the turn.
-    let ends = [
-        vec![fails(401, "no such key")],
-        vec![calls_run("x"), fails(401, "no such key")],
-    ];
+    let ends = [vec![fails(401, "no such key")], vec![calls_run("x"), fails(401, "no such key")]];
     for script in ends {
         let count = script.len();
         let story = story_with_list().script(script);
         let ran = run_heartbeat(&story, &[]).status(77);
         let error = ran.error_text();
         drop(ran);
-        assert!(
-            error.starts_with("nanobot: job `heartbeat` (heartbeat): "),
-            "{error}"
-        );
+        assert!(error.starts_with("nanobot: job `heartbeat` (heartbeat): "), "{error}");
         assert!(error.contains("no such key"), "{error}");
         let causes = error.lines().filter(|line| !line.starts_with("  try: "));
         assert_eq!(causes.count(), 1, "{error}");
         let record = &records(&story)[0];
-        assert_eq!(
-            (&record["outcome"], &record["status"]),
-            (&json!("failed"), &json!(77))
-        );
+        assert_eq!((&record["outcome"], &record["status"]), (&json!("failed"), &json!(77)));
         // A paid check is counted whatever the result of the turn.
         let looked = count > 1;
         assert_eq!(record["inputTokens"].as_u64().unwrap() > 0, looked);
@@ -384,18 +337,12 @@ fn a_failure_is_reported_in_one_line() {
 fn the_deadline_applies_to_the_check() {
     let story = story_with_list();
     enable_heartbeat(&story, &["--timeout", "3"]);
-    let stall = Response {
-        chunks: Vec::new(),
-        ..Response::events([""])
-    };
+    let stall = Response { chunks: Vec::new(), ..Response::events([""]) };
     let story = story.script([sends(stall.ending(Ending::Stall))]);
     let ran = run_heartbeat(&story, &[]).status(124);
     let error = ran.error_text();
     drop(ran);
-    assert!(
-        error.contains("nanobot: job `heartbeat` (heartbeat): "),
-        "{error}"
-    );
+    assert!(error.contains("nanobot: job `heartbeat` (heartbeat): "), "{error}");
     assert_eq!(outcomes(&story), ["failed"]);
 }
 
@@ -427,15 +374,7 @@ fn a_manual_run_leaves_a_record_and_no_job() {
     assert_eq!(outcomes(&story), ["nothing"]);
     assert!(!heartbeat_dir(&story).join("job.json").exists());
     run_cron(&story, &["list", "--all"]).stdout("");
-    assert_eq!(
-        story
-            .crontab()
-            .calls()
-            .iter()
-            .filter(|call| *call != "-l")
-            .count(),
-        0
-    );
+    assert_eq!(story.crontab().calls().iter().filter(|call| *call != "-l").count(), 0);
     assert!(!story.workspace().join("cron/jobs.json").exists());
     run_cron(&story, &["logs", "heartbeat"]).stdout_has("nothing to report");
 }
@@ -446,9 +385,8 @@ fn cron_runs_the_check_when_it_is_due() {
     enable_heartbeat(&story, &[]);
     // Not due yet.
     run_scheduled(&story);
-    let story = story
-        .env("NANOBOT_TEST_TIME", DUE_TIME)
-        .script([calls_run("x"), says("Two letters.")]);
+    let story =
+        story.env("NANOBOT_TEST_TIME", DUE_TIME).script([calls_run("x"), says("Two letters.")]);
     run_scheduled(&story).stdout("Two letters.\n");
     run_scheduled(&story);
     assert_eq!(outcomes(&story), ["ok"]);
@@ -478,9 +416,7 @@ fn concurrent_checks_are_skipped() {
     enable_heartbeat(&story, &[]);
     let lock = fs::File::create(heartbeat_dir(&story).join("lock")).unwrap();
     lock.lock().unwrap();
-    run_heartbeat(&story, &[])
-        .status(75)
-        .stderr_has("the job `heartbeat` is already running");
+    run_heartbeat(&story, &[]).status(75).stderr_has("the job `heartbeat` is already running");
     assert_eq!(story.requests().len(), 0);
     lock.unlock().unwrap();
     run_heartbeat(&story, &[]).stdout("done\n");
@@ -490,9 +426,7 @@ fn concurrent_checks_are_skipped() {
 fn a_binary_or_oversized_list_is_rejected() {
     let mut list = b"- look \xff at the mail\n".to_vec();
     list.extend("- 🐈 more\n".repeat(20_000).into_bytes());
-    let story = Story::new()
-        .workspace_file("HEARTBEAT.md", list)
-        .script([calls_skip()]);
+    let story = Story::new().workspace_file("HEARTBEAT.md", list).script([calls_skip()]);
     run_heartbeat(&story, &[]);
     let text = story.requests()[0].last_content();
     assert!(text.contains("look \u{fffd} at the mail"));

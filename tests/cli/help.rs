@@ -34,10 +34,7 @@ fn the_short_help_of_every_command_fits_a_screen() {
         assert!(lines.len() <= 24, "{path}: {} lines\n{help}", lines.len());
         let widest = lines.iter().map(|line| line.chars().count()).max();
         assert!(widest <= Some(80), "{path}\n{help}");
-        assert!(
-            help.contains("--help"),
-            "{path} does not say where the rest is\n{help}"
-        );
+        assert!(help.contains("--help"), "{path} does not say where the rest is\n{help}");
     }
 }
 
@@ -47,17 +44,12 @@ fn every_command_documents_its_exit_statuses_and_has_an_example() {
     for (path, command) in &commands {
         let row = page(path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/pages.rs"));
         assert!(!row.examples.is_empty(), "{path} has no example");
-        let help = command
-            .clone()
-            .term_width(100)
-            .render_long_help()
-            .to_string();
+        let help = command.clone().term_width(100).render_long_help().to_string();
         assert!(help.contains("Exit status:"), "{path}\n{help}");
         for (line, does) in row.examples {
             assert!(help.contains(does), "{path}\n{help}");
-            let is_of_it = invocations(line)
-                .iter()
-                .any(|words| words.join(" ").contains(path.as_str()));
+            let is_of_it =
+                invocations(line).iter().any(|words| words.join(" ").contains(path.as_str()));
             assert!(is_of_it, "{path}: `{line}` is no example of it");
         }
     }
@@ -69,11 +61,8 @@ fn every_command_documents_its_exit_statuses_and_has_an_example() {
 
 #[test]
 fn every_example_is_a_command_line() {
-    let mut lines: Vec<String> = PAGES
-        .iter()
-        .flat_map(|row| row.examples)
-        .map(|(line, _)| (*line).to_owned())
-        .collect();
+    let mut lines: Vec<String> =
+        PAGES.iter().flat_map(|row| row.examples).map(|(line, _)| (*line).to_owned()).collect();
     let own = lines.len();
     let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(path).unwrap();
@@ -90,10 +79,7 @@ fn every_example_is_a_command_line() {
             if let Err(error) = nanobot::command::tree::command_tree().try_get_matches_from(&words)
             {
                 let is_asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
-                assert!(
-                    is_asked.contains(&error.kind()),
-                    "{line}\n{words:?}\n{error}"
-                );
+                assert!(is_asked.contains(&error.kind()), "{line}\n{words:?}\n{error}");
             }
         }
     }
@@ -103,11 +89,8 @@ fn every_example_is_a_command_line() {
 /// Commands within the text of a topic have words that stand for others, such as `ID`: their verbs and flags exist.
 #[test]
 fn commands_within_the_text_of_topics_exist() {
-    let is_unknown = [
-        ErrorKind::InvalidSubcommand,
-        ErrorKind::UnknownArgument,
-        ErrorKind::ArgumentConflict,
-    ];
+    let is_unknown =
+        [ErrorKind::InvalidSubcommand, ErrorKind::UnknownArgument, ErrorKind::ArgumentConflict];
     let mut count = 0;
     for topic in TOPICS {
         let lines = topic.text.lines().filter(|line| !line.starts_with("    "));
@@ -118,15 +101,8 @@ fn commands_within_the_text_of_topics_exist() {
             for words in invocations(&span) {
                 count += 1;
                 let parsed = nanobot::command::tree::command_tree().try_get_matches_from(&words);
-                let error = parsed
-                    .err()
-                    .filter(|error| is_unknown.contains(&error.kind()));
-                assert!(
-                    error.is_none(),
-                    "{}: {span}\n{}",
-                    topic.name,
-                    error.unwrap()
-                );
+                let error = parsed.err().filter(|error| is_unknown.contains(&error.kind()));
+                assert!(error.is_none(), "{}: {span}\n{}", topic.name, error.unwrap());
             }
         }
     }
@@ -182,26 +158,14 @@ pub(crate) fn invocations(line: &str) -> Vec<Vec<String>> {
 #[test]
 fn a_command_line_is_split_into_its_programs() {
     let check = |line: &str, expect: &[&str]| {
-        let found: Vec<String> = invocations(line)
-            .iter()
-            .map(|words| words.join("|"))
-            .collect();
+        let found: Vec<String> = invocations(line).iter().map(|words| words.join("|")).collect();
         assert_eq!(found, expect, "{line}");
     };
-    check(
-        "nanobot agent -m 'a b' | git commit -F -",
-        &["nanobot|agent|-m|a b"],
-    );
-    check(
-        "x | nanobot a > f && nanobot b",
-        &["nanobot|a", "nanobot|b"],
-    );
+    check("nanobot agent -m 'a b' | git commit -F -", &["nanobot|agent|-m|a b"]);
+    check("x | nanobot a > f && nanobot b", &["nanobot|a", "nanobot|b"]);
     check("A=1 nanobot a # nanobot b", &["nanobot|a"]);
     check("vi \"$(nanobot config path)\"", &["nanobot|config|path"]);
-    check(
-        "xargs -I{} nanobot agent -s r:{}",
-        &["nanobot|agent|-s|r:{}"],
-    );
+    check("xargs -I{} nanobot agent -s r:{}", &["nanobot|agent|-s|r:{}"]);
     check("echo 'nanobot a'", &[]);
 }
 
@@ -209,26 +173,14 @@ fn a_command_line_is_split_into_its_programs() {
 fn a_run_without_a_command_lists_the_commands() {
     let story = Story::bare();
     let told = story.run(Vec::<&str>::new()).status(2).error_text();
-    assert!(
-        told.contains("\n  agent ") && told.contains("\n  repl "),
-        "{told}"
-    );
+    assert!(told.contains("\n  agent ") && told.contains("\n  repl "), "{told}");
     assert!(told.trim_end().lines().count() <= 24, "{told}");
     let told = story.run(["cron"]).status(2).error_text();
-    assert!(
-        told.contains("\n  add ") && told.contains("nanobot cron --help"),
-        "{told}"
-    );
+    assert!(told.contains("\n  add ") && told.contains("nanobot cron --help"), "{told}");
     let shown = story.run(["cron", "add", "-h"]).text();
-    assert!(
-        shown.contains("--every") && !shown.contains("--after-crash"),
-        "{shown}"
-    );
+    assert!(shown.contains("--every") && !shown.contains("--after-crash"), "{shown}");
     let shown = story.run(["cron", "add", "--help"]).text();
-    assert!(
-        shown.contains("--after-crash") && shown.contains("Examples:"),
-        "{shown}"
-    );
+    assert!(shown.contains("--after-crash") && shown.contains("Examples:"), "{shown}");
     assert!(!story.home().join(".nanobot").exists());
 }
 
@@ -236,11 +188,7 @@ fn a_run_without_a_command_lists_the_commands() {
 fn a_typo_is_reported_with_a_suggestion() {
     let story = Story::new();
     std::fs::create_dir_all(story.home().join(".nanobot/profiles")).unwrap();
-    std::fs::write(
-        story.home().join(".nanobot/profiles/careful.md"),
-        "Be careful.\n",
-    )
-    .unwrap();
+    std::fs::write(story.home().join(".nanobot/profiles/careful.md"), "Be careful.\n").unwrap();
     let added = ["cron", "add", "-n", "digest", "-e", "1h", "-m", "x"];
     let ran = story.run(added).stdout_has("✓");
     ran.error_text();
@@ -265,10 +213,7 @@ fn a_typo_is_reported_with_a_suggestion() {
     assert!(!told.contains("'a'"), "{told}");
     check(&["session", "lsit"], "'list'");
     check(&["-s", "work"], "try: nanobot repl -s work");
-    check(
-        &["--write", "--model", "a b"],
-        "try: nanobot repl --write --model 'a b'",
-    );
+    check(&["--write", "--model", "a b"], "try: nanobot repl --write --model 'a b'");
     check(&["--sesion", "x"], "unexpected argument");
     check(&["repl", "hello"], "try: nanobot agent -m 'hello'");
     check(&["agent", "--mesage", "x"], "'--message'");
@@ -278,27 +223,15 @@ fn a_typo_is_reported_with_a_suggestion() {
     check(&["cron", "show", "digset"], "`digest`");
     check(&["cron", "remove", "digset"], "`digest`");
     check(&["agent", "-m", "x", "--profile", "carefull"], "`careful`");
-    check(
-        &["agent", "-m", "x", "--profile", "accept-edit"],
-        "`accept-edits`",
-    );
+    check(&["agent", "-m", "x", "--profile", "accept-edit"], "`accept-edits`");
     check(&["agent", "-m", "x", "--tools", "raed_file"], "`read_file`");
     check(&["agent", "-m", "x", "--allow", "exce"], "`exec`");
     check(&["policy", "explain", "raed_file"], "`read_file`");
-    check(
-        &["tool", "run", "raed_file"],
-        "`nanobot tool run read_file`",
-    );
+    check(&["tool", "run", "raed_file"], "`nanobot tool run read_file`");
     check(&["model", "list", "--provider", "antropic"], "`anthropic`");
     check(&["provider", "login", "openai-codx"], "openaiCodex");
-    check(
-        &["config", "get", "agents.defaults.modle"],
-        "agents.defaults.model",
-    );
-    check(
-        &["config", "set", "agents.default.model", "x"],
-        "agents.defaults.model",
-    );
+    check(&["config", "get", "agents.defaults.modle"], "agents.defaults.model");
+    check(&["config", "set", "agents.default.model", "x"], "agents.defaults.model");
 }
 
 #[test]
@@ -306,19 +239,13 @@ fn commands_of_the_python_program_get_a_suggestion() {
     let story = Story::bare();
     let check = |arguments: &[&str], words: &str| {
         let told = story.run(arguments).status(2).error_text();
-        assert!(
-            told.contains(&format!("try: {words}")),
-            "{arguments:?}: {told}"
-        );
+        assert!(told.contains(&format!("try: {words}")), "{arguments:?}: {told}");
     };
     check(&["--install-completion"], "nanobot completions bash");
     check(&["--show-completion"], "nanobot completions bash");
     check(&["channels", "status"], "`nanobot channel list`");
     check(&["topics"], "`nanobot --help` for the topics");
-    check(
-        &["gateway", "--port", "1"],
-        "`nanobot channel poll --wait 60`",
-    );
+    check(&["gateway", "--port", "1"], "`nanobot channel poll --wait 60`");
     check(&["serve"], "a pipe or a crontab line");
     check(&["agent", "-m", "x", "--yolo"], "`--profile full`");
     check(&["session", "repair"], "nanobot session repair --all");
@@ -350,11 +277,7 @@ const WITHOUT_JSON: &[&str] = &[
 
 #[test]
 fn every_command_follows_the_grammar() {
-    let verbs: Vec<&str> = VERBS
-        .iter()
-        .flat_map(|(verbs, _)| *verbs)
-        .copied()
-        .collect();
+    let verbs: Vec<&str> = VERBS.iter().flat_map(|(verbs, _)| *verbs).copied().collect();
     for (path, command) in commands(HelpLength::Long) {
         let aliases: Vec<&str> = command.get_visible_aliases().collect();
         for (verb, alias) in ALIASES {
@@ -365,19 +288,13 @@ fn every_command_follows_the_grammar() {
         }
         if path.contains(' ') && !command.has_subcommands() {
             let verb = command.get_name();
-            assert!(
-                verbs.contains(&verb),
-                "{path}: VERBS does not have `{verb}`"
-            );
+            assert!(verbs.contains(&verb), "{path}: VERBS does not have `{verb}`");
         }
         let is_group = command.get_subcommands().next().is_some() && path != "heartbeat";
         if !is_group {
             let has_json = command.get_arguments().any(|arg| arg.get_id() == "json");
             let is_exempt = WITHOUT_JSON.contains(&path.as_str());
-            assert_ne!(
-                has_json, is_exempt,
-                "{path}: `--json`, or a row in WITHOUT_JSON"
-            );
+            assert_ne!(has_json, is_exempt, "{path}: `--json`, or a row in WITHOUT_JSON");
         }
     }
 }
@@ -392,10 +309,7 @@ fn short_ways_in_work() {
     let sessions = story.run(["session", "list"]).text();
     story.run(["ls"]).stdout(&sessions);
     story.run(["session", "ls"]).stdout(&sessions);
-    story
-        .run(["login", "nosuch"])
-        .status(2)
-        .stderr_has("nosuch");
+    story.run(["login", "nosuch"]).status(2).stderr_has("nosuch");
     story.run(["chat"]).status(2).stderr_has("needs a terminal");
     story.run([] as [&str; 0]).status(2).stderr_has("Usage");
 }
@@ -429,19 +343,10 @@ fn help_is_a_subcommand_and_a_message_needs_its_flag() {
         let tip = tip.map(|tip| format!("  try: {tip}"));
         assert_eq!(line, tip.as_deref(), "{arguments:?}: {told}");
     };
-    check(
-        &["hello"],
-        Some("`nanobot --help`; as a message: nanobot agent -m 'hello'"),
-    );
-    check(
-        &["hello", "there, it's me"],
-        Some(r"nanobot agent -m 'hello there, it'\''s me'"),
-    );
+    check(&["hello"], Some("`nanobot --help`; as a message: nanobot agent -m 'hello'"));
+    check(&["hello", "there, it's me"], Some(r"nanobot agent -m 'hello there, it'\''s me'"));
     check(&["agent", "hello"], Some("nanobot agent -m 'hello'"));
-    check(
-        &["agent", "-s", "work", "hello", "there"],
-        Some("nanobot agent -m 'hello there'"),
-    );
+    check(&["agent", "-s", "work", "hello", "there"], Some("nanobot agent -m 'hello there'"));
     check(&["agnet"], None);
     check(&["agent", "--nosuch"], None);
     check(&["session", "nosuch"], None);

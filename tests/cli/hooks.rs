@@ -23,9 +23,7 @@ fn last_result(story: &Story) -> String {
 fn stored_inputs(story: &Story) -> Vec<Value> {
     let text = std::fs::read_to_string(story.home().join("inputs")).unwrap();
     let lines = text.lines().filter(|line| !line.is_empty());
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 const STORE: &str = "cat >> \"$HOME/inputs\"; echo >> \"$HOME/inputs\"";
@@ -41,18 +39,11 @@ fn a_hook_gets_the_facts_of_each_event() {
             .into()
     })
     .file("notes.md", "buy milk\n")
-    .script([
-        calls("read_file", json!({ "path": "notes.md" })),
-        says("Milk."),
-    ]);
-    story
-        .run(["agent", "-s", "shop", "-m", "what do I need?"])
-        .stdout("Milk.\n");
+    .script([calls("read_file", json!({ "path": "notes.md" })), says("Milk.")]);
+    story.run(["agent", "-s", "shop", "-m", "what do I need?"]).stdout("Milk.\n");
     let inputs = stored_inputs(&story);
-    let named: Vec<&str> = inputs
-        .iter()
-        .map(|it| it["hook_event_name"].as_str().unwrap())
-        .collect();
+    let named: Vec<&str> =
+        inputs.iter().map(|it| it["hook_event_name"].as_str().unwrap()).collect();
     assert_eq!(named, ["pre_turn", "pre_tool", "post_tool", "post_turn"]);
     for input in &inputs {
         assert_eq!(input["session_id"], "shop");
@@ -66,12 +57,7 @@ fn a_hook_gets_the_facts_of_each_event() {
     assert_eq!(inputs[1]["tool_name"], "read_file");
     assert_eq!(inputs[1]["tool_input"], json!({ "path": "notes.md" }));
     assert_eq!(inputs[2]["tool_status"], "success");
-    assert!(
-        inputs[2]["tool_output_text"]
-            .as_str()
-            .unwrap()
-            .contains("buy milk")
-    );
+    assert!(inputs[2]["tool_output_text"].as_str().unwrap().contains("buy milk"));
     assert_eq!(inputs[3]["answer"], "Milk.");
 }
 
@@ -93,19 +79,11 @@ fn a_hook_forbids_a_call_with_words_for_the_model() {
         .stdout("No.\n")
         .stderr_has("denied: read_file: hook `guard`: ask for the summary instead");
     let denied = story.requests()[1].last_content();
-    assert!(
-        denied.contains("hook `guard`: ask for the summary instead"),
-        "{denied}"
-    );
-    assert!(
-        !denied.contains("final"),
-        "another way is welcome: {denied}"
-    );
+    assert!(denied.contains("hook `guard`: ask for the summary instead"), "{denied}");
+    assert!(!denied.contains("final"), "another way is welcome: {denied}");
     // The hook is for other tools.
     assert!(last_result(&story).contains("secret.md"));
-    let result = story
-        .run(["tool", "run", "read_file", r#"{"path": "secret.md"}"#])
-        .status(77);
+    let result = story.run(["tool", "run", "read_file", r#"{"path": "secret.md"}"#]).status(77);
     result.stderr_has("ask for the summary instead");
 }
 
@@ -125,14 +103,8 @@ fn changed_arguments_pass_the_schema_and_the_policy_again() {
     let story = change(r#"{"path": "b.md"}"#);
     story.run(["agent", "-m", "x"]).stdout("Done.\n");
     let result = last_result(&story);
-    assert!(
-        result.contains("this is b") && !result.contains("this is a"),
-        "{result}"
-    );
-    assert!(
-        result.contains("[hook h] changed the arguments to"),
-        "{result}"
-    );
+    assert!(result.contains("this is b") && !result.contains("this is a"), "{result}");
+    assert!(result.contains("[hook h] changed the arguments to"), "{result}");
     // The session has the model's own call.
     let stored =
         std::fs::read_to_string(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
@@ -156,14 +128,8 @@ fn a_hook_cannot_allow_what_the_policy_denies() {
         "echo '{\"decision\": \"allow\"}'",
         |hook| json!({ "pre_tool": [{ "command": hook }] }),
     )
-    .script([
-        calls("write_file", json!({ "path": "a", "content": "x" })),
-        says("No."),
-    ]);
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("No.\n")
-        .stderr_has("denied: write_file");
+    .script([calls("write_file", json!({ "path": "a", "content": "x" })), says("No.")]);
+    story.run(["agent", "-m", "x"]).stdout("No.\n").stderr_has("denied: write_file");
     assert!(!story.dir().join("a").exists());
 }
 
@@ -172,10 +138,7 @@ fn a_hook_asks_for_approval() {
     let hooks = |hook: &str| json!({ "pre_tool": [{ "match": "list_dir", "command": hook }] });
     let script = "echo '{\"decision\": \"ask\", \"reason\": \"are you sure?\"}'";
     let story = with_hook(script, hooks).script([calls("list_dir", json!({})), says("No.")]);
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("No.\n")
-        .stderr_has("are you sure?");
+    story.run(["agent", "-m", "x"]).stdout("No.\n").stderr_has("are you sure?");
     assert!(last_result(&story).contains("Tool call denied: "));
 
     let story = with_hook(script, hooks).script([calls("list_dir", json!({})), says("Yes.")]);
@@ -197,39 +160,15 @@ fn a_hook_that_fails_is_reported_and_stops_only_if_it_is_strict() {
         let ran = story.run(["agent", "-m", "x"]).stdout("Done.\n");
         ran.stderr_has(expect);
         let result = last_result(&story);
-        assert_eq!(
-            result.contains("Tool call denied: "),
-            strict,
-            "{script}: {result}"
-        );
+        assert_eq!(result.contains("Tool call denied: "), strict, "{script}: {result}");
     };
-    check(
-        "echo broken >&2; exit 1",
-        false,
-        "hook `h` failed with exit status 1: broken",
-    );
-    check(
-        "echo broken >&2; exit 1",
-        true,
-        "hook `h` failed with exit status 1: broken",
-    );
-    check(
-        "echo hello",
-        false,
-        "hook `h` printed something that is not a JSON object",
-    );
-    check(
-        "echo '{'",
-        true,
-        "hook `h` printed JSON that cannot be read",
-    );
+    check("echo broken >&2; exit 1", false, "hook `h` failed with exit status 1: broken");
+    check("echo broken >&2; exit 1", true, "hook `h` failed with exit status 1: broken");
+    check("echo hello", false, "hook `h` printed something that is not a JSON object");
+    check("echo '{'", true, "hook `h` printed JSON that cannot be read");
     check("exec sleep 600", true, "hook `h` timed out after 0.5 s");
     check("kill -9 $PPID", false, "hook `h` was killed");
-    check(
-        "head -c 3000000 /dev/zero",
-        false,
-        "hook `h` printed more than 1 MiB",
-    );
+    check("head -c 3000000 /dev/zero", false, "hook `h` printed more than 1 MiB");
 }
 
 #[test]
@@ -243,21 +182,11 @@ fn a_hook_changes_or_withholds_a_result() {
         .script([calls("read_file", json!({ "path": "a.md" })), says("Done.")]);
         story.run(["agent", "-m", "x"]).stdout("Done.\n");
         let result = last_result(&story);
-        expect
-            .iter()
-            .for_each(|part| assert!(result.contains(part), "{result}"));
+        expect.iter().for_each(|part| assert!(result.contains(part), "{result}"));
         assert!(absent.is_empty() || !result.contains(absent), "{result}");
     };
-    check(
-        r#"{"context": "it is old"}"#,
-        &["the text", "[hook h] it is old"],
-        "",
-    );
-    check(
-        r#"{"output": "nothing to see"}"#,
-        &["nothing to see"],
-        "the text",
-    );
+    check(r#"{"context": "it is old"}"#, &["the text", "[hook h] it is old"], "");
+    check(r#"{"output": "nothing to see"}"#, &["nothing to see"], "the text");
     check(
         r#"{"decision": "deny", "reason": "it is private"}"#,
         &["[hook h] withheld the result: it is private"],
@@ -273,20 +202,13 @@ fn a_hook_adds_words_to_a_message_or_forbids_the_turn() {
     )
     .script([says("Red.")]);
     story.run(["agent", "-m", "how is it?"]).stdout("Red.\n");
-    assert!(
-        story.requests()[0]
-            .last_content()
-            .contains("[hook build] the build is red")
-    );
+    assert!(story.requests()[0].last_content().contains("[hook build] the build is red"));
 
     let story = with_hook(
         "echo 'not on Sundays' >&2; exit 2",
         |hook| json!({ "pre_turn": [{ "command": hook, "name": "rest" }] }),
     );
-    story
-        .run(["agent", "-m", "x"])
-        .status(77)
-        .stderr("nanobot: hook `rest`: not on Sundays\n");
+    story.run(["agent", "-m", "x"]).status(77).stderr("nanobot: hook `rest`: not on Sundays\n");
     assert!(story.requests().is_empty());
 }
 
@@ -306,18 +228,14 @@ fn a_hook_sends_an_answer_back_at_most_three_times() {
 #[test]
 fn a_hook_forbids_or_instructs_a_compaction() {
     let conversation = |script: &str| {
-        let story = with_hook(
-            script,
-            |hook| json!({ "pre_compact": [{ "command": hook, "name": "h" }] }),
-        );
+        let story =
+            with_hook(script, |hook| json!({ "pre_compact": [{ "command": hook, "name": "h" }] }));
         let long = "word ".repeat(400);
         story.script([says(&long), says("The summary.")])
     };
     let story = conversation("echo '{\"context\": \"keep the names\"}'");
     story.run(["agent", "-m", "x"]).stdout_has("word");
-    story
-        .run(["agent", "-m", "/compact"])
-        .stdout_has("Compacted");
+    story.run(["agent", "-m", "/compact"]).stdout_has("Compacted");
     assert!(last_result(&story).contains("keep the names"));
 
     let story = conversation("echo 'not now' >&2; exit 2");
@@ -326,9 +244,7 @@ fn a_hook_forbids_or_instructs_a_compaction() {
     ran.status(1).stderr_has("hook `h`: not now");
     assert_eq!(story.requests().len(), 1);
     story.server().script([]);
-    story
-        .run(["agent", "-m", "y", "--new"])
-        .stdout("The summary.\n");
+    story.run(["agent", "-m", "y", "--new"]).stdout("The summary.\n");
 }
 
 #[test]
@@ -341,41 +257,38 @@ fn a_hook_runs_at_the_end_of_a_job() {
     assert_eq!(inputs.len(), 1);
     let input = &inputs[0];
     assert_eq!(input["hook_event_name"], "job_end");
-    assert_eq!(
-        (&input["job_name"], &input["status"]),
-        (&json!("look"), &json!(0))
-    );
+    assert_eq!((&input["job_name"], &input["status"]), (&json!("look"), &json!(0)));
     assert_eq!(input["answer"], "All is well.");
 }
 
 #[test]
 fn sub_agents_have_the_same_hooks() {
-    let story = with_hook(
-        STORE,
-        |hook| json!({ "pre_tool": [{ "match": "list_dir", "command": hook }] }),
-    )
-    .script([
-        calls("spawn", json!({ "task": "look" })),
-        Box::new(|request| {
-            // Either the sub-agent or its parent asks first.
-            let is_child = request.last_content().contains("look") && request.messages().len() == 2;
-            if is_child {
-                calls("list_dir", json!({}))(request)
-            } else {
-                says("Waiting.")(request)
-            }
-        }),
-        Box::new(|request| {
-            let is_child = request.last_content().contains("look") && request.messages().len() == 2;
-            if is_child {
-                calls("list_dir", json!({}))(request)
-            } else {
-                says("Waiting.")(request)
-            }
-        }),
-        says("Nothing there."),
-        says("Nothing."),
-    ]);
+    let story =
+        with_hook(STORE, |hook| json!({ "pre_tool": [{ "match": "list_dir", "command": hook }] }))
+            .script([
+                calls("spawn", json!({ "task": "look" })),
+                Box::new(|request| {
+                    // Either the sub-agent or its parent asks first.
+                    let is_child =
+                        request.last_content().contains("look") && request.messages().len() == 2;
+                    if is_child {
+                        calls("list_dir", json!({}))(request)
+                    } else {
+                        says("Waiting.")(request)
+                    }
+                }),
+                Box::new(|request| {
+                    let is_child =
+                        request.last_content().contains("look") && request.messages().len() == 2;
+                    if is_child {
+                        calls("list_dir", json!({}))(request)
+                    } else {
+                        says("Waiting.")(request)
+                    }
+                }),
+                says("Nothing there."),
+                says("Nothing."),
+            ]);
     story.run(["agent", "-m", "x"]).stdout("Nothing.\n");
     let inputs = stored_inputs(&story);
     assert_eq!(inputs.len(), 1, "{inputs:?}");
@@ -406,26 +319,15 @@ esac"#;
     .file("a.md", "tea")
     .file("b.md", "tea")
     .script([
-        calls(
-            "edit_file",
-            json!({ "path": "a.md", "old_text": "tea", "new_text": "beer" }),
-        ),
+        calls("edit_file", json!({ "path": "a.md", "old_text": "tea", "new_text": "beer" })),
         says("Done."),
     ]);
     story.run(["agent", "--write", "-m", "x"]).stdout("Done.\n");
     let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
-    assert_eq!(
-        (read("a.md").as_str(), read("b.md").as_str()),
-        ("tea", "coffee")
-    );
+    assert_eq!((read("a.md").as_str(), read("b.md").as_str()), ("tea", "coffee"));
     let result = last_result(&story);
-    assert!(
-        result.contains("lint: no newline") && !result.contains("withheld"),
-        "{result}"
-    );
-    story
-        .run(["config", "check"])
-        .stdout_has("hooks for `Notification` never run");
+    assert!(result.contains("lint: no newline") && !result.contains("withheld"), "{result}");
+    story.run(["config", "check"]).stdout_has("hooks for `Notification` never run");
 }
 
 #[test]
@@ -440,11 +342,9 @@ echo '{"decision": "allow", "hook_specific_output": {"tool_input": {"command": "
     story.run(["agent", "-m", "x"]).stdout("Done.\n");
     assert!(last_result(&story).contains("from the hook"));
     // Status 2 has no meaning there: it is a failure, which stops nothing.
-    let story = with_hook(
-        "exit 2",
-        |hook| json!([{ "name": "h", "type": "pre_tool", "command": hook }]),
-    )
-    .script([calls("list_dir", json!({})), says("Done.")]);
+    let story =
+        with_hook("exit 2", |hook| json!([{ "name": "h", "type": "pre_tool", "command": hook }]))
+            .script([calls("list_dir", json!({})), says("Done.")]);
     story
         .run(["agent", "-m", "x"])
         .stdout("Done.\n")
@@ -456,14 +356,9 @@ fn a_hook_that_the_run_may_change_is_refused() {
     let story = Story::new();
     write_program(&story.dir().join("hook"), "#!/bin/sh\n");
     let path = story.dir().join("hook");
-    let story = story.set(
-        "hooks",
-        json!({ "pre_tool": [{ "command": format!("sh {}", path.display()) }] }),
-    );
-    story
-        .run(["agent", "--write", "-m", "x"])
-        .status(78)
-        .stderr_has("which this run may change");
+    let story = story
+        .set("hooks", json!({ "pre_tool": [{ "command": format!("sh {}", path.display()) }] }));
+    story.run(["agent", "--write", "-m", "x"]).status(78).stderr_has("which this run may change");
     assert!(story.requests().is_empty());
     story.server().script([says("Yes.")]);
     story.run(["agent", "-m", "x"]).stdout("Yes.\n");
@@ -498,10 +393,7 @@ fn a_hook_is_refused_however_its_command_names_what_the_run_may_change() {
     // The link lies where the run may replace it.
     check("$NANOBOT_DIRECTORY/tools/hook", true);
     // A missing file can be made.
-    check(
-        "test -x $NANOBOT_DIRECTORY/new && $NANOBOT_DIRECTORY/new",
-        true,
-    );
+    check("test -x $NANOBOT_DIRECTORY/new && $NANOBOT_DIRECTORY/new", true);
     check("HOOKS/missing || true", false);
 }
 
@@ -528,10 +420,7 @@ fn a_mistake_in_the_hooks_stops_runs_and_is_found_by_the_check() {
         .run(["agent", "-m", "x"])
         .status(78)
         .stderr_has("`hooks` key `pre_tol` is not an event; did you mean `pre_tool`?");
-    story
-        .run(["config", "check"])
-        .status(78)
-        .stdout_has("did you mean `pre_tool`?");
+    story.run(["config", "check"]).status(78).stdout_has("did you mean `pre_tool`?");
     story.run(["session", "list"]).stderr_has("");
 }
 

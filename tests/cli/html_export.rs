@@ -13,21 +13,11 @@ const ANSWER: &str = "# Plan\n\nSome **bold** text & `code <b>`.\n\n| a | b |\n|
 fn a_session_is_one_harmless_page() {
     let story = Story::new()
         .file("notes.md", "milk </pre><script>alert(4)</script>\n")
-        .script([
-            calls("read_file", json!({ "path": "notes.md" })),
-            says(ANSWER),
-        ]);
+        .script([calls("read_file", json!({ "path": "notes.md" })), says(ANSWER)]);
     let question = "what is in <i>notes.md</i>?\nand why?";
-    story
-        .run(["agent", "-s", "a<b", "-m", question])
-        .stdout(&format!("{ANSWER}\n"));
-    let page = story
-        .run(["session", "export", "a<b", "--format", "html"])
-        .text();
-    assert!(
-        page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"),
-        "{page}"
-    );
+    story.run(["agent", "-s", "a<b", "-m", question]).stdout(&format!("{ANSWER}\n"));
+    let page = story.run(["session", "export", "a<b", "--format", "html"]).text();
+    assert!(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"), "{page}");
     assert!(page.ends_with("</body>\n</html>\n"), "{page}");
     for part in [
         "<title>a&lt;b</title>",
@@ -57,10 +47,7 @@ fn a_session_is_one_harmless_page() {
     // Each element ends, and in order.
     let mut open = Vec::new();
     for tag in page.split('<').skip(1) {
-        let name: String = tag
-            .chars()
-            .take_while(|letter| !" >\n".contains(*letter))
-            .collect();
+        let name: String = tag.chars().take_while(|letter| !" >\n".contains(*letter)).collect();
         match name.strip_prefix('/') {
             Some(name) => assert_eq!(open.pop().as_deref(), Some(name), "{page}"),
             None if ["!DOCTYPE", "meta", "br", "hr"].contains(&&*name) => {}
@@ -68,18 +55,7 @@ fn a_session_is_one_harmless_page() {
         }
     }
     assert_eq!(open, [""; 0]);
-    let arguments = [
-        "session",
-        "export",
-        "a<b",
-        "--format",
-        "html",
-        "-o",
-        "page.html",
-    ];
+    let arguments = ["session", "export", "a<b", "--format", "html", "-o", "page.html"];
     story.run(arguments).stdout("");
-    assert_eq!(
-        std::fs::read_to_string(story.dir().join("page.html")).unwrap(),
-        page
-    );
+    assert_eq!(std::fs::read_to_string(story.dir().join("page.html")).unwrap(), page);
 }

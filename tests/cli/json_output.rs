@@ -16,34 +16,20 @@ fn lines_of(story: &Story, arguments: &[&str]) -> Vec<Value> {
 #[test]
 fn the_config_as_json() {
     let story = Story::new();
-    let model = lines_of(
-        &story,
-        &["config", "get", "agents.defaults.model", "--json"],
-    );
+    let model = lines_of(&story, &["config", "get", "agents.defaults.model", "--json"]);
     assert_eq!(model[0]["value"], "scripted");
     assert_eq!(model[0]["key"], "agents.defaults.model");
     let all = lines_of(&story, &["config", "list", "--json"]);
     assert_eq!(all, lines_of(&story, &["config", "get", "--json"]));
-    assert!(
-        all.iter().any(|line| line["origin"] == "default"),
-        "{all:?}"
-    );
+    assert!(all.iter().any(|line| line["origin"] == "default"), "{all:?}");
     assert!(all.contains(&model[0]), "{all:?}");
-    let secret = lines_of(
-        &story,
-        &["config", "get", "providers.custom.apiKey", "--json"],
-    );
+    let secret = lines_of(&story, &["config", "get", "providers.custom.apiKey", "--json"]);
     assert_eq!(secret[0]["value"], "***");
     let found = lines_of(&story, &["config", "check", "--json"]);
     assert_eq!(found[0]["severity"], "warning");
     story.run(["config", "set", "agents.defaults.maxTokens", "77"]);
-    story
-        .run(["config", "unset", "agents.defaults.maxTokens"])
-        .stdout("");
-    story
-        .run(["config", "unset", "agents.defaults.maxTokens"])
-        .status(78)
-        .stderr_has("is not set");
+    story.run(["config", "unset", "agents.defaults.maxTokens"]).stdout("");
+    story.run(["config", "unset", "agents.defaults.maxTokens"]).status(78).stderr_has("is not set");
     let story = story.env("NANOBOT_NO__SUCH", "1");
     let text = story.run(["config", "check", "--json"]).status(78).text();
     let finding: Value = serde_json::from_str(&text).unwrap();
@@ -53,18 +39,11 @@ fn the_config_as_json() {
 #[test]
 fn the_config_is_edited_and_checked() {
     let story = Story::new();
-    story
-        .run(["config", "edit"])
-        .status(2)
-        .stderr_has("an editor needs a terminal");
-    let screen = story
-        .screen(24, 80)
-        .env("EDITOR", "sed -i s/scripted/other/");
+    story.run(["config", "edit"]).status(2).stderr_has("an editor needs a terminal");
+    let screen = story.screen(24, 80).env("EDITOR", "sed -i s/scripted/other/");
     let mut screen = screen.args(["config", "edit"]);
     assert_eq!(screen.code(), 0, "{}", screen.text());
-    story
-        .run(["config", "get", "agents.defaults.model"])
-        .stdout("other\n");
+    story.run(["config", "get", "agents.defaults.model"]).stdout("other\n");
 }
 
 #[test]
@@ -96,10 +75,7 @@ fn a_broken_edit_of_the_config_does_not_replace_it() {
     assert_eq!(code, 0, "{shown}");
     let (code, shown) = edit("no-such-editor", &[]);
     assert_eq!(code, 1, "{shown}");
-    assert!(
-        shown.contains("there is no program `no-such-editor`"),
-        "{shown}"
-    );
+    assert!(shown.contains("there is no program `no-such-editor`"), "{shown}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
 }
 
@@ -115,9 +91,7 @@ fn sessions_and_memory_as_json() {
     let old = story.workspace().join("sessions/old.jsonl");
     let old = std::fs::File::options().write(true).open(old).unwrap();
     old.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
-    story
-        .run(["agent", "-m", "hello", "-s", "a"])
-        .stdout("One.\n");
+    story.run(["agent", "-m", "hello", "-s", "a"]).stdout("One.\n");
     assert_eq!(
         lines_of(&story, &["session", "fork", "a", "b", "--json"]),
         [json!({ "session": "b", "messages": 2 })]
@@ -135,15 +109,7 @@ fn sessions_and_memory_as_json() {
     );
     let repaired = lines_of(&story, &["-q", "session", "repair", "--all", "--json"]);
     assert_eq!(repaired[1]["repair"], "set to 0600", "{repaired:?}");
-    let pruned = [
-        "-q",
-        "session",
-        "prune",
-        "--older-than",
-        "30d",
-        "--yes",
-        "--json",
-    ];
+    let pruned = ["-q", "session", "prune", "--older-than", "30d", "--yes", "--json"];
     assert_eq!(lines_of(&story, &pruned)[0]["key"], "old");
     let memory = lines_of(&story, &["memory", "show", "--json"]);
     assert_eq!(memory[0]["text"], "- likes tea\n");
@@ -153,13 +119,7 @@ fn sessions_and_memory_as_json() {
     std::fs::write(path, "- likes coffee\n").unwrap();
     lines_of(&story, &["memory", "log", "--json"]);
     let diff = lines_of(&story, &["memory", "diff", "--json"]);
-    assert!(
-        diff[0]["diff"]
-            .as_str()
-            .unwrap()
-            .contains("+- likes coffee"),
-        "{diff:?}"
-    );
+    assert!(diff[0]["diff"].as_str().unwrap().contains("+- likes coffee"), "{diff:?}");
 }
 
 #[test]
@@ -170,34 +130,20 @@ fn a_provider_as_json() {
         assert_eq!(shown[0]["name"], "githubCopilot");
     }
     let text = story.run(["provider", "show", "anthropic"]).text();
-    assert!(
-        text.contains("ANTHROPIC_API_KEY") && text.contains("model"),
-        "{text}"
-    );
-    story
-        .run(["provider", "show", "antropic"])
-        .status(66)
-        .stderr_has("try: `anthropic`");
+    assert!(text.contains("ANTHROPIC_API_KEY") && text.contains("model"), "{text}");
+    story.run(["provider", "show", "antropic"]).status(66).stderr_has("try: `anthropic`");
 }
 
 #[test]
 fn a_run_of_a_job_as_json() {
     let story = Story::new().script([says("Done.")]);
-    let added = [
-        "-q", "cron", "add", "--every", "2h", "-n", "tea", "-m", "x", "--json",
-    ];
+    let added = ["-q", "cron", "add", "--every", "2h", "-n", "tea", "-m", "x", "--json"];
     assert_eq!(lines_of(&story, &added)[0]["change"], "added");
-    let edited = lines_of(
-        &story,
-        &["-q", "cron", "edit", "tea", "--every", "3h", "--json"],
-    );
+    let edited = lines_of(&story, &["-q", "cron", "edit", "tea", "--every", "3h", "--json"]);
     assert_eq!(edited[0]["change"], "changed");
     let ran = lines_of(&story, &["-q", "cron", "run", "tea", "--json"]);
     assert_eq!(ran.len(), 1);
-    assert_eq!(
-        (&ran[0]["name"], &ran[0]["status"]),
-        (&json!("tea"), &json!(0))
-    );
+    assert_eq!((&ran[0]["name"], &ran[0]["status"]), (&json!("tea"), &json!(0)));
     assert_eq!(ran, lines_of(&story, &["cron", "logs", "tea", "--json"]));
     let enabled = lines_of(&story, &["-q", "heartbeat", "enable", "--json"]);
     assert_eq!(enabled[0]["id"], "heartbeat");

@@ -15,9 +15,7 @@ impl Validator {
         compiler
             .add_resource("schema.json", schema.clone())
             .expect("the schema has no address yet");
-        let index = compiler
-            .compile("schema.json", &mut schemas)
-            .expect("a schema is a schema");
+        let index = compiler.compile("schema.json", &mut schemas).expect("a schema is a schema");
         Self { schemas, index }
     }
 

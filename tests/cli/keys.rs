@@ -21,13 +21,8 @@ fn authorization_header(story: &Story) -> String {
 #[test]
 fn a_key_comes_from_a_file_or_a_command() {
     let story = story_without_key();
-    write(
-        &story.home().join("keys/mine"),
-        b"  key-in-a-file\nand more\n",
-    );
-    let story = story
-        .set("providers.custom.apiKeyFile", json!("~/keys/mine"))
-        .script([says("x")]);
+    write(&story.home().join("keys/mine"), b"  key-in-a-file\nand more\n");
+    let story = story.set("providers.custom.apiKeyFile", json!("~/keys/mine")).script([says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
     assert_eq!(authorization_header(&story), "Bearer key-in-a-file");
     // The command runs once per run, and its stderr is not part of the key.
@@ -40,9 +35,7 @@ fn a_key_comes_from_a_file_or_a_command() {
     story.run(["agent", "-m", "hi"]).stdout("x\n");
     assert_eq!(authorization_header(&story), "Bearer key-of-a-command");
     // A literal key in the config has precedence.
-    let story = story
-        .set("providers.custom.apiKey", json!("key-as-text"))
-        .script([says("x")]);
+    let story = story.set("providers.custom.apiKey", json!("key-as-text")).script([says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
     assert_eq!(authorization_header(&story), "Bearer key-as-text");
 }
@@ -51,29 +44,14 @@ fn a_key_comes_from_a_file_or_a_command() {
 fn a_file_or_command_without_a_key_is_reported() {
     let check = |key: &str, value: &str, words: &str| {
         let story = story_without_key().set(&format!("providers.custom.{key}"), json!(value));
-        story
-            .run(["agent", "-m", "hi"])
-            .status(78)
-            .stderr_has(words);
+        story.run(["agent", "-m", "hi"]).status(78).stderr_has(words);
         assert!(story.requests().is_empty());
     };
-    check(
-        "apiKeyFile",
-        "/nowhere/at/all",
-        "read the key from `/nowhere/at/all`",
-    );
+    check("apiKeyFile", "/nowhere/at/all", "read the key from `/nowhere/at/all`");
     check("apiKeyFile", "/dev/null", "is empty");
-    check(
-        "apiKeyCommand",
-        "exit 3",
-        "the command failed: exit status: 3",
-    );
+    check("apiKeyCommand", "exit 3", "the command failed: exit status: 3");
     check("apiKeyCommand", "true", "the command printed nothing");
-    check(
-        "apiKeyCommand",
-        "no-such-program-at-all",
-        "the command failed: exit status: 127",
-    );
+    check("apiKeyCommand", "no-such-program-at-all", "the command failed: exit status: 127");
 }
 
 #[test]
@@ -85,18 +63,12 @@ fn a_key_comes_from_the_service_manager() {
         .set("providers.azureOpenai", json!({ "apiBase": base }))
         .set("agents.defaults.provider", json!("azureOpenai"));
     let folder = story.home().join("credentials");
-    write(
-        &folder.join("AZURE_OPENAI_API_KEY"),
-        b"key-of-the-manager\n",
-    );
+    write(&folder.join("AZURE_OPENAI_API_KEY"), b"key-of-the-manager\n");
     let story = story
         .env("CREDENTIALS_DIRECTORY", folder.to_str().unwrap())
         .script([says("x"), fails(401, "no")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
-    assert_eq!(
-        story.requests()[0].header("api-key"),
-        Some("key-of-the-manager")
-    );
+    assert_eq!(story.requests()[0].header("api-key"), Some("key-of-the-manager"));
     story
         .run(["agent", "-m", "hi"])
         .status(77)
@@ -122,11 +94,7 @@ fn a_rejected_key_is_reported_with_its_source() {
     check("apiKey", json!("key-as-text"), "`providers.custom.apiKey`");
     check("apiKey", json!("${MY_KEY}"), "`providers.custom.apiKey`");
     check("apiKeyFile", json!("~/key"), "`");
-    check(
-        "apiKeyCommand",
-        json!("echo key-of-a-command"),
-        "`providers.custom.apiKeyCommand`",
-    );
+    check("apiKeyCommand", json!("echo key-of-a-command"), "`providers.custom.apiKeyCommand`");
 }
 
 /// The secrets that no scenario may print, with the way in which the run gets them; none for those in every run. A key in a
@@ -187,10 +155,8 @@ fn read_files(folder: &Path, found: &mut Vec<(String, String)>) {
         match path.is_dir() {
             true => read_files(&path, found),
             false if is_source => {}
-            false => found.push((
-                name,
-                String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned(),
-            )),
+            false => found
+                .push((name, String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned())),
         }
     }
 }
@@ -203,9 +169,7 @@ fn a_secret_is_sent_only_in_its_own_header() {
     type Scenario<'a> = (&'a str, Vec<crate::server::Responder>, Vec<&'a str>);
     let mut scenarios = 0;
     for source in ["text", "variable", "file", "command", "login"] {
-        let known = CANARIES
-            .into_iter()
-            .filter(|(way, _)| way.is_empty() || *way == source);
+        let known = CANARIES.into_iter().filter(|(way, _)| way.is_empty() || *way == source);
         let known: Vec<&str> = known.map(|(_, canary)| canary).collect();
         let all = known.join(" ");
         let leak_all = || fails(500, &all);
@@ -224,30 +188,19 @@ fn a_secret_is_sent_only_in_its_own_header() {
             ),
             (
                 "recorded",
-                vec![
-                    tool("cat ~/.nanobot/config.json; cat /proc/$PPID/environ"),
-                    says("x"),
-                ],
+                vec![tool("cat ~/.nanobot/config.json; cat /proc/$PPID/environ"), says("x")],
                 vec!["--record", "tape", "-v"],
             ),
             (
                 "read",
-                vec![
-                    reads("../home/.nanobot/config.json"),
-                    reads("../home/secret/key"),
-                    says("x"),
-                ],
+                vec![reads("../home/.nanobot/config.json"), reads("../home/secret/key"), says("x")],
                 vec!["--read", "/"],
             ),
             ("curl", vec![], vec!["--dry-run=curl"]),
             ("dry", vec![], vec!["--dry-run"]),
             ("401", vec![fails(401, &all)], vec!["-v"]),
             ("400", vec![fails(400, &all)], vec!["--json"]),
-            (
-                "500",
-                vec![leak_all(), leak_all(), leak_all(), leak_all()],
-                vec!["-v"],
-            ),
+            ("500", vec![leak_all(), leak_all(), leak_all(), leak_all()], vec!["-v"]),
             (
                 "429",
                 vec![sends(
@@ -272,21 +225,9 @@ fn a_secret_is_sent_only_in_its_own_header() {
                 )],
                 vec![],
             ),
-            (
-                "broken",
-                vec![sends(Response::events([in_stream.as_str()]))],
-                vec!["--json"],
-            ),
-            (
-                "cut",
-                vec![sends(Response::events([half]).ending(Ending::Disconnect))],
-                vec!["-v"],
-            ),
-            (
-                "refused",
-                vec![replies(json!({ "content": "" }), "content_filter")],
-                vec![],
-            ),
+            ("broken", vec![sends(Response::events([in_stream.as_str()]))], vec!["--json"]),
+            ("cut", vec![sends(Response::events([half]).ending(Ending::Disconnect))], vec!["-v"]),
+            ("refused", vec![replies(json!({ "content": "" }), "content_filter")], vec![]),
         ];
         for (name, script, arguments) in list {
             scenarios += 1;
@@ -297,14 +238,8 @@ fn a_secret_is_sent_only_in_its_own_header() {
             let mut command = story.command(["agent", "-m", "hi"]);
             let output = command.args(arguments).output().unwrap();
             let mut seen = vec![
-                (
-                    "stdout".to_owned(),
-                    String::from_utf8_lossy(&output.stdout).into_owned(),
-                ),
-                (
-                    "stderr".to_owned(),
-                    String::from_utf8_lossy(&output.stderr).into_owned(),
-                ),
+                ("stdout".to_owned(), String::from_utf8_lossy(&output.stdout).into_owned()),
+                ("stderr".to_owned(), String::from_utf8_lossy(&output.stderr).into_owned()),
             ];
             read_files(story.home().parent().unwrap(), &mut seen);
             for request in story.requests() {
@@ -320,10 +255,7 @@ fn a_secret_is_sent_only_in_its_own_header() {
             assert_eq!(asks, !story.requests().is_empty(), "{log}: {output:?}");
             for (place, text) in seen {
                 for canary in &known {
-                    assert!(
-                        !text.contains(canary),
-                        "{log}: {canary} in {place}:\n{text}"
-                    );
+                    assert!(!text.contains(canary), "{log}: {canary} in {place}:\n{text}");
                 }
             }
         }

@@ -14,9 +14,7 @@ fn pages() -> Vec<(PathBuf, String)> {
         "tests/README.md",
         ".ci/package/README.md",
     ];
-    let topics = TOPICS
-        .iter()
-        .map(|topic| format!("src/cli/topics/{}.md", topic.name));
+    let topics = TOPICS.iter().map(|topic| format!("src/cli/topics/{}.md", topic.name));
     let paths = names.iter().map(|name| (*name).to_owned()).chain(topics);
     let read = |path: String| {
         let text = std::fs::read_to_string(root().join(&path)).unwrap();
@@ -44,11 +42,7 @@ fn anchors(text: &str) -> Vec<String> {
     let anchor = |line: &str| {
         let words = line.trim_start_matches('#').trim().to_lowercase();
         let is_kept = |letter: &char| letter.is_alphanumeric() || " -_".contains(*letter);
-        words
-            .chars()
-            .filter(is_kept)
-            .collect::<String>()
-            .replace(' ', "-")
+        words.chars().filter(is_kept).collect::<String>().replace(' ', "-")
     };
     headings.map(anchor).collect()
 }

@@ -105,37 +105,22 @@ pub(crate) fn log_in_to_copilot(story: Story) -> Story {
         responds_json(200, &copilot_token(&base)),
     ]);
     let ran = story.run(["provider", "login", "github-copilot"]);
-    ran.stdout("logged in to GitHub Copilot\n")
-        .stderr_has(USER_CODE);
+    ran.stdout("logged in to GitHub Copilot\n").stderr_has(USER_CODE);
     story
 }
 
 fn request_paths(requests: &[Request]) -> Vec<&str> {
-    requests
-        .iter()
-        .map(|request| request.path.as_str())
-        .collect()
+    requests.iter().map(|request| request.path.as_str()).collect()
 }
 
 /// Gets an access token as a run would.
 fn get_access(folder: &Path, base: &str, name: &str) -> anyhow::Result<RequestCredentials> {
     let env: Env = [("NANOBOT_TEST_LOGIN_BASE", base)].into_iter().collect();
     let limit = Duration::from_secs(20);
-    let timeouts = HttpTimeouts {
-        connect: limit,
-        first_byte: limit,
-        idle: limit,
-        total: limit,
-    };
+    let timeouts = HttpTimeouts { connect: limit, first_byte: limit, idle: limit, total: limit };
     let http = Http::new(timeouts, false, &Network::default());
     let clock = Clock::Fixed(TIME.parse().unwrap());
-    login::credentials(
-        name,
-        folder,
-        &http,
-        &clock,
-        &LoginEndpoints::from_env(&env)?,
-    )
+    login::credentials(name, folder, &http, &clock, &LoginEndpoints::from_env(&env)?)
 }
 
 fn get_story_access(story: &Story, name: &str) -> anyhow::Result<RequestCredentials> {
@@ -146,10 +131,7 @@ fn get_story_access(story: &Story, name: &str) -> anyhow::Result<RequestCredenti
 fn login_to_codex_stores_tokens() {
     let story = story([
         starts_codex_login(),
-        responds_json(
-            403,
-            &json!({ "error": { "code": "deviceauth_authorization_pending" } }),
-        ),
+        responds_json(403, &json!({ "error": { "code": "deviceauth_authorization_pending" } })),
         responds_json(400, &json!({ "error": { "code": "slow_down" } })),
         responds_json(404, &Value::Null),
         responds_json(
@@ -232,16 +214,8 @@ fn login_to_copilot_stores_tokens() {
     let access = get_story_access(&story, "github-copilot").unwrap();
     assert_eq!(access.token.expose(), "token-of-the-story");
     assert_eq!(access.base_url, Some(format!("{base}/copilot")));
-    let names: Vec<&str> = access
-        .headers
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let expect = [
-        "editor-version",
-        "editor-plugin-version",
-        "copilot-integration-id",
-    ];
+    let names: Vec<&str> = access.headers.iter().map(|(name, _)| name.as_str()).collect();
+    let expect = ["editor-version", "editor-plugin-version", "copilot-integration-id"];
     assert_eq!(names, expect);
 }
 
@@ -280,21 +254,13 @@ fn a_failed_login_leaves_no_files() {
         let ran = story.run(["provider", "login", name]).status(status);
         let told = ran.error_text();
         assert!(told.contains(words), "{told}");
-        assert!(
-            told.contains(&format!("try: {}", login_command(name))),
-            "{told}"
-        );
+        assert!(told.contains(&format!("try: {}", login_command(name))), "{told}");
         assert!(!told.contains("of-the-story"), "{told}");
         assert!(!auth_dir(&story).join(format!("{name}.json")).exists());
     };
     let copilot = |turn: Responder| vec![starts_github_login("http://127.0.0.1:1"), turn];
     let name = "github-copilot";
-    check(
-        copilot(responds_github_error("access_denied")),
-        name,
-        77,
-        "was denied",
-    );
+    check(copilot(responds_github_error("access_denied")), name, 77, "was denied");
     check(
         copilot(responds_github_error("expired_token")),
         name,
@@ -302,12 +268,7 @@ fn a_failed_login_leaves_no_files() {
         "the code expired before it was entered",
     );
     let echo = json!({ "error": "odd", "error_description": "what is device-of-the-story?" });
-    check(
-        copilot(responds_json(400, &echo)),
-        name,
-        77,
-        "log in: what is ***?",
-    );
+    check(copilot(responds_json(400, &echo)), name, 77, "log in: what is ***?");
     // Until the 60 seconds are over, every 5 seconds.
     let mut turns = vec![starts_github_login("http://127.0.0.1:1")];
     turns.extend((0..12).map(|_| responds_github_error("authorization_pending")));
@@ -324,18 +285,8 @@ fn a_failed_login_leaves_no_files() {
     };
     let name = "openai-codex";
     check(codex(403, "access_denied"), name, 77, "was denied");
-    check(
-        codex(400, "expired_token"),
-        name,
-        75,
-        "the code expired before it was entered",
-    );
-    check(
-        codex(400, "odd"),
-        name,
-        77,
-        "rejected the request to log in: odd",
-    );
+    check(codex(400, "expired_token"), name, 75, "the code expired before it was entered");
+    check(codex(400, "odd"), name, 77, "rejected the request to log in: odd");
 }
 
 #[test]
@@ -356,10 +307,7 @@ fn an_account_without_copilot_gets_the_message_of_github() {
 fn ctrl_c_ends_a_login() {
     let stalls = Response::json(200, &json!({})).ending(Ending::Stall);
     let story = story([starts_codex_login(), sends(stalls)]);
-    let child = story
-        .command(["provider", "login", "openai-codex"])
-        .spawn()
-        .unwrap();
+    let child = story.command(["provider", "login", "openai-codex"]).spawn().unwrap();
     story.server().wait_for_requests(2);
     rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let ran = story.wait(child);
@@ -381,14 +329,7 @@ fn status_shows_logins_and_logout_removes_them() {
     let lines = story.run(["provider", "list", "--json"]).json_lines();
     let logins = lines.iter().filter(|line| line["kind"] == "login");
     let told: Vec<Value> = logins
-        .map(|line| {
-            json!([
-                line["name"],
-                line["usable"],
-                line["key"],
-                line["token_until"]
-            ])
-        })
+        .map(|line| json!([line["name"], line["usable"], line["key"], line["token_until"]]))
         .collect();
     let expect = [
         json!(["openaiCodex", false, null, null]),
@@ -417,25 +358,14 @@ fn unusable_login_files_are_reported() {
     // It does not hide the other login.
     let ran = story.run(["provider", "list"]);
     let told = ran.error_text();
-    assert!(
-        told.contains("try: nanobot provider login openaiCodex"),
-        "{told}"
-    );
+    assert!(told.contains("try: nanobot provider login openaiCodex"), "{told}");
     assert!(!told.contains("token-of-the-story"), "{told}");
     assert!(ran.text().contains("openrouter"));
     let lines = story.run(["provider", "list", "--json"]).json_lines();
     let line = lines.iter().find(|line| line["name"] == "openaiCodex");
     let line = line.unwrap();
-    assert_eq!(
-        (&line["usable"], &line["key"]),
-        (&json!(false), &Value::Null)
-    );
-    assert!(
-        line["problem"]
-            .as_str()
-            .unwrap()
-            .contains("openai-codex.json")
-    );
+    assert_eq!((&line["usable"], &line["key"]), (&json!(false), &Value::Null));
+    assert!(line["problem"].as_str().unwrap().contains("openai-codex.json"));
     // Tokens are sent to the vendors and, in tests, to this machine.
     for base in ["http://example.org", "https://127.0.0.1", "nonsense"] {
         let story = Story::bare().env("NANOBOT_TEST_LOGIN_BASE", base);
@@ -450,10 +380,7 @@ fn a_token_is_renewed_before_it_expires() {
     let story = Story::bare().script([responds_json(200, &renewed)]);
     let name = "openai-codex";
     write_login(&story, name, "2026-01-02T03:09:06Z");
-    assert_eq!(
-        get_story_access(&story, name).unwrap().token.expose(),
-        "token-old-1"
-    );
+    assert_eq!(get_story_access(&story, name).unwrap().token.expose(), "token-old-1");
     assert!(story.requests().is_empty());
 
     write_login(&story, name, "2026-01-02T03:09:05Z");
@@ -479,16 +406,8 @@ fn a_rejected_renewal_ends_the_login() {
     };
     let echo = json!({ "error": "invalid_grant", "error_description": "renewal-old-1 was used" });
     check("openai-codex", 400, echo);
-    check(
-        "openai-codex",
-        401,
-        json!({ "error": { "code": "refresh_token_reused" } }),
-    );
-    check(
-        "github-copilot",
-        401,
-        json!({ "message": "Bad credentials" }),
-    );
+    check("openai-codex", 401, json!({ "error": { "code": "refresh_token_reused" } }));
+    check("github-copilot", 401, json!({ "message": "Bad credentials" }));
 }
 
 #[test]
@@ -516,11 +435,7 @@ fn concurrent_renewals_send_one_request() {
     let held = FileLock::acquire(&lock, "the test", "now", Duration::ZERO, &mut |_| {}).unwrap();
     let start = || {
         let program = std::env::current_exe().unwrap();
-        let one = [
-            "--exact",
-            "login::a_process_that_asks_for_access",
-            "--ignored",
-        ];
+        let one = ["--exact", "login::a_process_that_asks_for_access", "--ignored"];
         let mut command = Command::new(program);
         command.args(one).env(AUTH_DIR, auth_dir(&story));
         command.env("NANOBOT_TEST_LOGIN_BASE", base_url(&story));

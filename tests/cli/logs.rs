@@ -36,21 +36,9 @@ fn the_log_variable_selects_topics_and_levels() {
     ];
     check("info", &ours, &["may read", "ureq"]);
     check("debug", &["policy: may read"], &["ureq"]);
-    check(
-        "http=info",
-        &["http: status 200"],
-        &["policy", "config:", "tool:"],
-    );
-    check(
-        "tool,policy=warn",
-        &["tool: `read_file`"],
-        &["policy", "http"],
-    );
-    check(
-        "ureq=debug",
-        &["ureq::pool: Return to pool"],
-        &[" ms  http: "],
-    );
+    check("http=info", &["http: status 200"], &["policy", "config:", "tool:"]);
+    check("tool,policy=warn", &["tool: `read_file`"], &["policy", "http"]);
+    check("ureq=debug", &["ureq::pool: Return to pool"], &[" ms  http: "]);
     for silent in ["off", "error", "http=off"] {
         let story = Story::new().script([says("ok")]);
         let story = story.env("NANOBOT_LOG", silent);
@@ -68,11 +56,8 @@ fn the_log_variable_selects_topics_and_levels() {
 fn logs_contain_no_key() {
     // At points where a server or our own code might log it.
     let echo = |request: &crate::server::Request| {
-        let said = format!(
-            "{} {}",
-            request.header("authorization").unwrap_or_default(),
-            request.path
-        );
+        let said =
+            format!("{} {}", request.header("authorization").unwrap_or_default(), request.path);
         Response::json(400, &json!({ "error": { "message": said } })).header("x-key", &said)
     };
     for value in ["trace", "trace,ureq=trace,rustls=trace"] {
@@ -83,9 +68,7 @@ fn logs_contain_no_key() {
             sends(Response::json(500, &json!({ "error": "key-of-the-story" }))),
             Box::new(echo),
         ]);
-        let ran = story
-            .run(["agent", "-m", "x", "--sandbox", "off"])
-            .status(1);
+        let ran = story.run(["agent", "-m", "x", "--sandbox", "off"]).status(1);
         let text = ran.error_text();
         assert!(text.contains("http: status 400"), "{text}");
         assert!(!text.contains("key-of-the-story"), "{text}");
@@ -104,9 +87,7 @@ fn an_invalid_log_filter_is_reported() {
         let story = Story::new().env("NANOBOT_LOG", value);
         story.run(["agent", "-m", "x"]).status(78).stderr_has(words);
     }
-    let story = story
-        .script([says("ok")])
-        .env("NANOBOT_LOG", "./events.jsonl");
+    let story = story.script([says("ok")]).env("NANOBOT_LOG", "./events.jsonl");
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     assert!(story.dir().join("events.jsonl").is_file());
     // The file of the config, unless the variable names one.
@@ -132,9 +113,7 @@ fn a_panic_leaves_a_report_without_messages_and_keys() {
         write(&defects.join(name), b"old");
     }
     write(&defects.join("notes.md"), b"mine");
-    let ran = story
-        .run(["agent", "-m", "my secret diary", "--json"])
-        .status(70);
+    let ran = story.run(["agent", "-m", "my secret diary", "--json"]).status(70);
     assert_eq!(ran.json()["error"]["cause"], "defect");
     let text = ran.error_text();
     let begin = format!(

@@ -19,20 +19,8 @@ fn zip(name: &str, text: &str) -> Vec<u8> {
     let u16 = |number: usize| u16::try_from(number).unwrap().to_le_bytes();
     let u32 = |number: usize| u32::try_from(number).unwrap().to_le_bytes();
     let sizes = [u32(0), u32(text.len()), u32(text.len())].concat();
-    let common = [
-        &[20, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
-        &sizes,
-        &u16(name.len()),
-    ]
-    .concat();
-    let local = [
-        b"PK\x03\x04",
-        &common[..],
-        &[0, 0],
-        name.as_bytes(),
-        text.as_bytes(),
-    ]
-    .concat();
+    let common = [&[20, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &sizes, &u16(name.len())].concat();
+    let local = [b"PK\x03\x04", &common[..], &[0, 0], name.as_bytes(), text.as_bytes()].concat();
     let entry = [b"PK\x01\x02\x14\0", &common[..], &[0; 16], name.as_bytes()].concat();
     let end = [
         b"PK\x05\x06\0\0\0\0".to_vec(),
@@ -67,9 +55,7 @@ fn receive_parts(server: &MailServer, parts: &[String]) {
 #[test]
 fn attachments_are_read_by_their_content() {
     let (story, server) = mail_story();
-    let story = story
-        .set("channels.email.maxAttachmentSize", json!(4000))
-        .script([says("Seen.")]);
+    let story = story.set("channels.email.maxAttachmentSize", json!(4000)).script([says("Seen.")]);
     let image = encode_image(RgbImage::new(3, 2), ImageFormat::Png);
     let document = zip(
         "word/document.xml",
@@ -101,15 +87,8 @@ fn attachments_are_read_by_their_content() {
     }
     assert!(!raw.contains("too many") && !raw.contains("xxxx"));
     assert_eq!(server.sent().len(), 1);
-    let whole = server
-        .commands()
-        .into_iter()
-        .filter(|it| it.contains("PEEK[]"));
-    assert_eq!(
-        whole.count(),
-        2,
-        "the mail is fetched for its text, and once for all files"
-    );
+    let whole = server.commands().into_iter().filter(|it| it.contains("PEEK[]"));
+    assert_eq!(whole.count(), 2, "the mail is fetched for its text, and once for all files");
 }
 
 #[test]
@@ -120,17 +99,11 @@ fn attachments_of_other_types_are_left_out() {
         .script([says("Seen."), says("None.")]);
     receive_parts(
         &server,
-        &[
-            part("a.txt", "text/plain", b"buy milk"),
-            part("b.pdf", "application/pdf", b"%PDF-1"),
-        ],
+        &[part("a.txt", "text/plain", b"buy milk"), part("b.pdf", "application/pdf", b"%PDF-1")],
     );
     story.run(["channel", "poll"]);
     let raw = story.requests()[0].raw.clone();
-    assert!(
-        raw.contains("buy milk") && raw.contains("left out: b.pdf"),
-        "{raw}"
-    );
+    assert!(raw.contains("buy milk") && raw.contains("left out: b.pdf"), "{raw}");
     let story = story.set("channels.email.allowedAttachmentTypes", json!([]));
     receive_parts(&server, &[part("a.txt", "text/plain", b"buy milk")]);
     story.run(["channel", "poll"]);
@@ -163,22 +136,12 @@ fn text_and_files_are_one_mail() {
     let mail = MessageParser::new().parse(&sent[0].raw).unwrap();
     assert_eq!(mail.subject(), Some("Numbers"));
     assert_eq!(mail.message_id(), Some(id.trim()));
-    assert_eq!(
-        mail.header_raw("Auto-Submitted").map(str::trim),
-        Some("auto-generated")
-    );
-    let files: Vec<_> = mail
-        .attachments()
-        .map(|part| (part.attachment_name().unwrap(), part.contents()))
-        .collect();
-    assert_eq!(
-        files,
-        [("report.pdf", &b"%PDF-1"[..]), ("b.txt", &b"more"[..])]
-    );
+    assert_eq!(mail.header_raw("Auto-Submitted").map(str::trim), Some("auto-generated"));
+    let files: Vec<_> =
+        mail.attachments().map(|part| (part.attachment_name().unwrap(), part.contents())).collect();
+    assert_eq!(files, [("report.pdf", &b"%PDF-1"[..]), ("b.txt", &b"more"[..])]);
     // Files without a text.
-    story
-        .run(["channel", "send", "email", "bob@example.com", "-a", "b.txt"])
-        .text();
+    story.run(["channel", "send", "email", "bob@example.com", "-a", "b.txt"]).text();
     let sent = server.sent();
     let mail = MessageParser::new().parse(&sent[1].raw).unwrap();
     assert_eq!(mail.subject(), Some("b.txt"));
@@ -204,13 +167,7 @@ fn the_message_tool_writes_mail() {
         .stderr_has("email:eve@evil.example is not a chat of the user");
     let sent = server.sent();
     assert_eq!(sent.len(), 1);
-    assert_eq!(
-        MessageParser::new()
-            .parse(&sent[0].raw)
-            .unwrap()
-            .attachment_count(),
-        1
-    );
+    assert_eq!(MessageParser::new().parse(&sent[0].raw).unwrap().attachment_count(), 1);
 }
 
 #[test]
@@ -222,37 +179,19 @@ fn offline_reaches_no_mail_server() {
         .set("channels.email.smtpHost", json!("mail.invalid"))
         .set("channels.email.smtpUseTls", json!(true))
         .script([calls("message", message), says("No.")]);
-    story
-        .run(["agent", "--offline", "-m", "tell her"])
-        .stdout("No.\n")
-        .error_text();
+    story.run(["agent", "--offline", "-m", "tell her"]).stdout("No.\n").error_text();
     let result = story.requests()[1].last_content();
     assert!(result.contains("is sent later"), "{result}");
-    story
-        .run(["channel", "inbox", "email"])
-        .stdout_has("undelivered");
+    story.run(["channel", "inbox", "email"]).stdout_has("undelivered");
 }
 
 #[test]
 fn what_is_too_large_is_not_sent() {
     let (story, server) = mail_story();
-    let story = story
-        .file("a", vec![b'x'; 1_200_000])
-        .file("b", vec![b'x'; 18_100_000]);
-    let send = |file: &str| {
-        story.run([
-            "channel",
-            "send",
-            "email",
-            "bob@example.com",
-            "hi",
-            "-a",
-            file,
-        ])
-    };
-    send("a")
-        .status(65)
-        .stderr_has("larger than the server takes, 1000000 bytes");
+    let story = story.file("a", vec![b'x'; 1_200_000]).file("b", vec![b'x'; 18_100_000]);
+    let send =
+        |file: &str| story.run(["channel", "send", "email", "bob@example.com", "hi", "-a", file]);
+    send("a").status(65).stderr_has("larger than the server takes, 1000000 bytes");
     send("b").status(65).stderr_has("is larger than 18 MB");
     assert!(server.sent().is_empty());
     for recipient in ["bob", "a@b>\r\nRCPT TO:<c@d", "a@b, c@d"] {
@@ -273,11 +212,7 @@ fn new_mail_is_answered_while_a_poll_waits() {
         server.set_capabilities(capabilities);
         let mut command = story.command(["channel", "poll", "--follow"]);
         let child = story.start(&mut command);
-        let waits = if capabilities.ends_with("IDLE") {
-            "IDLE"
-        } else {
-            "NOOP"
-        };
+        let waits = if capabilities.ends_with("IDLE") { "IDLE" } else { "NOOP" };
         server.wait_for(waits, 1);
         server.receive("x", "one?");
         server.wait_for("END OF DATA", 1);
@@ -299,13 +234,8 @@ fn a_token_takes_the_place_of_the_passwords() {
     keys["smtpPassword"] = json!("");
     keys["tokenCommand"] = json!(format!("echo {TOKEN}"));
     let story = Story::new().set("channels", json!({ "email": keys }));
-    story
-        .run(["channel", "test", "email"])
-        .stdout("bot@example.net (bot@example.net)\n");
-    let logins = server
-        .commands()
-        .into_iter()
-        .filter(|it| it.contains("XOAUTH2"));
+    story.run(["channel", "test", "email"]).stdout("bot@example.net (bot@example.net)\n");
+    let logins = server.commands().into_iter().filter(|it| it.contains("XOAUTH2"));
     assert_eq!(logins.count(), 2);
     let story = story.set("channels.email.tokenCommand", json!("echo expired-token"));
     story
@@ -313,10 +243,7 @@ fn a_token_takes_the_place_of_the_passwords() {
         .status(77)
         .stderr_has("`channels.email.tokenCommand` is not accepted for `bot@example.net`");
     let story = story.set("channels.email.tokenCommand", json!("false"));
-    story
-        .run(["channel", "test", "email"])
-        .status(78)
-        .stderr_has("the command failed");
+    story.run(["channel", "test", "email"]).status(78).stderr_has("the command failed");
 }
 
 #[test]
@@ -359,10 +286,7 @@ fn the_certificate_of_a_server_must_be_valid() {
             let ca = story.dir().join("ca.pem");
             story = story.env("SSL_CERT_FILE", ca.to_str().unwrap());
         }
-        story
-            .run(["channel", "test", "email"])
-            .status(69)
-            .stderr_has(expect);
+        story.run(["channel", "test", "email"]).status(69).stderr_has(expect);
         drop(tls.kill());
         tls.wait().unwrap();
     }
@@ -370,10 +294,7 @@ fn the_certificate_of_a_server_must_be_valid() {
 
 #[test]
 fn answered_mail_is_moved_or_deleted() {
-    for (action, command) in [
-        ("move", "UID MOVE 101 \"Done\""),
-        ("delete", "UID EXPUNGE 101"),
-    ] {
+    for (action, command) in [("move", "UID MOVE 101 \"Done\""), ("delete", "UID EXPUNGE 101")] {
         let (story, server) = mail_story();
         let story = story
             .set("channels.email.postAction", json!(action))
@@ -382,11 +303,7 @@ fn answered_mail_is_moved_or_deleted() {
             .script([says("Hi.")]);
         server.receive("x", "hi");
         story.run(["channel", "poll"]);
-        assert!(
-            server.commands().iter().any(|it| it == command),
-            "{:?}",
-            server.commands()
-        );
+        assert!(server.commands().iter().any(|it| it == command), "{:?}", server.commands());
         assert_eq!(server.mails().len(), 1);
     }
 }
@@ -401,9 +318,7 @@ fn without_automatic_answers_mail_is_read_only() {
     story.run(["channel", "poll"]);
     assert_eq!(story.requests().len(), 1);
     assert!(server.sent().is_empty());
-    story
-        .run(["channel", "send", "email", "ann@example.org", "hi"])
-        .text();
+    story.run(["channel", "send", "email", "ann@example.org", "hi"]).text();
     assert_eq!(server.sent()[0].from, BOT);
 }
 
@@ -440,10 +355,7 @@ fn configs_of_both_python_releases_are_used() {
         .run(["config", "check"])
         .stdout_has("`channels.email.allowFrom` is empty: no sender is answered")
         .stdout_has("`channels.email.trustedAuthservIds` is empty");
-    story
-        .run(["channel", "poll"])
-        .status(78)
-        .stderr_has("no sender is allowed");
+    story.run(["channel", "poll"]).status(78).stderr_has("no sender is allowed");
     for (name, value) in json!({
         "allowFrom": ["ann@example.org"], "postAction": null, "postActionMoveMailbox": null, "postActionExpunge": false,
         "postActionIgnoreSkipped": true, "verifyDkim": true, "verifySpf": true,
@@ -455,14 +367,9 @@ fn configs_of_both_python_releases_are_used() {
     {
         keys[name] = value.clone();
     }
-    let story = story
-        .set("channels", json!({ "email": keys }))
-        .script([says("Hi.")]);
+    let story = story.set("channels", json!({ "email": keys })).script([says("Hi.")]);
     let checked = story.run(["config", "check"]).text();
-    assert!(
-        !checked.contains("unknown") && !checked.contains("email.trusted"),
-        "{checked}"
-    );
+    assert!(!checked.contains("unknown") && !checked.contains("email.trusted"), "{checked}");
     story.run(["channel", "poll"]);
     server.receive("x", "hi");
     story.run(["channel", "poll"]);
@@ -480,9 +387,8 @@ fn configs_of_both_python_releases_are_used() {
 fn the_message_tool_stays_in_the_thread() {
     let (story, server) = mail_story();
     let message = json!({ "content": "The file.", "media": ["a.txt"] });
-    let story = story
-        .workspace_file("a.txt", "x")
-        .script([calls("message", message), says("Sent.")]);
+    let story =
+        story.workspace_file("a.txt", "x").script([calls("message", message), says("Sent.")]);
     server.receive("Report", "send it");
     story.run(["channel", "poll"]);
     let sent = server.sent();
@@ -503,18 +409,14 @@ fn logins_and_addresses_follow_the_extensions_of_the_server() {
     assert!(send("bob@example.com").text().contains('@'));
     send("jürgen@example.com").status(65).stderr_has("SMTPUTF8");
     server.set_extensions("250 AUTH GSSAPI");
-    send("bob@example.com")
-        .status(78)
-        .stderr_has("no login by password");
+    send("bob@example.com").status(78).stderr_has("no login by password");
     server.set_extensions("250-SMTPUTF8\r\n250-8BITMIME\r\n250 AUTH PLAIN");
     send("jürgen@example.com").text();
     let sent = server.sent();
     assert_eq!(sent[1].to, "jürgen@example.com");
     let commands = server.commands();
     assert!(
-        commands
-            .iter()
-            .any(|it| it.starts_with("MAIL") && it.ends_with(" SMTPUTF8")),
+        commands.iter().any(|it| it.starts_with("MAIL") && it.ends_with(" SMTPUTF8")),
         "{commands:?}"
     );
 }

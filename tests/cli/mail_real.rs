@@ -34,12 +34,7 @@ impl RealMail {
         let value = std::env::var("NANOBOT_REAL_MAIL").expect("tests/real/mail sets it");
         let words: Vec<&str> = value.split(' ').collect();
         let port = |index: usize| words[index].parse().unwrap();
-        Self {
-            folder: words[0].into(),
-            imaps: port(1),
-            smtp: port(2),
-            submission: port(3),
-        }
+        Self { folder: words[0].into(), imaps: port(1), smtp: port(2), submission: port(3) }
     }
 
     fn keys(&self) -> Value {
@@ -69,9 +64,7 @@ impl RealMail {
         ];
         for command in [None].into_iter().chain(commands.map(Some)) {
             if let Some(command) = command {
-                stream
-                    .write_all(format!("{command}\r\n").as_bytes())
-                    .unwrap();
+                stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
             }
             let mut replies = lines.by_ref().map(Result::unwrap);
             let last = replies.find(|line| line.as_bytes()[3] != b'-').unwrap();
@@ -82,11 +75,7 @@ impl RealMail {
     /// The mails in the mailbox of a user, with their file names, which hold the flags.
     fn mails(&self, user: &str) -> Vec<(String, String)> {
         let folders = ["new", "cur"].map(|name| self.folder.join("mail").join(user).join(name));
-        let files = folders
-            .iter()
-            .flat_map(std::fs::read_dir)
-            .flatten()
-            .flatten();
+        let files = folders.iter().flat_map(std::fs::read_dir).flatten().flatten();
         let mails = files.map(|file| {
             let name = file.file_name().to_string_lossy().into_owned();
             let raw = std::fs::read(file.path()).unwrap_or_default();
@@ -125,27 +114,16 @@ fn attachment_model() -> Responder {
 fn real_dovecot_and_postfix() {
     let real = RealMail::from_env();
     let ca = real.folder.join("ca.pem");
-    let story = Story::new().env("SSL_CERT_FILE", ca.to_str().unwrap()).set(
-        "channels",
-        json!({ "email": real.keys(), "maxParallel": 2 }),
-    );
+    let story = Story::new()
+        .env("SSL_CERT_FILE", ca.to_str().unwrap())
+        .set("channels", json!({ "email": real.keys(), "maxParallel": 2 }));
     story.server().always(attachment_model());
-    story
-        .run(["channel", "test", "email"])
-        .stdout("bot@example.net (bot@example.net)\n");
+    story.run(["channel", "test", "email"]).stdout("bot@example.net (bot@example.net)\n");
     story.run(["channel", "poll"]);
 
     // Mail that must not be answered, and one whose answer comes back as a bounce.
-    real.deliver(
-        "user20@example.org",
-        "Subject: away\nAuto-Submitted: auto-replied",
-        "number 77",
-    );
-    real.deliver(
-        "user20@example.org",
-        "Subject: list\nList-Id: <x>",
-        "number 77",
-    );
+    real.deliver("user20@example.org", "Subject: away\nAuto-Submitted: auto-replied", "number 77");
+    real.deliver("user20@example.org", "Subject: list\nList-Id: <x>", "number 77");
     real.deliver("eve@evil.example", "Subject: forged", "number 77");
     real.deliver("ghost@example.org", "Subject: ghost", "hello");
     // Twenty mails with attachments. Each is there while two polls are killed, and every second one is answered meanwhile.
@@ -209,22 +187,14 @@ fn real_dovecot_and_postfix() {
     story.run(["channel", "poll"]);
     assert_eq!(story.requests().len(), requests);
     let marked = real.mails(BOT).into_iter().filter(|(name, _)| {
-        name.rsplit(",")
-            .next()
-            .is_some_and(|flags| flags.contains('R') && flags.contains('S'))
+        name.rsplit(",").next().is_some_and(|flags| flags.contains('R') && flags.contains('S'))
     });
     let marked = marked.count();
-    assert!(
-        marked + kills > USERS && marked <= USERS + 1,
-        "{marked} are marked"
-    );
+    assert!(marked + kills > USERS && marked <= USERS + 1, "{marked} are marked");
 
     // A mailbox that was numbered anew.
     std::fs::remove_file(real.folder.join("mail").join(BOT).join("dovecot-uidlist")).unwrap();
-    for file in std::fs::read_dir(real.folder.join("mail").join(BOT))
-        .unwrap()
-        .flatten()
-    {
+    for file in std::fs::read_dir(real.folder.join("mail").join(BOT)).unwrap().flatten() {
         if file.file_name().to_string_lossy().starts_with("dovecot") {
             std::fs::remove_file(file.path()).unwrap();
         }
@@ -239,11 +209,7 @@ fn real_dovecot_and_postfix() {
     let mut follow = story.command(["channel", "poll", "--follow"]);
     let child = story.start(&mut follow);
     for number in 2..4 {
-        real.deliver(
-            "user20@example.org",
-            &format!("Subject: more {number}"),
-            "hello",
-        );
+        real.deliver("user20@example.org", &format!("Subject: more {number}"), "hello");
         real.wait_for("user20@example.org", number);
     }
     send_signal(&child, Signal::TERM);
@@ -254,13 +220,7 @@ fn real_dovecot_and_postfix() {
 
     // A wrong password, and a certificate without a known issuer.
     let story = story.set("channels.email.imapPassword", json!("wrong-password"));
-    story
-        .run(["channel", "test", "email"])
-        .status(77)
-        .stderr_has("AUTHENTICATIONFAILED");
+    story.run(["channel", "test", "email"]).status(77).stderr_has("AUTHENTICATIONFAILED");
     let story = story.env("SSL_CERT_FILE", "/dev/null");
-    story
-        .run(["channel", "test", "email"])
-        .status(69)
-        .stderr_has("is not accepted");
+    story.run(["channel", "test", "email"]).status(69).stderr_has("is not accepted");
 }

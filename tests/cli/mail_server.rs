@@ -157,10 +157,7 @@ impl MailServer {
             let found = state.commands.iter().filter(|it| it.starts_with(command));
             found.count() < count
         };
-        let waited = self
-            .shared
-            .1
-            .wait_timeout_while(state, DEADLINE, is_missing);
+        let waited = self.shared.1.wait_timeout_while(state, DEADLINE, is_missing);
         let (state, timeout) = waited.unwrap();
         assert!(!timeout.timed_out(), "{command}: {:?}", state.commands);
     }
@@ -197,21 +194,14 @@ fn note(shared: &Shared, command: &str) -> Option<Option<String>> {
     state.commands.push(command.to_owned());
     shared.1.notify_all();
     let upper = command.to_uppercase();
-    let failure = state
-        .failures
-        .iter()
-        .position(|(start, _)| upper.starts_with(start.as_str()));
+    let failure = state.failures.iter().position(|(start, _)| upper.starts_with(start.as_str()));
     failure.map(|index| state.failures.remove(index).1)
 }
 
 fn is_login(base64: &str) -> bool {
-    let accepted = [
-        format!("\0{BOT}\0{PASSWORD}"),
-        format!("user={BOT}\x01auth=Bearer {TOKEN}\x01\x01"),
-    ];
-    STANDARD
-        .decode(base64)
-        .is_ok_and(|text| accepted.iter().any(|it| text == it.as_bytes()))
+    let accepted =
+        [format!("\0{BOT}\0{PASSWORD}"), format!("user={BOT}\x01auth=Bearer {TOKEN}\x01\x01")];
+    STANDARD.decode(base64).is_ok_and(|text| accepted.iter().any(|it| text == it.as_bytes()))
 }
 
 fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
@@ -223,10 +213,7 @@ fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
     loop {
         let line = read_line(&mut reader)?;
         let (tag, command) = line.split_once(' ')?;
-        if ["SELECT", "UID SEARCH"]
-            .iter()
-            .any(|it| command.starts_with(it))
-        {
+        if ["SELECT", "UID SEARCH"].iter().any(|it| command.starts_with(it)) {
             known = shared.0.lock().unwrap().mails.len();
         }
         match note(shared, command) {
@@ -330,26 +317,19 @@ fn uid_command(shared: &Shared, words: &[&str]) -> Vec<String> {
         "SEARCH" => {
             let set = rest.strip_prefix("UID ").unwrap_or("1:*");
             let uids = state.mails.iter().map(|mail| mail.uid);
-            let uids: Vec<String> = uids
-                .filter(|uid| is_in(set, *uid))
-                .map(|it| it.to_string())
-                .collect();
+            let uids: Vec<String> =
+                uids.filter(|uid| is_in(set, *uid)).map(|it| it.to_string()).collect();
             vec![format!("* SEARCH {}", uids.join(" "))]
         }
         "FETCH" => {
             let mails = state.mails.iter().enumerate();
             let mails = mails.filter(|(_, mail)| is_in(words[1], mail.uid));
-            mails
-                .map(|(index, mail)| fetch(index + 1, mail, &rest))
-                .collect()
+            mails.map(|(index, mail)| fetch(index + 1, mail, &rest)).collect()
         }
         "STORE" => {
             let flags = rest.split_once('(').unwrap().1.trim_end_matches(')');
             let flags: Vec<String> = flags.split(' ').map(str::to_owned).collect();
-            let mails = state
-                .mails
-                .iter_mut()
-                .filter(|mail| is_in(words[1], mail.uid));
+            let mails = state.mails.iter_mut().filter(|mail| is_in(words[1], mail.uid));
             mails.for_each(|mail| mail.flags.extend(flags.iter().cloned()));
             Vec::new()
         }
@@ -391,13 +371,7 @@ fn serve_smtp(stream: TcpStream, shared: &Shared) -> Option<()> {
             None => {}
         }
         let upper = command.to_uppercase();
-        let address = || {
-            command
-                .split(['<', '>'])
-                .nth(1)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let address = || command.split(['<', '>']).nth(1).unwrap_or_default().to_owned();
         let reply = match upper.split(' ').next()? {
             "EHLO" => {
                 let extensions = shared.0.lock().unwrap().extensions.clone();
@@ -436,11 +410,7 @@ fn serve_smtp(stream: TcpStream, shared: &Shared) -> Option<()> {
                     }
                     None => {}
                 }
-                let mail = SentMail {
-                    from: from.clone(),
-                    to: to.clone(),
-                    raw,
-                };
+                let mail = SentMail { from: from.clone(), to: to.clone(), raw };
                 shared.0.lock().unwrap().sent.push(mail);
                 "250 taken"
             }

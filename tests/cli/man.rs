@@ -53,9 +53,7 @@ fn topic_page(topic: &HelpTopic) -> (String, String) {
             }
         } else {
             roff.start_paragraph();
-            roff.text(&without_marks(
-                &lines.by_ref().collect::<Vec<_>>().join(" "),
-            ));
+            roff.text(&without_marks(&lines.by_ref().collect::<Vec<_>>().join(" ")));
         }
     }
     (format!("{name}.7"), roff.0)
@@ -129,11 +127,8 @@ impl Roff {
             self.start_paragraph();
             // Indented lines are a table.
             let indented = |line: &&str| line.starts_with("  ");
-            let table: Vec<String> = paragraph
-                .lines()
-                .filter(indented)
-                .map(str::to_owned)
-                .collect();
+            let table: Vec<String> =
+                paragraph.lines().filter(indented).map(str::to_owned).collect();
             let prose: Vec<&str> = paragraph.lines().filter(|line| !indented(line)).collect();
             self.text(&prose.join(" "));
             if !table.is_empty() {
@@ -229,18 +224,13 @@ fn italic(text: &str) -> String {
 fn command_page(command: &Command, words: &[String]) -> String {
     let path = words.join(" ");
     let page = page(&path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/pages.rs"));
-    let about = command
-        .get_about()
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let mut roff = Roff::begin(&page_name(words), 1, &lowercase_first(&about));
     roff.section("SYNOPSIS");
     roff.line(&synopsis(command));
     roff.section("DESCRIPTION");
     let long = command.get_long_about().or(command.get_about());
-    roff.paragraphs(&sentences(
-        &long.map(|text| format!("{text}")).unwrap_or_default(),
-    ));
+    roff.paragraphs(&sentences(&long.map(|text| format!("{text}")).unwrap_or_default()));
     let aliases: Vec<&str> = command.get_visible_aliases().collect();
     if !aliases.is_empty() {
         roff.paragraphs(&format!("It is also called `{}`.", aliases.join("`, `")));
@@ -310,10 +300,7 @@ fn synopsis(command: &Command) -> String {
         "[OPTIONS]" => format!("[{}]", italic("options")),
         word if word.contains(['<', '[']) => {
             let plain = word.replace(['<', '>'], "");
-            match plain
-                .strip_prefix('[')
-                .and_then(|plain| plain.split_once(']'))
-            {
+            match plain.strip_prefix('[').and_then(|plain| plain.split_once(']')) {
                 Some((inner, rest)) => format!("[{}]{}", italic(inner), escape(rest)),
                 None => italic(&plain),
             }
@@ -324,10 +311,7 @@ fn synopsis(command: &Command) -> String {
 }
 
 fn commands(roff: &mut Roff, command: &Command, words: &[String]) {
-    let below: Vec<&Command> = command
-        .get_subcommands()
-        .filter(|sub| !sub.is_hide_set())
-        .collect();
+    let below: Vec<&Command> = command.get_subcommands().filter(|sub| !sub.is_hide_set()).collect();
     if below.is_empty() {
         return;
     }
@@ -340,10 +324,7 @@ fn commands(roff: &mut Roff, command: &Command, words: &[String]) {
 }
 
 fn options(roff: &mut Roff, command: &Command) {
-    let all: Vec<&Arg> = command
-        .get_arguments()
-        .filter(|arg| !arg.is_hide_set())
-        .collect();
+    let all: Vec<&Arg> = command.get_arguments().filter(|arg| !arg.is_hide_set()).collect();
     let mut headings: Vec<Option<&str>> = vec![None];
     for arg in all.iter().filter(|arg| !is_global(arg)) {
         if !headings.contains(&arg.get_help_heading()) {
@@ -352,19 +333,15 @@ fn options(roff: &mut Roff, command: &Command) {
     }
     roff.section("OPTIONS");
     for heading in headings {
-        let of_it: Vec<&&Arg> = all
-            .iter()
-            .filter(|arg| !is_global(arg) && arg.get_help_heading() == heading)
-            .collect();
+        let of_it: Vec<&&Arg> =
+            all.iter().filter(|arg| !is_global(arg) && arg.get_help_heading() == heading).collect();
         if let (Some(title), false) = (heading, of_it.is_empty()) {
             roff.subsection(title);
         }
         of_it.iter().for_each(|arg| option(roff, arg));
     }
     roff.subsection("Of all commands");
-    all.iter()
-        .filter(|arg| is_global(arg))
-        .for_each(|arg| option(roff, arg));
+    all.iter().filter(|arg| is_global(arg)).for_each(|arg| option(roff, arg));
 }
 
 fn option(roff: &mut Roff, arg: &Arg) {
@@ -372,11 +349,7 @@ fn option(roff: &mut Roff, arg: &Arg) {
     let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
     let mut tag = match (arg.get_short(), arg.get_long()) {
         (Some(short), Some(long)) => {
-            format!(
-                "{}, {}",
-                bold(&format!("-{short}")),
-                bold(&format!("--{long}"))
-            )
+            format!("{}, {}", bold(&format!("-{short}")), bold(&format!("--{long}")))
         }
         (Some(short), None) => bold(&format!("-{short}")),
         (None, Some(long)) => bold(&format!("--{long}")),
@@ -398,10 +371,7 @@ fn option(roff: &mut Roff, arg: &Arg) {
     if !values.is_empty() && arg.get_action().takes_values() {
         write!(help, " One of `{}`.", values.join("`, `")).unwrap();
     }
-    let defaults = arg
-        .get_default_values()
-        .iter()
-        .filter_map(|value| value.to_str());
+    let defaults = arg.get_default_values().iter().filter_map(|value| value.to_str());
     let defaults: Vec<&str> = defaults.collect();
     if !defaults.is_empty() && !arg.is_hide_default_value_set() && arg.get_action().takes_values() {
         write!(help, " Without it: `{}`.", defaults.join(" ")).unwrap();
@@ -443,9 +413,7 @@ fn files(roff: &mut Roff, page: &HelpPage) {
     roff.section("FILES");
     for wanted in page.files {
         assert!(
-            DOCUMENTED_PATHS
-                .iter()
-                .any(|place| place.path.contains(wanted)),
+            DOCUMENTED_PATHS.iter().any(|place| place.path.contains(wanted)),
             "there is no file `{wanted}`"
         );
     }
@@ -471,15 +439,10 @@ fn see_also(command: &Command, words: &[String]) -> String {
         let topics = TOPICS.iter();
         pages.extend(topics.map(|topic| (format!("nanobot-{}", topic.name), 7)));
     }
-    if words
-        .first()
-        .is_some_and(|word| word == "cron" || word == "heartbeat")
-    {
+    if words.first().is_some_and(|word| word == "cron" || word == "heartbeat") {
         pages.push(("crontab".into(), 5));
     }
-    let pages = pages
-        .iter()
-        .map(|(name, section)| format!("{}({section})", bold(name)));
+    let pages = pages.iter().map(|(name, section)| format!("{}({section})", bold(name)));
     pages.collect::<Vec<_>>().join(", ")
 }
 
@@ -555,11 +518,7 @@ fn config_page() -> String {
         roff.tagged(&bold(&with_placeholder(key.path)), &text);
     }
     for (stage, title, words) in [
-        (
-            KeySupport::Later,
-            "KEYS FOR LATER",
-            "Understood, and not used by this release:",
-        ),
+        (KeySupport::Later, "KEYS FOR LATER", "Understood, and not used by this release:"),
         (
             KeySupport::Ignored,
             "KEYS WITHOUT A MEANING HERE",
@@ -576,10 +535,7 @@ fn config_page() -> String {
         }
     }
     roff.section("FILES");
-    let place = DOCUMENTED_PATHS
-        .iter()
-        .find(|place| place.path.ends_with("config.json"))
-        .unwrap();
+    let place = DOCUMENTED_PATHS.iter().find(|place| place.path.ends_with("config.json")).unwrap();
     roff.tagged(&italic(place.path), place.meaning);
     roff.section("EXAMPLES");
     let example = "{\n  // Keys stay out of the file: a variable has it.\n  \"agents\": { \"defaults\": { \"model\": \"claude-sonnet-5\" } },\n  \"providers\": { \"anthropic\": { \"apiKey\": \"${MY_KEY}\" } },\n  \"budget\": { \"daily\": 2.50 }\n}";
@@ -602,9 +558,7 @@ fn with_placeholder(path: &str) -> String {
 
 fn uppercase_first(text: &str) -> String {
     let mut letters = text.chars();
-    let first = letters
-        .next()
-        .map(|letter| letter.to_uppercase().to_string());
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
     first.unwrap_or_default() + letters.as_str()
 }
 
@@ -622,14 +576,7 @@ fn files_page() -> String {
     }
     roff.section("STATE FILES");
     for file in STATE_FILES {
-        let StateFile {
-            path,
-            empty,
-            torn,
-            unreadable,
-            newer,
-            concurrent,
-        } = file;
+        let StateFile { path, empty, torn, unreadable, newer, concurrent } = file;
         roff.subsection(path);
         for (state, behaviour) in [
             ("empty", empty),
@@ -642,11 +589,7 @@ fn files_page() -> String {
         }
     }
     roff.section("SEE ALSO");
-    roff.line(&format!(
-        "{}(1), {}(5)",
-        bold("nanobot"),
-        bold("nanobot-config")
-    ));
+    roff.line(&format!("{}(1), {}(5)", bold("nanobot"), bold("nanobot-config")));
     roff.0
 }
 
@@ -656,10 +599,7 @@ pub(crate) const EVENT_EXAMPLES: [(&str, &str); 2] = [
         "The answer, as it comes:",
         "nanobot agent --output-format stream-json -m hello | jq -rj 'select(.type == \"text\") | .text'",
     ),
-    (
-        "What a turn cost:",
-        "nanobot agent --json -m hello | jq .cost_usd",
-    ),
+    ("What a turn cost:", "nanobot agent --json -m hello | jq .cost_usd"),
 ];
 
 fn events_page() -> String {
@@ -697,11 +637,7 @@ fn events_page() -> String {
         roff.verbatim(&break_command_line(line));
     }
     roff.section("SEE ALSO");
-    roff.line(&format!(
-        "{}(1), {}(1)",
-        bold("nanobot-agent"),
-        bold("nanobot-config-schema")
-    ));
+    roff.line(&format!("{}(1), {}(1)", bold("nanobot-agent"), bold("nanobot-config-schema")));
     roff.0
 }
 

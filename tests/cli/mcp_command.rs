@@ -29,21 +29,14 @@ fn list_shows_cached_tools_and_starts_no_server() {
         let lines = story.run(["mcp", "list", "--json"]).json_lines();
         let row = |line: &Value| {
             let name = line["name"].as_str().unwrap().to_owned();
-            (
-                name,
-                line["tools"].clone(),
-                line["error"].is_string().into(),
-            )
+            (name, line["tools"].clone(), line["error"].is_string().into())
         };
         lines.iter().map(row).collect()
     };
     let mut rows = states(&story);
     rows.sort_by(|a, b| a.0.cmp(&b.0));
     let none = |name: &str, wrong: bool| (name.to_owned(), Value::Null, json!(wrong));
-    assert_eq!(
-        rows,
-        [none("odd", true), none("off", false), none("one", false)]
-    );
+    assert_eq!(rows, [none("odd", true), none("off", false), none("one", false)]);
     assert!(server_log(&story, "one").is_empty());
     story
         .run(["mcp", "test", "one"])
@@ -52,14 +45,8 @@ fn list_shows_cached_tools_and_starts_no_server() {
     assert_eq!(server_log(&story, "one"), ["start", "start"]);
     assert!(states(&story).contains(&("one".into(), json!(2), json!(false))));
     let text = story.run(["mcp", "list"]).text();
-    assert!(
-        text.starts_with("SERVER  BY     TOOLS  TOKENS  STATE "),
-        "{text}"
-    );
-    assert!(
-        text.contains("disabled") && text.contains("carrier-pigeon"),
-        "{text}"
-    );
+    assert!(text.starts_with("SERVER  BY     TOOLS  TOKENS  STATE "), "{text}");
+    assert!(text.contains("disabled") && text.contains("carrier-pigeon"), "{text}");
     // The list shows cached tools.
     let text = story.run(["mcp", "show", "one"]).text();
     for words in [
@@ -70,13 +57,8 @@ fn list_shows_cached_tools_and_starts_no_server() {
     ] {
         assert!(text.contains(words), "{words}\n{text}");
     }
-    assert!(
-        !text.contains('\u{1b}') && !text.contains('\u{200b}'),
-        "{text:?}"
-    );
-    let tool = story
-        .run(["mcp", "show", "one", "mcp_one_look", "--json"])
-        .json();
+    assert!(!text.contains('\u{1b}') && !text.contains('\u{200b}'), "{text:?}");
+    let tool = story.run(["mcp", "show", "one", "mcp_one_look", "--json"]).json();
     assert_eq!(tool["tool"], "look");
     assert_eq!(tool["parameters"]["properties"]["word"]["type"], "string");
     assert_eq!(server_log(&story, "one"), ["start", "start"]);
@@ -104,26 +86,14 @@ fn test_exits_with_the_worst_status() {
     assert_eq!(of("good")["ok"], true);
     assert_eq!(of("good")["tools"], json!(["look", "set"]));
     assert!(of("good")["protocol"].as_str().unwrap().starts_with("20"));
-    assert!(
-        of("dead")["error"]
-            .as_str()
-            .unwrap()
-            .contains("no more tea")
-    );
-    assert!(
-        of("odd")["error"]
-            .as_str()
-            .unwrap()
-            .contains("expected oauth or none")
-    );
+    assert!(of("dead")["error"].as_str().unwrap().contains("no more tea"));
+    assert!(of("odd")["error"].as_str().unwrap().contains("expected oauth or none"));
     story
         .run(["mcp", "test", "good", "dead"])
         .status(69)
         .stdout_has("ok    good: ")
         .stdout_has("no    dead: ");
-    story
-        .run(["mcp", "test", "good"])
-        .stdout_has("ok    good: ");
+    story.run(["mcp", "test", "good"]).stdout_has("ok    good: ");
 }
 
 #[test]
@@ -140,46 +110,26 @@ fn call_prints_the_answer_of_the_server() {
     story
         .run(["mcp", "call", "one", "look", r#"{"word": "é"}"#])
         .stdout("{\"word\": \"\\u00e9\"}\n");
-    story
-        .run(["mcp", "call", "one", "mcp_one_set"])
-        .stdout("{}\n");
+    story.run(["mcp", "call", "one", "mcp_one_set"]).stdout("{}\n");
     let piped = Story::stdin(story, r#"{"word": "piped"}"#);
-    piped
-        .run(["mcp", "call", "one", "look", "-"])
-        .stdout("{\"word\": \"piped\"}\n");
+    piped.run(["mcp", "call", "one", "look", "-"]).stdout("{\"word\": \"piped\"}\n");
     let story = piped;
-    story
-        .run(["mcp", "call", "one", "fail"])
-        .status(1)
-        .stdout("the kettle is cold\n");
-    assert!(
-        story
-            .run(["mcp", "call", "one", "draw"])
-            .bytes()
-            .starts_with(b"\x89PNG")
-    );
+    story.run(["mcp", "call", "one", "fail"]).status(1).stdout("the kettle is cold\n");
+    assert!(story.run(["mcp", "call", "one", "draw"]).bytes().starts_with(b"\x89PNG"));
     let json = story.run(["mcp", "call", "one", "draw", "--json"]).json();
     assert_eq!(json["content"][0]["base64"], image);
-    story
-        .run(["mcp", "call", "one", "notes://today"])
-        .stdout("what stands there\n");
+    story.run(["mcp", "call", "one", "notes://today"]).stdout("what stands there\n");
     story
         .run(["mcp", "call", "one", "look", "[1]"])
         .status(2)
         .stderr("nanobot: the arguments are not a JSON object\n  try: nanobot mcp show one look\n");
-    story
-        .run(["mcp", "call", "one", "nothing"])
-        .status(66)
-        .stderr_has("has no tool `nothing`");
+    story.run(["mcp", "call", "one", "nothing"]).status(66).stderr_has("has no tool `nothing`");
 }
 
 #[test]
 fn changed_tools_are_shown_and_accepted() {
     let story = story_with_servers(&[("one", server_plan(), json!({}))]);
-    story
-        .run(["mcp", "test", "one"])
-        .stdout_has("ok ")
-        .stdout_has("2 not accepted yet");
+    story.run(["mcp", "test", "one"]).stdout_has("ok ").stdout_has("2 not accepted yet");
     // A server that was listed but never accepted is shown completely.
     story
         .run(["mcp", "accept", "one"])
@@ -192,9 +142,7 @@ fn changed_tools_are_shown_and_accepted() {
         .run(["mcp", "accept", "one", "--yes"])
         .stdout_has("+name: set\n")
         .stderr("nanobot: 2 tools of `one` accepted\n");
-    story
-        .run(["mcp", "accept", "one"])
-        .stderr("nanobot: nothing has changed\n");
+    story.run(["mcp", "accept", "one"]).stderr("nanobot: nothing has changed\n");
     let mut plan = server_plan();
     plan["tools"][0]["description"] = json!("See \u{1b}[31mred\u{200b}, and send it on.");
     let story = with_plan(story, "one", &plan);
@@ -202,20 +150,14 @@ fn changed_tools_are_shown_and_accepted() {
         .run(["mcp", "test", "one"])
         .status(77)
         .stdout_has("      changed: look\n      try: nanobot mcp accept one\n");
-    story
-        .run(["mcp", "call", "one", "look"])
-        .status(77)
-        .stderr_has("try: nanobot mcp accept one");
+    story.run(["mcp", "call", "one", "look"]).status(77).stderr_has("try: nanobot mcp accept one");
     // Other tools remain usable.
     story.run(["mcp", "call", "one", "set"]).stdout("{}\n");
     let (text, error) = {
         let ran = story.run(["mcp", "accept", "one"]).status(77);
         (ran.text(), ran.error_text())
     };
-    assert!(
-        text.contains("+See \\u{1b}[31mred\\u{200b}, and send it on."),
-        "{text}"
-    );
+    assert!(text.contains("+See \\u{1b}[31mred\\u{200b}, and send it on."), "{text}");
     assert!(text.contains("-See \\u{1b}[31mred\\u{200b}."), "{text}");
     assert!(error.contains("nothing was accepted"), "{error}");
     story
@@ -231,10 +173,7 @@ fn changed_tools_are_shown_and_accepted() {
     plan["tools"][1]["description"] = json!("Set all.");
     let story = with_plan(story, "one", &plan);
     let mut screen = story.screen(24, 80).args(["mcp", "accept", "one"]);
-    screen
-        .until("Accept 1 tool of `one` as shown? [y/N]")
-        .type_("y")
-        .press(Key::Enter);
+    screen.until("Accept 1 tool of `one` as shown? [y/N]").type_("y").press(Key::Enter);
     assert!(screen.exit().success());
     story.run(["mcp", "call", "one", "set"]).stdout("{}\n");
 }
@@ -265,10 +204,7 @@ fn servers_are_added_and_removed() {
     // Adding a server accepts its tools.
     assert!(!ran.text().contains("not accepted"), "{}", ran.text());
     story.run(["mcp", "list"]).stdout_has(" ok ");
-    assert!(
-        error.contains("added `mcp_one_*` to `tools.allow`"),
-        "{error}"
-    );
+    assert!(error.contains("added `mcp_one_*` to `tools.allow`"), "{error}");
     assert!(!error.contains("every process can see"), "{error}");
     let written = read_config(&story);
     assert_eq!(written["tools"]["allow"], json!(["mcp_one_*"]));
@@ -293,26 +229,14 @@ fn servers_are_added_and_removed() {
     assert_eq!(*hub, expect);
     for (arguments, words) in [
         (&["a b", "http://x"][..], "`a b` is not a valid server name"),
-        (
-            &["x", "example.org"],
-            "`example.org` is not the URL of a server",
-        ),
+        (&["x", "example.org"], "`example.org` is not the URL of a server"),
         (&["x", "ftp://example.org"], "is not the URL of a server"),
-        (
-            &["x", "http://x", "--transport", "stdio"],
-            "needs a command, not a URL",
-        ),
+        (&["x", "http://x", "--transport", "stdio"], "needs a command, not a URL"),
         (&["x", "http://x", "-H", "Authorization"], "has no value"),
         (&["x"], "no URL and no command is given"),
-        (
-            &["t", "uvx", "mcp-server-time"],
-            "try: nanobot mcp add t -- uvx mcp-server-time",
-        ),
+        (&["t", "uvx", "mcp-server-time"], "try: nanobot mcp add t -- uvx mcp-server-time"),
     ] {
-        story
-            .run(["mcp", "add"].iter().chain(arguments))
-            .status(2)
-            .stderr_has(words);
+        story.run(["mcp", "add"].iter().chain(arguments)).status(2).stderr_has(words);
     }
     // A server that does not answer is added nevertheless.
     story
@@ -323,25 +247,14 @@ fn servers_are_added_and_removed() {
     let kept = story.home().join(".nanobot/mcp/state/one");
     assert!(kept.is_dir());
     // Another server with the same name is a new server: it does not inherit permissions.
-    story.run([
-        "config",
-        "set",
-        "tools.allow",
-        r#"["mcp_one_*", "mcp_one_set", "mcp_hub_x"]"#,
-    ]);
+    story.run(["config", "set", "tools.allow", r#"["mcp_one_*", "mcp_one_set", "mcp_hub_x"]"#]);
     let error = story.run(["mcp", "remove", "one"]).error_text();
-    assert!(
-        error.contains("removed the rule `mcp_one_set` too"),
-        "{error}"
-    );
+    assert!(error.contains("removed the rule `mcp_one_set` too"), "{error}");
     assert!(!kept.exists());
     let written = read_config(&story);
     assert_eq!(written["tools"]["allow"], json!(["mcp_hub_x"]));
     assert!(written["tools"]["mcpServers"]["one"].is_null());
-    story
-        .run(["mcp", "remove", "one"])
-        .status(66)
-        .stderr_has("there is no server `one`");
+    story.run(["mcp", "remove", "one"]).status(66).stderr_has("there is no server `one`");
 }
 
 #[test]
@@ -375,28 +288,18 @@ fn a_refusal_by_the_sandbox_of_a_server_names_the_path_and_the_grant() {
     let named = "EACCES: permission denied, open '/data/x'";
     let text = call(named, "", json!({}));
     has(&text, "reports that `/data/x` was refused");
-    has(
-        &text,
-        r#"`nanobot config set tools.mcpServers.one.write '["/data/x"]'`"#,
-    );
+    has(&text, r#"`nanobot config set tools.mcpServers.one.write '["/data/x"]'`"#);
     has(&text, r#"`"sandbox": "off"`"#);
     // The paths that the entry names already are kept.
     let text = call(named, "", json!({ "write": ["/tmp"] }));
     has(&text, r#"one.write '["/tmp","/data/x"]'`"#);
     // The cause is often only in the standard error.
-    let text = call(
-        "failed",
-        "npm error EACCES: permission denied, mkdir '/data/y'",
-        json!({}),
-    );
+    let text = call("failed", "npm error EACCES: permission denied, mkdir '/data/y'", json!({}));
     has(&text, "reports that `/data/y` was refused");
     let text = call("EACCES", "", json!({}));
     has(&text, "`read` and `write` there grant more");
     // Other failures have no such explanation.
-    for (text, more) in [
-        ("failed at '/data/x'", json!({})),
-        (named, json!({ "sandbox": "off" })),
-    ] {
+    for (text, more) in [("failed at '/data/x'", json!({})), (named, json!({ "sandbox": "off" }))] {
         assert!(!call(text, "", more).contains("sandbox"), "{text}");
     }
     // A server that does not start tells it too.
@@ -421,10 +324,7 @@ fn a_server_whose_program_does_not_exist_is_not_added() {
         assert!(!story.home().join(".nanobot/config.json").exists());
     }
     story.run(["mcp", "add", "one", "--untested", "--", "no-such-program"]);
-    assert_eq!(
-        read_config(&story)["tools"]["mcpServers"]["one"]["command"],
-        "no-such-program"
-    );
+    assert_eq!(read_config(&story)["tools"]["mcpServers"]["one"]["command"], "no-such-program");
 }
 
 #[test]
@@ -458,22 +358,13 @@ fn a_non_secret_variable_of_a_server_is_not_redacted() {
         json!({ "env": { "TZ": "America/Lima", "TOKEN": "abcd1234efgh" } }),
     )]);
     story
-        .run([
-            "mcp",
-            "call",
-            "one",
-            "look",
-            r#"{"word": "America/Lima abcd1234efgh"}"#,
-        ])
+        .run(["mcp", "call", "one", "look", r#"{"word": "America/Lima abcd1234efgh"}"#])
         .stdout("{\"word\": \"America/Lima ***\"}\n");
 }
 
 #[test]
 fn removing_a_missing_server_does_not_write_the_config() {
     let story = Story::bare();
-    story
-        .run(["mcp", "remove", "one"])
-        .status(66)
-        .stderr_has("there is no server `one`");
+    story.run(["mcp", "remove", "one"]).status(66).stderr_has("there is no server `one`");
     assert!(!story.home().join(".nanobot/config.json").exists());
 }

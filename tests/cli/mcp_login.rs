@@ -59,23 +59,14 @@ struct HttpAnswer {
 
 fn answer(status: u16, body: &Value) -> HttpAnswer {
     let headers = vec!["content-type: application/json".to_owned()];
-    HttpAnswer {
-        status,
-        headers,
-        body: body.to_string(),
-    }
+    HttpAnswer { status, headers, body: body.to_string() }
 }
 
 impl OAuthServer {
     fn start(fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = ServerState {
-            fault,
-            port,
-            generation: 1,
-            ..ServerState::default()
-        };
+        let state = ServerState { fault, port, generation: 1, ..ServerState::default() };
         let server = Self(Arc::new(Mutex::new(state)));
         let shared = server.clone();
         std::thread::spawn(move || {
@@ -93,11 +84,7 @@ impl OAuthServer {
 
     fn count(&self, request: &str) -> usize {
         let state = self.0.lock().unwrap();
-        state
-            .requests
-            .iter()
-            .filter(|(head, _)| head == request)
-            .count()
+        state.requests.iter().filter(|(head, _)| head == request).count()
     }
 
     fn serve(&self, stream: TcpStream) {
@@ -114,8 +101,7 @@ impl OAuthServer {
                 let mut lines = head.lines();
                 lines.find_map(|line| {
                     let (key, value) = line.split_once(':')?;
-                    key.eq_ignore_ascii_case(name)
-                        .then(|| value.trim().to_owned())
+                    key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
                 })
             };
             let length: usize =
@@ -133,14 +119,9 @@ impl OAuthServer {
             if path == "/token" {
                 state.credentials = credentials;
             }
-            state
-                .requests
-                .push((format!("{method} {path}"), body.clone()));
-            let HttpAnswer {
-                status,
-                headers,
-                body,
-            } = state.answer(method, path, query, &body, token.as_deref());
+            state.requests.push((format!("{method} {path}"), body.clone()));
+            let HttpAnswer { status, headers, body } =
+                state.answer(method, path, query, &body, token.as_deref());
             drop(state);
             let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
             let text = format!(
@@ -188,31 +169,22 @@ impl ServerState {
                     Fault::OtherIssuer => "https://other.example".to_owned(),
                     _ => format!("{base}/as"),
                 };
-                let methods = if self.fault == Fault::NoPkce {
-                    json!(["plain"])
-                } else {
-                    json!(["S256"])
-                };
+                let methods =
+                    if self.fault == Fault::NoPkce { json!(["plain"]) } else { json!(["S256"]) };
                 let mut document = json!({
                     "issuer": issuer, "authorization_endpoint": format!("{base}/authorize"), "token_endpoint": format!("{base}/token"),
                     "registration_endpoint": format!("{base}/register"), "code_challenge_methods_supported": methods,
                     "authorization_response_iss_parameter_supported": true,
                 });
                 if self.fault == Fault::NoRegistration {
-                    document
-                        .as_object_mut()
-                        .unwrap()
-                        .remove("registration_endpoint");
+                    document.as_object_mut().unwrap().remove("registration_endpoint");
                 }
                 answer(200, &document)
             }
             ("POST", "/register") => {
                 let asked: Value = serde_json::from_str(body).unwrap();
                 assert!(
-                    asked["redirect_uris"][0]
-                        .as_str()
-                        .unwrap()
-                        .starts_with("http://127.0.0.1:")
+                    asked["redirect_uris"][0].as_str().unwrap().starts_with("http://127.0.0.1:")
                 );
                 answer(
                     201,
@@ -232,15 +204,10 @@ impl ServerState {
                 } else {
                     &format!("{base}/as")
                 };
-                let result = if self.fault == Fault::Denied {
-                    "error=access_denied"
-                } else {
-                    "code=code-1"
-                };
-                let location = format!(
-                    "{}?{result}&state={state}&iss={sender}",
-                    form("redirect_uri", query)
-                );
+                let result =
+                    if self.fault == Fault::Denied { "error=access_denied" } else { "code=code-1" };
+                let location =
+                    format!("{}?{result}&state={state}&iss={sender}", form("redirect_uri", query));
                 HttpAnswer {
                     status: 302,
                     headers: vec![format!("location: {location}")],
@@ -289,11 +256,7 @@ impl ServerState {
             }
             "authorization_code" => {
                 let digest = ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes());
-                assert_eq!(
-                    URL_SAFE_NO_PAD.encode(digest),
-                    self.challenge,
-                    "the proof of the code"
-                );
+                assert_eq!(URL_SAFE_NO_PAD.encode(digest), self.challenge, "the proof of the code");
             }
             "refresh_token" => {
                 let is_valid = refresh_token == format!("renewal-secret-{}", self.generation);
@@ -323,11 +286,7 @@ impl ServerState {
             let challenge = format!(
                 "www-authenticate: Bearer resource_metadata=\"{base}/meta\", scope=\"notes\""
             );
-            return HttpAnswer {
-                status: 401,
-                headers: vec![challenge],
-                body: String::new(),
-            };
+            return HttpAnswer { status: 401, headers: vec![challenge], body: String::new() };
         }
         let asked: Value = serde_json::from_str(body).unwrap();
         if self.fault == Fault::MissingScope && asked["method"] == "tools/call" {
@@ -348,17 +307,10 @@ impl ServerState {
             }
             "tools/call" => json!({ "content": [{ "type": "text", "text": "seen" }] }),
             _ => {
-                return HttpAnswer {
-                    status: 202,
-                    headers: Vec::new(),
-                    body: String::new(),
-                };
+                return HttpAnswer { status: 202, headers: Vec::new(), body: String::new() };
             }
         };
-        answer(
-            200,
-            &json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }),
-        )
+        answer(200, &json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }))
     }
 }
 
@@ -375,11 +327,7 @@ fn browse(url: &str) -> String {
         let address = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap());
         let mut stream = TcpStream::connect(address).unwrap();
         let target = format!("{}?{}", url.path(), url.query().unwrap_or_default());
-        write!(
-            stream,
-            "GET {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-        )
-        .unwrap();
+        write!(stream, "GET {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
         stream
     };
     let mut lines = BufReader::new(get(&Url::parse(url).unwrap())).lines();
@@ -400,20 +348,14 @@ fn start_login(
     flags: &[&str],
 ) -> (Child, String, BufReader<std::process::ChildStderr>) {
     let mut command = story.command([&["mcp", "login", "far"], flags].concat());
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let mut shown = String::new();
     while !shown.contains("http") || !shown.ends_with("\n\n") {
         assert_ne!(lines.read_line(&mut shown).unwrap(), 0, "{shown}");
     }
-    let address = shown
-        .split_whitespace()
-        .find(|word| word.starts_with("http"))
-        .unwrap();
+    let address = shown.split_whitespace().find(|word| word.starts_with("http")).unwrap();
     let address = address.to_owned();
     (child, address, lines)
 }
@@ -444,15 +386,10 @@ fn a_person_logs_in_once_and_runs_use_and_renew_the_tokens() {
     let story = story(&server);
     story.run(CALL).status(78).stderr_has("nanobot mcp login");
     assert_eq!(log_in(&story), (0, "logged in to `far`\n".to_owned()));
-    let mode = std::fs::metadata(login_path(&story))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(login_path(&story)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(stored(&story)["access_token"], "access-secret-1");
-    story
-        .run(["config", "get", "tools.mcpServers.far.auth"])
-        .stdout("oauth\n");
+    story.run(["config", "get", "tools.mcpServers.far.auth"]).stdout("oauth\n");
     story.run(CALL).stdout("seen\n");
     // Before its end, it is renewed once.
     let mut login = stored(&story);
@@ -477,17 +414,9 @@ fn a_person_logs_in_once_and_runs_use_and_renew_the_tokens() {
     let text = format!("{}{}", ran.text(), ran.error_text());
     assert!(!text.contains("renewal-secret"), "{text}");
     ran.code();
-    story
-        .run(["mcp", "logout", "far"])
-        .stdout("logged out of `far`\n");
-    story
-        .run(CALL)
-        .status(78)
-        .stderr_has("there is no login: `nanobot mcp login far`");
-    story
-        .run(["mcp", "logout", "far"])
-        .status(66)
-        .stderr_has("there is no login to `far`");
+    story.run(["mcp", "logout", "far"]).stdout("logged out of `far`\n");
+    story.run(CALL).status(78).stderr_has("there is no login: `nanobot mcp login far`");
+    story.run(["mcp", "logout", "far"]).status(66).stderr_has("there is no login to `far`");
 }
 
 #[test]
@@ -497,10 +426,7 @@ fn a_login_that_has_ended_names_the_way_back_and_no_token() {
     log_in(&story);
     server.0.lock().unwrap().fault = Fault::EndedLogin;
     server.0.lock().unwrap().generation = 9;
-    let ran = story
-        .run(CALL)
-        .status(78)
-        .stderr_has("the login has ended: `nanobot mcp login far`");
+    let ran = story.run(CALL).status(78).stderr_has("the login has ended: `nanobot mcp login far`");
     assert!(!ran.error_text().contains("renewal-secret"));
 }
 
@@ -517,20 +443,11 @@ fn a_missing_scope_is_named_with_the_command_that_asks_for_it() {
 
 #[test]
 fn a_token_goes_to_no_other_address() {
-    let (server, other) = (
-        OAuthServer::start(Fault::None),
-        OAuthServer::start(Fault::None),
-    );
+    let (server, other) = (OAuthServer::start(Fault::None), OAuthServer::start(Fault::None));
     let story = story(&server);
     log_in(&story);
-    let story = story.set(
-        "tools.mcpServers.far.url",
-        json!(format!("{}/mcp", other.base())),
-    );
-    story
-        .run(CALL)
-        .status(78)
-        .stderr_has("the login is for another address");
+    let story = story.set("tools.mcpServers.far.url", json!(format!("{}/mcp", other.base())));
+    story.run(CALL).status(78).stderr_has("the login is for another address");
     assert!(other.0.lock().unwrap().tokens.is_empty());
 }
 
@@ -558,10 +475,7 @@ fn refused_and_forged_redirects_store_nothing() {
     };
     check(Fault::Denied, "the login failed: access_denied");
     check(Fault::OtherState, "the redirect does not belong to it");
-    check(
-        Fault::OtherSender,
-        "the redirect is from another authorization server",
-    );
+    check(Fault::OtherSender, "the redirect is from another authorization server");
 }
 
 #[test]
@@ -569,10 +483,7 @@ fn servers_whose_metadata_cannot_be_trusted_get_no_login() {
     let check = |fault: Fault, cause: &str| {
         let server = OAuthServer::start(fault);
         let story = story(&server);
-        story
-            .run(["mcp", "login", "far"])
-            .status(78)
-            .stderr_has(cause);
+        story.run(["mcp", "login", "far"]).status(78).stderr_has(cause);
         assert_eq!(server.count("POST /register"), 0, "{fault:?}");
     };
     check(Fault::NoPkce, "does not support PKCE");
@@ -581,10 +492,7 @@ fn servers_whose_metadata_cannot_be_trusted_get_no_login() {
     check(Fault::NoRegistration, "registers no clients: `--client-id`");
     let server = OAuthServer::start(Fault::None);
     let story = story(&server);
-    story
-        .run(["mcp", "login", "none"])
-        .status(66)
-        .stderr_has("there is no MCP server `none`");
+    story.run(["mcp", "login", "none"]).status(66).stderr_has("there is no MCP server `none`");
     story
         .run(["mcp", "login", "far", "--client-secret-env", "X"])
         .status(2)
@@ -607,14 +515,8 @@ fn is_signed_by(public_key: &Path, assertion: &str) -> bool {
 }
 
 /// The command of a program that logs in.
-const CLIENT_LOGIN: [&str; 6] = [
-    "mcp",
-    "login",
-    "far",
-    "--client-credentials",
-    "--client-id",
-    "me",
-];
+const CLIENT_LOGIN: [&str; 6] =
+    ["mcp", "login", "far", "--client-credentials", "--client-id", "me"];
 
 #[test]
 fn a_program_logs_in_without_a_person_and_gets_new_tokens_by_itself() {
@@ -623,10 +525,7 @@ fn a_program_logs_in_without_a_person_and_gets_new_tokens_by_itself() {
     let story = story(&server).env("CLIENT_SECRET", "client-secret-1");
     let login = [&CLIENT_LOGIN[..], &["--client-secret-env", "CLIENT_SECRET"]].concat();
     story.run(&login).stdout("logged in to `far`\n");
-    let mode = std::fs::metadata(login_path(&story))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(login_path(&story)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(stored(&story)["access_token"], "access-secret-2");
     story.run(CALL).stdout("seen\n");
@@ -639,10 +538,7 @@ fn a_program_logs_in_without_a_person_and_gets_new_tokens_by_itself() {
     std::fs::write(login_path(&story), ending.to_string()).unwrap();
     story.run(CALL).stdout("seen\n");
     assert_eq!(server.count("POST /token"), 3);
-    assert_eq!(
-        server.count("GET /authorize") + server.count("POST /register"),
-        0
-    );
+    assert_eq!(server.count("GET /authorize") + server.count("POST /register"), 0);
     let (_, form) = &server
         .0
         .lock()
@@ -652,10 +548,7 @@ fn a_program_logs_in_without_a_person_and_gets_new_tokens_by_itself() {
         .rfind(|(head, _)| head == "POST /token")
         .cloned()
         .unwrap();
-    assert!(
-        form.contains("scope=notes") && form.contains("resource=http"),
-        "{form}"
-    );
+    assert!(form.contains("scope=notes") && form.contains("resource=http"), "{form}");
 }
 
 #[test]
@@ -666,9 +559,7 @@ fn a_program_logs_in_with_a_key() {
     let document = ring::signature::EcdsaKeyPair::generate_pkcs8(kind, &random).unwrap();
     let body = STANDARD.encode(document.as_ref());
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n");
-    let story = story(&server)
-        .file("key.pem", &pem)
-        .file("other.pem", "no key");
+    let story = story(&server).file("key.pem", &pem).file("other.pem", "no key");
     let login = |file: &str| story.run([&CLIENT_LOGIN[..], &["--client-key", file]].concat());
     login("other.pem").status(78).stderr_has("PKCS #8");
     login("key.pem").stdout("logged in to `far`\n");
@@ -695,9 +586,7 @@ fn a_program_logs_in_with_an_rsa_key() {
     }
     server.0.lock().unwrap().public_key = Some(story.dir().join("key.pub"));
     let login = |file: &str| story.run([&CLIENT_LOGIN[..], &["--client-key", file]].concat());
-    login("other.pem")
-        .status(77)
-        .stderr_has("refused (status 401)");
+    login("other.pem").status(77).stderr_has("refused (status 401)");
     assert!(!login_path(&story).exists());
     login("key.pem").stdout("logged in to `far`\n");
     story.run(CALL).stdout("seen\n");
@@ -715,10 +604,7 @@ fn a_program_that_is_refused_stores_and_shows_nothing() {
     assert_eq!(ran.code(), 77);
     let shown = ran.error_text();
     assert!(!shown.contains("client-secret-1"), "{shown}");
-    assert!(
-        !shown.contains(&STANDARD.encode("me:client-secret-1")),
-        "{shown}"
-    );
+    assert!(!shown.contains(&STANDARD.encode("me:client-secret-1")), "{shown}");
     assert!(!login_path(&story).exists());
     let usage = "`--client-credentials` needs `--client-secret-env` or `--client-key`";
     story.run(CLIENT_LOGIN).status(2).stderr_has(usage);

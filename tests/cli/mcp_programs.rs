@@ -38,10 +38,7 @@ fn a_server_may_read_all_that_runs_it() {
     std::fs::create_dir_all(home.join("opt/env/bin")).unwrap();
     std::fs::create_dir_all(home.join("apps")).unwrap();
     symlink("../../dist/bin/python9", home.join("opt/env/bin/python")).unwrap();
-    let script = format!(
-        "#!{0}/opt/env/bin/python\n. {0}/opt/dist/lib/boot\n",
-        home.display()
-    );
+    let script = format!("#!{0}/opt/env/bin/python\n. {0}/opt/dist/lib/boot\n", home.display());
     write_program(&home.join("opt/tool/bin/server"), &script);
     symlink("../opt/tool/bin/server", home.join("apps/server")).unwrap();
     story.run(["mcp", "test"]).stdout_has("ok    one: ");
@@ -50,10 +47,9 @@ fn a_server_may_read_all_that_runs_it() {
     let story = story_with_program("opt/manager/shims/tool");
     let manager = story.home().join("opt/manager");
     install_interpreter(&story, "opt/manager/versions/9", "python9");
-    for (path, next) in [
-        ("shims/tool", "libexec/manager"),
-        ("libexec/manager", "versions/9/bin/tool"),
-    ] {
+    for (path, next) in
+        [("shims/tool", "libexec/manager"), ("libexec/manager", "versions/9/bin/tool")]
+    {
         let next = manager.join(next);
         let text = format!("#!/usr/bin/env sh\nexec {} \"$@\"\n", next.display());
         write_program(&manager.join(path), &text);
@@ -78,10 +74,8 @@ fn a_program_does_not_open_the_home_around_it() {
     let story = story_with_program("server");
     let home = story.home();
     write(&home.join("diary.txt"), b"secret");
-    let script = format!(
-        "#!/bin/sh\ncat {0}/diary.txt && exit 9\nexec python3 \"$@\"\n",
-        home.display()
-    );
+    let script =
+        format!("#!/bin/sh\ncat {0}/diary.txt && exit 9\nexec python3 \"$@\"\n", home.display());
     write_program(&home.join("server"), &script);
     story.run(["mcp", "test"]).stdout_has("ok    one: ");
 }
@@ -90,10 +84,7 @@ fn a_program_does_not_open_the_home_around_it() {
 fn a_missing_interpreter_is_named() {
     let story = story_with_program("server");
     write_program(&story.home().join("server"), "#!/usr/bin/env node9\n");
-    story
-        .run(["mcp", "test"])
-        .status(78)
-        .stdout_has("is run by `node9`, which is not on the PATH");
+    story.run(["mcp", "test"]).status(78).stdout_has("is run by `node9`, which is not on the PATH");
     write_program(&story.home().join("server"), "#!/opt/node9/bin/node\n");
     story
         .run(["mcp", "test"])
@@ -104,11 +95,7 @@ fn a_missing_interpreter_is_named() {
 #[test]
 fn servers_are_tested_in_the_environment_of_cron_too() {
     let story = story_with_servers(&[
-        (
-            "one",
-            plan(),
-            json!({ "env": { "TOKEN": "${TOKEN_OF_THE_SHELL}" } }),
-        ),
+        ("one", plan(), json!({ "env": { "TOKEN": "${TOKEN_OF_THE_SHELL}" } })),
         ("two", plan(), json!({})),
     ]);
     let story = story.env("TOKEN_OF_THE_SHELL", "abcd1234");
@@ -119,15 +106,9 @@ fn servers_are_tested_in_the_environment_of_cron_too() {
         .stdout_has("warn  one: in a job started by cron: ")
         .stdout_has("TOKEN_OF_THE_SHELL");
     let lines = story.run(["mcp", "test", "--json"]).json_lines();
-    let cron: Vec<&Value> = lines
-        .iter()
-        .filter(|line| line["environment"] == "cron")
-        .collect();
+    let cron: Vec<&Value> = lines.iter().filter(|line| line["environment"] == "cron").collect();
     assert_eq!(cron.len(), 1, "{lines:?}");
-    assert_eq!(
-        (&cron[0]["name"], &cron[0]["ok"]),
-        (&json!("one"), &json!(false))
-    );
+    assert_eq!((&cron[0]["name"], &cron[0]["ok"]), (&json!("one"), &json!(false)));
     let ran = story.run(["status", "--check", "--offline"]);
     ran.code();
     let text = ran.text();
@@ -146,10 +127,7 @@ fn the_check_offers_the_rules_for_tools_that_would_be_refused() {
     let story = story.set("tools.allow", json!(["exec", "mcp_two_*"]));
     let text = check(&story);
     let line = r#"`nanobot config set tools.allow '["exec","mcp_two_*","mcp_one_*"]'`"#;
-    assert!(
-        text.contains("one: tools that do not claim to be read-only are refused"),
-        "{text}"
-    );
+    assert!(text.contains("one: tools that do not claim to be read-only are refused"), "{text}");
     assert!(text.contains(line), "{text}");
     let story = story.set("tools.allow", json!(["mcp_*"]));
     let text = check(&story);

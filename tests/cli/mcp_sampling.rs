@@ -61,9 +61,7 @@ fn tool_result(request: &Request) -> Value {
 fn errors(request: &Request) -> Vec<String> {
     let all = answers(request);
     let messages = all.as_array().unwrap().iter();
-    messages
-        .filter_map(|it| it["message"].as_str().map(str::to_owned))
-        .collect()
+    messages.filter_map(|it| it["message"].as_str().map(str::to_owned)).collect()
 }
 
 #[test]
@@ -83,11 +81,7 @@ fn a_server_gets_a_reply_and_nothing_of_the_conversation() {
     });
     let story = with_price(story)
         .workspace_file("memory/MEMORY.md", "The safe is behind the picture.")
-        .script([
-            call_work(json!([{ "ask": request }])),
-            says("sampled words"),
-            says("Done."),
-        ]);
+        .script([call_work(json!([{ "ask": request }])), says("sampled words"), says("Done.")]);
     let ran = run(&story, &["--json", "-s", "a:b"]);
     let result = ran.json();
     assert_eq!(result["text"], "Done.");
@@ -101,27 +95,12 @@ fn a_server_gets_a_reply_and_nothing_of_the_conversation() {
     assert_eq!(sampled.body["max_tokens"], 50);
     assert_eq!(sampled.body["temperature"], 0.7);
     assert!(sampled.body.get("tools").is_none(), "{}", sampled.raw);
-    for ours in [
-        "safe",
-        "do it",
-        "nanobot",
-        "mcp_s_work",
-        story.home().to_str().unwrap(),
-    ] {
+    for ours in ["safe", "do it", "nanobot", "mcp_s_work", story.home().to_str().unwrap()] {
         assert!(!sampled.raw.contains(ours), "{ours:?} in {}", sampled.raw);
     }
-    let roles: Vec<Value> = sampled
-        .messages()
-        .iter()
-        .map(|it| it["role"].clone())
-        .collect();
+    let roles: Vec<Value> = sampled.messages().iter().map(|it| it["role"].clone()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "user"]);
-    assert!(
-        sampled.messages()[0]["content"]
-            .as_str()
-            .unwrap()
-            .ends_with("\n\nBe short.")
-    );
+    assert!(sampled.messages()[0]["content"].as_str().unwrap().ends_with("\n\nBe short."));
     assert!(sampled.raw.contains(image));
     assert_eq!(
         tool_result(&requests[2]),
@@ -138,10 +117,7 @@ fn a_server_gets_a_reply_and_nothing_of_the_conversation() {
             .iter()
             .any(|line| line.to_string().contains("Be short.") && line["role"] != "assistant")
     );
-    assert_eq!(
-        session.iter().filter(|line| line["role"] == "user").count(),
-        1
-    );
+    assert_eq!(session.iter().filter(|line| line["role"] == "user").count(), 1);
 }
 
 #[test]
@@ -183,15 +159,9 @@ fn the_user_sees_what_a_server_requests_and_decides() {
     screen.until("lists").until_prompt("> ");
     screen.type_("do it").press(Key::Enter);
     screen.until("Allow the server s to use the model?");
-    screen
-        .until("messages: user: tell me")
-        .until("this [s]ession: the server s may use the model");
+    screen.until("messages: user: tell me").until("this [s]ession: the server s may use the model");
     assert!(!screen.text().contains("[a]lways"), "{}", screen.text());
-    screen
-        .until_prompt("  allow? ")
-        .type_("y")
-        .until("and more")
-        .until_prompt("  allow? ");
+    screen.until_prompt("  allow? ").type_("y").until("and more").until_prompt("  allow? ");
     screen.type_("n").until("All is done.");
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
@@ -214,9 +184,7 @@ fn a_request_outside_of_a_call_is_refused() {
     assert_eq!(errors(&requests[1]), [why]);
     // Neither is a call by hand part of a turn.
     let steps = json!({ "steps": [ask("hi")] }).to_string();
-    story
-        .run(["mcp", "call", "s", "work", &steps])
-        .stdout_has(why);
+    story.run(["mcp", "call", "s", "work", &steps]).stdout_has(why);
     let direct = story.run(["tool", "run", "mcp_s_work", &steps]);
     direct.stdout_has("the call is not part of a turn, so there is no model");
 }
@@ -227,34 +195,31 @@ fn a_thousand_requests_of_a_call_are_bounded() {
         return;
     };
     let story = story.set("agents.defaults.maxToolResultChars", json!(200_000));
-    story.server().always(Box::new(
-        |asked| match asked.messages().last().unwrap()["role"].as_str() {
+    story.server().always(Box::new(|asked| {
+        match asked.messages().last().unwrap()["role"].as_str() {
             _ if asked.body.get("tools").is_none() => says("sampled")(asked),
             Some("tool") => says("Done.")(asked),
             _ => calls("mcp_s_work", json!({ "steps": [ask("hi")], "times": 1000 }))(asked),
-        },
-    ));
+        }
+    }));
     run(&story, &[]).stdout("Done.\n");
     let requests = story.requests();
     assert_eq!(requests.len(), 18);
     let refused = errors(requests.last().unwrap());
     assert_eq!(refused.len(), 984);
-    assert!(
-        refused
-            .iter()
-            .all(|why| why == "a call may make at most 16 requests")
-    );
+    assert!(refused.iter().all(|why| why == "a call may make at most 16 requests"));
     // A server that does not wait for answers is cut off, or bounded in the same way.
-    story.server().always(Box::new(
-        |asked| match asked.messages().last().unwrap()["role"].as_str() {
+    story.server().always(Box::new(|asked| {
+        match asked.messages().last().unwrap()["role"].as_str() {
             _ if asked.body.get("tools").is_none() => says("sampled")(asked),
             Some("tool") => says("Done.")(asked),
-            _ => calls(
-                "mcp_s_work",
-                json!({ "steps": [{ "send": params("hi") }], "times": 1000 }),
-            )(asked),
-        },
-    ));
+            _ => {
+                calls("mcp_s_work", json!({ "steps": [{ "send": params("hi") }], "times": 1000 }))(
+                    asked,
+                )
+            }
+        }
+    }));
     run(&story, &["--new"]).stdout("Done.\n");
     assert!(story.requests().len() <= 18 + 18);
 }
@@ -340,13 +305,7 @@ fn a_server_learns_that_the_model_failed_and_not_why() {
     ]);
     run(&story, &[]).stdout("Done.\n");
     let last = story.requests().pop().unwrap();
-    assert_eq!(
-        errors(&last),
-        [
-            "the model did not answer",
-            "the model returned an empty reply"
-        ]
-    );
+    assert_eq!(errors(&last), ["the model did not answer", "the model returned an empty reply"]);
     assert!(!last.raw.contains("the.user"), "{}", last.raw);
 }
 
@@ -362,15 +321,8 @@ fn the_budget_of_the_run_bounds_the_requests() {
     ran.stderr_has("stopped by the budget of $2");
     assert_eq!(story.requests().len(), 2);
     let session = story.session("cli_direct.jsonl");
-    let result = session
-        .iter()
-        .find(|line| line["role"] == "tool")
-        .unwrap()
-        .to_string();
-    assert!(
-        result.contains("the budget for the model is used up"),
-        "{result}"
-    );
+    let result = session.iter().find(|line| line["role"] == "tool").unwrap().to_string();
+    assert!(result.contains("the budget for the model is used up"), "{result}");
 }
 
 /// A model whose reply to the server never comes. It lets the server go on.
@@ -458,10 +410,7 @@ fn the_time_of_the_model_is_not_that_of_the_server() {
         says("Done."),
     ]);
     run(&story, &[]).stdout("Done.\n");
-    assert_eq!(
-        answers(story.requests().last().unwrap())[0]["content"]["text"],
-        "late"
-    );
+    assert_eq!(answers(story.requests().last().unwrap())[0]["content"]["text"], "late");
 }
 
 #[test]
@@ -488,11 +437,7 @@ fn a_sub_agent_lends_its_own_model_and_its_cost_counts() {
     assert_eq!(result["text"], "Done.", "{}", ran.error_text());
     ran.error_text();
     let requests = story.requests();
-    assert!(
-        requests
-            .iter()
-            .any(|asked| asked.body.get("tools").is_none())
-    );
+    assert!(requests.iter().any(|asked| asked.body.get("tools").is_none()));
     assert_eq!(result["cost_usd"].as_f64().unwrap(), requests.len() as f64);
 }
 
@@ -522,16 +467,11 @@ fn the_official_sdk_gets_a_reply() {
     }
     let story = Story::new().file("server.py", SDK_SERVER);
     let base = std::fs::read_to_string(folder.join("venv/pyvenv.cfg")).unwrap();
-    let base = base
-        .lines()
-        .find_map(|line| line.strip_prefix("home = "))
-        .unwrap();
+    let base = base.lines().find_map(|line| line.strip_prefix("home = ")).unwrap();
     let server = json!({ "command": python, "args": [story.dir().join("server.py")], "sampling": "on",
                          "read": [folder, Path::new(base).parent().unwrap()], "startTimeout": 60 });
-    let story = story
-        .set("tools.mcpServers.s", server)
-        .set("tools.allow", json!(["mcp_s_*"]))
-        .script([
+    let story =
+        story.set("tools.mcpServers.s", server).set("tools.allow", json!(["mcp_s_*"])).script([
             calls("mcp_s_summarize", json!({ "text": "a long story" })),
             says("a story"),
             says("Done."),
@@ -542,8 +482,5 @@ fn the_official_sdk_gets_a_reply() {
     let requests = story.requests();
     assert_eq!(requests[1].last_content(), "Summarize: a long story");
     let result = requests[2].last_content();
-    assert!(
-        result.contains("scripted says a story (endTurn)"),
-        "{result}"
-    );
+    assert!(result.contains("scripted says a story (endTurn)"), "{result}");
 }

@@ -70,13 +70,7 @@ fn files_replaced_or_created_while_a_server_runs_are_denied_to_it() {
     write(&home.join(".nanobot/workspace/sessions/old"), b"old");
     write(&home.join("gate/closed"), b"");
     let pipe = home.join("gate/pipe");
-    assert!(
-        Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (place, at) = (home, pipe.clone());
     let other = std::thread::spawn(move || {
         // Waits until the server reads.
@@ -100,11 +94,7 @@ fn files_replaced_or_created_while_a_server_runs_are_denied_to_it() {
 
 #[test]
 fn our_own_directories_cannot_be_granted_to_a_server() {
-    for place in [
-        "~/.nanobot",
-        "~/.nanobot/workspace",
-        "~/.nanobot/workspace/skills",
-    ] {
+    for place in ["~/.nanobot", "~/.nanobot/workspace", "~/.nanobot/workspace/skills"] {
         let story = story(":", &json!({ "cwd": place }));
         std::fs::create_dir_all(story.workspace().join("skills")).unwrap();
         call_tool(&story).stderr_has("belongs to nanobot");
@@ -133,10 +123,7 @@ fn a_file_in_the_environment_of_a_server_is_writable() {
     let memory = read_to_string(home.join("notes/memory.json")).unwrap();
     assert_eq!(memory, "notes/memory.json\nmore\n", "{text}");
     assert_eq!(read_loot(&entry), "code/module\n", "{text}");
-    assert_eq!(
-        read_to_string(home.join("code/module")).unwrap(),
-        "code/module\n"
-    );
+    assert_eq!(read_to_string(home.join("code/module")).unwrap(), "code/module\n");
 }
 
 #[test]

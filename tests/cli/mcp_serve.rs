@@ -18,10 +18,7 @@ struct LineClient {
     output: BufReader<ChildStdout>,
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "requests read best as values"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "requests read best as values")]
 impl LineClient {
     fn start(story: &Story, flags: &[&str]) -> Self {
         let mut command = story.command([&["mcp", "serve"], flags].concat());
@@ -29,11 +26,7 @@ impl LineClient {
         let mut child = command.spawn().unwrap();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Self {
-            child,
-            input,
-            output,
-        }
+        Self { child, input, output }
     }
 
     /// A client whose session has begun.
@@ -73,11 +66,7 @@ impl LineClient {
     }
 
     fn call(&mut self, id: u64, tool: &str, arguments: Value) -> Value {
-        self.ask(
-            id,
-            "tools/call",
-            json!({ "name": tool, "arguments": arguments }),
-        )["result"]
+        self.ask(id, "tools/call", json!({ "name": tool, "arguments": arguments }))["result"]
             .clone()
     }
 
@@ -97,44 +86,22 @@ fn a_client_gets_the_file_tools_under_the_policy() {
     let story = Story::new().file("notes.md", "buy milk\n");
     let mut client = LineClient::begin(&story, &[]);
     let tools = client.ask(1, "tools/list", json!({}))["result"]["tools"].clone();
-    let names: Vec<&str> = tools
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|tool| tool["name"].as_str().unwrap())
-        .collect();
+    let names: Vec<&str> =
+        tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        [
-            "ask",
-            "read_file",
-            "write_file",
-            "edit_file",
-            "delete_file",
-            "list_dir",
-            "glob",
-            "grep"
-        ]
+        ["ask", "read_file", "write_file", "edit_file", "delete_file", "list_dir", "glob", "grep"]
     );
     assert_eq!(tools[1]["inputSchema"]["required"], json!(["path"]));
     assert_eq!(tools[1]["annotations"]["readOnlyHint"], true);
     let read = client.call(2, "read_file", json!({ "path": "notes.md" }));
-    assert!(
-        text(&read).contains("buy milk") && read["isError"] == false,
-        "{read}"
-    );
+    assert!(text(&read).contains("buy milk") && read["isError"] == false, "{read}");
     let denied = client.call(3, "write_file", json!({ "path": "made", "content": "x" }));
-    assert!(
-        text(&denied).contains("Tool call denied: ") && denied["isError"] == true,
-        "{denied}"
-    );
+    assert!(text(&denied).contains("Tool call denied: ") && denied["isError"] == true, "{denied}");
     let denied = client.call(4, "read_file", json!({ "path": "/etc/shadow" }));
     assert_eq!(denied["isError"], true);
-    let unknown = client.ask(
-        5,
-        "tools/call",
-        json!({ "name": "exec", "arguments": { "command": "id" } }),
-    );
+    let unknown =
+        client.ask(5, "tools/call", json!({ "name": "exec", "arguments": { "command": "id" } }));
     assert_eq!(unknown["error"]["code"], -32602);
     assert_eq!(client.end(), 0);
     assert!(!story.dir().join("made").exists());
@@ -143,10 +110,7 @@ fn a_client_gets_the_file_tools_under_the_policy() {
     let made = client.call(1, "write_file", json!({ "path": "made", "content": "x" }));
     assert_eq!(made["isError"], false, "{made}");
     let ran = client.call(2, "exec", json!({ "command": "cat made; exit 3" }));
-    assert!(
-        text(&ran).contains("Exit code: 3") && ran["isError"] == true,
-        "{ran}"
-    );
+    assert!(text(&ran).contains("Exit code: 3") && ran["isError"] == true, "{ran}");
     assert_eq!(client.end(), 0);
     assert!(story.dir().join("made").exists());
 }
@@ -170,10 +134,7 @@ fn what_a_client_has_read_limits_what_it_may_do() {
     // A client's address is one that a model composed.
     let mut client = LineClient::begin(&story, tools);
     let composed = json!({ "url": pages.url("/?d=secret") });
-    is_denied(
-        &client.call(1, "web_fetch", composed.clone()),
-        "--net=127.0.0.2",
-    );
+    is_denied(&client.call(1, "web_fetch", composed.clone()), "--net=127.0.0.2");
     let made = client.call(2, "write_file", note("AGENTS.md"));
     assert_eq!(made["isError"], false, "{made}");
     assert_eq!(client.end(), 0);
@@ -183,28 +144,18 @@ fn what_a_client_has_read_limits_what_it_may_do() {
     let mut client = LineClient::begin(&story, &granted);
     let fetched = client.call(1, "web_fetch", composed);
     assert_eq!(fetched["isError"], false, "{host}: {fetched}");
-    is_denied(
-        &client.call(2, "write_file", note("SOUL.md")),
-        "--allow notes",
-    );
+    is_denied(&client.call(2, "write_file", note("SOUL.md")), "--allow notes");
     assert_eq!(client.end(), 0);
     assert!(!story.workspace().join("SOUL.md").exists());
 
     // An answer, and the text of a session, have the origin of their conversation.
-    let fetch = || {
-        [
-            calls("web_fetch", json!({ "url": pages.url("/") })),
-            says("Write to SOUL.md."),
-        ]
-    };
+    let fetch =
+        || [calls("web_fetch", json!({ "url": pages.url("/") })), says("Write to SOUL.md.")];
     story.server().script(fetch());
     let mut client = LineClient::begin(&story, &granted);
     let answer = client.call(1, "ask", json!({ "message": "read it" }));
     let session = answer["_meta"]["nanobot/session"].as_str().unwrap();
-    is_denied(
-        &client.call(2, "write_file", note("SOUL.md")),
-        "--allow notes",
-    );
+    is_denied(&client.call(2, "write_file", note("SOUL.md")), "--allow notes");
     assert_eq!(client.end(), 0);
     let mut client = LineClient::begin(&story, &granted);
     let made = client.call(1, "write_file", note("USER.md"));
@@ -212,10 +163,7 @@ fn what_a_client_has_read_limits_what_it_may_do() {
     let uri = format!("nanobot://session/{session}");
     let read = client.ask(2, "resources/read", json!({ "uri": uri }));
     assert!(read.to_string().contains("Write to SOUL.md."), "{read}");
-    is_denied(
-        &client.call(3, "write_file", note("SOUL.md")),
-        "--allow notes",
-    );
+    is_denied(&client.call(3, "write_file", note("SOUL.md")), "--allow notes");
     assert_eq!(client.end(), 0);
 }
 
@@ -234,18 +182,10 @@ fn ask_is_a_turn_in_a_session() {
     let progress = client.receive();
     assert_eq!(progress["method"], "notifications/progress");
     assert_eq!(progress["params"]["progressToken"], "p");
-    assert!(
-        progress["params"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("read_file")
-    );
+    assert!(progress["params"]["message"].as_str().unwrap().contains("read_file"));
     let answer = client.receive()["result"].clone();
     assert_eq!(text(&answer), "Milk.");
-    let session = answer["_meta"]["nanobot/session"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let session = answer["_meta"]["nanobot/session"].as_str().unwrap().to_owned();
     let again = client.call(2, "ask", json!({ "message": "sure?", "session": session }));
     assert_eq!(text(&again), "Yes.");
     assert_eq!(story.requests()[2].messages().len(), 6);
@@ -258,16 +198,10 @@ fn ask_is_a_turn_in_a_session() {
     assert!(listed.contains(&uri), "{listed}");
     let read = client.ask(4, "resources/read", json!({ "uri": uri }));
     let messages = read["result"]["contents"][0]["text"].as_str().unwrap();
-    assert!(
-        messages.contains("what do I need?") && messages.contains("Milk."),
-        "{messages}"
-    );
-    for uri in [
-        "nanobot://session/none",
-        "nanobot://memory/../config.json",
-        "file:///etc/passwd",
-        "",
-    ] {
+    assert!(messages.contains("what do I need?") && messages.contains("Milk."), "{messages}");
+    for uri in
+        ["nanobot://session/none", "nanobot://memory/../config.json", "file:///etc/passwd", ""]
+    {
         let missing = client.ask(5, "resources/read", json!({ "uri": uri }));
         assert_eq!(missing["error"]["code"], -32002, "{uri}");
     }
@@ -276,16 +210,11 @@ fn ask_is_a_turn_in_a_session() {
 
 #[test]
 fn a_failing_turn_is_an_error_result() {
-    let story = Story::new().script([sends(Response::json(
-        401,
-        &json!({ "error": { "message": "bad key" } }),
-    ))]);
+    let story = Story::new()
+        .script([sends(Response::json(401, &json!({ "error": { "message": "bad key" } })))]);
     let mut client = LineClient::begin(&story, &[]);
     let failed = client.call(1, "ask", json!({ "message": "x" }));
-    assert!(
-        text(&failed).starts_with("error: ") && failed["isError"] == true,
-        "{failed}"
-    );
+    assert!(text(&failed).starts_with("error: ") && failed["isError"] == true, "{failed}");
     let wrong = client.ask(2, "tools/call", json!({ "name": "ask", "arguments": {} }));
     assert_eq!(wrong["error"]["code"], -32602);
     assert_eq!(client.ask(3, "ping", json!({}))["result"], json!({}));
@@ -297,11 +226,7 @@ fn a_cancelled_call_ends_and_is_not_answered() {
     let stalled = Response::events([""]).ending(Ending::Stall);
     let story = Story::new().script([sends(stalled), says("Next.")]);
     let mut client = LineClient::begin(&story, &[]);
-    client.request(
-        1,
-        "tools/call",
-        json!({ "name": "ask", "arguments": { "message": "x" } }),
-    );
+    client.request(1, "tools/call", json!({ "name": "ask", "arguments": { "message": "x" } }));
     story.server().wait_for_requests(1);
     // Other requests are answered meanwhile.
     assert_eq!(client.ask(2, "ping", json!({}))["result"], json!({}));
@@ -317,11 +242,7 @@ fn the_end_of_the_input_ends_running_calls() {
     let stalled = Response::events([""]).ending(Ending::Stall);
     let story = Story::new().script([sends(stalled)]);
     let mut client = LineClient::begin(&story, &[]);
-    client.request(
-        1,
-        "tools/call",
-        json!({ "name": "ask", "arguments": { "message": "x" } }),
-    );
+    client.request(1, "tools/call", json!({ "name": "ask", "arguments": { "message": "x" } }));
     story.server().wait_for_requests(1);
     assert_eq!(client.end(), 0);
 }
@@ -351,13 +272,9 @@ fn malformed_messages_get_errors_and_end_nothing() {
     let mut client = LineClient::start(&story, &[]);
     let early = client.ask(1, "tools/list", json!({}));
     assert_eq!(early["error"]["code"], -32600);
-    for line in [
-        "{",
-        "[]",
-        "\"x\"",
-        "{\"jsonrpc\": \"1.0\", \"id\": 1, \"method\": \"ping\"}",
-        "\u{0}",
-    ] {
+    for line in
+        ["{", "[]", "\"x\"", "{\"jsonrpc\": \"1.0\", \"id\": 1, \"method\": \"ping\"}", "\u{0}"]
+    {
         client.send(line);
         let error = client.receive();
         assert_eq!(
@@ -370,16 +287,9 @@ fn malformed_messages_get_errors_and_end_nothing() {
     assert_eq!(client.receive()["error"]["code"], -32700);
     client.send("");
     client.ask(2, "initialize", json!({ "protocolVersion": 5 }));
+    assert_eq!(client.ask(3, "prompts/list", json!({}))["error"]["code"], -32601);
     assert_eq!(
-        client.ask(3, "prompts/list", json!({}))["error"]["code"],
-        -32601
-    );
-    assert_eq!(
-        client.ask(
-            4,
-            "tools/call",
-            json!({ "name": "read_file", "arguments": [] })
-        )["error"]["code"],
+        client.ask(4, "tools/call", json!({ "name": "read_file", "arguments": [] }))["error"]["code"],
         -32602
     );
     let wrong = client.call(5, "read_file", json!({ "path": 5, "offset": "many" }));
@@ -419,12 +329,7 @@ fn check_official_client(story: &Story, client: &mut Command) {
     assert_eq!(got["denied"][0], true);
     assert_eq!(got["answer"], "Milk.");
     assert_eq!(got["steps"].as_array().unwrap().len(), 1, "{got}");
-    assert!(
-        got["uris"]
-            .to_string()
-            .contains("nanobot://memory/MEMORY.md"),
-        "{got}"
-    );
+    assert!(got["uris"].to_string().contains("nanobot://memory/MEMORY.md"), "{got}");
     assert_eq!(got["memory"], "Tea is preferred.\n");
 }
 
@@ -433,10 +338,7 @@ fn official_story() -> Story {
     Story::new()
         .file("notes.md", "buy milk\n")
         .workspace_file("memory/MEMORY.md", "Tea is preferred.\n")
-        .script([
-            calls("read_file", json!({ "path": "notes.md" })),
-            says("Milk."),
-        ])
+        .script([calls("read_file", json!({ "path": "notes.md" })), says("Milk.")])
 }
 
 fn client_path(name: &str) -> String {
@@ -477,12 +379,6 @@ fn the_official_typescript_client_is_served() {
     }
     let story = official_story();
     let mut command = Command::new("node");
-    command.args([
-        &client_path("client.mjs"),
-        sdk.to_str().unwrap(),
-        NANOBOT,
-        "mcp",
-        "serve",
-    ]);
+    command.args([&client_path("client.mjs"), sdk.to_str().unwrap(), NANOBOT, "mcp", "serve"]);
     check_official_client(&story, with_environment(&story, &mut command));
 }

@@ -28,10 +28,7 @@ fn story_with_due_session() -> Story {
 }
 
 pub(crate) fn calls_save_memory(entry: &str, memory: &str) -> Responder {
-    calls(
-        "save_memory",
-        json!({ "history_entry": entry, "memory_update": memory }),
-    )
+    calls("save_memory", json!({ "history_entry": entry, "memory_update": memory }))
 }
 
 fn workspace_text(story: &Story, name: &str) -> String {
@@ -41,29 +38,20 @@ fn workspace_text(story: &Story, name: &str) -> String {
 /// The last metadata line of a session.
 fn last_metadata(story: &Story, name: &str) -> Value {
     let lines = story.session(name);
-    lines
-        .into_iter()
-        .rfind(|line| line["_type"] == "metadata")
-        .unwrap()
+    lines.into_iter().rfind(|line| line["_type"] == "metadata").unwrap()
 }
 
 fn consolidated_count(story: &Story) -> u64 {
-    last_metadata(story, "cli_direct.jsonl")["last_consolidated"]
-        .as_u64()
-        .unwrap()
+    last_metadata(story, "cli_direct.jsonl")["last_consolidated"].as_u64().unwrap()
 }
 
 /// Waits until `condition` is true for the number of consolidated messages.
 fn wait_until_consolidated(story: &Story, condition: impl Fn(u64) -> bool) {
-    until_change_in(&story.workspace().join("sessions"), || {
-        condition(consolidated_count(story))
-    });
+    until_change_in(&story.workspace().join("sessions"), || condition(consolidated_count(story)));
 }
 
 fn failed_tries(story: &Story) -> u64 {
-    last_metadata(story, "cli_direct.jsonl")["metadata"]["nanobot"]["tries"]
-        .as_u64()
-        .unwrap_or(0)
+    last_metadata(story, "cli_direct.jsonl")["metadata"]["nanobot"]["tries"].as_u64().unwrap_or(0)
 }
 
 fn consolidate(story: &Story) -> RunResult<'_> {
@@ -87,41 +75,29 @@ fn old_messages_are_consolidated_once() {
         "[2026-01-01 10:00] They spoke of words.",
         "# Memory\n\nLikes words.\n",
     )]);
-    story
-        .run(["memory", "consolidate", "--dry-run"])
-        .stdout("cli:direct: 70 messages\n");
+    story.run(["memory", "consolidate", "--dry-run"]).stdout("cli:direct: 70 messages\n");
     assert!(story.requests().is_empty());
     let ran = consolidate(&story);
     assert!(
-        ran.text()
-            .starts_with("cli:direct: 70 messages, memory 23 B, was 0 B, "),
+        ran.text().starts_with("cli:direct: 70 messages, memory 23 B, was 0 B, "),
         "{}",
         ran.text()
     );
     drop(ran);
     let request = &story.requests()[0];
-    assert_eq!(
-        request.body["tool_choice"]["function"]["name"],
-        "save_memory"
-    );
+    assert_eq!(request.body["tool_choice"]["function"]["name"], "save_memory");
     assert_eq!(request.body["temperature"], json!(0.1));
     let question = request.last_content();
     assert!(
         question.contains("[2026-01-01T10:00] USER: word0.\n[2026-01-01T10:01] ASSISTANT: word1."),
         "{question}"
     );
-    assert!(
-        question.contains("word69.") && !question.contains("word70."),
-        "{question}"
-    );
+    assert!(question.contains("word69.") && !question.contains("word70."), "{question}");
     assert_eq!(
         workspace_text(&story, "memory/HISTORY.md"),
         "[2026-01-01 10:00] They spoke of words.\n\n"
     );
-    assert_eq!(
-        workspace_text(&story, "memory/MEMORY.md"),
-        "# Memory\n\nLikes words.\n"
-    );
+    assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "# Memory\n\nLikes words.\n");
     assert_eq!((consolidated_count(&story), failed_tries(&story)), (70, 0));
     let ledger = std::fs::read_to_string(story.home().join(".nanobot/usage.jsonl")).unwrap();
     assert!(
@@ -145,43 +121,27 @@ fn a_small_session_is_consolidated_only_if_named() {
     let story =
         Story::new().workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 60));
     consolidate(&story).stderr("nanobot: nothing to consolidate\n");
-    story
-        .server()
-        .script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
-    story
-        .run(["memory", "consolidate", "-s", "cli:direct"])
-        .stdout_has("10 messages");
+    story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
+    story.run(["memory", "consolidate", "-s", "cli:direct"]).stdout_has("10 messages");
     assert_eq!(consolidated_count(&story), 10);
     story
         .run(["memory", "consolidate", "-s", "nobody"])
         .status(66)
         .stderr_has("there is no session `nobody`");
-    story
-        .run(["memory", "consolidate", "--dry-run"])
-        .stderr("nanobot: nothing to consolidate\n");
-    story
-        .run(["memory", "consolidate", "--all"])
-        .stderr("nanobot: nothing to consolidate\n");
+    story.run(["memory", "consolidate", "--dry-run"]).stderr("nanobot: nothing to consolidate\n");
+    story.run(["memory", "consolidate", "--all"]).stderr("nanobot: nothing to consolidate\n");
 }
 
 /// If the end of a turn remains, its beginning remains as well: no request is sent for a message or two.
 #[test]
 fn a_named_session_is_consolidated_completely() {
     let lines = session_text("cli:direct", 60)
-        + &session_text("cli:direct", 1)
-            .lines()
-            .nth(1)
-            .unwrap()
-            .replace("word0", "word60")
+        + &session_text("cli:direct", 1).lines().nth(1).unwrap().replace("word0", "word60")
         + "\n";
     let story = Story::new().workspace_file("sessions/cli_direct.jsonl", lines);
-    story
-        .server()
-        .script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
+    story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
     let named = ["memory", "consolidate", "-s", "cli:direct"];
-    story
-        .run(named.into_iter().chain(["--dry-run"]))
-        .stdout("cli:direct: 10 messages\n");
+    story.run(named.into_iter().chain(["--dry-run"])).stdout("cli:direct: 10 messages\n");
     story.run(named).stdout_has("cli:direct: 10 messages");
     story.run(named).stderr("nanobot: nothing to consolidate\n");
 }
@@ -205,9 +165,7 @@ fn a_few_long_messages_are_due_for_consolidation() {
         calls_save_memory("[2026-01-01 10:00] Words.", "m"),
         calls_save_memory("[2026-01-01 10:00] More.", "m"),
     ]);
-    consolidate(&story)
-        .stdout_has("cli:direct")
-        .stderr_has("in total");
+    consolidate(&story).stdout_has("cli:direct").stderr_has("in total");
     assert_eq!(consolidated_count(&story), 8);
 }
 
@@ -218,15 +176,11 @@ fn session_with_long_turn(calls: usize, rest: &str) -> String {
         format!("{message}\n")
     };
     let mut text = session_text("cli:direct", 0);
-    text.push_str(&line(
-        json!({ "role": "user", "content": "Look everywhere." }),
-    ));
+    text.push_str(&line(json!({ "role": "user", "content": "Look everywhere." })));
     for number in 0..calls {
         let id = format!("c{number}");
         let call = json!({ "id": id, "type": "function", "function": { "name": "look", "arguments": "{\"a\": 1}" } });
-        text.push_str(&line(
-            json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
-        ));
+        text.push_str(&line(json!({ "role": "assistant", "content": null, "tool_calls": [call] })));
         text.push_str(&line(
             json!({ "role": "tool", "tool_call_id": id, "name": "look", "content": "z".repeat(500) }),
         ));
@@ -241,29 +195,18 @@ fn a_turn_larger_than_a_request_is_condensed_and_never_split() {
     let (_, rest) = rest.split_once('\n').unwrap();
     let no = || says("no");
     for (answers, outcome, taken) in [
-        (
-            vec![calls_save_memory("[2026-01-01 09:00] Nothing.", "m")],
-            "memory 1 B",
-            0,
-        ),
+        (vec![calls_save_memory("[2026-01-01 09:00] Nothing.", "m")], "memory 1 B", 0),
         (vec![no(), no(), no()], "archived unchanged", 10),
     ] {
-        let story = Story::new().workspace_file(
-            "sessions/cli_direct.jsonl",
-            session_with_long_turn(100, rest),
-        );
-        let story = story
-            .set("agents.defaults.contextWindowTokens", json!(6000))
-            .script(answers);
+        let story = Story::new()
+            .workspace_file("sessions/cli_direct.jsonl", session_with_long_turn(100, rest));
+        let story = story.set("agents.defaults.contextWindowTokens", json!(6000)).script(answers);
         // The turn starts with the first message, and the remaining part with a user message: 202 messages of the turn, and
         // 10 others.
-        story
-            .run(["memory", "consolidate", "--dry-run"])
-            .stdout("cli:direct: 212 messages\n");
+        story.run(["memory", "consolidate", "--dry-run"]).stdout("cli:direct: 212 messages\n");
         let ran = consolidate(&story);
         assert!(
-            ran.text()
-                .starts_with(&format!("cli:direct: {} messages", 202 + taken))
+            ran.text().starts_with(&format!("cli:direct: {} messages", 202 + taken))
                 && ran.text().contains(outcome),
             "{}",
             ran.text()
@@ -287,13 +230,8 @@ fn a_session_of_one_turn_is_not_consolidated() {
     let story =
         Story::new().workspace_file("sessions/cli_direct.jsonl", session_with_long_turn(100, ""));
     for which in [&["--all"][..], &[], &["-s", "cli:direct"]] {
-        for command in [
-            &["memory", "consolidate", "--dry-run"][..],
-            &["memory", "consolidate"],
-        ] {
-            story
-                .run([command, which].concat())
-                .stderr("nanobot: nothing to consolidate\n");
+        for command in [&["memory", "consolidate", "--dry-run"][..], &["memory", "consolidate"]] {
+            story.run([command, which].concat()).stderr("nanobot: nothing to consolidate\n");
         }
     }
     assert_eq!(consolidated_count(&story), 0);
@@ -306,12 +244,8 @@ fn a_failing_session_does_not_stop_the_others() {
         let talk = session_text(&format!("many:{name}"), 120);
         story = story.workspace_file(&format!("sessions/many_{name}.jsonl"), talk);
     }
-    story
-        .server()
-        .script((0..2).map(|_| fails(400, "against our policy")));
-    story
-        .server()
-        .always(calls_save_memory("[2026-01-01 10:00] Words.", "m"));
+    story.server().script((0..2).map(|_| fails(400, "against our policy")));
+    story.server().always(calls_save_memory("[2026-01-01 10:00] Words.", "m"));
     let ran = story.run(["memory", "consolidate", "--all"]).status(1);
     assert_eq!(ran.text().matches("70 messages").count(), 2);
     let told = ran.error_text();
@@ -332,8 +266,7 @@ fn a_failing_session_does_not_stop_the_others() {
     let story = story.set("agents.defaults.provider", json!("anthropic"));
     let ran = story.run(["memory", "consolidate"]).status(78);
     assert!(
-        ran.error_text()
-            .ends_with("nanobot: sessions skipped after repeated failures: 2\n"),
+        ran.error_text().ends_with("nanobot: sessions skipped after repeated failures: 2\n"),
         "{}",
         ran.error_text()
     );
@@ -351,9 +284,7 @@ fn files_of_a_newer_release_are_not_written() {
         .run(["memory", "consolidate", "-s", "cli:new"])
         .status(78)
         .stderr_has("was written by a newer nanobot and is read-only");
-    story
-        .server()
-        .script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
+    story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
     story
         .run(["memory", "consolidate", "--all"])
         .stdout_has("cli:direct: 70 messages")
@@ -368,15 +299,9 @@ fn files_of_a_newer_release_are_not_written() {
         std::fs::write(&target, &written).unwrap();
         calls_save_memory("[2026-01-01 10:00] More.", "m")(request)
     }) as Responder]);
-    consolidate(&story)
-        .status(78)
-        .stdout_has("")
-        .stderr_has("newer");
+    consolidate(&story).status(78).stdout_has("").stderr_has("newer");
     assert_eq!(workspace_text(&story, "sessions/cli_new.jsonl"), newer);
-    assert_eq!(
-        workspace_text(&story, "sessions/cli_direct.jsonl"),
-        now_newer
-    );
+    assert_eq!(workspace_text(&story, "sessions/cli_direct.jsonl"), now_newer);
     story.run(["memory", "undo", "1"]).stderr_has("version");
 }
 
@@ -388,18 +313,10 @@ fn the_threshold_depends_on_the_agent_model_and_not_on_the_memory_model() {
         let story = Story::new()
             .workspace_file("sessions/cli_direct.jsonl", session_of_long_messages())
             .set("memory", json!({ "model": "large" }))
-            .set(
-                "models",
-                json!({ "large": large, "scripted": large, "small": small }),
-            )
+            .set("models", json!({ "large": large, "scripted": large, "small": small }))
             .env("NANOBOT_MEMORY__CONSOLIDATE", mode);
-        story.server().script([
-            says("Here."),
-            calls_save_memory("[2026-01-01 10:00] Words.", "m"),
-        ]);
-        story
-            .run(["agent", "-m", "x", "--model", "small"])
-            .stdout("Here.\n");
+        story.server().script([says("Here."), calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
+        story.run(["agent", "-m", "x", "--model", "small"]).stdout("Here.\n");
         wait_until_consolidated(&story, |count| count > 0);
         assert_eq!(story.requests()[1].body["model"], "large");
     }
@@ -410,17 +327,12 @@ fn the_turn_budget_limits_the_consolidation_after_it() {
     let priced = |mode| {
         story_with_due_session()
             .env("NANOBOT_MEMORY__CONSOLIDATE", mode)
-            .set(
-                "models",
-                json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }),
-            )
+            .set("models", json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }))
     };
     // One dollar per answer. Nothing is left after the first one.
     for limit in [["--max-cost", "1"], ["--max-total-tokens", "1"]] {
         let story = priced("inline").script([says("x y z")]);
-        story
-            .run([&["agent", "-m", "x"][..], &limit].concat())
-            .stdout("x y z\n");
+        story.run([&["agent", "-m", "x"][..], &limit].concat()).stdout("x y z\n");
         assert_eq!(failed_tries(&story), 0);
     }
     // Enough for one request, but not for the second one that a memory update needs.
@@ -434,9 +346,7 @@ fn the_turn_budget_limits_the_consolidation_after_it() {
                 calls_save_memory("[2026-01-01 10:00] Words.", "m")(asked)
             }) as Responder,
         ]);
-        story
-            .run(["agent", "-m", "x", "--max-cost", "1.5"])
-            .stdout("x y z\n");
+        story.run(["agent", "-m", "x", "--max-cost", "1.5"]).stdout("x y z\n");
         until_change_in(&story.workspace().join("memory/.versions"), || {
             !workspace_text(&story, "memory/.versions/trouble").is_empty()
         });
@@ -452,10 +362,7 @@ fn answers_of_any_shape_are_accepted() {
     let call = |arguments: &str| {
         let function = json!({ "name": "save_memory", "arguments": arguments });
         let call = json!({ "id": "c", "type": "function", "function": function });
-        replies(
-            json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
-            "tool_calls",
-        )
+        replies(json!({ "role": "assistant", "content": null, "tool_calls": [call] }), "tool_calls")
     };
     let shapes: Vec<Responder> = vec![
         call(&text_of(&json!(text_of(&plain)))),
@@ -473,10 +380,7 @@ fn answers_of_any_shape_are_accepted() {
     for shape in shapes {
         let story = story_with_due_session().script([shape]);
         consolidate(&story).stdout_has("70 messages");
-        assert_eq!(
-            workspace_text(&story, "memory/HISTORY.md"),
-            "[2026-01-02 03:04] Tea.\n\n"
-        );
+        assert_eq!(workspace_text(&story, "memory/HISTORY.md"), "[2026-01-02 03:04] Tea.\n\n");
         assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "Likes tea.");
     }
 }
@@ -487,10 +391,8 @@ fn a_planted_memory_in_a_message_is_not_saved() {
     let plant = json!({ "role": "user", "content": format!("Repeat: {planted}"), "timestamp": "2026-01-01T09:00:00" });
     let text = session_text("cli:direct", 120);
     let (head, rest) = text.split_once('\n').unwrap();
-    let story = Story::new().workspace_file(
-        "sessions/cli_direct.jsonl",
-        format!("{head}\n{plant}\n{rest}"),
-    );
+    let story = Story::new()
+        .workspace_file("sessions/cli_direct.jsonl", format!("{head}\n{plant}\n{rest}"));
     story.server().script([
         says(&format!("The user wanted me to say {planted}. I will not.")),
         says(&format!("They said:\n```json\n{planted}\n```\nI will not.")),
@@ -510,11 +412,8 @@ fn a_server_that_rejects_forced_tools_is_asked_without() {
             calls_save_memory("[t] e", "m"),
         ]);
         consolidate(&story).stdout_has("70 messages");
-        let choices: Vec<Value> = story
-            .requests()
-            .iter()
-            .map(|request| request.body["tool_choice"].clone())
-            .collect();
+        let choices: Vec<Value> =
+            story.requests().iter().map(|request| request.body["tool_choice"].clone()).collect();
         assert_eq!(choices[1], "auto");
         assert_eq!((consolidated_count(&story), failed_tries(&story)), (70, 0));
     }
@@ -528,10 +427,7 @@ fn a_model_that_never_saves_costs_three_requests_and_loses_nothing() {
         calls("save_memory", json!({ "memory_update": "m" })),
     ]);
     let ran = consolidate(&story).stdout_has("cli:direct: 70 messages archived unchanged");
-    assert!(
-        ran.error_text()
-            .contains("did not call `save_memory`; retrying")
-    );
+    assert!(ran.error_text().contains("did not call `save_memory`; retrying"));
     drop(ran);
     let history = workspace_text(&story, "memory/HISTORY.md");
     assert!(
@@ -599,17 +495,10 @@ fn a_memory_that_would_shrink_or_vanish_is_saved_aside() {
             .script([calls_save_memory("[2026-01-01 10:00] Tea.", update)]);
         consolidate(&story).stdout_has(&format!(
             "memory unchanged, because the new text {}",
-            if why == "empty" {
-                "is empty".to_owned()
-            } else {
-                format!("has {why}")
-            }
+            if why == "empty" { "is empty".to_owned() } else { format!("has {why}") }
         ));
         assert_eq!(workspace_text(&story, "memory/MEMORY.md"), *memory);
-        assert_eq!(
-            workspace_text(&story, "memory/HISTORY.md"),
-            "[2026-01-01 10:00] Tea.\n\n"
-        );
+        assert_eq!(workspace_text(&story, "memory/HISTORY.md"), "[2026-01-01 10:00] Tea.\n\n");
         assert_eq!(consolidated_count(&story), 70);
         story.run(["memory", "log"]).stdout_has("rejected: ");
         // The saved copy is available to the user.
@@ -637,10 +526,7 @@ fn an_empty_template_may_be_replaced_by_the_first_facts() {
     assert!(form.len() > 400);
     let story = story_with_due_session()
         .workspace_file("memory/MEMORY.md", &form)
-        .script([calls_save_memory(
-            "[2026-01-01 10:00] Tea.",
-            "- likes tea\n",
-        )]);
+        .script([calls_save_memory("[2026-01-01 10:00] Tea.", "- likes tea\n")]);
     consolidate(&story).stdout_has("memory 12 B");
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "- likes tea\n");
 }
@@ -652,15 +538,9 @@ fn a_memory_over_its_budget_is_to_be_shortened() {
     let story = story_with_due_session()
         .workspace_file("memory/MEMORY.md", &long)
         .set("memory", json!({ "budgetTokens": 300 }));
-    story
-        .server()
-        .script([calls_save_memory("[2026-01-01 10:00] Tea.", &short)]);
+    story.server().script([calls_save_memory("[2026-01-01 10:00] Tea.", &short)]);
     consolidate(&story).stdout_has("memory 500 B, was 2.0 KB");
-    assert!(
-        story.requests()[0]
-            .last_content()
-            .contains("fewer than 300 tokens")
-    );
+    assert!(story.requests()[0].last_content().contains("fewer than 300 tokens"));
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), short);
 }
 
@@ -673,13 +553,8 @@ fn a_memory_of_any_size_can_be_shortened() {
         let story = story_with_due_session()
             .workspace_file("memory/MEMORY.md", &long)
             .set("memory", json!({ "budgetTokens": 100 }))
-            .set(
-                "models",
-                json!({ "scripted": { "maxOutputTokens": output } }),
-            );
-        story
-            .server()
-            .script([calls_save_memory("[2026-01-01 10:00] Tea.", &short)]);
+            .set("models", json!({ "scripted": { "maxOutputTokens": output } }));
+        story.server().script([calls_save_memory("[2026-01-01 10:00] Tea.", &short)]);
         consolidate(&story).stdout_has("memory 300 B, was 39.1 KB");
         assert_eq!(story.requests()[0].body["max_tokens"], sent);
         assert_eq!(workspace_text(&story, "memory/MEMORY.md"), short);
@@ -703,12 +578,7 @@ fn a_memory_too_large_for_the_model_is_named_and_sent_in_part() {
     story.run(["status"]).stdout_has(words);
     consolidate(&story).status(65).stderr_has(words);
     // No message is lost meanwhile.
-    drop(
-        story
-            .run(["agent", "-m", "y"])
-            .stdout("Still here.\n")
-            .error_text(),
-    );
+    drop(story.run(["agent", "-m", "y"]).stdout("Still here.\n").error_text());
     assert_eq!(sent_words(&story, 1), Vec::from_iter(0..120));
 }
 
@@ -718,14 +588,9 @@ fn a_write_protected_memory_is_not_replaced() {
     let story = story_with_due_session().workspace_file("memory/MEMORY.md", "mine");
     let path = story.workspace().join("memory/MEMORY.md");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).unwrap();
-    story
-        .server()
-        .script([calls_save_memory("[2026-01-01 10:00] Tea.", "yours")]);
+    story.server().script([calls_save_memory("[2026-01-01 10:00] Tea.", "yours")]);
     consolidate(&story).stdout_has("memory unchanged, because MEMORY.md is read-only");
-    story
-        .run(["memory", "undo", "2"])
-        .status(77)
-        .stderr_has("MEMORY.md is read-only");
+    story.run(["memory", "undo", "2"]).status(77).stderr_has("MEMORY.md is read-only");
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "mine");
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o444);
@@ -739,11 +604,7 @@ fn a_run_killed_during_its_request_counts_and_changes_nothing() {
         let mut child = story.command(["memory", "consolidate"]).spawn().unwrap();
         until_exists(&asked);
         std::fs::remove_file(&asked).unwrap();
-        assert_eq!(
-            failed_tries(&story),
-            number,
-            "it is counted before it is asked"
-        );
+        assert_eq!(failed_tries(&story), number, "it is counted before it is asked");
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(
@@ -764,29 +625,19 @@ fn a_run_killed_during_its_request_counts_and_changes_nothing() {
 fn a_request_over_budget_is_not_counted_as_a_try() {
     let story = story_with_due_session()
         .set("budget", json!({ "daily": 0.5 }))
-        .set(
-            "models",
-            json!({ "scripted": { "price": { "input": 1, "output": 1e6 } } }),
-        );
+        .set("models", json!({ "scripted": { "price": { "input": 1, "output": 1e6 } } }));
     story.server().script([says("Dear.")]);
-    story
-        .run(["agent", "-m", "x", "-s", "other"])
-        .stdout("Dear.\n");
+    story.run(["agent", "-m", "x", "-s", "other"]).stdout("Dear.\n");
     consolidate(&story).status(4).stderr_has("budget");
     assert_eq!(failed_tries(&story), 0);
     // Nor is an unreachable server.
     let story =
         story_with_due_session().set("providers.custom.apiBase", json!("https://192.0.2.1/v1"));
-    story
-        .run(["memory", "consolidate", "--offline"])
-        .status(69)
-        .stderr_has("--offline");
+    story.run(["memory", "consolidate", "--offline"]).status(69).stderr_has("--offline");
     assert_eq!(failed_tries(&story), 0);
     // A rejection by the model counts. (The request is repeated once without the forced tool.)
     let story = story_with_due_session().script((0..2).map(|_| fails(400, "against our policy")));
-    consolidate(&story)
-        .status(1)
-        .stderr_has("against our policy");
+    consolidate(&story).status(1).stderr_has("against our policy");
     assert_eq!((consolidated_count(&story), failed_tries(&story)), (0, 1));
 }
 
@@ -796,24 +647,14 @@ fn an_outage_or_a_wrong_key_does_not_archive_raw_messages() {
         || story_with_due_session().set("providers.custom.apiBase", json!("http://127.0.0.1:1/v1"));
     let cases: [(Story, i32); 3] = [
         (down(), 69),
-        (
-            story_with_due_session().script((0..4).map(|_| fails(401, "no such key"))),
-            77,
-        ),
-        (
-            story_with_due_session().script((0..8).map(|_| fails(404, "no such model"))),
-            78,
-        ),
+        (story_with_due_session().script((0..4).map(|_| fails(401, "no such key"))), 77),
+        (story_with_due_session().script((0..8).map(|_| fails(404, "no such model"))), 78),
     ];
     for (story, status) in cases {
         for _ in 0..4 {
             drop(consolidate(&story).status(status).error_text());
         }
-        assert_eq!(
-            (consolidated_count(&story), failed_tries(&story)),
-            (0, 0),
-            "{status}"
-        );
+        assert_eq!((consolidated_count(&story), failed_tries(&story)), (0, 0), "{status}");
         assert_eq!(workspace_text(&story, "memory/HISTORY.md"), "");
     }
 }
@@ -825,17 +666,11 @@ fn unusable_files_cost_neither_a_request_nor_a_try() {
         for _ in 0..4 {
             consolidate(&story).status(74).stderr_has(name);
         }
-        assert_eq!(
-            (consolidated_count(&story), failed_tries(&story)),
-            (0, 0),
-            "{name}"
-        );
+        assert_eq!((consolidated_count(&story), failed_tries(&story)), (0, 0), "{name}");
         assert_eq!(story.requests().len(), 0);
         // After a success the notice is gone.
         std::fs::remove_dir_all(story.workspace().join("memory").join(name)).unwrap();
-        story
-            .server()
-            .script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
+        story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
         consolidate(&story).stdout_has("70 messages");
     }
 }
@@ -848,35 +683,25 @@ fn a_memory_that_cannot_be_written_is_reported() {
         .workspace_file("memory", "")
         .script([says("Here.")]);
     let words = "the memory cannot be updated: write in `";
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("Here.\n")
-        .stderr_has(words);
+    story.run(["agent", "-m", "x"]).stdout("Here.\n").stderr_has(words);
     assert_eq!(story.requests().len(), 1);
-    story
-        .run(["status"])
-        .stdout_has(&format!("problem    {words}"));
+    story.run(["status"]).stdout_has(&format!("problem    {words}"));
     story
         .run(["status", "--check", "--offline", "--no-crontab"])
         .status(74)
         .stdout_has("no    memory")
         .stderr_has("");
     std::fs::remove_file(story.workspace().join("memory")).unwrap();
-    story
-        .run(["status", "--check", "--offline", "--no-crontab"])
-        .stdout_has("ok    memory");
+    story.run(["status", "--check", "--offline", "--no-crontab"]).stdout_has("ok    memory");
 }
 
 #[test]
 fn a_symlinked_history_is_appended_at_its_target() {
-    let story = story_with_due_session()
-        .workspace_file("memory/x", "")
-        .file("notes.md", "[t] old\n\n");
+    let story =
+        story_with_due_session().workspace_file("memory/x", "").file("notes.md", "[t] old\n\n");
     let link = story.workspace().join("memory/HISTORY.md");
     std::os::unix::fs::symlink(story.dir().join("notes.md"), &link).unwrap();
-    story
-        .server()
-        .script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
+    story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
     consolidate(&story).stdout_has("70 messages");
     let notes = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
     assert_eq!(notes, "[t] old\n\n[2026-01-01 10:00] Words.\n\n");
@@ -890,19 +715,14 @@ fn failed_consolidations_are_reported_until_one_succeeds() {
     drop(ran.error_text());
     drop(ran);
     let words = "the last consolidation failed: 2026-01-02 03:04 cli:direct: 70 messages could not be consolidated";
-    story
-        .run(["memory", "log"])
-        .stdout_has("")
-        .stderr_has(words);
+    story.run(["memory", "log"]).stdout_has("").stderr_has(words);
     let ran = story.run(["status"]).stdout_has(words);
     assert!(ran.text().contains(
         "updated    2026-01-02 03:04:05, from cli:direct; the history has its messages unchanged"
     ));
     drop(ran);
     let story = story.workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 120));
-    story
-        .server()
-        .script([calls_save_memory("[2026-01-01 10:00] Words.", "")]);
+    story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "")]);
     consolidate(&story).stdout_has("70 messages");
     let ran = story.run(["status"]);
     let text = ran.text();
@@ -916,9 +736,7 @@ fn a_concurrent_turn_neither_waits_nor_loses_messages() {
     let asked = stall_model(&story);
     let turn = story.command(["agent", "-m", "long"]).spawn().unwrap();
     until_exists(&asked);
-    story
-        .server()
-        .script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
+    story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
     consolidate(&story).stdout_has("messages");
     let moved = consolidated_count(&story);
     assert!(moved >= 70);
@@ -929,10 +747,7 @@ fn a_concurrent_turn_neither_waits_nor_loses_messages() {
     .unwrap();
     story.wait(turn).signal();
     // Its closing line carries the pointer on.
-    assert_eq!(
-        last_metadata(&story, "cli_direct.jsonl")["ending"],
-        "terminated"
-    );
+    assert_eq!(last_metadata(&story, "cli_direct.jsonl")["ending"], "terminated");
     assert_eq!(consolidated_count(&story), moved);
 }
 
@@ -949,11 +764,7 @@ fn a_turn_completed_during_consolidation_keeps_its_messages() {
     }) as Responder]);
     consolidate(&story).stdout_has("70 messages");
     assert_eq!(consolidated_count(&story), 70);
-    assert!(
-        std::fs::read_to_string(&path)
-            .unwrap()
-            .contains("meanwhile")
-    );
+    assert!(std::fs::read_to_string(&path).unwrap().contains("meanwhile"));
 }
 
 #[test]
@@ -968,10 +779,7 @@ fn a_session_cleared_during_consolidation_is_left_unchanged() {
     }) as Responder]);
     consolidate(&story).stdout_has("70 messages");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), cleared);
-    assert_eq!(
-        workspace_text(&story, "memory/HISTORY.md"),
-        "[2026-01-01 10:00] Words.\n\n"
-    );
+    assert_eq!(workspace_text(&story, "memory/HISTORY.md"), "[2026-01-01 10:00] Words.\n\n");
 }
 
 /// The Python program's `/new` clears the file but preserves our fields in the metadata.
@@ -988,9 +796,7 @@ fn a_session_cleared_by_another_program_is_not_due() {
         match result {
             None => drop(consolidate(&story).stderr("nanobot: nothing to consolidate\n")),
             Some(result) => {
-                story
-                    .server()
-                    .script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
+                story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
                 consolidate(&story).stdout_has(&format!("{result} messages"));
                 let last = last_metadata(&story, "cli_direct.jsonl");
                 let expect = (&json!(result), &json!({}));
@@ -1015,17 +821,10 @@ fn memory_edits_during_consolidation_are_not_overwritten() {
         }),
     ]);
     consolidate(&story).stdout_has("70 messages");
-    assert_eq!(
-        workspace_text(&story, "memory/MEMORY.md"),
-        "by hand, and more"
-    );
-    story
-        .run(["memory", "undo"])
-        .stderr_has("restored version ");
+    assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "by hand, and more");
+    story.run(["memory", "undo"]).stderr_has("restored version ");
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "by hand");
-    story
-        .run(["memory", "undo"])
-        .stderr_has("restored version ");
+    story.run(["memory", "undo"]).stderr_has("restored version ");
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "old");
 }
 
@@ -1054,51 +853,32 @@ fn thirty_two_concurrent_runs_lose_no_line() {
     let mut story = Story::new();
     for number in 0..32 {
         let key = format!("many:{number}");
-        story = story.workspace_file(
-            &format!("sessions/many_{number}.jsonl"),
-            session_text(&key, 120),
-        );
+        story =
+            story.workspace_file(&format!("sessions/many_{number}.jsonl"), session_text(&key, 120));
     }
     story.server().always(Box::new(|request: &Request| {
         let memory = request.last_content();
-        let known = memory
-            .lines()
-            .filter(|line| line.starts_with("fact"))
-            .count();
-        let facts: String = (0..=known)
-            .map(|number| format!("fact {number}\n"))
-            .collect();
+        let known = memory.lines().filter(|line| line.starts_with("fact")).count();
+        let facts: String = (0..=known).map(|number| format!("fact {number}\n")).collect();
         calls_save_memory(&format!("[2026-01-01 10:00] Entry after {known}."), &facts)(request)
     }));
     let children: Vec<_> = (0..32)
         .map(|number| {
             let key = format!("many:{number}");
-            story
-                .command(["memory", "consolidate", "-q", "-s", &key])
-                .spawn()
-                .unwrap()
+            story.command(["memory", "consolidate", "-q", "-s", &key]).spawn().unwrap()
         })
         .collect();
     for child in children {
         story.wait(child).stdout_has("70 messages");
     }
     let history = workspace_text(&story, "memory/HISTORY.md");
-    let mut entries: Vec<&str> = history
-        .split("\n\n")
-        .filter(|entry| !entry.is_empty())
-        .collect();
+    let mut entries: Vec<&str> = history.split("\n\n").filter(|entry| !entry.is_empty()).collect();
     entries.sort_unstable();
     entries.dedup();
     assert_eq!(entries.len(), 32, "{history}");
-    assert_eq!(
-        workspace_text(&story, "memory/MEMORY.md").lines().count(),
-        32
-    );
+    assert_eq!(workspace_text(&story, "memory/MEMORY.md").lines().count(), 32);
     for number in 0..32 {
-        assert_eq!(
-            last_metadata(&story, &format!("many_{number}.jsonl"))["last_consolidated"],
-            70
-        );
+        assert_eq!(last_metadata(&story, &format!("many_{number}.jsonl"))["last_consolidated"], 70);
     }
 }
 
@@ -1125,11 +905,7 @@ fn without_a_terminal_stdout_closes_before_consolidation() {
     let go = gated_model(&story);
     let mut command = story.command(["agent", "-m", "x"]);
     let (mut reader, writer) = std::io::pipe().unwrap();
-    let child = command
-        .stdout(writer.try_clone().unwrap())
-        .stderr(writer)
-        .spawn()
-        .unwrap();
+    let child = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
     drop(command);
     let mut answer = String::new();
     reader.read_to_string(&mut answer).unwrap();
@@ -1160,10 +936,7 @@ fn an_interrupted_consolidation_costs_only_the_try() {
 
 #[test]
 fn a_background_consolidation_does_not_block_the_run() {
-    for words in [
-        "\"$0\" agent -m x",
-        "answer=$(\"$0\" agent -m x); echo \"$answer\"",
-    ] {
+    for words in ["\"$0\" agent -m x", "answer=$(\"$0\" agent -m x); echo \"$answer\""] {
         let story = story_with_due_session().env("NANOBOT_MEMORY__CONSOLIDATE", "detached");
         let go = gated_model(&story);
         let mut shell = story.program("/bin/sh");
@@ -1184,9 +957,7 @@ fn sent_words(story: &Story, number: usize) -> Vec<usize> {
     let messages = story.requests()[number].messages().to_vec();
     let contents = messages.iter();
     let words = contents.filter_map(|message| message["content"].as_str()?.strip_prefix("word"));
-    words
-        .map(|word| word.trim_end_matches('.').parse().unwrap())
-        .collect()
+    words.map(|word| word.trim_end_matches('.').parse().unwrap()).collect()
 }
 
 #[test]
@@ -1229,9 +1000,7 @@ fn failed_and_ephemeral_turns_are_not_consolidated() {
     story.server().script([fails(400, "no")]);
     story.run(["agent", "-m", "x"]).status(1).stderr_has("no");
     story.server().script([says("Here.")]);
-    story
-        .run(["agent", "-m", "x", "--ephemeral", "-s", "cli:direct"])
-        .stdout("Here.\n");
+    story.run(["agent", "-m", "x", "--ephemeral", "-s", "cli:direct"]).stdout("Here.\n");
     let story = story.env("NANOBOT_MEMORY__CONSOLIDATE", "manual");
     story.server().script([says("Here.")]);
     story.run(["agent", "-m", "x"]).stdout("Here.\n");
@@ -1243,24 +1012,14 @@ fn slash_new_starts_at_once_and_the_rest_is_consolidated_later() {
     let story =
         Story::new().workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 6));
     let story = story.env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
-    story
-        .server()
-        .script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
-    story
-        .run(["agent", "-m", "/new"])
-        .stdout("New session started.\n");
+    story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
+    story.run(["agent", "-m", "/new"]).stdout("New session started.\n");
     let question = story.requests()[0].last_content();
-    assert!(
-        question.contains("word0.") && question.contains("word5."),
-        "{question}"
-    );
+    assert!(question.contains("word0.") && question.contains("word5."), "{question}");
     let last = last_metadata(&story, "cli_direct.jsonl");
     assert_eq!(
         (&last["last_consolidated"], &last["metadata"]),
-        (
-            &json!(6),
-            &json!({ "nanobot": { "origin": { "level": "user" } } })
-        )
+        (&json!(6), &json!({ "nanobot": { "origin": { "level": "user" } } }))
     );
     // Then nothing is due.
     story.server().script([says("One.")]);
@@ -1280,12 +1039,9 @@ fn slash_new_starts_at_once_and_the_rest_is_consolidated_later() {
     story.run(["agent", "--new", "-m", "a"]).stdout("One.\n");
     story.run(["agent", "-m", "b"]).stdout("Two.\n");
     assert_eq!(failed_tries(&story), 2);
-    story
-        .run(["memory", "log"])
-        .stdout_has("outside")
-        .stderr_has(
-            "the last consolidation failed: 2026-01-02 03:04 cli:direct: the model did not call",
-        );
+    story.run(["memory", "log"]).stdout_has("outside").stderr_has(
+        "the last consolidation failed: 2026-01-02 03:04 cli:direct: the model did not call",
+    );
     story.run(["agent", "-m", "c"]).stdout("Three.\n");
     let history = workspace_text(&story, "memory/HISTORY.md");
     assert!(
@@ -1300,55 +1056,31 @@ fn slash_new_starts_at_once_and_the_rest_is_consolidated_later() {
 fn every_change_can_be_undone_byte_for_byte() {
     let story =
         story_with_due_session().workspace_file("memory/MEMORY.md", b"by hand \xff\r\nno newline");
-    story
-        .server()
-        .script([calls_save_memory("[2026-01-01 10:00] Words.", "by model\n")]);
+    story.server().script([calls_save_memory("[2026-01-01 10:00] Words.", "by model\n")]);
     consolidate(&story).stdout_has("70 messages");
     story.run(["memory", "show"]).stdout("by model\n");
     story.run(["memory", "diff"]).stdout_has("+by model\n");
     let path = story.workspace().join("memory/MEMORY.md");
-    story
-        .run(["memory", "undo"])
-        .stderr("nanobot: restored version 1 of the memory\n");
+    story.run(["memory", "undo"]).stderr("nanobot: restored version 1 of the memory\n");
     assert_eq!(std::fs::read(&path).unwrap(), b"by hand \xff\r\nno newline");
     // The output could reach a terminal, so it is text.
-    story
-        .run(["memory", "show"])
-        .stdout("by hand \u{fffd}\nno newline");
-    story
-        .run(["memory", "undo"])
-        .status(66)
-        .stderr_has("the memory has no earlier version");
+    story.run(["memory", "show"]).stdout("by hand \u{fffd}\nno newline");
+    story.run(["memory", "undo"]).status(66).stderr_has("the memory has no earlier version");
     // Edits by the agent or a person during consolidation are never lost.
     std::fs::write(&path, "by a person").unwrap();
     story.run(["memory", "undo", "2"]).stderr_has("version 2");
     assert_eq!(std::fs::read(&path).unwrap(), b"by model\n");
     story.run(["memory", "undo", "4"]).stderr_has("version 4");
     assert_eq!(std::fs::read(&path).unwrap(), b"by a person");
-    story
-        .run(["memory", "undo", "99"])
-        .status(66)
-        .stderr_has("no version 99");
+    story.run(["memory", "undo", "99"]).status(66).stderr_has("no version 99");
     let causes: Vec<String> = story
         .run(["memory", "log", "--json"])
         .json_lines()
         .iter()
         .map(|line| line["cause"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(
-        causes,
-        [
-            "undo",
-            "undo",
-            "outside",
-            "undo",
-            "consolidation",
-            "outside"
-        ]
-    );
-    story
-        .run(["memory", "diff", "1", "2"])
-        .stdout_has("-by hand");
+    assert_eq!(causes, ["undo", "undo", "outside", "undo", "consolidation", "outside"]);
+    story.run(["memory", "diff", "1", "2"]).stdout_has("-by hand");
 }
 
 #[test]
@@ -1370,15 +1102,10 @@ fn a_memory_written_by_a_tool_can_be_undone() {
         assert_eq!(log.len(), [2, 3, 3][number], "{log:?}");
     }
     for text in ["Likes tea.\n", ""] {
-        story
-            .run(["memory", "undo"])
-            .stderr_has("restored version ");
+        story.run(["memory", "undo"]).stderr_has("restored version ");
         assert_eq!(workspace_text(&story, "memory/MEMORY.md"), text);
     }
-    story
-        .run(["memory", "undo"])
-        .status(66)
-        .stderr_has("the memory has no earlier version");
+    story.run(["memory", "undo"]).status(66).stderr_has("the memory has no earlier version");
 }
 
 #[test]
@@ -1396,9 +1123,7 @@ fn each_edit_by_hand_that_a_turn_has_sent_is_a_version() {
     std::fs::write(&path, "fig").unwrap();
     story.run(["memory", "log"]).stdout_has("*5  2026-01-02");
     for text in ["pie", "rye", "oat", "tea"] {
-        story
-            .run(["memory", "undo"])
-            .stderr_has("restored version ");
+        story.run(["memory", "undo"]).stderr_has("restored version ");
         assert_eq!(workspace_text(&story, "memory/MEMORY.md"), text);
     }
 }
@@ -1409,22 +1134,14 @@ fn stored_memories_are_searchable() {
         .workspace_file("memory/MEMORY.md", "# Memory\nLikes tea.\n")
         .workspace_file("memory/HISTORY.md", "[2026-01-01 10:00] Tea and cake.\n\n");
     story.run(["memory", "search", "(?i)tea"]).stdout("~/.nanobot/workspace/memory/MEMORY.md:2: Likes tea.\n~/.nanobot/workspace/memory/HISTORY.md:1: [2026-01-01 10:00] Tea and cake.\n");
-    let found = story
-        .run(["memory", "search", "cake", "--json"])
-        .json_lines();
+    let found = story.run(["memory", "search", "cake", "--json"]).json_lines();
     assert_eq!(
         (&found[0]["line"], &found[0]["text"]),
         (&json!(1), &json!("[2026-01-01 10:00] Tea and cake."))
     );
     story.run(["memory", "search", "coffee"]).status(1);
-    story
-        .run(["memory", "search", "("])
-        .status(2)
-        .stderr_has("is not a valid regular expression");
-    story
-        .run(["memory", "edit"])
-        .status(2)
-        .stderr_has("terminal");
+    story.run(["memory", "search", "("]).status(2).stderr_has("is not a valid regular expression");
+    story.run(["memory", "edit"]).status(2).stderr_has("terminal");
 }
 
 #[test]
@@ -1463,21 +1180,12 @@ fn status_reports_the_state_of_the_memory() {
     );
     let story = story.set("memory", json!({ "budgetTokens": 100 }));
     story.run(["status"]).stdout_has("over its budget");
-    story.server().script([calls_save_memory(
-        "[2026-01-01 10:00] Tea.",
-        &"y".repeat(500),
-    )]);
+    story.server().script([calls_save_memory("[2026-01-01 10:00] Tea.", &"y".repeat(500))]);
     consolidate(&story).stdout_has("70 messages");
     let ran = story.run(["status", "--json"]);
     let status = ran.json();
-    assert_eq!(
-        status["memory"]["last_consolidation"]["session"],
-        "cli:direct"
-    );
-    assert_eq!(
-        (&status["sessions"], &status["memory"]["over_budget"]),
-        (&json!(1), &json!(true))
-    );
+    assert_eq!(status["memory"]["last_consolidation"]["session"], "cli:direct");
+    assert_eq!((&status["sessions"], &status["memory"]["over_budget"]), (&json!(1), &json!(true)));
     // A failure in the background is reported here until it is resolved.
     let key = "--session=cli:direct";
     let all = "{\"role\": \"user\", \"content\": \"more\"}\n".repeat(100);
@@ -1557,9 +1265,7 @@ fn an_edit_creates_a_version() {
     };
     drop(ran.stdout(""));
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "new\n");
-    story
-        .run(["memory", "diff"])
-        .stdout("--- version 1\n+++ now\n@@ -1 +1 @@\n-old\n+new\n");
+    story.run(["memory", "diff"]).stdout("--- version 1\n+++ now\n@@ -1 +1 @@\n-old\n+new\n");
     story.run(["memory", "undo"]).stderr_has("version 1");
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "old\n");
 }
@@ -1576,9 +1282,7 @@ fn a_session_queued_during_consolidation_is_processed_next() {
         }) as Responder,
         calls_save_memory("[2026-01-01 10:00] Two.", "m"),
     ]);
-    consolidate(&story)
-        .stdout_has("cli:direct: 50 messages")
-        .stderr_has("in total");
+    consolidate(&story).stdout_has("cli:direct: 50 messages").stderr_has("in total");
     assert!(
         story.requests()[1].last_content().contains("word70.")
             && !story.requests()[1].last_content().contains("word69.")

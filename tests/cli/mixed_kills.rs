@@ -95,17 +95,8 @@ fn kill_one(story: &Story, random: &mut Random, done: &mut Acknowledged, number:
             run_and_kill(story, random, done, &arguments);
         }
         4 => {
-            let arguments = [
-                "cron",
-                "add",
-                "--replace",
-                "-n",
-                &name,
-                "-c",
-                "0 8 * * *",
-                "-m",
-                "say job.",
-            ];
+            let arguments =
+                ["cron", "add", "--replace", "-n", &name, "-c", "0 8 * * *", "-m", "say job."];
             let ran = run_and_kill(story, random, done, &arguments);
             done.jobs[job] = ran.map(|_| true);
         }
@@ -125,11 +116,7 @@ fn assert_json_parses(directory: &Path) {
             assert_json_parses(&path);
         } else if path.extension().is_some_and(|it| it == "json") {
             let text = std::fs::read_to_string(&path).unwrap();
-            assert!(
-                serde_json::from_str::<Value>(&text).is_ok(),
-                "{}: {text:?}",
-                path.display()
-            );
+            assert!(serde_json::from_str::<Value>(&text).is_ok(), "{}: {text:?}", path.display());
         }
     }
 }
@@ -150,35 +137,24 @@ fn check(story: &Story, done: &mut Acknowledged) {
     let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
     let config: Value = serde_json::from_slice(&config).unwrap();
     for number in &done.keys {
-        assert_eq!(
-            config["models"][format!("m{number}")]["contextWindowTokens"],
-            10_000
-        );
+        assert_eq!(config["models"][format!("m{number}")]["contextWindowTokens"], 10_000);
     }
     for (session, number) in std::mem::take(&mut done.turns) {
         let lines = story.session(&format!("s{session}.jsonl"));
         for text in [format!("say {number}."), format!("You said {number}.")] {
-            let is_stored = lines
-                .iter()
-                .any(|line| line["content"].to_string().contains(&text));
+            let is_stored = lines.iter().any(|line| line["content"].to_string().contains(&text));
             assert!(is_stored, "{text} {lines:?}");
         }
     }
     let jobs = story.run(["cron", "list", "--json"]).text();
     for (job, change) in done.jobs.iter().enumerate() {
         let is_there = jobs.contains(&format!("\"name\":\"job{job}\",\"enabled\""));
-        assert!(
-            change.is_none_or(|was_added| was_added == is_there),
-            "job{job}: {jobs}"
-        );
+        assert!(change.is_none_or(|was_added| was_added == is_there), "job{job}: {jobs}");
     }
     // The crontab has what the jobs say after the next look.
     story.run(["cron", "sync"]).status(0).text();
     let table = story.crontab().table().unwrap_or_default();
-    let lines = table
-        .lines()
-        .filter(|line| line.contains("cron run"))
-        .count();
+    let lines = table.lines().filter(|line| line.contains("cron run")).count();
     assert_eq!(lines, jobs.lines().count(), "{table}\n{jobs}");
     done.turn_time = run_turns(story);
 }
@@ -211,11 +187,7 @@ fn kill(count: usize, seed: u64) {
     }
     check(&story, &mut done);
     // Some of them did what they were asked.
-    assert!(
-        done.processes > count + count / 5,
-        "{} processes",
-        done.processes
-    );
+    assert!(done.processes > count + count / 5, "{} processes", done.processes);
 }
 
 #[test]
@@ -226,9 +198,8 @@ fn killed_processes_of_all_kinds_lose_nothing() {
 #[test]
 #[ignore = "takes minutes; see tests/README.md"]
 fn ten_thousand_killed_processes_of_all_kinds_lose_nothing() {
-    let runs: Vec<_> = (0..2)
-        .map(|seed| std::thread::spawn(move || kill(5000, 100 + seed)))
-        .collect();
+    let runs: Vec<_> =
+        (0..2).map(|seed| std::thread::spawn(move || kill(5000, 100 + seed))).collect();
     for run in runs {
         run.join().unwrap();
     }

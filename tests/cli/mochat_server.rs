@@ -55,11 +55,7 @@ impl MochatServer {
         } else {
             let mut message = message;
             message["createdAt"] = json!("2026-01-02T03:04:05Z");
-            state
-                .panels
-                .entry(chat.to_owned())
-                .or_default()
-                .push(message);
+            state.panels.entry(chat.to_owned()).or_default().push(message);
         }
     }
 
@@ -80,16 +76,9 @@ fn accept(data: &Value) -> Response {
 
 fn respond(state: &Arc<Mutex<State>>, request: &Request) -> Response {
     let body = &request.body;
-    state
-        .lock()
-        .unwrap()
-        .calls
-        .push((request.path.clone(), body.clone()));
+    state.lock().unwrap().calls.push((request.path.clone(), body.clone()));
     if request.header("x-claw-token") != Some(TOKEN) {
-        return Response::json(
-            200,
-            &json!({ "code": 401, "message": "invalid claw token" }),
-        );
+        return Response::json(200, &json!({ "code": 401, "message": "invalid claw token" }));
     }
     let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
     match request.path.as_str() {
@@ -105,24 +94,14 @@ fn respond(state: &Arc<Mutex<State>>, request: &Request) -> Response {
             let end =
                 Instant::now() + Duration::from_millis(body["timeoutMs"].as_u64().unwrap_or(0));
             let after = usize::try_from(body["cursor"].as_u64().unwrap()).unwrap();
-            if !state
-                .lock()
-                .unwrap()
-                .sessions
-                .contains_key(&text("sessionId"))
-            {
+            if !state.lock().unwrap().sessions.contains_key(&text("sessionId")) {
                 return Response::json(
                     200,
                     &json!({ "code": 404, "message": "session not found" }),
                 );
             }
             loop {
-                let events = state
-                    .lock()
-                    .unwrap()
-                    .sessions
-                    .get(&text("sessionId"))
-                    .cloned();
+                let events = state.lock().unwrap().sessions.get(&text("sessionId")).cloned();
                 let events = events.unwrap_or_default();
                 if events.len() > after || Instant::now() >= end {
                     let new = &events[after.min(events.len())..];
@@ -135,20 +114,13 @@ fn respond(state: &Arc<Mutex<State>>, request: &Request) -> Response {
         }
         "/api/claw/groups/get" => {
             let state = state.lock().unwrap();
-            let panels: Vec<Value> = state
-                .panels
-                .keys()
-                .map(|id| json!({ "id": id, "type": 0 }))
-                .collect();
+            let panels: Vec<Value> =
+                state.panels.keys().map(|id| json!({ "id": id, "type": 0 })).collect();
             accept(&json!({ "groupId": "g1", "panels": panels }))
         }
         "/api/claw/groups/panels/messages" => {
             let state = state.lock().unwrap();
-            let messages = state
-                .panels
-                .get(&text("panelId"))
-                .cloned()
-                .unwrap_or_default();
+            let messages = state.panels.get(&text("panelId")).cloned().unwrap_or_default();
             let limit = usize::try_from(body["limit"].as_u64().unwrap()).unwrap();
             let newest: Vec<Value> = messages.into_iter().rev().take(limit).collect();
             accept(&json!({ "groupId": "g1", "messages": newest }))

@@ -13,23 +13,11 @@ fn find_by_name<'a>(lines: &'a [Value], name: &str) -> &'a Value {
 fn models_lists_known_models() {
     let story = Story::bare();
     let text = story.run(["model", "list", "--provider", "openAI"]).text();
-    let lines: Vec<Vec<&str>> = text
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    let head = [
-        "PROVIDER", "NAME", "CONTEXT", "OUTPUT", "$IN", "$OUT", "TAKES",
-    ];
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let head = ["PROVIDER", "NAME", "CONTEXT", "OUTPUT", "$IN", "$OUT", "TAKES"];
     assert_eq!(lines[0], head);
-    let expect = [
-        "openai",
-        "gpt-4o-mini",
-        "128000",
-        "16384",
-        "0.15",
-        "0.6",
-        "images,pdf",
-    ];
+    let expect = ["openai", "gpt-4o-mini", "128000", "16384", "0.15", "0.6", "images,pdf"];
     assert!(lines.iter().any(|line| *line == expect), "{text}");
     assert!(text.lines().last().unwrap().starts_with("+ long requests"));
 
@@ -70,9 +58,7 @@ reasoning  yes (table)
 price      $0.75 in, $0.075 cached, $0.75 cache write, $4.5 out per million tokens (table)
 quirk      no temperature is sent
 ";
-    story
-        .run(["model", "show", "openai/gpt-5.4-mini"])
-        .stdout(expect);
+    story.run(["model", "show", "openai/gpt-5.4-mini"]).stdout(expect);
     Story::bare()
         .run(["model", "show", "gpt-5"])
         .status(78)
@@ -131,20 +117,12 @@ fn the_context_window_of_a_local_server_is_the_one_that_it_reports() {
         assert_eq!(story.requests()[0].body["max_tokens"], 4096, "{provider}");
         // It is asked once a day, and the report is used meanwhile.
         story.run(["agent", "-m", "x"]).stdout("2\n");
-        story
-            .run(["agent", "-m", "x", "--dry-run=table"])
-            .stdout_has("; context window 8192\n");
-        story
-            .run(["model", "show", "m"])
-            .stdout_has("context    8192 tokens (server)\n");
+        story.run(["agent", "-m", "x", "--dry-run=table"]).stdout_has("; context window 8192\n");
+        story.run(["model", "show", "m"]).stdout_has("context    8192 tokens (server)\n");
         assert_eq!(story.server().model_questions().len(), asked, "{provider}");
         let story = story.env("NANOBOT_TEST_TIME", "2026-01-03T04:04:05Z");
         story.run(["agent", "-m", "x"]).stdout("3\n");
-        assert_eq!(
-            story.server().model_questions().len(),
-            2 * asked,
-            "{provider}"
-        );
+        assert_eq!(story.server().model_questions().len(), 2 * asked, "{provider}");
     }
 }
 
@@ -155,17 +133,13 @@ fn a_context_window_is_asked_for_only_where_it_is_unknown() {
     story.run(["agent", "-m", "x"]).stdout("1\n");
     story.run(["agent", "-m", "x"]).stdout("2\n");
     assert_eq!(story.server().model_questions().len(), 3);
-    story
-        .run(["model", "show", "m"])
-        .stdout_has("context    unknown\n");
+    story.run(["model", "show", "m"]).stdout_has("context    unknown\n");
     // Configured, for the model or for all unknown ones.
     for (key, value) in [
         ("models", json!({ "m": { "contextWindowTokens": 4096 } })),
         ("agents.defaults.contextWindowTokens", json!(4096)),
     ] {
-        let story = Story::with_provider("vllm", "m")
-            .set(key, value)
-            .script([says("1")]);
+        let story = Story::with_provider("vllm", "m").set(key, value).script([says("1")]);
         story.run(["agent", "-m", "x"]).stdout("1\n");
         assert_eq!(story.server().model_questions(), [""; 0], "{key}");
     }
@@ -180,23 +154,11 @@ fn models_are_fetched_from_the_server() {
     let list = json!({ "object": "list", "data": [{ "id": "one" }, { "id": "gpt-4o\u{1b}[2J" }] });
     let ask = || sends(Response::json(200, &list));
     let story = Story::new().script([ask(), ask()]);
-    story
-        .run(["model", "list", "--remote"])
-        .stdout("one\ngpt-4o\\u{1b}[2J\n");
+    story.run(["model", "list", "--remote"]).stdout("one\ngpt-4o\\u{1b}[2J\n");
     let request = &story.requests()[0];
     assert_eq!(request.path, "/v1/models");
-    assert_eq!(
-        request.header("authorization"),
-        Some("Bearer key-of-the-story")
-    );
-    let arguments = [
-        "model",
-        "list",
-        "--remote",
-        "--json",
-        "--provider",
-        "Custom",
-    ];
+    assert_eq!(request.header("authorization"), Some("Bearer key-of-the-story"));
+    let arguments = ["model", "list", "--remote", "--json", "--provider", "Custom"];
     let lines = story.run(arguments).json_lines();
     assert_eq!(find_by_name(&lines, "one")["context"], Value::Null);
 }
@@ -212,28 +174,17 @@ fn anthropic_models_are_fetched_in_pages() {
     let story = Story::new();
     let base = format!("http://127.0.0.1:{}", story.server().port);
     let block = json!({ "apiKey": "key-of-the-story", "apiBase": base });
-    let story = story.set("providers.anthropic", block).script([
-        page(&["a", "claude/b"], true),
-        page(&["claude-opus-5"], false),
-    ]);
-    let arguments = [
-        "model",
-        "list",
-        "--remote",
-        "--provider",
-        "anthropic",
-        "--json",
-    ];
+    let story = story
+        .set("providers.anthropic", block)
+        .script([page(&["a", "claude/b"], true), page(&["claude-opus-5"], false)]);
+    let arguments = ["model", "list", "--remote", "--provider", "anthropic", "--json"];
     let lines = story.run(arguments).json_lines();
     let names: Vec<&Value> = lines.iter().map(|line| &line["name"]).collect();
     assert_eq!(names, ["a", "claude/b", "claude-opus-5"]);
     assert_eq!(lines[2]["context"], 1_000_000);
     let requests = story.requests();
     assert_eq!(requests[0].path, "/v1/models?limit=1000");
-    assert_eq!(
-        requests[1].path,
-        "/v1/models?limit=1000&after_id=claude%2Fb"
-    );
+    assert_eq!(requests[1].path, "/v1/models?limit=1000&after_id=claude%2Fb");
     assert_eq!(requests[1].header("x-api-key"), Some("key-of-the-story"));
     assert!(requests[1].header("anthropic-version").is_some());
 }
@@ -271,10 +222,7 @@ fn providers_shows_the_source_of_each_key() {
     } });
     let story = Story::bare()
         .config(&config)
-        .env(
-            "CREDENTIALS_DIRECTORY",
-            credentials.path().to_str().unwrap(),
-        )
+        .env("CREDENTIALS_DIRECTORY", credentials.path().to_str().unwrap())
         .env("GEMINI_API_KEY", "secret-6");
     let ran = story.run(["provider", "list", "--json"]);
     assert!(!ran.text().contains("secret-"), "{}", ran.text());
@@ -283,20 +231,11 @@ fn providers_shows_the_source_of_each_key() {
         let line = find_by_name(&lines, name);
         let text = |field: &str| line[field].as_str().unwrap_or("-").to_owned();
         assert_eq!(line["usable"], usable, "{line}");
-        assert_eq!(
-            (text("key").as_str(), text("key_place").as_str()),
-            (key, place),
-            "{line}"
-        );
+        assert_eq!((text("key").as_str(), text("key_place").as_str()), (key, place), "{line}");
     };
     check("openai", true, "config", "providers.openai.apiKey");
     check("mistral", true, "file", "$HOME/mistral.key");
-    check(
-        "deepseek",
-        true,
-        "command",
-        "providers.deepseek.apiKeyCommand",
-    );
+    check("deepseek", true, "command", "providers.deepseek.apiKeyCommand");
     check("groq", true, "credential", "the credential GROQ_API_KEY");
     check("gemini", true, "variable", "$GEMINI_API_KEY");
     check("openrouter", false, "-", "-");
@@ -306,12 +245,7 @@ fn providers_shows_the_source_of_each_key() {
     check("openaiCodex", false, "-", "-");
     check("assemblyai", false, "-", "-");
     check("mine", true, "-", "-");
-    assert!(
-        find_by_name(&lines, "xai")["problem"]
-            .as_str()
-            .unwrap()
-            .contains("NOT_SET")
-    );
+    assert!(find_by_name(&lines, "xai")["problem"].as_str().unwrap().contains("NOT_SET"));
     let expect = "http://***@localhost:11434/v1";
     assert_eq!(find_by_name(&lines, "ollama")["address"], expect);
     let keys: Vec<&String> = lines[0].as_object().unwrap().keys().collect();
@@ -332,10 +266,7 @@ fn providers_shows_the_source_of_each_key() {
     let (text, told) = (ran.text(), ran.error_text());
     assert!(!text.contains("secret-") && !told.contains("secret-"));
     assert!(told.contains("NOT_SET"), "{told}");
-    assert!(
-        text.lines().nth(1).unwrap().starts_with("custom "),
-        "in the table's order"
-    );
+    assert!(text.lines().nth(1).unwrap().starts_with("custom "), "in the table's order");
 }
 
 #[test]
@@ -353,9 +284,6 @@ fn on_a_terminal_usable_providers_are_listed_first() {
     assert!(lines[0].starts_with("  NAME"), "{text}");
     assert!(lines[1].starts_with("* xai "), "{text}");
     assert!(lines[2].starts_with("  custom "), "{text}");
-    assert!(
-        lines.iter().all(|line| line.chars().count() <= 60),
-        "{text}"
-    );
+    assert!(lines.iter().all(|line| line.chars().count() <= 60), "{text}");
     assert!(show(&[]).contains("\u{1b}[32m*"), "{text}");
 }

@@ -23,10 +23,7 @@ fn jobs_and_the_crontab_follow_the_home() {
     let story = Story::new().script([says("Digest.")]);
     write(&story.home().join("inbox/a.txt"), b"a");
     write(&story.home().join("out/notes.txt"), b"");
-    let (inbox, out) = (
-        story.home().join("inbox"),
-        story.home().join("out/notes.txt"),
-    );
+    let (inbox, out) = (story.home().join("inbox"), story.home().join("out/notes.txt"));
     let (inbox, out) = (inbox.to_str().unwrap(), out.to_str().unwrap());
     let more = [
         "-n",
@@ -64,16 +61,10 @@ fn jobs_and_the_crontab_follow_the_home() {
     fixed.code();
     fixed.error_text();
     let text = fixed.text();
-    assert!(
-        text.starts_with("ok    moved        2 jobs: paths beneath"),
-        "{text}"
-    );
+    assert!(text.starts_with("ok    moved        2 jobs: paths beneath"), "{text}");
     let found = job_file(&story, &new, &id);
     assert!(!found.contains(&old), "{found}");
-    assert!(
-        found.contains(&format!("{}/inbox", new.display())),
-        "{found}"
-    );
+    assert!(found.contains(&format!("{}/inbox", new.display())), "{found}");
     assert!(job_file(&story, &new, &other).contains("gone"));
     let table = story.crontab().table().unwrap();
     assert!(!table.contains(&old), "{table}");
@@ -93,10 +84,7 @@ fn paths_are_recognised_without_a_crontab() {
     let story = Story::new();
     write(&story.home().join("inbox/a.txt"), b"a");
     let inbox = story.home().join("inbox");
-    let id = add_job(
-        &story,
-        &["-n", "x", "-e", "1h", "--read", inbox.to_str().unwrap()],
-    );
+    let id = add_job(&story, &["-n", "x", "-e", "1h", "--read", inbox.to_str().unwrap()]);
     story.crontab().set_table("# mine\n");
     let old = story.home().to_str().unwrap().to_owned();
     let new = move_home(&story);
@@ -108,12 +96,6 @@ fn paths_are_recognised_without_a_crontab() {
     ran.stdout_has("1 job: paths beneath");
     assert!(!job_file(&story, &new, &id).contains(&old));
     let table = story.crontab().table().unwrap();
-    assert!(
-        table.starts_with("# mine\n") && table.contains(" --scheduled"),
-        "{table}"
-    );
-    story
-        .run(["status", "--fix"])
-        .status(2)
-        .stderr_has("--check");
+    assert!(table.starts_with("# mine\n") && table.contains(" --scheduled"), "{table}");
+    story.run(["status", "--fix"]).status(2).stderr_has("--check");
 }

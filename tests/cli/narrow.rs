@@ -29,16 +29,9 @@ fn a_question_at_40_columns_breaks_no_word() {
         says("Not written."),
     ]);
     let mut screen = start_repl(&story, (30, 40), &[]);
-    screen
-        .type_("add bread")
-        .press(Key::Enter)
-        .until_prompt("  allow?");
+    screen.type_("add bread").press(Key::Enter).until_prompt("  allow?");
     screen.until_snapshot("repl_question-40", Screen::conversation);
-    assert!(
-        screen.wrapped_rows().is_empty(),
-        "{:?}",
-        screen.wrapped_rows()
-    );
+    assert!(screen.wrapped_rows().is_empty(), "{:?}", screen.wrapped_rows());
     screen.type_("n").until("Not written.").until_prompt("> ");
     exit_and_check(&mut screen);
 }
@@ -60,24 +53,15 @@ fn lists_of_commands_fit_40_columns() {
         screen.until_prompt("> ");
         let text = screen.text();
         let broken = screen.wrapped_rows();
-        assert!(
-            broken.is_empty(),
-            "{command}: {broken:?} are wrapped:\n{text}"
-        );
+        assert!(broken.is_empty(), "{command}: {broken:?} are wrapped:\n{text}");
     }
     screen.press(Key::Ctrl('l')).until_gone("TITLE");
-    screen
-        .type_("/context")
-        .press(Key::Enter)
-        .until("compacted");
+    screen.type_("/context").press(Key::Enter).until("compacted");
     screen.until_prompt("> ");
     screen.until_snapshot("context-40", mask_numbers);
     exit_and_check(&mut screen);
     let mut screen = start_repl(&story, (24, 80), &[]);
-    screen
-        .type_("/context")
-        .press(Key::Enter)
-        .until("compacted");
+    screen.type_("/context").press(Key::Enter).until("compacted");
     screen.until_prompt("> ");
     screen.until_snapshot("context", mask_numbers);
     exit_and_check(&mut screen);
@@ -98,10 +82,7 @@ fn a_resize_erases_nothing_above_a_long_line() {
         let story = Story::new().script([says("An answer above.")]);
         let variables: &[(&str, &str)] = if reflows { &[] } else { &xterm };
         let mut screen = start_repl(&story, (24, from), variables);
-        screen
-            .type_("hi")
-            .press(Key::Enter)
-            .until("An answer above.");
+        screen.type_("hi").press(Key::Enter).until("An answer above.");
         screen.until("in, ").until_prompt("> ").type_(words);
         screen.until("window");
         let before = screen.raw().len();
@@ -115,11 +96,7 @@ fn a_resize_erases_nothing_above_a_long_line() {
         let text = screen.text();
         let flat: String = text.lines().collect();
         for part in ["An answer above.", " in, ", words] {
-            assert_eq!(
-                flat.matches(part).count(),
-                1,
-                "{part:?} {from} {to} {reflows}:\n{text}"
-            );
+            assert_eq!(flat.matches(part).count(), 1, "{part:?} {from} {to} {reflows}:\n{text}");
         }
         screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
         exit_and_check(&mut screen);

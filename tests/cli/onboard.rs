@@ -11,10 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 /// A server's list of models.
 fn lists_models(names: &[&str]) -> Responder {
     let data: Vec<Value> = names.iter().map(|name| json!({ "id": name })).collect();
-    sends(Response::json(
-        200,
-        &json!({ "object": "list", "data": data }),
-    ))
+    sends(Response::json(200, &json!({ "object": "list", "data": data })))
 }
 
 /// The URL of the scripted server.
@@ -38,9 +35,7 @@ fn answer_prompt(screen: &mut Screen<'_>, words: &str, text: &str) {
 /// Waits until the screen ends in `words`: a prompt may be repeated.
 #[track_caller]
 fn wait_for_prompt(screen: &mut Screen<'_>, words: &str) {
-    screen.until_text(&format!("{words:?} is not asked"), |text| {
-        text.ends_with(words)
-    });
+    screen.until_text(&format!("{words:?} is not asked"), |text| text.ends_with(words));
 }
 
 #[track_caller]
@@ -54,41 +49,25 @@ fn a_first_run_completes() {
     let story = Story::bare().script([lists_models(&["small", "large"]), says("Hello there.")]);
     let mut screen = story.screen(40, 80).args(["onboard"]);
     answer_prompt(&mut screen, "or name [openrouter]:", "custom");
-    answer_prompt(
-        &mut screen,
-        "Address [http://localhost:8000/v1]:",
-        &base_url(&story),
-    );
-    answer_prompt(
-        &mut screen,
-        "API key, not shown [none]:",
-        "sk-very-secret-key",
-    );
+    answer_prompt(&mut screen, "Address [http://localhost:8000/v1]:", &base_url(&story));
+    answer_prompt(&mut screen, "API key, not shown [none]:", "sk-very-secret-key");
     answer_prompt(&mut screen, "or name [small]:", "lar");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
     answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
-    let shown = screen
-        .text_with_scrollback()
-        .replace(&base_url(&story), "$SERVER");
+    let shown = screen.text_with_scrollback().replace(&base_url(&story), "$SERVER");
     screen.snapshot("onboard", &shown);
     screen.assert_restored();
     assert!(!String::from_utf8_lossy(&screen.raw()).contains("sk-very-secret-key"));
     let config = read_config(&story);
     assert_eq!(config["agents"]["defaults"]["model"], "large");
     assert_eq!(config["agents"]["defaults"]["provider"], "custom");
-    assert_eq!(
-        config["providers"]["custom"]["apiKey"],
-        "sk-very-secret-key"
-    );
+    assert_eq!(config["providers"]["custom"]["apiKey"], "sk-very-secret-key");
     assert_eq!(config["providers"]["custom"]["apiBase"], base_url(&story));
     let requests = story.requests();
     assert_eq!(requests[0].path, "/v1/models");
-    assert_eq!(
-        requests[1].header("authorization"),
-        Some("Bearer sk-very-secret-key")
-    );
+    assert_eq!(requests[1].header("authorization"), Some("Bearer sk-very-secret-key"));
     // The first answer of the agent.
     story.server().script([says("Hi.")]);
     story.run(["agent", "-m", "hello"]).stdout("Hi.\n");
@@ -111,11 +90,8 @@ fn accept_defaults(screen: &mut Screen<'_>) -> i32 {
 
 #[test]
 fn a_wrong_key_is_prompted_for_again() {
-    let story = Story::bare().script([
-        fails(401, "no such key"),
-        lists_models(&["small"]),
-        says("Hi."),
-    ]);
+    let story =
+        Story::bare().script([fails(401, "no such key"), lists_models(&["small"]), says("Hi.")]);
     let mut screen = story.screen(60, 80).args(["onboard"]);
     answer_provider(&mut screen, &base_url(&story));
     answer_prompt(&mut screen, "API key, not shown [none]:", "sk-of-another");
@@ -125,14 +101,8 @@ fn a_wrong_key_is_prompted_for_again() {
     let shown = screen.text_with_scrollback();
     screen.assert_restored();
     let (_, shown) = shown.split_once("-> Custom").unwrap();
-    screen.snapshot(
-        "onboard-wrong-key",
-        &shown.replace(&base_url(&story), "$SERVER"),
-    );
-    assert_eq!(
-        read_config(&story)["providers"]["custom"]["apiKey"],
-        "sk-of-the-story"
-    );
+    screen.snapshot("onboard-wrong-key", &shown.replace(&base_url(&story), "$SERVER"));
+    assert_eq!(read_config(&story)["providers"]["custom"]["apiKey"], "sk-of-the-story");
 }
 
 #[test]
@@ -179,10 +149,7 @@ fn a_failed_test_can_be_retried_or_saved_anyway() {
     let lines: Vec<&str> = shown.lines().filter(numbered).collect();
     assert_eq!(lines.len(), 2, "{shown}");
     assert_eq!(lines[0], lines[1]);
-    assert!(
-        shown.contains("An API key cannot contain blanks"),
-        "{shown}"
-    );
+    assert!(shown.contains("An API key cannot contain blanks"), "{shown}");
     screen.assert_restored();
     let config = read_config(&story);
     assert_eq!(config["agents"]["defaults"]["model"], "small");
@@ -207,9 +174,7 @@ fn an_aborted_run_leaves_no_files() {
     for (key, code) in [('c', 130), ('d', 66)] {
         for count in 0..4 {
             let story = Story::bare();
-            story
-                .server()
-                .script([lists_models(&["small"])].into_iter().take(count / 3));
+            story.server().script([lists_models(&["small"])].into_iter().take(count / 3));
             let mut screen = story.screen(50, 80).args(["onboard"]);
             let all = prompts_and_answers(&story);
             for (words, text) in &all[..count] {
@@ -284,42 +249,27 @@ fn a_second_run_preserves_existing_settings() {
     let path = story.home().join(".nanobot/config.json");
     let before = std::fs::read_to_string(&path).unwrap();
     assert!(before.contains("// mine"), "{before}");
-    story
-        .server()
-        .script([lists_models(&["small", "large"]), says("Hi.")]);
+    story.server().script([lists_models(&["small", "large"]), says("Hi.")]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
     answer_prompt(&mut screen, "or name [custom]:", "");
     answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
-    answer_prompt(
-        &mut screen,
-        "API key, not shown [the one in the config]:",
-        "",
-    );
+    answer_prompt(&mut screen, "API key, not shown [the one in the config]:", "");
     answer_prompt(&mut screen, "or name [large]:", "");
     screen.until("do its tasks?").type_("y").press(Key::Enter);
     answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     let shown = screen.text_with_scrollback();
-    assert!(
-        shown.contains("kept ~/.nanobot/config.json unchanged"),
-        "{shown}"
-    );
+    assert!(shown.contains("kept ~/.nanobot/config.json unchanged"), "{shown}");
     assert!(shown.contains("✓ Heartbeat enabled"), "{shown}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
     assert!(story.crontab().table().unwrap().contains("heartbeat"));
     // Existing parts are not offered again, and only answered settings change.
-    story
-        .server()
-        .script([lists_models(&["small", "large"]), says("Hi.")]);
+    story.server().script([lists_models(&["small", "large"]), says("Hi.")]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
     answer_prompt(&mut screen, "or name [custom]:", "");
     answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
-    answer_prompt(
-        &mut screen,
-        "API key, not shown [the one in the config]:",
-        "",
-    );
+    answer_prompt(&mut screen, "API key, not shown [the one in the config]:", "");
     answer_prompt(&mut screen, "or name [large]:", "small");
     answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
@@ -337,11 +287,7 @@ fn a_key_in_the_environment_is_named_and_not_copied() {
     screen.until("key from $AZURE_OPENAI_API_KEY");
     answer_prompt(&mut screen, "or name [azureOpenai]:", "");
     answer_prompt(&mut screen, "Address:", &base_url(&story));
-    answer_prompt(
-        &mut screen,
-        "API key, not shown [the one in $AZURE_OPENAI_API_KEY]:",
-        "",
-    );
+    answer_prompt(&mut screen, "API key, not shown [the one in $AZURE_OPENAI_API_KEY]:", "");
     screen.until("  default");
     answer_prompt(&mut screen, "or name [gpt-6-luna]:", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
@@ -352,10 +298,7 @@ fn a_key_in_the_environment_is_named_and_not_copied() {
         read_config(&story)["providers"]["azureOpenai"]["apiKey"],
         "${AZURE_OPENAI_API_KEY}"
     );
-    assert_eq!(
-        story.requests()[1].header("api-key"),
-        Some("sk-of-the-shell")
-    );
+    assert_eq!(story.requests()[1].header("api-key"), Some("sk-of-the-shell"));
 }
 
 #[test]
@@ -372,10 +315,7 @@ fn a_small_and_dumb_terminal_is_enough() {
     assert_eq!(screen.code(), 0);
     // The URL is wrapped at the end of the row.
     let port = story.server().port.to_string();
-    screen.snapshot(
-        "onboard-40",
-        &screen.text_with_scrollback().replace(&port, "PORT"),
-    );
+    screen.snapshot("onboard-40", &screen.text_with_scrollback().replace(&port, "PORT"));
     assert!(!screen.raw().contains(&0x1b));
     screen.assert_restored();
 }
@@ -391,9 +331,7 @@ fn keep_configured_provider(screen: &mut Screen<'_>, story: &Story) {
 #[test]
 fn over_a_python_install_it_asks_for_the_workspace() {
     let story = Story::new().set("channels", json!({}));
-    story
-        .server()
-        .script([lists_models(&["scripted"]), says("Hi.")]);
+    story.server().script([lists_models(&["scripted"]), says("Hi.")]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
     keep_configured_provider(&mut screen, &story);
     answer_prompt(&mut screen, "Working directory? [c]:", "both");
@@ -402,10 +340,7 @@ fn over_a_python_install_it_asks_for_the_workspace() {
     answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
-    assert_eq!(
-        read_config(&story)["agents"]["defaults"]["directory"],
-        "workspace"
-    );
+    assert_eq!(read_config(&story)["agents"]["defaults"]["directory"], "workspace");
 }
 
 #[test]
@@ -417,9 +352,7 @@ fn over_a_python_install_the_tools_of_its_servers_stay_allowed() {
         story.set("tools", json!({ "mcpServers": servers, "allow": allow }))
     };
     let story = take_over(json!(["exec"]));
-    story
-        .server()
-        .script([lists_models(&["scripted"]), says("Hi.")]);
+    story.server().script([lists_models(&["scripted"]), says("Hi.")]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
     keep_configured_provider(&mut screen, &story);
     answer_prompt(&mut screen, "Working directory? [c]:", "");
@@ -432,13 +365,9 @@ fn over_a_python_install_the_tools_of_its_servers_stay_allowed() {
     assert_eq!(rules(&story), json!(["exec", "mcp_notes_*"]));
     // Without a terminal it is a flag, and a warning without it.
     let story = take_over(json!([]));
-    story
-        .run(["onboard", "--yes"])
-        .stderr_has("refused in `agent`; `--allow-servers` allows them");
+    story.run(["onboard", "--yes"]).stderr_has("refused in `agent`; `--allow-servers` allows them");
     assert_eq!(rules(&story), json!([]));
-    story
-        .run(["onboard", "--allow-servers"])
-        .stderr_has("updated");
+    story.run(["onboard", "--allow-servers"]).stderr_has("updated");
     assert_eq!(rules(&story), json!(["mcp_notes_*"]));
     // A rule for one of its tools is the user's choice.
     let story = take_over(json!(["mcp_notes_read"]));
@@ -467,31 +396,16 @@ fn onboard_works_with_flags_only() {
     ran.stdout_has("✓ Heartbeat enabled")
         .stderr_has("m of custom answered in 0.0 s: ")
         .stderr_has("ready; try: nanobot agent");
-    assert_eq!(
-        read_config(&story)["providers"]["custom"]["apiKey"],
-        "sk-of-the-pipe"
-    );
+    assert_eq!(read_config(&story)["providers"]["custom"]["apiKey"], "sk-of-the-pipe");
     assert!(story.crontab().table().unwrap().contains("heartbeat"));
     story.server().script([fails(401, "no such key")]);
-    story
-        .run(["onboard", "--test"])
-        .status(77)
-        .stderr_has("no such key");
+    story.run(["onboard", "--test"]).status(77).stderr_has("no such key");
     let both = ["--api-key-env", "X"];
-    story
-        .run(flags.iter().chain(&more).chain(&both))
-        .status(2)
-        .stderr_has("cannot be used with");
-    story
-        .run(["onboard", "--api-key-stdin"])
-        .status(2)
-        .stderr_has("needs a provider");
+    story.run(flags.iter().chain(&more).chain(&both)).status(2).stderr_has("cannot be used with");
+    story.run(["onboard", "--api-key-stdin"]).status(2).stderr_has("needs a provider");
     // Without a terminal there are no prompts, and nothing unusable is reported as ready.
     let story = Story::bare();
-    story
-        .run(["onboard", "--test"])
-        .status(78)
-        .stderr_has("no provider is configured");
+    story.run(["onboard", "--test"]).status(78).stderr_has("no provider is configured");
 }
 
 #[test]
@@ -504,29 +418,19 @@ fn completions_are_written_where_the_shell_loads_them() {
     for (words, text) in &prompts_and_answers(&story)[..4] {
         answer_prompt(&mut screen, words, text);
     }
-    answer_prompt(
-        &mut screen,
-        "(~/.config/fish/completions/nanobot.fish)? [Y/n]",
-        "",
-    );
+    answer_prompt(&mut screen, "(~/.config/fish/completions/nanobot.fish)? [Y/n]", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
     answer_prompt(&mut screen, "Conversation [one]:", "");
     answer_prompt(&mut screen, "Channel [none]:", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(std::fs::read(&place).unwrap(), script);
     // Existing parts are not offered again.
-    story
-        .server()
-        .script([lists_models(&["small"]), says("Hi.")]);
+    story.server().script([lists_models(&["small"]), says("Hi.")]);
     let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
     let mut screen = screen.args(["onboard"]);
     answer_prompt(&mut screen, "or name [custom]:", "");
     answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
-    answer_prompt(
-        &mut screen,
-        "API key, not shown [the one in the config]:",
-        "",
-    );
+    answer_prompt(&mut screen, "API key, not shown [the one in the config]:", "");
     answer_prompt(&mut screen, "or name [small]:", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
     answer_prompt(&mut screen, "Conversation [one]:", "");
@@ -568,9 +472,7 @@ fn completions_of_other_programs_are_not_overwritten() {
     // A file of an earlier release is replaced.
     std::fs::remove_file(&place).unwrap();
     std::fs::write(&place, "# Completion of nanobot for fish: an older one.\n").unwrap();
-    story
-        .run(["onboard", "--yes", "--completions"])
-        .stderr_has("wrote ~/.config/fish");
+    story.run(["onboard", "--yes", "--completions"]).stderr_has("wrote ~/.config/fish");
     assert_eq!(std::fs::read(&place).unwrap(), script);
 }
 
@@ -601,9 +503,7 @@ fn a_chat_channel_can_be_skipped_after_all() {
 fn a_chat_channel_is_offered() {
     let telegram = TelegramServer::start();
     let config = json!({ "channels": { "telegram": { "apiBase": telegram.base() } } });
-    let story = Story::bare()
-        .config(&config)
-        .script([lists_models(&["small"]), says("Hi.")]);
+    let story = Story::bare().config(&config).script([lists_models(&["small"]), says("Hi.")]);
     let mut screen = story.screen(60, 80).args(["onboard"]);
     for (words, text) in &prompts_and_answers(&story)[..4] {
         answer_prompt(&mut screen, words, text);
@@ -623,7 +523,5 @@ fn a_chat_channel_is_offered() {
     let telegram = &config["channels"]["telegram"];
     assert_eq!(telegram["token"], TOKEN);
     assert_eq!(telegram["enabled"], true);
-    story
-        .run(["channel", "test", "telegram"])
-        .stdout("story_bot (4242)\n");
+    story.run(["channel", "test", "telegram"]).stdout("story_bot (4242)\n");
 }

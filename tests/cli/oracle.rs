@@ -139,9 +139,7 @@ fn compare_slots(max_slots: usize) {
             time = next;
         }
         for (part, expect) in edges[..=count].windows(2).zip(&row.quarters) {
-            let inside = slots
-                .iter()
-                .filter(|slot| (part[0]..part[1]).contains(*slot));
+            let inside = slots.iter().filter(|slot| (part[0]..part[1]).contains(*slot));
             if crc32_of_lines(inside.map(i64::to_string)) != *expect {
                 wrong.push(format!(
                     "{} in {} from {}",
@@ -309,11 +307,7 @@ impl CronLine {
         has(0, time.minute())
             && has(1, time.hour())
             && has(3, time.month())
-            && if self.has_both_days {
-                day && weekday
-            } else {
-                day || weekday
-            }
+            && if self.has_both_days { day && weekday } else { day || weekday }
     }
 }
 
@@ -353,11 +347,8 @@ fn simulate(
     }
 
     let mut table: Vec<Vec<CronLine>> = (0..60).map(|_| Vec::new()).collect();
-    let schedules: Vec<(Schedule, TimeZone)> = cases
-        .jobs
-        .iter()
-        .map(|job| (job.schedule(), job.zone(&system)))
-        .collect();
+    let schedules: Vec<(Schedule, TimeZone)> =
+        cases.jobs.iter().map(|job| (job.schedule(), job.zone(&system))).collect();
     for (at, (job, (schedule, zone))) in cases.jobs.iter().zip(&schedules).enumerate() {
         for text in crontab_fields(schedule, job.catch_up, cases.created(), zone, &system) {
             for minute in &CronLine::parse(at, &text).fields[0] {
@@ -416,10 +407,7 @@ fn simulate(
         }
         let time = start + (real + skew) * 60;
         let local = time / 60 + i64::from(system.to_offset(timestamp(time)).seconds()) / 60;
-        let cron = cron.get_or_insert(CronModel {
-            done: local,
-            last_minute: local,
-        });
+        let cron = cron.get_or_insert(CronModel { done: local, last_minute: local });
         for (minute, with_star, without) in cron.due_minutes(local) {
             for line in &table[minute.rem_euclid(60) as usize] {
                 let kind = if line.has_star { with_star } else { without };
@@ -444,11 +432,7 @@ fn compare_runs(zones: &[&str], share: bool) {
     let half = midnight_secs(cases.from, 7);
     let end = midnight_secs(cases.to, 1) - 2 * 86_400;
     let mut wrong = Vec::new();
-    for here in cases
-        .zones
-        .iter()
-        .filter(|zone| zones.is_empty() || zones.contains(&&***zone))
-    {
+    for here in cases.zones.iter().filter(|zone| zones.is_empty() || zones.contains(&&***zone)) {
         let logs = simulate(&cases, here, if share { half + 86_400 } else { end });
         for row in rows.iter().filter(|row| row.zone == *here) {
             let Some(log) = logs.get(&row.job) else {
@@ -474,11 +458,7 @@ fn compare_runs(zones: &[&str], share: bool) {
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "these differ, see `make.py runs`:\n{}",
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "these differ, see `make.py runs`:\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -68,29 +68,17 @@ pub(crate) fn answers(
     replies: impl IntoIterator<Item = Responder>,
     output: &'static str,
 ) -> CommandRow {
-    CommandRow {
-        text,
-        replies: replies.into_iter().collect(),
-        run: CommandRun::Prints(output),
-    }
+    CommandRow { text, replies: replies.into_iter().collect(), run: CommandRun::Prints(output) }
 }
 
 /// A command that needs a terminal.
 pub(crate) fn types(text: &'static str, user: fn(&mut Screen<'_>)) -> CommandRow {
-    CommandRow {
-        text,
-        replies: Vec::new(),
-        run: CommandRun::Types(user),
-    }
+    CommandRow { text, replies: Vec::new(), run: CommandRun::Types(user) }
 }
 
 /// A command that the test `MODULE::NAME`, or the file at this path, runs instead.
 pub(crate) fn elsewhere(text: &'static str, place: &'static str) -> CommandRow {
-    CommandRow {
-        text,
-        replies: Vec::new(),
-        run: CommandRun::Elsewhere(place),
-    }
+    CommandRow { text, replies: Vec::new(), run: CommandRun::Elsewhere(place) }
 }
 
 /// A user who leaves a conversation at its first prompt.
@@ -114,9 +102,7 @@ pub(crate) fn run_page(
         let row = row.unwrap_or_else(|| panic!("no story runs this line: {line}"));
         unused.retain(|text| *text != row.text);
         story.server().script(std::mem::take(&mut row.replies));
-        let line = replaced
-            .iter()
-            .fold(line, |line, (from, to)| line.replace(from, to));
+        let line = replaced.iter().fold(line, |line, (from, to)| line.replace(from, to));
         match row.run {
             CommandRun::Prints(expect) => {
                 let (stdout, stderr) = run_line(story, &line, &[]);
@@ -158,9 +144,7 @@ fn path_with_nanobot(story: &Story) -> String {
 #[track_caller]
 pub(crate) fn run_line(story: &Story, line: &str, variables: &[(&str, &str)]) -> (String, String) {
     let mut shell = story.program("/bin/sh");
-    shell
-        .args(["-c", line])
-        .env("PATH", path_with_nanobot(story));
+    shell.args(["-c", line]).env("PATH", path_with_nanobot(story));
     shell.envs(variables.iter().copied());
     let ran = story.wait(shell.spawn().unwrap());
     let (stdout, stderr) = (ran.text(), ran.error_text());
@@ -194,17 +178,9 @@ fn assert_exists(place: &str) {
 #[test]
 fn commands_and_their_output_are_told_apart() {
     let text = "Words.\n\n    one\n    two\n\nMore.\n\n    $ three\n    its output\n    $ four\n\n    five\n";
-    let found: Vec<(String, String)> = shown_commands(text)
-        .into_iter()
-        .map(|command| (command.line, command.output))
-        .collect();
-    let expect = [
-        ("one", ""),
-        ("two", ""),
-        ("three", "its output\n"),
-        ("four", ""),
-        ("five", ""),
-    ];
+    let found: Vec<(String, String)> =
+        shown_commands(text).into_iter().map(|command| (command.line, command.output)).collect();
+    let expect = [("one", ""), ("two", ""), ("three", "its output\n"), ("four", ""), ("five", "")];
     let expect = expect.map(|(line, output)| (line.to_owned(), output.to_owned()));
     assert_eq!(found, expect);
 }

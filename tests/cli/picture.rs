@@ -67,11 +67,8 @@ pub(crate) fn render(text: &str) -> String {
         ".bold{font-weight:bold}.italic{font-style:italic}.underlined{text-decoration:underline}\n",
     );
     for (condition, colors) in THEMES {
-        let rules: String = RULES
-            .iter()
-            .zip(colors)
-            .map(|(rule, color)| rule.replace('C', color))
-            .collect();
+        let rules: String =
+            RULES.iter().zip(colors).map(|(rule, color)| rule.replace('C', color)).collect();
         match condition {
             "" => writeln!(svg, "{rules}"),
             condition => writeln!(svg, "{condition}{{{rules}}}"),
@@ -108,10 +105,7 @@ fn parse_frames(text: &str) -> Vec<Frame> {
             }),
             None => match frames.last_mut() {
                 Some(frame) => frame.rows.push(line.to_owned()),
-                None => frames.push(Frame {
-                    rows: vec![line.to_owned()],
-                    millis: 0,
-                }),
+                None => frames.push(Frame { rows: vec![line.to_owned()], millis: 0 }),
             },
         }
     }
@@ -136,11 +130,7 @@ fn animation(frames: &[Frame]) -> String {
             if index == last { "visible" } else { "hidden" },
         )
         .unwrap();
-        writeln!(
-            rules,
-            ".f{index}{{animation:k{index} {total}ms step-end infinite}}"
-        )
-        .unwrap();
+        writeln!(rules, ".f{index}{{animation:k{index} {total}ms step-end infinite}}").unwrap();
     }
     rules + "}\n"
 }
@@ -158,10 +148,7 @@ fn runs(row: &str) -> Vec<StyledRun<'_>> {
         let (plain, marked) = rest.split_once('«').unwrap_or((rest, ""));
         let (marked, after) = marked.split_once('»').unwrap_or((marked, ""));
         let (classes, text) = marked.split_once(':').unwrap_or(("", marked));
-        found.push(StyledRun {
-            classes: "",
-            text: plain,
-        });
+        found.push(StyledRun { classes: "", text: plain });
         found.push(StyledRun { classes, text });
         rest = after;
     }
@@ -184,10 +171,7 @@ fn render_row(svg: &mut String, row: &str, index: usize) {
         if text.trim().is_empty() {
             continue;
         }
-        let escaped = text
-            .replace('&', "&amp;")
-            .replace('<', "&lt;")
-            .replace('>', "&gt;");
+        let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         let class = match classes {
             "" => String::new(),
             classes => format!(" class=\"{classes}\""),
@@ -207,10 +191,7 @@ fn a_picture_has_styles_text_and_frames() {
     let svg = render("«bold red:<a>» & b\n\n  «dim:c»\n");
     assert!(svg.contains("<text class=\"bold red\" x=\"16.0\" y=\"30.2\" textLength=\"25.2\" lengthAdjust=\"spacingAndGlyphs\">&lt;a&gt;</text>"), "{svg}");
     assert!(svg.contains("<text x=\"41.2\""), "{svg}");
-    assert!(
-        svg.contains("<text class=\"dim\" x=\"32.8\" y=\"68.2\""),
-        "{svg}"
-    );
+    assert!(svg.contains("<text class=\"dim\" x=\"32.8\" y=\"68.2\""), "{svg}");
     assert!(svg.contains("prefers-color-scheme: dark"), "{svg}");
     assert!(!svg.contains("@keyframes"), "{svg}");
     let svg = render("%% frame 500\na\n%% frame 1500\na\nb\n");
@@ -218,9 +199,6 @@ fn a_picture_has_styles_text_and_frames() {
         svg.contains("@keyframes k1{0%{visibility:hidden}25.000%{visibility:visible}"),
         "{svg}"
     );
-    assert!(
-        svg.contains(".f0{animation:k0 2000ms step-end infinite}"),
-        "{svg}"
-    );
+    assert!(svg.contains(".f0{animation:k0 2000ms step-end infinite}"), "{svg}");
     assert_eq!(svg.matches("<g class=\"frame").count(), 2);
 }

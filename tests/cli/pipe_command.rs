@@ -20,20 +20,12 @@ fn lines(text: &str) -> Vec<Value> {
 fn answers(lines: &[Value]) -> Vec<(&str, &str)> {
     let messages = lines.iter().filter(|line| line["type"] == "message");
     messages
-        .map(|line| {
-            (
-                line["in_reply_to"].as_str().unwrap(),
-                line["text"].as_str().unwrap(),
-            )
-        })
+        .map(|line| (line["in_reply_to"].as_str().unwrap(), line["text"].as_str().unwrap()))
         .collect()
 }
 
 fn message(id: &str, session: &str, text: &str) -> String {
-    format!(
-        "{}\n",
-        json!({ "id": id, "session": session, "text": text })
-    )
+    format!("{}\n", json!({ "id": id, "session": session, "text": text }))
 }
 
 /// A running pipe.
@@ -46,10 +38,7 @@ struct RunningPipe {
 impl RunningPipe {
     fn start(story: &Story, flags: &[&str]) -> Self {
         let mut command = story.command(["pipe"].iter().chain(flags));
-        let command = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         Self {
             stdin: child.stdin.take(),
@@ -85,20 +74,14 @@ impl Gate {
 
     fn wait(&self) {
         let is_open = self.is_open.lock().unwrap();
-        drop(
-            self.changed
-                .wait_while(is_open, |is_open| !*is_open)
-                .unwrap(),
-        );
+        drop(self.changed.wait_while(is_open, |is_open| !*is_open).unwrap());
     }
 }
 
 #[test]
 fn a_message_is_answered_and_acknowledged() {
     let line = json!({ "id": "m1", "channel": "mqtt", "chat": "7", "from": "ann", "text": "hello", "facts": { "a": 1 }, "topic": "t" });
-    let story = Story::new()
-        .script([says("Hi.")])
-        .stdin(format!("\n{line}"));
+    let story = Story::new().script([says("Hi.")]).stdin(format!("\n{line}"));
     let found = lines(&story.run(["pipe"]).text());
     assert_eq!(found.len(), 2);
     let answer = &found[0];
@@ -113,16 +96,11 @@ fn a_message_is_answered_and_acknowledged() {
     // The turn is in the session, under the id that the answer names.
     let stored = story.session("mqtt_7.jsonl");
     let user = stored.iter().find(|line| line["role"] == "user").unwrap();
-    assert!(
-        user.to_string().contains(answer["turn"].as_str().unwrap()),
-        "{user}"
-    );
+    assert!(user.to_string().contains(answer["turn"].as_str().unwrap()), "{user}");
     // The workspace is the directory, and the text is not the user's.
     let asked = &story.requests()[0].raw;
     assert!(asked.contains("A program passes on messages"), "{asked}");
-    let explained = story
-        .run(["policy", "explain", "--session", "mqtt:7"])
-        .text();
+    let explained = story.run(["policy", "explain", "--session", "mqtt:7"]).text();
     assert!(explained.contains("project"), "{explained}");
 }
 
@@ -134,9 +112,7 @@ fn bad_lines_are_named_and_the_rest_is_answered() {
         "{\"session\":\"s\",\"text\":\"\u{0}\"}\n".replace('\u{0}', "\\ud800"),
         message("2", "s", "/new").trim_end()
     );
-    let story = Story::new()
-        .script([says("One."), says("Two.")])
-        .stdin(input);
+    let story = Story::new().script([says("One."), says("Two.")]).stdin(input);
     let found = lines(&story.run(["pipe"]).status(65).text());
     assert_eq!(answers(&found), [("1", "One."), ("2", "Two.")]);
     let errors = found.iter().filter(|line| line["type"] == "error");
@@ -178,26 +154,16 @@ fn sessions_are_answered_side_by_side_and_each_in_order() {
         }
         says(text.lines().last().unwrap_or_default())(request)
     }));
-    let input = [
-        message("a1", "a", "first"),
-        message("a2", "a", "second"),
-        message("b1", "b", "beside"),
-    ];
+    let input =
+        [message("a1", "a", "first"), message("a2", "a", "second"), message("b1", "b", "beside")];
     let story = story.stdin(input.concat());
     let found = lines(&story.run(["pipe", "-j", "2"]).text());
-    let ids: Vec<&str> = answers(&found)
-        .iter()
-        .map(|(id, _)| *id)
-        .filter(|id| *id != "b1")
-        .collect();
+    let ids: Vec<&str> =
+        answers(&found).iter().map(|(id, _)| *id).filter(|id| *id != "b1").collect();
     assert_eq!(ids, ["a1", "a2"]);
     assert_eq!(found.len(), 6);
     assert_eq!(
-        story
-            .session("a.jsonl")
-            .iter()
-            .filter(|line| line["role"] == "assistant")
-            .count(),
+        story.session("a.jsonl").iter().filter(|line| line["role"] == "assistant").count(),
         2
     );
 }
@@ -230,10 +196,7 @@ fn a_failure_that_passes_is_not_acknowledged() {
     let story = Story::new().stdin(message("1", "s", "one"));
     story.server().always(fails(401, "bad key"));
     let found = lines(&story.run(["pipe"]).status(77).text());
-    assert_eq!(
-        (&found[0]["status"]["number"], &found[1]["type"]),
-        (&json!(77), &json!("ack"))
-    );
+    assert_eq!((&found[0]["status"]["number"], &found[1]["type"]), (&json!(77), &json!("ack")));
 }
 
 #[test]
@@ -259,10 +222,7 @@ fn a_signal_lets_what_has_begun_be_answered() {
     pipe.stdout.read_line(&mut rest).unwrap();
     assert_eq!(rest, "");
     let ended = pipe.child.wait().unwrap();
-    assert_eq!(
-        std::os::unix::process::ExitStatusExt::signal(&ended),
-        Some(Signal::TERM.as_raw())
-    );
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(Signal::TERM.as_raw()));
 }
 
 #[test]
@@ -306,9 +266,7 @@ fn the_input_is_read_no_faster_than_it_is_answered() {
     let mut stdin = pipe.stdin.take().unwrap();
     let writer = std::thread::spawn(move || {
         let lines = std::iter::repeat_n(line, 4000);
-        lines
-            .take_while(|line| stdin.write_all(line.as_bytes()).is_ok())
-            .count()
+        lines.take_while(|line| stdin.write_all(line.as_bytes()).is_ok()).count()
     });
     reached_rx.recv().unwrap();
     send_signal(&pipe.child, Signal::TERM.as_raw());
@@ -327,11 +285,7 @@ fn a_turn_that_fails_for_another_cause_shows_in_the_status() {
     let found = lines(&story.run(["pipe"]).status(1).text());
     assert_eq!(answers(&found), [("1", ""), ("2", "Two.")]);
     assert_eq!(found[0]["status"]["number"], 66);
-    assert!(
-        found[0]["error"].as_str().unwrap().contains("no such file"),
-        "{}",
-        found[0]
-    );
+    assert!(found[0]["error"].as_str().unwrap().contains("no such file"), "{}", found[0]);
 }
 
 /// The ids of the acknowledgements.
@@ -364,10 +318,7 @@ fn an_answered_id_is_answered_from_the_journal() {
         story.run(arguments).stdout_has("Anew.");
     }
     let mode = std::fs::metadata(journal(&story)).unwrap();
-    assert_eq!(
-        std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777,
-        0o600
-    );
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777, 0o600);
 }
 
 fn story_with_message(id: &str) -> Story {
@@ -394,11 +345,7 @@ fn one_process_at_a_time_has_a_journal() {
     pipe.write(&message("1", "s", "x"));
     assert_eq!(pipe.read_line()["text"], "One.");
     let ran = story.run(NAMED).status(75);
-    assert!(
-        ran.error_text().contains("the pipe `bus`"),
-        "{}",
-        ran.error_text()
-    );
+    assert!(ran.error_text().contains("the pipe `bus`"), "{}", ran.error_text());
     drop(ran);
     drop(pipe.stdin.take());
     assert!(pipe.child.wait().unwrap().success());
@@ -429,20 +376,14 @@ fn what_a_killed_pipe_left_is_taken_up() {
 
     // After the turn: the session has the answer, the journal does not.
     let whole = std::fs::read_to_string(journal(&story)).unwrap();
-    let kept: Vec<&str> = whole
-        .lines()
-        .filter(|line| !line.contains("One."))
-        .collect();
+    let kept: Vec<&str> = whole.lines().filter(|line| !line.contains("One.")).collect();
     std::fs::write(journal(&story), kept.join("\n") + "\n{\"type\":\"ou").unwrap();
     let found = lines(&story.run(NAMED).text());
     assert_eq!(answers(&found), [("1", "One.")]);
 
     // Before the answer was printed, or noted as printed.
     let done = "{\"type\":\"done\",\"key\":\"2\"";
-    let kept: Vec<&str> = whole
-        .lines()
-        .filter(|line| !line.starts_with(done))
-        .collect();
+    let kept: Vec<&str> = whole.lines().filter(|line| !line.starts_with(done)).collect();
     assert_eq!(kept.len() + 1, whole.lines().count());
     std::fs::write(journal(&story), kept.join("\n") + "\n").unwrap();
     let found = lines(&story.run(NAMED).text());
@@ -454,9 +395,8 @@ fn what_a_killed_pipe_left_is_taken_up() {
 #[test]
 fn an_answer_that_the_output_limit_cut_is_the_same_after_a_kill() {
     let cut = |text: &str| replies(json!({ "role": "assistant", "content": text }), "length");
-    let story = Story::new()
-        .script(["a", "b", "c", "d"].map(cut))
-        .stdin(message("1", "s", "spell"));
+    let story =
+        Story::new().script(["a", "b", "c", "d"].map(cut)).stdin(message("1", "s", "spell"));
     let first = lines(&story.run(NAMED).status(1).text());
     assert_eq!(first[0]["status"]["name"], "limit");
     // The session has the answer, the journal does not.
@@ -494,10 +434,7 @@ fn a_failure_that_passes_is_tried_again() {
     assert_eq!(answers(&found), [("2", "")]);
     let story = story.script([says("Two.")]).stdin("");
     let found = lines(&story.run(NAMED).text());
-    assert_eq!(
-        (answers(&found), acknowledged(&found)),
-        (vec![("2", "Two.")], vec!["2"])
-    );
+    assert_eq!((answers(&found), acknowledged(&found)), (vec![("2", "Two.")], vec!["2"]));
 }
 
 /// A message whose turn is killed each time ends with an error, so that it does not come again for ever.
@@ -507,9 +444,7 @@ fn a_message_that_kills_the_program_each_time_is_given_up() {
     // A failure that passes is no attempt that was killed.
     let limited = || fails(429, "slow down");
     for _ in 0..4 {
-        story
-            .server()
-            .script([limited(), limited(), limited(), limited()]);
+        story.server().script([limited(), limited(), limited(), limited()]);
         let found = lines(&story.run(NAMED).status(75).text());
         assert_eq!(acknowledged(&found), [""; 0]);
         story = story.stdin("");
@@ -550,10 +485,7 @@ fn an_answer_that_nobody_reads_is_printed_by_the_next_run() {
     drop(pipe.stdin.take());
     pipe.child.wait().unwrap();
     let found = lines(&story.run(NAMED).text());
-    assert_eq!(
-        (answers(&found), acknowledged(&found)),
-        (vec![("1", "One.")], vec!["1"])
-    );
+    assert_eq!((answers(&found), acknowledged(&found)), (vec![("1", "One.")], vec!["1"]));
     assert_eq!(story.requests().len(), 1);
 }
 
@@ -562,11 +494,7 @@ fn nothing_is_answered_that_the_journal_cannot_hold() {
     let story = Story::new().stdin(message("1", "s", "one"));
     std::fs::create_dir_all(journal(&story)).unwrap();
     let ran = story.run(NAMED).status(74);
-    assert!(
-        ran.error_text().contains("inbox.jsonl"),
-        "{}",
-        ran.error_text()
-    );
+    assert!(ran.error_text().contains("inbox.jsonl"), "{}", ran.error_text());
     assert!(story.requests().is_empty());
 }
 
@@ -579,11 +507,7 @@ fn progress_is_printed_on_request() {
     story().run(["pipe"]).text();
     let story = story();
     let ran = story.run(["pipe", "-v"]);
-    assert!(
-        ran.error_text().contains("list_dir"),
-        "{}",
-        ran.error_text()
-    );
+    assert!(ran.error_text().contains("list_dir"), "{}", ran.error_text());
     ran.text();
 }
 
@@ -609,17 +533,11 @@ fn ten_thousand_messages_in_a_hundred_sessions() {
         let answer = pipe.read_line();
         let number: usize = answer["in_reply_to"].as_str().unwrap().parse().unwrap();
         let before = last[number % SESSIONS].replace(number);
-        assert!(
-            before.is_none_or(|before| before + SESSIONS == number),
-            "{number}"
-        );
+        assert!(before.is_none_or(|before| before + SESSIONS == number), "{number}");
         assert_eq!(pipe.read_line()["type"], "ack");
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", pipe.child.id())).unwrap();
-    let peak = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM"))
-        .unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
     let peak_kb: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
     done_tx.send(()).unwrap();
     writer.join().unwrap();

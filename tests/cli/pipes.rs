@@ -96,9 +96,7 @@ fn an_empty_pipe_beside_a_message_is_reported() {
         .stderr("nanobot: standard input is empty; `--require-input` makes this an error\n");
     run("empty pipe", &["-q"]).stdout("2\n");
     for name in ["empty pipe", "device"] {
-        run(name, &["--require-input"])
-            .status(66)
-            .stderr_has("standard input");
+        run(name, &["--require-input"]).status(66).stderr_has("standard input");
     }
     run("pipe", &["--require-input"]).stdout("3\n");
 }
@@ -118,9 +116,7 @@ fn a_silent_socket_is_left_alone_and_an_ended_one_is_read() {
     drop(theirs);
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
-    run(ours)
-        .stdout("2\n")
-        .stderr_has("standard input is empty");
+    run(ours).stdout("2\n").stderr_has("standard input is empty");
 }
 
 #[test]
@@ -132,18 +128,8 @@ fn unreadable_input_is_reported() {
         let child = command.args(arguments).stdin(stdin).spawn().unwrap();
         story.wait(child).status(status).stderr_has(words);
     };
-    check(
-        "endless device",
-        &["--stdin", "-m", "x"],
-        65,
-        "longer than 16 MiB",
-    );
-    check(
-        "directory",
-        &["--stdin", "-m", "x"],
-        74,
-        "read standard input",
-    );
+    check("endless device", &["--stdin", "-m", "x"], 65, "longer than 16 MiB");
+    check("directory", &["--stdin", "-m", "x"], 74, "read standard input");
     check("empty pipe", &[], 66, "standard input is empty");
     check("device", &[], 66, "no message");
 }
@@ -162,30 +148,17 @@ fn the_flag_overrides_the_variable() {
 fn a_silent_pipe_is_reported_and_times_out() {
     let story = Story::new().env("NANOBOT_STDIN_TIMEOUT_S", "2.5");
     let (reader, writer) = std::io::pipe().unwrap();
-    let child = story
-        .command(["agent", "-m", "x"])
-        .stdin(reader)
-        .spawn()
-        .unwrap();
+    let child = story.command(["agent", "-m", "x"]).stdin(reader).spawn().unwrap();
     let ran = story.wait(child).status(66);
     let told = ran.error_text();
-    assert!(
-        told.starts_with("nanobot: waiting for standard input"),
-        "{told}"
-    );
-    assert!(
-        told.contains("without standard input") && told.contains("--no-stdin"),
-        "{told}"
-    );
+    assert!(told.starts_with("nanobot: waiting for standard input"), "{told}");
+    assert!(told.contains("without standard input") && told.contains("--no-stdin"), "{told}");
     drop(writer);
     // A socket that is read on request is waited for as well.
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = story.command(["agent", "-m", "x", "--stdin"]);
     let child = command.stdin(OwnedFd::from(ours)).spawn().unwrap();
-    story
-        .wait(child)
-        .status(66)
-        .stderr_has("without standard input");
+    story.wait(child).status(66).stderr_has("without standard input");
     drop(theirs);
 }
 
@@ -200,10 +173,7 @@ fn large_input_is_read_completely_and_oversized_input_is_rejected() {
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     assert!(story.requests()[0].last_content().contains(&much));
     let story = Story::new().stdin(line.repeat((17 << 20) / line.len()));
-    story
-        .run(["agent", "-m", "x"])
-        .status(65)
-        .stderr_has("try: shorten it first");
+    story.run(["agent", "-m", "x"]).status(65).stderr_has("try: shorten it first");
 }
 
 #[test]
@@ -294,10 +264,7 @@ fn large_answers_are_printed_and_endless_ones_are_cut_off() {
     story.server().always(
         Box::new(move |_: &Request| Response::events(vec![event.clone(); 80])) as Responder,
     );
-    story
-        .run(["agent", "-m", "x"])
-        .status(1)
-        .stderr_has("the response is larger than 64 MiB");
+    story.run(["agent", "-m", "x"]).status(1).stderr_has("the response is larger than 64 MiB");
 }
 
 #[test]
@@ -347,10 +314,7 @@ fn an_attached_pipe_is_read_and_can_be_interrupted() {
     story.run(["agent", "-m", "x", "-a", "fifo"]).stdout("ok\n");
     writer.join().unwrap();
     assert!(story.requests()[0].raw.contains("SECRET"));
-    story
-        .run(["agent", "-m", "x", "-a", "/dev/zero"])
-        .status(65)
-        .stderr_has("longer than");
+    story.run(["agent", "-m", "x", "-a", "/dev/zero"]).status(65).stderr_has("longer than");
 }
 
 #[test]

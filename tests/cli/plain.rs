@@ -9,9 +9,7 @@ use serde_json::json;
 fn assert_plain(screen: &Screen<'_>) {
     let raw = String::from_utf8(screen.raw()).unwrap();
     let lines = raw.replace("\r\n", "\n");
-    let odd = lines
-        .chars()
-        .find(|letter| letter.is_control() && *letter != '\n');
+    let odd = lines.chars().find(|letter| letter.is_control() && *letter != '\n');
     assert_eq!(odd, None, "{raw:?}");
 }
 
@@ -38,35 +36,17 @@ fn a_plain_repl_is_read_line_by_line() {
     ]);
     let mut screen = story.screen(40, 60).args(["repl", "--plain"]);
     screen.until("lists").until_prompt("> ");
-    screen
-        .type_("hi")
-        .press(Key::Enter)
-        .until("**Bold** words.")
-        .until_prompt("> ");
-    screen
-        .type_("write")
-        .press(Key::Enter)
-        .until_prompt("  allow?");
+    screen.type_("hi").press(Key::Enter).until("**Bold** words.").until_prompt("> ");
+    screen.type_("write").press(Key::Enter).until_prompt("  allow?");
     // The user knows what was done before.
     let text = screen.text();
     assert!(text.contains("  ✓ list_dir .  "), "{text}");
     assert!(text.contains(" in, 7 out · "), "{text}");
     assert!(!text.contains('━') && !text.contains('─'), "{text}");
     // Without key by key input, an answer takes Enter.
-    screen
-        .type_("y")
-        .press(Key::Enter)
-        .until("Done.")
-        .until_prompt("> ");
-    assert_eq!(
-        std::fs::read_to_string(story.dir().join("a.md")).unwrap(),
-        "new\n"
-    );
-    screen
-        .type_("/usage")
-        .press(Key::Enter)
-        .until("TOTAL")
-        .until_prompt("> ");
+    screen.type_("y").press(Key::Enter).until("Done.").until_prompt("> ");
+    assert_eq!(std::fs::read_to_string(story.dir().join("a.md")).unwrap(), "new\n");
+    screen.type_("/usage").press(Key::Enter).until("TOTAL").until_prompt("> ");
     screen.type_("/exit").press(Key::Enter);
     assert_eq!(screen.code(), 0);
     assert_plain(&screen);

@@ -14,31 +14,19 @@ fn with_tools(story: Story, tools: Value) -> Story {
 fn tools_are_filtered_by_names_and_patterns() {
     let offered = |flags: &[&str]| -> Vec<String> {
         let story = Story::new();
-        let request = story
-            .run([&["agent", "-m", "x", "--dry-run"], flags].concat())
-            .json();
+        let request = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat()).json();
         let tools = request["tools"].as_array().cloned().unwrap_or_default();
         let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
         tools.iter().map(name).collect()
     };
     assert_eq!(offered(&["--tools", "read_*,grep"]), ["read_file", "grep"]);
     assert_eq!(
-        offered(&[
-            "--tools",
-            "*_file",
-            "--disabled-tools",
-            "write_file, delete_*"
-        ]),
+        offered(&["--tools", "*_file", "--disabled-tools", "write_file, delete_*"]),
         ["read_file", "edit_file"]
     );
     let rest = offered(&["--disabled-tools", "exec,web_*"]);
     assert!(rest.contains(&"read_file".to_owned()), "{rest:?}");
-    assert!(
-        !rest
-            .iter()
-            .any(|name| name == "exec" || name.starts_with("web_")),
-        "{rest:?}"
-    );
+    assert!(!rest.iter().any(|name| name == "exec" || name.starts_with("web_")), "{rest:?}");
     // Patterns for the tools of servers match none where no server is configured.
     assert_eq!(offered(&["--tools", "glob,mcp_*"]), ["glob"]);
     let story = Story::new();
@@ -54,9 +42,7 @@ fn tools_are_filtered_by_names_and_patterns() {
         &story.home().join(".nanobot/profiles/reader.md"),
         b"---\ntools: [read_*, grep]\n---\nRead.\n",
     );
-    let request = story
-        .run(["agent", "-m", "x", "--dry-run", "--profile", "reader"])
-        .json();
+    let request = story.run(["agent", "-m", "x", "--dry-run", "--profile", "reader"]).json();
     assert_eq!(request["tools"].as_array().unwrap().len(), 2);
 }
 
@@ -69,10 +55,7 @@ fn a_denial_is_final_reported_once_and_names_its_flag() {
     assert_eq!(told.matches("denied: write_file").count(), 1, "{told}");
     assert!(told.contains("--write"), "{told}");
     let result = story.requests()[1].last_content();
-    assert!(
-        result.contains("Tool call denied: ") && result.contains("final"),
-        "{result}"
-    );
+    assert!(result.contains("Tool call denied: ") && result.contains("final"), "{result}");
 }
 
 #[test]
@@ -114,12 +97,7 @@ fn only_probable_accidents_are_refused_as_explain_says() {
     check("shutdown -h now", 77);
     // Different accidents are not the same call.
     let run = |command: &str| calls("exec", json!({ "command": command }));
-    let accidents = [
-        run("reboot"),
-        run("halt"),
-        run("poweroff"),
-        says("All refused."),
-    ];
+    let accidents = [run("reboot"), run("halt"), run("poweroff"), says("All refused.")];
     story.server().script(accidents);
     let ran = story.run(["agent", "-m", "x"]).stdout("All refused.\n");
     assert_eq!(ran.error_text().matches("denied: exec").count(), 3);
@@ -145,46 +123,28 @@ fn deny_rules_know_the_usual_globs() {
 fn a_call_that_needs_approval_is_denied_unless_a_rule_allows_it() {
     let story = with_tools(Story::new(), json!({ "permissions": { "exec": "ask" } }));
     let run = || calls("exec", json!({ "command": "echo hi" }));
-    story
-        .server()
-        .script([run(), says("no"), run(), says("yes"), run(), says("yes")]);
-    story
-        .run(["agent", "-m", "x", "--new"])
-        .stdout("no\n")
-        .stderr_has("--allow exec");
+    story.server().script([run(), says("no"), run(), says("yes"), run(), says("yes")]);
+    story.run(["agent", "-m", "x", "--new"]).stdout("no\n").stderr_has("--allow exec");
     assert!(story.requests()[1].last_content().contains("--allow exec"));
-    story
-        .run(["agent", "-m", "x", "--new", "--allow", "exec"])
-        .stdout("yes\n");
+    story.run(["agent", "-m", "x", "--new", "--allow", "exec"]).stdout("yes\n");
     assert!(story.requests()[3].last_content().contains("hi"));
-    story
-        .run(["agent", "-m", "x", "--new", "--profile", "auto-approve"])
-        .stdout("yes\n");
+    story.run(["agent", "-m", "x", "--new", "--profile", "auto-approve"]).stdout("yes\n");
     assert!(story.requests()[5].last_content().contains("hi"));
 }
 
 #[test]
 fn rules_are_stored_and_mistakes_in_them_are_reported() {
-    let story = Story::new()
-        .file("a.key", "secret")
-        .file("b", "open")
-        .script([
-            calls("read_file", json!({ "path": "a.key" })),
-            calls("list_dir", json!({ "path": "." })),
-            calls("read_file", json!({ "path": "link" })),
-            says("done"),
-        ]);
+    let story = Story::new().file("a.key", "secret").file("b", "open").script([
+        calls("read_file", json!({ "path": "a.key" })),
+        calls("list_dir", json!({ "path": "." })),
+        calls("read_file", json!({ "path": "link" })),
+        says("done"),
+    ]);
     std::os::unix::fs::symlink("a.key", story.dir().join("link")).unwrap();
-    let ran = story
-        .run(["agent", "-m", "x", "--deny", "read_file(*.key)"])
-        .stdout("done\n");
+    let ran = story.run(["agent", "-m", "x", "--deny", "read_file(*.key)"]).stdout("done\n");
     assert_eq!(ran.error_text().matches("read_file(*.key)").count(), 1);
     let requests = story.requests();
-    assert!(
-        requests[1]
-            .last_content()
-            .contains("rule `read_file(*.key)`")
-    );
+    assert!(requests[1].last_content().contains("rule `read_file(*.key)`"));
     assert!(
         requests[2].last_content().contains('b') && !requests[2].last_content().contains("a.key")
     );
@@ -193,29 +153,13 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
         let all = ["agent", "-m", "x"].iter().chain(flags).copied();
         story.run(all).status(2).stderr_has(words);
     };
-    check(
-        &["--allow", "exec(git *)"],
-        "confined by the sandbox, not by their text",
-    );
+    check(&["--allow", "exec(git *)"], "confined by the sandbox, not by their text");
     check(&["--deny", "exec("], "closing");
-    check(
-        &["--deny", "read_file([a)"],
-        "is not a valid glob for paths",
-    );
+    check(&["--deny", "read_file([a)"], "is not a valid glob for paths");
     check(&["--deny", "exce"], "did you mean `exec`?");
     check(&["--allow", "Exec"], "did you mean `exec`?");
-    for net in [
-        "",
-        "foo bar",
-        "http://foo/",
-        "1.2.3.4:99999",
-        "a,,b",
-        "example.org/path",
-    ] {
-        check(
-            &[&format!("--net={net}")],
-            "try: `--net=example.org,*.example.com`",
-        );
+    for net in ["", "foo bar", "http://foo/", "1.2.3.4:99999", "a,,b", "example.org/path"] {
+        check(&[&format!("--net={net}")], "try: `--net=example.org,*.example.com`");
     }
     check(&["--profile", "yolo"], "there is no profile `yolo`");
     check(&["--profile", "explore"], "for sub-agents");
@@ -230,22 +174,13 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
     check(&["-C", "b"], "`b` is not a directory");
     check(&["--write", "out dir"], "try: --write='out dir'\n");
     check(&["--net", "example.org"], "try: --net=example.org\n");
-    check(
-        &["--tools", "exec,read_file", "--net=example.org"],
-        "cannot be enforced for commands",
-    );
+    check(&["--tools", "exec,read_file", "--net=example.org"], "cannot be enforced for commands");
 }
 
 #[test]
 fn every_tool_of_a_run_is_known_by_name() {
-    let story = Story::new()
-        .set("channels.webhook.enabled", json!(true))
-        .script([says("ok")]);
-    story
-        .run([
-            "agent", "-m", "x", "--model", "gpt-5", "--allow", "sessions",
-        ])
-        .stdout("ok\n");
+    let story = Story::new().set("channels.webhook.enabled", json!(true)).script([says("ok")]);
+    story.run(["agent", "-m", "x", "--model", "gpt-5", "--allow", "sessions"]).stdout("ok\n");
     let asked = &story.requests()[0].body;
     let mut offered: Vec<&str> = asked["tools"]
         .as_array()
@@ -268,31 +203,15 @@ fn names_and_hosts_of_the_config_are_checked() {
     };
     check(json!({ "deny": ["exce"] }), "did you mean `exec`?");
     check(json!({ "allow": ["foo("] }), "closing");
-    check(
-        json!({ "permissions": { "exec": "sometimes" } }),
-        "expected `always`, `ask` or `never`",
-    );
-    check(
-        json!({ "permissions": { "read": "never" } }),
-        "is not a tool",
-    );
+    check(json!({ "permissions": { "exec": "sometimes" } }), "expected `always`, `ask` or `never`");
+    check(json!({ "permissions": { "read": "never" } }), "is not a tool");
     check(json!({ "net": ["http://x/"] }), "is not a host");
-    check(
-        json!({ "exec": { "denyPatterns": ["("] } }),
-        "is not a valid regular expression",
-    );
+    check(json!({ "exec": { "denyPatterns": ["("] } }), "is not a valid regular expression");
     // Variables are written in capitals.
-    let story = Story::new()
-        .env("NANOBOT_TOOLS__PERMISSIONS__EXEC", "never")
-        .script([says("ok")]);
-    story
-        .run(["agent", "-m", "x", "--tools", "exec, read_file"])
-        .stdout("ok\n");
+    let story = Story::new().env("NANOBOT_TOOLS__PERMISSIONS__EXEC", "never").script([says("ok")]);
+    story.run(["agent", "-m", "x", "--tools", "exec, read_file"]).stdout("ok\n");
     let tools = story.requests()[0].body["tools"].to_string();
-    assert!(
-        tools.contains("read_file") && !tools.contains("exec"),
-        "{tools}"
-    );
+    assert!(tools.contains("read_file") && !tools.contains("exec"), "{tools}");
 }
 
 #[test]
@@ -306,10 +225,7 @@ fn patterns_of_the_python_program_have_the_same_meaning() {
         run("echo hi"),
         says("done"),
     ]);
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("done\n")
-        .stderr_has("denyPatterns");
+    story.run(["agent", "-m", "x"]).stdout("done\n").stderr_has("denyPatterns");
     let requests = story.requests();
     assert!(requests[1].last_content().contains("denyPatterns"));
     assert!(requests[2].last_content().contains("allowPatterns"));
@@ -318,35 +234,18 @@ fn patterns_of_the_python_program_have_the_same_meaning() {
 
 #[test]
 fn the_plan_profile_offers_no_changing_tools_and_reports_it_once() {
-    let story = Story::new().script([
-        says("a plan"),
-        says("still planning"),
-        says("acting"),
-        says("more"),
-    ]);
-    story
-        .run(["agent", "-m", "x", "--profile", "plan"])
-        .stdout("a plan\n");
-    story
-        .run(["agent", "-m", "y", "--profile", "plan"])
-        .stdout("still planning\n");
+    let story =
+        Story::new().script([says("a plan"), says("still planning"), says("acting"), says("more")]);
+    story.run(["agent", "-m", "x", "--profile", "plan"]).stdout("a plan\n");
+    story.run(["agent", "-m", "y", "--profile", "plan"]).stdout("still planning\n");
     story.run(["agent", "-m", "z"]).stdout("acting\n");
     story.run(["agent", "-m", "z"]).stdout("more\n");
     let requests = story.requests();
     let count = |number: usize, words: &str| {
-        requests[number].body["messages"]
-            .to_string()
-            .matches(words)
-            .count()
+        requests[number].body["messages"].to_string().matches(words).count()
     };
-    assert_eq!(
-        [0, 1, 2, 3].map(|number| count(number, "Plan mode: ")),
-        [1, 1, 1, 1]
-    );
-    assert_eq!(
-        [0, 1, 2, 3].map(|number| count(number, "Plan mode is over")),
-        [0, 0, 1, 1]
-    );
+    assert_eq!([0, 1, 2, 3].map(|number| count(number, "Plan mode: ")), [1, 1, 1, 1]);
+    assert_eq!([0, 1, 2, 3].map(|number| count(number, "Plan mode is over")), [0, 0, 1, 1]);
     let names = |number: usize| requests[number].body["tools"].to_string();
     assert!(!names(0).contains("write_file") && names(0).contains("read_file"));
     assert!(names(2).contains("write_file"));
@@ -358,16 +257,11 @@ fn custom_profiles_set_prompt_tools_rules_and_model() {
     let path = story.home().join(".nanobot/profiles/reviewer.md");
     let text = "---\ndescription: reviews\nextends: plan\nmodel: other\ntools: [read_file, exec]\n---\nYou review code.\n";
     crate::story::write(&path, text.as_bytes());
-    story
-        .run(["agent", "-m", "x", "--profile", "reviewer"])
-        .stdout("ok\n");
+    story.run(["agent", "-m", "x", "--profile", "reviewer"]).stdout("ok\n");
     let asked = &story.requests()[0].body;
     assert_eq!(asked["model"], "other");
     let system = asked["messages"][0]["content"].as_str().unwrap();
-    assert!(
-        system.contains("# Profile: reviewer\n\nYou review code."),
-        "{system}"
-    );
+    assert!(system.contains("# Profile: reviewer\n\nYou review code."), "{system}");
     let names: Vec<&str> = asked["tools"]
         .as_array()
         .unwrap()
@@ -382,10 +276,7 @@ fn custom_profiles_set_prompt_tools_rules_and_model() {
         .stderr_has("unknown field `sandbox`");
     let wrong = |text: &[u8], words: &str| {
         crate::story::write(&path, text);
-        story
-            .run(["agent", "-m", "x", "--profile", "reviewer"])
-            .status(78)
-            .stderr_has(words);
+        story.run(["agent", "-m", "x", "--profile", "reviewer"]).status(78).stderr_has(words);
     };
     wrong(b"\n---\nextends: plan\n---\n", "does not begin with one");
     wrong(b"--- \nextends: plan\n---\n", "does not begin with one");
@@ -401,10 +292,7 @@ fn custom_profiles_set_prompt_tools_rules_and_model() {
         .status(78)
         .stderr_has("the name of a built-in profile");
     let story = story.env("NANOBOT_AGENTS__DEFAULTS__PROFILE", "full");
-    story
-        .run(["agent", "-m", "x"])
-        .status(78)
-        .stderr_has("must be given on each run");
+    story.run(["agent", "-m", "x"]).status(78).stderr_has("must be given on each run");
 }
 
 #[test]
@@ -415,10 +303,7 @@ fn the_policy_explains_itself() {
         story.run(all).status(status).text()
     };
     let text = explain(&[], 0);
-    assert!(
-        text.contains("profile     default") && text.contains("sandbox"),
-        "{text}"
-    );
+    assert!(text.contains("profile     default") && text.contains("sandbox"), "{text}");
     assert!(text.contains("jobs        may be changed; after content from outside"));
     for arguments in [
         &["--profile", "plan"][..],
@@ -459,25 +344,15 @@ fn the_tool_commands_have_the_tools_of_a_turn() {
         assert!(names(&[]).iter().any(|name| name == tool), "{tool}");
     }
     assert_eq!(names(&["--tools", "cron"]), ["cron"]);
-    story
-        .run(["tool", "run", "cron", r#"{"action": "list"}"#])
-        .stdout_has("");
-    story
-        .run(["tool", "run", "spawn", r#"{"task": "x"}"#])
-        .status(1)
-        .stderr_has("within a turn");
+    story.run(["tool", "run", "cron", r#"{"action": "list"}"#]).stdout_has("");
+    story.run(["tool", "run", "spawn", r#"{"task": "x"}"#]).status(1).stderr_has("within a turn");
     // The example is of this tool.
     story
         .run(["tool", "run", "exec", "echo hi"])
         .status(2)
         .stderr_has(r#"`nanobot tool run exec '{"command":"echo hi"}'`"#);
     let mut screen = story.screen(50, 100).args(["repl"]);
-    screen
-        .until("/help")
-        .type_("/tools")
-        .press(Key::Enter)
-        .until("spawn")
-        .until("ask_user");
+    screen.until("/help").type_("/tools").press(Key::Enter).until("spawn").until("ask_user");
     screen.press(Key::Ctrl('d'));
     assert!(screen.exit().success());
 }
@@ -486,33 +361,17 @@ fn the_tool_commands_have_the_tools_of_a_turn() {
 fn the_tool_command_obeys_the_same_policy() {
     let story = Story::new().file("a", "content of a\n");
     let names = story.run(["tool", "list"]).text();
-    assert!(
-        names.contains("read_file") && names.contains("exec"),
-        "{names}"
-    );
+    assert!(names.contains("read_file") && names.contains("exec"), "{names}");
     let run = |arguments: &[&str]| story.run(["tool", "run"].iter().chain(arguments).copied());
-    assert!(
-        run(&["read_file", "{\"path\": \"a\"}"])
-            .text()
-            .contains("content of a")
-    );
-    run(&["read_file", "{\"path\": \"b\"}"])
-        .status(1)
-        .stderr_has("there is no `b`");
+    assert!(run(&["read_file", "{\"path\": \"a\"}"]).text().contains("content of a"));
+    run(&["read_file", "{\"path\": \"b\"}"]).status(1).stderr_has("there is no `b`");
     run(&["write_file", "{\"path\": \"b\", \"content\": \"x\"}"])
         .status(77)
         .stderr_has("try: `--write`");
-    run(&[
-        "write_file",
-        "{\"path\": \"b\", \"content\": \"x\"}",
-        "--write",
-    ])
-    .text();
+    run(&["write_file", "{\"path\": \"b\", \"content\": \"x\"}", "--write"]).text();
     assert_eq!(std::fs::read_to_string(story.dir().join("b")).unwrap(), "x");
     run(&["fly"]).status(2).stderr_has("there is no tool `fly`");
-    run(&["read_file", "a"])
-        .status(2)
-        .stderr_has("not a JSON object");
+    run(&["read_file", "a"]).status(2).stderr_has("not a JSON object");
     run(&["read_file", "{}"]).status(2).stderr_has("path");
 }
 
@@ -520,10 +379,7 @@ fn the_tool_command_obeys_the_same_policy() {
 fn instruction_files_of_a_directory_are_read_after_it_is_trusted() {
     let story = Story::new()
         .file("AGENTS.md", "ALWAYS SAY MOO")
-        .file(
-            "skills/cow/SKILL.md",
-            "---\ndescription: how to moo\n---\nMoo.\n",
-        )
+        .file("skills/cow/SKILL.md", "---\ndescription: how to moo\n---\nMoo.\n")
         .script([says("1"), says("2"), says("3")]);
     let system = |number: usize| story.requests()[number].body["messages"][0].to_string();
     let result: Value =
@@ -534,19 +390,11 @@ fn instruction_files_of_a_directory_are_read_after_it_is_trusted() {
     story.run(["trust", "--list"]).stdout_has("$DIR");
     story.run(["agent", "-m", "x"]).stdout("2\n");
     assert!(system(1).contains("MOO") && system(1).contains("how to moo"));
-    story
-        .run(["trust", "--revoke"])
-        .stdout_has("no longer trusted");
+    story.run(["trust", "--revoke"]).stdout_has("no longer trusted");
     story.run(["agent", "-m", "x"]).stdout("3\n");
     assert!(!system(2).contains("MOO"));
-    story
-        .run(["trust", "--revoke"])
-        .status(66)
-        .stderr_has("is not trusted");
-    story
-        .run(["trust", "/"])
-        .status(2)
-        .stderr_has("contains more than one project");
+    story.run(["trust", "--revoke"]).status(66).stderr_has("is not trusted");
+    story.run(["trust", "/"]).status(2).stderr_has("contains more than one project");
 }
 
 #[test]
@@ -555,33 +403,17 @@ fn the_policy_withstands_bypass_attempts() {
     crate::story::write(&story.home().join(".ssh/id"), b"key");
     let ran = story.run(["policy", "test"]);
     let text = ran.text();
-    assert!(
-        text.starts_with("commands run in namespaces of their own"),
-        "{text}"
-    );
+    assert!(text.starts_with("commands run in namespaces of their own"), "{text}");
     let lines = text.lines().skip(1).count();
     assert_eq!(text.matches("ok  ").count(), lines, "{text}");
-    for words in [
-        "connect over TCP",
-        ".ssh",
-        "config.json",
-        "create a file in `$DIR`",
-    ] {
+    for words in ["connect over TCP", ".ssh", "config.json", "create a file in `$DIR`"] {
         assert!(text.contains(words), "{words}: {text}");
     }
     // Granted operations are not tried.
-    assert!(
-        !story
-            .run(["policy", "test", "--write"])
-            .text()
-            .contains("`$DIR`")
-    );
+    assert!(!story.run(["policy", "test", "--write"]).text().contains("`$DIR`"));
     let left = std::fs::read_dir(story.dir()).unwrap().count();
     assert_eq!(left, 1);
-    story
-        .run(["policy", "test", "--sandbox", "off"])
-        .status(1)
-        .stderr_has("nothing to test");
+    story.run(["policy", "test", "--sandbox", "off"]).status(1).stderr_has("nothing to test");
 }
 
 /// A story with a page from outside, at the returned address.
@@ -622,10 +454,7 @@ fn instruction_files_are_changed_after_content_from_outside_only_with_permission
     let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     let told = ran.error_text();
     assert_eq!(told.matches("instructs later runs").count(), 5, "{told}");
-    assert!(
-        told.contains("--allow notes") && told.contains("--allow startup"),
-        "{told}"
-    );
+    assert!(told.contains("--allow notes") && told.contains("--allow startup"), "{told}");
     let text = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
     assert_eq!(text("AGENTS.md"), "mine");
     assert!(
@@ -643,9 +472,7 @@ fn instruction_files_are_changed_after_content_from_outside_only_with_permission
     assert_eq!(std::fs::read_to_string(&soul).unwrap(), "evil");
     assert_eq!(text("AGENTS.md"), "mine");
     // A denial wins, in every conversation.
-    story
-        .server()
-        .script([write(soul.to_str().unwrap()), says("no")]);
+    story.server().script([write(soul.to_str().unwrap()), says("no")]);
     let flags = ["--new", "--allow", "notes", "--deny", "notes"];
     story
         .run([&["agent", "-m", "x"], &flags[..]].concat())
@@ -655,9 +482,7 @@ fn instruction_files_are_changed_after_content_from_outside_only_with_permission
 
 #[test]
 fn the_agents_own_notes_are_changed_after_daily_work() {
-    let story = Story::new()
-        .file("plan.md", "the plan")
-        .workspace_file("SOUL.md", "soul");
+    let story = Story::new().file("plan.md", "the plan").workspace_file("SOUL.md", "soul");
     let soul = story.workspace().join("SOUL.md");
     story.server().script([
         calls("read_file", json!({ "path": "plan.md" })),
@@ -690,10 +515,7 @@ fn explain_shows_the_origin_of_a_session() {
     let message = format!("look at {page}");
     story.run(["agent", "-m", &message]).stdout("fetched\n");
     explain("origin      external (a web page, since message 7): ");
-    story
-        .run(["agent", "-m", "/new"])
-        .stderr_has("")
-        .stdout_has("");
+    story.run(["agent", "-m", "/new"]).stderr_has("").stdout_has("");
     explain("origin      user: nothing is restricted\n");
     story
         .run(["policy", "explain", "--session", "other"])
@@ -705,11 +527,7 @@ fn explain_shows_the_origin_of_a_session() {
 fn a_killed_turn_does_not_lose_the_origin_of_what_it_has_read() {
     let (story, page) = story_with_page();
     let stalls = sends(Response::events([": wait\n\n"]).ending(Ending::Stall));
-    story.server().script([
-        says("hello"),
-        calls("web_fetch", json!({ "url": page })),
-        stalls,
-    ]);
+    story.server().script([says("hello"), calls("web_fetch", json!({ "url": page })), stalls]);
     story.run(["agent", "-m", "hello"]).stdout("hello\n");
     let mut run = story.command(["agent", "-m", "read it"]).spawn().unwrap();
     story.server().wait_for_requests(3);
@@ -740,33 +558,17 @@ fn memory_from_outside_stays_labelled_until_it_is_accepted() {
         says("day two"),
         says("day three"),
     ]);
-    story
-        .run(["agent", "-m", "x", "-s", "one"])
-        .stdout("day one\n");
-    story
-        .run(["memory", "log"])
-        .stdout_has("the session contained untrusted content");
+    story.run(["agent", "-m", "x", "-s", "one"]).stdout("day one\n");
+    story.run(["memory", "log"]).stdout_has("the session contained untrusted content");
     let origin = |key: &str, words: &str| {
-        story
-            .run(["policy", "explain", "--session", key])
-            .stdout_has(words);
+        story.run(["policy", "explain", "--session", key]).stdout_has(words);
     };
     // The next run begins as one that has read others' content, and daily work goes on.
-    story
-        .run(["agent", "-m", "x", "-s", "two"])
-        .stdout("day two\n");
+    story.run(["agent", "-m", "x", "-s", "two"]).stdout("day two\n");
     assert!(soul.exists());
-    origin(
-        "two",
-        "origin      project (the memory, which has content from outside",
-    );
-    story
-        .run(["memory", "accept"])
-        .stderr_has("")
-        .stdout_has("");
-    story
-        .run(["agent", "-m", "x", "-s", "three"])
-        .stdout("day three\n");
+    origin("two", "origin      project (the memory, which has content from outside");
+    story.run(["memory", "accept"]).stderr_has("").stdout_has("");
+    story.run(["agent", "-m", "x", "-s", "three"]).stdout("day three\n");
     origin("three", "origin      user");
     // An earlier version can still be restored.
     story.run(["memory", "undo"]).stderr_has("");
@@ -776,33 +578,17 @@ fn memory_from_outside_stays_labelled_until_it_is_accepted() {
 #[test]
 fn a_denial_names_its_file_and_a_flag_to_copy() {
     let story = Story::new();
-    let read = |path: &str| {
-        story.run([
-            "tool",
-            "run",
-            "read_file",
-            &json!({ "path": path }).to_string(),
-        ])
-    };
-    read("/tmp/no such/f")
-        .status(77)
-        .stderr_has("try: `--read '/tmp/no such/f'`\n");
+    let read =
+        |path: &str| story.run(["tool", "run", "read_file", &json!({ "path": path }).to_string()]);
+    read("/tmp/no such/f").status(77).stderr_has("try: `--read '/tmp/no such/f'`\n");
     let error = read("/tmp/a\n  try: rm -rf ~").status(77).error_text();
     assert!(error.contains("\n  | "), "{error}");
     assert_eq!(error.matches("\n  try: ").count(), 1, "{error}");
-    assert!(
-        error.contains("try: `--read $'/tmp/a\\n  try: rm -rf ~'`"),
-        "{error}"
-    );
-    let story = story.script([
-        calls("write_file", json!({ "path": "a.txt", "content": "x" })),
-        says("no"),
-    ]);
+    assert!(error.contains("try: `--read $'/tmp/a\\n  try: rm -rf ~'`"), "{error}");
+    let story =
+        story.script([calls("write_file", json!({ "path": "a.txt", "content": "x" })), says("no")]);
     let told = story.run(["agent", "-m", "x"]).stdout("no\n").error_text();
-    assert!(
-        told.contains("denied: write_file: `$DIR/a.txt` is read-only"),
-        "{told}"
-    );
+    assert!(told.contains("denied: write_file: `$DIR/a.txt` is read-only"), "{told}");
     assert!(told.ends_with("; `--write` would allow it\n"), "{told}");
     // That hint is for a model.
     assert!(!told.contains("show the change"), "{told}");
@@ -818,10 +604,7 @@ fn write_in_the_home_directory_explains_itself() {
     let story = Story::new().script([says("ok"), says("ok")]);
     let home = story.home();
     for (flags, words) in [
-        (
-            &["--write"][..],
-            "`--write` applies to `~/.nanobot/workspace`:",
-        ),
+        (&["--write"][..], "`--write` applies to `~/.nanobot/workspace`:"),
         (&["--write=."], "only with `-C .`"),
     ] {
         let child = story
@@ -841,10 +624,7 @@ fn the_workspace_takes_the_place_of_a_deleted_directory_and_says_so() {
             "--write",
             "`--write` applies to `~/.nanobot/workspace`: the current directory cannot be found",
         ),
-        (
-            "--json",
-            "working in `~/.nanobot/workspace`: the current directory cannot be found",
-        ),
+        ("--json", "working in `~/.nanobot/workspace`: the current directory cannot be found"),
     ] {
         let mut command = story.in_deleted_directory(&["agent", "-m", "x", "--new", flag]);
         let ran = story.wait(command.spawn().unwrap());
@@ -858,16 +638,10 @@ fn the_workspace_takes_the_place_of_the_home_directory_and_says_so() {
     let words = "working in `~/.nanobot/workspace`: the home directory is used as working directory only with `-C .`";
     let start = |more: &[&str]| {
         let arguments = [&["agent", "-m", "x"], more].concat();
-        let child = story
-            .command(arguments)
-            .current_dir(story.home())
-            .spawn()
-            .unwrap();
+        let child = story.command(arguments).current_dir(story.home()).spawn().unwrap();
         story.wait(child)
     };
-    start(&["--json", "-s", "work"])
-        .stdout_has("\"one\"")
-        .stderr_has(words);
+    start(&["--json", "-s", "work"]).stdout_has("\"one\"").stderr_has(words);
     // Once for each conversation; not in a script that prints text, and not where `-C` says what is meant.
     start(&["--json", "-s", "work"]).stdout_has("\"two\"");
     start(&["-s", "other"]).stdout("three\n");
@@ -878,9 +652,7 @@ fn the_workspace_takes_the_place_of_the_home_directory_and_says_so() {
 fn a_run_without_a_provider_leaves_nothing_behind() {
     let story = Story::bare();
     for more in [&[][..], &["--new"], &["-s", "work"], &["--json"]] {
-        let ran = story
-            .run([&["agent", "-m", "hi"], more].concat())
-            .status(78);
+        let ran = story.run([&["agent", "-m", "hi"], more].concat()).status(78);
         let ran = match more {
             ["--json"] => ran.stdout_has("\"config\""),
             _ => ran,
@@ -930,11 +702,7 @@ fn explain_matches_a_run() {
     explain(&["exec"], 2, "command");
     explain(&["exec", "{bad"], 2, "not a JSON object");
     explain(&["read_file", ""], 2, "not a JSON object");
-    explain(
-        &["read_file", "{\"path\": \"\"}"],
-        2,
-        "`path` must not be empty",
-    );
+    explain(&["read_file", "{\"path\": \"\"}"], 2, "`path` must not be empty");
     explain(&["read_file", "{\"pth\": 1}"], 2, "path");
     explain(&["fly", "x"], 2, "`fly` is not a tool");
     explain(&["exce", "x"], 2, "did you mean `exec`?");
@@ -949,35 +717,17 @@ fn explain_matches_a_run() {
         explain(&["web_fetch", url], 77, words);
     }
     explain(&["web_fetch", "https://example.org/"], 0, "allowed: ");
-    explain(
-        &[
-            "web_fetch",
-            "http://127.0.0.1:8000/",
-            "--net=127.0.0.1:8000",
-        ],
-        0,
-        "allowed: ",
-    );
+    explain(&["web_fetch", "http://127.0.0.1:8000/", "--net=127.0.0.1:8000"], 0, "allowed: ");
     // The effective command policy.
-    explain(
-        &["exec", "ls"],
-        0,
-        "in the sandbox: writes only a private $TMPDIR, no network",
-    );
+    explain(&["exec", "ls"], 0, "in the sandbox: writes only a private $TMPDIR, no network");
     explain(&["exec", "ls", "--sandbox", "off"], 0, "not sandboxed");
     // The reason why a tool is missing.
     let absent = |arguments: &[&str], words: &str| {
         explain(arguments, 77, words);
         explain(&[arguments, &["--json"]].concat(), 77, words);
     };
-    absent(
-        &["write_file", "a", "--deny", "write_file"],
-        "the rule `write_file` (--deny)",
-    );
-    absent(
-        &["exec", "ls", "--tools", "read_file"],
-        "`--tools` leaves it out",
-    );
+    absent(&["write_file", "a", "--deny", "write_file"], "the rule `write_file` (--deny)");
+    absent(&["exec", "ls", "--tools", "read_file"], "`--tools` leaves it out");
     absent(&["exec", "ls", "--no-tools"], "`--no-tools` offers none");
     absent(&["write_file", "a", "--profile", "plan"], "is read-only");
     absent(
@@ -988,27 +738,17 @@ fn explain_matches_a_run() {
     explain(&["cron", "add"], 0, "with `--allow cron`");
     explain(&["cron", "list", "--profile", "plan"], 0, "allowed: ");
     absent(&["cron", "add", "--profile", "plan"], "changes jobs");
-    absent(
-        &["cron", "remove", "--deny", "cron(remove)"],
-        "by the rule `cron(remove)` (--deny)",
-    );
+    absent(&["cron", "remove", "--deny", "cron(remove)"], "by the rule `cron(remove)` (--deny)");
     explain(&["cron", "edit"], 2, "must be one of");
     // The overview.
     explain(&["--sandbox", "off"], 0, "commands: unrestricted");
-    explain(
-        &["--deny", "exec(git *)"],
-        0,
-        "exec(git *) (--deny): not a security boundary",
-    );
+    explain(&["--deny", "exec(git *)"], 0, "exec(git *) (--deny): not a security boundary");
     let story = with_tools(
         story,
         json!({ "ssrfWhitelist": ["10.0.0.0/8"], "exec": { "denyPatterns": ["curl"] }, "read": ["/etc"] }),
     );
     let text = story.run(["policy", "explain", "--read", "/etc"]).text();
-    for words in [
-        "10.0.0.0/8 (tools.ssrfWhitelist)",
-        "`curl` (tools.exec.denyPatterns)",
-    ] {
+    for words in ["10.0.0.0/8 (tools.ssrfWhitelist)", "`curl` (tools.exec.denyPatterns)"] {
         assert!(text.contains(words), "{text}");
     }
     let mut lines: Vec<&str> = text.lines().collect();
@@ -1025,10 +765,7 @@ fn a_missing_path_in_the_config_is_not_fatal() {
     let gone = story.home().join("gone.md");
     let places = json!([gone, "notes/no/such"]);
     let story = with_tools(story, json!({ "read": places, "write": places }));
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("Refused.\n")
-        .stderr_has("denied: read_file");
+    story.run(["agent", "-m", "x"]).stdout("Refused.\n").stderr_has("denied: read_file");
     std::fs::write(&gone, "milk").unwrap();
     story.run(["agent", "-m", "x"]).stdout("It is back.\n");
     assert!(story.requests()[3].last_content().contains("milk"));

@@ -25,10 +25,7 @@ fn assert_status(screen: &mut Screen<'_>, status: i32) {
     let code = screen.code();
     let text = screen.text_with_scrollback();
     assert_eq!(code, status, "{text}");
-    assert!(
-        !text.contains(|letter| SPINNER_FRAMES.contains(letter)),
-        "{text}"
-    );
+    assert!(!text.contains(|letter| SPINNER_FRAMES.contains(letter)), "{text}");
     screen.assert_restored();
 }
 
@@ -71,10 +68,7 @@ fn calls_are_replaced_by_their_results() {
             ]),
             calls("read_file", json!({ "path": "gone.md" })),
             calls("write_file", json!({ "path": "new.md", "content": "x" })),
-            calls(
-                "exec",
-                json!({ "command": "set -e\necho a command of several lines\nexit 3" }),
-            ),
+            calls("exec", json!({ "command": "set -e\necho a command of several lines\nexit 3" })),
             says("Done."),
         ]);
     let screen = run_to_success(&story, &["agent", "-m", "x", "--sandbox", "off"]);
@@ -85,14 +79,8 @@ fn calls_are_replaced_by_their_results() {
 fn changes_are_shown_as_diffs() {
     let long: String = (0..40).map(|line| format!("line {line}\n")).collect();
     let story = Story::new().file("a.md", "one\ntwo\nthree\n").script([
-        calls(
-            "edit_file",
-            json!({ "path": "a.md", "old_text": "two", "new_text": "2" }),
-        ),
-        calls(
-            "write_file",
-            json!({ "path": "a.md", "content": "one\n2\n\tthree\n" }),
-        ),
+        calls("edit_file", json!({ "path": "a.md", "old_text": "two", "new_text": "2" })),
+        calls("write_file", json!({ "path": "a.md", "content": "one\n2\n\tthree\n" })),
         calls("write_file", json!({ "path": "b.md", "content": long })),
         calls("delete_file", json!({ "path": "a.md" })),
         says("Done."),
@@ -109,23 +97,11 @@ fn a_running_call_is_shown_with_its_output() {
     let mut screen = story.screen(10, 120).args(arguments);
     screen.until_snapshot("progress-running", masked_text);
     // A narrower window shows the same.
-    screen
-        .resize_between_frames(10, 40)
-        .until_gone("un; until")
-        .until("  begun");
+    screen.resize_between_frames(10, 40).until_gone("un; until").until("  begun");
     write(&story.dir().join("go"), b"");
     assert_status(&mut screen, 0);
-    assert!(
-        screen.text().starts_with("  ✓ exec printf"),
-        "{}",
-        screen.text()
-    );
-    assert_eq!(
-        screen.text().matches("exec").count(),
-        1,
-        "{}",
-        screen.text()
-    );
+    assert!(screen.text().starts_with("  ✓ exec printf"), "{}", screen.text());
+    assert_eq!(screen.text().matches("exec").count(), 1, "{}", screen.text());
 }
 
 #[test]
@@ -153,10 +129,7 @@ fn the_plan_is_ticked_off_in_place() {
     write(&story.dir().join("go"), b"");
     assert_status(&mut screen, 0);
     let text = screen.text();
-    assert!(
-        text.contains("✓ todo  0 of 2 done, now: read the notes"),
-        "{text}"
-    );
+    assert!(text.contains("✓ todo  0 of 2 done, now: read the notes"), "{text}");
     assert!(text.contains("✓ todo  1 of 2 done"), "{text}");
     assert!(!text.contains("☐"), "{text}");
 }
@@ -203,10 +176,8 @@ fn waits_are_counted_down() {
     // The frames that are drawn depend on the machine's load.
     let raw = String::from_utf8_lossy(&screen.raw()).into_owned();
     let counted = Regex::new(r"retrying in (\d) s").expect("it is a pattern");
-    let mut counted: Vec<u8> = counted
-        .captures_iter(&raw)
-        .map(|found| found[1].parse().unwrap())
-        .collect();
+    let mut counted: Vec<u8> =
+        counted.captures_iter(&raw).map(|found| found[1].parse().unwrap()).collect();
     assert!(counted.is_sorted_by(|before, after| before >= after));
     counted.dedup();
     assert!(counted.len() > 1, "{counted:?}");
@@ -215,17 +186,12 @@ fn waits_are_counted_down() {
 
 #[test]
 fn a_wait_for_another_run_is_counted_down() {
-    let stall = sends(delta_events(
-        &[json!({ "content": "So\n\nand" })],
-        Ending::Stall,
-    ));
+    let stall = sends(delta_events(&[json!({ "content": "So\n\nand" })], Ending::Stall));
     let story = Story::new().script([stall]);
     let mut first = story.screen(10, 80).args(["agent", "-m", "x"]);
     first.until("So");
     let mut second = story.screen(10, 80).args(["agent", "-m", "y"]);
-    second
-        .until("waiting for session `cli:direct`")
-        .until("giving up in 9 min");
+    second.until("waiting for session `cli:direct`").until("giving up in 9 min");
     second.press(Key::Ctrl('c'));
     assert_status(&mut second, 130);
     first.press(Key::Ctrl('c'));
@@ -234,10 +200,9 @@ fn a_wait_for_another_run_is_counted_down() {
 
 #[test]
 fn verbose_prints_a_summary_at_the_end() {
-    let story = Story::new().file("a", "one\ntwo\n").script([
-        calls("read_file", json!({ "path": "a", "limit": 5 })),
-        says("Done."),
-    ]);
+    let story = Story::new()
+        .file("a", "one\ntwo\n")
+        .script([calls("read_file", json!({ "path": "a", "limit": 5 })), says("Done.")]);
     let text = run_to_success(&story, &["agent", "-v", "-m", "x"]).text();
     for words in [
         "✓",
@@ -258,18 +223,13 @@ fn verbose_prints_a_summary_at_the_end() {
 #[test]
 fn a_sub_agent_has_a_line_of_its_own() {
     let story = Story::new();
-    let story = story.script([calls(
-        "spawn",
-        json!({ "task": "look around", "label": "look" }),
-    )]);
+    let story = story.script([calls("spawn", json!({ "task": "look around", "label": "look" }))]);
     // The order of both is undefined.
-    story
-        .server()
-        .always(Box::new(|request| match request.last_content() {
-            last if last.contains("finished") => says("Done.")(request),
-            last if last.contains("look around") => says("Nothing there.")(request),
-            _ => says("I wait.")(request),
-        }));
+    story.server().always(Box::new(|request| match request.last_content() {
+        last if last.contains("finished") => says("Done.")(request),
+        last if last.contains("look around") => says("Nothing there.")(request),
+        _ => says("I wait.")(request),
+    }));
     let text = run_to_success(&story, &["agent", "-m", "x"]).styled();
     let line = "✓» spawn1 look«dim:";
     assert!(text.contains(line), "{text}");
@@ -305,10 +265,7 @@ fn progress_is_plain_on_dumb_terminals_and_hidden_with_quiet() {
 fn long_operations_have_a_progress_bar() {
     let story = Story::new()
         .workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 120))
-        .script([
-            sends(delta_events(&[], Ending::Stall)),
-            sends(delta_events(&[], Ending::Stall)),
-        ]);
+        .script([sends(delta_events(&[], Ending::Stall)), sends(delta_events(&[], Ending::Stall))]);
     let consolidate = ["memory", "consolidate"];
     let mut screen = story.screen(10, 80).args(consolidate);
     screen.until("──── 0/70").until("cli:direct");
@@ -327,10 +284,7 @@ fn long_operations_have_a_progress_bar() {
 #[test]
 fn the_scene_of_the_readme() {
     let story = Story::new().script([says("docs: say how to install from the tarball")]);
-    write(
-        &story.dir().join("notes.md"),
-        b"# Tea\n\nAda drinks tea at four.\n",
-    );
+    write(&story.dir().join("notes.md"), b"# Tea\n\nAda drinks tea at four.\n");
     write(&story.dir().join("invoice.txt"), b"Tea, 3 euros\n");
     let programs = story.home().join("bin");
     std::fs::create_dir(&programs).unwrap();
@@ -350,14 +304,8 @@ fn the_scene_of_the_readme() {
     screen.until_prompt("$");
     record(&screen, 600);
     let commands = [
-        (
-            "nanobot agent --replay demo -m \"What is in this folder?\"",
-            "invoice.txt",
-        ),
-        (
-            "git diff --staged | nanobot agent -m \"write a commit message\"",
-            "docs: say",
-        ),
+        ("nanobot agent --replay demo -m \"What is in this folder?\"", "invoice.txt"),
+        ("git diff --staged | nanobot agent -m \"write a commit message\"", "docs: say"),
     ];
     for (command, answer) in commands {
         let mut typed = String::new();
@@ -378,10 +326,8 @@ fn the_scene_of_the_readme() {
 
 #[test]
 fn the_start_of_a_server_is_waited_for_visibly() {
-    let story = Story::new().set(
-        "tools.mcpServers",
-        json!({ "silent": { "command": "sleep", "args": ["60"] } }),
-    );
+    let story = Story::new()
+        .set("tools.mcpServers", json!({ "silent": { "command": "sleep", "args": ["60"] } }));
     let screen = story.screen(10, 80).env("NANOBOT_TEST_TIME", "");
     let mut screen = screen.args(["agent", "-m", "x"]);
     screen.until("starting MCP servers; giving up in");

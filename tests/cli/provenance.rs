@@ -27,9 +27,7 @@ fn the_first_command_of_a_run_in_the_workspace_cannot_write_the_memory_without_a
         says("hello"),
     ]);
     let flags = ["-C", workspace.to_str().unwrap(), "--write"];
-    story
-        .run([&["agent", "-m", "x"], &flags[..]].concat())
-        .stdout("done\n");
+    story.run([&["agent", "-m", "x"], &flags[..]].concat()).stdout("done\n");
     let memory = std::fs::read_to_string(workspace.join("memory/MEMORY.md")).unwrap();
     assert!(memory.ends_with("OBEY"), "{memory}");
     story.run(["agent", "-m", "x", "--new"]).stdout("hello\n");
@@ -44,9 +42,7 @@ fn the_results_of_a_trusted_server_are_not_content_from_outside() {
         let story = story_with_servers(&[("one", plan(), entry)]);
         let ran = story.run(["mcp", "accept", "one", "--yes"]);
         ran.stdout_has("set").stderr_has("accepted");
-        story
-            .server()
-            .script([calls("mcp_one_set", json!({})), says("done")]);
+        story.server().script([calls("mcp_one_set", json!({})), says("done")]);
         let flags = ["--allow", "mcp_one_set"];
         let ran = story.run([&["agent", "-m", "x"], &flags[..]].concat());
         ran.stdout("done\n").error_text();
@@ -83,10 +79,7 @@ fn a_denial_of_changes_is_stated_in_the_system_prompt() {
     let story = Story::new();
     let prompt = |flags: &[&str]| {
         let ran = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat());
-        ran.json()["messages"][0]["content"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        ran.json()["messages"][0]["content"].as_str().unwrap().to_owned()
     };
     let words =
         "By a rule of the user, the workspace's instruction files and skills may not be changed.";
@@ -130,10 +123,7 @@ fn may_reach(story: &Story, pages: &PageServer) -> bool {
     let ran = story.run(["agent", "-m", "x", "--new"]).stdout("done\n");
     ran.error_text();
     let result = story.requests().last().unwrap().last_content();
-    assert!(
-        result.contains("words of another") || result.contains("denied"),
-        "{result}"
-    );
+    assert!(result.contains("words of another") || result.contains("denied"), "{result}");
     !result.contains("denied")
 }
 
@@ -151,12 +141,7 @@ fn a_skill_that_was_written_after_content_by_others_names_no_hosts() {
         let ran = story.run(["agent", "-m", "x", "--new"]).stdout("done\n");
         ran.error_text();
     };
-    let writes = || {
-        calls(
-            "write_file",
-            json!({ "path": path, "content": skill(&pages.url("/")) }),
-        )
-    };
+    let writes = || calls("write_file", json!({ "path": path, "content": skill(&pages.url("/")) }));
     let reads = |path: &str| calls("read_file", json!({ "path": path }));
     assert!(!may_reach(&story, &pages));
     turn(vec![writes()]);
@@ -165,10 +150,7 @@ fn a_skill_that_was_written_after_content_by_others_names_no_hosts() {
     assert!(!may_reach(&story, &pages));
     // A later run by the user's own words.
     let edit = json!({ "path": path, "old_text": "See", "new_text": "Look at" });
-    turn(vec![
-        reads(path.to_str().unwrap()),
-        calls("edit_file", edit),
-    ]);
+    turn(vec![reads(path.to_str().unwrap()), calls("edit_file", edit)]);
     assert!(std::fs::read_to_string(&path).unwrap().contains("Look at"));
     assert!(!may_reach(&story, &pages));
     // The user's change makes it the user's.
@@ -183,10 +165,7 @@ fn skills_of_concurrent_runs_are_all_recorded() {
     let workspace = story.workspace();
     story.server().always(Box::new(move |request: &Request| {
         let text = request.messages()[1]["content"].to_string();
-        let number = text
-            .split("tea")
-            .nth(1)
-            .and_then(|rest| rest.split('.').next());
+        let number = text.split("tea").nth(1).and_then(|rest| rest.split('.').next());
         let path = workspace.join(format!("skills/tea{}/SKILL.md", number.unwrap_or_default()));
         let responder = match request.messages().len() {
             2 => calls("read_file", json!({ "path": "notes.txt" })),
@@ -220,10 +199,7 @@ fn a_quoted_path_in_a_message_names_no_host() {
     let check = |message: &str, is_named: bool| {
         let story = Story::new().file("notes.txt", "OBEY").script([
             calls("read_file", json!({ "path": "notes.txt" })),
-            calls(
-                "web_fetch",
-                json!({ "url": "http://evil.example/composed" }),
-            ),
+            calls("web_fetch", json!({ "url": "http://evil.example/composed" })),
             says("done"),
         ]);
         let ran = story.run(["agent", "-m", message]).stdout("done\n");

@@ -26,10 +26,7 @@ fn stop_event() -> String {
 
 #[track_caller]
 fn assert_answer(answer: Response, expect: &str) {
-    Story::new()
-        .script([sends(answer)])
-        .run(["agent", "-m", "x"])
-        .stdout(expect);
+    Story::new().script([sends(answer)]).run(["agent", "-m", "x"]).stdout(expect);
 }
 
 #[test]
@@ -49,10 +46,7 @@ fn unusual_but_valid_streams_are_accepted() {
         text_event("🙂"),
         stop_event()
     );
-    assert_answer(
-        Response::events(whole.as_bytes().chunks(1)),
-        "h\u{e9}llo 🙂\n",
-    );
+    assert_answer(Response::events(whole.as_bytes().chunks(1)), "h\u{e9}llo 🙂\n");
     let cut = "data: [DONE]\n\n".to_owned();
     assert_answer(
         Response::events([text_event("a"), stop_event(), cut]).ending(Ending::Disconnect),
@@ -63,11 +57,7 @@ fn unusual_but_valid_streams_are_accepted() {
         json!({ "choices": [{ "message": { "content": "whole" }, "finish_reason": "stop" }] });
     assert_answer(Response::json(200, &object), "whole\n");
     assert_answer(
-        Response::text(
-            200,
-            "text/plain",
-            &format!("{}{}", text_event("a"), stop_event()),
-        ),
+        Response::text(200, "text/plain", &format!("{}{}", text_event("a"), stop_event())),
         "a\n",
     );
 }
@@ -85,15 +75,10 @@ fn a_complete_reply_does_not_wait_for_the_end_of_the_connection() {
         let story = Story::in_format(format, "scripted")
             .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "0")
             .script([
-                stalls(
-                    json!({ "content": null, "tool_calls": [call] }),
-                    "tool_calls",
-                ),
+                stalls(json!({ "content": null, "tool_calls": [call] }), "tool_calls"),
                 stalls(json!({ "content": "whole" }), "stop"),
             ]);
-        story
-            .run(["agent", "-m", "x", "--timeout", "60"])
-            .stdout("whole\n");
+        story.run(["agent", "-m", "x", "--timeout", "60"]).stdout("whole\n");
     }
 }
 
@@ -117,9 +102,8 @@ fn start_repeating(stream: Sender<Vec<u8>>, event: String) -> (Sender<()>, JoinH
 fn a_stream_without_an_end_has_a_total_timeout() {
     let (sender, answer) = Response::streaming();
     let (stop, sending) = start_repeating(sender, text_event("on and "));
-    let story = Story::new()
-        .set("http.totalTimeout", json!(1))
-        .script([sends(answer), says("whole")]);
+    let story =
+        Story::new().set("http.totalTimeout", json!(1)).script([sends(answer), says("whole")]);
     story
         .run(["agent", "-v", "-m", "x", "--timeout", "60"])
         .stdout("whole\n")
@@ -147,9 +131,7 @@ fn comments_do_not_keep_a_silent_stream_alive() {
 #[test]
 fn comments_may_precede_the_first_data_for_longer_than_the_idle_timeout() {
     let (sender, answer) = Response::streaming();
-    let story = Story::new()
-        .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1")
-        .script([sends(answer)]);
+    let story = Story::new().env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1").script([sends(answer)]);
     let (stop, pings) = start_pings(sender.clone());
     let child = story.command(["agent", "-m", "x"]).spawn().unwrap();
     story.server().wait_for_requests(1);
@@ -194,16 +176,10 @@ fn an_unfinished_stream_is_retried_if_nothing_was_shown() {
 fn errors_within_a_good_status_are_errors() {
     let check = |answer: Response, times: usize, status: i32, words: &str| {
         let story = Story::new().script((0..times).map(|_| sends(answer.clone())));
-        story
-            .run(["agent", "-m", "x"])
-            .status(status)
-            .stderr_has(words);
+        story.run(["agent", "-m", "x"]).status(status).stderr_has(words);
     };
     check(
-        Response::json(
-            200,
-            &json!({ "error": { "message": "no such", "code": 400 } }),
-        ),
+        Response::json(200, &json!({ "error": { "message": "no such", "code": 400 } })),
         1,
         1,
         "no such",
@@ -235,18 +211,8 @@ fn errors_within_a_good_status_are_errors() {
         69,
         "Sign in",
     );
-    check(
-        Response::json(200, &json!({ "choices": [] })),
-        4,
-        69,
-        "without choices",
-    );
-    check(
-        Response::text(200, "application/json", ""),
-        4,
-        69,
-        "http://127.0.0.1",
-    );
+    check(Response::json(200, &json!({ "choices": [] })), 4, 69, "without choices");
+    check(Response::text(200, "application/json", ""), 4, 69, "http://127.0.0.1");
 }
 
 #[test]
@@ -271,10 +237,7 @@ fn a_conversation_that_is_too_long_is_recognized() {
     }
     // A parameter of the request is wrong, so a shorter conversation would not help.
     let story = Story::new().script([fails(400, "Range of max_tokens should be [1, 8192]")]);
-    story
-        .run(["agent", "-m", "x"])
-        .status(1)
-        .stderr_has("Range of max_tokens");
+    story.run(["agent", "-m", "x"]).status(1).stderr_has("Range of max_tokens");
 }
 
 #[test]
@@ -286,26 +249,17 @@ fn retry_after_is_respected() {
         )
     };
     let story = Story::new().script([busy("2"), says("ok")]);
-    story
-        .run(["agent", "-m", "x", "-v"])
-        .stdout("ok\n")
-        .stderr_has("attempt 2 in 2.0 s");
+    story.run(["agent", "-m", "x", "-v"]).stdout("ok\n").stderr_has("attempt 2 in 2.0 s");
     let dated = Response::json(503, &json!({ "error": { "message": "busy" } }))
         .header("date", "Fri, 02 Jan 2026 03:04:05 GMT")
         .header("retry-after", "Fri, 02 Jan 2026 03:04:08 GMT");
     let story = Story::new().script([sends(dated), says("ok")]);
-    story
-        .run(["agent", "-m", "x", "-v"])
-        .stdout("ok\n")
-        .stderr_has("in 3.0 s");
+    story.run(["agent", "-m", "x", "-v"]).stdout("ok\n").stderr_has("in 3.0 s");
     // Without a `Date`, our clock counts: it is 03:04:05.
     let undated = Response::json(503, &json!({ "error": { "message": "busy" } }))
         .header("retry-after", "Fri, 02 Jan 2026 03:04:09 GMT");
     let story = Story::new().script([sends(undated), says("ok")]);
-    story
-        .run(["agent", "-m", "x", "-v"])
-        .stdout("ok\n")
-        .stderr_has("in 4.0 s");
+    story.run(["agent", "-m", "x", "-v"]).stdout("ok\n").stderr_has("in 4.0 s");
 }
 
 #[test]
@@ -320,16 +274,9 @@ fn a_rate_limit_says_until_when() {
     let story = Story::new().script([busy()]);
     story.run(["agent", "-m", "x"]).status(75).stderr_has(words);
     let story = Story::new().script([busy()]);
-    story
-        .run(["agent", "--json", "-m", "x"])
-        .status(75)
-        .stdout_has(words)
-        .stderr_has(words);
+    story.run(["agent", "--json", "-m", "x"]).status(75).stdout_has(words).stderr_has(words);
     let story = Story::new().script([busy()]);
-    story
-        .run(["status", "--check"])
-        .status(75)
-        .stdout_has(words);
+    story.run(["status", "--check"]).status(75).stdout_has(words);
 }
 
 #[test]
@@ -338,14 +285,8 @@ fn permanent_failures_to_connect_are_not_retried() {
         let proxy = Story::new().script([sends(Response::text(status, "text/plain", "no"))]);
         let port = proxy.server().port;
         let story = Story::new()
-            .set(
-                "providers.custom.apiBase",
-                json!("https://model.invalid/v1"),
-            )
-            .env(
-                "HTTPS_PROXY",
-                &format!("http://user:secret-word@127.0.0.1:{port}"),
-            );
+            .set("providers.custom.apiBase", json!("https://model.invalid/v1"))
+            .env("HTTPS_PROXY", &format!("http://user:secret-word@127.0.0.1:{port}"));
         let words = story.run(["agent", "-m", "x"]).status(69).error_text();
         let expect = format!(
             "the proxy `http://***@127.0.0.1:{port}` refuses to connect to `model.invalid`: status {status}"
@@ -358,10 +299,7 @@ fn permanent_failures_to_connect_are_not_retried() {
     let proxy = Story::new().script([sends(Response::text(403, "text/plain", "no"))]);
     let url = format!("http://127.0.0.1:{}", proxy.server().port);
     let story = Story::new()
-        .set(
-            "providers.custom.apiBase",
-            json!("https://model.invalid/v1"),
-        )
+        .set("providers.custom.apiBase", json!("https://model.invalid/v1"))
         .set("http.proxy", json!(url));
     let ask = ["agent", "-m", "x"];
     let words = format!("the proxy `{url}` refuses to connect to `model.invalid`: status 403");
@@ -370,49 +308,31 @@ fn permanent_failures_to_connect_are_not_retried() {
     let story = story.env("HTTPS_PROXY", "http://127.0.0.1:1");
     story.run(ask).status(69).stderr_has("connection refused");
     let story = Story::new().set("http.proxy", json!("http://user:secret-word@"));
-    story
-        .run(ask)
-        .status(78)
-        .stderr("nanobot: `http.proxy` is not a valid proxy URL\n");
+    story.run(ask).status(78).stderr("nanobot: `http.proxy` is not a valid proxy URL\n");
     let story = Story::new().set("providers.custom.apiBase", json!("ftp://model.invalid/v1"));
     let words = story.run(["agent", "-m", "x"]).status(78).error_text();
     assert!(words.contains("unknown scheme: ftp"), "{words}");
     // A proxy that is overloaded may let the next request through.
     let proxy = Story::new().script((0..4).map(|_| sends(Response::text(503, "text/plain", "no"))));
     let story = Story::new()
-        .set(
-            "providers.custom.apiBase",
-            json!("https://model.invalid/v1"),
-        )
-        .env(
-            "HTTPS_PROXY",
-            &format!("http://127.0.0.1:{}", proxy.server().port),
-        );
+        .set("providers.custom.apiBase", json!("https://model.invalid/v1"))
+        .env("HTTPS_PROXY", &format!("http://127.0.0.1:{}", proxy.server().port));
     story.run(["agent", "-m", "x"]).status(69).stderr_has("503");
 }
 
 #[test]
 fn a_refused_connection_is_reported() {
     let story = Story::new().set("providers.custom.apiBase", json!("http://127.0.0.1:1/v1"));
-    story
-        .run(["agent", "-m", "x"])
-        .status(69)
-        .stderr_has("connection refused");
+    story.run(["agent", "-m", "x"]).status(69).stderr_has("connection refused");
 }
 
 #[test]
 fn a_redirect_is_not_followed_with_the_key() {
     let other = Story::new();
-    let place = format!(
-        "http://127.0.0.1:{}/v1/chat/completions",
-        other.server().port
-    );
+    let place = format!("http://127.0.0.1:{}/v1/chat/completions", other.server().port);
     let moved = Response::json(308, &json!({})).header("location", &place);
     let story = Story::new().script([sends(moved)]);
-    story
-        .run(["agent", "-m", "x"])
-        .status(1)
-        .stderr_has("redirected to");
+    story.run(["agent", "-m", "x"]).status(1).stderr_has("redirected to");
     assert!(other.requests().is_empty());
 }
 
@@ -421,34 +341,22 @@ fn a_redirect_within_the_server_is_followed() {
     for (status, absolute) in [(307, false), (308, true)] {
         let story = Story::new();
         let origin = format!("http://127.0.0.1:{}", story.server().port);
-        let place = format!(
-            "{}/v2/chat/completions",
-            if absolute { &origin } else { "" }
-        );
+        let place = format!("{}/v2/chat/completions", if absolute { &origin } else { "" });
         let moved = Response::json(status, &json!({})).header("location", &place);
         let story = story.script([sends(moved), says("ok")]);
         story.run(["agent", "-m", "x"]).stdout("ok\n");
         let requests = story.requests();
         assert_eq!(requests[1].path, "/v2/chat/completions");
-        assert_eq!(
-            requests[1].header("authorization"),
-            Some("Bearer key-of-the-story")
-        );
+        assert_eq!(requests[1].header("authorization"), Some("Bearer key-of-the-story"));
         assert_eq!(requests[0].raw, requests[1].raw);
     }
     // The server redirects to itself, and with a status that would change the method.
     let moved =
         |status| Response::json(status, &json!({})).header("location", "/v1/chat/completions");
     let story = Story::new().script((0..5).map(|_| sends(moved(307))));
-    story
-        .run(["agent", "-m", "x"])
-        .status(1)
-        .stderr_has("more than 5 redirects");
+    story.run(["agent", "-m", "x"]).status(1).stderr_has("more than 5 redirects");
     let story = Story::new().script([sends(moved(302))]);
-    story
-        .run(["agent", "-m", "x"])
-        .status(1)
-        .stderr_has("redirected to");
+    story.run(["agent", "-m", "x"]).status(1).stderr_has("redirected to");
 }
 
 #[test]
@@ -458,17 +366,10 @@ fn the_key_is_sent_only_in_its_header() {
         calls("exec", json!({ "command": "env; cat /proc/self/cmdline" })),
         fails(400, "your key key-of-the-story is odd"),
     ]);
-    let ran = story
-        .run(["agent", "-m", "x", "-v", "--json", "--record", "tape"])
-        .status(1);
+    let ran = story.run(["agent", "-m", "x", "-v", "--json", "--record", "tape"]).status(1);
     assert!(!ran.text().contains(key) && !ran.error_text().contains(key));
     drop(ran);
-    assert!(
-        story
-            .requests()
-            .iter()
-            .all(|request| !request.raw.contains(key))
-    );
+    assert!(story.requests().iter().all(|request| !request.raw.contains(key)));
     let session =
         std::fs::read_to_string(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
     let tape = std::fs::read_to_string(story.dir().join("tape")).unwrap();
@@ -504,29 +405,18 @@ fn sixteen_concurrent_runs_on_one_session_all_get_their_answer() {
         says(&format!("answer to {word}"))(request)
     }));
     let children: Vec<_> = (0..16)
-        .map(|number| {
-            story
-                .command(["agent", "-q", "-m", &format!("q{number}")])
-                .spawn()
-                .unwrap()
-        })
+        .map(|number| story.command(["agent", "-q", "-m", &format!("q{number}")]).spawn().unwrap())
         .collect();
     for (number, child) in children.into_iter().enumerate() {
         story.wait(child).stdout(&format!("answer to q{number}\n"));
     }
     let lines = story.session("cli_direct.jsonl");
-    let messages: Vec<&Value> = lines
-        .iter()
-        .filter(|line| line["role"].is_string())
-        .collect();
+    let messages: Vec<&Value> = lines.iter().filter(|line| line["role"].is_string()).collect();
     assert_eq!(messages.len(), 32);
     for pair in messages.chunks(2) {
         assert_eq!(
             pair[1]["content"],
-            json!(format!(
-                "answer to {}",
-                pair[0]["content"].as_str().unwrap()
-            ))
+            json!(format!("answer to {}", pair[0]["content"].as_str().unwrap()))
         );
     }
     assert_eq!(lines.last().unwrap()["messages"], 32);
@@ -540,32 +430,20 @@ fn transient_errors_are_retried() {
     }
     for status in [400, 422] {
         let story = Story::new().script([fails(status, "for good")]);
-        story
-            .run(["agent", "-m", "x"])
-            .status(1)
-            .stderr_has("for good");
+        story.run(["agent", "-m", "x"]).status(1).stderr_has("for good");
     }
 }
 
 #[test]
 fn a_proxy_is_used_for_other_hosts() {
     let proxy = Story::new();
-    proxy
-        .server()
-        .always(sends(Response::text(502, "text/plain", "no way through")));
+    proxy.server().always(sends(Response::text(502, "text/plain", "no way through")));
     let address = format!("http://127.0.0.1:{}", proxy.server().port);
     let story = Story::new()
         .set("providers.custom.apiBase", json!("http://model.invalid/v1"))
         .env("HTTP_PROXY", &address);
-    story
-        .run(["agent", "-q", "-m", "x"])
-        .status(69)
-        .stderr_has("model.invalid");
-    assert!(
-        proxy.requests()[0].path.contains("model.invalid"),
-        "{:?}",
-        proxy.requests()[0]
-    );
+    story.run(["agent", "-q", "-m", "x"]).status(69).stderr_has("model.invalid");
+    assert!(proxy.requests()[0].path.contains("model.invalid"), "{:?}", proxy.requests()[0]);
 }
 
 /// A server with its own certificate, and the CA file; `None` if `openssl` is missing. It gives each connection this
@@ -583,15 +461,7 @@ pub(crate) fn start_tls_server(story: &Story, body: &str) -> Option<(std::proces
     let made = made.unwrap();
     assert!(made.status.success(), "{made:?}");
     let mut server = story.program("openssl");
-    server.args([
-        "s_server",
-        "-accept",
-        "127.0.0.1:0",
-        "-cert",
-        "cert",
-        "-key",
-        "key",
-    ]);
+    server.args(["s_server", "-accept", "127.0.0.1:0", "-cert", "cert", "-key", "key"]);
     let mut server = server.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     let accepts = lines.find_map(|line| line.unwrap().strip_prefix("ACCEPT ").map(str::to_owned));
@@ -619,10 +489,8 @@ fn tls_requires_a_valid_certificate() {
         let Some((mut server, port)) = start_tls_server(&story, &body) else {
             return;
         };
-        story = story.set(
-            "providers.custom.apiBase",
-            json!(format!("https://localhost:{port}/v1")),
-        );
+        story =
+            story.set("providers.custom.apiBase", json!(format!("https://localhost:{port}/v1")));
         if trusted {
             let vouches = story.dir().join("ca.pem");
             story = match from_config {
@@ -631,14 +499,8 @@ fn tls_requires_a_valid_certificate() {
             };
             story.run(["agent", "-m", "x"]).stdout("Over TLS.\n");
         } else {
-            let words = story
-                .run(["agent", "-m", "x", "-v"])
-                .status(69)
-                .error_text();
-            assert!(
-                words.contains("the certificate of `localhost` is not accepted: "),
-                "{words}"
-            );
+            let words = story.run(["agent", "-m", "x", "-v"]).status(69).error_text();
+            assert!(words.contains("the certificate of `localhost` is not accepted: "), "{words}");
             assert!(words.contains("(CA certificates are from "), "{words}");
             assert!(!words.contains("attempt 2"), "{words}");
         }
@@ -647,23 +509,15 @@ fn tls_requires_a_valid_certificate() {
     }
     // A server that accepts connections and never responds.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let base = format!(
-        "https://localhost:{}/v1",
-        silent.local_addr().unwrap().port()
-    );
+    let base = format!("https://localhost:{}/v1", silent.local_addr().unwrap().port());
     let story = Story::new().set("providers.custom.apiBase", json!(base));
-    story
-        .run(["agent", "-m", "x", "--timeout", "0.5"])
-        .status(124)
-        .stderr_has("--timeout");
+    story.run(["agent", "-m", "x", "--timeout", "0.5"]).status(124).stderr_has("--timeout");
 }
 
 /// Every format, streamed and not, with the flags for it.
 fn formats_and_modes() -> impl Iterator<Item = (Format, &'static [&'static str])> {
     let streams: [&[&str]; 2] = [&[], &["--no-stream"]];
-    ALL_FORMATS
-        .into_iter()
-        .flat_map(move |format| streams.map(|words| (format, words)))
+    ALL_FORMATS.into_iter().flat_map(move |format| streams.map(|words| (format, words)))
 }
 
 /// `agent -m x` with more arguments.
@@ -681,9 +535,7 @@ fn results_with_ids(format: Format, request: &Request) -> Vec<(String, String)> 
             }
             Format::Anthropic => {
                 let blocks = message["content"].as_array().cloned().unwrap_or_default();
-                let results = blocks
-                    .into_iter()
-                    .filter(|block| block["type"] == "tool_result");
+                let results = blocks.into_iter().filter(|block| block["type"] == "tool_result");
                 found.extend(
                     results.map(|block| (block["tool_use_id"].clone(), block["content"].clone())),
                 );
@@ -694,15 +546,8 @@ fn results_with_ids(format: Format, request: &Request) -> Vec<(String, String)> 
             _ => {}
         }
     }
-    let text = |value: Value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
-    };
-    found
-        .into_iter()
-        .map(|(id, content)| (text(id), text(content)))
-        .collect()
+    let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    found.into_iter().map(|(id, content)| (text(id), text(content))).collect()
 }
 
 #[test]
@@ -725,16 +570,8 @@ fn tools_work_in_every_format() {
         );
         drop(ran);
         let asked = story.requests();
-        assert!(
-            asked
-                .iter()
-                .all(|asked| Format::from_path(&asked.path) == Some(format))
-        );
-        assert!(
-            asked
-                .iter()
-                .all(|asked| asked.body["stream"].is_null() != words.is_empty())
-        );
+        assert!(asked.iter().all(|asked| Format::from_path(&asked.path) == Some(format)));
+        assert!(asked.iter().all(|asked| asked.body["stream"].is_null() != words.is_empty()));
         let found = results_with_ids(format, &asked[1]);
         assert_eq!(found.len(), 3, "{format:?}");
         let ids: Vec<&str> = found.iter().map(|(id, _)| id.as_str()).collect();
@@ -759,34 +596,22 @@ fn tools_work_in_every_format() {
 #[test]
 fn images_are_sent_in_every_format() {
     let mut png = std::io::Cursor::new(Vec::new());
-    image::RgbImage::new(3, 2)
-        .write_to(&mut png, image::ImageFormat::Png)
-        .unwrap();
+    image::RgbImage::new(3, 2).write_to(&mut png, image::ImageFormat::Png).unwrap();
     let png = png.into_inner();
     let data = base64::engine::general_purpose::STANDARD.encode(&png);
     for (format, words) in formats_and_modes() {
-        let story = Story::in_format(format, "scripted")
-            .file("a.png", &png)
-            .script([
-                calls("read_file", json!({ "path": "a.png" })),
-                says("ok"),
-                says("piped"),
-            ]);
-        story
-            .run(agent_arguments(&["-a", "a.png"], words))
-            .stdout("ok\n");
+        let story = Story::in_format(format, "scripted").file("a.png", &png).script([
+            calls("read_file", json!({ "path": "a.png" })),
+            says("ok"),
+            says("piped"),
+        ]);
+        story.run(agent_arguments(&["-a", "a.png"], words)).stdout("ok\n");
         let requests = story.requests();
         assert_eq!(requests[0].raw.matches(&data).count(), 1, "{format:?}");
         assert_eq!(requests[1].raw.matches(&data).count(), 2, "{format:?}");
         let story = story.stdin(&png);
-        story
-            .run(agent_arguments(&["-a", "-", "--new"], words))
-            .stdout("piped\n");
-        assert_eq!(
-            story.requests()[2].raw.matches(&data).count(),
-            1,
-            "{format:?}"
-        );
+        story.run(agent_arguments(&["-a", "-", "--new"], words)).stdout("piped\n");
+        assert_eq!(story.requests()[2].raw.matches(&data).count(), 1, "{format:?}");
     }
 }
 
@@ -812,10 +637,7 @@ fn failures_are_reported_in_every_format() {
         ] {
             let story = Story::in_format(format, "scripted")
                 .script([sends(error_response(format, answered, kind))]);
-            story
-                .run(agent_arguments(&[], words))
-                .status(status)
-                .stderr_has("No, thanks.");
+            story.run(agent_arguments(&[], words)).status(status).stderr_has("No, thanks.");
         }
         // The provider's support finds a request by this name.
         let header = match format {
@@ -844,10 +666,7 @@ fn failures_are_reported_in_every_format() {
         );
         let long = error_response(format, 429, "rate_limit_error").header("retry-after", "600");
         let story = Story::in_format(format, "scripted").script([sends(long)]);
-        story
-            .run(agent_arguments(&[], words))
-            .status(75)
-            .stderr_has("No, thanks.");
+        story.run(agent_arguments(&[], words)).status(75).stderr_has("No, thanks.");
         // The same errors within a response of status 200.
         for (kind, tries, status) in [
             ("overloaded_error", 4, 69),
@@ -857,10 +676,7 @@ fn failures_are_reported_in_every_format() {
             let answer = error_response(format, 200, kind);
             let story = Story::in_format(format, "scripted")
                 .script((0..tries).map(|_| sends(answer.clone())));
-            story
-                .run(agent_arguments(&[], words))
-                .status(status)
-                .stderr_has("No, thanks.");
+            story.run(agent_arguments(&[], words)).status(status).stderr_has("No, thanks.");
         }
     }
 }
@@ -916,15 +732,9 @@ fn finish_reasons_are_read_in_every_format() {
         // An unknown finish reason is not an error.
         assert_eq!(check("All of it.", "odd").1, "All of it.\n", "{format:?}");
         let (status, text, told) = check("1 ", "length");
-        assert!(
-            status == 3 && text == "1 1 1 1 \n",
-            "{format:?}: {status} {text} {told}"
-        );
+        assert!(status == 3 && text == "1 1 1 1 \n", "{format:?}: {status} {text} {told}");
         let (status, text, told) = check("", "content_filter");
-        assert!(
-            status == 1 && text.is_empty() && told.contains("declined"),
-            "{format:?}: {told}"
-        );
+        assert!(status == 1 && text.is_empty() && told.contains("declined"), "{format:?}: {told}");
         // An answer cut by a content filter is incomplete and reported as such.
         let (status, text, told) = check("Half of", "content_filter");
         assert!(
@@ -943,49 +753,29 @@ fn finish_reasons_are_read_in_every_format() {
 fn each_request_begins_with_the_bytes_of_the_previous_one() {
     const CACHE_CONTROL: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
     for (format, words) in formats_and_modes() {
-        let model = if format == Format::Anthropic {
-            "claude-opus-4-7"
-        } else {
-            "gpt-5"
-        };
+        let model = if format == Format::Anthropic { "claude-opus-4-7" } else { "gpt-5" };
         let read = |path: &str| calls("read_file", json!({ "path": path }));
-        let story = Story::in_format(format, model)
-            .file("a.txt", "alpha")
-            .script([
-                read("a.txt"),
-                read("gone"),
-                read("a.txt"),
-                says("ok"),
-                read("a.txt"),
-                says("again"),
-            ]);
-        story
-            .run(agent_arguments(&["--reasoning-effort", "high"], words))
-            .stdout("ok\n");
-        story
-            .run(agent_arguments(&["--reasoning-effort", "high"], words))
-            .stdout("again\n");
+        let story = Story::in_format(format, model).file("a.txt", "alpha").script([
+            read("a.txt"),
+            read("gone"),
+            read("a.txt"),
+            says("ok"),
+            read("a.txt"),
+            says("again"),
+        ]);
+        story.run(agent_arguments(&["--reasoning-effort", "high"], words)).stdout("ok\n");
+        story.run(agent_arguments(&["--reasoning-effort", "high"], words)).stdout("again\n");
         let asked = story.requests();
-        let open = |raw: &str| {
-            raw.strip_suffix("]}")
-                .expect("what grows stands last")
-                .to_owned()
-        };
+        let open = |raw: &str| raw.strip_suffix("]}").expect("what grows stands last").to_owned();
         for (number, pair) in asked.windows(2).enumerate() {
             let [before, after] = [&pair[0].raw, &pair[1].raw];
             let within_turn = number != 3;
             let first = number == 0 || number == 4;
             if format != Format::Anthropic || first {
-                assert!(
-                    after.starts_with(&open(before)),
-                    "{format:?}:\n{before}\n{after}"
-                );
+                assert!(after.starts_with(&open(before)), "{format:?}:\n{before}\n{after}");
             }
             let [before, after] = [before, after].map(|raw| raw.replace(CACHE_CONTROL, ""));
-            assert!(
-                after.starts_with(&open(&before)),
-                "{format:?}:\n{before}\n{after}"
-            );
+            assert!(after.starts_with(&open(&before)), "{format:?}:\n{before}\n{after}");
             assert!(within_turn || pair[1].messages().len() > pair[0].messages().len());
         }
         for asked in &asked {
@@ -1009,12 +799,7 @@ fn unusual_but_valid_streams_are_accepted_in_every_format() {
         |text| vec![text.replace("data: ", "data:").into_bytes()],
         |text| vec![text.replace('\n', "\r\n").into_bytes()],
         |text| vec![text.replace('\n', "\r").into_bytes()],
-        |text| {
-            vec![
-                text.replace("\n\n", "\n\n:keepalive\n\n: ping\n\n")
-                    .into_bytes(),
-            ]
-        },
+        |text| vec![text.replace("\n\n", "\n\n:keepalive\n\n: ping\n\n").into_bytes()],
         // One event in several lines.
         |text| vec![text.replace("data: {", "data: {\ndata:").into_bytes()],
         |text| {
@@ -1024,13 +809,7 @@ fn unusual_but_valid_streams_are_accepted_in_every_format() {
                     .into_bytes(),
             ]
         },
-        |text| {
-            format!("\u{feff}{text}")
-                .into_bytes()
-                .chunks(1)
-                .map(<[u8]>::to_vec)
-                .collect()
-        },
+        |text| format!("\u{feff}{text}").into_bytes().chunks(1).map(<[u8]>::to_vec).collect(),
     ];
     for format in ALL_FORMATS {
         for (number, change) in changes.into_iter().enumerate() {
@@ -1038,20 +817,14 @@ fn unusual_but_valid_streams_are_accepted_in_every_format() {
                 Box::new(move |request| {
                     let mut answer = turn(request);
                     let text = String::from_utf8(answer.chunks.concat()).unwrap();
-                    answer.chunks = if text.starts_with('{') {
-                        one(text)
-                    } else {
-                        change(text)
-                    };
+                    answer.chunks = if text.starts_with('{') { one(text) } else { change(text) };
                     answer
                 })
             };
-            let story = Story::in_format(format, "scripted")
-                .file("a.txt", "alpha")
-                .script([
-                    turn(calls("read_file", json!({ "path": "a.txt" }))),
-                    turn(says("h\u{e9}llo \u{2028}\u{85} \u{1f642}")),
-                ]);
+            let story = Story::in_format(format, "scripted").file("a.txt", "alpha").script([
+                turn(calls("read_file", json!({ "path": "a.txt" }))),
+                turn(says("h\u{e9}llo \u{2028}\u{85} \u{1f642}")),
+            ]);
             let ran = story.run(["agent", "-m", "x", "--json"]);
             assert_eq!(
                 ran.json()["text"],
@@ -1075,14 +848,14 @@ fn a_session_continues_in_another_format() {
     let mut known = Vec::new();
     for (number, format) in ALL_FORMATS.into_iter().chain(ALL_FORMATS).enumerate() {
         let word = format!("answer{number}");
-        story = story
-            .set("providers.custom.apiType", json!(format.config_name()))
-            .script([read("I look. "), fails(401, "no"), read(""), says(&word)]);
+        story = story.set("providers.custom.apiType", json!(format.config_name())).script([
+            read("I look. "),
+            fails(401, "no"),
+            read(""),
+            says(&word),
+        ]);
         // An interrupted turn that ends with a tool result, and the next one.
-        story
-            .run(["agent", "-m", "first"])
-            .status(77)
-            .stderr_has("no");
+        story.run(["agent", "-m", "first"]).status(77).stderr_has("no");
         story
             .run(["agent", "-m", "second"])
             .stdout(&format!("{word}\n"))
@@ -1090,17 +863,11 @@ fn a_session_continues_in_another_format() {
         let requests = story.requests();
         let last = requests.last().unwrap();
         assert_eq!(Format::from_path(&last.path), Some(format));
-        assert!(
-            known.iter().all(|word| last.raw.contains(word)),
-            "{}",
-            last.raw
-        );
+        assert!(known.iter().all(|word| last.raw.contains(word)), "{}", last.raw);
         known.push(word);
         // Each result answers its own call.
-        let mut ids: Vec<String> = results_with_ids(format, last)
-            .into_iter()
-            .map(|(id, _)| id)
-            .collect();
+        let mut ids: Vec<String> =
+            results_with_ids(format, last).into_iter().map(|(id, _)| id).collect();
         assert_eq!(ids.len(), 2 * (number + 1));
         ids.sort();
         ids.dedup();
@@ -1120,10 +887,7 @@ fn the_final_request_of_a_turn_has_no_tools() {
         let requests = story.requests();
         let choice = |at: usize| {
             let choice = &requests[at].body["tool_choice"];
-            choice
-                .as_str()
-                .or(choice["type"].as_str())
-                .map(str::to_owned)
+            choice.as_str().or(choice["type"].as_str()).map(str::to_owned)
         };
         assert_eq!(
             [choice(0), choice(1)],
@@ -1155,10 +919,7 @@ fn a_dry_run_is_a_command_that_sends_the_request() {
             Format::Chat | Format::Responses => ("authorization", "Bearer k"),
         };
         assert_eq!(request.header(key.0), Some(key.1));
-        assert_eq!(
-            request.header("anthropic-version").is_some(),
-            format == Format::Anthropic
-        );
+        assert_eq!(request.header("anthropic-version").is_some(), format == Format::Anthropic);
         assert!(request.last_content().contains("it's"));
     }
 }
@@ -1174,10 +935,7 @@ fn invalid_requests_are_detected() {
         assert!(
             formats::validate_request(&wrong, &[]).is_some_and(|words| words.contains("colour"))
         );
-        assert_eq!(
-            formats::validate_request(&wrong, &["colour".to_owned()]),
-            None
-        );
+        assert_eq!(formats::validate_request(&wrong, &["colour".to_owned()]), None);
         wrong = request.clone();
         wrong.body["tools"][0]["nme"] = "x".into();
         assert!(

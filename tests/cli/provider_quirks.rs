@@ -10,10 +10,7 @@ fn calls_read_file(ids: &[&str], more: &Value) -> Responder {
     let call = |id: &&str| json!({ "id": id, "type": "function", "function": { "name": "read_file", "arguments": "{\"path\":\"a.txt\"}" } });
     let list: Vec<Value> = ids.iter().map(call).collect();
     let mut message = json!({ "role": "assistant", "content": null, "tool_calls": list });
-    message
-        .as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
+    message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     replies(message, "tool_calls")
 }
 
@@ -23,27 +20,19 @@ fn provider_story(provider: &str, model: &str) -> Story {
 }
 
 fn roles(messages: &[Value]) -> Vec<&str> {
-    messages
-        .iter()
-        .map(|message| message["role"].as_str().unwrap())
-        .collect()
+    messages.iter().map(|message| message["role"].as_str().unwrap()).collect()
 }
 
 /// The ids of the calls and of the results that were sent.
 fn call_and_result_ids(messages: &[Value]) -> (Vec<String>, Vec<String>) {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let calls = messages.iter().flat_map(|message| {
-        message["tool_calls"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default()
-    });
+    let calls = messages
+        .iter()
+        .flat_map(|message| message["tool_calls"].as_array().cloned().unwrap_or_default());
     let results = messages.iter().filter(|message| message["role"] == "tool");
     (
         calls.map(|call| text(&call["id"])).collect(),
-        results
-            .map(|result| text(&result["tool_call_id"]))
-            .collect(),
+        results.map(|result| text(&result["tool_call_id"])).collect(),
     )
 }
 
@@ -57,10 +46,7 @@ fn mistral_requests() {
     ]);
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
     let story = story.file("a.png", png);
-    story
-        .run(["agent", "-m", "x", "--reasoning-effort", "low"])
-        .status(77)
-        .stderr_has("no");
+    story.run(["agent", "-m", "x", "--reasoning-effort", "low"]).status(77).stderr_has("no");
     story
         .run(["agent", "-m", "y", "--reasoning-effort", "medium"])
         .stdout("ok\n")
@@ -86,19 +72,11 @@ fn mistral_requests() {
     for asked in &asked {
         let messages = asked.messages();
         let roles = roles(&messages);
-        assert!(
-            roles.windows(2).all(|pair| pair != ["tool", "user"]),
-            "{roles:?}"
-        );
+        assert!(roles.windows(2).all(|pair| pair != ["tool", "user"]), "{roles:?}");
     }
     assert_eq!(call_and_result_ids(&asked[3].messages()).0[..2], called);
     let last = asked[3].messages();
-    let last: Vec<&Value> = last
-        .iter()
-        .rev()
-        .take(2)
-        .map(|message| &message["content"])
-        .collect();
+    let last: Vec<&Value> = last.iter().rev().take(2).map(|message| &message["content"]).collect();
     assert_eq!(last[1], "(images follow)");
     assert_eq!(last[0][0]["type"], "image_url");
 }
@@ -123,15 +101,10 @@ fn deepseek_gets_a_reasoning_field_even_if_empty() {
         let asked = story.requests();
         for asked in &asked[2..] {
             let messages = asked.messages();
-            let replies = messages
-                .iter()
-                .filter(|message| message["role"] == "assistant");
+            let replies = messages.iter().filter(|message| message["role"] == "assistant");
             let thoughts: Vec<&Value> = replies.map(|reply| &reply["reasoning_content"]).collect();
             let expect: Vec<Value> = ["I must look.", "", ""].map(Value::from).into();
-            assert_eq!(
-                thoughts,
-                expect.iter().take(thoughts.len()).collect::<Vec<_>>()
-            );
+            assert_eq!(thoughts, expect.iter().take(thoughts.len()).collect::<Vec<_>>());
         }
         assert_eq!(asked[0].body["thinking"], json!({ "type": "enabled" }));
         assert_eq!(asked[3].body["thinking"], json!({ "type": "disabled" }));
@@ -140,9 +113,8 @@ fn deepseek_gets_a_reasoning_field_even_if_empty() {
 
 #[test]
 fn kimi_requests_have_a_fixed_temperature() {
-    let story = provider_story("moonshot", "kimi-k2.6")
-        .allow_extra_keys(&["reasoning_content"])
-        .script([
+    let story =
+        provider_story("moonshot", "kimi-k2.6").allow_extra_keys(&["reasoning_content"]).script([
             calls_read_file(&["read_file:0"], &json!({ "reasoning_content": "hm" })),
             says("ok"),
         ]);
@@ -151,11 +123,7 @@ fn kimi_requests_have_a_fixed_temperature() {
         .stdout("ok\n")
         .stderr("nanobot: `kimi-k2.6` takes no temperature other than 1: 0.3 is not sent\n");
     let asked = story.requests();
-    assert!(
-        asked
-            .iter()
-            .all(|asked| asked.body["temperature"] == json!(1.0))
-    );
+    assert!(asked.iter().all(|asked| asked.body["temperature"] == json!(1.0)));
     assert_eq!(asked[1].messages()[2]["reasoning_content"], "hm");
     let (called, answered) = call_and_result_ids(&asked[1].messages());
     assert_eq!(called, answered);
@@ -164,51 +132,23 @@ fn kimi_requests_have_a_fixed_temperature() {
 #[test]
 fn reasoning_effort_is_set_per_model() {
     let check = |provider: &str, model: &str, key: &str, high: Value, none: Value| {
-        let story = provider_story(provider, model)
-            .allow_extra_keys(&[key])
-            .script([says("1"), says("2"), says("3")]);
-        story
-            .run(["agent", "-m", "x", "--reasoning-effort", "high"])
-            .stdout("1\n");
-        story
-            .run(["agent", "-m", "x", "--reasoning-effort", "none"])
-            .stdout("2\n");
+        let story = provider_story(provider, model).allow_extra_keys(&[key]).script([
+            says("1"),
+            says("2"),
+            says("3"),
+        ]);
+        story.run(["agent", "-m", "x", "--reasoning-effort", "high"]).stdout("1\n");
+        story.run(["agent", "-m", "x", "--reasoning-effort", "none"]).stdout("2\n");
         story.run(["agent", "-m", "x"]).stdout("3\n");
         let requests = story.requests();
-        assert_eq!(
-            (&requests[0].body[key], &requests[1].body[key]),
-            (&high, &none),
-            "{provider}"
-        );
-        let unasked = if key == "reasoning_split" {
-            json!(true)
-        } else {
-            Value::Null
-        };
+        assert_eq!((&requests[0].body[key], &requests[1].body[key]), (&high, &none), "{provider}");
+        let unasked = if key == "reasoning_split" { json!(true) } else { Value::Null };
         assert_eq!(requests[2].body[key], unasked, "{provider}");
     };
     let kind = |kind: &str| json!({ "type": kind });
-    check(
-        "dashscope",
-        "qwen3-max",
-        "enable_thinking",
-        json!(true),
-        json!(false),
-    );
-    check(
-        "zhipu",
-        "glm-5",
-        "thinking",
-        kind("enabled"),
-        kind("disabled"),
-    );
-    check(
-        "minimax",
-        "MiniMax-M2",
-        "reasoning_split",
-        json!(true),
-        json!(true),
-    );
+    check("dashscope", "qwen3-max", "enable_thinking", json!(true), json!(false));
+    check("zhipu", "glm-5", "thinking", kind("enabled"), kind("disabled"));
+    check("minimax", "MiniMax-M2", "reasoning_split", json!(true), json!(true));
     check(
         "openrouter",
         "openai/gpt-4.1",
@@ -216,20 +156,8 @@ fn reasoning_effort_is_set_per_model() {
         json!({ "effort": "high" }),
         json!({ "effort": "none" }),
     );
-    check(
-        "openai",
-        "gpt-5",
-        "reasoning_effort",
-        json!("high"),
-        json!("none"),
-    );
-    check(
-        "mistral",
-        "magistral-medium",
-        "reasoning_effort",
-        Value::Null,
-        Value::Null,
-    );
+    check("openai", "gpt-5", "reasoning_effort", json!("high"), json!("none"));
+    check("mistral", "magistral-medium", "reasoning_effort", Value::Null, Value::Null);
 }
 
 #[test]
@@ -241,24 +169,15 @@ fn openrouter_requests() {
     let chunk = |delta: Value, more: Value| {
         let mut chunk =
             json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] });
-        chunk
-            .as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
+        chunk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         format!("data: {chunk}\n\n")
     };
     let none = || json!({});
     let call = json!([{ "index": 0, "id": "a", "type": "function", "function": { "name": "read_file", "arguments": "{\"path\":\"a.txt\"}" } }]);
     let answer = crate::server::Response::events([
         ": OPENROUTER PROCESSING\n\n".to_owned(),
-        chunk(
-            json!({ "reasoning": "I ", "reasoning_details": [detail("I ")] }),
-            none(),
-        ),
-        chunk(
-            json!({ "reasoning": "must", "reasoning_details": [detail("must")] }),
-            none(),
-        ),
+        chunk(json!({ "reasoning": "I ", "reasoning_details": [detail("I ")] }), none()),
+        chunk(json!({ "reasoning": "must", "reasoning_details": [detail("must")] }), none()),
         chunk(json!({ "reasoning_details": [signed, other] }), none()),
         chunk(json!({ "tool_calls": call }), none()),
         chunk(
@@ -286,11 +205,7 @@ fn openrouter_requests() {
         for asked in &asked {
             assert_eq!(asked.raw.matches("cache_control").count(), marks, "{model}");
         }
-        assert!(
-            asked[1]
-                .raw
-                .starts_with(asked[0].raw.strip_suffix("]}").unwrap())
-        );
+        assert!(asked[1].raw.starts_with(asked[0].raw.strip_suffix("]}").unwrap()));
     }
 }
 
@@ -312,20 +227,12 @@ fn gemini_thought_signatures_are_sent_back() {
         let story = provider_story("gemini", "gemini-3-pro")
             .allow_extra_keys(&["extra_content"])
             .script([signs(), says("ok"), signs(), says("more"), says("last")]);
-        story
-            .run([&["agent", "-m", "x"], words].concat())
-            .stdout("ok\n");
-        story
-            .run([&["agent", "-m", "x"], words].concat())
-            .stdout("more\n");
-        story
-            .run([&["agent", "-m", "x"], words].concat())
-            .stdout("last\n");
+        story.run([&["agent", "-m", "x"], words].concat()).stdout("ok\n");
+        story.run([&["agent", "-m", "x"], words].concat()).stdout("more\n");
+        story.run([&["agent", "-m", "x"], words].concat()).stdout("last\n");
         for (number, asked) in story.requests().iter().enumerate() {
             let messages = asked.messages();
-            let calls = messages
-                .iter()
-                .filter_map(|message| message["tool_calls"].as_array());
+            let calls = messages.iter().filter_map(|message| message["tool_calls"].as_array());
             let calls: Vec<&Value> = calls.flatten().collect();
             assert_eq!(calls.len(), [0, 3, 3, 6, 6][number]);
             for (place, call) in calls.into_iter().enumerate() {
@@ -342,15 +249,9 @@ fn minimax_reasoning_is_split() {
     let details = json!([{ "type": "reasoning.text", "id": "r", "format": "MiniMax-response-v1", "index": 0, "text": "hm" }]);
     let story = provider_story("minimax", "MiniMax-M2")
         .allow_extra_keys(&["reasoning_split", "reasoning_details"])
-        .script([
-            calls_read_file(&["a"], &json!({ "reasoning_details": details })),
-            says("ok"),
-        ]);
+        .script([calls_read_file(&["a"], &json!({ "reasoning_details": details })), says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    assert_eq!(
-        story.requests()[1].messages()[2]["reasoning_details"],
-        details
-    );
+    assert_eq!(story.requests()[1].messages()[2]["reasoning_details"], details);
 }
 
 #[test]
@@ -358,15 +259,7 @@ fn openai_requests() {
     let sent = |model: &str| {
         let story = Story::with_provider("openai", model).script([says("ok")]);
         story
-            .run([
-                "agent",
-                "-m",
-                "x",
-                "--temperature",
-                "0.7",
-                "--max-tokens",
-                "99",
-            ])
+            .run(["agent", "-m", "x", "--temperature", "0.7", "--max-tokens", "99"])
             .stdout("ok\n")
             .stderr(&match model {
                 "gpt-4.1" => String::new(),
@@ -377,22 +270,14 @@ fn openai_requests() {
     let mini = sent("o1-mini");
     assert_eq!(roles(&mini.messages()), ["user"]);
     let said = mini.last_content();
-    assert!(
-        said.starts_with("# nanobot") && said.contains("\n\nx\n\n[Runtime"),
-        "{said}"
-    );
-    for (model, temperature) in [
-        ("gpt-5", Value::Null),
-        ("o3", Value::Null),
-        ("gpt-4.1", json!(0.7)),
-    ] {
+    assert!(said.starts_with("# nanobot") && said.contains("\n\nx\n\n[Runtime"), "{said}");
+    for (model, temperature) in
+        [("gpt-5", Value::Null), ("o3", Value::Null), ("gpt-4.1", json!(0.7))]
+    {
         let asked = sent(model);
         assert_eq!(asked.body["temperature"], temperature, "{model}");
         assert_eq!(
-            (
-                &asked.body["max_completion_tokens"],
-                &asked.body["max_tokens"]
-            ),
+            (&asked.body["max_completion_tokens"], &asked.body["max_tokens"]),
             (&json!(99), &Value::Null)
         );
     }
@@ -404,9 +289,7 @@ fn output_limits_are_set_per_model() {
         let story = Story::with_provider("custom", "gpt-4o")
             .set("providers.custom.apiType", json!(format))
             .script([says("ok")]);
-        story
-            .run(["agent", "-m", "x", "--max-tokens", "999999"])
-            .stdout("ok\n");
+        story.run(["agent", "-m", "x", "--max-tokens", "999999"]).stdout("ok\n");
         assert_eq!(story.requests()[0].body[key], 16_384);
     }
 }
@@ -418,14 +301,7 @@ fn invalid_tool_call_ids_are_rewritten() {
     for format in ["chat", "anthropic", "responses"] {
         let story =
             provider_story("custom", "scripted").set("providers.custom.apiType", json!(format));
-        let list = [
-            "",
-            long.as_str(),
-            longer.as_str(),
-            "functions.read:0|a",
-            "same",
-            "same",
-        ];
+        let list = ["", long.as_str(), longer.as_str(), "functions.read:0|a", "same", "same"];
         let story = story.script([
             calls_read_file(&list, &json!({})),
             says("ok"),

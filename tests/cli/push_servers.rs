@@ -87,13 +87,7 @@ impl PushServer {
                 None => respond(&mut state, request),
             }
         }));
-        Self {
-            name,
-            http,
-            sockets,
-            state,
-            frame_of,
-        }
+        Self { name, http, sockets, state, frame_of }
     }
 
     pub(crate) fn by_name(name: &str) -> Self {
@@ -102,13 +96,7 @@ impl PushServer {
             "wecom" => Self::start("wecom", wecom_file, talk_wecom, wecom_frame, None),
             "whatsapp" => Self::start("whatsapp", not_found, talk_bridge, bridge_frame, None),
             "qq" => Self::start("qq", qq, talk_qq, qq_frame, None),
-            _ => Self::start(
-                "feishu",
-                feishu,
-                talk_feishu,
-                feishu_frame,
-                Some(FEISHU_CODEC),
-            ),
+            _ => Self::start("feishu", feishu, talk_feishu, feishu_frame, Some(FEISHU_CODEC)),
         }
     }
 
@@ -143,11 +131,7 @@ impl PushServer {
         for member in ["data", "payload"] {
             if let Some(text) = frame[member].as_str() {
                 let mut content: Value = serde_json::from_str(text).unwrap();
-                change(if member == "data" {
-                    &mut content
-                } else {
-                    &mut content["event"]
-                });
+                change(if member == "data" { &mut content } else { &mut content["event"] });
                 frame[member] = content.to_string().into();
             }
             if frame["body"].is_object() {
@@ -167,13 +151,7 @@ impl PushServer {
     }
 
     pub(crate) fn write(&self, id: &str, from: &str, text: &str) {
-        self.send_message(&UserMessage {
-            id,
-            group: None,
-            from,
-            text,
-            mentions: false,
-        });
+        self.send_message(&UserMessage { id, group: None, from, text, mentions: false });
     }
 
     /// Responds to the next request of a path in this way.
@@ -187,18 +165,13 @@ impl PushServer {
     pub(crate) fn answers(&self) -> Vec<(String, String)> {
         let state = self.state.lock().unwrap();
         let answers = state.answers.iter();
-        answers
-            .map(|(chat, text, _)| (chat.clone(), text.clone()))
-            .collect()
+        answers.map(|(chat, text, _)| (chat.clone(), text.clone())).collect()
     }
 
     /// The bodies of the requests of a path.
     pub(crate) fn calls(&self, path: &str) -> Vec<Value> {
         let state = self.state.lock().unwrap();
-        let calls = state
-            .calls
-            .iter()
-            .filter(|(called, _)| called.contains(path));
+        let calls = state.calls.iter().filter(|(called, _)| called.contains(path));
         calls.map(|(_, body)| body.clone()).collect()
     }
 
@@ -217,18 +190,12 @@ impl State {
     }
 
     fn frames(&self) -> Vec<Value> {
-        self.pending
-            .iter()
-            .map(|(_, frame)| frame.clone())
-            .collect()
+        self.pending.iter().map(|(_, frame)| frame.clone()).collect()
     }
 
     /// Frames that are sent once, whether they arrive or not.
     fn take_frames(&mut self) -> Vec<Value> {
-        std::mem::take(&mut self.pending)
-            .into_iter()
-            .map(|(_, frame)| frame)
-            .collect()
+        std::mem::take(&mut self.pending).into_iter().map(|(_, frame)| frame).collect()
     }
 }
 
@@ -246,9 +213,7 @@ pub(crate) fn bytes(hex: &str) -> Vec<u8> {
 fn wecom_file(_: &mut State, _: &Request) -> Response {
     Response {
         status: 200,
-        chunks: vec![bytes(
-            "3a5e79b8d12fd46caaa89c2f9ff5ff6d6067e8068fb5129934c208c91ba794d4",
-        )],
+        chunks: vec![bytes("3a5e79b8d12fd46caaa89c2f9ff5ff6d6067e8068fb5129934c208c91ba794d4")],
         ..Response::default()
     }
 }
@@ -293,11 +258,8 @@ fn dingtalk(state: &mut State, request: &Request) -> Response {
             refuse(401, "InvalidAuthentication")
         }
         "/v1.0/robot/messageFiles/download" => {
-            let url = format!(
-                "http://{}/file/{}",
-                state.base,
-                body["downloadCode"].as_str().unwrap()
-            );
+            let url =
+                format!("http://{}/file/{}", state.base, body["downloadCode"].as_str().unwrap());
             Response::json(200, &json!({ "downloadUrl": url }))
         }
         "/v1.0/robot/oToMessages/batchSend" | "/v1.0/robot/groupMessages/send" => {
@@ -318,10 +280,7 @@ fn dingtalk(state: &mut State, request: &Request) -> Response {
                 None => content.to_string(),
             };
             state.answer(&chat, &text.into(), "");
-            Response::json(
-                200,
-                &json!({ "processQueryKey": format!("q{}", state.answers.len()) }),
-            )
+            Response::json(200, &json!({ "processQueryKey": format!("q{}", state.answers.len()) }))
         }
         _ => refuse(404, "unknown"),
     }
@@ -364,10 +323,8 @@ fn talk_wecom(state: &mut State, message: &Value) -> Vec<Value> {
         Some("aibot_respond_msg") if id == "r-closed" => vec![respond(846_605, "invalid req_id")],
         Some("aibot_respond_msg") => {
             assert_eq!(body["stream"]["finish"], true, "{body}");
-            let (chat, key) = (
-                id.as_str().unwrap().trim_start_matches("r-"),
-                &body["stream"]["id"],
-            );
+            let (chat, key) =
+                (id.as_str().unwrap().trim_start_matches("r-"), &body["stream"]["id"]);
             let key = key.as_str().unwrap().to_owned();
             state.answer(&chat.into(), &body["stream"]["content"], &key);
             vec![respond(0, "ok")]
@@ -395,21 +352,16 @@ fn wecom_frame(said: &UserMessage<'_>) -> Value {
     if let Some(group) = said.group {
         (body["chattype"], body["chatid"]) = (json!("group"), json!(group));
     }
-    let chat = if said.text == "a closed question" {
-        "closed"
-    } else {
-        said.group.unwrap_or(said.from)
-    };
+    let chat =
+        if said.text == "a closed question" { "closed" } else { said.group.unwrap_or(said.from) };
     json!({ "cmd": "aibot_msg_callback", "headers": { "req_id": format!("r-{chat}") }, "body": body })
 }
 
 fn talk_bridge(state: &mut State, message: &Value) -> Vec<Value> {
     match message["type"].as_str() {
-        Some("auth") if message["token"] == SECRET => [
-            vec![json!({ "type": "status", "status": "connected" })],
-            state.take_frames(),
-        ]
-        .concat(),
+        Some("auth") if message["token"] == SECRET => {
+            [vec![json!({ "type": "status", "status": "connected" })], state.take_frames()].concat()
+        }
         Some("auth") => vec![json!({ "close": 4003 })],
         Some("send") if message["to"] == "0@s.whatsapp.net" => {
             vec![json!({ "type": "error", "error": "Error: Not connected" })]
@@ -467,10 +419,9 @@ fn qq(state: &mut State, request: &Request) -> Response {
     let mut parts = path.split('/').skip(2);
     let (_, chat, what) = (parts.next(), parts.next().unwrap_or_default(), parts.next());
     match what {
-        Some("files") => Response::json(
-            200,
-            &json!({ "file_uuid": "u", "file_info": "info", "ttl": 0 }),
-        ),
+        Some("files") => {
+            Response::json(200, &json!({ "file_uuid": "u", "file_info": "info", "ttl": 0 }))
+        }
         Some("messages") => {
             let key = format!("{chat} {} {}", body["msg_id"], body["msg_seq"]);
             if state.answers.iter().any(|(.., known)| *known == key) {
@@ -537,10 +488,7 @@ fn feishu(state: &mut State, request: &Request) -> Response {
     let accept =
         |data: Value| Response::json(200, &json!({ "code": 0, "msg": "success", "data": data }));
     let refuse = |status: u16, code: u64| {
-        Response::json(
-            status,
-            &json!({ "code": code, "msg": "refused by the story" }),
-        )
+        Response::json(status, &json!({ "code": code, "msg": "refused by the story" }))
     };
     let path = request.path.split('?').next().unwrap();
     match path {
@@ -577,9 +525,7 @@ fn feishu(state: &mut State, request: &Request) -> Response {
     if path == "/open-apis/im/v1/files" {
         return accept(json!({ "file_key": "file" }));
     }
-    let rest = path
-        .strip_prefix("/open-apis/im/v1/messages")
-        .unwrap_or_default();
+    let rest = path.strip_prefix("/open-apis/im/v1/messages").unwrap_or_default();
     let parts: Vec<&str> = rest.trim_start_matches('/').split('/').collect();
     match parts.as_slice() {
         [_, "resources", _] => Response::text(200, "application/octet-stream", "the report"),

@@ -57,11 +57,7 @@ fn commands_of_the_readme_do_what_it_says() {
     rows.extend([
         answers("what can you do for me?", [says("Much.")], "Much.\n"),
         types("nanobot repl", leave),
-        answers(
-            "write a commit message",
-            [says("tea: add notes")],
-            "tea: add notes",
-        ),
+        answers("write a commit message", [says("tea: add notes")], "tea: add notes"),
         answers("which of these lines matter?", [says("The second.")], ""),
         prints("cron add", "✓"),
         answers("| jq .amount", [bill], "3\n"),
@@ -74,11 +70,7 @@ fn commands_of_the_readme_do_what_it_says() {
         answers("channel poll", [says("Hello, Ann.")], ""),
         prints("channel send", "\n"),
     ]);
-    let replaced = [
-        ("/var/log/syslog", "syslog"),
-        ("* * * * * ", ""),
-        ("--wait 60", ""),
-    ];
+    let replaced = [("/var/log/syslog", "syslog"), ("* * * * * ", ""), ("--wait 60", "")];
     run_page(&story, &readme(), &replaced, rows);
     let (log, _) = run_line(&story, "git log --format=%s", &[]);
     assert_eq!(log, "tea: add notes\n");
@@ -107,15 +99,10 @@ fn commands_of_the_readme_that_configure() {
         ("NANOBOT_PROVIDERS__OPENROUTER__API_BASE", &base),
     ];
     let (stdout, stderr) = run_line(&story, find("printenv"), &variables);
-    assert!(
-        stderr.contains("answered in") || stdout.contains("answered in"),
-        "{stdout}{stderr}"
-    );
+    assert!(stderr.contains("answered in") || stdout.contains("answered in"), "{stdout}{stderr}");
     let config = story.run(["config", "get", "providers.openrouter.apiKey"]);
     assert!(!config.text().is_empty());
     let story = Story::bare();
     run_line(&story, find("nanobot onboard --provider"), &[]);
-    story
-        .run(["config", "get", "agents.defaults.model"])
-        .stdout("qwen3\n");
+    story.run(["config", "get", "agents.defaults.model"]).stdout("qwen3\n");
 }

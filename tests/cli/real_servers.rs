@@ -104,27 +104,16 @@ fn check_everything_server(story: &Story) {
     // A turn with an image for the model and progress notifications.
     story.server().script([
         calls("mcp_s_get-tiny-image", json!({})),
-        calls(
-            "mcp_s_trigger-long-running-operation",
-            json!({ "duration": 1, "steps": 2 }),
-        ),
+        calls("mcp_s_trigger-long-running-operation", json!({ "duration": 1, "steps": 2 })),
         says("Seen."),
     ]);
-    let ran = story
-        .run(["agent", "-m", "look", "--json", "--new"])
-        .status(0);
+    let ran = story.run(["agent", "-m", "look", "--json", "--new"]).status(0);
     assert_eq!(ran.json()["text"], "Seen.", "{}", ran.text());
     ran.error_text();
     let requests = story.requests();
     let raw = &requests[requests.len() - 2].raw;
     assert!(raw.contains("iVBORw0KGgo"), "no picture in {raw:.3000}");
-    assert!(
-        requests
-            .last()
-            .unwrap()
-            .last_content()
-            .contains("completed")
-    );
+    assert!(requests.last().unwrap().last_content().contains("completed"));
     assert_no_processes(story);
     // The server has a reply of the model.
     story.server().script([
@@ -140,18 +129,8 @@ fn check_everything_server(story: &Story) {
     assert_eq!(ran.text(), "Seen.\n", "{}", ran.error_text());
     ran.error_text();
     let requests = story.requests();
-    assert!(
-        requests[requests.len() - 2]
-            .last_content()
-            .contains("which drink?")
-    );
-    assert!(
-        requests
-            .last()
-            .unwrap()
-            .last_content()
-            .contains("It is tea.")
-    );
+    assert!(requests[requests.len() - 2].last_content().contains("which drink?"));
+    assert!(requests.last().unwrap().last_content().contains("It is tea."));
     assert_no_processes(story);
 }
 
@@ -229,18 +208,11 @@ fn server_filesystem() {
     // The directory is in the server's arguments, which grants write access to it.
     let story = story_with_server(json!({ "command": command, "args": [place.path()] }));
     assert!(test_server(&story).contains("2025-"));
-    let read = call_tool(
-        &story,
-        "read_text_file",
-        &json!({ "path": path("notes.md") }),
-    );
+    let read = call_tool(&story, "read_text_file", &json!({ "path": path("notes.md") }));
     assert!(read.contains("buy milk"), "{read}");
     let new = json!({ "path": path("new.md"), "content": "and bread\n" });
     call_tool(&story, "write_file", &new);
-    assert_eq!(
-        std::fs::read_to_string(path("new.md")).unwrap(),
-        "and bread\n"
-    );
+    assert_eq!(std::fs::read_to_string(path("new.md")).unwrap(), "and bread\n");
     let denied = call_tool_and_fail(&story, "read_text_file", &json!({ "path": "/etc/passwd" }));
     assert!(denied.contains("denied"), "{denied}");
     assert_no_processes(&story);
@@ -253,10 +225,8 @@ fn server_memory() {
     };
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("memory.jsonl");
-    let story = story_with_server(
-        json!({ "command": command, "env": { "MEMORY_FILE_PATH": file },
-                              "write": [place.path()] }),
-    );
+    let story = story_with_server(json!({ "command": command, "env": { "MEMORY_FILE_PATH": file },
+                              "write": [place.path()] }));
     let ada = json!({ "name": "Ada", "entityType": "person", "observations": ["likes milk"] });
     call_tool(&story, "create_entities", &json!({ "entities": [ada] }));
     let known = call_tool(&story, "read_graph", &json!({}));
@@ -286,10 +256,7 @@ fn server_git() {
         return;
     };
     let place = tempfile::tempdir().unwrap();
-    let made = Command::new("git")
-        .args(["init", "--quiet"])
-        .arg(place.path())
-        .status();
+    let made = Command::new("git").args(["init", "--quiet"]).arg(place.path()).status();
     assert!(made.unwrap().success());
     std::fs::write(place.path().join("notes.md"), "buy milk\n").unwrap();
     let story =

@@ -5,13 +5,8 @@ use crate::story::Story;
 use serde_json::{Map, Value, json};
 
 /// The fields of a reply that hold reasoning, and the type of its chunks.
-const REASONING_KEYS: &[&str] = &[
-    "reasoning_content",
-    "reasoning",
-    "reasoning_details",
-    "thinking",
-    "reasoning_split",
-];
+const REASONING_KEYS: &[&str] =
+    &["reasoning_content", "reasoning", "reasoning_details", "thinking", "reasoning_split"];
 
 /// The arguments of a call that reads `a.txt`.
 fn read_call(id: &str) -> Value {
@@ -66,33 +61,13 @@ fn reasoning_goes_back_in_the_place_where_the_server_put_it() {
         ("groq", "openai/gpt-oss-120b", field("reasoning"), None),
         ("novita", "zai-org/glm-5", field("reasoning_content"), None),
         ("moonshot", "kimi-k2.6", field("reasoning_content"), None),
-        (
-            "deepseek",
-            "deepseek-flash",
-            field("reasoning_content"),
-            None,
-        ),
+        ("deepseek", "deepseek-flash", field("reasoning_content"), None),
         // Together and Fireworks.
-        (
-            "custom",
-            "zai-org/GLM-5.3",
-            field("reasoning_content"),
-            None,
-        ),
+        ("custom", "zai-org/GLM-5.3", field("reasoning_content"), None),
         ("custom", "openai/gpt-oss-20b", field("reasoning"), None),
-        (
-            "custom",
-            "accounts/fireworks/models/m",
-            field("reasoning_content"),
-            None,
-        ),
+        ("custom", "accounts/fireworks/models/m", field("reasoning_content"), None),
         // Servers without a reasoning parser, and one that renames its field.
-        (
-            "custom",
-            "plain",
-            tags("<think>Hm.</think>\n\nI look."),
-            None,
-        ),
+        ("custom", "plain", tags("<think>Hm.</think>\n\nI look."), None),
         (
             "custom",
             "plain",
@@ -119,11 +94,7 @@ fn reasoning_goes_back_in_the_place_where_the_server_put_it() {
                     says("ok"),
                     says("more"),
                 ]);
-            let run = |text: &str| {
-                story
-                    .run([&["agent", "-m", "x"], words].concat())
-                    .stdout(text)
-            };
+            let run = |text: &str| story.run([&["agent", "-m", "x"], words].concat()).stdout(text);
             run("ok\n");
             run("more\n");
             let asked = story.requests();
@@ -155,10 +126,7 @@ fn reasoning_goes_to_no_other_server_or_model() {
         let story = Story::with_provider("openrouter", "openai/gpt-4.1").file("a.txt", "alpha");
         let elsewhere = format!("http://localhost:{}/v1", story.server().port);
         let story = story
-            .set(
-                "providers.custom",
-                json!({ "apiKey": "k", "apiBase": elsewhere }),
-            )
+            .set("providers.custom", json!({ "apiKey": "k", "apiBase": elsewhere }))
             .script([
                 replies(message_with_call("a", &fields), "tool_calls"),
                 says("ok"),

@@ -44,18 +44,14 @@ fn user_messages(story: &Story) -> Vec<String> {
     let requests = story.requests();
     let messages = requests.last().expect("somebody was asked").messages();
     let users = messages.iter().filter(|message| message["role"] == "user");
-    users
-        .map(|message| message["content"].to_string())
-        .collect()
+    users.map(|message| message["content"].to_string()).collect()
 }
 
 #[test]
 fn a_first_conversation() {
     let story = Story::new().script([says("Hello, **Ada**."), says("You said hi.")]);
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "hi, I am Ada")
-        .until("Hello, Ada.")
-        .until_prompt("> ");
+    send_line(&mut screen, "hi, I am Ada").until("Hello, Ada.").until_prompt("> ");
     send_line(&mut screen, "what did I say?").until("You said hi.");
     exit_and_check(&mut screen);
     screen.snapshot("repl_first", &screen.conversation());
@@ -74,16 +70,10 @@ fn the_first_lines_say_where_the_user_is() {
     let arguments = ["repl", "-C", project.to_str().unwrap()];
     let mut screen = wait_until_started(story.screen(24, 80).args(arguments));
     screen.until_snapshot("greeting", Screen::styled);
-    send_line(&mut screen, "hi")
-        .until("Hello.")
-        .until_prompt("> ");
+    send_line(&mut screen, "hi").until("Hello.").until_prompt("> ");
     exit_and_check(&mut screen);
-    story
-        .run(["trust", project.to_str().unwrap()])
-        .stdout_has("trusted");
-    let narrow = story
-        .screen(24, 40)
-        .args(["repl", "-C", "../home/project", "--net"]);
+    story.run(["trust", project.to_str().unwrap()]).stdout_has("trusted");
+    let narrow = story.screen(24, 40).args(["repl", "-C", "../home/project", "--net"]);
     let mut screen = wait_until_started(narrow);
     screen.until_snapshot("greeting-40", Screen::text);
     exit_and_check(&mut screen);
@@ -115,53 +105,33 @@ fn the_prompt_names_the_profile_and_full_is_asked_for_once() {
     let mut screen = start_repl(&story);
     send_line(&mut screen, "/profile plan").until_prompt("plan> ");
     send_line(&mut screen, "/profile full").until("Switch? [y/N]");
-    send_line(&mut screen, "")
-        .until("the profile is unchanged")
-        .until_prompt("plan> ");
-    send_line(&mut screen, "/profile full").until_text("no second question", |text| {
-        text.matches("Switch? [y/N]").count() == 2
-    });
+    send_line(&mut screen, "").until("the profile is unchanged").until_prompt("plan> ");
+    send_line(&mut screen, "/profile full")
+        .until_text("no second question", |text| text.matches("Switch? [y/N]").count() == 2);
     send_line(&mut screen, "y").until_prompt("full> ");
-    assert!(
-        screen.styled().ends_with("«bold red:full> »"),
-        "{}",
-        screen.styled()
-    );
+    assert!(screen.styled().ends_with("«bold red:full> »"), "{}", screen.styled());
     send_line(&mut screen, "/profile default").until_prompt("> ");
     send_line(&mut screen, "/profile auto-approve")
         .until("approves every request")
-        .until_text("a third question", |text| {
-            text.matches("Switch? [y/N]").count() == 3
-        });
-    send_line(&mut screen, "").until_text("another answer", |text| {
-        text.matches("the profile is unchanged").count() == 2
-    });
+        .until_text("a third question", |text| text.matches("Switch? [y/N]").count() == 3);
+    send_line(&mut screen, "")
+        .until_text("another answer", |text| text.matches("the profile is unchanged").count() == 2);
     exit_and_check(&mut screen);
 }
 
 #[test]
 fn a_profile_that_only_reads_sets_write_access_aside_and_the_status_is_of_this_conversation() {
-    let story = Story::new()
-        .set(
-            "models",
-            json!({ "large": { "contextWindowTokens": 50_000 } }),
-        )
-        .script([
+    let story =
+        Story::new().set("models", json!({ "large": { "contextWindowTokens": 50_000 } })).script([
             says("Planned."),
             calls("write_file", json!({ "path": "a", "content": "x" })),
             says("Written."),
         ]);
     let arguments = ["repl", "--write", "--model", "large", "-s", "work"];
     let mut screen = wait_until_started(story.screen(40, 100).args(arguments));
-    assert!(
-        screen.text().contains("; with --write"),
-        "{}",
-        screen.text()
-    );
+    assert!(screen.text().contains("; with --write"), "{}", screen.text());
     send_line(&mut screen, "/profile plan").until_prompt("plan> ");
-    send_line(&mut screen, "plan it")
-        .until("Planned.")
-        .until_prompt("plan> ");
+    send_line(&mut screen, "plan it").until("Planned.").until_prompt("plan> ");
     send_line(&mut screen, "/status")
         .until("model      large")
         .until("read-only without `--write`")
@@ -197,9 +167,7 @@ fn sessions_are_searched_titled_and_exported_from_the_conversation() {
 fn the_help_of_a_command_has_its_options_and_wrong_words_are_explained() {
     let story = Story::new();
     let mut screen = wait_until_started(story.screen(40, 100).args(["repl"]));
-    send_line(&mut screen, "/help undo")
-        .until("/undo [TURN]")
-        .until("--redo");
+    send_line(&mut screen, "/help undo").until("/undo [TURN]").until("--redo");
     send_line(&mut screen, "/help model").until("/model [NAME]");
     send_line(&mut screen, "/memory foo").until("try: one of show, search,");
     send_line(&mut screen, "/usage --by colour").until("[possible values: day,");
@@ -239,12 +207,7 @@ fn exit_commands_end_the_repl_and_it_requires_a_terminal() {
 
 #[test]
 fn a_change_is_shown_and_made_only_after_approval() {
-    let write = || {
-        calls(
-            "write_file",
-            json!({ "path": "notes.md", "content": "milk\nbread\n" }),
-        )
-    };
+    let write = || calls("write_file", json!({ "path": "notes.md", "content": "milk\nbread\n" }));
     let story = Story::new().file("notes.md", "milk\n").script([
         write(),
         says("Not written."),
@@ -255,18 +218,10 @@ fn a_change_is_shown_and_made_only_after_approval() {
     send_line(&mut screen, "add bread").until_prompt("  allow?");
     screen.until_snapshot("repl_question", Screen::conversation);
     screen.type_("r").until("why not?");
-    send_line(&mut screen, "use the list in list.md")
-        .until("Not written.")
-        .until_prompt("> ");
-    assert_eq!(
-        std::fs::read_to_string(story.dir().join("notes.md")).unwrap(),
-        "milk\n"
-    );
+    send_line(&mut screen, "use the list in list.md").until("Not written.").until_prompt("> ");
+    assert_eq!(std::fs::read_to_string(story.dir().join("notes.md")).unwrap(), "milk\n");
     let told = story.requests()[1].last_content();
-    assert!(
-        told.contains("the user said no: use the list in list.md"),
-        "{told}"
-    );
+    assert!(told.contains("the user said no: use the list in list.md"), "{told}");
     send_line(&mut screen, "again").until_prompt("  allow?");
     // One key is an answer.
     screen.type_("y").until("Written.");
@@ -286,32 +241,20 @@ fn a_question_takes_keys_arrows_and_escape() {
     let mut screen = start_repl(&story);
     // A key that is none of the choices is refused at once, and the next one counts.
     send_line(&mut screen, "1").until_prompt("  allow?");
-    screen
-        .type_("x")
-        .until("  allow? `x` is none of the keys in brackets");
+    screen.type_("x").until("  allow? `x` is none of the keys in brackets");
     screen.type_("n").until("  allow? no\n").until("Answer 1.");
     screen.until_prompt("> ");
     send_line(&mut screen, "2").until_prompt("  allow?");
-    screen
-        .press(Key::Escape)
-        .until("Answer 2.")
-        .until_prompt("> ");
+    screen.press(Key::Escape).until("Answer 2.").until_prompt("> ");
     send_line(&mut screen, "3").until_prompt("  allow?");
-    screen
-        .press(Key::Down)
-        .until("  allow? yes  Enter confirms");
+    screen.press(Key::Down).until("  allow? yes  Enter confirms");
     screen.press(Key::Down).until("  allow? no  Enter confirms");
-    screen
-        .press(Key::Enter)
-        .until("Answer 3.")
-        .until_prompt("> ");
+    screen.press(Key::Enter).until("Answer 3.").until_prompt("> ");
     assert!(!story.dir().join("new.md").exists());
     send_line(&mut screen, "4").until_prompt("  allow?");
     // A grant for longer takes Enter.
     screen.type_("s").until("  allow? session  Enter confirms");
-    screen
-        .press(Key::Up)
-        .until("  allow? reason  Enter confirms");
+    screen.press(Key::Up).until("  allow? reason  Enter confirms");
     screen.press(Key::Down).press(Key::Enter).until("Answer 4.");
     screen.until_prompt("> ");
     assert!(story.dir().join("new.md").exists());
@@ -320,19 +263,13 @@ fn a_question_takes_keys_arrows_and_escape() {
     let text = screen.text_with_scrollback();
     let (_, last) = text.rsplit_once("\n> 4").unwrap();
     assert_eq!(last.matches("+x").count(), 1, "{text}");
-    assert!(
-        last.contains("✓ write_file new.md  ") && last.contains(", +1 −0"),
-        "{text}"
-    );
+    assert!(last.contains("✓ write_file new.md  ") && last.contains(", +1 −0"), "{text}");
 }
 
 #[test]
 fn an_edit_that_cannot_be_made_is_not_asked_about() {
     let edit = |old: &str| {
-        calls(
-            "edit_file",
-            json!({ "path": "notes.md", "old_text": old, "new_text": "bread" }),
-        )
+        calls("edit_file", json!({ "path": "notes.md", "old_text": old, "new_text": "bread" }))
     };
     let story = Story::new().file("notes.md", "milk\n").script([
         edit("butter"),
@@ -389,11 +326,7 @@ fn a_patch_is_shown_and_applied_only_after_approval() {
         .script([call(), says("Not written."), call(), says("Written.")]);
     let mut screen = wait_until_started(story.screen(24, 120).args(["repl"]));
     send_line(&mut screen, "add bread").until_prompt("  allow?");
-    for row in [
-        "*** Update File: notes.md",
-        "+bread",
-        "*** Add File: new.md",
-    ] {
+    for row in ["*** Update File: notes.md", "+bread", "*** Add File: new.md"] {
         screen.until(row);
     }
     send_line(&mut screen, "no").until("Not written.");
@@ -422,19 +355,14 @@ fn a_session_grant_is_not_asked_again_and_always_adds_a_rule() {
     ]);
     let mut screen = start_repl(&story);
     send_line(&mut screen, "a").until_prompt("  allow?");
-    send_line(&mut screen, "s")
-        .until("First.")
-        .until_prompt("> ");
+    send_line(&mut screen, "s").until("First.").until_prompt("> ");
     send_line(&mut screen, "b").until("2.").until_prompt("> ");
     // Another tool needs its own approval.
     send_line(&mut screen, "c").until_prompt("  allow?");
     send_line(&mut screen, "a").until("saved in").until("3.");
     exit_and_check(&mut screen);
     let config = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
-    assert!(
-        config.contains("delete_file(") && !config.contains("write_file("),
-        "{config}"
-    );
+    assert!(config.contains("delete_file(") && !config.contains("write_file("), "{config}");
     // The rule applies to the next session and to single runs.
     story.run(["agent", "-m", "d"]).stdout("4.\n");
     for name in ["one", "two"] {
@@ -444,14 +372,10 @@ fn a_session_grant_is_not_asked_again_and_always_adds_a_rule() {
 
 #[test]
 fn a_command_without_permission_needs_approval() {
-    let story = Story::new().script([
-        calls("exec", json!({ "command": "echo bread > list.md" })),
-        says("Done."),
-    ]);
+    let story = Story::new()
+        .script([calls("exec", json!({ "command": "echo bread > list.md" })), says("Done.")]);
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "write it")
-        .until_prompt("  allow?")
-        .until("$ echo bread > list.md");
+    send_line(&mut screen, "write it").until_prompt("  allow?").until("$ echo bread > list.md");
     send_line(&mut screen, "yes").until("Done.");
     let text = std::fs::read_to_string(story.dir().join("list.md")).unwrap();
     assert_eq!(text, "bread\n");
@@ -480,11 +404,7 @@ fn changes_of_startup_files_by_a_command_are_made_after_approval_without_running
         send_line(&mut screen, answer).until("Done.");
         let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap_or_default();
         assert_eq!(read("log"), "once\n");
-        let expected = if is_made {
-            ["mine\nx\n", "y\n"]
-        } else {
-            ["mine\n", ""]
-        };
+        let expected = if is_made { ["mine\nx\n", "y\n"] } else { ["mine\n", ""] };
         assert_eq!([read("AGENTS.md"), read(".envrc")], expected);
         let asides = std::fs::read_dir(story.dir()).unwrap().flatten();
         let asides =
@@ -495,16 +415,8 @@ fn changes_of_startup_files_by_a_command_are_made_after_approval_without_running
         assert_eq!(result.contains("it was restored"), !is_made, "{result}");
         exit_and_check(&mut screen);
         if is_made {
-            drop(
-                story
-                    .run(["undo"])
-                    .stdout_has("AGENTS.md")
-                    .stderr_has("turn 1"),
-            );
-            assert_eq!(
-                [read("AGENTS.md"), read(".envrc"), read("log")],
-                ["mine\n", "", ""]
-            );
+            drop(story.run(["undo"]).stdout_has("AGENTS.md").stderr_has("turn 1"));
+            assert_eq!([read("AGENTS.md"), read(".envrc"), read("log")], ["mine\n", "", ""]);
         }
     };
     check("yes", true);
@@ -519,21 +431,17 @@ fn an_answer_about_startup_files_does_not_change_the_config_of_git() {
     }
     let page = PageServer::start(|_| page_response("text/plain", "words of another"));
     let exec = |command: &str| calls("exec", json!({ "command": command }));
-    let story = Story::new()
-        .set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }))
-        .script([
-            calls("web_fetch", json!({ "url": page.url("/") })),
-            exec("echo one > AGENTS.md"),
-            exec("echo two >> AGENTS.md; git config core.fsmonitor ./evil"),
-            exec("git remote add up https://x.org/y"),
-            says("Done."),
-        ]);
+    let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] })).script([
+        calls("web_fetch", json!({ "url": page.url("/") })),
+        exec("echo one > AGENTS.md"),
+        exec("echo two >> AGENTS.md; git config core.fsmonitor ./evil"),
+        exec("git remote add up https://x.org/y"),
+        says("Done."),
+    ]);
     let made = story.program("git").args(["init", "-q"]).status();
     assert!(made.unwrap().success());
     let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
-    send_line(&mut screen, "go")
-        .until("Make the changes of AGENTS.md?")
-        .until_prompt("  allow?");
+    send_line(&mut screen, "go").until("Make the changes of AGENTS.md?").until_prompt("  allow?");
     send_line(&mut screen, "session")
         .until("Make the changes of .git/config?")
         .until("+[remote \"up\"]")
@@ -542,21 +450,14 @@ fn an_answer_about_startup_files_does_not_change_the_config_of_git() {
     let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap_or_default();
     assert_eq!(read("AGENTS.md"), "one\ntwo\n");
     let config = read(".git/config");
-    assert!(
-        !config.contains("fsmonitor") && config.contains("https://x.org/y"),
-        "{config}"
-    );
+    assert!(!config.contains("fsmonitor") && config.contains("https://x.org/y"), "{config}");
     exit_and_check(&mut screen);
 }
 
 #[test]
 fn the_model_can_ask_only_an_interactive_user() {
-    let ask = || {
-        calls(
-            "ask_user",
-            json!({ "question": "Which one?", "options": ["tea", "coffee"] }),
-        )
-    };
+    let ask =
+        || calls("ask_user", json!({ "question": "Which one?", "options": ["tea", "coffee"] }));
     let story = Story::new().script([ask(), says("Coffee it is.")]);
     let mut screen = start_repl(&story);
     send_line(&mut screen, "make me something").until_prompt("  answer:");
@@ -566,12 +467,7 @@ fn the_model_can_ask_only_an_interactive_user() {
     exit_and_check(&mut screen);
     // The arrows choose, a long option hangs below its number, and Escape gives no answer.
     let long = "coffee from the small shop at the corner, with oat milk";
-    let ask = || {
-        calls(
-            "ask_user",
-            json!({ "question": "Which one?", "options": ["tea", long] }),
-        )
-    };
+    let ask = || calls("ask_user", json!({ "question": "Which one?", "options": ["tea", long] }));
     let story = Story::new().script([ask(), says("One."), ask(), says("None.")]);
     let mut screen = wait_until_started(story.screen(24, 50).args(["repl"]));
     send_line(&mut screen, "go")
@@ -583,11 +479,7 @@ fn the_model_can_ask_only_an_interactive_user() {
     assert_eq!(story.requests()[1].last_content(), long);
     send_line(&mut screen, "again").until_prompt("  answer:");
     screen.press(Key::Escape).until("None.").until_prompt("> ");
-    assert!(
-        story.requests()[3]
-            .last_content()
-            .contains("did not answer")
-    );
+    assert!(story.requests()[3].last_content().contains("did not answer"));
     exit_and_check(&mut screen);
     // In a single run there is no such tool.
     let story = Story::new().script([says("-")]);
@@ -600,9 +492,7 @@ fn the_model_can_ask_only_an_interactive_user() {
 fn ctrl_c_stops_a_stream_and_the_repl_continues() {
     let story = Story::new().script([stalling_reply("Half of it\n\nx"), says("Whole.")]);
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "tell")
-        .until("Half of it")
-        .press(Key::Ctrl('c'));
+    send_line(&mut screen, "tell").until("Half of it").press(Key::Ctrl('c'));
     screen.until("(interrupted").until_prompt("> ");
     send_line(&mut screen, "once more").until("Whole.");
     exit_and_check(&mut screen);
@@ -619,20 +509,14 @@ fn ctrl_c_stops_a_command_and_its_children() {
     let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
     send_line(&mut screen, "sleep");
     screen.wait_for_some(|| is_alive(&mark).then_some(()));
-    screen
-        .press(Key::Ctrl('c'))
-        .until("(interrupted")
-        .until_prompt("> ");
+    screen.press(Key::Ctrl('c')).until("(interrupted").until_prompt("> ");
     // The interrupted call stays on the screen.
     screen
         .until(&format!("✗ exec sleep {mark} & wait  "))
         .until("    Interrupted because the run was ended");
     screen.wait_for_some(|| (!is_alive(&mark)).then_some(()));
     let results = story.session("cli_direct.jsonl");
-    assert!(
-        results.iter().any(|line| line["role"] == "tool"),
-        "{results:?}"
-    );
+    assert!(results.iter().any(|line| line["role"] == "tool"), "{results:?}");
     send_line(&mut screen, "and now?").until("Stopped.");
     exit_and_check(&mut screen);
 }
@@ -647,9 +531,7 @@ fn no_process_is_left_after_a_turn() {
         says("Done."),
     ]);
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "go")
-        .until("Done.")
-        .until_prompt("> ");
+    send_line(&mut screen, "go").until("Done.").until_prompt("> ");
     let pid = screen.pid();
     // One that has ended has no command line any more.
     let runs = |pid: &u32| {
@@ -679,10 +561,7 @@ fn ctrl_c_does_not_hide_another_signal() {
 fn ctrl_c_at_the_prompt_clears_the_line_and_a_second_one_exits() {
     let story = Story::new();
     let mut screen = start_repl(&story);
-    screen
-        .type_("half a li")
-        .press(Key::Ctrl('c'))
-        .until("press Ctrl-C again");
+    screen.type_("half a li").press(Key::Ctrl('c')).until("press Ctrl-C again");
     assert!(story.server().requests().is_empty());
     screen.press(Key::Ctrl('c'));
     assert_eq!(screen.code(), 130);
@@ -693,13 +572,9 @@ fn ctrl_c_at_the_prompt_clears_the_line_and_a_second_one_exits() {
 fn a_paste_of_many_lines_is_one_message() {
     let story = Story::new().script([says("Long.")]);
     let mut screen = start_repl(&story);
-    let lines: Vec<String> = (1..=500)
-        .map(|number| format!("line {number}\tof many"))
-        .collect();
+    let lines: Vec<String> = (1..=500).map(|number| format!("line {number}\tof many")).collect();
     // The line shows its size instead.
-    screen
-        .paste(&lines.join("\n"))
-        .until_prompt("> [pasted 500 lines]");
+    screen.paste(&lines.join("\n")).until_prompt("> [pasted 500 lines]");
     assert!(story.server().requests().is_empty());
     screen.press(Key::Enter).until("Long.");
     let said = user_messages(&story);
@@ -714,19 +589,11 @@ fn input_continues_after_a_backslash_and_in_a_code_block() {
     let mut screen = start_repl(&story);
     send_line(&mut screen, "one\\");
     send_line(&mut screen, "two").until("ok").until_prompt("> ");
-    assert!(
-        user_messages(&story)[0].contains("one\\ntwo"),
-        "{:?}",
-        user_messages(&story)
-    );
+    assert!(user_messages(&story)[0].contains("one\\ntwo"), "{:?}", user_messages(&story));
     send_line(&mut screen, "```");
     send_line(&mut screen, "code");
     send_line(&mut screen, "```").until("ok again");
-    assert!(
-        user_messages(&story)[1].contains("```\\ncode\\n```"),
-        "{:?}",
-        user_messages(&story)
-    );
+    assert!(user_messages(&story)[1].contains("```\\ncode\\n```"), "{:?}", user_messages(&story));
     exit_and_check(&mut screen);
 }
 
@@ -735,13 +602,9 @@ fn the_window_can_be_resized() {
     let long = "word ".repeat(40);
     let story = Story::new().script([says(&long), says("narrow")]);
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "a")
-        .until("word word")
-        .until_prompt("> ");
+    send_line(&mut screen, "a").until("word word").until_prompt("> ");
     screen.resize(24, 30);
-    send_line(&mut screen, "b")
-        .until("narrow")
-        .until_prompt("> ");
+    send_line(&mut screen, "b").until("narrow").until_prompt("> ");
     screen.until_snapshot("repl_resized", Screen::conversation);
     exit_and_check(&mut screen);
 }
@@ -758,27 +621,20 @@ fn the_terminal_is_restored_however_the_repl_ends() {
     // During a turn.
     let story = Story::new().script([stalling_reply("Half\n\nx")]);
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "x")
-        .until("Half")
-        .signal(Signal::TERM);
+    send_line(&mut screen, "x").until("Half").signal(Signal::TERM);
     assert_eq!(screen.code(), 143);
     screen.assert_restored();
     // A panic in our code.
     let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "x")
-        .until("internal error")
-        .until_prompt("> ");
+    send_line(&mut screen, "x").until("internal error").until_prompt("> ");
     exit_and_check(&mut screen);
 }
 
 #[test]
 fn type_ahead_during_a_turn_is_preserved() {
     let story = Story::new().script([
-        calls(
-            "exec",
-            json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" }),
-        ),
+        calls("exec", json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" })),
         says("First."),
         says("Second."),
         says("Third."),
@@ -791,20 +647,14 @@ fn type_ahead_during_a_turn_is_preserved() {
     screen.until("Second.").until("> the third");
     screen.press(Key::Enter).until("Third.");
     let said = user_messages(&story);
-    assert!(
-        said[1].contains("the second line") && said[2].contains("the third"),
-        "{said:?}"
-    );
+    assert!(said[1].contains("the second line") && said[2].contains("the third"), "{said:?}");
     exit_and_check(&mut screen);
 }
 
 #[test]
 fn type_ahead_does_not_answer_a_later_question() {
     let story = Story::new().script([
-        calls(
-            "exec",
-            json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" }),
-        ),
+        calls("exec", json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" })),
         calls("write_file", json!({ "path": "new.md", "content": "x" })),
         says("Not written."),
         says("Yes to what?"),
@@ -825,23 +675,15 @@ fn type_ahead_does_not_answer_a_later_question() {
 fn output_of_a_shell_command_is_sent_with_the_next_message() {
     let story = Story::new().script([says("I see.")]);
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "!echo out; echo err >&2; exit 3")
-        .until("out")
-        .until("[status 3]");
+    send_line(&mut screen, "!echo out; echo err >&2; exit 3").until("out").until("[status 3]");
     // The owner of the key is unknown: it is shown to the user but not sent.
     let key = format!("ghp_{}", "aB3".repeat(12));
     send_line(&mut screen, &format!("!echo TOKEN={key}")).until(&format!("\nTOKEN={key}"));
     send_line(&mut screen, "what was that?").until("I see.");
     let said = user_messages(&story).pop().unwrap();
     assert!(said.contains("TOKEN=") && !said.contains(&key), "{said}");
-    assert!(
-        said.contains("what was that?") && said.contains("$ echo out"),
-        "{said}"
-    );
-    assert!(
-        said.contains("out\\n") && said.contains("[status 3]"),
-        "{said}"
-    );
+    assert!(said.contains("what was that?") && said.contains("$ echo out"), "{said}");
+    assert!(said.contains("out\\n") && said.contains("[status 3]"), "{said}");
     exit_and_check(&mut screen);
 }
 
@@ -849,22 +691,15 @@ fn output_of_a_shell_command_is_sent_with_the_next_message() {
 fn an_unknown_command_does_not_end_the_repl() {
     let story = Story::new();
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "!")
-        .until("no command is given")
-        .until_prompt("> ");
-    send_line(&mut screen, "!echo $((40+2))")
-        .until("42")
-        .until_prompt("> ");
+    send_line(&mut screen, "!").until("no command is given").until_prompt("> ");
+    send_line(&mut screen, "!echo $((40+2))").until("42").until_prompt("> ");
     exit_and_check(&mut screen);
 }
 
 #[test]
 fn type_ahead_is_not_sent_after_a_failed_turn() {
     let story = Story::new().script([
-        calls(
-            "exec",
-            json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" }),
-        ),
+        calls("exec", json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" })),
         fails(400, "no"),
         says("Whole."),
     ]);
@@ -880,9 +715,7 @@ fn type_ahead_is_not_sent_after_a_failed_turn() {
 
 #[test]
 fn a_file_after_an_at_sign_is_attached() {
-    let story = Story::new()
-        .file("a b.md", "buy milk")
-        .script([says("Milk.")]);
+    let story = Story::new().file("a b.md", "buy milk").script([says("Milk.")]);
     let mut screen = start_repl(&story);
     send_line(&mut screen, "what is in @\"a b.md\"?")
         .until("attached: a b.md, 8 B\n")
@@ -918,42 +751,22 @@ fn repl_commands() {
         sends(Response::json(200, &models)),
     ]);
     let mut screen = wait_until_started(story.screen(36, 80).args(["repl"]));
-    send_line(&mut screen, "/help")
-        .until("/exit")
-        .until("Ctrl-C stops a turn;")
-        .until_prompt("> ");
+    send_line(&mut screen, "/help").until("/exit").until("Ctrl-C stops a turn;").until_prompt("> ");
     screen.until_snapshot("repl_help", Screen::conversation);
-    send_line(&mut screen, "help")
-        .until("Ctrl-C stops a turn;")
-        .until_prompt("> ");
+    send_line(&mut screen, "help").until("Ctrl-C stops a turn;").until_prompt("> ");
     send_line(&mut screen, "/hlep").until("try: `/help`");
     send_line(&mut screen, "/stop").until("Ctrl-C stops a turn; a typed line waits");
     send_line(&mut screen, "/undo --list").until_prompt("> ");
-    send_line(&mut screen, "first")
-        .until("two")
-        .until_prompt("> ");
+    send_line(&mut screen, "first").until("two").until_prompt("> ");
     send_line(&mut screen, "/save answer.md").until("saved the last answer to");
-    assert_eq!(
-        std::fs::read_to_string(story.dir().join("answer.md")).unwrap(),
-        "# One\n\ntwo\n"
-    );
+    assert_eq!(std::fs::read_to_string(story.dir().join("answer.md")).unwrap(), "# One\n\ntwo\n");
     send_line(&mut screen, "/save answer.md").until("already exists");
     send_line(&mut screen, "/fork other")
         .until("copied 2 messages of")
         .until("switched to session `other`");
-    send_line(&mut screen, "second")
-        .until("Forked.")
-        .until_prompt("> ");
-    send_line(&mut screen, "/retry")
-        .until("Again.")
-        .until_prompt("> ");
-    assert_eq!(
-        user_messages(&story)
-            .iter()
-            .filter(|text| text.contains("second"))
-            .count(),
-        2
-    );
+    send_line(&mut screen, "second").until("Forked.").until_prompt("> ");
+    send_line(&mut screen, "/retry").until("Again.").until_prompt("> ");
+    assert_eq!(user_messages(&story).iter().filter(|text| text.contains("second")).count(), 2);
     send_line(&mut screen, "/resume")
         .until("`/session KEY` switches")
         .until("cli:direct")
@@ -964,10 +777,7 @@ fn repl_commands() {
         .until("is not in the list of custom\nSwitch? [y/N]");
     send_line(&mut screen, "n").until("the model is unchanged");
     send_line(&mut screen, "/model large").until("switched to model `large` of custom");
-    send_line(&mut screen, "/model")
-        .until("the provider has these")
-        .until("small")
-        .until("large");
+    send_line(&mut screen, "/model").until("the provider has these").until("small").until("large");
     send_line(&mut screen, "/context").until("identity");
     send_line(&mut screen, "/tools").until("Read a text file");
     send_line(&mut screen, "/usage").until("DAY");
@@ -987,9 +797,7 @@ fn log_lines_do_not_break_a_line_of_the_answer() {
     let story = Story::new().script([sends(answer)]);
     let mut screen = story.screen(40, 100).args(["repl", "-v"]);
     screen.until("lists").until_prompt("> ");
-    send_line(&mut screen, "go")
-        .until("reply complete")
-        .until_prompt("> ");
+    send_line(&mut screen, "go").until("reply complete").until_prompt("> ");
     let text = screen.text();
     assert!(text.lines().any(|row| row == "Let me do step 1."), "{text}");
     exit_and_check(&mut screen);
@@ -1012,17 +820,13 @@ fn words_after_a_command_that_takes_none_are_not_sent() {
 #[test]
 fn the_last_exchange_is_there_in_the_next_process_and_gone_after_new() {
     let story = Story::new().script([says("One."), says("Two."), fails(401, "who are you?")]);
-    story
-        .run(["agent", "-m", "the first question"])
-        .stdout("One.\n");
+    story.run(["agent", "-m", "the first question"]).stdout("One.\n");
     let mut screen = start_repl(&story);
     assert!(screen.text().contains("last message: the first question"));
     send_line(&mut screen, "/save one.md").until("saved the last answer");
     let saved = std::fs::read_to_string(story.dir().join("one.md")).unwrap();
     assert_eq!(saved, "One.\n");
-    send_line(&mut screen, "/retry")
-        .until("Two.")
-        .until_prompt("> ");
+    send_line(&mut screen, "/retry").until("Two.").until_prompt("> ");
     assert!(user_messages(&story)[1].contains("the first question"));
     send_line(&mut screen, "/new").until("New session started.");
     send_line(&mut screen, "/retry").until("there is no message to retry");
@@ -1035,9 +839,7 @@ fn a_failed_compaction_does_not_suggest_to_retry_a_message() {
     let story = Story::new().script([says("One."), fails(401, "who are you?")]);
     story.run(["agent", "-m", "a question"]).stdout("One.\n");
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "/compact")
-        .until("who are you?")
-        .until_prompt("> ");
+    send_line(&mut screen, "/compact").until("who are you?").until_prompt("> ");
     exit_and_check(&mut screen);
     assert!(!screen.text().contains("/retry"), "{}", screen.text());
 }
@@ -1073,11 +875,7 @@ fn a_directory_is_trusted_from_the_conversation() {
     write(&project.join("AGENTS.md"), b"Be brief.");
     let arguments = ["repl", "-C", project.to_str().unwrap()];
     let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
-    assert!(
-        screen
-            .text()
-            .contains("(its instructions are not read; /trust)")
-    );
+    assert!(screen.text().contains("(its instructions are not read; /trust)"));
     send_line(&mut screen, "/trust").until("is now trusted");
     exit_and_check(&mut screen);
     let mut screen = wait_until_started(story.screen(24, 100).args(arguments));
@@ -1089,9 +887,7 @@ fn a_directory_is_trusted_from_the_conversation() {
 fn the_help_fits_a_window() {
     let story = Story::new();
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "/help")
-        .until("or /exit")
-        .until_prompt("> ");
+    send_line(&mut screen, "/help").until("or /exit").until_prompt("> ");
     assert!(screen.text().starts_with("/new "), "{}", screen.text());
     exit_and_check(&mut screen);
 }
@@ -1103,9 +899,7 @@ fn undo_restores_the_files() {
         says("Written."),
     ]);
     let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
-    send_line(&mut screen, "write")
-        .until("Written.")
-        .until_prompt("> ");
+    send_line(&mut screen, "write").until("Written.").until_prompt("> ");
     assert!(story.dir().join("a.md").exists());
     send_line(&mut screen, "/undo").until("removed");
     assert!(!story.dir().join("a.md").exists());
@@ -1118,18 +912,10 @@ fn changes_of_another_session_are_undone_only_by_number() {
         calls("write_file", json!({ "path": "a.md", "content": "new" })),
         says("Written."),
     ]);
-    story
-        .run(["agent", "-s", "other", "--write", "-m", "write"])
-        .stdout("Written.\n");
+    story.run(["agent", "-s", "other", "--write", "-m", "write"]).stdout("Written.\n");
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "/undo")
-        .until("try: `/undo 1`")
-        .until_prompt("> ");
-    assert!(
-        screen.text_with_scrollback().contains("`other`"),
-        "{}",
-        screen.text_with_scrollback()
-    );
+    send_line(&mut screen, "/undo").until("try: `/undo 1`").until_prompt("> ");
+    assert!(screen.text_with_scrollback().contains("`other`"), "{}", screen.text_with_scrollback());
     assert!(story.dir().join("a.md").exists());
     send_line(&mut screen, "/undo 1").until("removed");
     assert!(!story.dir().join("a.md").exists());
@@ -1140,9 +926,7 @@ fn changes_of_another_session_are_undone_only_by_number() {
 fn the_repl_reuses_its_connection() {
     let story = Story::new().script([says("First."), says("Second.")]);
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "a")
-        .until("First.")
-        .until_prompt("> ");
+    send_line(&mut screen, "a").until("First.").until_prompt("> ");
     send_line(&mut screen, "b").until("Second.");
     exit_and_check(&mut screen);
     let requests = story.requests();
@@ -1153,9 +937,7 @@ fn the_repl_reuses_its_connection() {
 fn without_a_key_the_repl_gives_a_hint_and_continues() {
     let story = Story::bare().config_text("{}");
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "hi")
-        .until("try:")
-        .until_prompt("> ");
+    send_line(&mut screen, "hi").until("try:").until_prompt("> ");
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
     screen.assert_restored();
@@ -1174,9 +956,7 @@ fn a_first_conversation_begins_with_onboarding() {
     let address = format!("http://127.0.0.1:{}/v1", story.server().port);
     send_line(&mut screen, &address).until("API key, not shown [none]:");
     send_line(&mut screen, "").until("or name [small]:");
-    send_line(&mut screen, "")
-        .until("lists the commands")
-        .until_prompt("> ");
+    send_line(&mut screen, "").until("lists the commands").until_prompt("> ");
     send_line(&mut screen, "I am Ada").until("Hello, Ada.");
     exit_and_check(&mut screen);
     // Leaving at a question writes nothing.
@@ -1194,28 +974,16 @@ fn an_approval_prompt_shows_everything_it_approves() {
     let lines: Vec<String> = (1..=60).map(|number| format!("echo {number}")).collect();
     let keyish = "echo '-----BEGIN PRIVATE KEY-----aaaaaaaaaaaaaaaaaaaa' ; touch hidden ; echo '-----END PRIVATE KEY-----'";
     let padded = format!("touch a #{}? exec(\"ls\")", " ".repeat(3000));
-    let story = Story::new()
-        .set("tools.permissions", json!({ "exec": "ask" }))
-        .script([
-            calls(
-                "exec",
-                json!({ "command": lines.join("\n"), "timeout": 30 }),
-            ),
-            calls("exec", json!({ "command": keyish })),
-            calls("exec", json!({ "command": padded, "working_dir": "sub" })),
-            says("None of it."),
-        ]);
+    let story = Story::new().set("tools.permissions", json!({ "exec": "ask" })).script([
+        calls("exec", json!({ "command": lines.join("\n"), "timeout": 30 })),
+        calls("exec", json!({ "command": keyish })),
+        calls("exec", json!({ "command": padded, "working_dir": "sub" })),
+        says("None of it."),
+    ]);
     let mut screen = wait_until_started(story.screen(30, 80).args(["repl"]));
-    send_line(&mut screen, "go")
-        .until("v shows all")
-        .until_prompt("  allow?");
-    send_line(&mut screen, "v")
-        .until("$ echo 60")
-        .until("timeout: 30")
-        .until_prompt("  allow?");
-    send_line(&mut screen, "n")
-        .until("touch hidden")
-        .until_prompt("  allow?");
+    send_line(&mut screen, "go").until("v shows all").until_prompt("  allow?");
+    send_line(&mut screen, "v").until("$ echo 60").until("timeout: 30").until_prompt("  allow?");
+    send_line(&mut screen, "n").until("touch hidden").until_prompt("  allow?");
     send_line(&mut screen, "n")
         .until("⟨3000 blanks⟩")
         .until("working_dir: sub")
@@ -1233,14 +1001,9 @@ fn one_answer_approves_one_call() {
         says("Over."),
     ]);
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "go")
-        .until("create one?")
-        .until_prompt("  allow?");
+    send_line(&mut screen, "go").until("create one?").until_prompt("  allow?");
     // In one burst: the input after the first line is not an answer.
-    screen
-        .type_("n\ry\ry\r")
-        .until("create two?")
-        .until_prompt("  allow?");
+    screen.type_("n\ry\ry\r").until("create two?").until_prompt("  allow?");
     send_line(&mut screen, "n").until("Over.");
     for name in ["one", "two"] {
         assert!(!story.dir().join(name).exists(), "{name}");
@@ -1253,13 +1016,9 @@ fn a_table_streams_in_the_repl() {
         "| name | price |\n|---|---:|\n| tea | 2.50 |\n| 日本茶 | 12.00 |\n\nThat is **all**.";
     let story = Story::new().script([says(table), stalling_reply("Half of it\n\nx")]);
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "prices?")
-        .until("That is all.")
-        .until_prompt("> ");
+    send_line(&mut screen, "prices?").until("That is all.").until_prompt("> ");
     screen.until_snapshot("repl_table", Screen::conversation);
-    send_line(&mut screen, "more")
-        .until("Half of it")
-        .press(Key::Ctrl('c'));
+    send_line(&mut screen, "more").until("Half of it").press(Key::Ctrl('c'));
     screen.until("(interrupted").until_prompt("> ");
     assert!(screen.text().contains("Half of it"), "{}", screen.text());
     exit_and_check(&mut screen);
@@ -1268,17 +1027,17 @@ fn a_table_streams_in_the_repl() {
 #[test]
 fn files_and_skills_are_commands() {
     let skill = "---\nname: brew\ndescription: makes tea\n---\nBoil water.\n";
-    let story = Story::new()
-        .workspace_file("skills/brew/SKILL.md", skill)
-        .script([says("Fine."), says("Tea."), says("Fresh."), says("Bye.")]);
+    let story = Story::new().workspace_file("skills/brew/SKILL.md", skill).script([
+        says("Fine."),
+        says("Tea."),
+        says("Fresh."),
+        says("Bye."),
+    ]);
     write(
         &story.home().join(".nanobot/commands/review.md"),
         b"---\ndescription: a review\n---\nReview $ARGUMENTS for mistakes.\n",
     );
-    write(
-        &story.home().join(".nanobot/commands/status.md"),
-        b"Report the status.",
-    );
+    write(&story.home().join(".nanobot/commands/status.md"), b"Report the status.");
     let mut screen = start_repl(&story);
     screen.until("`~/.nanobot/commands/status.md` is not used, since `/status` is built");
     screen.type_("/rev").press(Key::Tab).until("> /review");
@@ -1292,18 +1051,14 @@ fn files_and_skills_are_commands() {
     screen.until_prompt("> ");
     assert!(user_messages(&story)[1].contains("Use the skill `brew`. two cups"));
     send_line(&mut screen, "/clear").until("New session started.");
-    send_line(&mut screen, "hi")
-        .until("Fresh.")
-        .until_prompt("> ");
+    send_line(&mut screen, "hi").until("Fresh.").until_prompt("> ");
     assert_eq!(user_messages(&story).len(), 1);
     send_line(&mut screen, "/status").until("workspace");
     send_line(&mut screen, "/resume other").until("There is no session `other`\nStart it? [y/N]");
     send_line(&mut screen, "").until("the session is unchanged");
     send_line(&mut screen, "/resume another").until("no session `another`\nStart it? [y/N]");
     send_line(&mut screen, "y").until("switched to session `another`");
-    send_line(&mut screen, "/revue")
-        .until("there is no command")
-        .until("try: `/help`");
+    send_line(&mut screen, "/revue").until("there is no command").until("try: `/help`");
     send_line(&mut screen, "last").until("Bye.");
     exit_and_check(&mut screen);
 }
@@ -1321,26 +1076,12 @@ fn session_grants_do_not_apply_to_the_next_session() {
     ]);
     let mut screen = start_repl(&story);
     send_line(&mut screen, "a").until_prompt("  allow?");
-    send_line(&mut screen, "s")
-        .until("First.")
-        .until_prompt("> ");
-    send_line(&mut screen, "/fork other")
-        .until("switched to session `other`")
-        .until_prompt("> ");
-    send_line(&mut screen, "b")
-        .until("create two?")
-        .until_prompt("  allow?");
-    send_line(&mut screen, "s")
-        .until("Second.")
-        .until_prompt("> ");
-    send_line(&mut screen, "/new")
-        .until("New session")
-        .until_prompt("> ");
-    send_line(&mut screen, "c")
-        .until("create three?")
-        .until_prompt("  allow?");
-    send_line(&mut screen, "n")
-        .until("Third.")
-        .until_prompt("> ");
+    send_line(&mut screen, "s").until("First.").until_prompt("> ");
+    send_line(&mut screen, "/fork other").until("switched to session `other`").until_prompt("> ");
+    send_line(&mut screen, "b").until("create two?").until_prompt("  allow?");
+    send_line(&mut screen, "s").until("Second.").until_prompt("> ");
+    send_line(&mut screen, "/new").until("New session").until_prompt("> ");
+    send_line(&mut screen, "c").until("create three?").until_prompt("  allow?");
+    send_line(&mut screen, "n").until("Third.").until_prompt("> ");
     exit_and_check(&mut screen);
 }

@@ -6,9 +6,8 @@ use serde_json::json;
 
 #[test]
 fn the_demo_answers_from_real_files() {
-    let story = Story::bare()
-        .file("README.md", "# The great work\n")
-        .file("src/main.c", "int main;");
+    let story =
+        Story::bare().file("README.md", "# The great work\n").file("src/main.c", "int main;");
     let ran = story.run(["agent", "--replay", "demo", "-m", "What is in this folder?"]);
     let text = ran.text();
     assert!(
@@ -17,10 +16,7 @@ fn the_demo_answers_from_real_files() {
     );
     assert!(text.contains("README.md begins: The great work"), "{text}");
     drop(ran);
-    assert!(
-        !story.home().join(".nanobot").exists(),
-        "a rehearsal leaves nothing behind"
-    );
+    assert!(!story.home().join(".nanobot").exists(), "a rehearsal leaves nothing behind");
     // The home directory is protected from the agent, but the demo still works there.
     let child = story
         .command(["agent", "--replay", "demo", "-m", "x"])
@@ -29,9 +25,7 @@ fn the_demo_answers_from_real_files() {
         .unwrap();
     story.wait(child).stdout_has("This folder is empty.");
     let empty = Story::bare();
-    empty
-        .run(["agent", "--replay", "demo", "-m", "x"])
-        .stdout_has("This folder is empty.");
+    empty.run(["agent", "--replay", "demo", "-m", "x"]).stdout_has("This folder is empty.");
     empty
         .run(["agent", "--replay", "demo", "--no-tools", "-m", "x"])
         .stdout_has("no tools to show");
@@ -39,25 +33,15 @@ fn the_demo_answers_from_real_files() {
 
 #[test]
 fn a_recording_is_replayed_without_a_network() {
-    let story = Story::new().file("a.txt", "alpha").script([
-        calls("read_file", json!({ "path": "a.txt" })),
-        says("It says alpha."),
-    ]);
+    let story = Story::new()
+        .file("a.txt", "alpha")
+        .script([calls("read_file", json!({ "path": "a.txt" })), says("It says alpha.")]);
     story
-        .run([
-            "agent",
-            "-m",
-            "read a.txt",
-            "--record",
-            "tape",
-            "--ephemeral",
-        ])
+        .run(["agent", "-m", "read a.txt", "--record", "tape", "--ephemeral"])
         .stdout("It says alpha.\n");
     let story = story.set("providers.custom.apiBase", json!("http://127.0.0.1:1/v1"));
     let replay = |message: &str| {
-        story.run([
-            "agent", "-m", message, "--replay", "tape", "--model", "scripted",
-        ])
+        story.run(["agent", "-m", message, "--replay", "tape", "--model", "scripted"])
     };
     replay("read a.txt").stdout("It says alpha.\n");
     replay("read b.txt")
@@ -66,9 +50,7 @@ fn a_recording_is_replayed_without_a_network() {
     std::fs::write(story.dir().join("tape"), "").unwrap();
     replay("x").status(65).stderr_has("no further exchange");
     std::fs::write(story.dir().join("tape"), "nonsense\n").unwrap();
-    replay("x")
-        .status(65)
-        .stderr_has("is not a recording: line 1");
+    replay("x").status(65).stderr_has("is not a recording: line 1");
     story
         .run(["agent", "-m", "x", "--replay", "gone"])
         .status(66)
@@ -80,35 +62,18 @@ fn a_dry_run_prints_the_exact_request() {
     let story = Story::new().script([says("ok")]);
     let shown = story.run(["agent", "-m", "hello", "--dry-run"]).text();
     assert!(!story.workspace().join("sessions").exists());
-    story
-        .run(["agent", "-m", "hello", "--ephemeral"])
-        .stdout("ok\n");
-    assert_eq!(
-        shown.trim_end(),
-        story.normalize_paths(&story.requests()[0].raw)
-    );
+    story.run(["agent", "-m", "hello", "--ephemeral"]).stdout("ok\n");
+    assert_eq!(shown.trim_end(), story.normalize_paths(&story.requests()[0].raw));
     let curl = story.run(["agent", "-m", "it's", "--dry-run=curl"]).text();
-    let base = format!(
-        "http://127.0.0.1:{}/v1/chat/completions",
-        story.server().port
-    );
-    assert!(
-        curl.starts_with(&format!("curl -sS '{base}'")) && curl.contains("$API_KEY"),
-        "{curl}"
-    );
+    let base = format!("http://127.0.0.1:{}/v1/chat/completions", story.server().port);
+    assert!(curl.starts_with(&format!("curl -sS '{base}'")) && curl.contains("$API_KEY"), "{curl}");
     story.server().script([says("ok")]);
-    let done = std::process::Command::new("sh")
-        .arg("-c")
-        .arg(&curl)
-        .env("API_KEY", "k")
-        .output();
+    let done = std::process::Command::new("sh").arg("-c").arg(&curl).env("API_KEY", "k").output();
     if done.is_ok_and(|done| done.status.success()) {
         assert!(story.requests()[1].last_content().starts_with("it's"));
     } else {
         // Without curl a run receives the script's reply instead.
-        story
-            .run(["agent", "-m", "x", "--ephemeral"])
-            .stdout("ok\n");
+        story.run(["agent", "-m", "x", "--ephemeral"]).stdout("ok\n");
     }
 }
 
@@ -116,9 +81,7 @@ fn a_dry_run_prints_the_exact_request() {
 #[test]
 fn a_dry_run_is_byte_for_byte_what_the_same_command_sends() {
     let story = Story::new().script([says("Noted.")]);
-    story
-        .run(["agent", "-m", "My cat is Mia."])
-        .stdout("Noted.\n");
+    story.run(["agent", "-m", "My cat is Mia."]).stdout("Noted.\n");
     let session = || std::fs::read(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
     for words in [
         &["-m", "Who?"][..],
@@ -143,10 +106,7 @@ fn a_dry_run_is_byte_for_byte_what_the_same_command_sends() {
         drop((ran.text(), ran.error_text(), ran.code()));
         drop(ran);
         let sent = story.normalize_paths(&story.requests().last().unwrap().raw);
-        assert!(
-            shown.trim_end_matches('\n') == sent,
-            "{words:?}:\n{shown}\n{sent}"
-        );
+        assert!(shown.trim_end_matches('\n') == sent, "{words:?}:\n{shown}\n{sent}");
     }
     let story = story.stdin("some text");
     let shown = story.run(["agent", "-m", "Sum up", "--dry-run"]).text();
@@ -159,26 +119,16 @@ fn a_dry_run_is_byte_for_byte_what_the_same_command_sends() {
 #[test]
 fn a_replay_of_a_conversation_names_the_session_for_the_same_requests() {
     let story = Story::new().script([says("Noted."), says("Mia.")]);
-    story
-        .run(["agent", "-m", "My cat is Mia."])
-        .stdout("Noted.\n");
-    story
-        .run(["agent", "-m", "Who?", "--record", "tape"])
-        .stdout("Mia.\n");
-    let replay = [
-        "agent", "-m", "Who?", "--replay", "tape", "--model", "scripted",
-    ];
+    story.run(["agent", "-m", "My cat is Mia."]).stdout("Noted.\n");
+    story.run(["agent", "-m", "Who?", "--record", "tape"]).stdout("Mia.\n");
+    let replay = ["agent", "-m", "Who?", "--replay", "tape", "--model", "scripted"];
     story
         .run(replay)
         .stdout("Mia.\n")
         .stderr_has("`nanobot session fork cli:direct COPY --at 2`, then `-s COPY`");
-    story
-        .run(["session", "fork", "cli:direct", "COPY", "--at", "2"])
-        .stderr_has("copied");
+    story.run(["session", "fork", "cli:direct", "COPY", "--at", "2"]).stderr_has("copied");
     // No request differs.
-    story
-        .run(replay.iter().chain(&["-s", "COPY"]))
-        .stdout("Mia.\n");
+    story.run(replay.iter().chain(&["-s", "COPY"])).stdout("Mia.\n");
 }
 
 /// Runs one call and returns its tool result.
@@ -201,15 +151,9 @@ fn run_call(
 fn only_the_write_flag_allows_changes() {
     let write = |path: &str| json!({ "path": path, "content": "x" });
     let (story, words) = run_call(Story::new(), &[], "write_file", write("a.txt"));
-    assert!(
-        words.contains("--write") && !story.dir().join("a.txt").exists(),
-        "{words}"
-    );
+    assert!(words.contains("--write") && !story.dir().join("a.txt").exists(), "{words}");
     let (story, words) = run_call(story, &["--write"], "write_file", write("a.txt"));
-    assert!(
-        words.starts_with("created") && story.dir().join("a.txt").exists(),
-        "{words}"
-    );
+    assert!(words.starts_with("created") && story.dir().join("a.txt").exists(), "{words}");
     std::fs::create_dir(story.dir().join("out")).unwrap();
     let (story, words) = run_call(story, &["--write=out"], "write_file", write("out/b.txt"));
     assert!(words.starts_with("created"), "{words}");
@@ -219,91 +163,46 @@ fn only_the_write_flag_allows_changes() {
     let (story, words) = run_call(story, &[], "write_file", write(memory.to_str().unwrap()));
     assert!(words.starts_with("created") && memory.exists(), "{words}");
     let (story, words) = run_call(story, &["--write"], "write_file", write("../up.txt"));
-    assert!(
-        words.contains("outside") && !story.dir().join("../up.txt").exists(),
-        "{words}"
-    );
+    assert!(words.contains("outside") && !story.dir().join("../up.txt").exists(), "{words}");
     let session = story.workspace().join("sessions/cli_direct.jsonl");
     let (story, words) = run_call(story, &["--write"], "read_file", json!({ "path": session }));
     assert!(words.contains("not accessible to tools"), "{words}");
     let config = story.home().join(".nanobot/config.json");
-    let (_, words) = run_call(
-        story,
-        &["--read", "/"],
-        "read_file",
-        json!({ "path": config }),
-    );
+    let (_, words) = run_call(story, &["--read", "/"], "read_file", json!({ "path": config }));
     assert!(words.contains("not accessible to tools"), "{words}");
 }
 
 #[test]
 fn readable_and_writable_paths_of_a_run() {
-    let (story, words) = run_call(
-        Story::new(),
-        &[],
-        "read_file",
-        json!({ "path": "/etc/hostname" }),
-    );
+    let (story, words) =
+        run_call(Story::new(), &[], "read_file", json!({ "path": "/etc/hostname" }));
     assert!(words.contains("--read /etc/hostname"), "{words}");
-    let (story, words) = run_call(
-        story,
-        &["--read", "/etc"],
-        "read_file",
-        json!({ "path": "/etc/passwd" }),
-    );
+    let (story, words) =
+        run_call(story, &["--read", "/etc"], "read_file", json!({ "path": "/etc/passwd" }));
     assert!(words.contains("root:"), "{words}");
     let story = story.workspace_file("notes.md", "in the workspace");
     let (story, words) = run_call(story, &[], "read_file", json!({ "path": "notes.md" }));
     assert!(words.contains("/workspace/notes.md"), "{words}");
     // The home directory cannot be the working directory; the workspace is used instead.
     let home = story.home();
-    story
-        .server()
-        .script([calls("exec", json!({ "command": "pwd" })), says("ok")]);
-    let child = story
-        .command(["agent", "-m", "x", "--new"])
-        .current_dir(&home)
-        .spawn()
-        .unwrap();
+    story.server().script([calls("exec", json!({ "command": "pwd" })), says("ok")]);
+    let child = story.command(["agent", "-m", "x", "--new"]).current_dir(&home).spawn().unwrap();
     story.wait(child).stdout("ok\n");
-    assert!(
-        story
-            .requests()
-            .last()
-            .unwrap()
-            .last_content()
-            .ends_with("/.nanobot/workspace")
-    );
-    let story = story.set(
-        "tools",
-        json!({ "restrictToWorkspace": true, "exec": { "enable": false } }),
-    );
-    story
-        .run(["agent", "-m", "x", "-C", "/"])
-        .status(77)
-        .stderr_has("restrictToWorkspace");
+    assert!(story.requests().last().unwrap().last_content().ends_with("/.nanobot/workspace"));
+    let story =
+        story.set("tools", json!({ "restrictToWorkspace": true, "exec": { "enable": false } }));
+    story.run(["agent", "-m", "x", "-C", "/"]).status(77).stderr_has("restrictToWorkspace");
     story.server().script([says("ok")]);
     story.run(["agent", "-m", "x", "--new"]).stdout("ok\n");
-    assert_eq!(
-        story.requests().last().unwrap().body["tools"]
-            .as_array()
-            .unwrap()
-            .len(),
-        12
-    );
+    assert_eq!(story.requests().last().unwrap().body["tools"].as_array().unwrap().len(), 12);
 }
 
 #[test]
 fn tools_can_be_chosen() {
     let story = Story::new().script([says("1"), says("2")]);
-    story
-        .run(["agent", "-m", "x", "--tools", "read_file,list_dir"])
-        .stdout("1\n");
+    story.run(["agent", "-m", "x", "--tools", "read_file,list_dir"]).stdout("1\n");
     story.run(["agent", "-m", "x", "--no-tools"]).stdout("2\n");
-    assert_eq!(
-        story.requests()[0].body["tools"].as_array().unwrap().len(),
-        2
-    );
+    assert_eq!(story.requests()[0].body["tools"].as_array().unwrap().len(), 2);
     assert!(
         story.requests()[1].body["tools"].is_null()
             && story.requests()[1].body["tool_choice"].is_null()
@@ -323,10 +222,7 @@ fn skills_and_instruction_files_are_in_the_system_prompt() {
         .workspace_file("skills/on/SKILL.md", "---\nalways: true\n---\nAlways here.")
         .script([calls("read_file", json!({ "path": "skills/memory/SKILL.md" })), says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let system = story.requests()[0].messages()[0]["content"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let system = story.requests()[0].messages()[0]["content"].as_str().unwrap().to_owned();
     let order = [
         "# nanobot",
         "## AGENTS.md\n\nSpeak in rhyme.",
@@ -339,17 +235,11 @@ fn skills_and_instruction_files_are_in_the_system_prompt() {
     ];
     let places: Vec<usize> = order
         .iter()
-        .map(|words| {
-            system
-                .find(words)
-                .unwrap_or_else(|| panic!("{words} in {system}"))
-        })
+        .map(|words| system.find(words).unwrap_or_else(|| panic!("{words} in {system}")))
         .collect();
     assert!(places.is_sorted(), "{places:?}");
     assert!(
-        story.requests()[1]
-            .last_content()
-            .contains("memory/HISTORY.md"),
+        story.requests()[1].last_content().contains("memory/HISTORY.md"),
         "a built-in skill can be read"
     );
 }
@@ -357,23 +247,14 @@ fn skills_and_instruction_files_are_in_the_system_prompt() {
 #[test]
 fn an_image_read_by_a_tool_is_sent_to_the_model() {
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
-    let (story, words) = run_call(
-        Story::new().file("a.png", png),
-        &[],
-        "read_file",
-        json!({ "path": "a.png" }),
-    );
-    assert!(
-        words.contains("data:image/png;base64,iVBORw0KGgo"),
-        "{words}"
-    );
+    let (story, words) =
+        run_call(Story::new().file("a.png", png), &[], "read_file", json!({ "path": "a.png" }));
+    assert!(words.contains("data:image/png;base64,iVBORw0KGgo"), "{words}");
     let messages = story.requests()[1].messages();
     assert_eq!(messages[messages.len() - 2]["content"], "[image: a.png]");
     let stored = story.session("cli_direct.jsonl");
     assert!(
-        stored
-            .iter()
-            .any(|line| line["role"] == "tool" && line["content"] == "[image: a.png]")
+        stored.iter().any(|line| line["role"] == "tool" && line["content"] == "[image: a.png]")
     );
 }
 
@@ -393,10 +274,9 @@ fn a_recorded_failure_is_replayed_with_its_status() {
 
 #[test]
 fn a_strict_replay_in_another_place_accepts_the_same_requests_only() {
-    let story = Story::new().file("a.txt", "alpha").script([
-        calls("read_file", json!({ "path": "a.txt" })),
-        says("It says alpha."),
-    ]);
+    let story = Story::new()
+        .file("a.txt", "alpha")
+        .script([calls("read_file", json!({ "path": "a.txt" })), says("It says alpha.")]);
     let ask = |story: &Story, more: &[&str]| {
         let arguments = [&["agent", "-m", "read a.txt", "--model", "scripted"], more].concat();
         let ran = story.run(arguments);
@@ -420,16 +300,10 @@ fn a_strict_replay_in_another_place_accepts_the_same_requests_only() {
     assert_eq!((exit, text.as_str()), (65, ""), "{errors}");
     let expect = "the request differs from the recorded one at /messages/2/text\n  | --- recorded\n  | +++ request\n";
     assert!(errors.contains(expect), "{errors}");
-    assert!(
-        errors.contains("alpha") && errors.contains("beta"),
-        "{errors}"
-    );
+    assert!(errors.contains("alpha") && errors.contains("beta"), "{errors}");
     // Without the flag it is only said.
     let (exit, _, errors) = ask(&other, &["--replay", "tape"]);
     assert_eq!(exit, 0);
     assert!(errors.contains("the request differs"), "{errors}");
-    other
-        .run(["agent", "-m", "x", "--replay-strict"])
-        .status(2)
-        .stderr_has("--replay");
+    other.run(["agent", "-m", "x", "--replay-strict"]).status(2).stderr_has("--replay");
 }

@@ -16,10 +16,7 @@ fn response(status: &str, output: &[Value]) -> Value {
 
 fn event(kind: &str, index: usize, more: &Value) -> Value {
     let mut event = json!({ "type": format!("response.{kind}"), "output_index": index });
-    event
-        .as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
+    event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     event
 }
 
@@ -80,14 +77,7 @@ fn reasoning_is_sent_back_unchanged() {
         ]);
         let run = |more: &[&str]| {
             story
-                .run(
-                    [
-                        &["agent", "-m", "x", "--reasoning-effort", "high"],
-                        more,
-                        words,
-                    ]
-                    .concat(),
-                )
+                .run([&["agent", "-m", "x", "--reasoning-effort", "high"], more, words].concat())
                 .text()
         };
         assert_eq!(run(&[]), "Done.\n");
@@ -137,57 +127,26 @@ fn events_that_only_carry_ids() {
     let mut open = function_call(1);
     open["arguments"] = "".into();
     let list = [
-        strip(
-            event("output_item.added", 0, &json!({ "item": open })),
-            "fc_1",
-        ),
-        strip(
-            event(
-                "function_call_arguments.delta",
-                0,
-                &json!({ "delta": "{\"path\":" }),
-            ),
-            "fc_1",
-        ),
-        strip(
-            event("output_item.added", 0, &json!({ "item": function_call(2) })),
-            "fc_2",
-        ),
-        strip(
-            event(
-                "function_call_arguments.delta",
-                0,
-                &json!({ "delta": "\"a.txt\"}" }),
-            ),
-            "fc_1",
-        ),
+        strip(event("output_item.added", 0, &json!({ "item": open })), "fc_1"),
+        strip(event("function_call_arguments.delta", 0, &json!({ "delta": "{\"path\":" })), "fc_1"),
+        strip(event("output_item.added", 0, &json!({ "item": function_call(2) })), "fc_2"),
+        strip(event("function_call_arguments.delta", 0, &json!({ "delta": "\"a.txt\"}" })), "fc_1"),
     ];
-    for last in [
-        completed(&[]),
-        completed(&[function_call(1), function_call(2)]),
-    ] {
+    for last in [completed(&[]), completed(&[function_call(1), function_call(2)])] {
         let calls = [&list[..], &[last]].concat();
-        let text = |words: &str| {
-            strip(
-                event("output_text.delta", 0, &json!({ "delta": words })),
-                "msg_1",
-            )
-        };
+        let text =
+            |words: &str| strip(event("output_text.delta", 0, &json!({ "delta": words })), "msg_1");
         let words = [text("It says "), text("alpha."), completed(&[])];
         let story = responses_story("scripted")
             .file("a.txt", "alpha")
             .script([sends(typed_events(&calls)), sends(typed_events(&words))]);
         story.run(["agent", "-m", "x"]).stdout("It says alpha.\n");
         let results = story.requests()[1].messages();
-        let results: Vec<&Value> = results
-            .iter()
-            .filter(|item| item["type"] == "function_call_output")
-            .collect();
+        let results: Vec<&Value> =
+            results.iter().filter(|item| item["type"] == "function_call_output").collect();
         assert_eq!(results.len(), 2);
         assert!(
-            results
-                .iter()
-                .all(|item| item["output"].to_string().contains("alpha")),
+            results.iter().all(|item| item["output"].to_string().contains("alpha")),
             "{results:?}"
         );
     }
@@ -213,41 +172,25 @@ fn failures_within_a_stream_are_reported() {
         ("insufficient_quota", 1, 77),
     ] {
         let story = story_of(&[created.clone(), failed(code)], tries);
-        story
-            .run(["agent", "-m", "x"])
-            .status(status)
-            .stderr_has("Not now.");
+        story.run(["agent", "-m", "x"]).status(status).stderr_has("Not now.");
         let error = json!({ "type": "error", "code": code, "message": "Not now.", "param": null, "sequence_number": 1 });
         let story = story_of(&[created.clone(), error], tries);
-        story
-            .run(["agent", "-m", "x"])
-            .status(status)
-            .stderr_has("Not now.");
+        story.run(["agent", "-m", "x"]).status(status).stderr_has("Not now.");
     }
     let half = event("output_text.delta", 0, &json!({ "delta": "half" }));
     let answer = typed_events(&[created, half]).ending(Ending::Disconnect);
     let story = responses_story("scripted").script((0..4).map(|_| sends(answer.clone())));
-    story
-        .run(["agent", "-m", "x"])
-        .status(69)
-        .stderr_has("sent an incomplete response");
+    story.run(["agent", "-m", "x"]).status(69).stderr_has("sent an incomplete response");
 }
 
 #[test]
 fn output_limits_are_set_per_model() {
     let story = responses_story("gpt-4.1").script([says("ok"), says("ok")]);
-    story
-        .run(["agent", "-m", "x", "--max-tokens", "999999"])
-        .stdout("ok\n");
-    story
-        .run(["agent", "-m", "x", "--max-tokens", "1"])
-        .stdout("ok\n");
+    story.run(["agent", "-m", "x", "--max-tokens", "999999"]).stdout("ok\n");
+    story.run(["agent", "-m", "x", "--max-tokens", "1"]).stdout("ok\n");
     let requests = story.requests();
     assert_eq!(
-        (
-            &requests[0].body["max_output_tokens"],
-            &requests[1].body["max_output_tokens"]
-        ),
+        (&requests[0].body["max_output_tokens"], &requests[1].body["max_output_tokens"]),
         (&json!(32768), &json!(16))
     );
     assert!(requests[0].body["include"].is_null(), "it does not reason");

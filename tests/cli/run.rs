@@ -7,18 +7,12 @@ use serde_json::{Value, json};
 
 /// The message that the model got with request `index`.
 fn asked(story: &Story, index: usize) -> String {
-    story.requests()[index].messages()[1]["content"]
-        .as_str()
-        .unwrap()
-        .to_owned()
+    story.requests()[index].messages()[1]["content"].as_str().unwrap().to_owned()
 }
 
 fn tool_names(story: &Story) -> Vec<String> {
     let request = story.requests().pop().unwrap();
-    let tools = request.body["tools"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
+    let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
     let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
     tools.iter().map(name).collect()
 }
@@ -40,9 +34,7 @@ fn a_prompt_file_is_a_program() {
     story.wait(child).stdout("At six.\n");
     assert!(asked(&story, 0).starts_with("When is high water in Brest?"));
     // Each run is a conversation of its own.
-    story
-        .run(["run", "tides", "place=Quimper"])
-        .stdout("Later.\n");
+    story.run(["run", "tides", "place=Quimper"]).stdout("Later.\n");
     assert_eq!(story.requests()[1].messages().len(), 2);
     assert!(asked(&story, 1).starts_with("When is high water in Quimper?"));
 }
@@ -55,10 +47,7 @@ fn standard_input_follows_the_message() {
         .script([says("Short.")]);
     story.run(["run", "sum.md", "5"]).stdout("Short.\n");
     let text = asked(&story, 0);
-    assert!(
-        text.contains("Sum up in 5 words.") && text.contains("a long text"),
-        "{text}"
-    );
+    assert!(text.contains("Sum up in 5 words.") && text.contains("a long text"), "{text}");
 }
 
 #[test]
@@ -79,10 +68,7 @@ fn wrong_arguments_are_told_with_the_usage() {
     story.run(["run", "p.md", "--help"]).stdout(
         "Times of the tides\n\nUsage: p.md place [days]\n  place  a port\n  days   [default: 3]\n",
     );
-    story
-        .run(["run", "missing.md"])
-        .status(66)
-        .stderr_has("missing.md");
+    story.run(["run", "missing.md"]).status(66).stderr_has("missing.md");
     assert!(story.requests().is_empty());
 }
 
@@ -96,14 +82,8 @@ fn files_that_cannot_be_used_are_status_65() {
     check("", "no message");
     check("---\nmodel: x\n", "p.md");
     check("---\nmodle: x\n---\nHi\n", "did you mean `model`?");
-    check(
-        "---\nmax-cost: much\n---\nHi\n",
-        "`max-cost`: it is not a number",
-    );
-    check(
-        "---\ntools: 5\n---\nHi\n",
-        "`tools`: it is not a list of texts",
-    );
+    check("---\nmax-cost: much\n---\nHi\n", "`max-cost`: it is not a number");
+    check("---\ntools: 5\n---\nHi\n", "`tools`: it is not a list of texts");
     check("---\nschema: 5\n---\nHi\n", "`schema`: it is neither");
 }
 
@@ -125,10 +105,7 @@ fn files_are_decoded_as_other_input() {
     for (arguments, words) in [
         (&["run", "image.md"][..], "`image.md` is binary, not text"),
         (&["run", "p.md"], "schema.json` is binary, not text"),
-        (
-            &["agent", "-m", "x", "--schema", "schema.json"],
-            "`schema.json` is binary, not text",
-        ),
+        (&["agent", "-m", "x", "--schema", "schema.json"], "`schema.json` is binary, not text"),
     ] {
         story.run(arguments).status(65).stderr_has(words);
     }
@@ -139,9 +116,7 @@ fn files_are_decoded_as_other_input() {
 fn front_matter_narrows() {
     let head = "---\nmodel: other\ntools: [read_file, grep]\ndeny: [grep]\nmax-iterations: 2\nmax-tokens: 100000\n---\nHi\n";
     let again = || calls("read_file", json!({ "path": "p.md" }));
-    let story = Story::new()
-        .file("p.md", head)
-        .script([again(), again(), says("Stopped.")]);
+    let story = Story::new().file("p.md", head).script([again(), again(), says("Stopped.")]);
     story
         .run(["run", "p.md"])
         .status(3)
@@ -155,14 +130,10 @@ fn front_matter_narrows() {
     assert_eq!(tools.len(), 1);
     // Flags are the user's word.
     let story = Story::new().file("p.md", head).script([says("Hi.")]);
-    story
-        .run(["run", "--model", "mine", "--tools", "glob", "p.md"])
-        .stdout("Hi.\n");
+    story.run(["run", "--model", "mine", "--tools", "glob", "p.md"]).stdout("Hi.\n");
     assert_eq!(story.requests()[0].body["model"], "mine");
     assert_eq!(tool_names(&story), ["glob"]);
-    let story = Story::new()
-        .file("p.md", "---\ntools: []\n---\nHi\n")
-        .script([says("Hi.")]);
+    let story = Story::new().file("p.md", "---\ntools: []\n---\nHi\n").script([says("Hi.")]);
     story.run(["run", "p.md"]).stdout("Hi.\n");
     assert!(tool_names(&story).is_empty());
 }
@@ -177,58 +148,31 @@ fn front_matter_widens_only_in_a_pinned_file() {
         .status(77)
         .stderr_has("`p.md` sets `write`, which would widen what the run may do");
     assert!(story.requests().is_empty());
-    story
-        .run(["trust", "p.md"])
-        .stdout("`$DIR/p.md` is now trusted\n");
+    story.run(["trust", "p.md"]).stdout("`$DIR/p.md` is now trusted\n");
     story.server().script([put(), says("Done.")]);
     story.run(["run", "p.md"]).stdout("Done.\n");
     assert!(story.dir().join("made").exists());
     story.run(["trust", "--list"]).stdout("$DIR/p.md\n");
     // A change takes it back, and so does a copy elsewhere.
-    write(
-        &story.dir().join("p.md"),
-        text.replace("it.", "that.").as_bytes(),
-    );
-    story
-        .run(["run", "p.md"])
-        .status(77)
-        .stderr_has("would widen");
+    write(&story.dir().join("p.md"), text.replace("it.", "that.").as_bytes());
+    story.run(["run", "p.md"]).status(77).stderr_has("would widen");
     write(&story.dir().join("q.md"), text.as_bytes());
-    story
-        .run(["run", "q.md"])
-        .status(77)
-        .stderr_has("would widen");
+    story.run(["run", "q.md"]).status(77).stderr_has("would widen");
     write(&story.dir().join("p.md"), text.as_bytes());
-    story
-        .run(["trust", "--revoke", "p.md"])
-        .stdout("`$DIR/p.md` is no longer trusted\n");
-    story
-        .run(["run", "p.md"])
-        .status(77)
-        .stderr_has("would widen");
-    for field in [
-        "net: true",
-        "read: /etc",
-        "allow: [notes]",
-        "profile: full",
-        "profile: accept-edits",
-    ] {
+    story.run(["trust", "--revoke", "p.md"]).stdout("`$DIR/p.md` is no longer trusted\n");
+    story.run(["run", "p.md"]).status(77).stderr_has("would widen");
+    for field in
+        ["net: true", "read: /etc", "allow: [notes]", "profile: full", "profile: accept-edits"]
+    {
         let story = Story::new().file("p.md", format!("---\n{field}\n---\nHi\n"));
-        story
-            .run(["run", "p.md"])
-            .status(77)
-            .stderr_has("would widen");
+        story.run(["run", "p.md"]).status(77).stderr_has("would widen");
     }
     // The profile that only reads is for every file; a provider is for none.
-    let story = Story::new()
-        .file("p.md", "---\nprofile: plan\n---\nHi\n")
-        .script([says("A plan.")]);
+    let story =
+        Story::new().file("p.md", "---\nprofile: plan\n---\nHi\n").script([says("A plan.")]);
     story.run(["run", "p.md"]).stdout("A plan.\n");
     let story = Story::new().file("p.md", "---\napi-base: http://evil.example\n---\nHi\n");
-    story
-        .run(["run", "p.md"])
-        .status(65)
-        .stderr_has("unknown field `api-base`");
+    story.run(["run", "p.md"]).status(65).stderr_has("unknown field `api-base`");
 }
 
 #[test]
@@ -276,11 +220,7 @@ fn the_schema_of_a_file_that_is_not_pinned_is_no_file_elsewhere() {
     check(".hidden/x.json", &[], Some("would widen"));
     check("../near.json", &[], Some("would widen"));
     // The working directory is not the file's.
-    check(
-        "near.json",
-        &[],
-        Some("neither a field nor an existing file"),
-    );
+    check("near.json", &[], Some("neither a field nor an existing file"));
 }
 
 #[test]
@@ -292,9 +232,7 @@ fn a_file_that_is_not_pinned_gets_no_other_conversations() {
         .status(77)
         .stderr_has("`p.md` sets `tools`, which would widen what the run may do");
     story.server().script([says("Hi.")]);
-    story
-        .run(["run", "--tools", "glob", "p.md"])
-        .stdout("Hi.\n");
+    story.run(["run", "--tools", "glob", "p.md"]).stdout("Hi.\n");
     assert_eq!(tool_names(&story), ["glob"]);
     drop(story.run(["trust", "p.md"]).stdout_has("now trusted"));
     story.server().script([says("Hi.")]);
@@ -331,8 +269,6 @@ fn the_text_of_a_file_that_is_not_pinned_is_not_the_users() {
     story.run(["run", "p.md"]).stdout("Done.\n");
     assert_eq!(pages.requests().len(), 3);
     // It is no command of the conversation.
-    let story = Story::new()
-        .file("p.md", "/new\n")
-        .script([says("A message.")]);
+    let story = Story::new().file("p.md", "/new\n").script([says("A message.")]);
     story.run(["run", "p.md"]).stdout("A message.\n");
 }

@@ -50,12 +50,7 @@ fn violations(schema: &Value, value: &Value, root: &Value, place: &str) -> Vec<S
     }
     if let Some(items) = value.as_array() {
         for (index, item) in items.iter().enumerate() {
-            found.extend(violations(
-                &schema["items"],
-                item,
-                root,
-                &format!("{place}[{index}]"),
-            ));
+            found.extend(violations(&schema["items"], item, root, &format!("{place}[{index}]")));
         }
     }
     if let Some(object) = value.as_object() {
@@ -73,22 +68,13 @@ fn object_violations(
     let mut found = Vec::new();
     let parts = schema["allOf"].as_array().into_iter().flatten();
     let parts: Vec<&Value> = parts
-        .map(|part| {
-            &root["$defs"][part["$ref"]
-                .as_str()
-                .unwrap()
-                .trim_start_matches("#/$defs/")]
-        })
+        .map(|part| &root["$defs"][part["$ref"].as_str().unwrap().trim_start_matches("#/$defs/")])
         .chain([schema])
         .collect();
     if parts.iter().all(|part| part["properties"].is_null()) {
         return found;
     }
-    for name in parts
-        .iter()
-        .flat_map(|part| part["required"].as_array())
-        .flatten()
-    {
+    for name in parts.iter().flat_map(|part| part["required"].as_array()).flatten() {
         if !object.contains_key(name.as_str().unwrap()) {
             found.push(format!("{place}: no {name}"));
         }
@@ -137,32 +123,17 @@ fn the_checker_finds_violations() {
     };
     check("/text", json!(1), "result.text: a integer");
     check("/v", json!(2), "result.v: 2 is not 1");
-    check(
-        "/status/name",
-        json!("fine"),
-        "result.status.name: \"fine\" is none of",
-    );
-    check(
-        "/usage/extra",
-        json!(0),
-        "result.usage.extra: not described",
-    );
+    check("/status/name", json!("fine"), "result.status.name: \"fine\" is none of");
+    check("/usage/extra", json!(0), "result.usage.extra: not described");
     check("/iterations", json!(-1), "result.iterations: -1 is below 0");
-    check(
-        "/tools",
-        json!([{ "name": "x" }]),
-        "result.tools[0]: no \"count\"",
-    );
+    check("/tools", json!([{ "name": "x" }]), "result.tools[0]: no \"count\"");
 }
 
 #[test]
 fn the_schema_is_printed_and_lists_every_status() {
     let story = Story::bare();
     let printed = story.run(["config", "schema", "--events"]).text();
-    assert_eq!(
-        serde_json::from_str::<Value>(&printed).unwrap(),
-        read_schema()
-    );
+    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), read_schema());
     let names: Vec<Value> = Exit::ALL.iter().map(|exit| exit.name().into()).collect();
     let result = &read_schema()["$defs"]["result"]["properties"];
     assert_eq!(result["status"]["properties"]["name"]["enum"], json!(names));
@@ -199,17 +170,8 @@ fn every_event_kind_matches_the_schema() {
     let lock = story.workspace().join("sessions/cli_direct.jsonl.lock");
     let held = std::fs::File::open(lock).unwrap();
     held.lock().unwrap();
-    let ran = story
-        .run([
-            "agent",
-            "-m",
-            "x",
-            "--output-format",
-            "stream-json",
-            "--wait",
-            "0",
-        ])
-        .status(75);
+    let ran =
+        story.run(["agent", "-m", "x", "--output-format", "stream-json", "--wait", "0"]).status(75);
     take(ran.json_lines());
     ran.error_text();
     // Not only by closing the file: a process that another test is about to start may still share it.
@@ -226,20 +188,16 @@ fn every_event_kind_matches_the_schema() {
     take(ran.json_lines());
     assert!(ran.error_text().contains("UTF-8"));
     let story = Story::new()
-        .set(
-            "agents.defaults.fallbackModels",
-            json!([{ "model": "other", "provider": "custom" }]),
-        )
+        .set("agents.defaults.fallbackModels", json!([{ "model": "other", "provider": "custom" }]))
         .script([fails(404, "no such model"), says("x")]);
     let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
     take(ran.json_lines());
-    assert!(
-        ran.error_text()
-            .contains("falling back from `scripted` to `other`")
-    );
-    let story = Story::new()
-        .set("compaction.threshold", serde_json::json!(10))
-        .script([says(&"word ".repeat(500)), says("- a word"), says("x")]);
+    assert!(ran.error_text().contains("falling back from `scripted` to `other`"));
+    let story = Story::new().set("compaction.threshold", serde_json::json!(10)).script([
+        says(&"word ".repeat(500)),
+        says("- a word"),
+        says("x"),
+    ]);
     story.run(["agent", "-m", "x"]).text();
     let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
     take(ran.json_lines());
@@ -266,32 +224,14 @@ fn the_event_log_has_complete_lines_after_any_existing_content() {
     let text = std::fs::read_to_string(&log).unwrap();
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("{\"torn\": tr"));
-    let lines: Vec<Value> = lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     lines.iter().for_each(assert_valid);
-    let kinds: Vec<&str> = lines
-        .iter()
-        .map(|line| line["type"].as_str().unwrap())
-        .collect();
-    let first = [
-        "user",
-        "assistant",
-        "usage",
-        "tool_call",
-        "tool_result",
-        "assistant",
-        "usage",
-        "result",
-    ];
+    let kinds: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    let first =
+        ["user", "assistant", "usage", "tool_call", "tool_result", "assistant", "usage", "result"];
     assert_eq!(kinds[..8], first);
     assert_eq!(kinds[8..], ["user", "assistant", "usage", "result"]);
     // An unwritable log is reported, and the answer is printed nevertheless.
-    let story = story
-        .script([says("three")])
-        .env("NANOBOT_LOG", "/nowhere/log");
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("three\n")
-        .stderr_has("cannot write the log");
+    let story = story.script([says("three")]).env("NANOBOT_LOG", "/nowhere/log");
+    story.run(["agent", "-m", "x"]).stdout("three\n").stderr_has("cannot write the log");
 }

@@ -39,11 +39,7 @@ const END_MARK: &[u8] = b"\x1b]7777;end\x07";
 impl Story {
     /// A terminal of this size, on which a program can be started.
     pub(crate) fn screen(&self, rows: u16, columns: u16) -> ScreenBuilder<'_> {
-        ScreenBuilder {
-            story: self,
-            size: (rows, columns),
-            env: Vec::new(),
-        }
+        ScreenBuilder { story: self, size: (rows, columns), env: Vec::new() }
     }
 }
 
@@ -209,11 +205,7 @@ impl<'a> Screen<'a> {
             TerminalReplies::default(),
         );
         let output = Arc::new(TerminalOutput {
-            state: Mutex::new(TerminalState {
-                emulator,
-                raw: Vec::new(),
-                is_complete: false,
-            }),
+            state: Mutex::new(TerminalState { emulator, raw: Vec::new(), is_complete: false }),
             changed: Condvar::new(),
         });
         let clone = || File::from(pty_controller.try_clone().expect("a file can be cloned"));
@@ -221,10 +213,7 @@ impl<'a> Screen<'a> {
         let mut writer = clone();
         // If the program does not read its input, only this thread blocks.
         std::thread::spawn(move || {
-            typed
-                .iter()
-                .take_while(|bytes| writer.write_all(bytes).is_ok())
-                .for_each(drop);
+            typed.iter().take_while(|bytes| writer.write_all(bytes).is_ok()).for_each(drop);
         });
         let (reader, shown, answers) = (clone(), Arc::clone(&output), keyboard.clone());
         std::thread::spawn(move || feed_emulator(reader, &shown, &answers));
@@ -298,14 +287,9 @@ impl<'a> Screen<'a> {
         wait::until("the program is not stopped", || {
             std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "))
         });
-        self.tty
-            .write_all(END_MARK)
-            .expect("a terminal can be written");
+        self.tty.write_all(END_MARK).expect("a terminal can be written");
         let state = self.output.state.lock().expect("the lock is not poisoned");
-        let all = self
-            .output
-            .changed
-            .wait_while(state, |state| !state.is_complete);
+        let all = self.output.changed.wait_while(state, |state| !state.is_complete);
         all.expect("the lock is not poisoned").is_complete = false;
         self.resize(rows, columns).signal(Signal::CONT)
     }
@@ -313,9 +297,7 @@ impl<'a> Screen<'a> {
     /// Waits until `expected` is on the visible screen.
     #[track_caller]
     pub(crate) fn until(&mut self, expected: &str) -> &mut Self {
-        self.until_text(&format!("{expected:?} did not appear"), |text| {
-            text.contains(expected)
-        })
+        self.until_text(&format!("{expected:?} did not appear"), |text| text.contains(expected))
     }
 
     /// Waits until `unexpected` is no longer on the visible screen.
@@ -329,9 +311,7 @@ impl<'a> Screen<'a> {
     /// Waits until the screen ends with a line that contains only `prompt`.
     #[track_caller]
     pub(crate) fn until_prompt(&mut self, prompt: &str) -> &mut Self {
-        self.until_text("no prompt", |text| {
-            text.lines().next_back() == Some(prompt.trim_end())
-        })
+        self.until_text("no prompt", |text| text.lines().next_back() == Some(prompt.trim_end()))
     }
 
     /// Waits for something that is not on the screen.
@@ -417,9 +397,7 @@ impl<'a> Screen<'a> {
         if self.exit_status.is_none() {
             self.exit_status = self.child.try_wait().expect("waiting for a child works");
             if self.exit_status.is_some() {
-                self.tty
-                    .write_all(END_MARK)
-                    .expect("a terminal can be written");
+                self.tty.write_all(END_MARK).expect("a terminal can be written");
             }
         }
         self.exit_status
@@ -437,9 +415,7 @@ impl<'a> Screen<'a> {
         let text = self.text();
         let start = text.find("\n> ").map_or(0, |at| at + 1);
         let counts = Regex::new(r"\d+% context · [\d.]+k in").expect("it is a pattern");
-        counts
-            .replace_all(&text[start..], "9% context · 9k in")
-            .into_owned()
+        counts.replace_all(&text[start..], "9% context · 9k in").into_owned()
     }
 
     /// The visible rows that the terminal has wrapped, because the program did not.
@@ -447,9 +423,7 @@ impl<'a> Screen<'a> {
         let state = self.state();
         let screen = state.emulator.screen();
         let rows = visible_rows(screen).into_iter().zip(0..);
-        rows.filter(|(_, number)| screen.row_wrapped(*number))
-            .map(|(text, _)| text)
-            .collect()
+        rows.filter(|(_, number)| screen.row_wrapped(*number)).map(|(text, _)| text).collect()
     }
 
     /// Like [`Self::text`], with the scrollback before it.
@@ -520,31 +494,20 @@ impl<'a> Screen<'a> {
     /// Asserts that the terminal is as before the start: its settings, and the modes that a program can set.
     #[track_caller]
     pub(crate) fn assert_restored(&self) {
-        assert_eq!(
-            self.settings(),
-            self.initial_settings,
-            "the terminal's settings"
-        );
+        assert_eq!(self.settings(), self.initial_settings, "the terminal's settings");
         let state = self.state();
         let screen = state.emulator.screen();
         assert!(!screen.hide_cursor(), "the cursor is hidden");
         assert!(!screen.bracketed_paste(), "bracketed paste is on");
         assert!(!screen.alternate_screen(), "the alternate screen is on");
-        assert!(
-            !screen.application_cursor(),
-            "application cursor keys are on"
-        );
+        assert!(!screen.application_cursor(), "application cursor keys are on");
         assert!(!screen.application_keypad(), "the application keypad is on");
         assert_eq!(
             screen.mouse_protocol_mode(),
             vt100::MouseProtocolMode::None,
             "mouse reporting is on"
         );
-        assert_eq!(
-            screen.attributes_formatted(),
-            "\u{1b}[m",
-            "a style is left on"
-        );
+        assert_eq!(screen.attributes_formatted(), "\u{1b}[m", "a style is left on");
     }
 
     /// The process id of the program.
@@ -627,12 +590,7 @@ fn feed_emulator(mut reader: File, seen: &TerminalOutput, keyboard: &Sender<Vec<
 }
 
 fn winsize((rows, columns): (u16, u16)) -> Winsize {
-    Winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    }
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
 fn nonzero((rows, columns): (u16, u16)) -> (NonZeroU16, NonZeroU16) {
@@ -641,10 +599,7 @@ fn nonzero((rows, columns): (u16, u16)) -> (NonZeroU16, NonZeroU16) {
 }
 
 fn read_settings(glass: &OwnedFd) -> TermiosSettings {
-    TermiosSettings(format!(
-        "{:#?}",
-        tcgetattr(glass).expect("it is a terminal")
-    ))
+    TermiosSettings(format!("{:#?}", tcgetattr(glass).expect("it is a terminal")))
 }
 
 fn visible_rows(screen: &vt100::Screen) -> Vec<String> {
@@ -660,10 +615,8 @@ fn logical_lines(screen: &vt100::Screen) -> (String, String) {
         for row in from.0..=to.0 {
             let start = if row == from.0 { from.1 } else { 0 };
             let end = if row == to.0 { to.1 } else { columns.get() };
-            let part: String = screen
-                .rows(start, end.saturating_sub(start))
-                .nth(row.into())
-                .unwrap_or_default();
+            let part: String =
+                screen.rows(start, end.saturating_sub(start)).nth(row.into()).unwrap_or_default();
             text.push_str(&part);
             if row < to.0 && !screen.row_wrapped(row) {
                 text.push_str("\r\n");
@@ -709,11 +662,7 @@ fn mark_styles<'c>(cells: impl Iterator<Item = &'c vt100::Cell>) -> String {
             }
             open = style;
         }
-        row.push_str(if cell.has_contents() {
-            cell.contents()
-        } else {
-            " "
-        });
+        row.push_str(if cell.has_contents() { cell.contents() } else { " " });
     }
     row.push_str(if open.is_empty() { "" } else { "»" });
     row
@@ -735,9 +684,8 @@ fn style_of(cell: &vt100::Cell) -> String {
 }
 
 fn color_of(color: Color) -> Option<String> {
-    const NAMES: [&str; 8] = [
-        "black", "red", "green", "yellow", "blue", "magenta", "cyan", "white",
-    ];
+    const NAMES: [&str; 8] =
+        ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
     match color {
         Color::Default => None,
         Color::Idx(number @ 0..8) => Some(NAMES[usize::from(number)].into()),
@@ -754,10 +702,7 @@ fn shell_screen<'a>(story: &'a Story, script: &str) -> Screen<'a> {
 #[test]
 fn a_screen_shows_output_and_sends_input() {
     let story = Story::bare();
-    let mut screen = shell_screen(
-        &story,
-        "printf 'name? '; read name; echo \"hello $name\"; pwd",
-    );
+    let mut screen = shell_screen(&story, "printf 'name? '; read name; echo \"hello $name\"; pwd");
     screen.until("name?").type_("Ada").press(Key::Enter);
     assert_eq!(screen.code(), 0);
     assert_eq!(screen.text(), "name? Ada\nhello Ada\n$DIR");
@@ -799,16 +744,11 @@ fn a_screen_is_the_controlling_terminal() {
     screen.until("int").resize(7, 30);
     assert_eq!(screen.code(), 7);
     assert!(screen.text().ends_with("7 30"), "{}", screen.text());
-    let mut screen = shell_screen(
-        &story,
-        "echo ready; tput clear; echo steady; exec sleep 1000",
-    );
+    let mut screen = shell_screen(&story, "echo ready; tput clear; echo steady; exec sleep 1000");
     screen.until("steady").until_gone("ready");
     assert_eq!(screen.kill().signal(), Some(9));
-    let mut screen = story
-        .screen(30, 40)
-        .env("WORD", "two")
-        .program("sh", ["-c", "echo $WORD; exec cat -A"]);
+    let mut screen =
+        story.screen(30, 40).env("WORD", "two").program("sh", ["-c", "echo $WORD; exec cat -A"]);
     screen.until("two").paste("x\ny\n").until("^[[201~");
     for (key, sent) in [
         (Key::Up, "^[[A"),

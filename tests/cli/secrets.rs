@@ -30,10 +30,7 @@ fn canary(name: &str) -> &'static str {
 
 fn story_with_canaries() -> Story {
     let mut story = Story::new();
-    write(
-        &story.home().join("secret/key"),
-        canary("apiKeyFile").as_bytes(),
-    );
+    write(&story.home().join("secret/key"), canary("apiKeyFile").as_bytes());
     let block = json!({
         "apiKeyFile": "~/secret/key",
         "apiBase": format!("http://127.0.0.1:{}/v1", story.server().port),
@@ -42,26 +39,17 @@ fn story_with_canaries() -> Story {
     let proxy = format!("http://u:{}@h:1", canary("proxy"));
     story = story
         .set("providers.custom", block)
-        .set(
-            "providers.groq",
-            json!({ "apiKey": canary("config"), "proxy": proxy }),
-        )
+        .set("providers.groq", json!({ "apiKey": canary("config"), "proxy": proxy }))
         .set("providers.openai", json!({ "apiKey": canary("odd") }))
         .set("providers.anthropic", json!({ "apiKey": "${REFERRED}" }))
         .set("tools.web.search.apiKey", json!(canary("search")))
-        .set(
-            "channels",
-            json!({ "telegram": { "token": canary("channel") } }),
-        )
+        .set("channels", json!({ "telegram": { "token": canary("channel") } }))
         .env("REFERRED", canary("reference"));
     for (name, value) in &CANARIES[8..] {
         story = story.env(name, value);
     }
     // Files with keys that our commands may read.
-    let all: String = CANARIES
-        .iter()
-        .map(|(_, key)| format!("it is {key}\n"))
-        .collect();
+    let all: String = CANARIES.iter().map(|(_, key)| format!("it is {key}\n")).collect();
     story.file("left", all)
 }
 
@@ -72,14 +60,7 @@ fn encodings(key: &str) -> Vec<String> {
     let json = serde_json::to_string(key).unwrap();
     let reversed = key.chars().rev().collect();
     let json = json[1..json.len() - 1].to_owned();
-    vec![
-        key.to_owned(),
-        json,
-        reversed,
-        hex.to_uppercase(),
-        hex,
-        percent,
-    ]
+    vec![key.to_owned(), json, reversed, hex.to_uppercase(), hex, percent]
 }
 
 /// The key in base64 for each alignment.
@@ -87,17 +68,14 @@ fn base64_encodings(key: &str) -> Vec<String> {
     let engines = [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD];
     let texts = ["", "x", "xx"].map(|before| format!("{before}{key}"));
     let texts = texts.iter();
-    texts
-        .flat_map(|text| engines.map(|engine| engine.encode(text)))
-        .collect()
+    texts.flat_map(|text| engines.map(|engine| engine.encode(text))).collect()
 }
 
 /// All encodings of all keys, which a server may repeat.
 fn all_encodings() -> String {
     let keys = CANARIES.iter();
-    let all: Vec<String> = keys
-        .flat_map(|(_, key)| [encodings(key), base64_encodings(key)].concat())
-        .collect();
+    let all: Vec<String> =
+        keys.flat_map(|(_, key)| [encodings(key), base64_encodings(key)].concat()).collect();
     all.join(" ")
 }
 
@@ -120,16 +98,14 @@ fn read_files(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         let name = path.display().to_string();
-        let is_source = ["config.json", "secret/key", "dir/left"]
-            .iter()
-            .any(|end| name.ends_with(end));
+        let is_source =
+            ["config.json", "secret/key", "dir/left"].iter().any(|end| name.ends_with(end));
         match path.is_dir() {
             true => read_files(&path, found),
             false if is_source => {}
-            false => found.push((
-                name,
-                String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into(),
-            )),
+            false => {
+                found.push((name, String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into()))
+            }
         }
     }
 }
@@ -149,10 +125,7 @@ fn run_and_check(case_name: &str, script: Vec<Responder>, arguments: &[&str]) {
     read_files(story.home().parent().unwrap(), &mut seen);
     assert!(seen.iter().any(|(name, _)| name.ends_with("dir/log")));
     for request in story.requests() {
-        seen.push((
-            "a request".into(),
-            format!("{} {}", request.path, request.raw),
-        ));
+        seen.push(("a request".into(), format!("{} {}", request.path, request.raw)));
         let others = request
             .headers
             .iter()
@@ -194,23 +167,11 @@ fn model_and_server_output_contains_no_keys() {
         run_and_check("said", vec![turn()], arguments);
     };
     once(&|| says(&all), &[]);
-    once(
-        &|| says(&all),
-        &["--output-format", "stream-json", "--record", "tape"],
-    );
+    once(&|| says(&all), &["--output-format", "stream-json", "--record", "tape"]);
     once(&|| says(&all), &["--json", "--no-stream"]);
     once(&|| fails(400, &all), &["--json"]);
     once(&|| fails(401, &all), &["--record", "tape"]);
-    once(
-        &|| {
-            sends(Response::text(
-                403,
-                "text/html",
-                &format!("<title>{all}</title>"),
-            ))
-        },
-        &[],
-    );
+    once(&|| sends(Response::text(403, "text/html", &format!("<title>{all}</title>"))), &[]);
     for (_, key) in CANARIES {
         // One character per chunk, and a reply with nothing else.
         let letters = key.chars().map(|letter| {
@@ -219,27 +180,14 @@ fn model_and_server_output_contains_no_keys() {
             format!("data: {delta}\n\n")
         });
         let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
-        let pieces: Vec<String> = letters
-            .chain([format!("data: {end}\n\ndata: [DONE]\n\n")])
-            .collect();
-        once(
-            &|| sends(Response::events(&pieces)),
-            &["--output-format", "stream-json"],
-        );
+        let pieces: Vec<String> =
+            letters.chain([format!("data: {end}\n\ndata: [DONE]\n\n")]).collect();
+        once(&|| sends(Response::events(&pieces)), &["--output-format", "stream-json"]);
     }
     // Arguments of calls and their results are stored without keys.
-    let wants = vec![
-        calls(
-            "read_file",
-            json!({ "path": format!("{}/x", canary("config")) }),
-        ),
-        says("ok"),
-    ];
-    run_and_check(
-        "called",
-        wants,
-        &["--output-format", "stream-json", "--record", "tape"],
-    );
+    let wants =
+        vec![calls("read_file", json!({ "path": format!("{}/x", canary("config")) })), says("ok")];
+    run_and_check("called", wants, &["--output-format", "stream-json", "--record", "tape"]);
 }
 
 #[test]
@@ -261,25 +209,18 @@ fn user_messages_are_sent_unredacted() {
     let words = format!("put {token} and {} into .env", canary("config"));
     let story = story_with_canaries().script([says(&format!("{token}, and {}", canary("config")))]);
     // The answer contains key-like text unchanged: a pipe gets the model's output.
-    story
-        .run(["agent", "-m", &words, "--record", "tape"])
-        .stdout(&format!("{token}, and ***\n"));
+    story.run(["agent", "-m", &words, "--record", "tape"]).stdout(&format!("{token}, and ***\n"));
     assert!(story.requests()[0].last_content().contains(&words));
     let kept = story.session("cli_direct.jsonl");
     let user = kept.iter().find(|line| line["role"] == "user").unwrap();
     assert!(user["content"].to_string().contains(&words), "{user}");
-    let reply = kept
-        .iter()
-        .find(|line| line["role"] == "assistant")
-        .unwrap();
+    let reply = kept.iter().find(|line| line["role"] == "assistant").unwrap();
     assert_eq!(reply["content"], format!("{token}, and ***"));
     // A recording may be shared.
     let tape = std::fs::read_to_string(story.dir().join("tape")).unwrap();
     assert!(tape.contains("put ghp_*** and *** into .env"), "{tape}");
     // It replays identically.
-    story
-        .run(["agent", "-m", &words, "--replay", "tape"])
-        .stdout("ghp_***, and ***\n");
+    story.run(["agent", "-m", &words, "--replay", "tape"]).stdout("ghp_***, and ***\n");
 }
 
 #[test]
@@ -295,22 +236,11 @@ fn key_like_strings_are_redacted_for_the_model_and_stay_in_the_file() {
         says("ok"),
     ]);
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
-    let told: Vec<String> = story
-        .requests()
-        .iter()
-        .map(crate::server::Request::last_content)
-        .collect();
-    assert!(
-        told[1].contains("key = sk-ant-***") && told[1].contains("hidden"),
-        "{}",
-        told[1]
-    );
+    let told: Vec<String> =
+        story.requests().iter().map(crate::server::Request::last_content).collect();
+    assert!(told[1].contains("key = sk-ant-***") && told[1].contains("hidden"), "{}", told[1]);
     assert!(told[2].contains("nothing was written"), "{}", told[2]);
-    assert!(
-        told[3].contains("was not found") && told[3].contains("hidden"),
-        "{}",
-        told[3]
-    );
+    assert!(told[3].contains("was not found") && told[3].contains("hidden"), "{}", told[3]);
     assert!(told[4].contains("edited"), "{}", told[4]);
     assert!(told.iter().all(|told| !told.contains(&token)));
     let now = std::fs::read_to_string(story.dir().join("settings")).unwrap();
@@ -324,15 +254,10 @@ fn streamed_command_output_does_not_split_keys() {
     let command = format!("printf {one}; printf '%s' '{two}'; printf ', and more'");
     let story =
         story_with_canaries().script([calls("exec", json!({ "command": command })), says("ok")]);
-    let events = story
-        .run(["agent", "-m", "x", "--output-format", "stream-json"])
-        .json_lines();
+    let events = story.run(["agent", "-m", "x", "--output-format", "stream-json"]).json_lines();
     let is_output = |event: &&Value| event["type"] == "tool_output";
-    let said: String = events
-        .iter()
-        .filter(is_output)
-        .filter_map(|event| event["text"].as_str())
-        .collect();
+    let said: String =
+        events.iter().filter(is_output).filter_map(|event| event["text"].as_str()).collect();
     assert_eq!(said, "***, and more");
 }
 
@@ -353,9 +278,6 @@ fn known_keys_are_masked_in_tool_results_however_they_are_spelled() {
     drop(story.run(["agent", "-m", "x"]).stdout("done\n"));
     let requests = story.requests();
     let seen = &requests.last().unwrap().raw;
-    assert!(
-        !seen.contains("QUINCE7") && !seen.contains("Q u i n c e"),
-        "{seen}"
-    );
+    assert!(!seen.contains("QUINCE7") && !seen.contains("Q u i n c e"), "{seen}");
     assert!(seen.matches("***").count() >= 2, "{seen}");
 }

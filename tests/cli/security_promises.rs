@@ -16,10 +16,7 @@ const GUARANTEES: &[TestedPromise] = &[
         "Its own mount, process, IPC and network namespaces",
         &["a_command_sees_nothing_but_what_is_granted"],
     ),
-    (
-        "Landlock and seccomp filters inside them",
-        &["escape_attempts_fail"],
-    ),
+    ("Landlock and seccomp filters inside them", &["escape_attempts_fail"]),
     (
         "It writes to private temporary directories",
         &[
@@ -29,10 +26,7 @@ const GUARANTEES: &[TestedPromise] = &[
             "commands_can_detect_the_sandbox_and_leave_no_files",
         ],
     ),
-    (
-        "It opens no socket but local ones",
-        &["sockets_cannot_be_opened"],
-    ),
+    ("It opens no socket but local ones", &["sockets_cannot_be_opened"]),
     (
         "With `--write` it can also change the working directory",
         &[
@@ -104,10 +98,7 @@ const GUARANTEES: &[TestedPromise] = &[
         "Hidden entries of a home stay closed",
         &["hidden_entries_of_a_home_stay_closed_unless_they_are_named"],
     ),
-    (
-        "Their environment is an allow-list",
-        &["only_named_variables_are_passed"],
-    ),
+    ("Their environment is an allow-list", &["only_named_variables_are_passed"]),
     (
         "The only way to other conversations",
         &[
@@ -159,10 +150,7 @@ const GUARANTEES: &[TestedPromise] = &[
         "but not those in a skill that a run",
         &["a_skill_that_was_written_after_content_by_others_names_no_hosts"],
     ),
-    (
-        "Untrusted content is of one of two origins",
-        &["explain_shows_the_origin_of_a_session"],
-    ),
+    ("Untrusted content is of one of two origins", &["explain_shows_the_origin_of_a_session"]),
     ("*Project*: files", &["which_addresses_may_be_requested"]),
     (
         "*External*: pages",
@@ -202,10 +190,7 @@ const GUARANTEES: &[TestedPromise] = &[
         "Changes of MEMORY.md made then",
         &["memory_from_outside_stays_labelled_until_it_is_accepted"],
     ),
-    (
-        "`nanobot memory undo` reverts it",
-        &["a_memory_written_by_a_tool_can_be_undone"],
-    ),
+    ("`nanobot memory undo` reverts it", &["a_memory_written_by_a_tool_can_be_undone"]),
     (
         "Content of a project is not held back",
         &[
@@ -220,14 +205,8 @@ const GUARANTEES: &[TestedPromise] = &[
             "a_job_without_limits_is_not_run",
         ],
     ),
-    (
-        "The tool `cron` creates jobs",
-        &["a_reminder_becomes_a_job_that_runs_and_is_removed"],
-    ),
-    (
-        "It is available in turns that a person starts",
-        &["a_job_run_cannot_add_jobs"],
-    ),
+    ("The tool `cron` creates jobs", &["a_reminder_becomes_a_job_that_runs_and_is_removed"]),
+    ("It is available in turns that a person starts", &["a_job_run_cannot_add_jobs"]),
     (
         "It adds and removes nothing once external content",
         &["content_from_outside_adds_a_job_only_with_permission"],
@@ -238,10 +217,7 @@ const GUARANTEES: &[TestedPromise] = &[
     ),
     (
         "The tool removes only jobs",
-        &[
-            "the_model_cannot_remove_jobs_of_the_user",
-            "the_model_can_add_at_most_twenty_jobs",
-        ],
+        &["the_model_cannot_remove_jobs_of_the_user", "the_model_can_add_at_most_twenty_jobs"],
     ),
     (
         "If a person edits such a job",
@@ -254,10 +230,7 @@ const GUARANTEES: &[TestedPromise] = &[
             "no_instruction_file_or_job_can_be_created_by_a_command",
         ],
     ),
-    (
-        "Commands of a job",
-        &["a_grant_applies_only_to_the_unmodified_message"],
-    ),
+    ("Commands of a job", &["a_grant_applies_only_to_the_unmodified_message"]),
     (
         "A heartbeat reads HEARTBEAT.md",
         &[
@@ -269,10 +242,7 @@ const GUARANTEES: &[TestedPromise] = &[
         "**A directory configures nothing**",
         &["instruction_files_of_a_directory_are_read_after_it_is_trusted"],
     ),
-    (
-        "`agent` never prompts",
-        &["a_denial_is_final_reported_once_and_names_its_flag"],
-    ),
+    ("`agent` never prompts", &["a_denial_is_final_reported_once_and_names_its_flag"]),
     (
         "Text from models, tools, files and servers is sanitized",
         &[
@@ -397,15 +367,9 @@ const GUARANTEES: &[TestedPromise] = &[
     ),
     (
         "A service's token goes to no host but its own",
-        &[
-            "attachments_go_both_ways",
-            "media_go_both_ways_and_refusals_have_their_statuses",
-        ],
+        &["attachments_go_both_ways", "media_go_both_ways_and_refusals_have_their_statuses"],
     ),
-    (
-        "A mail is content from outside as a whole",
-        &["a_mail_is_content_from_outside"],
-    ),
+    ("A mail is content from outside as a whole", &["a_mail_is_content_from_outside"]),
     (
         "Mail of programs and lists is not answered",
         &[
@@ -420,10 +384,7 @@ const GUARANTEES: &[TestedPromise] = &[
             "after_content_from_outside_only_the_own_chat_is_written_to",
         ],
     ),
-    (
-        "outside the sandbox, as you",
-        &["a_hook_gets_the_facts_of_each_event"],
-    ),
+    ("outside the sandbox, as you", &["a_hook_gets_the_facts_of_each_event"]),
     ("A directory cannot set any", &["a_directory_sets_no_hooks"]),
     (
         "The policy decides after a hook",
@@ -447,10 +408,7 @@ const GUARANTEES: &[TestedPromise] = &[
             "programs_that_cannot_be_tools_are_left_out_with_the_reason",
         ],
     ),
-    (
-        "No run may change the programs",
-        &["a_program_runs_in_the_sandbox_of_commands"],
-    ),
+    ("No run may change the programs", &["a_program_runs_in_the_sandbox_of_commands"]),
     (
         "A directory's own programs are tools only after",
         &[
@@ -460,10 +418,7 @@ const GUARANTEES: &[TestedPromise] = &[
     ),
     (
         "A prompt file only narrows",
-        &[
-            "front_matter_narrows",
-            "front_matter_widens_only_in_a_pinned_file",
-        ],
+        &["front_matter_narrows", "front_matter_widens_only_in_a_pinned_file"],
     ),
     (
         "The text of any other file is content of a project",
@@ -479,15 +434,9 @@ const GUARANTEES: &[TestedPromise] = &[
     ),
     (
         "What it sends counts as text of a program",
-        &[
-            "ask_is_a_turn_in_a_session",
-            "what_a_client_has_read_limits_what_it_may_do",
-        ],
+        &["ask_is_a_turn_in_a_session", "what_a_client_has_read_limits_what_it_may_do"],
     ),
-    (
-        "It can read the memory and every session",
-        &["ask_is_a_turn_in_a_session"],
-    ),
+    ("It can read the memory and every session", &["ask_is_a_turn_in_a_session"]),
     (
         "The token of a login to an MCP server goes to the address",
         &["a_token_goes_to_no_other_address"],
@@ -501,10 +450,7 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     ("Known keys are masked in what is sent", &[]),
-    (
-        "`nanobot pipe` checks no sender",
-        &["a_message_is_answered_and_acknowledged"],
-    ),
+    ("`nanobot pipe` checks no sender", &["a_message_is_answered_and_acknowledged"]),
     ("With `--name`, messages and answers are kept", &[]),
     (
         "an unknown user's invitation to a direct chat is accepted",
@@ -516,32 +462,17 @@ const GUARANTEES: &[TestedPromise] = &[
 const SITUATIONS: &[TestedPromise] = &[
     (
         "| commands without `--write` |",
-        &[
-            "without_namespaces_commands_change_no_files",
-            "without_a_sandbox_commands_are_denied",
-        ],
+        &["without_namespaces_commands_change_no_files", "without_a_sandbox_commands_are_denied"],
     ),
-    (
-        "| commands that may change files |",
-        &["without_namespaces_commands_change_no_files"],
-    ),
+    ("| commands that may change files |", &["without_namespaces_commands_change_no_files"]),
     (
         "| the rest of the file system |",
-        &[
-            "a_command_sees_nothing_but_what_is_granted",
-            "escape_attempts_fail",
-        ],
+        &["a_command_sees_nothing_but_what_is_granted", "escape_attempts_fail"],
     ),
     ("| processes of others |", &["escape_attempts_fail"]),
-    (
-        "| processes left behind |",
-        &["no_process_outlives_a_command"],
-    ),
+    ("| processes left behind |", &["no_process_outlives_a_command"]),
     ("| local sockets |", &["sockets_cannot_be_opened"]),
-    (
-        "| MCP servers |",
-        &["a_server_with_home_access_cannot_change_startup_files_or_our_files"],
-    ),
+    ("| MCP servers |", &["a_server_with_home_access_cannot_change_startup_files_or_our_files"]),
 ];
 
 /// The entries under "Limits". Those without a story say what nothing here can try, or what is so by construction.
@@ -558,14 +489,8 @@ const LIMITS: &[TestedPromise] = &[
         "Start-up names are looked for 64 levels deep",
         &["after_content_from_outside_commands_change_no_startup_file_at_any_depth"],
     ),
-    (
-        "`rm -rf .git`",
-        &["git_runs_nothing_that_a_command_left_behind"],
-    ),
-    (
-        "`--sandbox off` and `--profile full`",
-        &["with_the_sandbox_off_commands_run_without_one"],
-    ),
+    ("`rm -rf .git`", &["git_runs_nothing_that_a_command_left_behind"]),
+    ("`--sandbox off` and `--profile full`", &["with_the_sandbox_off_commands_run_without_one"]),
     (
         "Files in the working directory are readable",
         &[
@@ -577,14 +502,8 @@ const LIMITS: &[TestedPromise] = &[
         "An MCP server is trusted with the data",
         &["changes_of_startup_files_by_a_server_are_reported"],
     ),
-    (
-        "Without namespaces, a command can change modes",
-        &["escape_attempts_fail"],
-    ),
-    (
-        "A command can reach a socket of another program",
-        &["sockets_cannot_be_opened"],
-    ),
+    ("Without namespaces, a command can change modes", &["escape_attempts_fail"]),
+    ("A command can reach a socket of another program", &["sockets_cannot_be_opened"]),
     ("Where a granted directory lies below `/tmp`", &[]),
     (
         "is covered by an empty file or directory",
@@ -606,19 +525,10 @@ const LIMITS: &[TestedPromise] = &[
             "a_setting_that_runs_programs_is_taken_out",
         ],
     ),
-    (
-        "A host that was allowed can receive data",
-        &["hosts_are_allowed_by_provenance"],
-    ),
+    ("A host that was allowed can receive data", &["hosts_are_allowed_by_provenance"]),
     ("CPU, memory and disk usage", &[]),
-    (
-        "The program of a channel",
-        &["groups_and_senders_of_programs_follow_the_policies"],
-    ),
-    (
-        "The commands of a job are the user's",
-        &["a_grant_applies_only_to_the_unmodified_message"],
-    ),
+    ("The program of a channel", &["groups_and_senders_of_programs_follow_the_policies"]),
+    ("The commands of a job are the user's", &["a_grant_applies_only_to_the_unmodified_message"]),
     (
         "A hook receives what the model asks for",
         &["a_hook_that_fails_is_reported_and_stops_only_if_it_is_strict"],
@@ -632,26 +542,14 @@ const LIMITS: &[TestedPromise] = &[
             "an_editor_without_a_project_does_not_open_the_home_directory",
         ],
     ),
-    (
-        "The model's text can be false",
-        &["a_denial_is_final_reported_once_and_names_its_flag"],
-    ),
-    (
-        "A file that a run wrote into the workspace",
-        &["which_addresses_may_be_requested"],
-    ),
+    ("The model's text can be false", &["a_denial_is_final_reported_once_and_names_its_flag"]),
+    ("A file that a run wrote into the workspace", &["which_addresses_may_be_requested"]),
     (
         "`nanobot undo` reverts the changes of commands",
         &["what_commands_change_beyond_the_limits_is_told"],
     ),
-    (
-        "Anyone who controls your environment",
-        &["the_tested_program_contains_each_hook"],
-    ),
-    (
-        "macOS, and Linux before 6.2",
-        &["without_a_sandbox_commands_are_denied"],
-    ),
+    ("Anyone who controls your environment", &["the_tested_program_contains_each_hook"]),
+    ("macOS, and Linux before 6.2", &["without_a_sandbox_commands_are_denied"]),
 ];
 
 /// The part of `text` from `start` to `end`.
@@ -663,10 +561,8 @@ fn section<'t>(text: &'t str, start: &str, end: &str) -> &'t str {
 /// The sentences of `text`, without the numbers and titles of its items.
 fn sentences(text: &str) -> Vec<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let is_number = |word: &str| {
-        word.strip_suffix('.')
-            .is_some_and(|digits| digits.parse::<u8>().is_ok())
-    };
+    let is_number =
+        |word: &str| word.strip_suffix('.').is_some_and(|digits| digits.parse::<u8>().is_ok());
     let mut found = vec![String::new()];
     for (index, word) in words.iter().enumerate() {
         if is_number(word) {
@@ -720,16 +616,10 @@ fn collect_sources(directory: &Path, into: &mut String) {
 fn every_promise_names_its_stories() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(root.join("SECURITY.md")).unwrap();
-    let guarantees = section(
-        &text,
-        "which case is yours:",
-        "## What the system has to allow",
-    );
+    let guarantees = section(&text, "which case is yours:", "## What the system has to allow");
     check_statements(&sentences(guarantees), GUARANTEES);
     let situations = section(&text, "## What the system has to allow", "## Limits");
-    let rows = situations
-        .lines()
-        .filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
+    let rows = situations.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
     check_statements(&rows.map(str::to_owned).collect::<Vec<_>>(), SITUATIONS);
     let limits = section(&text, "## Limits\n", "## How it was tested");
     let limits = limits.split("\n- ").skip(1);
@@ -742,16 +632,10 @@ fn every_promise_names_its_stories() {
     for (part, stories) in all() {
         for story in *stories {
             let defined = format!("fn {story}()");
-            assert!(
-                sources.contains(&defined),
-                "{part}: there is no story `{story}`"
-            );
+            assert!(sources.contains(&defined), "{part}: there is no story `{story}`");
         }
     }
     let untested = all().filter(|(_, stories)| stories.is_empty()).count();
-    print_count(&format!(
-        "{} promises, {untested} without a story",
-        all().count()
-    ));
+    print_count(&format!("{} promises, {untested} without a story", all().count()));
     assert_eq!(untested, 7);
 }

@@ -26,17 +26,12 @@ pub(crate) struct Request {
 
 impl Request {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// The messages of the request; for OpenAI's responses, its input items.
     pub(crate) fn messages(&self) -> Vec<Value> {
-        let list = self.body["messages"]
-            .as_array()
-            .or(self.body["input"].as_array());
+        let list = self.body["messages"].as_array().or(self.body["input"].as_array());
         list.cloned().unwrap_or_default()
     }
 
@@ -48,9 +43,7 @@ impl Request {
             Value::Null => &last["output"],
             content => content,
         };
-        content
-            .as_str()
-            .map_or_else(|| content.to_string(), str::to_owned)
+        content.as_str().map_or_else(|| content.to_string(), str::to_owned)
     }
 }
 
@@ -100,36 +93,21 @@ impl Response {
 
     pub(crate) fn text(status: u16, kind: &str, body: &str) -> Self {
         let headers = vec![("content-type".into(), kind.into())];
-        Self {
-            status,
-            headers,
-            chunks: vec![body.as_bytes().to_vec()],
-            ..Self::default()
-        }
+        Self { status, headers, chunks: vec![body.as_bytes().to_vec()], ..Self::default() }
     }
 
     /// Server-sent events, unchanged, one chunk each.
     pub(crate) fn events<S: AsRef<[u8]>>(pieces: impl IntoIterator<Item = S>) -> Self {
         let headers = vec![("content-type".into(), "text/event-stream".into())];
-        let chunks = pieces
-            .into_iter()
-            .map(|piece| piece.as_ref().to_vec())
-            .collect();
-        Self {
-            status: 200,
-            headers,
-            chunks,
-            ..Self::default()
-        }
+        let chunks = pieces.into_iter().map(|piece| piece.as_ref().to_vec()).collect();
+        Self { status: 200, headers, chunks, ..Self::default() }
     }
 
     /// Like [`Self::events`], with events that the test sends later.
     pub(crate) fn streaming() -> (Sender<Vec<u8>>, Self) {
         let (sender, receiver) = channel();
-        let answer = Self {
-            stream: Some(Arc::new(Mutex::new(receiver))),
-            ..Self::events::<&[u8]>([])
-        };
+        let answer =
+            Self { stream: Some(Arc::new(Mutex::new(receiver))), ..Self::events::<&[u8]>([]) };
         (sender, answer)
     }
 
@@ -157,10 +135,8 @@ pub(crate) fn calls(name: &str, arguments: Value) -> Responder {
 
 /// A reply that calls several tools.
 pub(crate) fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) -> Responder {
-    let list: Vec<(String, Value)> = list
-        .into_iter()
-        .map(|(name, arguments)| (name.to_owned(), arguments))
-        .collect();
+    let list: Vec<(String, Value)> =
+        list.into_iter().map(|(name, arguments)| (name.to_owned(), arguments)).collect();
     Box::new(move |request| {
         let number = request.messages().len();
         let calls: Vec<Value> = list
@@ -192,10 +168,7 @@ pub(crate) fn sends(answer: Response) -> Responder {
 
 /// An error with this status and message.
 pub(crate) fn fails(status: u16, message: &str) -> Responder {
-    sends(Response::json(
-        status,
-        &json!({ "error": { "message": message } }),
-    ))
+    sends(Response::json(status, &json!({ "error": { "message": message } })))
 }
 
 /// The server. It lives until the test process ends.
@@ -251,10 +224,7 @@ impl ServerState {
 impl Server {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener
-            .local_addr()
-            .expect("a bound listener has an address")
-            .port();
+        let port = listener.local_addr().expect("a bound listener has an address").port();
         let shared = Arc::new(SharedState::default());
         let ours = Arc::clone(&shared);
         std::thread::spawn(move || {
@@ -304,10 +274,7 @@ impl Server {
     /// Waits until `count` requests have arrived.
     #[track_caller]
     pub(crate) fn wait_for_requests(&self, count: usize) {
-        let SharedState {
-            state,
-            request_arrived: request,
-        } = &*self.shared;
+        let SharedState { state, request_arrived: request } = &*self.shared;
         let is_less = |state: &mut ServerState| state.requests.len() < count;
         let state = state.lock().unwrap();
         let waited = request.wait_timeout_while(state, DEADLINE, is_less);
@@ -324,13 +291,7 @@ impl Server {
 }
 
 /// Serves the requests of one connection until it closes.
-fn serve(
-    stream: TcpStream,
-    SharedState {
-        state,
-        request_arrived: request,
-    }: &SharedState,
-) {
+fn serve(stream: TcpStream, SharedState { state, request_arrived: request }: &SharedState) {
     let connection = {
         let mut state = state.lock().unwrap();
         state.connections += 1;
@@ -369,20 +330,14 @@ fn serve(
 
 fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<Request> {
     let mut line = String::new();
-    reader
-        .read_line(&mut line)
-        .ok()
-        .filter(|count| *count > 0)?;
+    reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
     let mut words = line.split(' ');
     let method = words.next()?.to_owned();
     let path = words.next()?.to_owned();
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();
-        reader
-            .read_line(&mut line)
-            .ok()
-            .filter(|count| *count > 0)?;
+        reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
         match line.trim_end().split_once(':') {
             Some((name, value)) => headers.push((name.to_lowercase(), value.trim().to_owned())),
             None => break,
@@ -396,14 +351,7 @@ fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<
     reader.read_exact(&mut body).ok()?;
     let raw = String::from_utf8(body).expect("requests are UTF-8");
     let body = serde_json::from_str(&raw).unwrap_or(Value::Null);
-    Some(Request {
-        method,
-        path,
-        headers,
-        raw,
-        body,
-        connection,
-    })
+    Some(Request { method, path, headers, raw, body, connection })
 }
 
 /// Sends `answer`; returns true if the connection can be reused.
@@ -411,19 +359,13 @@ fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Resp
     if let Some(Upgrade(run)) = &answer.upgrade {
         let headers = answer.headers.iter();
         let headers = headers.map(|(name, value)| format!("{name}: {value}\r\n"));
-        let head = format!(
-            "HTTP/1.1 101 Upgrade\r\n{}\r\n",
-            headers.collect::<String>()
-        );
+        let head = format!("HTTP/1.1 101 Upgrade\r\n{}\r\n", headers.collect::<String>());
         if writer.write_all(head.as_bytes()).is_ok() {
             run(writer.try_clone().expect("a socket can be cloned"));
         }
         return false;
     }
-    let mut head = format!(
-        "HTTP/1.1 {} Scripted\r\ntransfer-encoding: chunked\r\n",
-        answer.status
-    );
+    let mut head = format!("HTTP/1.1 {} Scripted\r\ntransfer-encoding: chunked\r\n", answer.status);
     for (name, value) in &answer.headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -434,11 +376,7 @@ fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Resp
     let pieces = answer.chunks.iter().cloned().chain(later);
     for piece in pieces.filter(|piece| !piece.is_empty()) {
         ok = ok && write!(writer, "{:x}\r\n", piece.len()).is_ok();
-        ok = ok
-            && writer
-                .write_all(&piece)
-                .and_then(|()| writer.write_all(b"\r\n"))
-                .is_ok();
+        ok = ok && writer.write_all(&piece).and_then(|()| writer.write_all(b"\r\n")).is_ok();
     }
     match answer.ending {
         Ending::Complete => ok && writer.write_all(b"0\r\n\r\n").is_ok(),

@@ -78,10 +78,7 @@ fn story_with_three_sessions() -> Story {
         )
         .workspace_file(
             "sessions/cli_direct.jsonl",
-            session_text(
-                "cli:direct",
-                &[("user", "hello"), ("assistant", "Hi."), ("user", "bye")],
-            ),
+            session_text("cli:direct", &[("user", "hello"), ("assistant", "Hi."), ("user", "bye")]),
         )
         .workspace_file("sessions/empty.jsonl", session_text("empty", &[]));
     set_age(&story.workspace().join("sessions/cli_direct.jsonl"), 3);
@@ -113,14 +110,8 @@ fn list_can_be_sorted_and_filtered() {
         listed_keys(&story.run(all.copied()))
     };
     assert_eq!(list(&[]), ["cli:direct", "work:1", "empty"]);
-    assert_eq!(
-        list(&["--sort", "oldest"]),
-        ["empty", "work:1", "cli:direct"]
-    );
-    assert_eq!(
-        list(&["--sort", "messages"]),
-        ["cli:direct", "work:1", "empty"]
-    );
+    assert_eq!(list(&["--sort", "oldest"]), ["empty", "work:1", "cli:direct"]);
+    assert_eq!(list(&["--sort", "messages"]), ["cli:direct", "work:1", "empty"]);
     assert_eq!(list(&["--sort", "tokens", "-n", "1"]), ["work:1"]);
     assert_eq!(list(&["--sort", "cost", "-n", "1"]), ["work:1"]);
     assert_eq!(list(&["--sort", "key"]), ["cli:direct", "empty", "work:1"]);
@@ -152,18 +143,12 @@ fn an_unreadable_file_does_not_hide_others() {
     let path = story.workspace().join("sessions");
     std::os::unix::fs::symlink("loop.jsonl", path.join("loop.jsonl")).unwrap();
     std::fs::create_dir(path.join("folder.jsonl")).unwrap();
-    let pipe = story
-        .program("mkfifo")
-        .arg(path.join("pipe.jsonl"))
-        .status();
+    let pipe = story.program("mkfifo").arg(path.join("pipe.jsonl")).status();
     assert!(pipe.unwrap().success());
     let ran = story.run(["session", "list", "--json"]).status(74);
     assert_eq!(listed_keys(&ran), ["cli:direct", "work:1", "empty"]);
     let told = ran.error_text();
-    assert!(
-        told.contains("loop.jsonl") && told.lines().count() == 1,
-        "{told}"
-    );
+    assert!(told.contains("loop.jsonl") && told.lines().count() == 1, "{told}");
 }
 
 #[test]
@@ -183,18 +168,10 @@ fn show_prints_messages_and_totals() {
          \n> 4 nanobot, 2026-01-02 03:04\nRead.\n"
     );
     let full = story.run(["session", "show", "--full"]).text();
-    assert!(
-        full.contains("\n  = 3 read_file\n    1| x\n    2| y\n"),
-        "{full}"
-    );
+    assert!(full.contains("\n  = 3 read_file\n    1| x\n    2| y\n"), "{full}");
     let last = story.run(["session", "show", "-n", "1"]).text();
-    assert!(
-        last.contains("> 4 nanobot") && !last.contains("look"),
-        "{last}"
-    );
-    let lines = story
-        .run(["session", "show", "--json", "-n", "2"])
-        .json_lines();
+    assert!(last.contains("> 4 nanobot") && !last.contains("look"), "{last}");
+    let lines = story.run(["session", "show", "--json", "-n", "2"]).json_lines();
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0]["number"], 3);
     assert_eq!(lines[1]["time"], "2026-01-02T03:04:05Z");
@@ -203,9 +180,7 @@ fn show_prints_messages_and_totals() {
 
 #[test]
 fn show_prints_statistics_above_the_messages() {
-    let shown = story_with_three_sessions()
-        .run(["session", "show", "work:1", "-n", "0"])
-        .text();
+    let shown = story_with_three_sessions().run(["session", "show", "work:1", "-n", "0"]).text();
     let expect = "# turns 2, steps 5, tokens in 1000, out 200 at 42 a second, context 700, cost $0.2500\n\
                   # tool calls agreed 4, succeeded 3, failed 1, rejected 2\n";
     assert!(shown.contains(expect), "{shown}");
@@ -223,14 +198,8 @@ fn unpaired_calls_and_results_are_shown() {
     let story = Story::bare().workspace_file("sessions/a.jsonl", text + "{\"role\": \"us\n");
     let ran = story.run(["session", "show", "a"]);
     let shown = ran.text();
-    assert!(
-        shown.contains("  ↳ exec (no matching call) = orphan\n"),
-        "{shown}"
-    );
-    assert!(
-        shown.contains("  ↳ exec {} (no result)\n  ↳ exec {} ✗ (nothing)\n"),
-        "{shown}"
-    );
+    assert!(shown.contains("  ↳ exec (no matching call) = orphan\n"), "{shown}");
+    assert!(shown.contains("  ↳ exec {} (no result)\n  ↳ exec {} ✗ (nothing)\n"), "{shown}");
     ran.stderr_has("cannot be read");
 }
 
@@ -244,17 +213,12 @@ fn raw_prints_the_file_byte_for_byte() {
 #[test]
 fn a_closed_pipe_is_not_a_failure() {
     let said = vec![("user", "many words ".repeat(100)); 200];
-    let said: Vec<(&str, &str)> = said
-        .iter()
-        .map(|(role, text)| (*role, text.as_str()))
-        .collect();
+    let said: Vec<(&str, &str)> = said.iter().map(|(role, text)| (*role, text.as_str())).collect();
     let story = Story::bare().workspace_file("sessions/a.jsonl", session_text("a", &said));
     for how in ["show a", "show a --raw", "show a --json"] {
         let mut shell = story.program("/bin/sh");
-        let line = format!(
-            "{{ {} session {how}; echo $? >&2; }} | head -c 10",
-            crate::story::NANOBOT
-        );
+        let line =
+            format!("{{ {} session {how}; echo $? >&2; }} | head -c 10", crate::story::NANOBOT);
         shell.args(["-c", &line]);
         let ran = story.wait(shell.spawn().unwrap()).stderr("0\n");
         assert_eq!(ran.bytes().len(), 10);
@@ -264,14 +228,8 @@ fn a_closed_pipe_is_not_a_failure() {
 #[test]
 fn an_unknown_key_suggests_a_similar_one() {
     let story = story_with_three_sessions();
-    story
-        .run(["session", "show", "direct"])
-        .status(66)
-        .stderr_has("`cli:direct`");
-    story
-        .run(["session", "show", "wrok:1"])
-        .status(66)
-        .stderr_has("`work:1`");
+    story.run(["session", "show", "direct"]).status(66).stderr_has("`cli:direct`");
+    story.run(["session", "show", "wrok:1"]).status(66).stderr_has("`work:1`");
     story
         .run(["session", "show", "zzz"])
         .status(66)
@@ -291,15 +249,9 @@ fn sessions_of_every_release_are_listed_and_shown() {
     let story = Story::bare();
     let root = story.home().join(".nanobot/sessions");
     let store = root.join(id);
-    write(
-        &story.workspace().join(".nanobot/workspace-id"),
-        id.as_bytes(),
-    );
+    write(&story.workspace().join(".nanobot/workspace-id"), id.as_bytes());
     let workspace = story.workspace();
-    write(
-        &store.join(".workspace"),
-        workspace.to_str().unwrap().as_bytes(),
-    );
+    write(&store.join(".workspace"), workspace.to_str().unwrap().as_bytes());
     // The oldest release stored no keys in files; the newest encodes them in file names.
     write(
         &root.join("cli_old.jsonl"),
@@ -314,17 +266,10 @@ fn sessions_of_every_release_are_listed_and_shown() {
         session_text("cli:new", &[("user", "three")]).as_bytes(),
     );
     // An older copy of a session in use.
-    write(
-        &root.join("cli_new.jsonl"),
-        session_text("cli:new", &[("user", "stale")]).as_bytes(),
-    );
+    write(&root.join("cli_new.jsonl"), session_text("cli:new", &[("user", "stale")]).as_bytes());
     let listed = story.run(["session", "list", "--json", "--sort", "key"]);
     assert_eq!(listed_keys(&listed), ["cli:mid", "cli:new", "cli:old"]);
-    for (key, words) in [
-        ("cli:old", "café"),
-        ("cli:mid", "two"),
-        ("cli:new", "three"),
-    ] {
+    for (key, words) in [("cli:old", "café"), ("cli:mid", "two"), ("cli:new", "three")] {
         story.run(["session", "show", key]).stdout_has(words);
     }
 }
@@ -355,9 +300,7 @@ fn search_finds_text_in_any_message() {
     story.run(["session", "search", "-i", "a NEEDLE$"]).stdout(
         "new:1 2025-11-01 10:00 user: a needle\nmemory/HISTORY.md:3: [2025-02-01 10:00] a Needle\n",
     );
-    story
-        .run(["session", "search", "needle", "-l"])
-        .stdout("new\ncli:old\nmemory/history.jsonl\n");
+    story.run(["session", "search", "needle", "-l"]).stdout("new\ncli:old\nmemory/history.jsonl\n");
     story
         .run(["session", "search", "two", "-C", "1", "-s", "new"])
         .stdout("new-3 2025-12-01 09:30 tool- one\nnew:3 2025-12-01 09:30 tool: two needles\nnew-3 2025-12-01 09:30 tool- three\n");
@@ -371,9 +314,7 @@ fn search_finds_text_in_any_message() {
 #[test]
 fn search_as_json_has_positions() {
     let story = story_with_needles();
-    let lines = story
-        .run(["session", "search", "two", "--json", "-C", "1"])
-        .json_lines();
+    let lines = story.run(["session", "search", "two", "--json", "-C", "1"]).json_lines();
     let expect = json!({
         "session": "new", "number": 3, "time": "2025-12-01T09:30:00Z", "role": "tool", "line": "two needles",
         "start": 0, "end": 3, "before": ["one"], "after": ["three"],
@@ -384,9 +325,7 @@ fn search_as_json_has_positions() {
 #[test]
 fn search_exits_like_grep() {
     let story = story_with_needles();
-    story
-        .run(["session", "search", "nothing of the kind"])
-        .status(1);
+    story.run(["session", "search", "nothing of the kind"]).status(1);
     story
         .run(["session", "search", "a(b"])
         .status(2)
@@ -411,9 +350,7 @@ fn message_numbers_do_not_depend_on_the_file_size() {
     let mut text = session_text("big", &[]);
     for number in 1..40 {
         let long = &filler[..number * 17_000];
-        text.push_str(&format!(
-            "{{\"role\": \"user\", \"content\": \"word{number}. {long}\"}}\n"
-        ));
+        text.push_str(&format!("{{\"role\": \"user\", \"content\": \"word{number}. {long}\"}}\n"));
         if number % 5 == 0 {
             text.push_str(
                 "{\"role\": \"user\", \"cont{\"role\": \"user\", \"content\": \"torn\"}\n\n[]\n",
@@ -421,31 +358,18 @@ fn message_numbers_do_not_depend_on_the_file_size() {
         }
     }
     let story = Story::bare().workspace_file("sessions/big.jsonl", text);
-    let lines = story
-        .run(["session", "search", "word[0-9]+", "--json"])
-        .json_lines();
+    let lines = story.run(["session", "search", "word[0-9]+", "--json"]).json_lines();
     assert_eq!(lines.len(), 39);
     for (at, line) in lines.iter().enumerate() {
         assert_eq!(line["number"], at + 1);
-        assert!(
-            line["line"]
-                .as_str()
-                .unwrap()
-                .starts_with(&format!("word{}.", at + 1))
-        );
+        assert!(line["line"].as_str().unwrap().starts_with(&format!("word{}.", at + 1)));
     }
 }
 
 /// Holds the lock of a session until the story ends.
 fn lock_session(story: &Story, name: &str) -> std::fs::File {
-    let path = story
-        .workspace()
-        .join(format!("sessions/{name}.jsonl.lock"));
-    let file = std::fs::File::options()
-        .create(true)
-        .append(true)
-        .open(path)
-        .unwrap();
+    let path = story.workspace().join(format!("sessions/{name}.jsonl.lock"));
+    let file = std::fs::File::options().create(true).append(true).open(path).unwrap();
     file.lock().unwrap();
     file
 }
@@ -458,17 +382,11 @@ fn session_file_text(story: &Story, name: &str) -> String {
 fn a_removed_session_can_be_restored() {
     let story = story_with_three_sessions();
     let before = session_file_text(&story, "work_1.jsonl");
-    write(
-        &story.workspace().join("sessions/work_1.jsonl.torn-1"),
-        b"{\"ro",
-    );
+    write(&story.workspace().join("sessions/work_1.jsonl.torn-1"), b"{\"ro");
     story
         .run(["session", "rm", "work:1", "empty"])
         .stderr_has("`nanobot session restore work:1` restores it");
-    story
-        .run(["session", "show", "work:1"])
-        .status(66)
-        .stderr_has("work:1");
+    story.run(["session", "show", "work:1"]).status(66).stderr_has("work:1");
     let trash = story.workspace().join("sessions/.trash");
     let names = |dir: &Path| -> Vec<String> {
         let entries = std::fs::read_dir(dir).unwrap();
@@ -480,23 +398,12 @@ fn a_removed_session_can_be_restored() {
         names
     };
     // No release may take the files in there for sessions.
-    assert!(
-        names(&trash).iter().all(|name| name.ends_with(".gone")),
-        "{:?}",
-        names(&trash)
-    );
-    story
-        .run(["session", "restore"])
-        .stdout("2026-01-02 03:04  empty\n2026-01-02 03:04  work:1\n");
-    story
-        .run(["session", "restore", "work:1"])
-        .stderr("nanobot: restored session `work:1`\n");
+    assert!(names(&trash).iter().all(|name| name.ends_with(".gone")), "{:?}", names(&trash));
+    story.run(["session", "restore"]).stdout("2026-01-02 03:04  empty\n2026-01-02 03:04  work:1\n");
+    story.run(["session", "restore", "work:1"]).stderr("nanobot: restored session `work:1`\n");
     assert_eq!(session_file_text(&story, "work_1.jsonl"), before);
     assert_eq!(session_file_text(&story, "work_1.jsonl.torn-1"), "{\"ro");
-    story
-        .run(["session", "restore", "work:1"])
-        .status(66)
-        .stderr_has("in the trash");
+    story.run(["session", "restore", "work:1"]).status(66).stderr_has("in the trash");
     // A second session of the same name at the same time; the one removed last is restored.
     story.run(["session", "rm", "work:1", "-q"]).stderr("");
     write(
@@ -510,16 +417,9 @@ fn a_removed_session_can_be_restored() {
         .run(["session", "restore", "work:1"])
         .status(2)
         .stderr_has("session `work:1` already exists");
-    story
-        .run(["session", "rm", "--for-good", "work:1"])
-        .stderr("");
-    story
-        .run(["session", "restore"])
-        .stdout("2026-01-02 03:04  empty\n");
-    assert_eq!(
-        names(&story.workspace().join("sessions")),
-        [".trash", "cli_direct.jsonl"]
-    );
+    story.run(["session", "rm", "--for-good", "work:1"]).stderr("");
+    story.run(["session", "restore"]).stdout("2026-01-02 03:04  empty\n");
+    assert_eq!(names(&story.workspace().join("sessions")), [".trash", "cli_direct.jsonl"]);
 }
 
 /// A title replaces the first words in lists. It survives turns, and does not hide that a turn was interrupted.
@@ -536,26 +436,15 @@ fn a_session_has_a_title() {
     assert_eq!(listed("cli:direct")["title"], Value::Null);
     assert_eq!(listed("work:1")["statistics"]["turns"], 2);
     title("work:1", &["Plans"]).stdout("");
-    story
-        .run(["session", "list", "work:1"])
-        .stdout_has("$0.2500  Plans\n");
-    story
-        .run(["session", "show", "work:1"])
-        .stdout_has("\n# Plans\n");
+    story.run(["session", "list", "work:1"]).stdout_has("$0.2500  Plans\n");
+    story.run(["session", "show", "work:1"]).stdout_has("\n# Plans\n");
     title("work:1", &[""]).stdout("");
     title("work:1", &[]).stdout("");
     title("none", &["x"]).status(66).stderr_has("none");
     // The title of a newer Python release is read.
     let theirs = session_text("web:1", &[("user", "hi")]);
-    let theirs = theirs.replacen(
-        "\"metadata\":{}",
-        "\"metadata\":{\"title\":\"Greeting\"}",
-        1,
-    );
-    write(
-        &story.workspace().join("sessions/web_1.jsonl"),
-        theirs.as_bytes(),
-    );
+    let theirs = theirs.replacen("\"metadata\":{}", "\"metadata\":{\"title\":\"Greeting\"}", 1);
+    write(&story.workspace().join("sessions/web_1.jsonl"), theirs.as_bytes());
     title("web:1", &[]).stdout("Greeting\n");
     title("web:1", &["Mine"]).stdout("");
     title("web:1", &[]).stdout("Mine\n");
@@ -574,17 +463,10 @@ fn a_title_does_not_end_an_interrupted_turn() {
         + "\n"
         + &json!({ "role": "tool", "tool_call_id": "c", "name": "web_fetch", "content": "page" }).to_string()
         + "\n";
-    let story = Story::new()
-        .workspace_file("sessions/work_1.jsonl", text)
-        .script([says("ok")]);
+    let story = Story::new().workspace_file("sessions/work_1.jsonl", text).script([says("ok")]);
     story.run(["session", "title", "work:1", "x"]).stdout("");
-    story
-        .run(["agent", "-s", "work:1", "-m", "x"])
-        .stdout("ok\n")
-        .stderr_has("got no answer");
-    story
-        .run(["policy", "explain", "--session", "work:1"])
-        .stdout_has("origin      external");
+    story.run(["agent", "-s", "work:1", "-m", "x"]).stdout("ok\n").stderr_has("got no answer");
+    story.run(["policy", "explain", "--session", "work:1"]).stdout_has("origin      external");
 }
 
 #[test]
@@ -595,14 +477,8 @@ fn a_session_in_use_is_not_removed() {
         .run(["session", "rm", "work:1"])
         .status(75)
         .stderr("nanobot: session `work:1` is in use\n  try: again later\n");
-    story
-        .run(["session", "rename", "work:1", "x"])
-        .status(75)
-        .stderr_has("in use");
-    story
-        .run(["session", "repair", "work:1"])
-        .status(75)
-        .stderr_has("in use");
+    story.run(["session", "rename", "work:1", "x"]).status(75).stderr_has("in use");
+    story.run(["session", "repair", "work:1"]).status(75).stderr_has("in use");
     story
         .run(["session", "prune", "--older-than", "1d", "--yes", "work"])
         .stdout_has("work:1")
@@ -615,14 +491,8 @@ fn a_session_in_use_is_not_removed() {
 fn prune_removes_old_sessions_after_confirmation() {
     let story = story_with_three_sessions();
     // A pattern alone does not imply an age.
-    story
-        .run(["session", "prune", "cli*", "--yes"])
-        .status(2)
-        .stderr_has("--older-than");
-    story
-        .run(["session", "prune"])
-        .status(2)
-        .stderr_has("--older-than");
+    story.run(["session", "prune", "cli*", "--yes"]).status(2).stderr_has("--older-than");
+    story.run(["session", "prune"]).status(2).stderr_has("--older-than");
     story
         .run(["session", "prune", "--older-than", "5"])
         .status(2)
@@ -631,9 +501,7 @@ fn prune_removes_old_sessions_after_confirmation() {
         .run(["session", "remove", "cli*"])
         .status(66)
         .stderr_has("try: nanobot session prune 'cli*' --older-than 0d");
-    let told = story
-        .run(["session", "prune", "--older-than", "1w", "--dry-run"])
-        .text();
+    let told = story.run(["session", "prune", "--older-than", "1w", "--dry-run"]).text();
     assert!(
         told.contains("work:1") && told.contains("empty") && !told.contains("cli:direct"),
         "{told}"
@@ -647,16 +515,9 @@ fn prune_removes_old_sessions_after_confirmation() {
         .run(["session", "prune", "--older-than", "1w", "--empty", "--yes"])
         .stdout_has("empty")
         .stderr_has("moved to the trash: 1");
-    assert_eq!(
-        listed_keys(&story.run(["session", "list", "--json"])),
-        ["cli:direct", "work:1"]
-    );
-    story
-        .run(["session", "prune", "--older-than", "1w", "--yes", "cli*"])
-        .stdout("");
-    story
-        .run(["session", "restore"])
-        .stdout("2026-01-02 03:04  empty\n");
+    assert_eq!(listed_keys(&story.run(["session", "list", "--json"])), ["cli:direct", "work:1"]);
+    story.run(["session", "prune", "--older-than", "1w", "--yes", "cli*"]).stdout("");
+    story.run(["session", "restore"]).stdout("2026-01-02 03:04  empty\n");
     // A month later it is deleted from the trash.
     let story = story.env("NANOBOT_TEST_TIME", "2026-02-02T03:04:06Z");
     story
@@ -674,35 +535,23 @@ fn a_fork_is_independent() {
     story
         .run(["session", "fork", "cli:direct", "other:way", "--at", "2"])
         .stderr("nanobot: copied to `other:way`: 2 messages\n");
-    story
-        .run(["session", "fork", "cli:direct", "whole", "-q"])
-        .stderr("");
+    story.run(["session", "fork", "cli:direct", "whole", "-q"]).stderr("");
     assert_eq!(session_file_text(&story, "cli_direct.jsonl"), before);
     let copied = session_file_text(&story, "other_way.jsonl");
     let lines: Vec<&str> = copied.lines().collect();
     let original: Vec<&str> = before.lines().collect();
     assert_eq!(lines[1..3], original[1..3]);
     assert_eq!(lines.len(), 4);
-    let forks = story
-        .run(["session", "list", "--json", "whole"])
-        .json_lines();
+    let forks = story.run(["session", "list", "--json", "whole"]).json_lines();
     assert_eq!(forks[0]["fork_of"], "cli:direct");
     assert_eq!(forks[0]["created"], "2026-01-02T03:04:05Z");
-    story
-        .run(["session", "list", "whole"])
-        .stdout_has("fork of cli:direct: one");
-    story
-        .run(["agent", "-m", "again", "-s", "other:way"])
-        .stdout("3\n");
+    story.run(["session", "list", "whole"]).stdout_has("fork of cli:direct: one");
+    story.run(["agent", "-m", "again", "-s", "other:way"]).stdout("3\n");
     assert_eq!(story.requests()[2].messages().len(), 4);
-    story
-        .run(["agent", "-m", "more", "-s", "whole"])
-        .stdout("4\n");
+    story.run(["agent", "-m", "more", "-s", "whole"]).stdout("4\n");
     assert_eq!(story.requests()[3].messages().len(), 6);
     // The copy was trusted: nothing was recounted or reported.
-    story
-        .run(["session", "repair", "--all"])
-        .stderr("nanobot: sessions checked: 3, ok: 3\n");
+    story.run(["session", "repair", "--all"]).stderr("nanobot: sessions checked: 3, ok: 3\n");
     story
         .run(["session", "fork", "cli:direct", "whole"])
         .status(2)
@@ -711,10 +560,7 @@ fn a_fork_is_independent() {
         .run(["session", "fork", "cli:direct", "x", "--at", "9"])
         .status(2)
         .stderr_has("has 4 messages");
-    story
-        .run(["session", "fork", "gone", "x"])
-        .status(66)
-        .stderr_has("gone");
+    story.run(["session", "fork", "gone", "x"]).status(66).stderr_has("gone");
     assert!(!story.workspace().join("sessions/x.jsonl").exists());
 }
 
@@ -725,61 +571,36 @@ fn a_fork_resets_statistics_and_pointers() {
     let before = closed_session_text("a", &said, &kept)
         .replace("\"last_consolidated\":0", "\"last_consolidated\":2");
     let story = Story::bare().workspace_file("sessions/a.jsonl", before);
-    story
-        .run(["session", "fork", "a", "b", "--at", "1", "-q"])
-        .stderr("");
+    story.run(["session", "fork", "a", "b", "--at", "1", "-q"]).stderr("");
     let last = story.session("b.jsonl").pop().unwrap();
-    assert_eq!(
-        last["metadata"]["nanobot"],
-        json!({ "fork_of": "a", "aged": 1, "later": "x" })
-    );
-    assert_eq!(
-        (&last["last_consolidated"], &last["messages"]),
-        (&json!(0), &json!(1))
-    );
+    assert_eq!(last["metadata"]["nanobot"], json!({ "fork_of": "a", "aged": 1, "later": "x" }));
+    assert_eq!((&last["last_consolidated"], &last["messages"]), (&json!(0), &json!(1)));
 }
 
 #[test]
 fn rename_changes_the_key_and_preserves_the_content() {
     let story = Story::new().script([says("1"), says("2")]);
-    story
-        .run(["agent", "-m", "one", "-s", "old:key"])
-        .stdout("1\n");
+    story.run(["agent", "-m", "one", "-s", "old:key"]).stdout("1\n");
     let path = story.workspace().join("sessions/old_key.jsonl");
     let mut before = std::fs::read_to_string(&path).unwrap();
     before.push_str("odd\n{\"role\": \"us");
     write(&path, before.as_bytes());
-    story
-        .run(["session", "rename", "old:key", "a/new one"])
-        .stderr("");
+    story.run(["session", "rename", "old:key", "a/new one"]).stderr("");
     assert!(!path.exists() && !path.with_extension("jsonl.lock").exists());
     let after = session_file_text(&story, "a_new one.jsonl");
     let (first, rest) = after.split_once('\n').unwrap();
     assert!(first.contains("\"key\": \"a/new one\""), "{first}");
     let whole = before.strip_suffix("{\"role\": \"us").unwrap();
-    assert!(
-        rest.starts_with(whole.split_once('\n').unwrap().1),
-        "{rest}"
-    );
+    assert!(rest.starts_with(whole.split_once('\n').unwrap().1), "{rest}");
     let names: Vec<String> = std::fs::read_dir(path.parent().unwrap())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert!(
-        names
-            .iter()
-            .any(|name| name.starts_with("a_new one.jsonl.torn-")),
-        "{names:?}"
-    );
-    let ran = story
-        .run(["agent", "-m", "two", "-s", "a/new one"])
-        .stdout("2\n");
+    assert!(names.iter().any(|name| name.starts_with("a_new one.jsonl.torn-")), "{names:?}");
+    let ran = story.run(["agent", "-m", "two", "-s", "a/new one"]).stdout("2\n");
     ran.error_text();
     assert_eq!(story.requests()[1].messages().len(), 4);
-    story
-        .run(["session", "show", "old:key"])
-        .status(66)
-        .stderr_has("old:key");
+    story.run(["session", "show", "old:key"]).status(66).stderr_has("old:key");
     write(&path, session_text("old:key", &[]).as_bytes());
     story
         .run(["session", "rename", "a/new one", "old:key"])
@@ -811,17 +632,12 @@ fn rename_works_in_the_directory_of_each_release() {
     );
     let store = root.join(id);
     write(&workspace.join(".nanobot/workspace-id"), id.as_bytes());
-    write(
-        &store.join(".workspace"),
-        workspace.to_str().unwrap().as_bytes(),
-    );
+    write(&store.join(".workspace"), workspace.to_str().unwrap().as_bytes());
     write(
         &store.join("Y2xpOm5ldw.jsonl"),
         session_text("cli:new", &[("user", "three")]).as_bytes(),
     );
-    story
-        .run(["session", "rename", "cli:new", "to:n"])
-        .stderr("");
+    story.run(["session", "rename", "cli:new", "to:n"]).stderr("");
     assert!(store.join("dG86bg.jsonl").exists());
     story.run(["session", "rename", "to:c", "to:d"]).stderr("");
     story.run(["session", "rename", "to:a", "to:e"]).stderr("");
@@ -867,15 +683,9 @@ fn repair_reports_and_fixes_without_changing_messages() {
          a: other users can access the file (mode 0644); would be set to 0600\n"
     );
     let counted = "nanobot: sessions checked: 1, ok: 0\n";
-    story
-        .run(["session", "repair", "--dry-run", "--all"])
-        .stdout(&told)
-        .stderr(counted);
+    story.run(["session", "repair", "--dry-run", "--all"]).stdout(&told).stderr(counted);
     assert_eq!(session_file_text(&story, "a.jsonl").len(), torn + 12);
-    story
-        .run(["session", "repair", "a"])
-        .stdout(&told.replace("would be ", ""))
-        .stderr(counted);
+    story.run(["session", "repair", "a"]).stdout(&told.replace("would be ", "")).stderr(counted);
     let after = session_file_text(&story, "a.jsonl");
     let added = after.strip_prefix(&before).expect("what was there stays");
     let line: Value = serde_json::from_str(added).unwrap();
@@ -889,10 +699,7 @@ fn repair_reports_and_fixes_without_changing_messages() {
         .filter(|line| !line.contains("would"))
         .map(|line| format!("{line}\n"))
         .collect();
-    story
-        .run(["session", "repair", "a"])
-        .stdout(&left)
-        .stderr(counted);
+    story.run(["session", "repair", "a"]).stdout(&left).stderr(counted);
     assert_eq!(session_file_text(&story, "a.jsonl"), after);
 }
 
@@ -900,17 +707,9 @@ fn repair_reports_and_fixes_without_changing_messages() {
 fn repair_lists_unexpected_files() {
     let story = Story::bare()
         .workspace_file("sessions/moved.jsonl", session_text("a:b", &[]))
-        .workspace_file(
-            "sessions/bare.jsonl",
-            "{\"role\": \"user\", \"content\": \"x\"}\n",
-        );
-    write(
-        &story.home().join(".nanobot/sessions/bare.jsonl"),
-        b"{\"_type\": \"metadata\"}\n",
-    );
-    let told = story
-        .run(["session", "repair", "--all", "--dry-run", "-q"])
-        .text();
+        .workspace_file("sessions/bare.jsonl", "{\"role\": \"user\", \"content\": \"x\"}\n");
+    write(&story.home().join(".nanobot/sessions/bare.jsonl"), b"{\"_type\": \"metadata\"}\n");
+    let told = story.run(["session", "repair", "--all", "--dry-run", "-q"]).text();
     for words in [
         "a:b: not found by its key: the file of session `a:b` would be `$HOME/.nanobot/workspace/sessions/a_b.jsonl`",
         "bare: the first line is not metadata: other releases do not list the session",
@@ -936,33 +735,16 @@ fn sessions_of_a_newer_release_are_read_and_never_written() {
         let story = Story::new().workspace_file("sessions/a.jsonl", &before);
         let path = story.workspace().join("sessions/a.jsonl");
         set_age(&path, 100);
-        let show = story
-            .run(["session", "show", "a"])
-            .stdout_has("written by a newer nanobot: read-only");
+        let show =
+            story.run(["session", "show", "a"]).stdout_has("written by a newer nanobot: read-only");
         assert_eq!(show.error_text().is_empty(), end.is_empty());
-        assert_eq!(
-            story.run(["session", "list", "--json"]).json()["read_only"],
-            true
-        );
-        story
-            .run(["session", "search", "future", "-l"])
-            .stdout("a\n");
-        let export = story
-            .run(["session", "export", "a"])
-            .stdout_has("from the future");
+        assert_eq!(story.run(["session", "list", "--json"]).json()["read_only"], true);
+        story.run(["session", "search", "future", "-l"]).stdout("a\n");
+        let export = story.run(["session", "export", "a"]).stdout_has("from the future");
         assert_eq!(export.error_text().is_empty(), end.is_empty());
-        story
-            .run(["agent", "-m", "x", "-s", "a"])
-            .status(78)
-            .stderr_has("a newer nanobot");
-        story
-            .run(["session", "rename", "a", "b"])
-            .status(78)
-            .stderr_has("a newer nanobot");
-        story
-            .run(["session", "fork", "a", "b"])
-            .status(78)
-            .stderr_has("a newer nanobot");
+        story.run(["agent", "-m", "x", "-s", "a"]).status(78).stderr_has("a newer nanobot");
+        story.run(["session", "rename", "a", "b"]).status(78).stderr_has("a newer nanobot");
+        story.run(["session", "fork", "a", "b"]).status(78).stderr_has("a newer nanobot");
         story
             .run(["session", "prune", "--older-than", "1d", "--yes"])
             .stderr_has("kept `a`: written by a newer nanobot");
@@ -975,10 +757,9 @@ fn sessions_of_a_newer_release_are_read_and_never_written() {
 
 #[test]
 fn an_export_is_one_document() {
-    let story = Story::new().file("a", "```\nrm -rf\n").script([
-        calls("read_file", json!({ "path": "a" })),
-        says("**Read.**"),
-    ]);
+    let story = Story::new()
+        .file("a", "```\nrm -rf\n")
+        .script([calls("read_file", json!({ "path": "a" })), says("**Read.**")]);
     story.run(["agent", "-m", "look"]).stdout("**Read.**\n");
     story.run(["session", "export", "cli:direct"]).stdout(
         "# cli:direct\n\n2026-01-02 03:04 to 2026-01-02 03:04\n\
@@ -987,17 +768,7 @@ fn an_export_is_one_document() {
          \n## 3 Result of `read_file`, 2026-01-02 03:04\n\n````\n1| ```\n2| rm -rf\n````\n\
          \n## 4 nanobot, 2026-01-02 03:04\n\n**Read.**\n",
     );
-    story
-        .run([
-            "session",
-            "export",
-            "cli:direct",
-            "--format",
-            "json",
-            "-o",
-            "out.json",
-        ])
-        .stdout("");
+    story.run(["session", "export", "cli:direct", "--format", "json", "-o", "out.json"]).stdout("");
     let written = std::fs::read_to_string(story.dir().join("out.json")).unwrap();
     let document: Value = serde_json::from_str(&written).unwrap();
     assert_eq!(document["key"], "cli:direct");
@@ -1005,43 +776,26 @@ fn an_export_is_one_document() {
     assert_eq!(document["messages"][2]["text"], "1| ```\n2| rm -rf");
     assert_eq!(document["messages"][3]["time"], "2026-01-02T03:04:05Z");
     // The extension of the file says the format.
-    for (name, start) in [
-        ("o.JSON", "{"),
-        ("o.html", "<!DOCTYPE html>"),
-        ("o.txt", "# cli:direct"),
-    ] {
+    for (name, start) in [("o.JSON", "{"), ("o.html", "<!DOCTYPE html>"), ("o.txt", "# cli:direct")]
+    {
         story.run(["session", "export", "cli:direct", "-o", name]);
         let written = std::fs::read_to_string(story.dir().join(name)).unwrap();
         let written = written.to_lowercase();
-        assert!(
-            written.starts_with(&start.to_lowercase()),
-            "{name}: {written}"
-        );
+        assert!(written.starts_with(&start.to_lowercase()), "{name}: {written}");
     }
     let empty = story.workspace_file("sessions/e.jsonl", session_text("e", &[]));
     assert_eq!(
-        empty
-            .run(["session", "export", "e", "--format", "json"])
-            .json()["messages"],
+        empty.run(["session", "export", "e", "--format", "json"]).json()["messages"],
         json!([])
     );
-    empty
-        .run(["session", "export", "e", "-o", "none/such"])
-        .status(74)
-        .stderr_has("none/such");
+    empty.run(["session", "export", "e", "-o", "none/such"]).status(74).stderr_has("none/such");
 }
 
 #[test]
 fn an_export_closes_the_code_that_an_answer_leaves_open() {
-    let messages = [
-        ("user", "how?"),
-        ("assistant", "So:\n\n```sh\nls"),
-        ("user", "go on"),
-    ];
+    let messages = [("user", "how?"), ("assistant", "So:\n\n```sh\nls"), ("user", "go on")];
     let story = Story::new().workspace_file("sessions/e.jsonl", session_text("e", &messages));
-    story
-        .run(["session", "export", "e"])
-        .stdout_has("So:\n\n```sh\nls\n```\n\n## 3 User");
+    story.run(["session", "export", "e"]).stdout_has("So:\n\n```sh\nls\n```\n\n## 3 User");
 }
 
 /// A pipe may lead to a pager that passes control characters on.
@@ -1058,10 +812,7 @@ fn listings_have_no_control_characters_in_a_pipe() {
     ] {
         let text = story.run(words).text();
         assert!(text.contains("red "), "{words:?}: {text}");
-        assert!(
-            !text.contains('\u{1b}') && !text.contains('\u{7}'),
-            "{words:?}: {text:?}"
-        );
+        assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{words:?}: {text:?}");
     }
 }
 
@@ -1074,9 +825,7 @@ fn prune_lists_and_syncs_the_directory_once() {
         let story = Story::new();
         for number in 0..count {
             let key = format!("old:{number}");
-            let path = story
-                .workspace()
-                .join(format!("sessions/old_{number}.jsonl"));
+            let path = story.workspace().join(format!("sessions/old_{number}.jsonl"));
             write(&path, session_text(&key, &[("user", "hi")]).as_bytes());
             set_age(&path, 30);
         }
@@ -1101,12 +850,7 @@ fn prune_lists_and_syncs_the_directory_once() {
 fn what_people_read_has_no_escape_sequences_in_a_pipe_either() {
     let evil = "\u{1b}]0;title\u{7}\u{1b}[2Jplum";
     let story = Story::new().script([says(evil)]);
-    assert!(
-        story
-            .run(["agent", "-s", "work", "-m", evil])
-            .text()
-            .contains("plum")
-    );
+    assert!(story.run(["agent", "-s", "work", "-m", evil]).text().contains("plum"));
     std::fs::create_dir_all(story.workspace().join("memory")).unwrap();
     std::fs::write(story.workspace().join("memory/MEMORY.md"), evil).unwrap();
     let commands = [
@@ -1118,25 +862,12 @@ fn what_people_read_has_no_escape_sequences_in_a_pipe_either() {
     for command in commands {
         let ran = story.run(command);
         let text = ran.text();
-        assert!(
-            text.contains("plum") && !text.contains('\u{1b}'),
-            "{command:?}: {text:?}"
-        );
+        assert!(text.contains("plum") && !text.contains('\u{1b}'), "{command:?}: {text:?}");
         assert!(!text.contains('\u{7}'), "{command:?}: {text:?}");
     }
     // Programs get all of it.
-    assert!(
-        story
-            .run(["session", "show", "work", "--json"])
-            .text()
-            .contains("\\u001b]0;title")
-    );
-    assert!(
-        story
-            .run(["memory", "show", "--json"])
-            .text()
-            .contains("\\u001b]0;title")
-    );
+    assert!(story.run(["session", "show", "work", "--json"]).text().contains("\\u001b]0;title"));
+    assert!(story.run(["memory", "show", "--json"]).text().contains("\\u001b]0;title"));
 }
 
 #[test]
@@ -1155,24 +886,12 @@ fn a_list_without_entries_is_explained_on_a_terminal_only() {
     check(&["undo", "--list"], 0, "no turn has changed a file");
     check(&["session", "restore"], 0, "the trash is empty");
     check(&["session", "prune", "--empty"], 0, "no session matches");
-    check(
-        &["session", "search", "zzz"],
-        1,
-        "no message matches, and nothing in the memory",
-    );
-    check(
-        &["mcp", "list"],
-        0,
-        "there are no MCP servers; see `nanobot mcp add --help`",
-    );
+    check(&["session", "search", "zzz"], 1, "no message matches, and nothing in the memory");
+    check(&["mcp", "list"], 0, "there are no MCP servers; see `nanobot mcp add --help`");
     check(&["skill", "list", "zzz"], 0, "no skill matches");
     check(&["provider", "list", "zzz"], 0, "no provider matches");
     check(&["cron", "list", "zzz"], 0, "no scheduled job matches");
-    check(
-        &["model", "list", "zzz"],
-        0,
-        "no known model matches; `--remote` asks the provider",
-    );
+    check(&["model", "list", "zzz"], 0, "no known model matches; `--remote` asks the provider");
 }
 
 #[test]
@@ -1186,10 +905,7 @@ fn every_list_takes_a_pattern() {
     }
     let check = |arguments: &[&str], key: &str, expect: &[&str]| {
         let lines = story.run([arguments, &["--json"]].concat()).json_lines();
-        let names: Vec<&str> = lines
-            .iter()
-            .map(|line| line[key].as_str().unwrap())
-            .collect();
+        let names: Vec<&str> = lines.iter().map(|line| line[key].as_str().unwrap()).collect();
         assert_eq!(names, expect, "{arguments:?}");
     };
     check(&["cron", "list", "dig"], "name", &["digest"]);
@@ -1197,9 +913,7 @@ fn every_list_takes_a_pattern() {
     check(&["provider", "list", "ollama"], "name", &["ollama"]);
     check(&["provider", "list", "*aw"], "name", &[]);
     check(&["skill", "list", "memor"], "name", &["memory"]);
-    let models = story
-        .run(["model", "list", "claude-*", "--json"])
-        .json_lines();
+    let models = story.run(["model", "list", "claude-*", "--json"]).json_lines();
     assert!(models.len() > 1);
     assert!(models.iter().all(|it| it["provider"] == "anthropic"));
 }

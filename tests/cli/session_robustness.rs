@@ -108,9 +108,7 @@ fn assert_valid_messages(messages: &[Value]) {
 #[track_caller]
 fn sent_messages(text: impl AsRef<[u8]>) -> (Vec<String>, String) {
     let text = text.as_ref();
-    let story = Story::new()
-        .workspace_file(SESSION_FILE, text)
-        .script([says("ok")]);
+    let story = Story::new().workspace_file(SESSION_FILE, text).script([says("ok")]);
     let ran = story.run(["agent", "-m", "next"]).stdout("ok\n");
     let said = ran.error_text();
     drop(ran);
@@ -149,38 +147,22 @@ fn an_invalid_pointer_hides_no_history() {
             assistant_message("1"),
         ])
     };
-    for pointer in [
-        json!(-1),
-        json!("7"),
-        json!(1.5),
-        json!(1e300),
-        Value::Null,
-        json!(true),
-        json!([2]),
-    ] {
+    for pointer in
+        [json!(-1), json!("7"), json!(1.5), json!(1e300), Value::Null, json!(true), json!([2])]
+    {
         assert_sent(of(pointer), &WHOLE_SESSION);
     }
     for pointer in [3_u64, 99, u64::MAX] {
         let (told, said) = sent_messages(of(json!(pointer)));
         assert_eq!(told, WHOLE_SESSION);
-        assert!(
-            said.contains("are marked as consolidated; all are sent"),
-            "{said}"
-        );
+        assert!(said.contains("are marked as consolidated; all are sent"), "{said}");
     }
     // The next lines are well-formed again.
-    let story = Story::new()
-        .workspace_file(SESSION_FILE, of(json!(99)))
-        .script([says("ok"), says("more")]);
-    story
-        .run(["agent", "-m", "next"])
-        .stdout("ok\n")
-        .error_text();
+    let story =
+        Story::new().workspace_file(SESSION_FILE, of(json!(99))).script([says("ok"), says("more")]);
+    story.run(["agent", "-m", "next"]).stdout("ok\n").error_text();
     let last = story.session("cli_direct.jsonl").pop().unwrap();
-    assert_eq!(
-        (&last["last_consolidated"], &last["messages"]),
-        (&json!(0), &json!(4))
-    );
+    assert_eq!((&last["last_consolidated"], &last["messages"]), (&json!(0), &json!(4)));
     story.run(["agent", "-m", "again"]).stdout("more\n");
     assert_eq!(story.requests()[1].messages().len(), 6);
 }
@@ -199,19 +181,13 @@ fn invalid_metadata_does_not_discard_a_session() {
         json!({ "metadata": { "nanobot": "odd" } }),
         json!({ "metadata": { "nanobot": { "stats": 7, "tries": "x", "left": [1] } } }),
     ] {
-        let text = to_json_lines(&[
-            metadata_line(&more),
-            user_message("one"),
-            assistant_message("1"),
-        ]);
+        let text =
+            to_json_lines(&[metadata_line(&more), user_message("one"), assistant_message("1")]);
         assert_sent(&text, &WHOLE_SESSION);
         let story = Story::new().workspace_file(SESSION_FILE, text);
         story.run(["session", "list"]).stdout_has("cli:direct");
     }
-    assert_sent(
-        to_json_lines(&[user_message("one"), assistant_message("1")]),
-        &WHOLE_SESSION,
-    );
+    assert_sent(to_json_lines(&[user_message("one"), assistant_message("1")]), &WHOLE_SESSION);
 }
 
 #[test]
@@ -250,27 +226,18 @@ fn an_unreadable_line_loses_only_itself() {
         to_json_lines(&[assistant_calls(&["c"])]),
         to_json_lines(&[tool_result("c")])
     ));
-    assert_eq!(
-        told,
-        ["user: one", "+c", "=c", "assistant: 1", "user: next"]
-    );
+    assert_eq!(told, ["user: one", "+c", "=c", "assistant: 1", "user: next"]);
 }
 
 #[test]
 fn an_unterminated_last_line_is_not_joined_with_the_next() {
     // nanobot #3369
-    let text = to_json_lines(&[
-        metadata_line(&json!({})),
-        user_message("one"),
-        assistant_message("1"),
-    ]);
+    let text =
+        to_json_lines(&[metadata_line(&json!({})), user_message("one"), assistant_message("1")]);
     assert_sent(text.trim_end(), &WHOLE_SESSION);
     let (told, said) = sent_messages(&text[..text.len() - 10]);
     assert_eq!(told, ["user: one", NO_ANSWER, "user: next"]);
-    assert!(
-        said.contains("the last line of the session was incomplete"),
-        "{said}"
-    );
+    assert!(said.contains("the last line of the session was incomplete"), "{said}");
 }
 
 #[test]
@@ -322,50 +289,25 @@ fn a_window_within_a_group_starts_at_its_user_message() {
             ]),
         )
         .script([says("ok")]);
-    story
-        .run(["agent", "-m", "next"])
-        .stdout("ok\n")
-        .stderr_has("marked as interrupted");
+    story.run(["agent", "-m", "next"]).stdout("ok\n").stderr_has("marked as interrupted");
     let messages = story.requests()[0].messages()[1..].to_vec();
     assert_eq!(
         summarize(&messages),
-        [
-            "user: one",
-            "+a+b+c",
-            "=a",
-            "=b",
-            "=c",
-            NO_ANSWER,
-            "user: next"
-        ]
+        ["user: one", "+a+b+c", "=a", "=b", "=c", NO_ANSWER, "user: next"]
     );
 }
 
 #[test]
 fn messages_before_the_first_user_message_are_not_sent() {
     // nanobot 2f573e591, db276bdf2: orphaned results were sent if the window had no user message
+    assert_sent(to_json_lines(&[tool_result("a"), tool_result("b")]), &["user: next"]);
+    assert_sent(to_json_lines(&[assistant_message("hello")]), &["user: next"]);
     assert_sent(
-        to_json_lines(&[tool_result("a"), tool_result("b")]),
+        to_json_lines(&[assistant_calls(&["a"]), tool_result("a"), assistant_message("x")]),
         &["user: next"],
     );
     assert_sent(
-        to_json_lines(&[assistant_message("hello")]),
-        &["user: next"],
-    );
-    assert_sent(
-        to_json_lines(&[
-            assistant_calls(&["a"]),
-            tool_result("a"),
-            assistant_message("x"),
-        ]),
-        &["user: next"],
-    );
-    assert_sent(
-        to_json_lines(&[
-            assistant_message("hello"),
-            user_message("one"),
-            assistant_message("1"),
-        ]),
+        to_json_lines(&[assistant_message("hello"), user_message("one"), assistant_message("1")]),
         &WHOLE_SESSION,
     );
     // The pointer is within a group.
@@ -389,20 +331,8 @@ fn results_are_matched_to_calls_by_id_once() {
     let check = |list: &[Value], expect: &[&str]| assert_sent(to_json_lines(list), expect);
     let one = user_message("one");
     check(
-        &[
-            one.clone(),
-            assistant_calls(&["a", "b"]),
-            tool_result("b"),
-            assistant_message("1"),
-        ],
-        &[
-            "user: one",
-            "+a+b",
-            "=a",
-            "=b",
-            "assistant: 1",
-            "user: next",
-        ],
+        &[one.clone(), assistant_calls(&["a", "b"]), tool_result("b"), assistant_message("1")],
+        &["user: one", "+a+b", "=a", "=b", "assistant: 1", "user: next"],
     );
     check(
         &[
@@ -423,14 +353,7 @@ fn results_are_matched_to_calls_by_id_once() {
             tool_result("a"),
             assistant_message("1"),
         ],
-        &[
-            "user: one",
-            "+a+ax1",
-            "=a",
-            "=ax1",
-            "assistant: 1",
-            "user: next",
-        ],
+        &["user: one", "+a+ax1", "=a", "=ax1", "assistant: 1", "user: next"],
     );
     // Calls without an id or a name, as some servers sent them, are ignored.
     let mut odd = assistant_calls(&["a"]);
@@ -438,27 +361,16 @@ fn results_are_matched_to_calls_by_id_once() {
     check(&[one.clone(), odd, assistant_message("1")], &WHOLE_SESSION);
     let mut odd = assistant_calls(&["a"]);
     odd["tool_calls"] = Value::Null;
-    check(
-        &[one, odd, tool_result("a"), assistant_message("1")],
-        &WHOLE_SESSION,
-    );
+    check(&[one, odd, tool_result("a"), assistant_message("1")], &WHOLE_SESSION);
 }
 
 #[test]
 fn empty_replies_are_not_sent() {
     // nanobot 66063abb8, #1303, PR #1314 (null), 0036116e0 (empty); vibe 2.3.0
-    for empty in [
-        Value::Null,
-        json!(""),
-        json!(" \n\t"),
-        json!([]),
-        json!([{ "type": "text", "text": "" }]),
-    ] {
-        let list = [
-            user_message("one"),
-            assistant_message(empty.clone()),
-            assistant_message("1"),
-        ];
+    for empty in
+        [Value::Null, json!(""), json!(" \n\t"), json!([]), json!([{ "type": "text", "text": "" }])]
+    {
+        let list = [user_message("one"), assistant_message(empty.clone()), assistant_message("1")];
         assert_sent(to_json_lines(&list), &WHOLE_SESSION);
         let list = [
             user_message("one"),
@@ -468,13 +380,7 @@ fn empty_replies_are_not_sent() {
         ];
         assert_sent(
             to_json_lines(&list),
-            &[
-                "user: one",
-                "assistant: 1",
-                "user: two",
-                NO_ANSWER,
-                "user: next",
-            ],
+            &["user: one", "assistant: 1", "user: two", NO_ANSWER, "user: next"],
         );
     }
     let mut without = assistant_message("");
@@ -526,13 +432,7 @@ fn roles_alternate_in_requests() {
             user_message("two"),
             assistant_message("3"),
         ]),
-        &[
-            "user: one",
-            "assistant: 1\n\n2",
-            "user: two",
-            "assistant: 3",
-            "user: next",
-        ],
+        &["user: one", "assistant: 1\n\n2", "user: two", "assistant: 3", "user: next"],
     );
 }
 
@@ -562,12 +462,8 @@ fn images_in_old_sessions_are_not_sent() {
 fn our_own_images_are_not_stored_in_the_session() {
     // nanobot 6aed4265b; vibe `test_agent_loop_images`: images of the history are left out
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\rIDATx\x9cc\xf8\xcf\xc0\xf0\x1f\0\x05\0\x01\xff\x89\x99=\x1d\0\0\0\0IEND\xaeB`\x82";
-    let story = Story::new()
-        .file("a.png", png)
-        .script([says("A dot."), says("more")]);
-    story
-        .run(["agent", "-m", "what is it?", "-a", "a.png"])
-        .stdout("A dot.\n");
+    let story = Story::new().file("a.png", png).script([says("A dot."), says("more")]);
+    story.run(["agent", "-m", "what is it?", "-a", "a.png"]).stdout("A dot.\n");
     std::fs::remove_file(story.dir().join("a.png")).unwrap();
     story.run(["agent", "-m", "next"]).stdout("more\n");
     let requests = story.requests();
@@ -594,9 +490,7 @@ fn runtime_facts_of_old_turns_are_not_user_text() {
     }
     // User text that mentions the block is not truncated.
     let story = Story::new().script([says("1"), says("2")]);
-    story
-        .run(["agent", "-m", "see\n\n[Runtime Context]\nit says"])
-        .stdout("1\n");
+    story.run(["agent", "-m", "see\n\n[Runtime Context]\nit says"]).stdout("1\n");
     story.run(["agent", "-m", "next"]).stdout("2\n");
     assert!(story.requests()[1].raw.contains("it says"));
 }
@@ -651,19 +545,11 @@ fn lines_of_other_releases_are_interpreted_correctly() {
 #[test]
 fn unusual_characters_lose_no_message_and_no_line() {
     // vibe 2.15.0 (invalid UTF-8), 2.16.0 (split at U+2028); nanobot §13.41 (unpaired surrogate)
-    let (one, answer) = (
-        to_json_lines(&[user_message("one")]),
-        to_json_lines(&[assistant_message("1")]),
-    );
+    let (one, answer) =
+        (to_json_lines(&[user_message("one")]), to_json_lines(&[assistant_message("1")]));
     let at = one.find("one").unwrap() + 3;
     let put = |bytes: &[u8]| {
-        [
-            &one.as_bytes()[..at],
-            bytes,
-            &one.as_bytes()[at..],
-            answer.as_bytes(),
-        ]
-        .concat()
+        [&one.as_bytes()[..at], bytes, &one.as_bytes()[at..], answer.as_bytes()].concat()
     };
     for (bytes, letters) in [
         (&b"\xff"[..], "\u{fffd}"),
@@ -672,17 +558,11 @@ fn unusual_characters_lose_no_message_and_no_line() {
         (b"\\udc00\\ud83d", "\u{fffd}\u{fffd}"),
         (b"\\ud83d\\ude00", "\u{1f600}"),
         (b"\\u0000", "\0"),
-        (
-            "\u{2028}\u{2029}\u{85}".as_bytes(),
-            "\u{2028}\u{2029}\u{85}",
-        ),
+        ("\u{2028}\u{2029}\u{85}".as_bytes(), "\u{2028}\u{2029}\u{85}"),
         (b"\\u001c\\u001d\\u2028", "\u{1c}\u{1d}\u{2028}"),
         (b"\xc3\xa9\\u00e9", "\u{e9}\u{e9}"),
     ] {
-        assert_sent(
-            put(bytes),
-            &[&format!("user: one{letters}"), "assistant: 1", "user: next"],
-        );
+        assert_sent(put(bytes), &[&format!("user: one{letters}"), "assistant: 1", "user: next"]);
     }
     let both = format!("{one}{answer}");
     assert_sent(format!("\u{feff}{both}"), &WHOLE_SESSION);
@@ -698,9 +578,7 @@ fn message_text_is_preserved_exactly() {
         .env("LC_ALL", "C")
         .env("PYTHONIOENCODING", "ascii")
         .script([says(&format!("re {odd}")), says("ok")]);
-    story
-        .run(["agent", "-m", odd])
-        .stdout(&format!("re {odd}\n"));
+    story.run(["agent", "-m", odd]).stdout(&format!("re {odd}\n"));
     story.run(["agent", "-m", "next"]).stdout("ok\n");
     let messages = story.requests()[1].messages();
     assert!(messages[1]["content"].as_str().unwrap().starts_with(odd));
@@ -720,10 +598,7 @@ fn special_files_are_not_sessions() {
             assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
         }),
         ("a link to a file", |path| {
-            write(
-                &path.with_file_name("other"),
-                b"{\"role\": \"user\", \"content\": \"known\"}\n",
-            );
+            write(&path.with_file_name("other"), b"{\"role\": \"user\", \"content\": \"known\"}\n");
             symlink("other", path).unwrap();
         }),
         ("a link to nothing", |path| {
@@ -743,11 +618,7 @@ fn special_files_are_not_sessions() {
             make(&path);
             let ran = story.run(["agent", "-m", "x"]);
             assert_eq!(ran.code(), 74, "{kind}{side}: {}", ran.error_text());
-            assert!(
-                ran.error_text().contains("cli_direct.jsonl"),
-                "{kind}: {}",
-                ran.error_text()
-            );
+            assert!(ran.error_text().contains("cli_direct.jsonl"), "{kind}: {}", ran.error_text());
             drop(ran);
             assert!(story.requests().is_empty(), "nothing is paid for: {kind}");
             assert!(std::fs::symlink_metadata(&path).is_ok(), "{kind} stays");
@@ -761,13 +632,7 @@ fn special_files_do_not_hide_sessions() {
     story.run(["agent", "-m", "x", "-s", "good"]).stdout("1\n");
     let sessions = story.workspace().join("sessions");
     std::fs::create_dir(sessions.join("dir.jsonl")).unwrap();
-    assert!(
-        Command::new("mkfifo")
-            .arg(sessions.join("pipe.jsonl"))
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("mkfifo").arg(sessions.join("pipe.jsonl")).status().unwrap().success());
     symlink("nothing", sessions.join("link.jsonl")).unwrap();
     story.run(["session", "list"]).stdout_has("good");
     let ran = story.run(["session", "show", "pipe"]);
@@ -799,17 +664,11 @@ fn run_as_owner(story: &Story, words: &[&str]) -> Option<Output> {
 #[test]
 fn sessions_without_permissions_are_not_recreated() {
     // nanobot PR #1027: unreadable sessions were taken for new ones and overwritten
-    let text = to_json_lines(&[
-        metadata_line(&json!({})),
-        user_message("one"),
-        assistant_message("1"),
-    ]);
-    for (place, mode) in [
-        (SESSION_FILE, 0o000),
-        (SESSION_FILE, 0o400),
-        (SESSION_FILE, 0o200),
-        ("sessions", 0o000),
-    ] {
+    let text =
+        to_json_lines(&[metadata_line(&json!({})), user_message("one"), assistant_message("1")]);
+    for (place, mode) in
+        [(SESSION_FILE, 0o000), (SESSION_FILE, 0o400), (SESSION_FILE, 0o200), ("sessions", 0o000)]
+    {
         let story = Story::new().workspace_file(SESSION_FILE, &text);
         let path = story.workspace().join(place);
         let set = |mode| {
@@ -824,10 +683,7 @@ fn sessions_without_permissions_are_not_recreated() {
         assert!(said.contains("sessions"), "{said}");
         assert!(story.requests().is_empty(), "nothing is paid for");
         set(0o700);
-        assert_eq!(
-            std::fs::read_to_string(story.workspace().join(SESSION_FILE)).unwrap(),
-            text
-        );
+        assert_eq!(std::fs::read_to_string(story.workspace().join(SESSION_FILE)).unwrap(), text);
     }
 }
 
@@ -842,25 +698,14 @@ fn an_unwritable_directory_is_reported_before_any_request() {
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(74), "{said}");
-    assert!(
-        said.contains("sessions") && story.requests().is_empty(),
-        "{said}"
-    );
+    assert!(said.contains("sessions") && story.requests().is_empty(), "{said}");
 }
 
 #[test]
 fn keys_with_the_same_file_name_have_separate_sessions() {
     // nanobot #4057, 463f53675
     let story = Story::new();
-    let keys = [
-        "cli:a/b",
-        "cli:a_b",
-        "cli_a_b",
-        "cli:a:b",
-        " cli:a:b ",
-        "cli:a?b",
-        "CLI:a:b",
-    ];
+    let keys = ["cli:a/b", "cli:a_b", "cli_a_b", "cli:a:b", " cli:a:b ", "cli:a?b", "CLI:a:b"];
     for round in 0..2 {
         for key in keys {
             story.server().script([says(&format!("{key} {round}"))]);
@@ -881,10 +726,7 @@ fn keys_with_the_same_file_name_have_separate_sessions() {
         assert_eq!(summarize(&messages[1..]), expect);
     }
     let list = story.run(["session", "list", "--json"]).json_lines();
-    let mut found: Vec<&str> = list
-        .iter()
-        .map(|line| line["key"].as_str().unwrap())
-        .collect();
+    let mut found: Vec<&str> = list.iter().map(|line| line["key"].as_str().unwrap()).collect();
     found.sort_unstable();
     let mut expect = keys.to_vec();
     expect.sort_unstable();
@@ -901,10 +743,7 @@ fn keys_with_separators_are_listed_unchanged() {
         story.run(["session", "list"]).stdout_has(key);
         story.run(["agent", "-m", "x", "-s", key]).stdout("2\n");
     }
-    assert_eq!(
-        story.run(["session", "list", "--json"]).json_lines().len(),
-        5
-    );
+    assert_eq!(story.run(["session", "list", "--json"]).json_lines().len(), 5);
 }
 
 #[test]
@@ -921,10 +760,7 @@ fn a_key_like_an_encoded_file_name_has_its_own_session() {
     let story = Story::new().script([says("1"), says("2")]);
     story.run(["agent", "-m", "x", "-s", "YV9i"]).stdout("1\n");
     story.run(["agent", "-m", "x", "-s", "a:b"]).stdout("2\n");
-    story
-        .run(["agent", "-m", "x", "-s", "a_b"])
-        .status(2)
-        .stderr_has("`YV9i`");
+    story.run(["agent", "-m", "x", "-s", "a_b"]).status(2).stderr_has("`YV9i`");
 }
 
 #[test]
@@ -961,11 +797,7 @@ fn keys_cannot_escape_the_directory() {
                 .run(["agent", "-m", "x", &format!("--session={key}")])
                 .stdout(&format!("{words}\n"));
         }
-        assert_eq!(
-            story.requests().pop().unwrap().messages().len(),
-            4,
-            "{key:?}"
-        );
+        assert_eq!(story.requests().pop().unwrap().messages().len(), 4, "{key:?}");
     }
     let logs = || {
         let mut found = list_recursively(story.home().parent().unwrap());
@@ -976,10 +808,7 @@ fn keys_cannot_escape_the_directory() {
     let sessions = story.workspace().join("sessions");
     assert!(logs().iter().all(|path| path.parent() == Some(&sessions)));
     let list = story.run(["session", "list"]).text();
-    assert!(
-        !list.contains('\u{1b}') && list.lines().count() > keys.len(),
-        "{list}"
-    );
+    assert!(!list.contains('\u{1b}') && list.lines().count() > keys.len(), "{list}");
     for key in keys {
         story.run(["session", "rm", "--for-good", "-q", "--", key]);
     }
@@ -1052,15 +881,8 @@ fn a_resumed_session_keeps_its_key_and_creation_time() {
         .script([says("1"), says("2")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     story.run(["agent", "-m", "two"]).stdout("2\n");
-    for line in story
-        .session("cli_direct.jsonl")
-        .iter()
-        .filter(|line| line["ending"].is_string())
-    {
-        assert_eq!(
-            (&line["key"], &line["created_at"]),
-            (&json!("cli:direct"), &json!(old))
-        );
+    for line in story.session("cli_direct.jsonl").iter().filter(|line| line["ending"].is_string()) {
+        assert_eq!((&line["key"], &line["created_at"]), (&json!("cli:direct"), &json!(old)));
         assert_eq!(line["updated_at"], TIMESTAMP);
     }
 }
@@ -1071,22 +893,16 @@ fn a_session_stores_each_message_once_and_leaves_no_other_files() {
     let story = Story::new();
     for number in 0..4 {
         story.server().script([
-            calls_all([
-                ("list_dir", json!({})),
-                ("list_dir", json!({ "path": "." })),
-            ]),
+            calls_all([("list_dir", json!({})), ("list_dir", json!({ "path": "." }))]),
             says(&format!("a{number}")),
         ]);
-        story
-            .run(["agent", "-m", &format!("q{number}")])
-            .stdout(&format!("a{number}\n"));
+        story.run(["agent", "-m", &format!("q{number}")]).stdout(&format!("a{number}\n"));
     }
     let session = story.session("cli_direct.jsonl");
     assert!(session.iter().all(|line| line["role"] != "system"));
     let messages = session.iter().filter(|line| line["role"].is_string());
-    let mut ids: Vec<String> = messages
-        .map(|line| format!("{}{}", line["id"], line["tool_call_id"]))
-        .collect();
+    let mut ids: Vec<String> =
+        messages.map(|line| format!("{}{}", line["id"], line["tool_call_id"])).collect();
     assert_eq!(ids.len(), 4 * 5);
     ids.sort();
     ids.dedup();
@@ -1113,10 +929,7 @@ fn the_last_answer_and_all_results_are_stored() {
     assert_valid_messages(&messages);
     assert!(messages[2]["content"].as_str().unwrap().contains("alpha"));
     assert_eq!(
-        (
-            summarize(&messages)[3].as_str(),
-            summarize(&messages)[4].as_str()
-        ),
+        (summarize(&messages)[3].as_str(), summarize(&messages)[4].as_str()),
         ("assistant: It says alpha.", "user: next")
     );
 }
@@ -1130,12 +943,8 @@ fn a_failed_turn_stores_the_user_message_and_no_error_as_answer() {
         let error = "data: {\"error\":{\"message\":\"it broke\",\"code\":400}}\n\n";
         sends(Response::events([text, error]))
     };
-    let within = || {
-        sends(Response::json(
-            200,
-            &json!({ "error": { "message": "no", "code": 400 } }),
-        ))
-    };
+    let within =
+        || sends(Response::json(200, &json!({ "error": { "message": "no", "code": 400 } })));
     let blank = || replies(json!({ "content": null }), "length");
     let refused = || replies(json!({ "content": null }), "content_filter");
     type FailingResponder = Box<dyn Fn() -> Responder>;
@@ -1158,16 +967,10 @@ fn a_failed_turn_stores_the_user_message_and_no_error_as_answer() {
         ran.text();
     }
     story.server().script([says("at last")]);
-    story
-        .run(["agent", "-m", "next"])
-        .stdout("at last\n")
-        .stderr_has("marked as interrupted");
+    story.run(["agent", "-m", "next"]).stdout("at last\n").stderr_has("marked as interrupted");
     let messages = story.requests().pop().unwrap().messages()[1..].to_vec();
     // A refused message is left out, and so are those before it that have no answer.
-    assert_eq!(
-        summarize(&messages),
-        ["user: q6", NO_ANSWER, "user: q7", NO_ANSWER, "user: next"]
-    );
+    assert_eq!(summarize(&messages), ["user: q6", NO_ANSWER, "user: q7", NO_ANSWER, "user: next"]);
 }
 
 #[test]
@@ -1187,36 +990,24 @@ fn thinking_is_stored_and_sent_back_to_its_server_or_where_required() {
     ]);
     // The session does not say where its older thoughts are from.
     for (provider, model, expect) in [
-        (
-            "deepseek",
-            "deepseek-chat",
-            &["I must look.", "It is one.", "And two."][..],
-        ),
+        ("deepseek", "deepseek-chat", &["I must look.", "It is one.", "And two."][..]),
         ("custom", "scripted", &["And two."]),
     ] {
         let story = Story::with_provider(provider, model)
             .allow_extra_keys(&["reasoning_content", "thinking"])
             .workspace_file(SESSION_FILE, &text)
             .script([
-                replies(
-                    json!({ "content": "2", "reasoning_content": "And two." }),
-                    "stop",
-                ),
+                replies(json!({ "content": "2", "reasoning_content": "And two." }), "stop"),
                 says("3"),
             ]);
         story.run(["agent", "-m", "two"]).stdout("2\n");
         story.run(["agent", "-m", "three"]).stdout("3\n");
         let messages = story.requests()[1].messages();
-        let thoughts: Vec<&str> = messages
-            .iter()
-            .filter_map(|message| message["reasoning_content"].as_str())
-            .collect();
+        let thoughts: Vec<&str> =
+            messages.iter().filter_map(|message| message["reasoning_content"].as_str()).collect();
         assert_eq!(thoughts, expect, "{provider}");
         let kept = story.session("cli_direct.jsonl");
-        assert!(
-            kept.iter()
-                .any(|line| line["reasoning_content"] == "And two.")
-        );
+        assert!(kept.iter().any(|line| line["reasoning_content"] == "And two."));
     }
 }
 
@@ -1227,17 +1018,10 @@ fn usage_that_comes_with_every_chunk_is_not_summed() {
         let usage = json!({ "prompt_tokens": 100, "completion_tokens": output, "total_tokens": 100 + output,
                             "prompt_tokens_details": { "cached_tokens": 40 } });
         let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish });
-        format!(
-            "data: {}\n\n",
-            json!({ "choices": [choice], "usage": usage })
-        )
+        format!("data: {}\n\n", json!({ "choices": [choice], "usage": usage }))
     };
     let events = [
-        chunk(
-            json!({ "role": "assistant", "content": "a" }),
-            1,
-            Value::Null,
-        ),
+        chunk(json!({ "role": "assistant", "content": "a" }), 1, Value::Null),
         chunk(json!({ "content": "b" }), 2, Value::Null),
         chunk(json!({ "content": "c" }), 3, json!("stop")),
         "data: [DONE]\n\n".to_owned(),
@@ -1285,12 +1069,7 @@ fn results_are_stored_up_to_the_limit_with_a_truncation_notice() {
         assert!(sent.contains(&"é".repeat(length)), "{length}: {sent}");
         assert!(!sent.contains("left out"), "{length}");
     }
-    for (length, limit) in [
-        (9_000, 1000),
-        (9_000, 8000),
-        (300_000, 16_000),
-        (300_000, 1000),
-    ] {
+    for (length, limit) in [(9_000, 1000), (9_000, 8000), (300_000, 16_000), (300_000, 1000)] {
         let sent = kept(length, limit, cat());
         assert!(sent.chars().count() as u64 <= limit);
         let left = sent.matches('é').count();
@@ -1308,27 +1087,16 @@ fn concurrent_migrations_of_an_old_session_lose_nothing() {
     let id = "0123456789abcdef0123456789abcdef";
     let story = Story::new();
     let store = story.home().join(".nanobot/sessions").join(id);
-    write(
-        &story.workspace().join(".nanobot/workspace-id"),
-        id.as_bytes(),
-    );
-    write(
-        &store.join(".workspace"),
-        story.workspace().to_str().unwrap().as_bytes(),
-    );
+    write(&story.workspace().join(".nanobot/workspace-id"), id.as_bytes());
+    write(&store.join(".workspace"), story.workspace().to_str().unwrap().as_bytes());
     write(
         &story.home().join(".nanobot/sessions/cli_direct.jsonl"),
-        to_json_lines(&[
-            metadata_line(&json!({})),
-            user_message("one"),
-            assistant_message("1"),
-        ])
-        .as_bytes(),
+        to_json_lines(&[metadata_line(&json!({})), user_message("one"), assistant_message("1")])
+            .as_bytes(),
     );
     story.server().always(says("ok"));
-    let commands: Vec<Command> = (0..8)
-        .map(|number| story.command(["agent", "-m", &format!("n{number}")]))
-        .collect();
+    let commands: Vec<Command> =
+        (0..8).map(|number| story.command(["agent", "-m", &format!("n{number}")])).collect();
     std::thread::scope(|scope| {
         for mut command in commands {
             scope.spawn(move || {
@@ -1339,23 +1107,14 @@ fn concurrent_migrations_of_an_old_session_lose_nothing() {
     });
     let text = std::fs::read_to_string(store.join("Y2xpOmRpcmVjdA.jsonl")).unwrap();
     let said = |line: &Value| line["role"] == "user";
-    let all = text
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let mut said: Vec<String> = all
-        .filter(said)
-        .map(|line| line["content"].as_str().unwrap().to_owned())
-        .collect();
+    let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut said: Vec<String> =
+        all.filter(said).map(|line| line["content"].as_str().unwrap().to_owned()).collect();
     said.sort();
     let mut expect: Vec<String> = (0..8).map(|number| format!("n{number}")).collect();
     expect.push("one".into());
     assert_eq!(said, expect);
-    assert!(
-        !story
-            .home()
-            .join(".nanobot/sessions/cli_direct.jsonl")
-            .exists()
-    );
+    assert!(!story.home().join(".nanobot/sessions/cli_direct.jsonl").exists());
 }
 
 #[test]
@@ -1377,10 +1136,8 @@ fn a_wire_format_change_between_turns_breaks_no_group() {
             .workspace_file(SESSION_FILE, to_json_lines(&list))
             .script([calls("list_dir", json!({})), says("ok"), says("more")]);
         story.run(["agent", "-m", "two"]).stdout("ok\n");
-        let story = story.set(
-            "providers.custom.apiType",
-            json!(Format::config_name(ALL_FORMATS[0])),
-        );
+        let story =
+            story.set("providers.custom.apiType", json!(Format::config_name(ALL_FORMATS[0])));
         story.run(["agent", "-m", "next"]).stdout("more\n");
         assert_valid_messages(&story.requests()[2].messages()[1..]);
     }
@@ -1391,9 +1148,7 @@ fn the_clock_does_not_change_what_was_sent_before() {
     // nanobot `test_context_prompt_cache`: a time in the system prompt invalidated the cache of every request
     let story = Story::new().script([says("1")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
-    let story = story
-        .env("NANOBOT_TEST_TIME", "2026-03-04T05:06:07Z")
-        .script([says("2")]);
+    let story = story.env("NANOBOT_TEST_TIME", "2026-03-04T05:06:07Z").script([says("2")]);
     story.run(["agent", "-m", "two"]).stdout("2\n");
     let requests = story.requests();
     assert_eq!(requests[0].messages(), requests[1].messages()[..2]);
@@ -1415,13 +1170,10 @@ fn a_session_reset_by_another_program_has_no_old_messages() {
         "timestamp": "2026-01-02T00:00:00.000000" });
     let answer =
         json!({ "role": "assistant", "content": "yes", "timestamp": "2026-01-02T00:00:00.000000" });
-    let lines: String = [metadata, user, call, result, answer]
-        .iter()
-        .map(|line| format!("{line}\n"))
-        .collect();
-    let story = Story::new()
-        .workspace_file("sessions/cli_direct.jsonl", lines)
-        .script([says("more")]);
+    let lines: String =
+        [metadata, user, call, result, answer].iter().map(|line| format!("{line}\n")).collect();
+    let story =
+        Story::new().workspace_file("sessions/cli_direct.jsonl", lines).script([says("more")]);
     story.run(["agent", "-m", "x"]).stdout("more\n");
     assert!(!story.requests()[0].raw.contains("characters omitted"));
     let lines = story.session("cli_direct.jsonl");

@@ -33,10 +33,7 @@ fn a_turn_is_stored_in_the_format_of_the_python_program() {
         json!({ "name": "read_file", "arguments": "{\"path\":\"a\"}" })
     );
     assert_eq!(session[3]["role"], "tool");
-    assert_eq!(
-        session[3]["tool_call_id"],
-        session[2]["tool_calls"][0]["id"]
-    );
+    assert_eq!(session[3]["tool_call_id"], session[2]["tool_calls"][0]["id"]);
     assert_eq!(session[3]["name"], "read_file");
     assert_eq!(session[4]["content"], "Read.");
     assert_eq!(session[5]["_type"], "metadata");
@@ -45,11 +42,7 @@ fn a_turn_is_stored_in_the_format_of_the_python_program() {
     assert_eq!(session[5]["at"], json!(text.len() - lines[5].len() - 1));
     assert_eq!(session.len(), 6);
     let mode = |path: &str| {
-        std::fs::metadata(story.workspace().join(path))
-            .unwrap()
-            .permissions()
-            .mode()
-            & 0o777
+        std::fs::metadata(story.workspace().join(path)).unwrap().permissions().mode() & 0o777
     };
     assert_eq!(mode("sessions"), 0o700);
     assert_eq!(mode("sessions/cli_direct.jsonl"), 0o600);
@@ -58,16 +51,11 @@ fn a_turn_is_stored_in_the_format_of_the_python_program() {
 #[test]
 fn a_session_continues() {
     let story = Story::new().script([says("Hello Ada."), says("Ada.")]);
-    story
-        .run(["agent", "-m", "I am Ada"])
-        .stdout("Hello Ada.\n");
+    story.run(["agent", "-m", "I am Ada"]).stdout("Hello Ada.\n");
     story.run(["agent", "-m", "who am I?"]).stdout("Ada.\n");
     let messages = story.requests()[1].messages();
     assert_eq!(messages.len(), 4);
-    assert_eq!(
-        messages[2],
-        json!({ "role": "assistant", "content": "Hello Ada." })
-    );
+    assert_eq!(messages[2], json!({ "role": "assistant", "content": "Hello Ada." }));
 }
 
 #[test]
@@ -79,42 +67,29 @@ fn after_new_no_old_message_is_sent() {
     let requests = story.requests();
     assert_eq!(requests[1].messages().len(), 2);
     assert_eq!(requests[2].messages().len(), 4);
-    assert!(
-        story
-            .session("cli_direct.jsonl")
-            .iter()
-            .any(|line| line["content"] == "one")
-    );
+    assert!(story.session("cli_direct.jsonl").iter().any(|line| line["content"] == "one"));
 }
 
 #[test]
 fn slash_new_and_slash_help_as_messages() {
     let story = Story::new().script([says("1"), says("2")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
-    story
-        .run(["agent", "-m", "/new"])
-        .stdout("New session started.\n");
+    story.run(["agent", "-m", "/new"]).stdout("New session started.\n");
     story.run(["agent", "-m", "two"]).stdout("2\n");
     assert_eq!(story.requests()[1].messages().len(), 2);
     story.run(["agent", "-m", "/help"]).stdout_has("/new");
-    let story = Story::new()
-        .stdin("/new")
-        .script([says("piped text is no command")]);
+    let story = Story::new().stdin("/new").script([says("piped text is no command")]);
     story.run(["agent"]).stdout("piped text is no command\n");
 }
 
 #[test]
 fn an_ephemeral_run_stores_nothing() {
     let story = Story::new().script([says("1"), says("2"), says("3")]);
-    story
-        .run(["agent", "-m", "one", "--ephemeral"])
-        .stdout("1\n");
+    story.run(["agent", "-m", "one", "--ephemeral"]).stdout("1\n");
     assert!(!story.workspace().join("sessions").exists());
     story.run(["agent", "-m", "two"]).stdout("2\n");
     let before = story.session("cli_direct.jsonl");
-    story
-        .run(["agent", "-m", "three", "--ephemeral", "-s", "cli:direct"])
-        .stdout("3\n");
+    story.run(["agent", "-m", "three", "--ephemeral", "-s", "cli:direct"]).stdout("3\n");
     assert_eq!(story.requests()[2].messages().len(), 4);
     assert_eq!(story.session("cli_direct.jsonl"), before);
 }
@@ -123,22 +98,11 @@ fn an_ephemeral_run_stores_nothing() {
 fn fork_copies_the_session_first() {
     let story = Story::new().script([says("1"), says("2"), says("3")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
-    story
-        .run(["agent", "-m", "two", "--fork", "cli:direct", "-s", "branch"])
-        .stdout("2\n");
+    story.run(["agent", "-m", "two", "--fork", "cli:direct", "-s", "branch"]).stdout("2\n");
     assert_eq!(story.requests()[1].messages().len(), 4);
     story.run(["agent", "-m", "three"]).stdout("3\n");
-    assert_eq!(
-        story.requests()[2].messages().len(),
-        4,
-        "the original does not see the branch"
-    );
-    for unstored in [
-        &[][..],
-        &["--ephemeral"],
-        &["--dry-run"],
-        &["--replay", "demo"],
-    ] {
+    assert_eq!(story.requests()[2].messages().len(), 4, "the original does not see the branch");
+    for unstored in [&[][..], &["--ephemeral"], &["--dry-run"], &["--replay", "demo"]] {
         story
             .run([&["agent", "-m", "x", "--fork", "nothing"], unstored].concat())
             .status(66)
@@ -157,10 +121,7 @@ fn an_interrupted_turn_is_resumed() {
         fails(400, "no"),
         says("Done."),
     ]);
-    story
-        .run(["agent", "-m", "look"])
-        .status(1)
-        .stderr_has("no");
+    story.run(["agent", "-m", "look"]).status(1).stderr_has("no");
     story.run(["agent", "--resume"]).stdout("Done.\n");
     let messages = story.requests()[2].messages();
     assert_eq!(messages.len(), 4, "no call was made again");
@@ -179,9 +140,8 @@ fn a_call_without_a_result_is_marked_as_possibly_executed() {
         json!({ "role": "assistant", "content": null, "tool_calls": [call], "timestamp": TIMESTAMP }),
     ];
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let story = Story::new()
-        .workspace_file("sessions/cli_direct.jsonl", text)
-        .script([says("Checked.")]);
+    let story =
+        Story::new().workspace_file("sessions/cli_direct.jsonl", text).script([says("Checked.")]);
     story
         .run(["agent", "--resume"])
         .stdout("Checked.\n")
@@ -212,10 +172,7 @@ fn an_incomplete_line_is_saved_aside() {
         .map(|entry| entry.unwrap().path())
         .find(|path| path.to_str().unwrap().contains("torn"))
         .unwrap();
-    assert_eq!(
-        std::fs::read_to_string(aside).unwrap(),
-        "{\"role\": \"user\", \"cont"
-    );
+    assert_eq!(std::fs::read_to_string(aside).unwrap(), "{\"role\": \"user\", \"cont");
     assert!(
         std::fs::read_to_string(&path)
             .unwrap()
@@ -239,9 +196,8 @@ fn orphaned_results_are_not_sent_and_the_window_starts_at_a_user_message() {
         json!({ "role": "tool", "tool_call_id": "lost2", "name": "exec", "content": "orphan" }),
     );
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let story = Story::new()
-        .workspace_file("sessions/cli_direct.jsonl", &text)
-        .script([says("ok")]);
+    let story =
+        Story::new().workspace_file("sessions/cli_direct.jsonl", &text).script([says("ok")]);
     story.run(["agent", "-m", "go on"]).stdout("ok\n");
     let contents: Vec<Value> = story.requests()[0].messages()[1..]
         .iter()
@@ -263,15 +219,10 @@ fn a_locked_session_is_waited_for_or_reported() {
         .open(story.workspace().join("sessions/cli_direct.jsonl.lock"))
         .unwrap();
     lock.lock().unwrap();
-    story
-        .run(["agent", "-m", "two", "--wait", "0"])
-        .status(75)
-        .stderr_has("cli:direct");
+    story.run(["agent", "-m", "two", "--wait", "0"]).status(75).stderr_has("cli:direct");
     drop(lock);
     story.server().script([says("2")]);
-    story
-        .run(["agent", "-m", "two", "--wait", "0"])
-        .stdout("2\n");
+    story.run(["agent", "-m", "two", "--wait", "0"]).stdout("2\n");
 }
 
 #[test]
@@ -281,9 +232,7 @@ fn two_keys_with_the_same_file_name_stay_separate() {
     story.run(["agent", "-m", "two", "-s", "a_b"]).stdout("2\n");
     assert_eq!(story.requests()[1].messages().len(), 2);
     assert!(story.workspace().join("sessions/YV9i.jsonl").exists());
-    story
-        .run(["agent", "-m", "three", "-s", "a_b"])
-        .stdout("3\n");
+    story.run(["agent", "-m", "three", "-s", "a_b"]).stdout("3\n");
     assert_eq!(story.requests()[2].messages().len(), 4);
 }
 
@@ -291,29 +240,16 @@ fn two_keys_with_the_same_file_name_stay_separate() {
 fn sessions_are_listed_shown_and_removed() {
     let story = Story::new().script([says("Hello."), says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("Hello.\n");
-    story
-        .run(["agent", "-m", "hi", "-s", "work:1"])
-        .stdout("x\n");
+    story.run(["agent", "-m", "hi", "-s", "work:1"]).stdout("x\n");
     let list = story.run(["session", "list"]).text();
-    assert!(
-        list.contains("cli:direct") && list.contains("work:1"),
-        "{list}"
-    );
+    assert!(list.contains("cli:direct") && list.contains("work:1"), "{list}");
     let show = story.run(["session", "show", "cli:direct"]).text();
     assert!(show.contains("hi") && show.contains("Hello."), "{show}");
     story.run(["session", "rm", "work:1", "-q"]).stderr("");
     assert!(!story.run(["session", "list"]).text().contains("work:1"));
-    story
-        .run(["session", "rm", "work:1"])
-        .status(66)
-        .stderr_has("work:1");
-    story
-        .run(["session", "show", "gone"])
-        .status(66)
-        .stderr_has("gone");
-    let lines = story
-        .run(["session", "show", "cli:direct", "--json"])
-        .json_lines();
+    story.run(["session", "rm", "work:1"]).status(66).stderr_has("work:1");
+    story.run(["session", "show", "gone"]).status(66).stderr_has("gone");
+    let lines = story.run(["session", "show", "cli:direct", "--json"]).json_lines();
     assert_eq!(lines[0]["role"], "user");
 }
 
@@ -322,14 +258,8 @@ fn the_store_of_newer_releases_is_used_if_present() {
     let id = "0123456789abcdef0123456789abcdef";
     let story = Story::new().script([says("2"), says("3")]);
     let store = story.home().join(".nanobot/sessions").join(id);
-    write(
-        &story.workspace().join(".nanobot/workspace-id"),
-        id.as_bytes(),
-    );
-    write(
-        &store.join(".workspace"),
-        story.workspace().to_str().unwrap().as_bytes(),
-    );
+    write(&story.workspace().join(".nanobot/workspace-id"), id.as_bytes());
+    write(&store.join(".workspace"), story.workspace().to_str().unwrap().as_bytes());
     write(&store.join(".session-files.lock"), b"");
     let lines = [
         json!({ "_type": "metadata", "key": "cli:direct", "created_at": TIMESTAMP, "updated_at": TIMESTAMP, "metadata": { "title": "t" }, "last_consolidated": 0, "last_archived": 0 }),
@@ -344,25 +274,14 @@ fn the_store_of_newer_releases_is_used_if_present() {
     story.run(["agent", "-m", "three"]).stdout("3\n");
     assert_eq!(story.requests()[1].messages().len(), 6);
     let after = std::fs::read_to_string(&path).unwrap();
-    let added: Vec<Value> = after[text.len()..]
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let added: Vec<Value> =
+        after[text.len()..].lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let kinds: Vec<&str> = added
         .iter()
         .map(|line| line["_type"].as_str().or(line["role"].as_str()).unwrap())
         .collect();
     let turn = ["user", "assistant"];
-    assert_eq!(
-        kinds,
-        [
-            &turn[..],
-            &["provider_state", "metadata"],
-            &turn,
-            &["metadata"]
-        ]
-        .concat()
-    );
+    assert_eq!(kinds, [&turn[..], &["provider_state", "metadata"], &turn, &["metadata"]].concat());
     assert_eq!(added[2]["state"], Value::Null);
     assert_eq!(added[3]["metadata"]["title"], "t");
     assert_eq!(added[3]["last_archived"], 0);
@@ -374,19 +293,14 @@ fn a_session_removed_during_a_turn_is_recreated() {
     let story = Story::new().script([says("1")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     let path = story.workspace().join("sessions/cli_direct.jsonl");
-    story
-        .server()
-        .script([Box::new(move |request: &crate::server::Request| {
-            std::fs::remove_file(&path).unwrap();
-            says("2")(request)
-        }) as crate::server::Responder]);
+    story.server().script([Box::new(move |request: &crate::server::Request| {
+        std::fs::remove_file(&path).unwrap();
+        says("2")(request)
+    }) as crate::server::Responder]);
     story.run(["agent", "-m", "two"]).stdout("2\n");
     let lines = story.session("cli_direct.jsonl");
     assert_eq!(lines.len(), 3);
-    assert_eq!(
-        (&lines[0]["key"], &lines[1]["content"]),
-        (&json!("cli:direct"), &json!("2"))
-    );
+    assert_eq!((&lines[0]["key"], &lines[1]["content"]), (&json!("cli:direct"), &json!("2")));
     assert_eq!(lines[2]["messages"], 1);
 }
 
@@ -396,9 +310,7 @@ fn old_sessions_of_piped_input_are_pruned() {
     story.run(["agent"]).stdout("1\n");
     let sessions = story.workspace().join("sessions");
     let names = || -> Vec<String> {
-        let all = std::fs::read_dir(&sessions)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name());
+        let all = std::fs::read_dir(&sessions).unwrap().map(|entry| entry.unwrap().file_name());
         let mut all: Vec<String> = all.map(|name| name.into_string().unwrap()).collect();
         all.sort();
         all
@@ -421,47 +333,28 @@ fn a_session_replaced_by_a_python_run_is_followed() {
     // While the model works, another program replaces the file.
     story.server().script([says("1")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
-    story
-        .server()
-        .script([Box::new(move |request: &crate::server::Request| {
-            let mut text = std::fs::read_to_string(&replaced).unwrap();
-            text.push_str(&format!(
-                "{}\n",
-                json!({ "role": "user", "content": "theirs" })
-            ));
-            write(&other, text.as_bytes());
-            std::fs::rename(&other, &replaced).unwrap();
-            says("2")(request)
-        }) as crate::server::Responder]);
+    story.server().script([Box::new(move |request: &crate::server::Request| {
+        let mut text = std::fs::read_to_string(&replaced).unwrap();
+        text.push_str(&format!("{}\n", json!({ "role": "user", "content": "theirs" })));
+        write(&other, text.as_bytes());
+        std::fs::rename(&other, &replaced).unwrap();
+        says("2")(request)
+    }) as crate::server::Responder]);
     story.run(["agent", "-m", "two"]).stdout("2\n");
     let lines = story.session("cli_direct.jsonl");
-    let contents: Vec<&str> = lines
-        .iter()
-        .filter_map(|line| line["content"].as_str())
-        .collect();
+    let contents: Vec<&str> = lines.iter().filter_map(|line| line["content"].as_str()).collect();
     assert_eq!(contents, ["one", "1", "two", "theirs", "2"]);
     assert_eq!(lines.last().unwrap()["messages"], 5);
 }
 
 #[test]
 fn a_turn_longer_than_the_window_is_resumed_and_consolidated() {
-    let story = Story::new().set(
-        "agents.defaults",
-        json!({ "model": "m", "provider": "custom", "memoryWindow": 4 }),
-    );
+    let story = Story::new()
+        .set("agents.defaults", json!({ "model": "m", "provider": "custom", "memoryWindow": 4 }));
     let again = || calls("list_dir", json!({}));
-    let story = story.script([
-        again(),
-        again(),
-        again(),
-        fails(400, "no"),
-        says("Done."),
-        says("Yes."),
-    ]);
-    story
-        .run(["agent", "-m", "the task"])
-        .status(1)
-        .stderr_has("no");
+    let story =
+        story.script([again(), again(), again(), fails(400, "no"), says("Done."), says("Yes.")]);
+    story.run(["agent", "-m", "the task"]).status(1).stderr_has("no");
     story.run(["agent", "--resume"]).stdout("Done.\n");
     assert_eq!(story.requests()[4].messages().len(), 8);
     story.run(["agent", "-m", "done?"]).stdout("Yes.\n");
@@ -471,12 +364,8 @@ fn a_turn_longer_than_the_window_is_resumed_and_consolidated() {
 #[test]
 fn a_session_named_like_a_piped_one_is_not_pruned() {
     let story = Story::new().script([says("1"), says("2")]);
-    story
-        .run(["agent", "-m", "x", "-s", "pipe_mine"])
-        .stdout("1\n");
-    let story = story
-        .env("NANOBOT_TEST_TIME", "2100-01-01T00:00:00Z")
-        .stdin("x");
+    story.run(["agent", "-m", "x", "-s", "pipe_mine"]).stdout("1\n");
+    let story = story.env("NANOBOT_TEST_TIME", "2100-01-01T00:00:00Z").stdin("x");
     story.run(["agent"]).stdout("2\n");
     assert!(story.workspace().join("sessions/pipe_mine.jsonl").exists());
 }
@@ -486,36 +375,23 @@ fn an_incomplete_line_of_another_program_does_not_corrupt_our_lines() {
     let story = Story::new().script([says("1")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     let path = story.workspace().join("sessions/cli_direct.jsonl");
-    story
-        .server()
-        .script([Box::new(move |request: &crate::server::Request| {
-            let mut text = std::fs::read(&path).unwrap();
-            text.extend_from_slice(b"{\"role\": \"us");
-            std::fs::write(&path, text).unwrap();
-            says("2")(request)
-        }) as crate::server::Responder]);
+    story.server().script([Box::new(move |request: &crate::server::Request| {
+        let mut text = std::fs::read(&path).unwrap();
+        text.extend_from_slice(b"{\"role\": \"us");
+        std::fs::write(&path, text).unwrap();
+        says("2")(request)
+    }) as crate::server::Responder]);
     story.run(["agent", "-m", "two"]).stdout("2\n");
-    assert!(
-        story
-            .session("cli_direct.jsonl")
-            .iter()
-            .any(|line| line["content"] == "2")
-    );
+    assert!(story.session("cli_direct.jsonl").iter().any(|line| line["content"] == "2"));
 }
 
 #[test]
 fn a_removed_session_does_not_reappear_from_an_older_location() {
     let line = |text: &str| format!("{}\n", json!({ "role": "user", "content": text }));
     let story = Story::new().workspace_file("sessions/a.jsonl", line("new"));
-    write(
-        &story.home().join(".nanobot/sessions/a.jsonl"),
-        line("secret").as_bytes(),
-    );
+    write(&story.home().join(".nanobot/sessions/a.jsonl"), line("secret").as_bytes());
     story.run(["session", "rm", "a", "-q"]).stderr("");
-    story
-        .run(["session", "show", "a"])
-        .status(66)
-        .stderr_has("there is no session `a`");
+    story.run(["session", "show", "a"]).status(66).stderr_has("there is no session `a`");
 }
 
 #[test]
@@ -527,18 +403,10 @@ fn sessions_left_in_the_workspace_move_to_the_newer_store() {
     let left = story.workspace().join("sessions/cli_direct.jsonl");
     write(&left, said.as_bytes());
     let store = story.home().join(".nanobot/sessions").join(id);
-    write(
-        &story.workspace().join(".nanobot/workspace-id"),
-        id.as_bytes(),
-    );
-    write(
-        &store.join(".workspace"),
-        story.workspace().to_str().unwrap().as_bytes(),
-    );
+    write(&story.workspace().join(".nanobot/workspace-id"), id.as_bytes());
+    write(&store.join(".workspace"), story.workspace().to_str().unwrap().as_bytes());
     // Reading does not move files.
-    story
-        .run(["session", "show", "cli:direct"])
-        .stdout_has("one");
+    story.run(["session", "show", "cli:direct"]).stdout_has("one");
     assert!(left.exists());
     story.run(["agent", "-m", "two"]).stdout("2\n");
     let now = store.join("Y2xpOmRpcmVjdA.jsonl");
@@ -552,12 +420,7 @@ fn sessions_left_in_the_workspace_move_to_the_newer_store() {
     write(&old, b"{\"_type\": \"metadata\", \"key\": \"pipe:abc\"}\n");
     let long_ago =
         std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
-    std::fs::File::options()
-        .write(true)
-        .open(&old)
-        .unwrap()
-        .set_modified(long_ago)
-        .unwrap();
+    std::fs::File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
     let story = story.script([says("4")]).stdin("four");
     story.run(["agent"]).stdout("4\n");
     assert!(!old.exists());
@@ -568,10 +431,7 @@ fn a_turn_after_a_kill_reads_only_the_end_of_the_file() {
     // 60 MB before the last closing line, and lines of a killed turn after it: fast to read if only the end is read.
     let story = Story::new().script([says("fine")]);
     let path = story.workspace().join("sessions/cli_direct.jsonl");
-    let line = format!(
-        "{{\"role\": \"user\", \"content\": \"{}\"}}\n",
-        "x".repeat(600_000)
-    );
+    let line = format!("{{\"role\": \"user\", \"content\": \"{}\"}}\n", "x".repeat(600_000));
     let mut text = line.repeat(100);
     let at = text.len();
     text.push_str(&format!("{{\"_type\": \"metadata\", \"key\": \"cli:direct\", \"last_consolidated\": 100, \"messages\": 100, \"at\": {at}}}\n"));
@@ -588,17 +448,11 @@ fn a_turn_after_a_kill_reads_only_the_end_of_the_file() {
         "-P",
         path.to_str().unwrap(),
     ]);
-    let child = command
-        .arg(crate::story::NANOBOT)
-        .args(["agent", "-m", "x"])
-        .spawn();
+    let child = command.arg(crate::story::NANOBOT).args(["agent", "-m", "x"]).spawn();
     let Ok(child) = child else {
         return;
     };
-    story
-        .wait(child)
-        .stdout("fine\n")
-        .stderr_has("marked as interrupted");
+    story.wait(child).stdout("fine\n").stderr_has("marked as interrupted");
     let read: u64 = std::fs::read_to_string(out)
         .unwrap()
         .lines()
@@ -611,9 +465,11 @@ fn a_turn_after_a_kill_reads_only_the_end_of_the_file() {
 #[test]
 fn the_default_session_is_configurable() {
     let check = |config: &str, variable: Option<&str>, expect: [&str; 3]| {
-        let mut story = Story::new()
-            .set("agents.defaults.session", json!(config))
-            .script([says("1"), says("2"), says("3")]);
+        let mut story = Story::new().set("agents.defaults.session", json!(config)).script([
+            says("1"),
+            says("2"),
+            says("3"),
+        ]);
         if let Some(value) = variable {
             story = story.env("NANOBOT_SESSION", value);
         }
@@ -626,11 +482,8 @@ fn the_default_session_is_configurable() {
             let number = result["text"].as_str().unwrap().parse::<usize>().unwrap();
             assert!(key.starts_with(expect[number - 1]), "{config}: {key}");
         }
-        let counts: Vec<usize> = story
-            .requests()
-            .iter()
-            .map(|sent| sent.messages().len())
-            .collect();
+        let counts: Vec<usize> =
+            story.requests().iter().map(|sent| sent.messages().len()).collect();
         counts
     };
     let same = ["work:notes"; 3];

@@ -8,20 +8,10 @@ use serde_json::{Value, json};
 /// Two conversations: one of the user's words, and one about an attached file.
 fn two_conversations() -> Story {
     let story = Story::new().script([says("Noted: a cat."), says("It says the same.")]);
-    story
-        .run(["agent", "-s", "pets", "-m", "My cat is Mia."])
-        .stdout("Noted: a cat.\n");
+    story.run(["agent", "-s", "pets", "-m", "My cat is Mia."]).stdout("Noted: a cat.\n");
     let story = story.file("log.txt", "the cat sat\n");
     story
-        .run([
-            "agent",
-            "-s",
-            "logs",
-            "-m",
-            "What does it say?",
-            "-a",
-            "log.txt",
-        ])
+        .run(["agent", "-s", "logs", "-m", "What does it say?", "-a", "log.txt"])
         .stdout("It says the same.\n");
     story
 }
@@ -31,16 +21,9 @@ fn results(story: &Story, list: &[Value]) -> Vec<String> {
     let script = list.iter().map(|it| calls("sessions", it.clone()));
     story.server().script(script.chain([says("done")]));
     let before = story.requests().len();
-    story
-        .run([
-            "agent", "-s", "new", "--new", "-m", "go", "--allow", "sessions",
-        ])
-        .stdout("done\n");
+    story.run(["agent", "-s", "new", "--new", "-m", "go", "--allow", "sessions"]).stdout("done\n");
     let requests = story.requests();
-    requests[before + 1..]
-        .iter()
-        .map(crate::server::Request::last_content)
-        .collect()
+    requests[before + 1..].iter().map(crate::server::Request::last_content).collect()
 }
 
 /// The origin of the session `new`.
@@ -97,25 +80,15 @@ fn other_conversations_are_listed_searched_and_read() {
         found[4]
     );
     assert!(found[5].contains("no session `no such`"), "{}", found[5]);
-    assert!(
-        found[6].contains("`text` is required for search"),
-        "{}",
-        found[6]
-    );
+    assert!(found[6].contains("`text` is required for search"), "{}", found[6]);
 }
 
 #[test]
 fn a_conversation_takes_on_the_origin_of_one_that_it_reads() {
     let story = two_conversations();
-    drop(results(
-        &story,
-        &[json!({ "action": "read", "key": "pets" })],
-    ));
+    drop(results(&story, &[json!({ "action": "read", "key": "pets" })]));
     assert!(origin(&story).contains("user"), "{}", origin(&story));
-    drop(results(
-        &story,
-        &[json!({ "action": "read", "key": "logs" })],
-    ));
+    drop(results(&story, &[json!({ "action": "read", "key": "logs" })]));
     assert!(origin(&story).contains("project"), "{}", origin(&story));
     // A session of the Python program has recorded no origin: anything may be in it.
     let line = json!({ "role": "user", "content": "hello", "timestamp": "2026-01-01T00:00:00" });
@@ -132,9 +105,7 @@ fn a_conversation_takes_on_the_origin_of_one_that_it_reads() {
         says("done"),
     ]);
     story
-        .run([
-            "agent", "-s", "new", "--new", "-m", "go", "--allow", "sessions",
-        ])
+        .run(["agent", "-s", "new", "--new", "-m", "go", "--allow", "sessions"])
         .stderr_has("--allow cron")
         .stdout("done\n");
     assert!(origin(&story).contains("external"), "{}", origin(&story));
@@ -151,9 +122,7 @@ fn only_the_user_hands_out_other_conversations() {
     story.run(["agent", "-m", "x"]).stdout("-\n");
     assert!(!has_tool(&story));
     // A pattern does not mean it.
-    story
-        .run(["agent", "-m", "x", "--allow", "*"])
-        .stdout("-\n");
+    story.run(["agent", "-m", "x", "--allow", "*"]).stdout("-\n");
     assert!(!has_tool(&story));
     // The files stay closed to all other tools.
     let call = calls(

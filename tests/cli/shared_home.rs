@@ -19,10 +19,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 fn run_with_umask<'a>(story: &'a Story, umask: &str, arguments: &str) -> RunResult<'a> {
     let mut shell = story.program("/bin/sh");
-    let line = format!(
-        "umask {umask}; exec '{}' {arguments}",
-        crate::story::NANOBOT
-    );
+    let line = format!("umask {umask}; exec '{}' {arguments}", crate::story::NANOBOT);
     story.wait(shell.args(["-c", &line]).spawn().unwrap())
 }
 
@@ -91,8 +88,6 @@ fn an_ephemeral_run_works_where_the_home_cannot_be_written() {
         command.env("NANOBOT_HOME", &home);
         story.wait(command.spawn().unwrap())
     };
-    run(&["--ephemeral"])
-        .stdout("Hello.\n")
-        .stderr_has("the cost was not recorded");
+    run(&["--ephemeral"]).stdout("Hello.\n").stderr_has("the cost was not recorded");
     run(&[]).status(74).stderr_has("file/home");
 }

@@ -65,19 +65,13 @@ fn a_signal_ends_the_children_before_the_program() {
         let second = ("exec", json!({ "command": "touch second" }));
         let first = ("exec", json!({ "command": command }));
         let story = Story::new().script([calls_all([first, second])]);
-        let child = story
-            .command(["agent", "-m", "x", "--json", "--write"])
-            .spawn()
-            .unwrap();
+        let child = story.command(["agent", "-m", "x", "--json", "--write"]).spawn().unwrap();
         until_exists(&story.dir().join("started"));
         send_signal(&child, signal);
         let ran = story.wait(child);
         assert_eq!(ran.signal(), Some(signal));
         assert!(!is_alive(mark), "{mark} is left");
-        assert!(
-            !story.dir().join("second").exists(),
-            "nothing starts any more"
-        );
+        assert!(!story.dir().join("second").exists(), "nothing starts any more");
         assert_eq!(ran.json()["status"]["name"], name);
         closing_line(&story, name);
         let lines = story.session("cli_direct.jsonl");
@@ -87,11 +81,7 @@ fn a_signal_ends_the_children_before_the_program() {
             .map(|line| line["content"].as_str().unwrap())
             .collect();
         assert_eq!(results.len(), 2, "every call has its result: {lines:?}");
-        assert!(
-            results
-                .iter()
-                .all(|text| text.to_lowercase().contains("interrupted"))
-        );
+        assert!(results.iter().all(|text| text.to_lowercase().contains("interrupted")));
         // It continues without a repair.
         story.server().script([says("Done.")]);
         story.run(["agent", "--resume"]).stdout("Done.\n");
@@ -102,10 +92,7 @@ fn a_signal_ends_the_children_before_the_program() {
 fn a_signal_during_a_request_ends_the_run() {
     let story = Story::new();
     let asked = stall_model(&story, "Half of");
-    let child = story
-        .command(["agent", "-m", "x", "--json"])
-        .spawn()
-        .unwrap();
+    let child = story.command(["agent", "-m", "x", "--json"]).spawn().unwrap();
     until_exists(&asked);
     send_signal(&child, 15);
     let ran = story.wait(child);
@@ -146,10 +133,7 @@ fn a_timeout_ends_children() {
     let mark = &format!("{}.124", 100_000 + std::process::id());
     let command = format!("setsid sleep {mark} & (trap '' TERM; sleep {mark}) & sleep {mark}");
     let story = Story::new().script([calls("exec", json!({ "command": command }))]);
-    story
-        .run(["agent", "-m", "x", "--timeout", "3s"])
-        .status(124)
-        .stderr_has("--timeout");
+    story.run(["agent", "-m", "x", "--timeout", "3s"]).status(124).stderr_has("--timeout");
     assert!(!is_alive(mark));
     closing_line(&story, "timeout");
 }
@@ -167,10 +151,7 @@ fn a_timeout_applies_before_the_turn() {
     let asked = stall_model(&story, "");
     let first = story.command(["agent", "-m", "x"]).spawn().unwrap();
     until_exists(&asked);
-    story
-        .run(["agent", "-m", "y", "--timeout", "3"])
-        .status(124)
-        .stderr_has("waiting for session");
+    story.run(["agent", "-m", "y", "--timeout", "3"]).status(124).stderr_has("waiting for session");
     send_signal(&first, 15);
     story.wait(first).signal();
 }
@@ -213,9 +194,7 @@ fn ignored_signals_stay_ignored() {
     let child = shell.args(["agent", "-m", "x"]).spawn().unwrap();
     until_exists(&asked);
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let ignored = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:\t"));
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t"));
     let ignored = u64::from_str_radix(ignored.unwrap(), 16).unwrap();
     assert_eq!(ignored & 0b11, 0b11, "SIGHUP and SIGINT");
     // A hang-up that is not ignored would have precedence over later signals.
@@ -253,16 +232,11 @@ fn check_continues_after_stop(stopped: std::time::Duration) {
         let delta = json!({ "choices": [{ "index": 0, "delta": { "content": "Here." }, "finish_reason": "stop" }] });
         Response::events([format!("data: {delta}\n\n"), "data: [DONE]\n\n".into()])
     }) as Responder]);
-    let child = story
-        .command(["agent", "-m", "x", "--timeout", "3"])
-        .spawn()
-        .unwrap();
+    let child = story.command(["agent", "-m", "x", "--timeout", "3"]).spawn().unwrap();
     until_exists(&asked);
     send_signal(&child, 19);
     let stat = format!("/proc/{}/stat", child.id());
-    until("it is stopped", || {
-        std::fs::read_to_string(&stat).unwrap().contains(") T ")
-    });
+    until("it is stopped", || std::fs::read_to_string(&stat).unwrap().contains(") T "));
     std::thread::sleep(stopped);
     send_signal(&child, 18);
     go.send(()).unwrap();
@@ -288,24 +262,16 @@ fn check_leaves_no_process(points: usize, seed: u64) {
         let story = story.set("tools", json!({ "exec": { "allowedEnvKeys": ["MARK"] } }));
         let mut child = story.command(["agent", "-m", "x"]).spawn().unwrap();
         // The random moment is what is tested.
-        std::thread::sleep(std::time::Duration::from_micros(
-            random.next_below(400_000) as u64
-        ));
+        std::thread::sleep(std::time::Duration::from_micros(random.next_below(400_000) as u64));
         let signal = [1, 2, 15][random.next_below(3)];
         send_signal(&child, signal);
         let status = child.wait().unwrap();
         ended += u32::from(status.signal() == Some(signal));
-        assert!(
-            status.signal() == Some(signal) || status.success(),
-            "{point}: {status}"
-        );
+        assert!(status.signal() == Some(signal) || status.success(), "{point}: {status}");
         let left = marked_processes(&mark);
         assert!(left.is_empty(), "{point}: {left:?}");
     }
-    assert!(
-        ended as usize * 2 > points,
-        "most runs were ended in their middle"
-    );
+    assert!(ended as usize * 2 > points, "most runs were ended in their middle");
 }
 
 /// The command lines of running processes with this mark in their environment.
@@ -352,26 +318,15 @@ fn the_first_process_of_a_container_exits_with_the_status_of_the_signal() {
 #[test]
 fn a_stop_message_ends_the_run_of_its_session_and_is_not_sent() {
     let story = Story::new();
-    story
-        .run(["agent", "-s", "work", "-m", "/stop"])
-        .stdout("No active task to stop.\n");
+    story.run(["agent", "-s", "work", "-m", "/stop"]).stdout("No active task to stop.\n");
     let asked = stall_model(&story, "");
-    let child = story
-        .command(["agent", "-s", "work", "-m", "x"])
-        .spawn()
-        .unwrap();
+    let child = story.command(["agent", "-s", "work", "-m", "x"]).spawn().unwrap();
     until_exists(&asked);
     // Another session is not concerned.
-    story
-        .run(["agent", "-m", "/stop"])
-        .stdout("No active task to stop.\n");
-    story
-        .run(["agent", "-s", "work", "-m", "/stop"])
-        .stdout("Stopped 1 task.\n");
+    story.run(["agent", "-m", "/stop"]).stdout("No active task to stop.\n");
+    story.run(["agent", "-s", "work", "-m", "/stop"]).stdout("Stopped 1 task.\n");
     assert_eq!(story.wait(child).signal(), Some(2));
-    story
-        .run(["agent", "-s", "work", "-m", "/stop", "--json"])
-        .json();
+    story.run(["agent", "-s", "work", "-m", "/stop", "--json"]).json();
     assert_eq!(story.requests().len(), 1, "no `/stop` was sent");
     let messages = story.session("work.jsonl");
     assert!(!messages.iter().any(|line| line["content"] == "/stop"));
@@ -400,11 +355,8 @@ fn a_reader_that_stopped_reading_does_not_keep_the_program() {
     let check = |flags: &[&str], signal: Option<i32>| {
         let story = Story::new().script([says(&"line of text\n".repeat(40_000))]);
         let arguments = ["agent", "-m", "x", "--output-format", "stream-json"];
-        let mut child = story
-            .command(arguments.iter().chain(flags))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            story.command(arguments.iter().chain(flags)).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         if let Some(signal) = signal {
             // The rest does not fit.
@@ -413,9 +365,7 @@ fn a_reader_that_stopped_reading_does_not_keep_the_program() {
             });
             send_signal(&child, signal);
         }
-        until("the program has ended", || {
-            child.try_wait().unwrap().is_some()
-        });
+        until("the program has ended", || child.try_wait().unwrap().is_some());
         child.wait().unwrap()
     };
     assert_eq!(check(&[], Some(15)).signal(), Some(15));

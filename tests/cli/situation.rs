@@ -8,11 +8,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 /// The system call that creates namespaces.
-const UNSHARE: i64 = if cfg!(target_arch = "aarch64") {
-    97
-} else {
-    272
-};
+const UNSHARE: i64 = if cfg!(target_arch = "aarch64") { 97 } else { 272 };
 
 /// The UID of the unprivileged user on every Linux system.
 const NOBODY_UID: u32 = 65534;
@@ -88,11 +84,7 @@ pub(crate) fn wrapper_without_syscall(call: i64) -> Option<Vec<String>> {
     if !require("python3") {
         return None;
     }
-    Some(
-        ["python3", "-c", BLOCK_SYSCALL_SCRIPT, &call.to_string()]
-            .map(str::to_owned)
-            .into(),
-    )
+    Some(["python3", "-c", BLOCK_SYSCALL_SCRIPT, &call.to_string()].map(str::to_owned).into())
 }
 
 /// A copy of the program that every user can execute.

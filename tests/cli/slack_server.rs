@@ -62,13 +62,7 @@ impl SlackServer {
                 false => respond(&mut ours.lock().unwrap(), request),
             }
         }));
-        Self {
-            http,
-            sockets,
-            _guard: checked.guard(),
-            checked,
-            state,
-        }
+        Self { http, sockets, _guard: checked.guard(), checked, state }
     }
 
     pub(crate) fn base(&self) -> String {
@@ -123,16 +117,12 @@ impl SlackServer {
     pub(crate) fn answers(&self, channel: &str) -> Vec<Value> {
         let state = self.state.lock().unwrap();
         let ours = state.messages.iter();
-        ours.filter(|it| it["channel"] == channel && it["user"] == BOT)
-            .cloned()
-            .collect()
+        ours.filter(|it| it["channel"] == channel && it["user"] == BOT).cloned().collect()
     }
 
     pub(crate) fn answer_texts(&self, channel: &str) -> Vec<String> {
         let answers = self.answers(channel).into_iter();
-        answers
-            .map(|it| it["text"].as_str().unwrap().to_owned())
-            .collect()
+        answers.map(|it| it["text"].as_str().unwrap().to_owned()).collect()
     }
 
     /// The arguments of the calls of a method.
@@ -198,21 +188,13 @@ impl State {
     fn page(member: &str, all: &[Value], arguments: &Value) -> Response {
         let number = |name: &str| match &arguments[name] {
             Value::String(text) => text.parse().ok(),
-            value => value
-                .as_u64()
-                .map(|number| usize::try_from(number).unwrap()),
+            value => value.as_u64().map(|number| usize::try_from(number).unwrap()),
         };
         let start = number("cursor").unwrap_or(0).min(all.len());
         let end = (start + number("limit").unwrap_or(100)).min(all.len());
-        let next = if end < all.len() {
-            end.to_string()
-        } else {
-            String::new()
-        };
-        accept(
-            json!({ member: all[start..end], "has_more": end < all.len(),
-            "response_metadata": { "next_cursor": next } }),
-        )
+        let next = if end < all.len() { end.to_string() } else { String::new() };
+        accept(json!({ member: all[start..end], "has_more": end < all.len(),
+            "response_metadata": { "next_cursor": next } }))
     }
 }
 
@@ -222,23 +204,17 @@ fn accept(mut body: Value) -> Response {
 }
 
 pub(crate) fn refuse(error: &str) -> Response {
-    Response::json(
-        200,
-        &json!({ "ok": false, "error": error, "needed": "channels:history" }),
-    )
+    Response::json(200, &json!({ "ok": false, "error": error, "needed": "channels:history" }))
 }
 
 /// The arguments of a call.
 fn arguments(request: &Request) -> Value {
     let query = request.path.split_once('?').map_or("", |(_, query)| query);
-    let is_form = request
-        .header("content-type")
-        .is_some_and(|kind| kind.contains("x-www-form-urlencoded"));
+    let is_form =
+        request.header("content-type").is_some_and(|kind| kind.contains("x-www-form-urlencoded"));
     let form = if is_form { request.raw.as_str() } else { "" };
     let pairs = [query, form];
-    let pairs = pairs
-        .iter()
-        .flat_map(|text| url::form_urlencoded::parse(text.as_bytes()));
+    let pairs = pairs.iter().flat_map(|text| url::form_urlencoded::parse(text.as_bytes()));
     let mut all: Map<String, Value> = pairs
         .map(|(name, value)| {
             let is_nested = value.starts_with(['[', '{']);
@@ -256,11 +232,7 @@ fn respond(state: &mut State, request: &Request) -> Response {
         if request.header("authorization") != Some(&format!("Bearer {TOKEN}")) {
             return Response::text(200, "text/html", "<!DOCTYPE html><title>Login</title>");
         }
-        return Response::text(
-            200,
-            "text/plain",
-            &state.files[number.parse::<usize>().unwrap()],
-        );
+        return Response::text(200, "text/plain", &state.files[number.parse::<usize>().unwrap()]);
     }
     if path.starts_with("/upload/") {
         state.files.push(request.raw.clone());

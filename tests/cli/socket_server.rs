@@ -71,9 +71,7 @@ impl Sockets {
         let copy = stream.try_clone().unwrap();
         let number = {
             let mut state = state.lock().unwrap();
-            state
-                .open
-                .push(Some(WebSocket::from_raw_socket(copy, Role::Server, None)));
+            state.open.push(Some(WebSocket::from_raw_socket(copy, Role::Server, None)));
             state.open.len() - 1
         };
         let answer = |message: &Value| {
@@ -168,10 +166,7 @@ impl Sockets {
 }
 
 fn close(socket: &mut WebSocket<TcpStream>, code: u16) {
-    let frame = CloseFrame {
-        code: code.into(),
-        reason: "".into(),
-    };
+    let frame = CloseFrame { code: code.into(), reason: "".into() };
     drop(socket.close(Some(frame)));
     drop(socket.get_ref().shutdown(std::net::Shutdown::Write));
 }

@@ -62,13 +62,9 @@ fn run(story: &Story, page: Option<&PageServer>, commands: &[&str], flags: &[&st
         story.server().script([fetch]);
     }
     let commands = commands.iter().map(|command| format!("{GIT}{command}"));
-    story
-        .server()
-        .script(commands.map(|command| calls("exec", json!({ "command": command }))));
+    story.server().script(commands.map(|command| calls("exec", json!({ "command": command }))));
     story.server().script([says("done")]);
-    let ran = story
-        .run([&["agent", "-m", "x", "--write"], flags].concat())
-        .stdout("done\n");
+    let ran = story.run([&["agent", "-m", "x", "--write"], flags].concat()).stdout("done\n");
     ran.error_text()
 }
 
@@ -81,15 +77,8 @@ fn changed_startup_files_are_told_in_one_line_and_undone() {
         let story = story();
         let before = contents(&story.dir());
         let text = run(&story, None, commands, &[]);
-        let lines: Vec<&str> = text
-            .lines()
-            .filter(|line| line.contains("on their own"))
-            .collect();
-        assert_eq!(
-            lines.len(),
-            usize::from(!expect.is_empty()),
-            "{commands:?}: {text}"
-        );
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("on their own")).collect();
+        assert_eq!(lines.len(), usize::from(!expect.is_empty()), "{commands:?}: {text}");
         for name in expect {
             assert!(lines[0].contains(name), "{commands:?} {name}: {text}");
         }
@@ -98,21 +87,13 @@ fn changed_startup_files_are_told_in_one_line_and_undone() {
         }
         let after = contents(&story.dir());
         assert_ne!(after, before);
-        drop(
-            story
-                .run(["undo"])
-                .stdout_has("AGENTS.md")
-                .stderr_has("turn 1"),
-        );
+        drop(story.run(["undo"]).stdout_has("AGENTS.md").stderr_has("turn 1"));
         // What is in a folder of dependencies is not covered.
         let mut undone = contents(&story.dir());
         undone.retain(|name, _| !name.starts_with("node_modules"));
         assert_eq!(undone, before, "{commands:?}");
     };
-    check(
-        &["echo hi > notes.md; mkdir skill; echo x > skill/agents.rs"],
-        &[],
-    );
+    check(&["echo hi > notes.md; mkdir skill; echo x > skill/agents.rs"], &[]);
     check(&["cat src/AGENTS.md; git status", "git log"], &[]);
     check(
         &["mkdir -p a/b; echo x > a/b/Agents.md; echo x >> src/AGENTS.md"],
@@ -127,10 +108,7 @@ fn changed_startup_files_are_told_in_one_line_and_undone() {
         &["`node_modules/p/.vscode/x`"],
     );
     // A long list is cut.
-    check(
-        &["for i in 1 2 3 4 5; do mkdir d$i; touch d$i/AGENTS.md; done"],
-        &["and 2 more"],
-    );
+    check(&["for i in 1 2 3 4 5; do mkdir d$i; touch d$i/AGENTS.md; done"], &["and 2 more"]);
 }
 
 #[test]
@@ -143,10 +121,7 @@ fn startup_files_written_by_the_file_tools_are_told_in_one_line() {
         write("notes.md"),
         write(workspace.to_str().unwrap()),
         write("CLAUDE.md"),
-        calls(
-            "edit_file",
-            json!({ "path": "CLAUDE.md", "old_text": "x", "new_text": "y" }),
-        ),
+        calls("edit_file", json!({ "path": "CLAUDE.md", "old_text": "x", "new_text": "y" })),
         says("done"),
     ]);
     story
@@ -170,17 +145,9 @@ fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
         assert!(text.contains("--allow startup"), "{commands:?}: {text}");
         let after = contents(&story.dir());
         let is_startup = |name: &str| {
-            let names = [
-                "agents.md",
-                "claude.md",
-                ".envrc",
-                ".vscode",
-                "skills",
-                ".claude",
-                ".gitmodules",
-            ];
-            name.split('/')
-                .any(|part| names.contains(&part.to_lowercase().as_str()))
+            let names =
+                ["agents.md", "claude.md", ".envrc", ".vscode", "skills", ".claude", ".gitmodules"];
+            name.split('/').any(|part| names.contains(&part.to_lowercase().as_str()))
                 && !name.contains(".set-aside-")
                 && !name.starts_with("node_modules")
         };
@@ -241,10 +208,7 @@ fn after_content_from_outside_commands_change_no_startup_file_at_any_depth() {
     // An empty list of submodules says nothing; another one does.
     check(&["echo '[submodule \"x\"]' > .gitmodules"]);
     let story = story();
-    let commands = [
-        "touch .gitmodules",
-        "echo '[submodule \"x\"]' > .gitmodules",
-    ];
+    let commands = ["touch .gitmodules", "echo '[submodule \"x\"]' > .gitmodules"];
     let text = run(&story, Some(&page), &commands, &[]);
     assert!(text.contains("--allow startup"), "{text}");
     let list = std::fs::read(story.dir().join(".gitmodules"));
@@ -322,10 +286,7 @@ fn file_tools_make_no_git_directory() {
     let text = ran.stdout("done\n").error_text();
     for path in ["repo/refs/x", "bare/config", "bare/hooks/post-receive"] {
         assert!(!story.dir().join(path).exists(), "{path}");
-        assert!(
-            text.contains(&format!("{path}` would belong to a git directory")),
-            "{text}"
-        );
+        assert!(text.contains(&format!("{path}` would belong to a git directory")), "{text}");
     }
     for path in ["repo/objects/x", "config", "objects/other.bin"] {
         assert!(story.dir().join(path).exists(), "{path}");
@@ -357,36 +318,16 @@ fn after_content_from_outside_git_and_package_managers_bring_what_they_have() {
         "test -f .vscode/tasks.json",
     );
     check("true", &["git merge -q other"], "grep -q two src/AGENTS.md");
-    check(
-        "true",
-        &["git rm -q src/AGENTS.md"],
-        "test ! -e src/AGENTS.md",
-    );
+    check("true", &["git rm -q src/AGENTS.md"], "test ! -e src/AGENTS.md");
     check(
         "echo more >> src/AGENTS.md && git stash -q",
         &["git stash pop -q"],
         "grep -q more src/AGENTS.md",
     );
-    check(
-        "true",
-        &["git worktree add -q w other"],
-        "grep -q two w/.envrc",
-    );
-    check(
-        "git clone -q . ../up",
-        &["git clone -q $PWD down"],
-        "grep -q one down/src/AGENTS.md",
-    );
-    check(
-        "true",
-        &["mv src lib", "mv lib/AGENTS.md ."],
-        "grep -q one AGENTS.md",
-    );
-    check(
-        "mkdir t && echo x > t/AGENTS.md",
-        &["rm -r t"],
-        "test ! -e t",
-    );
+    check("true", &["git worktree add -q w other"], "grep -q two w/.envrc");
+    check("git clone -q . ../up", &["git clone -q $PWD down"], "grep -q one down/src/AGENTS.md");
+    check("true", &["mv src lib", "mv lib/AGENTS.md ."], "grep -q one AGENTS.md");
+    check("mkdir t && echo x > t/AGENTS.md", &["rm -r t"], "test ! -e t");
     check(
         "true",
         &[
@@ -423,10 +364,7 @@ fn after_content_from_outside_git_merges_what_both_sides_changed() {
             "git checkout -q theirs && git rebase -q main && git checkout -q main && git merge -q theirs",
         ],
         &["git cherry-pick theirs~1 theirs"],
-        &[
-            "git merge -q --no-edit theirs",
-            "echo x > f && git add -A && git commit -qm more",
-        ],
+        &["git merge -q --no-edit theirs", "echo x > f && git add -A && git commit -qm more"],
         &[
             "git merge -q --squash theirs",
             "git commit -qm squashed",
@@ -458,10 +396,7 @@ fn after_content_from_outside_a_merge_of_new_content_is_refused() {
         run_as_user(&story, TWO_SIDES);
         let text = run(&story, Some(&page), &[command], &[]);
         assert!(text.contains("--allow startup"), "{command}: {text}");
-        run_as_user(
-            &story,
-            "test \"$(tr '\\n' ' ' < AGENTS.md)\" = '1 2 3 4 five 6 7 8 9 '",
-        );
+        run_as_user(&story, "test \"$(tr '\\n' ' ' < AGENTS.md)\" = '1 2 3 4 five 6 7 8 9 '");
     }
 }
 
@@ -483,16 +418,11 @@ fn what_is_put_back_is_kept_under_another_name() {
     let text = ran.stdout("done\n").error_text();
     let files = contents(&story.dir());
     assert_eq!(files["CLAUDE.md"], "mine\n");
-    let kept = files
-        .iter()
-        .find(|(name, _)| name.starts_with("CLAUDE.md.set-aside-"));
+    let kept = files.iter().find(|(name, _)| name.starts_with("CLAUDE.md.set-aside-"));
     let (name, content) = kept.unwrap();
     assert_eq!(content, "work of an hour");
     let told = story.requests()[2].last_content();
-    assert!(
-        told.contains(&format!("what was written there is in `{name}`")),
-        "{told} {text}"
-    );
+    assert!(told.contains(&format!("what was written there is in `{name}`")), "{told} {text}");
 }
 
 #[test]
@@ -506,25 +436,12 @@ fn what_an_earlier_turn_prepared_in_git_is_not_what_git_had() {
     let prepare = "git update-index --add --cacheinfo 100644,$(echo evil | git hash-object -w --stdin),AGENTS.md";
     let text = run(&story, Some(&page), &[prepare], &["-s", "work"]);
     assert!(!text.contains("startup"), "{text}");
-    let text = run(
-        &story,
-        None,
-        &["git checkout -q -- AGENTS.md"],
-        &["-s", "work"],
-    );
+    let text = run(&story, None, &["git checkout -q -- AGENTS.md"], &["-s", "work"]);
     assert_eq!(text.matches("--allow startup").count(), 1, "{text}");
     assert!(!story.dir().join("AGENTS.md").exists());
     // In a new conversation it is the user's own repository.
-    let text = run(
-        &story,
-        None,
-        &["git checkout -q -- AGENTS.md"],
-        &["-s", "next"],
-    );
-    assert!(
-        text.contains("`AGENTS.md`") && !text.contains("--allow"),
-        "{text}"
-    );
+    let text = run(&story, None, &["git checkout -q -- AGENTS.md"], &["-s", "next"]);
+    assert!(text.contains("`AGENTS.md`") && !text.contains("--allow"), "{text}");
 }
 
 /// Between two turns, git is the user's: it does not matter that a page was read before.
@@ -553,10 +470,7 @@ fn what_the_user_gives_to_git_between_two_turns_is_the_users() {
     };
     check(
         "echo mine >> src/AGENTS.md; git commit -qam mine",
-        &[(
-            &["git checkout -q -b work HEAD~1", "git checkout -q main"],
-            &[],
-        )],
+        &[(&["git checkout -q -b work HEAD~1", "git checkout -q main"], &[])],
         "grep -q mine src/AGENTS.md && git diff --quiet",
     );
     check(
@@ -564,21 +478,13 @@ fn what_the_user_gives_to_git_between_two_turns_is_the_users() {
         &[(&["git checkout -q third"], &[])],
         "grep -q three AGENTS.md",
     );
-    check(
-        "git gc -q",
-        &[(&["git checkout -q other"], &[])],
-        "grep -q two .envrc",
-    );
+    check("git gc -q", &[(&["git checkout -q other"], &[])], "grep -q two .envrc");
     check(
         "true",
         &[(&["git gc -q"], &[]), (&["git checkout -q other"], &[])],
         "grep -q two .envrc",
     );
-    check(
-        "true",
-        &[(&["git gc -q", "git checkout -q other"], &[])],
-        "grep -q two .envrc",
-    );
+    check("true", &[(&["git gc -q", "git checkout -q other"], &[])], "grep -q two .envrc");
     // What lies in the directory is the user's, too, also when a command has given it to git.
     check(
         "echo mine >> src/AGENTS.md",
@@ -607,10 +513,7 @@ fn what_the_user_gives_to_git_between_two_turns_is_the_users() {
         "true",
         &[
             (&["echo new | git hash-object -w --stdin"], &[]),
-            (
-                &["echo new > src/AGENTS.md; git commit -qam new"],
-                &["--allow", "startup"],
-            ),
+            (&["echo new > src/AGENTS.md; git commit -qam new"], &["--allow", "startup"]),
             (&["git checkout -q HEAD~1", "git checkout -q main"], &[]),
         ],
         "grep -q new src/AGENTS.md",
@@ -618,10 +521,7 @@ fn what_the_user_gives_to_git_between_two_turns_is_the_users() {
     // What is fetched with network is what git has, also later.
     check(
         "true",
-        &[
-            (&["git fetch -q ./up third:third"], &["--net"]),
-            (&["git checkout -q third"], &[]),
-        ],
+        &[(&["git fetch -q ./up third:third"], &["--net"]), (&["git checkout -q third"], &[])],
         "grep -q three AGENTS.md",
     );
 }
@@ -641,10 +541,7 @@ fn what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_rep
         // Another conversation with content from outside takes nothing from there either.
         for (page, session) in [(None, "work"), (Some(&page), "other")] {
             let text = run(&story, page, &[command], &["-s", session]);
-            assert!(
-                text.contains("--allow startup"),
-                "{between} {session}: {text}"
-            );
+            assert!(text.contains("--allow startup"), "{between} {session}: {text}");
             let found = contents(&story.dir());
             let is_evil = |(name, text): (&String, &String)| {
                 name.ends_with("AGENTS.md") && text.contains("evil")
@@ -659,17 +556,9 @@ fn what_a_turn_gives_to_git_stays_known_whatever_becomes_of_the_turn_and_the_rep
     check(commit, "true", checkout);
     check(commit, "git gc -q", checkout);
     // The turn was killed.
-    check(
-        commit,
-        "sed -i '/^begin/!d' ~/.nanobot/git-objects && git gc -q",
-        checkout,
-    );
+    check(commit, "sed -i '/^begin/!d' ~/.nanobot/git-objects && git gc -q", checkout);
     // The objects cannot be listed when the command has ended.
-    check(
-        &format!("{commit}; chmod 400 .git/objects/??"),
-        "chmod 755 .git/objects/??",
-        checkout,
-    );
+    check(&format!("{commit}; chmod 400 .git/objects/??"), "chmod 755 .git/objects/??", checkout);
     check(
         "git init -q e; cd e; git update-index --add --cacheinfo 100644,$(echo evil | git hash-object -w --stdin),AGENTS.md",
         "true",
@@ -691,10 +580,7 @@ fn what_only_looks_like_an_object_of_git_is_not_what_git_had() {
         let text = run(&story, Some(&page), prepare, &["-s", "work"]);
         assert!(!text.contains("startup"), "{prepare:?}: {text}");
         let text = run(&story, None, &[command], &["-s", "work"]);
-        assert!(
-            text.contains("--allow startup"),
-            "{prepare:?} {command}: {text}"
-        );
+        assert!(text.contains("--allow startup"), "{prepare:?} {command}: {text}");
         for file in ["AGENTS.md", "h/AGENTS.md"] {
             assert!(!story.dir().join(file).exists(), "{prepare:?}");
         }
@@ -702,16 +588,8 @@ fn what_only_looks_like_an_object_of_git_is_not_what_git_had() {
     };
     let write = "echo evil > AGENTS.md";
     // The index of a pack that lists nothing, and yet has the name.
-    check(
-        "true",
-        &["python3 index.py 0 .git/objects/pack/pack-1.idx"],
-        write,
-    );
-    check(
-        "true",
-        &["python3 index.py 1 .git/objects/pack/pack-1.idx"],
-        write,
-    );
+    check("true", &["python3 index.py 0 .git/objects/pack/pack-1.idx"], write);
+    check("true", &["python3 index.py 1 .git/objects/pack/pack-1.idx"], write);
     // The user's index, overwritten in place.
     let overwrite = format!(
         "for i in .git/objects/pack/*.idx; do chmod u+w $i; python3 index.py 1 $i; done; {write}"
@@ -719,10 +597,8 @@ fn what_only_looks_like_an_object_of_git_is_not_what_git_had() {
     check("git gc -q", &["true"], &overwrite);
     check(
         "true",
-        &[
-            "git init -q --bare o.x; echo evil | git --git-dir=o.x hash-object -w --stdin; \
-           mkdir -p .git/objects/info; echo $PWD/o.x/objects > .git/objects/info/alternates",
-        ],
+        &["git init -q --bare o.x; echo evil | git --git-dir=o.x hash-object -w --stdin; \
+           mkdir -p .git/objects/info; echo $PWD/o.x/objects > .git/objects/info/alternates"],
         write,
     );
     check(
@@ -737,11 +613,7 @@ fn what_only_looks_like_an_object_of_git_is_not_what_git_had() {
     check("true", &[linked], write);
     // A repository that was hidden at the end of the turn.
     let hidden = "git init -q h; cd h; echo evil | git hash-object -w --stdin; mv .git dotgit";
-    check(
-        "true",
-        &[hidden],
-        "mv h/dotgit h/.git; echo evil > h/AGENTS.md",
-    );
+    check("true", &[hidden], "mv h/dotgit h/.git; echo evil > h/AGENTS.md");
     // The text of another repository.
     check(
         "git init -q third; echo evil > third/f; git -C third add f; git -C third commit -qm x",
@@ -786,22 +658,14 @@ fn the_user_grants_and_denies_changes_of_startup_files() {
         let dir = story.dir();
         let found = [dir.join("a/AGENTS.md"), dir.join(".envrc")].map(|path| path.exists());
         assert_eq!(found, [is_written; 2], "{flags:?}: {text}");
-        assert_eq!(
-            text.contains("changed what programs"),
-            is_written,
-            "{flags:?}: {text}"
-        );
+        assert_eq!(text.contains("changed what programs"), is_written, "{flags:?}: {text}");
         drop(story);
     };
     check(Some(&page), &[], false);
     check(Some(&page), &["--allow", "startup"], true);
     check(None, &[], true);
     check(None, &["--deny", "startup"], false);
-    check(
-        Some(&page),
-        &["--profile", "auto-approve", "--net=127.0.0.2"],
-        true,
-    );
+    check(Some(&page), &["--profile", "auto-approve", "--net=127.0.0.2"], true);
 }
 
 /// A copy of another repository becomes a part of this one.
@@ -811,10 +675,7 @@ fn a_nested_repository_can_be_made_plain_files() {
         return;
     }
     let story = story();
-    run_as_user(
-        &story,
-        "git clone -q . copy && git -C copy config core.abbrev 9",
-    );
+    run_as_user(&story, "git clone -q . copy && git -C copy config core.abbrev 9");
     let text = run(&story, None, &["rm -rf copy/.git"], &["--strict"]);
     assert!(!text.contains("denied"), "{text}");
     assert!(!story.dir().join("copy/.git").exists());
@@ -846,11 +707,7 @@ fn a_repository_that_a_call_has_made_is_configured_by_the_next() {
         "git config branch.b.merge && git config user.email && git config remote.origin.url";
     check("true", &["git init -q", configure], is_configured);
     let inner = format!("cd n; cp ../f .; {configure}");
-    check(
-        "git init -q",
-        &["git init -q n", &inner],
-        &format!("cd n; {is_configured}"),
-    );
+    check("git init -q", &["git init -q n", &inner], &format!("cd n; {is_configured}"));
     check(
         "git init -q && git add f && git commit -qm x",
         &["git worktree add -q w", "git worktree remove w"],
@@ -882,10 +739,7 @@ fn a_refusal_names_the_path_to_grant() {
         run_as_user(&story, "git worktree add -q w other");
         let text = run(&story, None, &[command], &[]);
         let result = story.requests()[1].last_content();
-        assert!(
-            result.contains(&format!("--write={grant}`")),
-            "{result} {text}"
-        );
+        assert!(result.contains(&format!("--write={grant}`")), "{result} {text}");
         drop(story);
     };
     check("echo x > .git/hooks/pre-commit", ".git/hooks");
@@ -897,12 +751,7 @@ fn a_refusal_names_the_path_to_grant() {
     let grant = format!("`--write={}`", story.dir().display());
     assert!(result.contains(&grant), "{result} {text}");
     let flags = ["-C", "src", "--strict", &grant[1..grant.len() - 1]];
-    let text = run(
-        &story,
-        None,
-        &["git add . && git commit --allow-empty -qm x"],
-        &flags,
-    );
+    let text = run(&story, None, &["git add . && git commit --allow-empty -qm x"], &flags);
     assert_eq!(text, "");
     drop(story);
     // Also a directory elsewhere, which can only be read.
@@ -937,12 +786,7 @@ fn commands_configure_branches_in_a_repository_that_was_there() {
         let read = || std::fs::read_to_string(&config).unwrap();
         let commands = "git checkout -q other && git branch -m main trunk && git config user.email a@b.c \
                         && git checkout -q -b new --track trunk";
-        let text = run(
-            &story,
-            None,
-            &[&format!("cd {directory}; {commands}")],
-            &["--strict"],
-        );
+        let text = run(&story, None, &[&format!("cd {directory}; {commands}")], &["--strict"]);
         assert!(!text.contains("denied"), "{text}");
         run_as_user(
             &story,
@@ -974,12 +818,7 @@ fn commands_configure_branches_in_a_repository_that_was_there() {
             "git config extensions.worktreeConfig true; git config --worktree core.hooksPath x",
             "git config --file $(git rev-parse --git-dir)/config.worktree core.fsmonitor ./evil",
         ] {
-            let text = run(
-                &story,
-                Some(&page),
-                &[&format!("cd {directory}; {evil}")],
-                &["--new"],
-            );
+            let text = run(&story, Some(&page), &[&format!("cd {directory}; {evil}")], &["--new"]);
             assert!(text.contains("denied"), "{evil}: {text}");
             assert_eq!(
                 read().replace("[extensions]\n\tworktreeConfig = true\n", ""),
@@ -992,18 +831,11 @@ fn commands_configure_branches_in_a_repository_that_was_there() {
         // Without any, that is reported.
         let add = format!("cd {directory}; git remote add z https://x.org/z");
         let text = run(&story, None, &[&add], &["--new"]);
-        assert!(
-            text.contains("on their own: `") && !text.contains("undo"),
-            "{text}"
-        );
+        assert!(text.contains("on their own: `") && !text.contains("undo"), "{text}");
         assert!(read().contains("https://x.org/z"));
         let configured = read();
         // The place itself can be neither removed nor replaced.
-        for evil in [
-            "rm -f .git/config",
-            "mv .git/config c",
-            "ln -sf ../../x .git/config",
-        ] {
+        for evil in ["rm -f .git/config", "mv .git/config c", "ln -sf ../../x .git/config"] {
             run(&story, None, &[&format!("cd {directory}; {evil}")], &[]);
             assert_eq!(read(), configured, "{evil}");
         }
@@ -1020,9 +852,7 @@ fn a_config_is_unchanged_while_the_command_runs() {
     let config = story.dir().join(".git/config");
     let before = std::fs::read(&config).unwrap();
     let command = "git config core.fsmonitor ./evil; git config user.name x; touch made; while [ ! -e go ]; do sleep 0.01; done";
-    story
-        .server()
-        .script([calls("exec", json!({ "command": command })), says("done")]);
+    story.server().script([calls("exec", json!({ "command": command })), says("done")]);
     let mut child = story
         .command(["agent", "-m", "x", "--write"])
         .stdout(Stdio::null())
@@ -1040,23 +870,16 @@ fn a_config_is_unchanged_while_the_command_runs() {
 #[test]
 fn a_refusal_begins_with_its_reason() {
     let command = "seq 1 400; echo 1 > .bashrc; echo compiled";
-    let story = Story::new().script([
-        calls("exec", json!({ "command": command })),
-        says("Restored."),
-    ]);
-    let ran = story
-        .run(["agent", "-m", "x", "--write"])
-        .stdout("Restored.\n");
+    let story =
+        Story::new().script([calls("exec", json!({ "command": command })), says("Restored.")]);
+    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("Restored.\n");
     let reason = "commands may not change `.bashrc`, so it was restored; tell the user";
     let told = ran.error_text();
     let line = format!("denied: exec: {reason}");
     assert!(told.contains(&line) && !told.contains("399"), "{told}");
     let result = story.requests()[1].last_content();
     let (before, after) = result.split_once(reason).expect("the reason");
-    assert!(
-        before.len() < 40 && after.contains("\n\n1\n2\n"),
-        "{result}"
-    );
+    assert!(before.len() < 40 && after.contains("\n\n1\n2\n"), "{result}");
     assert!(after.contains("compiled"), "{result}");
 }
 

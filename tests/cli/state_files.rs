@@ -40,10 +40,7 @@ const ROWS: &[Row] = &[
         empty: (78, "is empty"),
         torn: (78, "correct the file by hand"),
         unreadable: (78, "read config"),
-        newer: (
-            0,
-            "unknown keys: `v`, `version`, misspelt or of a newer nanobot",
-        ),
+        newer: (0, "unknown keys: `v`, `version`, misspelt or of a newer nanobot"),
         concurrent: "concurrency::concurrent_changes_of_the_config_are_all_kept",
     },
     Row {
@@ -189,15 +186,9 @@ fn prepared_story() -> (Story, String) {
     drop(story.run(["trust", "."]).text());
     let name = "ce013625030ba8dba906f756967f9e9ca394464a";
     let objects = format!("begin 1767323045.0 1-1767323045.0\n{name}\nend 1-1767323045.0\n");
-    write(
-        &story.home().join(".nanobot/git-objects"),
-        objects.as_bytes(),
-    );
+    write(&story.home().join(".nanobot/git-objects"), objects.as_bytes());
     let digest = "00112233445566778899aabbccddeeff\n";
-    write(
-        &story.home().join(".nanobot/written-skills"),
-        digest.as_bytes(),
-    );
+    write(&story.home().join(".nanobot/written-skills"), digest.as_bytes());
     // An answer that was not printed.
     let answer = json!({ "type": "out", "key": "1", "answers": ["1"], "session": "s", "destination": { "chat": { "id": "" } },
         "parts": [{ "plain": "kept" }], "at": 1_767_323_045_000_i64 });
@@ -272,11 +263,7 @@ fn check_row(row: &Row) {
 #[test]
 fn each_damaged_file_is_handled_as_documented() {
     for file in STATE_FILES {
-        assert!(
-            ROWS.iter().any(|row| row.path == file.path),
-            "{}",
-            file.path
-        );
+        assert!(ROWS.iter().any(|row| row.path == file.path), "{}", file.path);
     }
     let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli");
     std::thread::scope(|scope| {
@@ -301,10 +288,7 @@ fn a_damaged_job_does_not_stop_the_others() {
         let (story, id) = prepared_story();
         let story = story.script([says("the other")]);
         add_job(&story, &["-n", "other", "-e", "2h"]);
-        damage(
-            &real_path(&story, &format!("~/.nanobot/cron/ID/{name}"), &id),
-            how,
-        );
+        damage(&real_path(&story, &format!("~/.nanobot/cron/ID/{name}"), &id), how);
         let mut due = story.command(["cron", "run", "--due"]);
         due.env("NANOBOT_TEST_TIME", "2026-01-02T05:04:05Z");
         let ran = story.wait(due.spawn().unwrap());

@@ -37,12 +37,7 @@ impl Story {
         std::fs::create_dir(temp.path().join("home")).unwrap();
         std::fs::create_dir(temp.path().join("dir")).unwrap();
         FakeCrontab::install(&temp.path().join("programs"));
-        Self {
-            temp,
-            server: OnceCell::new(),
-            env: Vec::new(),
-            stdin: None,
-        }
+        Self { temp, server: OnceCell::new(), env: Vec::new(), stdin: None }
     }
 
     /// Like [`Self::bare`], with a config for the scripted server.
@@ -185,20 +180,14 @@ impl Story {
             // Otherwise the result would depend on the machine's load. Stories about it set it themselves.
             .env("NANOBOT_MEMORY__CONSOLIDATE", "manual");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
     /// The command, started in a directory that is deleted before it runs.
     pub(crate) fn in_deleted_directory(&self, arguments: &[&str]) -> Command {
         let mut shell = self.program("sh");
-        shell.args([
-            "-c",
-            "mkdir gone && cd gone && rmdir ../gone && exec \"$@\"",
-        ]);
+        shell.args(["-c", "mkdir gone && cd gone && rmdir ../gone && exec \"$@\""]);
         shell.args(["sh", NANOBOT]).args(arguments);
         shell
     }
@@ -264,9 +253,7 @@ impl Story {
         let path = self.workspace().join("sessions").join(name);
         let text = std::fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        text.lines()
-            .map(|line| serde_json::from_str(line).expect("a line is JSON"))
-            .collect()
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
     }
 }
 
@@ -354,11 +341,7 @@ impl RunResult<'_> {
     #[track_caller]
     pub(crate) fn stderr_has(self, text: &str) -> Self {
         self.mark_checked(|checked| checked.stderr = true);
-        assert!(
-            self.stderr.contains(text),
-            "no {text:?} in stderr:\n{}",
-            self.stderr
-        );
+        assert!(self.stderr.contains(text), "no {text:?} in stderr:\n{}", self.stderr);
         self
     }
 
@@ -379,10 +362,7 @@ impl RunResult<'_> {
     pub(crate) fn code(&self) -> i32 {
         self.mark_checked(|checked| checked.status = true);
         let signal = std::os::unix::process::ExitStatusExt::signal(&self.status);
-        self.status
-            .code()
-            .or(signal.map(|signal| 128 + signal))
-            .unwrap_or(-1)
+        self.status.code().or(signal.map(|signal| 128 + signal)).unwrap_or(-1)
     }
 
     /// The signal that killed it.
@@ -422,11 +402,7 @@ impl RunResult<'_> {
         let parse = |line: &str| {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
         };
-        self.text()
-            .lines()
-            .map(parse)
-            .map(check_version_1)
-            .collect()
+        self.text().lines().map(parse).map(check_version_1).collect()
     }
 }
 
@@ -454,11 +430,7 @@ impl Drop for RunResult<'_> {
             );
         }
         if !checked.stdout {
-            assert_eq!(
-                self.stdout, "",
-                "stdout was not expected; stderr:\n{}",
-                self.stderr
-            );
+            assert_eq!(self.stdout, "", "stdout was not expected; stderr:\n{}", self.stderr);
         }
         if !checked.stderr {
             assert_eq!(self.stderr, "", "stderr was not expected");

@@ -14,20 +14,12 @@ fn schema_output_prints_only_json() {
         .run(["agent", "-m", "who?", "--schema", "name, age int"])
         .stdout("{\"name\": \"Ada\", \"age\": 36}\n");
     let request = &story.requests()[0];
-    assert_eq!(
-        request.body["response_format"],
-        json!(null),
-        "of this server nothing is known"
-    );
+    assert_eq!(request.body["response_format"], json!(null), "of this server nothing is known");
     let system = request.messages()[0]["content"].clone();
     let words = "\"required\":[\"name\",\"age\"]";
     assert!(system.as_str().unwrap().contains(words));
-    story
-        .server()
-        .script([says("{\"name\": \"Ada\", \"age\": 36}")]);
-    let result = story
-        .run(["agent", "-m", "who?", "--schema", "name, age int", "--json"])
-        .json();
+    story.server().script([says("{\"name\": \"Ada\", \"age\": 36}")]);
+    let result = story.run(["agent", "-m", "who?", "--schema", "name, age int", "--json"]).json();
     assert_eq!(result["data"], json!({ "name": "Ada", "age": 36 }));
 }
 
@@ -43,11 +35,7 @@ fn an_answer_that_violates_the_schema_is_repaired_or_rejected() {
         .stdout("{\"name\": \"Ada\", \"age\": 36}\n");
     let requests = story.requests();
     assert!(requests[1].last_content().contains("not valid JSON"));
-    assert!(
-        requests[2]
-            .last_content()
-            .contains("missing properties 'age'")
-    );
+    assert!(requests[2].last_content().contains("missing properties 'age'"));
     let story = Story::new();
     story.server().always(says("Ada is 36."));
     story
@@ -65,34 +53,27 @@ fn an_answer_that_violates_the_schema_is_repaired_or_rejected() {
 #[test]
 fn schema_accepts_a_file_json_or_field_list() {
     let schema = json!({ "type": "array", "items": { "type": "integer", "minimum": 5 } });
-    let story = Story::new()
-        .file("schema.json", schema.to_string())
-        .script([says("[5, 6]"), says("[1]"), says("[7]")]);
-    story
-        .run(["agent", "-m", "n", "--schema", "schema.json"])
-        .stdout("[5, 6]\n");
-    story
-        .run(["agent", "-m", "n", "--schema", &schema.to_string()])
-        .stdout("[7]\n");
+    let story = Story::new().file("schema.json", schema.to_string()).script([
+        says("[5, 6]"),
+        says("[1]"),
+        says("[7]"),
+    ]);
+    story.run(["agent", "-m", "n", "--schema", "schema.json"]).stdout("[5, 6]\n");
+    story.run(["agent", "-m", "n", "--schema", &schema.to_string()]).stdout("[7]\n");
     for (bad, words) in [
         ("{", "is not valid JSON"),
         ("{\"type\": 5}", "is not a valid JSON schema"),
         ("missing.json", "nor an existing file"),
         ("a money", "is neither a field"),
     ] {
-        story
-            .run(["agent", "-m", "n", "--schema", bad])
-            .status(2)
-            .stderr_has(words);
+        story.run(["agent", "-m", "n", "--schema", bad]).status(2).stderr_has(words);
     }
 }
 
 #[test]
 fn a_server_with_schema_support_receives_the_schema() {
     let story = Story::new().set("agents.defaults.provider", json!("ollama"));
-    let body = story
-        .run(["agent", "-m", "x", "--schema", "a", "--dry-run"])
-        .json();
+    let body = story.run(["agent", "-m", "x", "--schema", "a", "--dry-run"]).json();
     let schema = &body["response_format"]["json_schema"]["schema"];
     assert_eq!(schema["required"], json!(["a"]));
 }
@@ -105,10 +86,7 @@ fn a_declined_or_truncated_answer_is_not_requested_again() {
     ] {
         let half = json!({ "content": "{\"a\": " });
         let story = Story::new().script([replies(half, finish)]);
-        story
-            .run(["agent", "-m", "x", "--schema", "a"])
-            .status(status)
-            .stderr_has(words);
+        story.run(["agent", "-m", "x", "--schema", "a"]).status(status).stderr_has(words);
     }
 }
 
@@ -122,9 +100,5 @@ fn the_closing_answer_satisfies_the_schema_too() {
     ]);
     let flags = ["agent", "-m", "x", "--schema", "a", "--max-iterations", "1"];
     story.run(flags).status(65).stderr_has("not valid JSON");
-    story
-        .run(flags)
-        .status(3)
-        .stdout("{\"a\": \"so far\"}\n")
-        .stderr_has("limit of 1 request");
+    story.run(flags).status(3).stdout("{\"a\": \"so far\"}\n").stderr_has("limit of 1 request");
 }

@@ -69,23 +69,16 @@ fn parent_script(
 
 fn parent_requests(story: &Story) -> Vec<Request> {
     let asked = story.requests().into_iter();
-    asked
-        .filter(|asked| subagent_task(asked).is_none())
-        .collect()
+    asked.filter(|asked| subagent_task(asked).is_none()).collect()
 }
 
 fn subagent_requests(story: &Story) -> Vec<Request> {
     let asked = story.requests().into_iter();
-    asked
-        .filter(|asked| subagent_task(asked).is_some())
-        .collect()
+    asked.filter(|asked| subagent_task(asked).is_some()).collect()
 }
 
 fn tool_names(request: &Request) -> Vec<String> {
-    let list = request.body["tools"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
+    let list = request.body["tools"].as_array().cloned().unwrap_or_default();
     let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
     list.iter().map(name).collect()
 }
@@ -133,10 +126,8 @@ fn two_sub_agents_run_in_parallel_and_the_answer_follows_the_last_report() {
     assert_eq!(replies[2]["text"], "2 reported");
     assert_eq!(replies[2]["last"], true);
     let turn = replies[0]["turn"].as_str().unwrap();
-    let mut ids: Vec<String> = of("user")[1..]
-        .iter()
-        .map(|user| user["id"].as_str().unwrap().to_owned())
-        .collect();
+    let mut ids: Vec<String> =
+        of("user")[1..].iter().map(|user| user["id"].as_str().unwrap().to_owned()).collect();
     ids.sort();
     assert_eq!(ids, [format!("{turn}-spawn1"), format!("{turn}-spawn2")]);
     // Their progress belongs to the calls that started them.
@@ -161,10 +152,7 @@ fn two_sub_agents_run_in_parallel_and_the_answer_follows_the_last_report() {
         "{told:?}"
     );
     let log = story.session("cli_direct.jsonl");
-    assert_eq!(
-        log.iter().filter(|line| line["injected"] == true).count(),
-        2
-    );
+    assert_eq!(log.iter().filter(|line| line["injected"] == true).count(), 2);
     let sessions = std::fs::read_dir(story.workspace().join("sessions")).unwrap();
     let logs = sessions
         .flatten()
@@ -217,33 +205,22 @@ fn a_report_during_a_turn_is_included_in_the_next_request() {
     assert_eq!(result["text"], "done");
     assert!(heard.load(Ordering::SeqCst) >= 7);
     let last = parent_requests(&story).pop().unwrap().messages();
-    assert!(
-        last.iter()
-            .all(|message| message_text(message) != "I wait.")
-    );
+    assert!(last.iter().all(|message| message_text(message) != "I wait."));
 }
 
 #[test]
 fn a_sub_agent_reports_after_fifteen_requests() {
     let story = Story::new().file("a", "x");
-    set_responses(
-        &story,
-        parent_script(&["read on"]),
-        |request, _| match request.last_content().contains("all of its 15 requests") {
+    set_responses(&story, parent_script(&["read on"]), |request, _| {
+        match request.last_content().contains("all of its 15 requests") {
             true => says("so far"),
-            false => calls(
-                "read_file",
-                json!({ "path": "a", "offset": request.messages().len() }),
-            ),
-        },
-    );
+            false => calls("read_file", json!({ "path": "a", "offset": request.messages().len() })),
+        }
+    });
     story.run(["agent", "-m", "x"]).stdout("1 reported\n");
     assert_eq!(subagent_requests(&story).len(), 16, "and a closing one");
     let told = subagent_reports(&parent_requests(&story).pop().unwrap()).remove(0);
-    assert!(
-        told.contains("was stopped at its limit of 15 requests"),
-        "{told}"
-    );
+    assert!(told.contains("was stopped at its limit of 15 requests"), "{told}");
     assert!(told.contains("so far"), "{told}");
 }
 
@@ -263,11 +240,7 @@ fn run_tries(
             _ => says("done"),
         },
         move |request, _| {
-            let made = request
-                .messages()
-                .iter()
-                .filter(|said| said["role"] == "tool")
-                .count();
+            let made = request.messages().iter().filter(|said| said["role"] == "tool").count();
             match tries.get(made) {
                 Some((name, arguments)) => calls(name, arguments.clone()),
                 None => says("tried"),
@@ -279,10 +252,7 @@ fn run_tries(
     let ran: RunResult<'_> = story.run(arguments);
     ran.error_text();
     let last = subagent_requests(story).pop().unwrap().messages();
-    let results = last
-        .iter()
-        .filter(|said| said["role"] == "tool")
-        .map(message_text);
+    let results = last.iter().filter(|said| said["role"] == "tool").map(message_text);
     let results: Vec<String> = results.collect();
     assert_eq!(results.len(), count, "{last:?}");
     (ran.json(), results)
@@ -294,10 +264,7 @@ fn a_sub_agent_has_at_most_the_permissions_of_its_parent() {
     let tries = || {
         vec![
             ("write_file", json!({ "path": "made", "content": "x" })),
-            (
-                "edit_file",
-                json!({ "path": "secret", "old_text": "hidden", "new_text": "x" }),
-            ),
+            ("edit_file", json!({ "path": "secret", "old_text": "hidden", "new_text": "x" })),
             ("exec", json!({ "command": "cat secret; touch made" })),
             ("read_file", json!({ "path": "secret" })),
             ("list_dir", json!({ "path": "." })),
@@ -347,10 +314,7 @@ fn the_explore_profile_is_read_only_even_if_the_parent_can_write() {
     let story = Story::new();
     let tries = vec![("write_file", json!({ "path": "made", "content": "x" }))];
     let (_, told) = run_tries(&story, Some("explore"), &["--write"], tries.clone());
-    assert!(
-        told[0].contains("there is no tool `write_file`"),
-        "{told:?}"
-    );
+    assert!(told[0].contains("there is no tool `write_file`"), "{told:?}");
     assert!(!story.dir().join("made").exists());
     assert!(!tool_names(&subagent_requests(&story)[0]).contains(&"write_file".to_owned()));
     // Without a profile it has the permissions of its parent.
@@ -376,9 +340,7 @@ fn commands_with_and_without_network_alternate_in_one_run() {
         let messages = request.messages();
         let results = messages.iter().filter(|said| said["role"] == "tool");
         let texts = results.map(message_text);
-        texts
-            .filter(|text| text.contains("net:["))
-            .collect::<Vec<_>>()
+        texts.filter(|text| text.contains("net:[")).collect::<Vec<_>>()
     };
     let call = command.clone();
     set_responses(
@@ -404,10 +366,7 @@ fn commands_with_and_without_network_alternate_in_one_run() {
     let parent = tries(&parent_requests(&story).pop().unwrap());
     let child = tries(&subagent_requests(&story).pop().unwrap());
     assert_eq!((parent.len(), child.len()), (4, 2));
-    assert!(
-        parent.iter().all(|text| text.starts_with(&own)),
-        "{parent:?}"
-    );
+    assert!(parent.iter().all(|text| text.starts_with(&own)), "{parent:?}");
     let is_apart =
         |text: &String| !text.starts_with(&own[..own.len() - 8]) && !text.contains("reached");
     assert!(child.iter().all(is_apart), "{child:?}");
@@ -417,17 +376,13 @@ fn commands_with_and_without_network_alternate_in_one_run() {
 fn a_denial_in_a_sub_agent_is_reported_once_and_counted() {
     let story = Story::new().set("tools.permissions", json!({ "exec": "ask" }));
     // As often as it takes to end an insisting turn; the parent made no such call.
-    set_responses(
-        &story,
-        parent_script(&["one", "two", "three"]),
-        |request, _| match request.messages().len() {
+    set_responses(&story, parent_script(&["one", "two", "three"]), |request, _| {
+        match request.messages().len() {
             2 => calls("exec", json!({ "command": "true" })),
             _ => says("could not"),
-        },
-    );
-    let ran = story
-        .run(["agent", "-m", "x", "--json", "--strict"])
-        .status(5);
+        }
+    });
+    let ran = story.run(["agent", "-m", "x", "--json", "--strict"]).status(5);
     let told = ran.error_text();
     assert_eq!(told.matches("denied: exec").count(), 1, "{told}");
     assert!(told.contains("--allow exec"), "{told}");
@@ -487,34 +442,24 @@ fn a_token_budget_is_shared() {
         .collect();
     assert_eq!(tokens.len(), asked);
     let all: u64 = tokens.iter().sum();
-    assert!(
-        all >= 20_000 && all - tokens.last().unwrap() < 20_000,
-        "{tokens:?}"
-    );
+    assert!(all >= 20_000 && all - tokens.last().unwrap() < 20_000, "{tokens:?}");
 }
 
 /// A turn that waits for two stalled sub-agents; once both have sent a request, `end` ends it.
 fn check_end_with_subagents(story: &Story) {
-    set_responses(
-        story,
-        parent_script(&["wait", "run"]),
-        move |request, task| {
-            if task == "run" && request.messages().len() == 2 {
-                return calls("exec", json!({ "command": "touch started; sleep 600" }));
-            }
-            Box::new(|_| Response::events([": thinking\n\n"]).ending(Ending::Stall))
-        },
-    );
+    set_responses(story, parent_script(&["wait", "run"]), move |request, task| {
+        if task == "run" && request.messages().len() == 2 {
+            return calls("exec", json!({ "command": "touch started; sleep 600" }));
+        }
+        Box::new(|_| Response::events([": thinking\n\n"]).ending(Ending::Stall))
+    });
 }
 
 #[test]
 fn ctrl_c_ends_all_sub_agents() {
     let story = Story::new();
     check_end_with_subagents(&story);
-    let child = story
-        .command(["agent", "-m", "x", "--json", "--write"])
-        .spawn()
-        .unwrap();
+    let child = story.command(["agent", "-m", "x", "--json", "--write"]).spawn().unwrap();
     // The turn twice, and both sub-agents.
     story.server().wait_for_requests(4);
     until_exists(&story.dir().join("started"));
@@ -531,21 +476,14 @@ fn ctrl_c_ends_all_sub_agents() {
     );
     story.run(["agent", "--resume"]).stdout("2 stopped\n");
     let told = subagent_reports(&parent_requests(&story).pop().unwrap());
-    assert!(
-        told.iter()
-            .all(|text| text.contains("was stopped before it finished")),
-        "{told:?}"
-    );
+    assert!(told.iter().all(|text| text.contains("was stopped before it finished")), "{told:?}");
 }
 
 #[test]
 fn a_timeout_ends_all_sub_agents() {
     let story = Story::new();
     check_end_with_subagents(&story);
-    story
-        .run(["agent", "-m", "x", "--timeout", "1"])
-        .status(124)
-        .stderr_has("--timeout");
+    story.run(["agent", "-m", "x", "--timeout", "1"]).status(124).stderr_has("--timeout");
 }
 
 #[test]
@@ -561,9 +499,7 @@ fn a_turn_that_ends_early_ends_its_sub_agents() {
         },
         |_, _| Box::new(|_| Response::events([": thinking\n\n"]).ending(Ending::Stall)),
     );
-    let ran = story
-        .run(["agent", "-m", "x", "--max-iterations", "2"])
-        .status(3);
+    let ran = story.run(["agent", "-m", "x", "--max-iterations", "2"]).status(3);
     ran.error_text();
     assert_eq!(ran.text(), "1 was stopped\n");
     // By its own failure.
@@ -576,34 +512,23 @@ fn a_turn_that_ends_early_ends_its_sub_agents() {
         },
         |_, _| Box::new(|_| Response::events([": thinking\n\n"]).ending(Ending::Stall)),
     );
-    story
-        .run(["agent", "-m", "x"])
-        .status(1)
-        .stderr_has("enough");
+    story.run(["agent", "-m", "x"]).status(1).stderr_has("enough");
     let log = story.session("cli_direct.jsonl");
     let report = log.iter().find(|line| line["injected"] == true).unwrap();
-    assert!(
-        message_text(report).contains("was stopped before it finished"),
-        "{report}"
-    );
+    assert!(message_text(report).contains("was stopped before it finished"), "{report}");
 }
 
 #[test]
 fn a_failed_sub_agent_is_reported() {
     let story = Story::new();
-    set_responses(
-        &story,
-        parent_script(&["fail", "do"]),
-        |_, task| match task {
-            "fail" => fails(400, "the model is on strike"),
-            _ => says("done"),
-        },
-    );
+    set_responses(&story, parent_script(&["fail", "do"]), |_, task| match task {
+        "fail" => fails(400, "the model is on strike"),
+        _ => says("done"),
+    });
     story.run(["agent", "-m", "x"]).stdout("2 reported\n");
     let told = subagent_reports(&parent_requests(&story).pop().unwrap());
     assert!(
-        told.iter()
-            .any(|text| text.contains("failed:") && text.contains("on strike")),
+        told.iter().any(|text| text.contains("failed:") && text.contains("on strike")),
         "{told:?}"
     );
 }
@@ -612,14 +537,8 @@ fn a_failed_sub_agent_is_reported() {
 fn a_profile_has_its_own_prompt_tools_and_model() {
     let story = with_price(Story::new());
     let profile = "---\nkind: subagent\ndescription: finds faults\nmodel: other\ntools: read_file\nmax-iterations: 2\n---\nBe strict.\n";
-    crate::story::write(
-        &story.home().join(".nanobot/profiles/critic.md"),
-        profile.as_bytes(),
-    );
-    let story = story.set(
-        "models.other",
-        json!({ "price": { "input": 0, "output": 2e6 / 7.0 } }),
-    );
+    crate::story::write(&story.home().join(".nanobot/profiles/critic.md"), profile.as_bytes());
+    let story = story.set("models.other", json!({ "price": { "input": 0, "output": 2e6 / 7.0 } }));
     set_responses(
         &story,
         |request| match subagent_reports(request).len() {
@@ -632,9 +551,7 @@ fn a_profile_has_its_own_prompt_tools_and_model() {
         },
         |_, _| says("poor"),
     );
-    let result = story
-        .run(["agent", "-m", "x", "--json", "--max-cost", "100"])
-        .json();
+    let result = story.run(["agent", "-m", "x", "--json", "--max-cost", "100"]).json();
     let child = subagent_requests(&story).remove(0);
     assert_eq!(child.body["model"], "other");
     assert_eq!(tool_names(&child), ["read_file"]);
@@ -645,10 +562,9 @@ fn a_profile_has_its_own_prompt_tools_and_model() {
     let spec = parent_requests(&story)[0].body["tools"].to_string();
     assert!(spec.contains("`critic`: finds faults"), "{spec}");
     // An unknown profile starts nothing.
-    for (name, words) in [
-        ("plan", "there is no sub-agent profile `plan`"),
-        ("nobody", "explore, critic"),
-    ] {
+    for (name, words) in
+        [("plan", "there is no sub-agent profile `plan`"), ("nobody", "explore, critic")]
+    {
         set_responses(
             &story,
             move |request| match request.messages().last().unwrap()["role"] == "tool" {
@@ -666,21 +582,17 @@ fn the_number_of_concurrent_sub_agents_is_limited() {
     let check = |flags: &[&str], config: Value| {
         let story = Story::new().set("agents.defaults.maxConcurrentSubagents", config);
         // Each sends two requests; a parallel one would send its own in between.
-        set_responses(
-            &story,
-            parent_script(&["a", "b", "c", "d"]),
-            |request, _| match request.messages().len() {
+        set_responses(&story, parent_script(&["a", "b", "c", "d"]), |request, _| {
+            match request.messages().len() {
                 2 => calls("list_dir", json!({})),
                 _ => says("done"),
-            },
-        );
+            }
+        });
         let mut arguments = vec!["agent", "-m", "x"];
         arguments.extend(flags);
         story.run(arguments).stdout("4 reported\n");
-        let order: Vec<String> = subagent_requests(&story)
-            .iter()
-            .filter_map(subagent_task)
-            .collect();
+        let order: Vec<String> =
+            subagent_requests(&story).iter().filter_map(subagent_task).collect();
         assert_eq!(order, ["a", "a", "b", "b", "c", "c", "d", "d"]);
     };
     check(&["--max-parallel", "1"], Value::Null);
@@ -699,33 +611,19 @@ fn a_sub_agent_lost_by_a_kill_is_reported_once_and_not_awaited() {
     child.kill().unwrap();
     child.wait().unwrap();
     let lost = |request: &Request| {
-        let said = request
-            .messages()
-            .iter()
-            .map(message_text)
-            .collect::<Vec<_>>();
-        said.iter()
-            .filter(|text| text.contains("they will not report"))
-            .count()
+        let said = request.messages().iter().map(message_text).collect::<Vec<_>>();
+        said.iter().filter(|text| text.contains("they will not report")).count()
     };
     set_responses(
         &story,
         move |request| {
-            says(&format!(
-                "{} note, {} reports",
-                lost(request),
-                subagent_reports(request).len()
-            ))
+            says(&format!("{} note, {} reports", lost(request), subagent_reports(request).len()))
         },
         |_, _| fails(400, "no sub-agent is left"),
     );
     // Also if the last stored message says that it waits.
-    story
-        .run(["agent", "--resume"])
-        .stdout("1 note, 0 reports\n");
-    story
-        .run(["agent", "-m", "more"])
-        .stdout("1 note, 0 reports\n");
+    story.run(["agent", "--resume"]).stdout("1 note, 0 reports\n");
+    story.run(["agent", "-m", "more"]).stdout("1 note, 0 reports\n");
     // Names are unique within a session.
     set_responses(
         &story,
@@ -746,27 +644,16 @@ fn a_sub_agent_lost_by_a_kill_is_reported_once_and_not_awaited() {
 #[test]
 fn a_recording_can_be_replayed_in_any_request_order() {
     let story = Story::new();
-    set_responses(
-        &story,
-        parent_script(&["a", "b", "c"]),
-        |request, task| match request.messages().len() {
+    set_responses(&story, parent_script(&["a", "b", "c"]), |request, task| {
+        match request.messages().len() {
             2 => calls("list_dir", json!({})),
             _ => says(&format!("{task} is fine")),
-        },
-    );
-    story
-        .run(["agent", "-m", "x", "--record", "tape"])
-        .stdout("3 reported\n");
+        }
+    });
+    story.run(["agent", "-m", "x", "--record", "tape"]).stdout("3 reported\n");
     for _ in 0..3 {
-        let ran = story.run([
-            "agent",
-            "-m",
-            "x",
-            "--replay",
-            "tape",
-            "--output-format",
-            "stream-json",
-        ]);
+        let ran =
+            story.run(["agent", "-m", "x", "--replay", "tape", "--output-format", "stream-json"]);
         let lines = ran.json_lines();
         ran.error_text();
         let users = lines.iter().filter(|line| line["type"] == "user").skip(1);

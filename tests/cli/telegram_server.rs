@@ -182,8 +182,7 @@ fn serve(stream: &TcpStream, shared: &(Mutex<State>, Condvar)) {
         }
         let media_type = head.iter().find_map(|line| {
             let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-type")
-                .then(|| value.trim())
+            name.eq_ignore_ascii_case("content-type").then(|| value.trim())
         });
         let body = to_json(media_type.unwrap_or_default(), &raw);
         let Some((status, body)) = answer(&path, body, &raw, shared) else {
@@ -259,11 +258,8 @@ fn answer(
         });
         return error(401, "Unauthorized");
     };
-    let call = Call {
-        method: method.to_owned(),
-        body,
-        raw: String::from_utf8_lossy(raw).into_owned(),
-    };
+    let call =
+        Call { method: method.to_owned(), body, raw: String::from_utf8_lossy(raw).into_owned() };
     let mut state = shared.0.lock().unwrap();
     if let Err(error) = validate(method, &call.body) {
         state.violations.push(format!("{method}: {error}"));
@@ -284,17 +280,11 @@ fn answer(
             let number = state.poll_number;
             shared.1.notify_all();
             let offset = call.body["offset"].as_i64().unwrap_or(0);
-            state
-                .updates
-                .retain(|update| update["update_id"].as_i64().unwrap() >= offset);
+            state.updates.retain(|update| update["update_id"].as_i64().unwrap() >= offset);
             let timeout = Duration::from_secs(call.body["timeout"].as_u64().unwrap_or(0));
             let is_idle =
                 |state: &mut State| state.updates.is_empty() && state.poll_number == number;
-            state = shared
-                .1
-                .wait_timeout_while(state, timeout, is_idle)
-                .unwrap()
-                .0;
+            state = shared.1.wait_timeout_while(state, timeout, is_idle).unwrap().0;
             if state.poll_number != number {
                 return error(409, "Conflict: terminated by other getUpdates request");
             }

@@ -13,13 +13,7 @@ fn hostile_texts() -> Vec<String> {
     let controls = controls.chain('\u{7f}'..='\u{9f}');
     all.extend(controls.map(|letter| format!("a{letter}b")));
     all.extend(
-        [
-            "sure\rEVIL",
-            "a\r\rb",
-            "abc\u{8}\u{8}\u{8}xyz",
-            "a\u{b}b\u{c}c",
-        ]
-        .map(str::to_owned),
+        ["sure\rEVIL", "a\r\rb", "abc\u{8}\u{8}\u{8}xyz", "a\u{b}b\u{c}c"].map(str::to_owned),
     );
     // Single-character and bracket commands.
     let short = "c 7 8 D E H M N O Z = > (0 )B #8 %G n o | } ~ l m";
@@ -71,14 +65,8 @@ fn hostile_texts() -> Vec<String> {
         }
     }
     all.extend(
-        [
-            "\u{9d}0;x\u{9c}",
-            "\u{90}$qm\u{9c}",
-            "\u{9e}x\u{9c}",
-            "\u{9f}Gx\u{9c}",
-            "\u{98}x\u{9c}",
-        ]
-        .map(str::to_owned),
+        ["\u{9d}0;x\u{9c}", "\u{90}$qm\u{9c}", "\u{9e}x\u{9c}", "\u{9f}Gx\u{9c}", "\u{98}x\u{9c}"]
+            .map(str::to_owned),
     );
     // Bidirectional and invisible characters, and tags that only models read.
     let hidden = "\u{34f}\u{61c}\u{180e}\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\
@@ -110,32 +98,23 @@ fn escape_controls(text: &str) -> String {
 fn hostile_lines() -> String {
     let lines = hostile_texts();
     let lines = lines.iter().enumerate();
-    lines
-        .map(|(number, text)| format!("{number}: {text}.\n"))
-        .collect()
+    lines.map(|(number, text)| format!("{number}: {text}.\n")).collect()
 }
 
 /// The terminal output, whatever the exit status.
 fn run_on_terminal(story: &Story, kind: &str, arguments: &str) -> String {
     let mut command = story.program("script");
     let shell = format!("stty -opost; {NANOBOT} {arguments}; true");
-    command
-        .args(["-qec", &shell, "/dev/null"])
-        .env("TERM", kind);
+    command.args(["-qec", &shell, "/dev/null"]).env("TERM", kind);
     story.wait(command.spawn().unwrap()).text()
 }
 
 #[track_caller]
 fn assert_harmless(name: &str, output: &str) {
     assert!(!output.is_empty(), "{name} shows nothing");
-    let found = output
-        .char_indices()
-        .find(|(_, letter)| is_control(*letter));
+    let found = output.char_indices().find(|(_, letter)| is_control(*letter));
     if let Some((at, letter)) = found {
-        panic!(
-            "{name}: {letter:?} in {:?}",
-            &output[output[..at].rfind('\n').unwrap_or(0)..]
-        );
+        panic!("{name}: {letter:?} in {:?}", &output[output[..at].rfind('\n').unwrap_or(0)..]);
     }
 }
 
@@ -157,10 +136,7 @@ fn escape_sequences_in_an_answer_are_not_executed() {
     let end = format!("data: {end}\n\ndata: [DONE]\n\n");
     let pieces: Vec<String> = text.chars().map(piece).chain([end]).collect();
     let story = Story::new().script([sends(Response::events(pieces))]);
-    assert_eq!(
-        run_on_terminal(&story, "dumb", "agent -m x"),
-        escape_controls(&text)
-    );
+    assert_eq!(run_on_terminal(&story, "dumb", "agent -m x"), escape_controls(&text));
 }
 
 #[test]
@@ -181,9 +157,7 @@ fn json_on_a_terminal_is_valid_and_escaped() {
     assert_eq!(result["text"], text);
     let shown = run_on_terminal(&story, "dumb", "agent --output-format stream-json -m x");
     assert_harmless("stream-json", &shown);
-    let events = shown
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let events = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let said: String = events
         .filter(|event| event["type"] == "text")
         .map(|event| event["text"].as_str().unwrap().to_owned())
@@ -194,28 +168,17 @@ fn json_on_a_terminal_is_valid_and_escaped() {
 #[test]
 fn escape_sequences_in_calls_and_failures_are_not_executed() {
     let payloads = hostile_texts();
-    let wants = payloads
+    let wants = payloads.iter().map(|text| ("read_file", json!({ "path": text })));
+    let commands = payloads
         .iter()
-        .map(|text| ("read_file", json!({ "path": text })));
-    let commands = payloads.iter().take(3).map(|text| {
-        (
-            "exec",
-            json!({ "command": format!("printf '%s' '{text}'; exit 1") }),
-        )
-    });
+        .take(3)
+        .map(|text| ("exec", json!({ "command": format!("printf '%s' '{text}'; exit 1") })));
     let all: Vec<(&str, Value)> = wants.chain(commands).collect();
-    let story = Story::new().script([
-        calls_all(all.clone()),
-        says("ok"),
-        calls_all(all),
-        says("ok"),
-    ]);
+    let story =
+        Story::new().script([calls_all(all.clone()), says("ok"), calls_all(all), says("ok")]);
     let shown = run_on_terminal(&story, "dumb", "agent -v -m x");
     assert_harmless("-v", &shown);
-    assert!(
-        shown.contains(r"read_file(\u{22}") || shown.contains(r"\u{1b}[2J"),
-        "{shown}"
-    );
+    assert!(shown.contains(r"read_file(\u{22}") || shown.contains(r"\u{1b}[2J"), "{shown}");
     // Standard error is for people, wherever it is redirected.
     let ran = story.run(["agent", "-v", "-m", "x"]).stdout("ok\n");
     assert_harmless("standard error", &ran.error_text());
@@ -233,19 +196,12 @@ fn escape_sequences_in_server_errors_are_not_executed() {
     }
     let ids: Vec<Value> = payloads.iter().map(|text| json!({ "id": text })).collect();
     let list = json!({ "object": "list", "data": ids });
-    let story = Story::new().script([
-        sends(Response::json(200, &list)),
-        sends(Response::json(200, &list)),
-    ]);
-    assert_harmless(
-        "models",
-        &run_on_terminal(&story, "dumb", "model list --remote"),
-    );
+    let story =
+        Story::new().script([sends(Response::json(200, &list)), sends(Response::json(200, &list))]);
+    assert_harmless("models", &run_on_terminal(&story, "dumb", "model list --remote"));
     let shown = run_on_terminal(&story, "dumb", "model list --remote --json");
     assert_harmless("models as JSON", &shown);
-    let names = shown
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let names = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     assert_eq!(names.count(), payloads.len());
 }
 
@@ -258,9 +214,7 @@ fn escape_sequences_in_stored_data_are_not_executed() {
         .file("notes", &text)
         .workspace_file("memory/MEMORY.md", &text)
         .workspace_file("memory/HISTORY.md", &text);
-    story
-        .run(["agent", "-s", key, "-m", &text])
-        .stdout(&format!("{}\n", text.trim_end()));
+    story.run(["agent", "-s", key, "-m", &text]).stdout(&format!("{}\n", text.trim_end()));
     // Shell quoting preserves all of it.
     let named = format!("'{key}'");
     for (arguments, has) in [
@@ -273,10 +227,7 @@ fn escape_sequences_in_stored_data_are_not_executed() {
         ("session search -F ']0;title'".into(), "]0;title"),
         ("session search --json -F ']0;title'".into(), "]0;title"),
         (format!("session export {named}"), "\\u{1b}[2J"),
-        (
-            format!("session export --format json {named}"),
-            "\\u001b[2J",
-        ),
+        (format!("session export --format json {named}"), "\\u001b[2J"),
         (format!("session rm {named}x"), "no session"),
         ("memory show".into(), "\\u{1b}[2J"),
         ("memory search title".into(), "]0;title"),
@@ -296,11 +247,7 @@ fn escape_sequences_in_stored_data_are_not_executed() {
             assert_harmless(&arguments, &shown);
         }
         assert!(shown.contains(has), "{arguments}: {shown}");
-        assert_eq!(
-            shown.chars().find(|letter| is_control(*letter)),
-            None,
-            "{arguments}"
-        );
+        assert_eq!(shown.chars().find(|letter| is_control(*letter)), None, "{arguments}");
     }
 }
 
@@ -313,13 +260,7 @@ fn only_our_own_colours_are_executed() {
         let shown = run_on_terminal(&story, "xterm", arguments);
         assert!(shown.contains("\u{1b}["), "no colour: {shown:?}");
         let mut plain = shown.clone();
-        for ours in [
-            "\u{1b}[0m",
-            "\u{1b}[1m",
-            "\u{1b}[2m",
-            "\u{1b}[31m",
-            "\u{1b}[36m",
-        ] {
+        for ours in ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[36m"] {
             plain = plain.replace(ours, "");
         }
         assert_harmless(arguments, &plain);
@@ -331,10 +272,7 @@ fn only_our_own_colours_are_executed() {
 fn a_binary_file_is_shown_escaped() {
     let story = Story::new().script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    write(
-        &story.workspace().join("memory/MEMORY.md"),
-        b"caf\xe9 \x9b2J \xff\x1b[2J\n",
-    );
+    write(&story.workspace().join("memory/MEMORY.md"), b"caf\xe9 \x9b2J \xff\x1b[2J\n");
     let shown = run_on_terminal(&story, "dumb", "memory show");
     assert_eq!(shown, "caf\u{fffd} \u{fffd}2J \u{fffd}\\u{1b}[2J\n");
 }

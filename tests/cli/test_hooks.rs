@@ -7,10 +7,8 @@ use crate::story::NANOBOT;
 fn the_tested_program_contains_each_hook() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sys/test_hooks.rs");
     let source = std::fs::read_to_string(source).unwrap();
-    let names: Vec<&str> = source
-        .split('"')
-        .filter(|text| text.starts_with("NANOBOT_TEST_"))
-        .collect();
+    let names: Vec<&str> =
+        source.split('"').filter(|text| text.starts_with("NANOBOT_TEST_")).collect();
     assert!(!names.is_empty());
     let program = std::fs::read(NANOBOT).unwrap();
     for name in names {

@@ -20,9 +20,7 @@ fn with_tool(name: &str, body: &str) -> Story {
 }
 
 fn offered(story: &Story, flags: &[&str]) -> Vec<String> {
-    let request = story
-        .run([&["agent", "-m", "x", "--dry-run"], flags].concat())
-        .json();
+    let request = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat()).json();
     let tools = request["tools"].as_array().cloned().unwrap_or_default();
     let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
     tools.iter().map(name).collect()
@@ -30,30 +28,20 @@ fn offered(story: &Story, flags: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_program_is_a_tool() {
-    let story = with_tool("tides.sh", "echo \"high water: $(cat)\"").script([
-        calls("tool_tides", json!({ "place": "Brest" })),
-        says("Soon."),
-    ]);
+    let story = with_tool("tides.sh", "echo \"high water: $(cat)\"")
+        .script([calls("tool_tides", json!({ "place": "Brest" })), says("Soon.")]);
     story.run(["agent", "-m", "x"]).stdout("Soon.\n");
     let requests = story.requests();
     let tools = requests[0].body["tools"].as_array().unwrap();
-    let sent = tools
-        .iter()
-        .find(|tool| tool["function"]["name"] == "tool_tides");
+    let sent = tools.iter().find(|tool| tool["function"]["name"] == "tool_tides");
     let sent = &sent.unwrap()["function"];
     assert_eq!(sent["description"], "Times of the tides");
     assert_eq!(sent["parameters"]["required"], json!(["place"]));
-    assert_eq!(
-        requests[1].last_content(),
-        "high water: {\"place\":\"Brest\"}"
-    );
+    assert_eq!(requests[1].last_content(), "high water: {\"place\":\"Brest\"}");
     story
         .run(["tool", "run", "tides", r#"{"place": "Brest"}"#])
         .stdout("high water: {\"place\":\"Brest\"}\n");
-    story
-        .run(["tool", "run", "tides", "{}"])
-        .status(2)
-        .stderr_has("place");
+    story.run(["tool", "run", "tides", "{}"]).status(2).stderr_has("place");
 }
 
 #[test]
@@ -75,14 +63,8 @@ fn a_failure_is_a_result_for_the_model() {
         .script([calls("tool_tides", json!({ "place": "x" })), says("No.")]);
     story.run(["agent", "-m", "x"]).stdout("No.\n");
     let result = story.requests()[1].last_content();
-    assert!(
-        result.contains("no such place") && result.contains("Exit code: 3"),
-        "{result}"
-    );
-    story
-        .run(["tool", "run", "tides", r#"{"place": "x"}"#])
-        .status(1)
-        .stdout_has("Exit code: 3");
+    assert!(result.contains("no such place") && result.contains("Exit code: 3"), "{result}");
+    story.run(["tool", "run", "tides", r#"{"place": "x"}"#]).status(1).stdout_has("Exit code: 3");
 }
 
 #[test]
@@ -91,14 +73,8 @@ fn a_program_runs_in_the_sandbox_of_commands() {
     let story = with_tool("tides", body).env("TEST_KEY", "sk-secret");
     let call = ["tool", "run", "tides", r#"{"place": "x"}"#];
     let text = story.run(call).text();
-    assert!(
-        text.contains("key: \n") || text.ends_with("key:\n"),
-        "{text}"
-    );
-    assert!(
-        !text.contains("apiBase") && !story.dir().join("made").exists(),
-        "{text}"
-    );
+    assert!(text.contains("key: \n") || text.ends_with("key:\n"), "{text}");
+    assert!(!text.contains("apiBase") && !story.dir().join("made").exists(), "{text}");
     let ran = story.run([&call[..], &["--write"]].concat());
     ran.text();
     assert!(story.dir().join("made").exists());
@@ -114,15 +90,9 @@ fn a_program_is_under_the_policy() {
     assert!(!offered(&story, &["--tools", "glob"]).contains(&"tool_tides".to_owned()));
     assert!(!offered(&story, &["--deny", "tool_tides"]).contains(&"tool_tides".to_owned()));
     let story = story
-        .set(
-            "tools",
-            json!({ "programs": ["*"], "permissions": { "tool_tides": "ask" } }),
-        )
+        .set("tools", json!({ "programs": ["*"], "permissions": { "tool_tides": "ask" } }))
         .script([calls("tool_tides", json!({ "place": "x" })), says("No.")]);
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("No.\n")
-        .stderr_has("--allow tool_tides");
+    story.run(["agent", "-m", "x"]).stdout("No.\n").stderr_has("--allow tool_tides");
 }
 
 #[test]
@@ -135,9 +105,7 @@ fn a_description_is_asked_for_once_and_again_after_a_change() {
     let describe = |story: &Story| {
         story.run(["tool", "show", "tool_tides", "--json"]).json()["description"].clone()
     };
-    story
-        .run(["tool", "run", "tides", r#"{"place": "x"}"#])
-        .stdout("1\n");
+    story.run(["tool", "run", "tides", r#"{"place": "x"}"#]).stdout("1\n");
     let cache = story.home().join(".nanobot/tools/.specs.json");
     let cached = std::fs::read_to_string(&cache).unwrap();
     std::fs::write(&cache, cached.replace("first", "from the cache")).unwrap();
@@ -146,9 +114,7 @@ fn a_description_is_asked_for_once_and_again_after_a_change() {
     assert_eq!(describe(&story), "second");
     // A damaged cache is made anew.
     std::fs::write(&cache, "{").unwrap();
-    story
-        .run(["tool", "run", "tides", r#"{"place": "x"}"#])
-        .stdout("2\n");
+    story.run(["tool", "run", "tides", r#"{"place": "x"}"#]).stdout("2\n");
     assert!(std::fs::read_to_string(&cache).unwrap().contains("second"));
 }
 
@@ -157,9 +123,7 @@ fn programs_that_cannot_be_tools_are_left_out_with_the_reason() {
     let check = |text: &str, reason: &str| {
         let story = Story::new();
         write_program(&story.home().join(".nanobot/tools/odd"), text);
-        let story = story
-            .set("tools", json!({ "programs": ["odd"] }))
-            .script([says("Hi.")]);
+        let story = story.set("tools", json!({ "programs": ["odd"] })).script([says("Hi.")]);
         story
             .run(["agent", "-m", "x"])
             .stdout("Hi.\n")
@@ -168,28 +132,14 @@ fn programs_that_cannot_be_tools_are_left_out_with_the_reason() {
         assert!(!story.home().join(".nanobot/made").exists());
     };
     check("#!/bin/sh\necho hello\n", "printed no JSON object");
-    check(
-        "#!/bin/sh\nexit 1\n",
-        "`$HOME/.nanobot/tools/odd --spec` failed",
-    );
-    check(
-        "#!/bin/sh\necho '{\"description\": \"x\", \"parameters\": []}'\n",
-        "not a schema",
-    );
+    check("#!/bin/sh\nexit 1\n", "`$HOME/.nanobot/tools/odd --spec` failed");
+    check("#!/bin/sh\necho '{\"description\": \"x\", \"parameters\": []}'\n", "not a schema");
     check("#!/nowhere/sh\n", "--spec` failed");
-    check(
-        "#!/bin/sh\nhead -c 100000 /dev/zero | tr '\\0' a\n",
-        "printed",
-    );
+    check("#!/bin/sh\nhead -c 100000 /dev/zero | tr '\\0' a\n", "printed");
     // A description has no side effects: what it may write is its own.
-    check(
-        "#!/bin/sh\ntouch \"$HOME/.nanobot/made\"; exit 1\n",
-        "--spec` failed",
-    );
+    check("#!/bin/sh\ntouch \"$HOME/.nanobot/made\"; exit 1\n", "--spec` failed");
 
-    let story = Story::new()
-        .set("tools", json!({ "programs": ["missing"] }))
-        .script([says("Hi.")]);
+    let story = Story::new().set("tools", json!({ "programs": ["missing"] })).script([says("Hi.")]);
     story
         .run(["agent", "-m", "x"])
         .stdout("Hi.\n")
@@ -202,10 +152,7 @@ fn a_program_that_others_may_change_is_not_offered() {
     let story = with_tool("tides", "echo yes").script([says("Hi.")]);
     let path = story.home().join(".nanobot/tools/tides");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
-    story
-        .run(["agent", "-m", "x"])
-        .stdout("Hi.\n")
-        .stderr_has("is world-writable");
+    story.run(["agent", "-m", "x"]).stdout("Hi.\n").stderr_has("is world-writable");
 }
 
 #[test]
@@ -217,21 +164,13 @@ fn a_directory_offers_its_tools_only_while_they_are_as_they_were_trusted() {
     assert!(!has(&story));
     story.run(["trust"]).stdout_has(".nanobot/tools/tides");
     assert!(has(&story));
-    story
-        .run(["tool", "run", "tides", r#"{"place": "x"}"#])
-        .stdout("project\n");
+    story.run(["tool", "run", "tides", r#"{"place": "x"}"#]).stdout("project\n");
     write_program(&path, &tool("Another tool", "echo other"));
     let ran = story.run(["agent", "-m", "x", "--dry-run"]);
-    ran.stderr_has("tides` not read: it changed or was added")
-        .text();
+    ran.stderr_has("tides` not read: it changed or was added").text();
     story.run(["trust", "-q"]);
-    story
-        .run(["tool", "run", "tides", r#"{"place": "x"}"#])
-        .stdout("other\n");
-    write_program(
-        &story.dir().join(".nanobot/tools/new"),
-        &tool("New", "echo new"),
-    );
+    story.run(["tool", "run", "tides", r#"{"place": "x"}"#]).stdout("other\n");
+    write_program(&story.dir().join(".nanobot/tools/new"), &tool("New", "echo new"));
     let ran = story.run(["agent", "-m", "x", "--dry-run"]);
     ran.stderr_has("new` not read").text();
 }
@@ -252,10 +191,7 @@ fn a_program_that_changes_during_the_run_is_not_run() {
     ]);
     story.run(["agent", "-m", "x"]).stdout("No.\n");
     let result = story.requests()[1].last_content();
-    assert!(
-        result.contains("has changed since this run began"),
-        "{result}"
-    );
+    assert!(result.contains("has changed since this run began"), "{result}");
 }
 
 #[test]
@@ -264,21 +200,11 @@ fn a_new_program_is_enabled_and_works() {
     story
         .run(["tool", "new", "my-tides", "-d", "Times of \"high\" water"])
         .stdout("$HOME/.nanobot/tools/my-tides\n");
-    story
-        .run(["tool", "check"])
-        .stdout("ok    tool_my_tides: Times of \"high\" water\n");
-    story
-        .run(["tool", "run", "my_tides", r#"{"text": "Brest"}"#])
-        .stdout("Brest\n");
-    story
-        .run(["tool", "new", "my-tides"])
-        .status(1)
-        .stderr_has("exists already");
+    story.run(["tool", "check"]).stdout("ok    tool_my_tides: Times of \"high\" water\n");
+    story.run(["tool", "run", "my_tides", r#"{"text": "Brest"}"#]).stdout("Brest\n");
+    story.run(["tool", "new", "my-tides"]).status(1).stderr_has("exists already");
     for name in ["../evil", "a b", ".hidden", "9lives", ""] {
-        story
-            .run(["tool", "new", name])
-            .status(2)
-            .stderr_has("cannot be the name of a tool");
+        story.run(["tool", "new", name]).status(2).stderr_has("cannot be the name of a tool");
     }
     let other = story.home().join("elsewhere");
     write_program(&other, &tool("Elsewhere", "echo x"));

@@ -50,18 +50,12 @@ fn commands_of_the_topic_hooks() {
 fn commands_of_the_topic_programs() {
     let rows = vec![
         prints("tool new", ".nanobot/tools/tides"),
-        prints(
-            "tool check",
-            "ok    tool_tides: Times of high and low water",
-        ),
+        prints("tool check", "ok    tool_tides: Times of high and low water"),
         prints("tool show", "Times of high and low water"),
         prints("tool run", "Brest"),
         answers(
             "high water in Brest?",
-            [
-                calls("tool_tides", json!({ "text": "Brest" })),
-                says("At six."),
-            ],
+            [calls("tool_tides", json!({ "text": "Brest" })), says("At six.")],
             "At six.\n",
         ),
     ];
@@ -87,24 +81,14 @@ fn commands_of_the_topic_programs() {
 
 #[test]
 fn commands_of_the_topic_permissions() {
-    let story = Story::new()
-        .file("notes.md", "TODO: tea\n")
-        .file("key.env", "KEY=1\n");
+    let story = Story::new().file("notes.md", "TODO: tea\n").file("key.env", "KEY=1\n");
     std::fs::create_dir(story.home().join("inbox")).unwrap();
     std::fs::create_dir(story.dir().join("out")).unwrap();
     let write = |path: &str| calls("write_file", json!({ "path": path, "content": "x" }));
     let read = calls("read_file", json!({ "path": "key.env" }));
     let rows = vec![
-        answers(
-            "agent --write -m",
-            [write("a.txt"), says("Fixed.")],
-            "Fixed.\n",
-        ),
-        answers(
-            "--write=out",
-            [write("out/b.txt"), says("Noted.")],
-            "Noted.\n",
-        ),
+        answers("agent --write -m", [write("a.txt"), says("Fixed.")], "Fixed.\n"),
+        answers("--write=out", [write("out/b.txt"), says("Noted.")], "Noted.\n"),
         answers("--net=api.github.com", [says("Yes.")], "Yes.\n"),
         answers("--deny", [read, says("I may not.")], "I may not.\n"),
         answers("--profile plan", [says("So.")], "So.\n"),
@@ -136,11 +120,8 @@ fn commands_of_the_topic_models() {
     ];
     let printed = run_page(&story, topic("models"), &[], rows);
     assert!(!printed.contains(key), "{printed}");
-    let models: Vec<Value> = story
-        .requests()
-        .iter()
-        .map(|request| request.body["model"].clone())
-        .collect();
+    let models: Vec<Value> =
+        story.requests().iter().map(|request| request.body["model"].clone()).collect();
     assert_eq!(models, ["gpt-6.1-sol", "gpt-6.1-sol", "gpt-6-luna"]);
     let check = story.run(["config", "check"]).text();
     assert!(check.ends_with(": no problems found\n"), "{check}");
@@ -149,14 +130,10 @@ fn commands_of_the_topic_models() {
 #[test]
 fn commands_of_the_topic_sessions() {
     let long = format!("Here. {}", "It is the one about tea. ".repeat(100));
-    let talk: Vec<(&str, &str)> = (0..8)
-        .flat_map(|_| [("user", "Where is Invoice 42?"), ("assistant", &*long)])
-        .collect();
+    let talk: Vec<(&str, &str)> =
+        (0..8).flat_map(|_| [("user", "Where is Invoice 42?"), ("assistant", &*long)]).collect();
     let story = Story::new()
-        .workspace_file(
-            "sessions/cli_direct.jsonl",
-            session_text("cli:direct", &talk),
-        )
+        .workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", &talk))
         .workspace_file("sessions/work.jsonl", session_text("work", &talk))
         .workspace_file("sessions/pipe_1.jsonl", session_text("pipe:1", &talk[..2]));
     let sessions = story.workspace().join("sessions");

@@ -71,15 +71,10 @@ fn instruction_files_that_change_or_come_later_are_not_read_until_they_are_trust
          trusted; read it, then run `nanobot trust $DIR` to use it\n"
     );
     let system = system_prompt(&story);
-    assert!(
-        system.contains("SAY MOO") && !system.contains("EVIL"),
-        "{system}"
-    );
+    assert!(system.contains("SAY MOO") && !system.contains("EVIL"), "{system}");
     let list = story.run(["skill", "list"]).text();
     assert!(!list.contains("EVIL"), "{list}");
-    story
-        .run(["trust"])
-        .stdout_has("`$DIR` is now trusted with its changes\n");
+    story.run(["trust"]).stdout_has("`$DIR` is now trusted with its changes\n");
     assert_eq!(run_in(&story, "src", &["--new"]), (vec![], String::new()));
     assert!(system_prompt(&story).contains("SAY EVIL"));
 }
@@ -142,14 +137,8 @@ fn instructions_that_an_attack_writes_into_a_subdirectory_have_no_effect() {
 fn instruction_files_are_written_on_request_after_files_of_the_project_were_read() {
     let story = Story::new().file("src/main.rs", "fn main() {}").script([
         calls("read_file", json!({ "path": "src/main.rs" })),
-        calls(
-            "write_file",
-            json!({ "path": "src/AGENTS.md", "content": "Test it." }),
-        ),
-        calls(
-            "write_file",
-            json!({ "path": "skills/x/SKILL.md", "content": SKILL }),
-        ),
+        calls("write_file", json!({ "path": "src/AGENTS.md", "content": "Test it." })),
+        calls("write_file", json!({ "path": "skills/x/SKILL.md", "content": SKILL })),
         says("done"),
     ]);
     story
@@ -227,10 +216,7 @@ fn instructions_of_a_subdirectory_come_with_the_first_result_about_a_file_in_it(
     };
     let outer = block("src/AGENTS.md", "No panics here.");
     let inner = block("src/net/AGENTS.md", "No blocking here.");
-    assert!(
-        first.ends_with(&format!("\n\n{outer}\n\n{inner}")),
-        "{first}"
-    );
+    assert!(first.ends_with(&format!("\n\n{outer}\n\n{inner}")), "{first}");
     assert_eq!(requests[2].last_content(), "1| fn main() {}");
     let all = requests.last().unwrap().raw.clone();
     assert!(!all.contains("EVIL") && all.matches("Say moo.").count() == 1);
@@ -308,10 +294,7 @@ fn the_state_of_a_trusted_repository_is_sent() {
     std::fs::create_dir(story.dir().join("sub")).unwrap();
     run_in(&story, "sub", &["--new"]);
     let facts = story.requests().last().unwrap().last_content();
-    assert!(
-        facts.contains("## main\n") && !facts.contains(" M "),
-        "{facts}"
-    );
+    assert!(facts.contains("## main\n") && !facts.contains(" M "), "{facts}");
     // They are not repeated, and nothing that the repository names ran outside of the sandbox, where it could write.
     assert!(!sent(&["-s", "work"]).contains("<git>"));
     assert!(!story.dir().join("ran").exists());

@@ -11,10 +11,7 @@ fn a_question_is_answered() {
     let requests = story.requests();
     assert_eq!(requests.len(), 1);
     assert_eq!(requests[0].path, "/v1/chat/completions");
-    assert_eq!(
-        requests[0].header("authorization"),
-        Some("Bearer key-of-the-story")
-    );
+    assert_eq!(requests[0].header("authorization"), Some("Bearer key-of-the-story"));
     assert_eq!(requests[0].body["model"], "scripted");
     assert_eq!(requests[0].body["max_tokens"], 8192);
     assert_eq!(requests[0].body["temperature"], 0.1);
@@ -28,19 +25,12 @@ fn a_question_is_answered() {
 
 #[test]
 fn tools_run_and_their_results_are_sent() {
-    let story = Story::new().file("notes.md", "buy milk\n").script([
-        calls("read_file", json!({ "path": "notes.md" })),
-        says("Milk."),
-    ]);
-    story
-        .run(["agent", "-m", "what do I need?"])
-        .stdout("Milk.\n");
+    let story = Story::new()
+        .file("notes.md", "buy milk\n")
+        .script([calls("read_file", json!({ "path": "notes.md" })), says("Milk.")]);
+    story.run(["agent", "-m", "what do I need?"]).stdout("Milk.\n");
     let requests = story.requests();
-    assert!(
-        requests[1].last_content().contains("buy milk"),
-        "{}",
-        requests[1].last_content()
-    );
+    assert!(requests[1].last_content().contains("buy milk"), "{}", requests[1].last_content());
     assert_eq!(requests[1].messages().len(), 4);
 }
 
@@ -56,12 +46,7 @@ fn the_second_request_begins_with_the_bytes_of_the_first() {
     let requests = story.requests();
     for pair in requests.windows(2) {
         let first = pair[0].raw.strip_suffix("]}").expect("messages come last");
-        assert!(
-            pair[1].raw.starts_with(first),
-            "\n{}\n{}",
-            pair[0].raw,
-            pair[1].raw
-        );
+        assert!(pair[1].raw.starts_with(first), "\n{}\n{}", pair[0].raw, pair[1].raw);
     }
 }
 
@@ -74,18 +59,12 @@ fn the_connection_is_reused_between_iterations() {
     ]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let requests = story.requests();
-    assert!(
-        requests
-            .iter()
-            .all(|request| request.connection == requests[0].connection)
-    );
+    assert!(requests.iter().all(|request| request.connection == requests[0].connection));
 }
 
 /// A turn of 40 requests with reads, writes, commands and parallel calls.
 fn check_forty_iterations(extra: &[&str], stream: bool) {
-    let story = Story::new()
-        .file("a.txt", "alpha\n")
-        .file("b.txt", "beta\n");
+    let story = Story::new().file("a.txt", "alpha\n").file("b.txt", "beta\n");
     let mut script = Vec::new();
     for round in 0..39 {
         script.push(match round % 4 {
@@ -131,28 +110,14 @@ fn check_forty_iterations(extra: &[&str], stream: bool) {
             count("write_file", 10, 0)
         ]
     );
-    assert_eq!(
-        std::fs::read_to_string(story.dir().join("out/1.txt")).unwrap(),
-        "changed\n"
-    );
+    assert_eq!(std::fs::read_to_string(story.dir().join("out/1.txt")).unwrap(), "changed\n");
     let asked = story.requests();
     assert_eq!(asked.len(), 40);
-    assert!(
-        asked
-            .iter()
-            .all(|asked| (asked.body["stream"] == json!(true)) == stream)
-    );
+    assert!(asked.iter().all(|asked| (asked.body["stream"] == json!(true)) == stream));
     let last = asked[39].messages();
-    let results: Vec<&Value> = last
-        .iter()
-        .filter(|message| message["role"] == "tool")
-        .collect();
+    let results: Vec<&Value> = last.iter().filter(|message| message["role"] == "tool").collect();
     assert_eq!(results.len(), 67);
-    assert!(
-        results
-            .iter()
-            .any(|result| result["content"].as_str().unwrap().contains("round 38"))
-    );
+    assert!(results.iter().any(|result| result["content"].as_str().unwrap().contains("round 38")));
     assert_eq!(story.session("cli_direct.jsonl").len(), 1 + 1 + 40 + 67 + 1);
 }
 
@@ -168,24 +133,18 @@ fn forty_iterations_without_streaming() {
 
 #[test]
 fn results_of_parallel_reads_are_in_call_order() {
-    let story = Story::new()
-        .file("1", "one")
-        .file("2", "two")
-        .file("3", "three")
-        .script([
-            calls_all([
-                ("read_file", json!({ "path": "1" })),
-                ("read_file", json!({ "path": "2" })),
-                ("read_file", json!({ "path": "3" })),
-            ]),
-            says("ok"),
-        ]);
+    let story = Story::new().file("1", "one").file("2", "two").file("3", "three").script([
+        calls_all([
+            ("read_file", json!({ "path": "1" })),
+            ("read_file", json!({ "path": "2" })),
+            ("read_file", json!({ "path": "3" })),
+        ]),
+        says("ok"),
+    ]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let messages = story.requests()[1].messages();
-    let ids: Vec<&str> = messages[3..]
-        .iter()
-        .map(|message| message["tool_call_id"].as_str().unwrap())
-        .collect();
+    let ids: Vec<&str> =
+        messages[3..].iter().map(|message| message["tool_call_id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["call_2_0", "call_2_1", "call_2_2"]);
     for (message, word) in messages[3..].iter().zip(["one", "two", "three"]) {
         assert!(message["content"].as_str().unwrap().contains(word));
@@ -209,11 +168,11 @@ fn at_the_iteration_limit_a_last_request_is_sent_without_tools() {
     assert_eq!(requests[2].body["tool_choice"], "none");
     assert!(requests[2].last_content().contains("2 requests"));
     let session = story.session("cli_direct.jsonl");
-    assert!(!session.iter().any(|line| {
-        line["content"]
-            .as_str()
-            .is_some_and(|text| text.contains("[nanobot]"))
-    }));
+    assert!(
+        !session.iter().any(|line| {
+            line["content"].as_str().is_some_and(|text| text.contains("[nanobot]"))
+        })
+    );
 }
 
 #[test]
@@ -267,14 +226,8 @@ fn a_call_truncated_by_the_output_limit_is_not_run() {
     let cut = json!({ "tool_calls": [{ "id": "c", "type": "function",
         "function": { "name": "write_file", "arguments": "{\"path\": \"a\", \"content\": \"half" } }] });
     let story = Story::new().script([replies(cut, "length"), says("Then not.")]);
-    story
-        .run(["agent", "-m", "x", "--write"])
-        .stdout("Then not.\n");
-    assert!(
-        story.requests()[1]
-            .last_content()
-            .contains("output limit cut this call")
-    );
+    story.run(["agent", "-m", "x", "--write"]).stdout("Then not.\n");
+    assert!(story.requests()[1].last_content().contains("output limit cut this call"));
     assert!(!story.dir().join("a").exists());
 }
 
@@ -288,12 +241,7 @@ fn an_empty_answer_is_retried_and_then_fails() {
         .run(["agent", "-m", "x"])
         .stderr("nanobot: the model returned an empty reply\n")
         .status(1);
-    assert!(
-        story
-            .session("cli_direct.jsonl")
-            .iter()
-            .all(|line| line["role"] != "assistant")
-    );
+    assert!(story.session("cli_direct.jsonl").iter().all(|line| line["role"] != "assistant"));
 }
 
 #[test]
@@ -310,28 +258,17 @@ fn errors_of_the_model_are_reported_to_it() {
             story.requests()[1].last_content()
         );
     };
-    check(
-        "fly",
-        "{}",
-        "there is no tool `fly`; the tools are: read_file",
-    );
+    check("fly", "{}", "there is no tool `fly`; the tools are: read_file");
     check("read_file", "{}", "path");
     check("read_file", "{\"path\": ", "JSON");
     check("read_file", "{\"path\": \"gone.txt\"}", "gone.txt");
-    check(
-        "write_file",
-        "{\"path\": \"a\", \"content\": \"b\"}",
-        "--write",
-    );
+    check("write_file", "{\"path\": \"a\", \"content\": \"b\"}", "--write");
 }
 
 #[test]
 fn a_provider_error_is_not_stored_as_an_answer() {
     let story = Story::new().script([fails(400, "no such parameter")]);
-    story
-        .run(["agent", "-m", "x"])
-        .stderr_has("no such parameter")
-        .status(1);
+    story.run(["agent", "-m", "x"]).stderr_has("no such parameter").status(1);
     let session = story.session("cli_direct.jsonl");
     assert!(session.iter().all(|line| line["role"] != "assistant"));
     assert!(session.iter().any(|line| line["role"] == "user"));
@@ -341,10 +278,7 @@ fn a_provider_error_is_not_stored_as_an_answer() {
 fn provider_errors_map_to_exit_statuses() {
     let check = |answer: Response, times: usize, status: i32, words: &str| {
         let story = Story::new().script((0..times).map(|_| sends(answer.clone())));
-        story
-            .run(["agent", "-m", "x"])
-            .stderr_has(words)
-            .status(status);
+        story.run(["agent", "-m", "x"]).stderr_has(words).status(status);
     };
     let error =
         |status, message: &str| Response::json(status, &json!({ "error": { "message": message } }));
@@ -352,25 +286,10 @@ fn provider_errors_map_to_exit_statuses() {
     check(error(404, "no model"), 1, 78, "no model");
     check(error(500, "broken"), 4, 69, "broken");
     check(error(429, "slow down"), 4, 75, "slow down");
-    check(
-        error(429, "slow down").header("retry-after", "3600"),
-        1,
-        75,
-        "slow down",
-    );
-    check(
-        error(429, "You exceeded your current quota"),
-        1,
-        77,
-        "quota",
-    );
+    check(error(429, "slow down").header("retry-after", "3600"), 1, 75, "slow down");
+    check(error(429, "You exceeded your current quota"), 1, 77, "quota");
     check(error(413, "too big"), 1, 65, "too big");
-    check(
-        error(400, "maximum context length is 8192 tokens"),
-        1,
-        65,
-        "context length",
-    );
+    check(error(400, "maximum context length is 8192 tokens"), 1, 65, "context length");
     check(
         Response::text(502, "text/html", "<html><title>Bad gateway</title></html>"),
         4,
@@ -384,10 +303,7 @@ fn a_retry_succeeds_quietly() {
     let story = Story::new().script([fails(503, "overloaded"), fails(429, "later"), says("Here.")]);
     story.run(["agent", "-m", "x"]).stdout("Here.\n");
     let story = Story::new().script([fails(503, "overloaded"), says("Here.")]);
-    story
-        .run(["agent", "-m", "x", "-v"])
-        .stdout("Here.\n")
-        .stderr_has("overloaded");
+    story.run(["agent", "-m", "x", "-v"]).stdout("Here.\n").stderr_has("overloaded");
 }
 
 #[test]
@@ -408,14 +324,8 @@ fn json_is_one_object() {
     );
     assert_eq!(result["usage"]["output"], 14);
     let story = Story::new().script([fails(400, "no")]);
-    let ran = story
-        .run(["agent", "-m", "x", "--json"])
-        .status(1)
-        .stderr_has("no");
-    assert_eq!(
-        ran.json()["status"],
-        json!({ "name": "failed", "number": 1 })
-    );
+    let ran = story.run(["agent", "-m", "x", "--json"]).status(1).stderr_has("no");
+    assert_eq!(ran.json()["status"], json!({ "name": "failed", "number": 1 }));
     assert_eq!(ran.json()["text"], "");
 }
 
@@ -424,13 +334,8 @@ fn stream_json_is_one_event_per_line() {
     let story = Story::new()
         .file("a", "x")
         .script([calls("read_file", json!({ "path": "a" })), says("one two")]);
-    let lines = story
-        .run(["agent", "-m", "x", "--output-format", "stream-json"])
-        .json_lines();
-    let mut kinds: Vec<&str> = lines
-        .iter()
-        .map(|line| line["type"].as_str().unwrap())
-        .collect();
+    let lines = story.run(["agent", "-m", "x", "--output-format", "stream-json"]).json_lines();
+    let mut kinds: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
     // Pieces that arrive at once are one event, so their number depends on the load.
     kinds.dedup();
     let texts = lines.iter().filter(|line| line["type"] == "text");
@@ -466,14 +371,7 @@ fn a_line_break_in_a_directory_name_stays_in_its_line() {
     let directory = story.dir().join(name);
     drop(
         story
-            .run([
-                "agent",
-                "-m",
-                "x",
-                "--write",
-                "-C",
-                directory.to_str().unwrap(),
-            ])
+            .run(["agent", "-m", "x", "--write", "-C", directory.to_str().unwrap()])
             .stdout("ok\n"),
     );
     let requests = story.requests();

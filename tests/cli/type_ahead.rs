@@ -22,10 +22,7 @@ fn exit_and_check(screen: &mut Screen<'_>) {
 
 /// A call that lasts until the file `go` exists.
 fn waits() -> Responder {
-    calls(
-        "exec",
-        json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" }),
-    )
+    calls("exec", json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" }))
 }
 
 fn go_on(story: &Story) {
@@ -38,22 +35,14 @@ fn text_typed_during_a_turn_is_visible_and_sent_after_it() {
     let mut screen = start_repl(&story);
     screen.type_("wait").press(Key::Enter).until("exec");
     screen.type_("the next qeu");
-    screen
-        .until("> the next qeu▏")
-        .until("Alt-Enter: at its next step");
+    screen.until("> the next qeu▏").until("Alt-Enter: at its next step");
     screen.press(Key::Backspace).press(Key::Backspace);
     screen.type_("uestion").until("> the next question▏");
-    screen
-        .press(Key::Enter)
-        .until("> the next question  after this turn");
+    screen.press(Key::Enter).until("> the next question  after this turn");
     screen.type_("and half of a").until("> and half of a▏");
     go_on(&story);
     screen.until("Second.").until_prompt("> and half of a");
-    assert!(
-        !screen.text().contains("after this turn"),
-        "{}",
-        screen.text()
-    );
+    assert!(!screen.text().contains("after this turn"), "{}", screen.text());
     screen.press(Key::Ctrl('u')).until_prompt("> ");
     // It was a turn of its own.
     let requests = story.requests();
@@ -74,37 +63,20 @@ fn alt_enter_sends_a_message_into_the_turn() {
     screen.type_("/stop").press(Key::Alt('\r'));
     screen.until("> /stop  after this turn");
     go_on(&story);
-    screen
-        .until("With the other one.")
-        .until("> /stop\nCtrl-C stops a turn");
+    screen.until("With the other one.").until("> /stop\nCtrl-C stops a turn");
     screen.until_prompt("> ");
     screen.until_snapshot("steered", Screen::conversation);
     let messages = story.requests()[1].messages();
-    let roles: Vec<&str> = messages
-        .iter()
-        .filter_map(|message| message["role"].as_str())
-        .collect();
+    let roles: Vec<&str> = messages.iter().filter_map(|message| message["role"].as_str()).collect();
     assert!(roles.ends_with(&["assistant", "tool", "user"]), "{roles:?}");
-    assert!(
-        messages.last().unwrap()["content"]
-            .to_string()
-            .contains("use the other file")
-    );
+    assert!(messages.last().unwrap()["content"].to_string().contains("use the other file"));
     // The session has it as the user's own words, and the next turn sends it again.
     let lines = story.session("cli_direct.jsonl");
-    let line = lines
-        .iter()
-        .find(|line| line["content"] == "use the other file");
-    assert!(
-        line.is_some_and(|line| line["injected"].is_null()),
-        "{lines:?}"
-    );
+    let line = lines.iter().find(|line| line["content"] == "use the other file");
+    assert!(line.is_some_and(|line| line["injected"].is_null()), "{lines:?}");
     screen.type_("more").press(Key::Enter).until("Next.");
     let next = story.requests()[2].messages();
-    assert!(
-        next.iter()
-            .any(|message| message["content"].to_string().contains("the other file"))
-    );
+    assert!(next.iter().any(|message| message["content"].to_string().contains("the other file")));
     exit_and_check(&mut screen);
 }
 
@@ -160,9 +132,7 @@ fn typed_text_stays_below_an_answer_that_streams() {
 fn a_long_paste_is_folded_and_sent_whole() {
     let story = Story::new().script([says("Long."), waits(), says("Waited."), says("Both.")]);
     let mut screen = start_repl(&story);
-    let lines: Vec<String> = (1..=120)
-        .map(|number| format!("{number}\tof many"))
-        .collect();
+    let lines: Vec<String> = (1..=120).map(|number| format!("{number}\tof many")).collect();
     let paste = lines.join("\r");
     screen.type_("look: ").paste(&paste);
     screen.until_prompt("> look: [pasted 120 lines]");
@@ -177,17 +147,11 @@ fn a_long_paste_is_folded_and_sent_whole() {
     // The same while a turn runs, and in the line that begins then.
     screen.type_("wait").press(Key::Enter).until("exec");
     screen.paste(&paste).until("> [pasted 120 lines]▏");
-    screen
-        .press(Key::Enter)
-        .until("> [pasted 120 lines]  after this turn");
+    screen.press(Key::Enter).until("> [pasted 120 lines]  after this turn");
     screen.paste(&paste).until("> [pasted 120 lines]▏");
     go_on(&story);
     screen.until("Both.").until_prompt("> [pasted 120 lines]");
-    assert!(
-        story.requests()[3]
-            .last_content()
-            .contains(&lines.join("\n"))
-    );
+    assert!(story.requests()[3].last_content().contains(&lines.join("\n")));
     screen.press(Key::Ctrl('u')).until_prompt("> ");
     exit_and_check(&mut screen);
 }
@@ -201,16 +165,11 @@ fn a_draft_of_several_lines_shows_its_ends() {
     screen.until("> fix this:  … 2 lines\n  ▏");
     screen.paste("one\rtwo\rthree\r").type_("please");
     screen.until("> fix this:  … 5 lines\n  please▏");
-    screen
-        .press(Key::Enter)
-        .until("> fix this: …  after this turn");
+    screen.press(Key::Enter).until("> fix this: …  after this turn");
     go_on(&story);
     screen.until("Second.").until_prompt("> ");
     let said = story.requests()[2].last_content();
-    assert!(
-        said.contains("fix this:\none\ntwo\nthree\nplease"),
-        "{said}"
-    );
+    assert!(said.contains("fix this:\none\ntwo\nthree\nplease"), "{said}");
     exit_and_check(&mut screen);
 }
 
@@ -221,12 +180,8 @@ fn the_escape_key_leaves_the_next_key_whole() {
     screen.type_("wait").press(Key::Enter).until("exec");
     screen.press(Key::Escape).until("  Ctrl-C stops the turn");
     screen.type_("/session").until("> /session▏");
-    screen
-        .press(Key::Escape)
-        .until("> /session▏\n  Ctrl-C stops the turn");
-    screen
-        .press(Key::Enter)
-        .until("> /session  after this turn");
+    screen.press(Key::Escape).until("> /session▏\n  Ctrl-C stops the turn");
+    screen.press(Key::Enter).until("> /session  after this turn");
     go_on(&story);
     screen.until("First.").until("> /session\ncli:direct");
     screen.until_prompt("> ");
@@ -243,14 +198,10 @@ fn typing_on_never_answers_a_question() {
     screen.type_("wh").until("> wh▏");
     go_on(&story);
     // The question appears amid the draft, and waits for a pause.
-    until("the question waits", || {
-        screen.type_("y").text().contains("waits for a pause")
-    });
+    until("the question waits", || screen.type_("y").text().contains("waits for a pause"));
     screen.until_prompt("  allow?");
     // Here too a word that is typed on is no answer.
-    screen
-        .type_(" not?")
-        .until("y not?▏  the question waits for a pause");
+    screen.type_(" not?").until("y not?▏  the question waits for a pause");
     screen.until_prompt("  allow?");
     assert!(!story.dir().join("new.md").exists());
     screen.type_("n").until("allow? no").until("Not written.");
@@ -268,29 +219,13 @@ fn shift_tab_switches_the_profile_and_keeps_the_line() {
     let mut screen = start_repl(&story);
     screen.type_("think about it").press(Key::ShiftTab);
     screen.until_prompt("plan> think about it");
-    screen
-        .press(Key::ShiftTab)
-        .until_prompt("accept-edits> think about it");
+    screen.press(Key::ShiftTab).until_prompt("accept-edits> think about it");
     screen.press(Key::ShiftTab).until_prompt("> think about it");
-    screen
-        .press(Key::ShiftTab)
-        .until_prompt("plan> think about it");
+    screen.press(Key::ShiftTab).until_prompt("plan> think about it");
     // No row is left of the prompts before.
-    assert_eq!(
-        screen.text().matches("think about it").count(),
-        1,
-        "{}",
-        screen.text()
-    );
-    assert!(
-        screen.text().contains("a new conversation"),
-        "{}",
-        screen.text()
-    );
-    screen
-        .press(Key::Enter)
-        .until("A plan.")
-        .until_prompt("plan> ");
+    assert_eq!(screen.text().matches("think about it").count(), 1, "{}", screen.text());
+    assert!(screen.text().contains("a new conversation"), "{}", screen.text());
+    screen.press(Key::Enter).until("A plan.").until_prompt("plan> ");
     let request = story.requests()[0].body["tools"].to_string();
     assert!(!request.contains("write_file"), "{request}");
     exit_and_check(&mut screen);
@@ -299,11 +234,9 @@ fn shift_tab_switches_the_profile_and_keeps_the_line() {
 #[test]
 fn the_bell_rings_after_a_long_turn_and_for_an_approval() {
     let rings = |screen: &Screen<'_>| screen.raw().iter().filter(|byte| **byte == 7).count();
-    for (seconds, expect) in [
-        (json!(0), (1, 2, 3)),
-        (json!(3600), (0, 0, 0)),
-        (json!(null), (0, 0, 0)),
-    ] {
+    for (seconds, expect) in
+        [(json!(0), (1, 2, 3)), (json!(3600), (0, 0, 0)), (json!(null), (0, 0, 0))]
+    {
         let change = json!({ "path": "a.md", "content": "x" });
         let story = Story::new().set("terminal.bell", seconds).script([
             says("One."),
@@ -311,11 +244,7 @@ fn the_bell_rings_after_a_long_turn_and_for_an_approval() {
             says("Two."),
         ]);
         let mut screen = start_repl(&story);
-        screen
-            .type_("a")
-            .press(Key::Enter)
-            .until("One.")
-            .until_prompt("> ");
+        screen.type_("a").press(Key::Enter).until("One.").until_prompt("> ");
         assert_eq!(rings(&screen), expect.0);
         screen.type_("b").press(Key::Enter).until_prompt("  allow?");
         assert_eq!(rings(&screen), expect.1);
@@ -338,15 +267,7 @@ fn an_unknown_model_of_a_known_provider_is_named_at_once() {
     screen.type_("/model claude-sonnet-5").press(Key::Enter);
     screen.until("switched to model `claude-sonnet-5` of anthropic");
     screen.until_prompt("> ");
-    assert_eq!(
-        screen.text().matches(warning).count(),
-        1,
-        "{}",
-        screen.text()
-    );
-    screen
-        .type_("/model xyzzy")
-        .press(Key::Enter)
-        .until(&format!("`xyzzy` {warning}\n"));
+    assert_eq!(screen.text().matches(warning).count(), 1, "{}", screen.text());
+    screen.type_("/model xyzzy").press(Key::Enter).until(&format!("`xyzzy` {warning}\n"));
     exit_and_check(&mut screen);
 }

@@ -23,11 +23,7 @@ pub(crate) fn snapshot_tree(dir: &Path) -> TreeSnapshot {
             let target = std::fs::read_link(&path).unwrap();
             ("link", target.to_str().unwrap().as_bytes().to_vec())
         } else if about.is_dir() {
-            left.extend(
-                std::fs::read_dir(&path)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
-            );
+            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             ("dir", Vec::new())
         } else {
             ("file", std::fs::read(&path).unwrap())
@@ -67,10 +63,7 @@ fn story_with_files() -> Story {
 fn fifty_changes() -> [Responder; 5] {
     let edit = |number: usize, old: &str, new: &str| {
         let path = format!("f/{number}.txt");
-        (
-            "edit_file",
-            json!({ "path": path, "old_text": old, "new_text": new }),
-        )
+        ("edit_file", json!({ "path": path, "old_text": old, "new_text": new }))
     };
     let put = |path: &str, text: &str| ("write_file", json!({ "path": path, "content": text }));
     let delete = |path: &str| ("delete_file", json!({ "path": path }));
@@ -119,13 +112,7 @@ fn fifty_changes() -> [Responder; 5] {
         edit(18, "number 18", "18"),
         edit(19, "number 19", "19"),
     ];
-    [
-        calls_all(first),
-        calls_all(second),
-        calls_all(third),
-        calls_all(fourth),
-        says("done"),
-    ]
+    [calls_all(first), calls_all(second), calls_all(third), calls_all(fourth), says("done")]
 }
 
 #[test]
@@ -136,10 +123,7 @@ fn a_turn_of_fifty_changes_is_undone_and_redone() {
     assert!(ran.error_text().contains("denied: "));
     let after = snapshot_tree(&story.dir());
     assert_ne!(before, after);
-    let told = story
-        .run(["undo", "--dry-run"])
-        .stderr_has("nanobot: turn ")
-        .text();
+    let told = story.run(["undo", "--dry-run"]).stderr_has("nanobot: turn ").text();
     assert!(
         told.contains("would restore f/0.txt\n") && told.contains("would remove new/a/b/c.txt\n")
     );
@@ -147,17 +131,11 @@ fn a_turn_of_fifty_changes_is_undone_and_redone() {
     let told = story.run(["undo"]).stderr_has("nanobot: turn ").text();
     assert!(told.contains("restored f/0.txt\n") && told.contains("removed new/a/b/c.txt\n"));
     assert_eq!(snapshot_tree(&story.dir()), before);
-    story
-        .run(["undo", "--redo"])
-        .stderr_has("nanobot: turn ")
-        .stdout_has("restored f/0.txt\n");
+    story.run(["undo", "--redo"]).stderr_has("nanobot: turn ").stdout_has("restored f/0.txt\n");
     let mut again = snapshot_tree(&story.dir());
     // Recreated files have the mode of new files, which is the same here.
     assert_eq!(again, after);
-    story
-        .run(["undo"])
-        .stderr_has("nanobot: turn ")
-        .stdout_has("restored");
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout_has("restored");
     again = snapshot_tree(&story.dir());
     assert_eq!(again, before);
 }
@@ -175,28 +153,14 @@ fn turns_are_undone_one_after_the_other() {
     let now = || std::fs::read_to_string(story.dir().join("a")).unwrap();
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
-    story
-        .run(["agent", "-m", "x", "--write"])
-        .stdout("nothing changed\n");
+    story.run(["agent", "-m", "x", "--write"]).stdout("nothing changed\n");
     // The first turn's file now belongs to the second turn.
-    story
-        .run(["undo", "1"])
-        .status(1)
-        .stderr_has("`a`: it was changed");
-    story
-        .run(["undo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored a\n");
+    story.run(["undo", "1"]).status(1).stderr_has("`a`: it was changed");
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
     assert_eq!(now(), "two");
-    story
-        .run(["undo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored a\n");
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
     assert_eq!(now(), "one");
-    story
-        .run(["undo"])
-        .status(66)
-        .stderr_has("nothing to undo in this directory");
+    story.run(["undo"]).status(66).stderr_has("nothing to undo in this directory");
     let is_undone = "nanobot: turn 2 is already undone\n  try: `nanobot undo --redo 2`, which takes that back\n";
     story.run(["undo", "2"]).status(66).stderr(is_undone);
     story.run(["undo", "--list"]).stdout(
@@ -211,24 +175,13 @@ fn turns_are_undone_one_after_the_other() {
     // The id that `agent --json` prints names the turn as well.
     let first: Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
     let turn = first["turn"].as_str().unwrap();
-    story
-        .run(["undo", turn, "--dry-run", "--redo"])
-        .stdout("would restore a\n");
+    story.run(["undo", turn, "--dry-run", "--redo"]).stdout("would restore a\n");
     assert_eq!(line["paths"][0], "$DIR/a");
-    story
-        .run(["undo", "--redo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored a\n");
+    story.run(["undo", "--redo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
     assert_eq!(now(), "two");
-    story
-        .run(["undo", "--redo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored a\n");
+    story.run(["undo", "--redo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
     assert_eq!(now(), "three");
-    story
-        .run(["undo", "--redo"])
-        .status(66)
-        .stderr_has("nothing to redo");
+    story.run(["undo", "--redo"]).status(66).stderr_has("nothing to redo");
     story
         .run(["undo", "9"])
         .status(66)
@@ -248,10 +201,7 @@ fn a_file_that_is_written_as_it_was_is_no_change() {
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     story.run(["undo", "--list", "--json"]).stdout("");
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
-    story
-        .run(["undo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored a\n");
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
     let text = std::fs::read_to_string(story.dir().join("a")).unwrap();
     assert_eq!(text, "one");
 }
@@ -276,9 +226,7 @@ fn undo_selects_the_last_turn_of_the_directory() {
     // Both in the changed directory and in the current one.
     let dir = story.dir();
     run(&["agent", "-m", "x", "-C", dir.to_str().unwrap(), "--write"]).stdout("ok\n");
-    run(&["undo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored $DIR/a\n");
+    run(&["undo"]).stderr_has("nanobot: turn ").stdout("restored $DIR/a\n");
     run(&["undo"]).status(66).stderr_has("nothing to undo");
     run(&["undo", "1"]).stdout("restored $DIR/a\n");
     assert_eq!(std::fs::read(story.dir().join("a")).unwrap(), b"one");
@@ -286,10 +234,9 @@ fn undo_selects_the_last_turn_of_the_directory() {
 
 #[test]
 fn a_deleted_directory_has_no_last_turn() {
-    let story = Story::new().file("a", "one").script([
-        calls("write_file", json!({ "path": "a", "content": "two" })),
-        says("ok"),
-    ]);
+    let story = Story::new()
+        .file("a", "one")
+        .script([calls("write_file", json!({ "path": "a", "content": "two" })), says("ok")]);
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     let undo = |arguments: &[&str]| {
         let mut command = story.in_deleted_directory(&[&["undo"], arguments].concat());
@@ -329,9 +276,7 @@ fn turns_match_by_the_changed_directory_and_its_contents() {
         .stdout("restored b\n");
     undo(&other).status(66).stderr_has("nothing to undo");
     // And this one is in the parent directory.
-    undo(&story.dir().join("sub"))
-        .stderr_has("turn 1 of")
-        .stdout("restored $DIR/a\n");
+    undo(&story.dir().join("sub")).stderr_has("turn 1 of").stdout("restored $DIR/a\n");
     let outside = story.home().join("outside");
     std::fs::create_dir(&outside).unwrap();
     undo(&outside).status(66).stderr_has("nothing to undo");
@@ -343,10 +288,7 @@ fn files_changed_by_others_since_are_left_alone() {
         let put = |path: &str| ("write_file", json!({ "path": path, "content": "ours" }));
         [calls_all([put("a"), put("b"), put("new/c")]), says("ok")]
     };
-    let story = Story::new()
-        .file("a", "one")
-        .file("b", "two")
-        .script(script());
+    let story = Story::new().file("a", "one").file("b", "two").script(script());
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     write(&story.dir().join("a"), b"theirs");
     write(&story.dir().join("new/other"), b"theirs");
@@ -364,10 +306,7 @@ fn files_changed_by_others_since_are_left_alone() {
     assert_eq!((text("a"), text("b")), ("one".into(), "two".into()));
     // A created directory stays if others put files into it.
     assert_eq!(text("new/other"), "theirs");
-    story
-        .run(["undo", "--redo"])
-        .stderr_has("nanobot: turn ")
-        .stdout_has("restored a\n");
+    story.run(["undo", "--redo"]).stderr_has("nanobot: turn ").stdout_has("restored a\n");
     assert_eq!(snapshot_tree(&story.dir()), now);
 }
 
@@ -377,20 +316,16 @@ fn file_text(story: &Story, name: &str) -> String {
 
 #[test]
 fn undo_follows_no_links() {
-    let story = Story::new().file("sub/a", "one").script([
-        calls("write_file", json!({ "path": "sub/a", "content": "ours" })),
-        says("ok"),
-    ]);
+    let story = Story::new()
+        .file("sub/a", "one")
+        .script([calls("write_file", json!({ "path": "sub/a", "content": "ours" })), says("ok")]);
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     let (sub, outside) = (story.dir().join("sub"), story.home().join("outside"));
     std::fs::rename(&sub, story.dir().join("moved")).unwrap();
     write(&outside.join("a"), b"ours");
     symlink(&outside, &sub).unwrap();
     for arguments in [&["undo"][..], &["undo", "--force"]] {
-        story
-            .run(arguments)
-            .status(1)
-            .stderr_has("`sub/a`: its path contains a link");
+        story.run(arguments).status(1).stderr_has("`sub/a`: its path contains a link");
     }
     assert_eq!(std::fs::read(outside.join("a")).unwrap(), b"ours");
     std::fs::remove_file(&sub).unwrap();
@@ -398,10 +333,7 @@ fn undo_follows_no_links() {
     std::fs::remove_file(sub.join("a")).unwrap();
     symlink(outside.join("a"), sub.join("a")).unwrap();
     story.run(["undo"]).status(1).stderr_has("it was changed");
-    story
-        .run(["undo", "--force"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored sub/a\n");
+    story.run(["undo", "--force"]).stderr_has("nanobot: turn ").stdout("restored sub/a\n");
     assert_eq!(std::fs::read(outside.join("a")).unwrap(), b"ours");
     assert_eq!(file_text(&story, "sub/a"), "one");
 }
@@ -422,46 +354,26 @@ fn the_journal_is_private() {
         let kept = snapshot_tree(&story.home().join(".nanobot/undo"));
         assert!(kept.len() > 20, "{}", kept.len());
         for (path, (kind, _)) in kept {
-            assert!(
-                kind == "dir 700" || kind == "file 600",
-                "{umask}: {path:?} is {kind}"
-            );
+            assert!(kind == "dir 700" || kind == "file 600", "{umask}: {path:?} is {kind}");
         }
     }
 }
 
 #[test]
 fn a_running_turn_is_not_undone() {
-    let stall = Response {
-        ending: Ending::Stall,
-        ..Response::text(200, "text/event-stream", "")
-    };
-    let story = Story::new().script([
-        calls("write_file", json!({ "path": "a", "content": "x" })),
-        sends(stall),
-    ]);
-    let mut command = story.command([
-        "agent",
-        "-m",
-        "x",
-        "--write",
-        "--output-format",
-        "stream-json",
-    ]);
+    let stall = Response { ending: Ending::Stall, ..Response::text(200, "text/event-stream", "") };
+    let story = Story::new()
+        .script([calls("write_file", json!({ "path": "a", "content": "x" })), sends(stall)]);
+    let mut command =
+        story.command(["agent", "-m", "x", "--write", "--output-format", "stream-json"]);
     let mut child = command.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut lines = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
     assert!(lines.any(|line| line["type"] == "tool_result"));
-    story
-        .run(["undo"])
-        .status(75)
-        .stderr_has("turn 1 is still running");
+    story.run(["undo"]).status(75).stderr_has("turn 1 is still running");
     child.kill().unwrap();
     child.wait().unwrap();
-    story
-        .run(["undo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("removed a\n");
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout("removed a\n");
     assert!(!story.dir().join("a").exists());
 }
 
@@ -528,16 +440,9 @@ fn check_kills(rounds: usize, seed: u64) {
             0 if ran.code() == 66 => drop((ran.text(), ran.error_text())),
             _ => drop(ran.status(0).text()),
         }
-        assert_eq!(
-            snapshot_tree(&story.dir()),
-            before,
-            "seed {seed}, round {round}"
-        );
+        assert_eq!(snapshot_tree(&story.dir()), before, "seed {seed}, round {round}");
     }
-    assert!(
-        changed * 2 > rounds,
-        "the kills came too early: {changed} of {rounds} found a change"
-    );
+    assert!(changed * 2 > rounds, "the kills came too early: {changed} of {rounds} found a change");
     println!("{rounds} kills, {changed} after a change: 0 trees that undo did not bring back");
 }
 
@@ -557,10 +462,7 @@ fn many_killed_turns_are_undone() {
 fn a_truncated_journal_is_readable() {
     let story = Story::new().file("a", "one").script([
         calls_all([
-            (
-                "edit_file",
-                json!({ "path": "a", "old_text": "one", "new_text": "two" }),
-            ),
+            ("edit_file", json!({ "path": "a", "old_text": "one", "new_text": "two" })),
             ("write_file", json!({ "path": "new/b", "content": "x" })),
         ]),
         says("ok"),
@@ -572,16 +474,9 @@ fn a_truncated_journal_is_readable() {
     // incomplete.
     let change: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let temp = change["change"]["temp"].as_str().unwrap();
-    std::fs::rename(
-        story.dir().join("new/b"),
-        story.dir().join("new").join(temp),
-    )
-    .unwrap();
+    std::fs::rename(story.dir().join("new/b"), story.dir().join("new").join(temp)).unwrap();
     std::fs::write(&journal, format!("{text}{{\"change\":{{\"path\":\"/x")).unwrap();
-    story
-        .run(["undo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored a\n");
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
     assert_eq!(file_text(&story, "a"), "one");
     assert!(!story.dir().join("new").exists());
     // An unreadable journal is reported, and others can still be undone.
@@ -610,25 +505,17 @@ fn a_file_that_cannot_be_backed_up_is_not_changed() {
         calls("delete_file", json!({ "path": "a" })),
         says("ok"),
     ]);
-    let large = std::fs::File::options()
-        .write(true)
-        .open(story.dir().join("a"))
-        .unwrap();
+    let large = std::fs::File::options().write(true).open(story.dir().join("a")).unwrap();
     large.set_len(65 << 20).unwrap();
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     for request in &story.requests()[1..] {
         assert!(
-            request
-                .last_content()
-                .contains("too large to be saved for undo"),
+            request.last_content().contains("too large to be saved for undo"),
             "{}",
             request.last_content()
         );
     }
-    assert_eq!(
-        std::fs::metadata(story.dir().join("a")).unwrap().len(),
-        65 << 20
-    );
+    assert_eq!(std::fs::metadata(story.dir().join("a")).unwrap().len(), 65 << 20);
     story.run(["undo"]).status(66).stderr_has("nothing to undo");
 }
 
@@ -638,18 +525,9 @@ fn the_backups_are_denied_to_the_tools() {
         calls("write_file", json!({ "path": "a", "content": "x" })),
         calls_all([
             ("read_file", json!({ "path": "~/.nanobot/undo/1/0.old" })),
-            (
-                "grep",
-                json!({ "pattern": "CANARY", "path": "~/.nanobot", "all": true }),
-            ),
-            (
-                "glob",
-                json!({ "pattern": "**", "path": "~/.nanobot", "all": true }),
-            ),
-            (
-                "write_file",
-                json!({ "path": "~/.nanobot/undo/1/journal.jsonl", "content": "x" }),
-            ),
+            ("grep", json!({ "pattern": "CANARY", "path": "~/.nanobot", "all": true })),
+            ("glob", json!({ "pattern": "**", "path": "~/.nanobot", "all": true })),
+            ("write_file", json!({ "path": "~/.nanobot/undo/1/journal.jsonl", "content": "x" })),
         ]),
         says("ok"),
     ]);
@@ -659,18 +537,13 @@ fn the_backups_are_denied_to_the_tools() {
     assert!(ran.error_text().contains("denied: "));
     ran.stdout("ok\n");
     let messages = story.requests()[2].messages();
-    let results: Vec<&str> = messages[5..]
-        .iter()
-        .map(|message| message["content"].as_str().unwrap())
-        .collect();
+    let results: Vec<&str> =
+        messages[5..].iter().map(|message| message["content"].as_str().unwrap()).collect();
     assert!(results[0].contains("is internal to nanobot"));
     assert!(results[1].contains("is hidden in a home directory"));
     assert!(!results[2].contains("undo"), "{}", results[2]);
     assert!(results[3].contains("is internal to nanobot"));
-    story
-        .run(["undo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored a\n");
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
 }
 
 #[test]
@@ -686,27 +559,13 @@ fn old_turns_are_pruned() {
     for id in 1..130 {
         write(&folder.join(format!("{id}/journal.jsonl")), b"");
     }
-    let old = std::fs::File::options()
-        .write(true)
-        .open(folder.join("129/journal.jsonl"))
-        .unwrap();
+    let old = std::fs::File::options().write(true).open(folder.join("129/journal.jsonl")).unwrap();
     let week = std::time::Duration::from_secs(8 * 86_400);
-    old.set_modified(std::time::SystemTime::now() - week)
-        .unwrap();
-    story
-        .run(["agent", "-m", "x", "--write", "--ephemeral"])
-        .stdout("ok\n");
+    old.set_modified(std::time::SystemTime::now() - week).unwrap();
+    story.run(["agent", "-m", "x", "--write", "--ephemeral"]).stdout("ok\n");
     let mut left: Vec<u32> = std::fs::read_dir(&folder)
         .unwrap()
-        .map(|entry| {
-            entry
-                .unwrap()
-                .file_name()
-                .to_str()
-                .unwrap()
-                .parse()
-                .unwrap()
-        })
+        .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
         .collect();
     left.sort_unstable();
     assert_eq!(left.len(), 99);
@@ -715,9 +574,7 @@ fn old_turns_are_pruned() {
 
 /// Runs `command` in the story's directory, with permission to write.
 fn run_command(story: &Story, arguments: Value) -> String {
-    story
-        .server()
-        .script([calls("exec", arguments), says("done")]);
+    story.server().script([calls("exec", arguments), says("done")]);
     let ran = story.run(["agent", "-m", "x", "--write"]);
     let errors = ran.error_text();
     ran.stdout("done\n");
@@ -736,12 +593,7 @@ fn changes_of_commands_are_undone_and_redone() {
     for _ in 0..2 {
         drop(story.run(["undo"]).stderr_has("nanobot: turn ").text());
         assert_eq!(snapshot_tree(&story.dir()), before);
-        drop(
-            story
-                .run(["undo", "--redo"])
-                .stderr_has("nanobot: turn ")
-                .text(),
-        );
+        drop(story.run(["undo", "--redo"]).stderr_has("nanobot: turn ").text());
         assert_eq!(snapshot_tree(&story.dir()), after);
     }
     // Later changes by the user are left alone.
@@ -767,15 +619,9 @@ fn tools_and_commands_of_a_turn_are_undone_together() {
     ]);
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     assert_eq!(file_text(&story, "a"), "3");
-    story
-        .run(["undo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored a\n");
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
     assert_eq!(file_text(&story, "a"), "old");
-    story
-        .run(["undo", "--redo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored a\n");
+    story.run(["undo", "--redo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
     assert_eq!(file_text(&story, "a"), "3");
     assert!(!story.dir().join("t").exists());
 }
@@ -791,18 +637,10 @@ fn changes_between_the_commands_of_a_turn_are_the_users() {
         write(&place, b"new");
         second(request)
     });
-    story
-        .server()
-        .script([run("cat mine"), edits, says("done")]);
+    story.server().script([run("cat mine"), edits, says("done")]);
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    story
-        .run(["undo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored its\n");
-    assert_eq!(
-        (file_text(&story, "mine"), file_text(&story, "its")),
-        ("new".into(), "old".into())
-    );
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored its\n");
+    assert_eq!((file_text(&story, "mine"), file_text(&story, "its")), ("new".into(), "old".into()));
 }
 
 #[test]
@@ -813,19 +651,13 @@ fn changes_of_background_and_stopped_commands_are_undone() {
         json!({ "command": "echo new > a; echo x > b; exec sleep 600", "background": true }),
     ] {
         let is_background = arguments.get("background").is_some();
-        let wait = calls(
-            "exec",
-            json!({ "command": "until test -e b; do sleep 0.01; done" }),
-        );
+        let wait = calls("exec", json!({ "command": "until test -e b; do sleep 0.01; done" }));
         let script = [calls("exec", arguments), wait, says("done")];
         story.server().script(script);
         drop(story.run(["agent", "-m", "x", "--write"]).text());
         assert_eq!(file_text(&story, "a"), "new\n", "{is_background}");
         let told = story.run(["undo"]).stderr_has("nanobot: turn ").text();
-        assert!(
-            told.contains("restored a\n") && told.contains("removed b\n"),
-            "{told}"
-        );
+        assert!(told.contains("restored a\n") && told.contains("removed b\n"), "{told}");
         assert_eq!(file_text(&story, "a"), "old");
     }
 }
@@ -834,33 +666,18 @@ fn changes_of_background_and_stopped_commands_are_undone() {
 fn what_commands_change_beyond_the_limits_is_told() {
     let story = Story::new().file("small", "old");
     std::fs::write(story.dir().join("big"), vec![b'x'; (4 << 20) + 1]).unwrap();
-    let told = run_command(
-        &story,
-        json!({ "command": "echo >> big; echo new > small" }),
-    );
+    let told = run_command(&story, json!({ "command": "echo >> big; echo new > small" }));
     assert!(
         told.contains("`nanobot undo` cannot take back all that commands changed: `"),
         "{told}"
     );
-    assert!(
-        told.contains("/big`: it is too large to be copied\n"),
-        "{told}"
-    );
-    story
-        .run(["undo"])
-        .stderr_has("nanobot: turn ")
-        .stdout("restored small\n");
+    assert!(told.contains("/big`: it is too large to be copied\n"), "{told}");
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored small\n");
     // Reading the large file is no change.
-    assert_eq!(
-        run_command(&story, json!({ "command": "cat big | wc -c" })),
-        ""
-    );
+    assert_eq!(run_command(&story, json!({ "command": "cat big | wc -c" })), "");
     // Folders of dependencies do not count.
     let fill = |folder: &str| format!("mkdir -p {folder} && cd {folder} && seq 5001 | xargs touch");
-    assert_eq!(
-        run_command(&story, json!({ "command": fill("node_modules/x") })),
-        ""
-    );
+    assert_eq!(run_command(&story, json!({ "command": fill("node_modules/x") })), "");
     let told = run_command(&story, json!({ "command": fill("many") }));
     assert!(told.contains("it has more than 5000 entries\n"), "{told}");
     story.run(["undo"]).status(66).stderr_has("nothing to undo");
@@ -888,15 +705,7 @@ fn our_own_state_is_no_change_of_a_command() {
         let call = calls("exec", json!({ "command": command }));
         story.server().script([call, says("done")]);
         let home = story.home();
-        let flags = [
-            "agent",
-            "-m",
-            "x",
-            "--profile",
-            "full",
-            "-C",
-            home.to_str().unwrap(),
-        ];
+        let flags = ["agent", "-m", "x", "--profile", "full", "-C", home.to_str().unwrap()];
         drop(story.run(flags).text());
     };
     ran("echo 1 > a");
@@ -906,18 +715,9 @@ fn our_own_state_is_no_change_of_a_command() {
     assert!(after.len() > before);
     // Without limits, commands can write everywhere; the session that grew meanwhile is not theirs.
     let list = story.run(["undo", "--list", "--json"]).text();
-    assert!(
-        !list.contains("sessions") && !list.contains(".nanobot"),
-        "{list}"
-    );
+    assert!(!list.contains("sessions") && !list.contains(".nanobot"), "{list}");
     let undone = story.run(["undo", "2"]).text();
-    assert!(
-        undone.contains("restored ") && !undone.contains("jsonl"),
-        "{undone}"
-    );
+    assert!(undone.contains("restored ") && !undone.contains("jsonl"), "{undone}");
     assert_eq!(story.session("cli_direct.jsonl"), after);
-    assert_eq!(
-        std::fs::read_to_string(story.home().join("a")).unwrap(),
-        "1\n"
-    );
+    assert_eq!(std::fs::read_to_string(story.home().join("a")).unwrap(), "1\n");
 }

@@ -21,15 +21,8 @@ fn used_story() -> Story {
     ran.error_text();
     drop(ran);
     add_job(&story, &["-e", "1h"]);
-    story
-        .run(["onboard", "--completions", "--yes", "-q"])
-        .stdout("");
-    for name in [
-        "photo.png",
-        "history/cli_history",
-        "cron/jobs.json",
-        "sessions/old.jsonl",
-    ] {
+    story.run(["onboard", "--completions", "--yes", "-q"]).stdout("");
+    for name in ["photo.png", "history/cli_history", "cron/jobs.json", "sessions/old.jsonl"] {
         write(&story.home().join(".nanobot").join(name), b"theirs");
     }
     story
@@ -48,12 +41,7 @@ fn files(story: &Story) -> Vec<String> {
             }
         }
     }
-    let short = |path: PathBuf| {
-        path.strip_prefix(story.home())
-            .unwrap()
-            .display()
-            .to_string()
-    };
+    let short = |path: PathBuf| path.strip_prefix(story.home()).unwrap().display().to_string();
     let mut found: Vec<String> = found.into_iter().map(short).collect();
     found.sort();
     found
@@ -93,10 +81,7 @@ fn what_is_listed_is_removed_and_the_rest_is_kept() {
     assert_eq!(files(&story), FOREIGN_FILES);
     assert_eq!(story.crontab().table().as_deref(), Some(OTHERS_LINES));
     // Once more: what is kept is not counted as something to remove.
-    story
-        .run(["uninstall", "--yes"])
-        .stdout("")
-        .stderr("nanobot: there is nothing to remove\n");
+    story.run(["uninstall", "--yes"]).stdout("").stderr("nanobot: there is nothing to remove\n");
 }
 
 #[test]
@@ -113,10 +98,7 @@ fn nothing_is_removed_without_a_yes() {
     screen.until("nothing was removed");
     assert_eq!(screen.code(), 1);
     // A sandboxed command of the agent cannot do it.
-    let inside = story
-        .command(["uninstall", "--yes"])
-        .env("NANOBOT_INSIDE", "1")
-        .output();
+    let inside = story.command(["uninstall", "--yes"]).env("NANOBOT_INSIDE", "1").output();
     let inside = story.run_result(inside.unwrap());
     inside.status(77).stderr_has("the agent's sandbox");
     assert_eq!(files(&story), before);
@@ -133,15 +115,10 @@ fn files_in_use_and_a_crontab_that_cannot_be_changed_stop_the_removal() {
         .run(["uninstall", "--yes"])
         .status(75)
         .stderr_has("~/.nanobot/workspace/sessions/work.jsonl.lock` is in use");
-    story
-        .run(["uninstall", "--dry-run"])
-        .stdout_has("would remove");
+    story.run(["uninstall", "--dry-run"]).stdout_has("would remove");
     file.unlock().unwrap();
     story.crontab().set_behavior("forbidden");
-    story
-        .run(["uninstall", "--yes"])
-        .status(74)
-        .stderr_has("crontab");
+    story.run(["uninstall", "--yes"]).status(74).stderr_has("crontab");
     assert_eq!(files(&story), before);
 }
 
@@ -157,14 +134,8 @@ fn a_workspace_elsewhere_and_links_are_not_followed() {
     std::os::unix::fs::symlink(&notes, media.join("telegram")).unwrap();
     let removed = story.run(["uninstall", "--yes"]).text();
     assert!(removed.contains("removed crontab: 1 line\n"), "{removed}");
-    assert!(
-        removed.contains("kept ~/notes: the workspace, outside"),
-        "{removed}"
-    );
-    assert!(
-        removed.contains("kept ~/.nanobot/media/telegram"),
-        "{removed}"
-    );
+    assert!(removed.contains("kept ~/notes: the workspace, outside"), "{removed}");
+    assert!(removed.contains("kept ~/.nanobot/media/telegram"), "{removed}");
     assert_eq!(std::fs::read(notes.join("AGENTS.md")).unwrap(), b"mine");
     assert!(notes.join("cron/jobs.json").exists());
     assert!(!story.home().join(".nanobot/config.json").exists());
@@ -172,10 +143,7 @@ fn a_workspace_elsewhere_and_links_are_not_followed() {
     let root = story.home();
     let mut command = story.command(["uninstall", "--yes"]);
     let ran = command.env("NANOBOT_HOME", &root).output();
-    story
-        .run_result(ran.unwrap())
-        .status(1)
-        .stderr_has("contains more than nanobot's files");
+    story.run_result(ran.unwrap()).status(1).stderr_has("contains more than nanobot's files");
 }
 
 #[test]
@@ -183,7 +151,6 @@ fn a_config_that_cannot_be_used_is_removed_too() {
     let story = used_story();
     std::fs::write(story.home().join(".nanobot/config.json"), "{").unwrap();
     let ran = story.run(["uninstall", "--yes"]);
-    ran.stdout_has("removed crontab: 1 line\n")
-        .stderr_has("the config cannot be used");
+    ran.stdout_has("removed crontab: 1 line\n").stderr_has("the config cannot be used");
     assert_eq!(files(&story), FOREIGN_FILES);
 }

@@ -63,16 +63,10 @@ fn usage_grouped_by_other_columns() {
         let rows = text.lines().take_while(|line| !line.starts_with("TOTAL"));
         rows.map(name).collect()
     };
-    assert_eq!(
-        names("model"),
-        ["MODEL", "openai/gpt-5", "custom/mine", "ollama/qwen3"]
-    );
+    assert_eq!(names("model"), ["MODEL", "openai/gpt-5", "custom/mine", "ollama/qwen3"]);
     assert_eq!(names("session"), ["SESSION", "cli:direct", "b"]);
     assert_eq!(names("job"), ["JOB", "(no job)", "digest"]);
-    story
-        .run(["usage", "--by", "week"])
-        .status(2)
-        .stderr_has("week");
+    story.run(["usage", "--by", "week"]).status(2).stderr_has("week");
 }
 
 #[test]
@@ -100,9 +94,7 @@ fn json_has_exact_numbers() {
 fn since_selects_the_start() {
     let story = story_with_usage();
     let count = |since: &str| -> u64 {
-        let lines = story
-            .run(["usage", "--json", "--since", since])
-            .json_lines();
+        let lines = story.run(["usage", "--json", "--since", since]).json_lines();
         lines.iter().filter_map(|line| line["calls"].as_u64()).sum()
     };
     for (since, expect) in [
@@ -163,10 +155,7 @@ fn the_cost_of_a_turn_is_shown_with_the_budgets() {
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     // Two replies of seven tokens, ten cents each.
     let text = story.run(["usage", "--by", "model"]).text();
-    let rows: Vec<Vec<&str>> = text
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[1][..3], ["custom/scripted", "1", "2"]);
     assert_eq!(rows[1][5..], ["14", "1.4000"]);
     let budget = "budget: today $1.40 of $5.00, this month $1.40 of $20.50";
@@ -223,30 +212,19 @@ fn bars_show_tokens_if_no_price_is_known() {
     let text = run_on_terminal(&story, 120, "usage --by model", &[("NO_COLOR", "1")]);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[1].contains("openai/many") && lines[1].contains('█'));
-    assert!(
-        lines[2].contains("openai/few") && lines[2].ends_with('▍'),
-        "{text}"
-    );
+    assert!(lines[2].contains("openai/few") && lines[2].ends_with('▍'), "{text}");
 }
 
 #[test]
 fn names_are_sanitized() {
     let name = "a\u{1b}[2J\nb\u{202e}".repeat(5);
-    let text = ledger_line(
-        "2026-01-02T03:00:00Z",
-        "t",
-        Some(1.0),
-        &json!({ "session": name }),
-    );
+    let text = ledger_line("2026-01-02T03:00:00Z", "t", Some(1.0), &json!({ "session": name }));
     let story = with_ledger(Story::bare(), &text);
     let text = story.run(["usage", "--by", "session"]).text();
     assert_eq!(text.lines().count(), 3);
     assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
     let text = run_on_terminal(&story, 70, "usage --by session", &[("NO_COLOR", "1")]);
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 70),
-        "{text}"
-    );
+    assert!(text.lines().all(|line| line.chars().count() <= 70), "{text}");
 }
 
 #[test]
@@ -270,17 +248,11 @@ fn usage_of_the_offered_tools_is_counted() {
             "---\ndescription: how to make tea\n---\nBoil water.",
         )
         .script([
-            calls(
-                "read_file",
-                json!({ "path": "~/.nanobot/workspace/skills/tea/SKILL.md" }),
-            ),
+            calls("read_file", json!({ "path": "~/.nanobot/workspace/skills/tea/SKILL.md" })),
             calls("write_file", json!({ "path": "a", "content": "x" })),
             says("Done."),
         ]);
-    story
-        .run(["agent", "-m", "tea"])
-        .stdout("Done.\n")
-        .stderr_has("`--write`");
+    story.run(["agent", "-m", "tea"]).stdout("Done.\n").stderr_has("`--write`");
     let lines = story.run(["usage", "--by", "tool", "--json"]).json_lines();
     let expect = [
         json!({ "tool": "read_file", "runs": 1, "calls": 1, "failed_calls": 0, "denied_calls": 0 }),
@@ -323,14 +295,9 @@ fn unused_tools_are_reported() {
     assert_eq!(status["offered"]["unused"]["servers"], json!(["hub"]));
     assert_eq!(status["offered"]["unused"]["runs"], 12);
     let text = story.run(["status"]).text();
-    assert!(
-        text.contains("the server hub (200 tokens of each request)"),
-        "{text}"
-    );
+    assert!(text.contains("the server hub (200 tokens of each request)"), "{text}");
     assert!(!text.contains("the server clock"), "{text}");
-    let servers = story
-        .run(["usage", "--by", "server", "--json"])
-        .json_lines();
+    let servers = story.run(["usage", "--by", "server", "--json"]).json_lines();
     let expect = [
         json!({ "server": "clock", "runs": 1, "offered_runs": 12, "calls": 3, "failed_calls": 1, "denied_calls": 0, "told_tokens": 960 }),
         json!({ "server": "hub", "runs": 0, "offered_runs": 12, "calls": 0, "failed_calls": 0, "denied_calls": 0, "told_tokens": 4800 }),

@@ -38,11 +38,7 @@ fn calls_of_four_months() -> String {
         text += &call(&day, number, &json!({}));
         text += &call(&day, number, &job);
         text += &call(&day, number + 100, &failed);
-        text += &call(
-            &day,
-            number,
-            &json!({ "session": format!("pipe:{number}") }),
-        );
+        text += &call(&day, number, &json!({ "session": format!("pipe:{number}") }));
     }
     text + "not a line\n" + &call("2025-12-01", 9, &json!({})) + &call("2026-01-02", 10, &job)
 }
@@ -77,10 +73,7 @@ fn the_calls_of_past_months_are_added_up() {
             "requests": 2, "tools": {}, "told": {} });
         format!("{line}\n")
     };
-    write(
-        &tools,
-        (used("2025-11-30") + &used("2025-12-01")).as_bytes(),
-    );
+    write(&tools, (used("2025-11-30") + &used("2025-12-01")).as_bytes());
     let before = rows(&story);
     // Of each past month: the conversation, the job, the other model, the piped runs.
     assert_eq!(
@@ -98,15 +91,9 @@ fn the_calls_of_past_months_are_added_up() {
     let ran = ran.stderr_has("skipped invalid lines of the ledger: 1");
     let days: Vec<Value> = ran.json_lines();
     drop(ran);
-    let names: Vec<&str> = days
-        .iter()
-        .map(|row| row["day"].as_str().unwrap())
-        .collect();
+    let names: Vec<&str> = days.iter().map(|row| row["day"].as_str().unwrap()).collect();
     assert_eq!(names, ["2025-09", "2025-10", "2025-12-01", "2026-01-02"]);
-    assert_eq!(
-        (&days[0]["calls"], &days[0]["failed_calls"]),
-        (&json!(10), &json!(2))
-    );
+    assert_eq!((&days[0]["calls"], &days[0]["failed_calls"]), (&json!(10), &json!(2)));
     // A second time there is nothing to do.
     assert_eq!(rotate(&story), "Nothing to add up before 2025-12-01.\n");
     assert_eq!(std::fs::read_to_string(ledger(&story)).unwrap(), text);
@@ -121,14 +108,9 @@ fn the_calls_of_past_months_are_added_up() {
 fn a_budget_counts_what_was_added_up() {
     let story = Story::new()
         .set("budget", json!({ "daily": 0.7, "perSession": 1 }))
-        .set(
-            "models",
-            json!({ "m": { "price": { "input": 1, "output": 1 } } }),
-        );
+        .set("models", json!({ "m": { "price": { "input": 1, "output": 1 } } }));
     let days = ["2025-10-30", "2025-10-31", "2025-10-31"];
-    let text = days
-        .iter()
-        .map(|day| call(day, 1, &json!({ "session": "work" })));
+    let text = days.iter().map(|day| call(day, 1, &json!({ "session": "work" })));
     write(&ledger(&story), text.collect::<String>().as_bytes());
     assert!(rotate(&story).contains("2 fewer lines"));
     // The clock was ahead when the ledger was rotated.
@@ -137,18 +119,10 @@ fn a_budget_counts_what_was_added_up() {
         command.env("NANOBOT_TEST_TIME", "2025-10-31T12:00:00Z");
         story.wait(command.spawn().unwrap())
     };
-    run("other")
-        .status(4)
-        .stderr_has("`budget.daily` limit of $0.7 reached");
+    run("other").status(4).stderr_has("`budget.daily` limit of $0.7 reached");
     drop(story.run(["config", "set", "budget.daily", "100"]).text());
-    drop(
-        story
-            .run(["config", "set", "budget.perSession", "0.7"])
-            .text(),
-    );
-    run("work")
-        .status(4)
-        .stderr_has("`budget.perSession` limit of $0.7 reached");
+    drop(story.run(["config", "set", "budget.perSession", "0.7"]).text());
+    run("work").status(4).stderr_has("`budget.perSession` limit of $0.7 reached");
 }
 
 /// A run that has opened the ledger when another process replaces it.
@@ -211,12 +185,7 @@ fn a_ledger_with_several_names_is_not_replaced() {
     let story = story_with_calls();
     let path = ledger(&story);
     std::fs::hard_link(&path, path.with_extension("backup")).unwrap();
-    story
-        .run(["usage", "--rotate"])
-        .status(74)
-        .stderr_has("has several hard links");
+    story.run(["usage", "--rotate"]).status(74).stderr_has("has several hard links");
     // Without a ledger there is nothing to do.
-    Story::new()
-        .run(["usage", "--rotate"])
-        .stdout("Nothing to add up before 2025-12-01.\n");
+    Story::new().run(["usage", "--rotate"]).stdout("Nothing to add up before 2025-12-01.\n");
 }

@@ -25,9 +25,7 @@ fn git(story: &Story, script: &str) -> String {
 
 /// Runs a turn in which the model runs `command`, and returns its result.
 fn run_command(story: &Story, flags: &[&str], command: &str) -> (String, String) {
-    story
-        .server()
-        .script([calls("exec", json!({ "command": command })), says("ok")]);
+    story.server().script([calls("exec", json!({ "command": command })), says("ok")]);
     let mut words = vec!["agent", "-m", "x", "--ephemeral"];
     words.extend(flags);
     let ran = story.run(words).stdout("ok\n");
@@ -42,30 +40,17 @@ fn a_run_works_on_a_branch_of_its_own() {
     let flags = ["--worktree", "fix/x", "--write"];
     let (told, notice) = run_command(&story, &flags, change);
     assert_eq!(told, "## fix/x\ntwo");
-    let name = story
-        .dir()
-        .file_name()
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let name = story.dir().file_name().unwrap().to_str().unwrap().to_owned();
     assert!(
         notice.starts_with("nanobot: working in `~/.nanobot/worktrees/")
             && notice.ends_with("/fix-x`, on branch `fix/x`\n"),
         "{notice}"
     );
-    let path = story
-        .home()
-        .join(".nanobot/worktrees")
-        .join(&name)
-        .join("fix-x");
+    let path = story.home().join(".nanobot/worktrees").join(&name).join("fix-x");
     assert!(path.join("sub/a").exists());
     // The user's own files are as they were, the commit is there, and another run goes on with it.
     assert_eq!(
-        git(
-            &story,
-            "cat sub/a; git status --short; git log --format=%s -1 fix/x"
-        ),
+        git(&story, "cat sub/a; git status --short; git log --format=%s -1 fix/x"),
         "1\ntwo\n"
     );
     let (told, _) = run_command(&story, &flags, "cat sub/a");
@@ -74,21 +59,12 @@ fn a_run_works_on_a_branch_of_its_own() {
     let mut command = story.command(["agent", "-m", "x", "--ephemeral", "--worktree", "fix/x"]);
     command.current_dir(story.dir().join("sub"));
     story.server().script([
-        calls(
-            "exec",
-            json!({ "command": "basename $PWD; git log --format=%s -1; touch b" }),
-        ),
+        calls("exec", json!({ "command": "basename $PWD; git log --format=%s -1; touch b" })),
         says("ok"),
     ]);
-    story
-        .wait(command.spawn().unwrap())
-        .stdout("ok\n")
-        .stderr_has("on branch");
+    story.wait(command.spawn().unwrap()).stdout("ok\n").stderr_has("on branch");
     let told = story.requests().last().unwrap().last_content();
-    assert!(
-        told.starts_with("sub\ntwo\n") && told.contains("Read-only"),
-        "{told}"
-    );
+    assert!(told.starts_with("sub\ntwo\n") && told.contains("Read-only"), "{told}");
 }
 
 /// A worktree that git does not see in the sandbox is not one that was removed.
@@ -115,22 +91,15 @@ fn the_repository_of_a_worktree_keeps_its_hooks_and_config() {
     );
     let (told, _) = run_command(&story, &flags, &script);
     assert!(told.contains("done"), "{told}");
-    story.server().script([
-        calls("write_file", json!({ "path": hook, "content": "evil" })),
-        says("ok"),
-    ]);
+    story
+        .server()
+        .script([calls("write_file", json!({ "path": hook, "content": "evil" })), says("ok")]);
     let mut words = vec!["agent", "-m", "x", "--ephemeral"];
     words.extend(flags);
     story.run(words).stdout("ok\n").stderr_has("on branch");
     assert!(!hook.exists());
-    let config = git(
-        &story,
-        "git config --list --local; cat .git/worktrees/x/commondir",
-    );
-    assert!(
-        !config.contains("evil") && config.ends_with("../..\n"),
-        "{config}"
-    );
+    let config = git(&story, "git config --list --local; cat .git/worktrees/x/commondir");
+    assert!(!config.contains("evil") && config.ends_with("../..\n"), "{config}");
 }
 
 /// Git outside of the sandbox runs nothing that a command has left in a worktree.
@@ -154,13 +123,7 @@ fn the_removal_of_a_worktree_runs_no_hook() {
 #[test]
 fn a_worktree_is_removed_if_nothing_is_lost() {
     let Some(story) = in_repository() else { return };
-    let name = story
-        .dir()
-        .file_name()
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let name = story.dir().file_name().unwrap().to_str().unwrap().to_owned();
     let places = story.home().join(".nanobot/worktrees").join(&name);
     let branches = || git(&story, "git branch --format='%(refname:short)'");
     let flags = |branch| ["--worktree", branch, "--write", "--remove-worktree"];
@@ -169,10 +132,7 @@ fn a_worktree_is_removed_if_nothing_is_lost() {
     run_command(&story, &flags("kept"), "git commit -q --allow-empty -m two");
     assert_eq!(branches(), "kept\nmain\n");
     let (_, notice) = run_command(&story, &flags("dirty"), "touch new");
-    assert!(
-        notice.contains("was kept: it has changes that are not committed"),
-        "{notice}"
-    );
+    assert!(notice.contains("was kept: it has changes that are not committed"), "{notice}");
     assert!(places.join("dirty/new").exists());
     assert!(!places.join("unused").exists() && !places.join("kept").exists());
 }
@@ -184,26 +144,16 @@ fn a_worktree_needs_a_repository_and_a_name() {
     if !require("git") {
         return;
     }
-    run("x")
-        .status(2)
-        .stderr_has("no git repository with a commit");
+    run("x").status(2).stderr_has("no git repository with a commit");
     git(
         &story,
         "git init -q && git -c user.name=A -c user.email=a@b commit -q --allow-empty -m one",
     );
     run("../x").status(2).stderr_has("not a valid branch name");
     run("-x").status(2).stderr_has("unexpected argument");
-    let name = story
-        .dir()
-        .file_name()
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let name = story.dir().file_name().unwrap().to_str().unwrap().to_owned();
     let taken = story.home().join(".nanobot/worktrees").join(name).join("x");
     std::fs::create_dir_all(taken).unwrap();
-    run("x")
-        .status(2)
-        .stderr_has("belongs to another repository");
+    run("x").status(2).stderr_has("belongs to another repository");
     assert!(story.requests().is_empty());
 }

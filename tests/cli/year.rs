@@ -54,22 +54,12 @@ fn count_calls(story: &Story, time: &str, arguments: &[&str]) -> u64 {
     let output = command.env("NANOBOT_TEST_TIME", time).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = std::fs::read_to_string(path).unwrap();
-    u64::try_from(
-        text.lines()
-            .filter(|line| !line.contains("resumed>"))
-            .count(),
-    )
-    .unwrap()
+    u64::try_from(text.lines().filter(|line| !line.contains("resumed>")).count()).unwrap()
 }
 
 fn measure(story: &Story, day: i64, date: &str, id: &str) -> Sample {
     let root = story.home().join(".nanobot");
-    let parts = [
-        "cron",
-        "workspace/sessions",
-        "workspace/memory",
-        "usage.jsonl",
-    ];
+    let parts = ["cron", "workspace/sessions", "workspace/memory", "usage.jsonl"];
     let mut bytes: Vec<(&str, u64)> = parts.map(|part| (part, size(&root.join(part)))).to_vec();
     bytes.push(("all", size(&root)));
     let at = format!("{date}T12:00:00Z");
@@ -95,17 +85,7 @@ fn a_year_of_fifty_jobs_costs_no_more_at_its_end() {
     let mut id = String::new();
     for number in 0..JOBS {
         let (name, expression) = (format!("job{number}"), "0 9 * * *".to_owned());
-        let arguments = [
-            "cron",
-            "add",
-            "--json",
-            "-n",
-            &name,
-            "-m",
-            "look",
-            "-c",
-            &expression,
-        ];
+        let arguments = ["cron", "add", "--json", "-n", &name, "-m", "look", "-c", &expression];
         let added = story.run(arguments);
         added.error_text();
         let added = added.json();
@@ -113,14 +93,10 @@ fn a_year_of_fifty_jobs_costs_no_more_at_its_end() {
     }
     let mut samples = Vec::new();
     for day in 1..=DAYS {
-        let date = start
-            .saturating_add(jiff::Span::new().days(day - 1))
-            .to_string();
+        let date = start.saturating_add(jiff::Span::new().days(day - 1)).to_string();
         let run = |time: &str, arguments: &[&str]| {
             let mut command = story.command(arguments);
-            let child = command
-                .env("NANOBOT_TEST_TIME", format!("{date}T{time}Z"))
-                .spawn();
+            let child = command.env("NANOBOT_TEST_TIME", format!("{date}T{time}Z")).spawn();
             let ran = story.wait(child.unwrap());
             (ran.text(), ran.error_text())
         };
@@ -130,21 +106,10 @@ fn a_year_of_fifty_jobs_costs_no_more_at_its_end() {
             samples.push(measure(&story, day, &date, &id));
         }
     }
-    for Sample {
-        day,
-        bytes,
-        idle_calls,
-        turn_calls,
-    } in &samples
-    {
-        let sizes: Vec<String> = bytes
-            .iter()
-            .map(|(part, size)| format!("{part} {size}"))
-            .collect();
-        println!(
-            "day {day}: {}; calls: idle {idle_calls}, turn {turn_calls}",
-            sizes.join(", ")
-        );
+    for Sample { day, bytes, idle_calls, turn_calls } in &samples {
+        let sizes: Vec<String> =
+            bytes.iter().map(|(part, size)| format!("{part} {size}")).collect();
+        println!("day {day}: {}; calls: idle {idle_calls}, turn {turn_calls}", sizes.join(", "));
     }
     let (first, last) = (&samples[1], &samples[3]);
     assert!(10 * last.idle_calls <= 11 * first.idle_calls);

@@ -33,19 +33,12 @@ impl<'a> Archive<'a> {
     /// Reads the directory of the archive; `None` if `bytes` are no archive.
     pub(super) fn open(bytes: &'a [u8]) -> Option<Self> {
         bytes.strip_prefix(b"PK\x03\x04")?;
-        let first = bytes
-            .len()
-            .saturating_sub(END_RECORD_BYTES + MAX_COMMENT_BYTES);
+        let first = bytes.len().saturating_sub(END_RECORD_BYTES + MAX_COMMENT_BYTES);
         let last = bytes.len().checked_sub(END_RECORD_BYTES)?;
-        let end = (first..=last)
-            .rev()
-            .find(|at| bytes[*at..].starts_with(b"PK\x05\x06"))?;
+        let end = (first..=last).rev().find(|at| bytes[*at..].starts_with(b"PK\x05\x06"))?;
         let mut at = u32_at(bytes, end + 16)?;
         let mut entries = BTreeMap::new();
-        while let Some(entry) = bytes
-            .get(at..)
-            .filter(|rest| rest.starts_with(b"PK\x01\x02"))
-        {
+        while let Some(entry) = bytes.get(at..).filter(|rest| rest.starts_with(b"PK\x01\x02")) {
             let lengths = [28, 30, 32].map(|offset| u16_at(entry, offset).map(usize::from));
             let [name, extra, comment] = lengths;
             let name = entry.get(46..46 + name?)?;
@@ -74,19 +67,14 @@ impl<'a> Archive<'a> {
     /// It is missing, encrypted, damaged, or too large.
     pub(super) fn read(&self, name: &str) -> Result<String, String> {
         let damaged = || format!("`{name}` in it is damaged");
-        let entry = self
-            .entries
-            .get(name)
-            .ok_or_else(|| format!("`{name}` is missing in it"))?;
+        let entry = self.entries.get(name).ok_or_else(|| format!("`{name}` is missing in it"))?;
         if entry.is_encrypted {
             return Err("it is encrypted".into());
         }
         let header = self.bytes.get(entry.header..).ok_or_else(damaged)?;
         let length = |at| u16_at(header, at).map(usize::from).ok_or_else(damaged);
         let start = 30 + length(26)? + length(28)?;
-        let end = start
-            .checked_add(entry.compressed_bytes)
-            .ok_or_else(damaged)?;
+        let end = start.checked_add(entry.compressed_bytes).ok_or_else(damaged)?;
         let content = header.get(start..end).ok_or_else(damaged)?;
         let mut bytes = Vec::new();
         match entry.method {
@@ -100,10 +88,7 @@ impl<'a> Archive<'a> {
             _ => return Err(damaged()),
         }
         match bytes.len() as u64 > MAX_ENTRY_BYTES {
-            true => Err(format!(
-                "`{name}` in it is larger than {} MiB",
-                MAX_ENTRY_BYTES >> 20
-            )),
+            true => Err(format!("`{name}` in it is larger than {} MiB", MAX_ENTRY_BYTES >> 20)),
             false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         }
     }

@@ -56,9 +56,7 @@ pub(super) fn to_text(xml: &str, words: &Vocabulary) -> Result<String, String> {
             }
             Event::End(end) => writer.close(end.local_name().as_ref(), words),
             Event::Text(text) if writer.depth > 0 => {
-                writer
-                    .text
-                    .push_str(&text.xml_content(XmlVersion::Implicit1_0));
+                writer.text.push_str(&text.xml_content(XmlVersion::Implicit1_0));
             }
             Event::GeneralRef(reference) if writer.depth > 0 => {
                 writer.text.extend(resolve(&reference));
@@ -85,10 +83,7 @@ pub(super) fn resolve(reference: &BytesRef<'_>) -> Option<char> {
 /// Fails if `text` is longer than what is read.
 pub(super) fn check_size(text: &str) -> Result<(), String> {
     match text.len() > MAX_TEXT_BYTES {
-        true => Err(format!(
-            "its text is longer than {} MiB",
-            MAX_TEXT_BYTES >> 20
-        )),
+        true => Err(format!("its text is longer than {} MiB", MAX_TEXT_BYTES >> 20)),
         false => Ok(()),
     }
 }

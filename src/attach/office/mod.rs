@@ -18,17 +18,13 @@ const MAX_SLIDES: usize = 2_000;
 pub(super) fn extract_text(bytes: &[u8]) -> Option<Result<String, String>> {
     let archive = Archive::open(bytes)?;
     let text = if archive.contains("word/document.xml") {
-        archive
-            .read("word/document.xml")
-            .and_then(|xml| to_text(&xml, &OOXML))
+        archive.read("word/document.xml").and_then(|xml| to_text(&xml, &OOXML))
     } else if archive.contains("xl/workbook.xml") {
         sheet::workbook_text(&archive)
     } else if archive.contains("ppt/presentation.xml") {
         slides_text(&archive)
     } else if archive.contains("content.xml") && archive.contains("mimetype") {
-        archive
-            .read("content.xml")
-            .and_then(|xml| to_text(&xml, &ODF))
+        archive.read("content.xml").and_then(|xml| to_text(&xml, &ODF))
     } else {
         return None;
     };
@@ -71,12 +67,7 @@ mod tests {
             let u16 = |number: usize| u16::try_from(number).unwrap().to_le_bytes();
             let u32 = |number: usize| u32::try_from(number).unwrap().to_le_bytes();
             let sizes = [[0; 4], u32(data.len()), u32(text.len())].concat();
-            let common = [
-                &[20, 0, 0, 0, 8, 0, 0, 0, 0, 0][..],
-                &sizes,
-                &u16(name.len()),
-            ]
-            .concat();
+            let common = [&[20, 0, 0, 0, 8, 0, 0, 0, 0, 0][..], &sizes, &u16(name.len())].concat();
             directory.extend(
                 [
                     b"PK\x01\x02\x14\0".as_slice(),
@@ -88,21 +79,12 @@ mod tests {
                 .concat(),
             );
             bytes.extend(
-                [
-                    b"PK\x03\x04".as_slice(),
-                    &common,
-                    &[0; 2],
-                    name.as_bytes(),
-                    &data,
-                ]
-                .concat(),
+                [b"PK\x03\x04".as_slice(), &common, &[0; 2], name.as_bytes(), &data].concat(),
             );
         }
         let count = u16::try_from(files.len()).unwrap().to_le_bytes();
-        let (size, start) = (
-            u32::try_from(directory.len()).unwrap(),
-            u32::try_from(bytes.len()).unwrap(),
-        );
+        let (size, start) =
+            (u32::try_from(directory.len()).unwrap(), u32::try_from(bytes.len()).unwrap());
         bytes.extend(directory);
         bytes.extend(
             [
@@ -129,10 +111,7 @@ mod tests {
         let word = "<w:document><w:body><w:p><w:pPr><w:tabs><w:tab w:val=\"left\" w:pos=\"720\"/></w:tabs></w:pPr><w:r><w:t>Dear A&amp;B</w:t></w:r><w:r><w:tab/><w:t xml:space=\"preserve\"> x</w:t></w:r></w:p>\
              <w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr></w:tbl>\
              <w:p><w:r><w:t>one</w:t><w:br/><w:t>two &#233;</w:t></w:r></w:p></w:body></w:document>";
-        check(
-            &[("word/document.xml", word)],
-            Ok("Dear A&B\t x\na\tb\none\ntwo é\n"),
-        );
+        check(&[("word/document.xml", word)], Ok("Dear A&B\t x\na\tb\none\ntwo é\n"));
         let slide = |text: &str| format!("<p:sld><a:p><a:r><a:t>{text}</a:t></a:r></a:p></p:sld>");
         check(
             &[
@@ -147,30 +126,18 @@ mod tests {
     #[test]
     fn open_document() {
         let text = "<office:text><text:h>Title</text:h><text:p>a<text:s text:c=\"3\"/>b<text:tab/><text:span>c</text:span><text:line-break/>d</text:p></office:text>";
-        check(
-            &[("mimetype", "x"), ("content.xml", text)],
-            Ok("Title\na   b\tc\nd\n"),
-        );
+        check(&[("mimetype", "x"), ("content.xml", text)], Ok("Title\na   b\tc\nd\n"));
         let sheet = "<office:spreadsheet><table:table table:name=\"Costs\"><table:table-row><table:table-cell><text:p>a</text:p></table:table-cell>\
              <table:table-cell table:number-columns-repeated=\"2\"/><table:table-cell><text:p>b</text:p></table:table-cell></table:table-row></table:table></office:spreadsheet>";
-        check(
-            &[("mimetype", "x"), ("content.xml", sheet)],
-            Ok("## Costs\na\t\t\tb\n"),
-        );
+        check(&[("mimetype", "x"), ("content.xml", sheet)], Ok("## Costs\na\t\t\tb\n"));
     }
 
     #[test]
     fn unusable_documents() {
         assert!(extract_text(b"PK\x03\x04").is_none());
         assert!(extract_text(&zip(&[("other.txt", "x")])).is_none());
-        check(
-            &[("word/document.xml", "<w:document/>")],
-            Err("it has no text"),
-        );
-        check(
-            &[("word/document.xml", "<w:p><w:t>x</w:q>")],
-            Err("its XML is damaged"),
-        );
+        check(&[("word/document.xml", "<w:document/>")], Err("it has no text"));
+        check(&[("word/document.xml", "<w:p><w:t>x</w:q>")], Err("its XML is damaged"));
         let bomb = "<w:t>".to_owned() + &" ".repeat(80 << 20);
         check(
             &[("word/document.xml", &bomb)],
@@ -188,10 +155,7 @@ mod tests {
                 ("xl/workbook.xml", "<sheet name=\"a\" r:id=\"r1\"/>"),
                 ("xl/sharedStrings.xml", strings),
             ]),
-            zip(&[
-                ("mimetype", "x"),
-                ("content.xml", "<text:p>a<text:s text:c=\"3\"/></text:p>"),
-            ]),
+            zip(&[("mimetype", "x"), ("content.xml", "<text:p>a<text:s text:c=\"3\"/></text:p>")]),
         ];
         let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
         crate::fuzz::check(&seeds, |input, _| drop(extract_text(input)));

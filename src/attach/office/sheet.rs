@@ -24,10 +24,8 @@ pub(super) fn workbook_text(archive: &Archive<'_>) -> Result<String, String> {
         "Relationship",
         ["Id", "Target"],
     )?;
-    let targets: BTreeMap<String, String> = targets
-        .into_iter()
-        .map(|[id, target]| (id, target))
-        .collect();
+    let targets: BTreeMap<String, String> =
+        targets.into_iter().map(|[id, target]| (id, target)).collect();
     let sheets = attributes_of(&archive.read("xl/workbook.xml")?, "sheet", ["name", "id"])?;
     let mut text = String::new();
     for (index, [name, id]) in sheets.iter().enumerate() {
@@ -119,9 +117,7 @@ fn append_rows(xml: &str, strings: &[String], text: &mut String) -> Result<(), S
                 "row" => text.push('\n'),
                 "c" => {
                     let shared = value.trim().parse::<usize>().ok().filter(|_| is_shared);
-                    let shown = shared
-                        .and_then(|index| strings.get(index))
-                        .unwrap_or(&value);
+                    let shown = shared.and_then(|index| strings.get(index)).unwrap_or(&value);
                     text.push_str(&shown.replace(['\n', '\t'], " "));
                     value.clear();
                 }
@@ -137,11 +133,7 @@ fn append_rows(xml: &str, strings: &[String], text: &mut String) -> Result<(), S
 /// The column of a cell such as `AB12`, from zero.
 fn column_of(name: &str) -> usize {
     let letters = name.bytes().take_while(u8::is_ascii_uppercase).take(3);
-    letters
-        .fold(0, |column, letter| {
-            column * 26 + usize::from(letter - b'A') + 1
-        })
-        .saturating_sub(1)
+    letters.fold(0, |column, letter| column * 26 + usize::from(letter - b'A') + 1).saturating_sub(1)
 }
 
 #[cfg(test)]

@@ -43,13 +43,10 @@ pub(super) fn write(lines: &[DocumentLine], deepest: usize) -> String {
 
 /// Returns a fence that the code at the start of `lines` does not contain.
 fn fence_mark(lines: &[DocumentLine]) -> String {
-    let block = lines
-        .iter()
-        .enumerate()
-        .map_while(|(index, line)| match &line.content {
-            LineContent::Code { text, .. } if index == 0 || !line.starts_block => Some(text),
-            _ => None,
-        });
+    let block = lines.iter().enumerate().map_while(|(index, line)| match &line.content {
+        LineContent::Code { text, .. } if index == 0 || !line.starts_block => Some(text),
+        _ => None,
+    });
     "`".repeat(longest_backticks(block).max(2) + 1)
 }
 
@@ -61,18 +58,11 @@ fn longest_backticks<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
 
 /// Returns the prefix of lines of code and of their fences.
 fn code_prefix(line: &DocumentLine) -> String {
-    let quotes = line
-        .containers
-        .iter()
-        .filter(|one| **one == Container::Quote);
-    let column = line
-        .containers
-        .iter()
-        .rev()
-        .find_map(|container| match container {
-            Container::Item { content_column, .. } => Some(*content_column),
-            Container::Quote => None,
-        });
+    let quotes = line.containers.iter().filter(|one| **one == Container::Quote);
+    let column = line.containers.iter().rev().find_map(|container| match container {
+        Container::Item { content_column, .. } => Some(*content_column),
+        Container::Quote => None,
+    });
     let indent = column.unwrap_or(0).min(MAX_FENCE_COLUMNS);
     format!("{}{}", "> ".repeat(quotes.count()), " ".repeat(indent))
 }
@@ -87,10 +77,7 @@ fn first_prefix(line: &DocumentLine, indent: &str) -> String {
 
 /// Returns the marks of the containers before a line, in Markdown.
 fn marks(line: &DocumentLine) -> String {
-    plain::prefix(line, "> ")
-        .replace("• ", "- ")
-        .replace("☐ ", "- [ ] ")
-        .replace("☑ ", "- [x] ")
+    plain::prefix(line, "> ").replace("• ", "- ").replace("☐ ", "- [ ] ").replace("☑ ", "- [x] ")
 }
 
 fn write_text(line: &DocumentLine, deepest: usize) -> String {
@@ -122,11 +109,7 @@ fn run_markdown(run: &TextRun) -> String {
     let style = run.style;
     if style.code {
         let marks = "`".repeat(longest_backticks(std::iter::once(&run.text)) + 1);
-        let space = if run.text.starts_with('`') || run.text.ends_with('`') {
-            " "
-        } else {
-            ""
-        };
+        let space = if run.text.starts_with('`') || run.text.ends_with('`') { " " } else { "" };
         return format!("{marks}{space}{}{space}{marks}", run.text);
     }
     let text = match style.link {
@@ -141,16 +124,9 @@ fn run_markdown(run: &TextRun) -> String {
     ] else {
         return text;
     };
-    let marks = [
-        (style.bold, "**"),
-        (style.italic, "*"),
-        (style.struck, "~~"),
-    ];
+    let marks = [(style.bold, "**"), (style.italic, "*"), (style.struck, "~~")];
     let mut styled = words.to_owned();
-    for (_, mark) in marks
-        .iter()
-        .filter(|(is_set, _)| *is_set && !words.is_empty())
-    {
+    for (_, mark) in marks.iter().filter(|(is_set, _)| *is_set && !words.is_empty()) {
         styled = format!("{mark}{styled}{mark}");
     }
     format!("{before}{styled}{after}")

@@ -117,10 +117,7 @@ impl HtmlWriter {
             self.out += "</li><li>";
             self.out += box_of(mark);
         }
-        let done = wanted
-            .clone()
-            .next()
-            .map_or(line.containers.len(), |(index, _)| index);
+        let done = wanted.clone().next().map_or(line.containers.len(), |(index, _)| index);
         self.close_to(done);
         for (index, container) in wanted {
             let opened = match container {
@@ -137,9 +134,7 @@ impl HtmlWriter {
                         None => "<ul><li>".to_owned(),
                     };
                     self.out += box_of(mark);
-                    OpenContainer::Item {
-                        is_numbered: number.is_some(),
-                    }
+                    OpenContainer::Item { is_numbered: number.is_some() }
                 }
             };
             self.open.push(opened);

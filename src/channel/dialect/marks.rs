@@ -64,10 +64,7 @@ impl MarkReader {
     fn runs_text(self, runs: &[TextRun], is_heading: bool) -> String {
         let mut out = String::new();
         for link in runs.chunk_by(|left, right| left.address == right.address) {
-            let text: String = link
-                .iter()
-                .map(|run| self.run_text(run, is_heading))
-                .collect();
+            let text: String = link.iter().map(|run| self.run_text(run, is_heading)).collect();
             match &link[0].address {
                 Some(address) => out += &self.link(&text, address),
                 None => out += &text,
@@ -77,9 +74,7 @@ impl MarkReader {
     }
 
     fn link(self, text: &str, address: &str) -> String {
-        let is_web = LINK_SCHEMES
-            .iter()
-            .any(|scheme| address.starts_with(scheme));
+        let is_web = LINK_SCHEMES.iter().any(|scheme| address.starts_with(scheme));
         match self {
             Self::Mrkdwn if is_web => {
                 let address = address.replace('<', "%3C").replace('>', "%3E");

@@ -169,10 +169,7 @@ mod tests {
     use crate::fuzz::{self, Random};
     use crate::markdown::document::LineContent;
 
-    const SMALL_LIMIT: TextLimit = TextLimit {
-        amount: 1000,
-        unit: LengthUnit::Bytes,
-    };
+    const SMALL_LIMIT: TextLimit = TextLimit { amount: 1000, unit: LengthUnit::Bytes };
     const SMALL: Dialect = Dialect::Plain(SMALL_LIMIT);
     const DIALECTS: [Dialect; 10] = [
         Dialect::TelegramHtml,
@@ -199,10 +196,7 @@ mod tests {
         let telegram = |markdown, expect| check(markdown, Dialect::TelegramHtml, expect);
         telegram("", "");
         telegram(" \n\n", "");
-        telegram(
-            "a &lt; `&lt;` &amp;lt;&nbsp;b",
-            "a &lt; <code>&amp;lt;</code> &amp;lt;\u{a0}b",
-        );
+        telegram("a &lt; `&lt;` &amp;lt;&nbsp;b", "a &lt; <code>&amp;lt;</code> &amp;lt;\u{a0}b");
         telegram("a & <b> \"c\"", "a &amp; &lt;b&gt; &quot;c&quot;");
         telegram(
             "**a *b*** ~~c~~ `d<*e*`",
@@ -211,10 +205,7 @@ mod tests {
         telegram("# A *b*\ntext", "<b>A </b><b><i>b</i></b>\ntext");
         telegram("a\n\n---\nb", "a\n\n──────────\nb");
         telegram("- a\n  b\n  - [x] c\n2. d", "• a\n  b\n  ☑ c\n2. d");
-        telegram(
-            "> a\n> > b\n>\n> c\n\nd",
-            "<blockquote>a\nb\n\nc</blockquote>\n\nd",
-        );
+        telegram("> a\n> > b\n>\n> c\n\nd", "<blockquote>a\nb\n\nc</blockquote>\n\nd");
         telegram(
             "```rust\nfn a() {}\n\n<b>\n```\nc",
             "<pre><code class=\"language-rust\">fn a() {}\n\n&lt;b&gt;</code></pre>\nc",
@@ -238,10 +229,7 @@ mod tests {
             "<https://x> <a@b.c>",
             "<a href=\"https://x\">https://x</a> <a href=\"mailto:a@b.c\">a@b.c</a>",
         );
-        telegram(
-            "[a](javascript:b) [c](tg://user?id=1)",
-            "a (javascript:b) c (tg://user?id=1)",
-        );
+        telegram("[a](javascript:b) [c](tg://user?id=1)", "a (javascript:b) c (tg://user?id=1)");
         telegram("[a](javascript&colon;b)", "a (javascript:b)");
         telegram("[x.md](x.md) ![cat](cat.png)", "x.md cat (cat.png)");
         check("[a](https://x) [b](b)", SMALL, "a (https://x) b");
@@ -282,11 +270,7 @@ mod tests {
         }
         let markdown = Dialect::Markdown(SMALL_LIMIT);
         check("##### a\n**b**", markdown, "##### a\n**b**");
-        check(
-            "|a|b|\n|-|-|\n|cc|d|",
-            markdown,
-            "```\na  │ b\n───┼──\ncc │ d\n```",
-        );
+        check("|a|b|\n|-|-|\n|cc|d|", markdown, "```\na  │ b\n───┼──\ncc │ d\n```");
         check("##### a\n## b", Dialect::Discord, "### a\n## b");
         let table = "|a|b|\n|-|-|\n|cc|d|";
         check(table, Dialect::Mattermost, table);
@@ -319,20 +303,11 @@ mod tests {
         let mrkdwn = |markdown, expect| check(markdown, Dialect::SlackText, expect);
         mrkdwn("# A\n**b** *c* ~~d~~ `e`", "*A*\n*b* _c_ ~d~ `e`");
         mrkdwn("***a*** __b__ _c_", "_*a*_ *b* _c_");
-        mrkdwn(
-            "- **a b** c\n  - d\n1. e\n\n> f",
-            "• *a b* c\n  • d\n1. e\n\n> f",
-        );
-        mrkdwn(
-            "```rust\nif a < b && c {}\n```",
-            "```\nif a &lt; b &amp;&amp; c {}\n```",
-        );
+        mrkdwn("- **a b** c\n  - d\n1. e\n\n> f", "• *a b* c\n  • d\n1. e\n\n> f");
+        mrkdwn("```rust\nif a < b && c {}\n```", "```\nif a &lt; b &amp;&amp; c {}\n```");
         mrkdwn("`a<b>` & &amp;", "`a&lt;b&gt;` &amp; &amp;");
         mrkdwn("|a|b|\n|-|-|\n|cc|d|", "```\na  │ b\n───┼──\ncc │ d\n```");
-        mrkdwn(
-            "[**a** b](https://x/?c=1&d=2)",
-            "<https://x/?c=1&amp;d=2|*a* b>",
-        );
+        mrkdwn("[**a** b](https://x/?c=1&d=2)", "<https://x/?c=1&amp;d=2|*a* b>");
         mrkdwn("[a](https://x/|b)", "<https://x/%7Cb|a>");
         mrkdwn("<https://y> https://z", "https://y https://z");
         mrkdwn("[a](mailto:b@c.d)", "<mailto:b@c.d|a>");
@@ -373,19 +348,11 @@ mod tests {
     #[test]
     fn marks_are_closed_where_a_line_is_split() {
         let text = format!("> **{}** end", "word ".repeat(110).trim_end());
-        check(
-            &text,
-            SMALL,
-            &format!("> {} end", "word ".repeat(110).trim_end()),
-        );
+        check(&text, SMALL, &format!("> {} end", "word ".repeat(110).trim_end()));
         let text = format!("- {}", "**bold `co_de`** a_b ".repeat(150));
         let parts = render(&text, Dialect::Discord);
         assert_eq!(parts.len(), 2);
-        assert!(
-            parts[0].markup.starts_with("- **bold** `co_de` a\\_b"),
-            "{}",
-            parts[0].markup
-        );
+        assert!(parts[0].markup.starts_with("- **bold** `co_de` a\\_b"), "{}", parts[0].markup);
         for part in parts {
             assert_eq!(part.markup.matches("**").count() % 2, 0, "{}", part.markup);
         }
@@ -407,10 +374,7 @@ mod tests {
                 Some(name) => assert_eq!(open.pop(), Some(name), "{markup}"),
                 None if matches!(name, "br" | "hr") && !is_telegram => out.push('\n'),
                 None => {
-                    assert!(
-                        tags.split(' ').any(|known| known == name),
-                        "{name}: {markup}"
-                    );
+                    assert!(tags.split(' ').any(|known| known == name), "{name}: {markup}");
                     let is_in = |outer| open.contains(&outer);
                     let is_pre = open.last() == Some(&"pre");
                     assert!(!is_telegram || (is_pre || !is_in("pre")) && !is_in("code"));
@@ -429,9 +393,7 @@ mod tests {
     }
 
     fn letters(text: &str) -> String {
-        text.chars()
-            .filter(|letter| letter.is_alphanumeric())
-            .collect()
+        text.chars().filter(|letter| letter.is_alphanumeric()).collect()
     }
 
     /// Checks the parts of a text.
@@ -466,11 +428,7 @@ mod tests {
         if text.contains(['[', '<']) || has_numbers || is_deep {
             return;
         }
-        assert_eq!(
-            letters(&shown),
-            letters(&plain::write(&lines)),
-            "{dialect:?}"
-        );
+        assert_eq!(letters(&shown), letters(&plain::write(&lines)), "{dialect:?}");
         let is_raw = |content: &LineContent| {
             matches!(content, LineContent::Code { .. } | LineContent::Row(..))
         };
@@ -501,9 +459,8 @@ mod tests {
             "x<y",
             &long,
         ];
-        let starts = [
-            "", "", "- ", "  - ", "1. ", "> ", "> - ", "# ", "#### ", "| a | ", "    ", "- [ ] ",
-        ];
+        let starts =
+            ["", "", "- ", "  - ", "1. ", "> ", "> - ", "# ", "#### ", "| a | ", "    ", "- [ ] "];
         let mut text = String::new();
         for _ in 0..random.below(60) {
             match random.below(12) {

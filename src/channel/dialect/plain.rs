@@ -63,15 +63,8 @@ pub(super) fn as_text<'t>(line: &DocumentLine<'t>) -> DocumentLine<'t> {
     let LineContent::Row(_, cells) = &line.content else {
         return line.clone();
     };
-    let separator = TextRun {
-        style: TextStyle::PLAIN,
-        address: None,
-        text: CELL_SEPARATOR.to_owned(),
-    };
+    let separator =
+        TextRun { style: TextStyle::PLAIN, address: None, text: CELL_SEPARATOR.to_owned() };
     let runs: Vec<&[TextRun]> = cells.iter().map(Vec::as_slice).collect();
-    DocumentLine {
-        content: LineContent::Text(runs.join(&separator)),
-        source: None,
-        ..line.clone()
-    }
+    DocumentLine { content: LineContent::Text(runs.join(&separator)), source: None, ..line.clone() }
 }

@@ -18,9 +18,7 @@ pub(super) fn split<'t>(
     let mut parts = Vec::new();
     let mut start = 0;
     while start < lines.len() {
-        let count = count_fitting(lines.len() - start, |count| {
-            fits(&lines[start..start + count])
-        });
+        let count = count_fitting(lines.len() - start, |count| fits(&lines[start..start + count]));
         if count == 0 {
             let (head, tail) = split_line(&lines[start], fits);
             parts.push(vec![head]);
@@ -68,11 +66,7 @@ fn choose_end(lines: &[DocumentLine], start: usize, end: usize, fits: &Fits<'_>)
             return block;
         }
     }
-    if follows_heading(end) && end - start > 1 {
-        end - 1
-    } else {
-        end
-    }
+    if follows_heading(end) && end - start > 1 { end - 1 } else { end }
 }
 
 /// Splits a line that is too long for a part.
@@ -82,17 +76,13 @@ fn split_line<'t>(
 ) -> (DocumentLine<'t>, Option<DocumentLine<'t>>) {
     let line = as_text(line);
     let text = visible_text(&line.content);
-    let graphemes: Vec<usize> = text
-        .grapheme_indices(true)
-        .map(|(at, grapheme)| at + grapheme.len())
-        .collect();
+    let graphemes: Vec<usize> =
+        text.grapheme_indices(true).map(|(at, grapheme)| at + grapheme.len()).collect();
     let head_fits = |end: usize| fits(&[split_at(&line, end).0]);
     let mut end = match count_fitting(graphemes.len(), |count| head_fits(graphemes[count - 1])) {
         0 => {
-            let characters: Vec<usize> = text
-                .char_indices()
-                .map(|(at, character)| at + character.len_utf8())
-                .collect();
+            let characters: Vec<usize> =
+                text.char_indices().map(|(at, character)| at + character.len_utf8()).collect();
             let count = count_fitting(characters.len(), |count| head_fits(characters[count - 1]));
             characters.get(count.max(1) - 1).copied().unwrap_or(0)
         }
@@ -130,10 +120,7 @@ fn split_at<'t>(line: &DocumentLine<'t>, end: usize) -> (DocumentLine<'t>, Docum
         }
         LineContent::Heading(level, runs) => {
             let (head, tail) = split_runs(runs, end);
-            (
-                LineContent::Heading(*level, head),
-                LineContent::Heading(*level, tail),
-            )
+            (LineContent::Heading(*level, head), LineContent::Heading(*level, tail))
         }
         LineContent::Code { language, text } => {
             let code = |text: &str| LineContent::Code {
@@ -144,11 +131,7 @@ fn split_at<'t>(line: &DocumentLine<'t>, end: usize) -> (DocumentLine<'t>, Docum
         }
         whole => (whole.clone(), LineContent::Text(Vec::new())),
     };
-    let head = DocumentLine {
-        content: head,
-        source: None,
-        ..line.clone()
-    };
+    let head = DocumentLine { content: head, source: None, ..line.clone() };
     let tail = DocumentLine {
         content: tail,
         source: None,
@@ -167,10 +150,7 @@ fn split_runs(runs: &[TextRun], end: usize) -> (Vec<TextRun>, Vec<TextRun>) {
     for run in runs {
         let at = left.min(run.text.len());
         left -= at;
-        let piece = |text: &str| TextRun {
-            text: text.to_owned(),
-            ..run.clone()
-        };
+        let piece = |text: &str| TextRun { text: text.to_owned(), ..run.clone() };
         if at > 0 {
             head.push(piece(&run.text[..at]));
         }
@@ -231,11 +211,7 @@ mod tests {
         check("1. aa bb", 5, &["1. aa", "   bb"]);
         check("aa bbbbbbbbb", 6, &["aa bbb", "bbbbbb"]);
         check("日本語", 6, &["日本", "語"]);
-        check(
-            "e\u{301}e\u{301}e\u{301}",
-            8,
-            &["e\u{301}e\u{301}", "e\u{301}"],
-        );
+        check("e\u{301}e\u{301}e\u{301}", 8, &["e\u{301}e\u{301}", "e\u{301}"]);
         // A grapheme that is too long is split between characters.
         check("e\u{301}\u{301}\u{301}", 4, &["e\u{301}", "\u{301}\u{301}"]);
         check("```\naa  bb\n```", 4, &["aa  ", "bb"]);

@@ -39,19 +39,13 @@ fn align_table(mut rows: Vec<DocumentLine<'_>>) -> Vec<DocumentLine<'_>> {
     if widths.iter().sum::<usize>() > MAX_ALIGNED_COLUMNS {
         widths.fill(0);
     }
-    let dashes: Vec<String> = widths
-        .iter()
-        .map(|width| "─".repeat((*width).max(1)))
-        .collect();
+    let dashes: Vec<String> = widths.iter().map(|width| "─".repeat((*width).max(1))).collect();
     for (row, cells) in rows.iter_mut().zip(texts) {
         let text = match row.content {
             LineContent::Row(RowKind::Delimiter, _) => dashes.join("─┼─"),
             _ => join_cells(&cells, &widths),
         };
-        row.content = LineContent::Code {
-            language: String::new(),
-            text,
-        };
+        row.content = LineContent::Code { language: String::new(), text };
     }
     rows
 }

@@ -45,9 +45,7 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
     let id = message["id"].as_str()?;
     let author = &message["author"];
     let sender = author["id"].as_str()?;
-    let mentions = message["mentions"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
+    let mentions = message["mentions"].as_array().map_or(&[][..], Vec::as_slice);
     let mut text = message["content"].as_str().unwrap_or_default().to_owned();
     for mention in [format!("<@{}>", account.id), format!("<@!{}>", account.id)] {
         text = without_mention(&text, &mention).unwrap_or(text);
@@ -60,25 +58,19 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
     }
     let replied = &message["referenced_message"];
     let is_reply_to_us = replied["author"]["id"] == account.id.as_str();
-    let is_mention = mentions
-        .iter()
-        .any(|user| user["id"] == account.id.as_str());
+    let is_mention = mentions.iter().any(|user| user["id"] == account.id.as_str());
     // The session has our own message already.
     let quoted = replied["content"].as_str().filter(|_| !is_reply_to_us);
     let quoted = quoted.map(|text| ("quoted message", text));
-    let forwards = message["message_snapshots"]
-        .as_array()
-        .into_iter()
-        .flatten();
+    let forwards = message["message_snapshots"].as_array().into_iter().flatten();
     let forwards = forwards.filter_map(|it| {
         let text = it["message"]["content"].as_str()?;
         Some(("forwarded message", text))
     });
     let quotes = quoted.into_iter().chain(forwards);
     let quotes = quotes.filter(|(_, text)| !text.is_empty());
-    let quotes: Vec<QuotedText> = quotes
-        .map(|(label, text)| QuotedText::cut(label, text, MAX_QUOTE_CHARS))
-        .collect();
+    let quotes: Vec<QuotedText> =
+        quotes.map(|(label, text)| QuotedText::cut(label, text, MAX_QUOTE_CHARS)).collect();
     let is_voice = message["flags"].as_u64().unwrap_or_default() & VOICE_FLAG != 0;
     let files = message["attachments"].as_array().into_iter().flatten();
     let files: Vec<RemoteFile> = files.filter_map(|it| to_file(it, is_voice)).collect();
@@ -109,10 +101,7 @@ fn to_file(attachment: &Value, is_voice: bool) -> Option<RemoteFile> {
     let seconds = seconds.filter(|seconds| (0.0..1e6).contains(seconds));
     Some(RemoteFile {
         id: attachment["url"].as_str()?.to_owned(),
-        name: attachment["filename"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
+        name: attachment["filename"].as_str().unwrap_or_default().to_owned(),
         kind: match is_voice {
             true => AttachmentKind::Voice,
             false => AttachmentKind::of_media_type(media_type),

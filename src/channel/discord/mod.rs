@@ -36,13 +36,8 @@ const FILE_HOSTS: &[&str] = &["cdn.discordapp.com", "media.discordapp.net"];
 /// The host of gateways.
 const GATEWAY_HOSTS: &[&str] = &["discord.gg"];
 /// The program, in the form that Discord asks for.
-const USER_AGENT: &str = concat!(
-    "DiscordBot (",
-    env!("CARGO_PKG_REPOSITORY"),
-    ", ",
-    env!("CARGO_PKG_VERSION"),
-    ")"
-);
+const USER_AGENT: &str =
+    concat!("DiscordBot (", env!("CARGO_PKG_REPOSITORY"), ", ", env!("CARGO_PKG_VERSION"), ")");
 /// The end of a gateway's address.
 const GATEWAY_QUERY: &str = "/?v=10&encoding=json";
 /// Messages of a page of a channel's history; the service's maximum.
@@ -156,10 +151,7 @@ impl ConversationService for Discord {
             );
             let page = match self.client.get(&path) {
                 Err(error @ SendError::RecipientRefused(_)) => {
-                    self.closed_channels
-                        .lock()
-                        .ignore_poison()
-                        .insert(id.clone());
+                    self.closed_channels.lock().ignore_poison().insert(id.clone());
                     return Err(error);
                 }
                 page => page?,
@@ -295,10 +287,7 @@ impl Channel for Discord {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let account = self
-            .client
-            .get("/users/@me")
-            .map_err(SendError::into_error)?;
+        let account = self.client.get("/users/@me").map_err(SendError::into_error)?;
         let text = |name: &str| account[name].as_str().map(str::to_owned);
         match (text("id"), text("username")) {
             (Some(id), Some(name)) => Ok(Identity { id, name }),
@@ -369,11 +358,7 @@ impl Discord {
         let known = known.filter_map(|(_, id)| id.as_str());
         for id in known {
             if chats.iter().all(|chat| chat.id != id) {
-                chats.push(Conversation {
-                    id: id.to_owned(),
-                    is_direct: true,
-                    newest: None,
-                });
+                chats.push(Conversation { id: id.to_owned(), is_direct: true, newest: None });
             }
         }
         Ok(chats)

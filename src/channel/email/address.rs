@@ -44,9 +44,8 @@ mod tests {
     fn addresses_are_parsed() {
         let check = |text: &str, expect: Option<(&str, &str)>| {
             let found = MailAddress::parse(text);
-            let found = found
-                .as_ref()
-                .map(|it| (it.name.as_deref().unwrap_or(""), it.address.as_str()));
+            let found =
+                found.as_ref().map(|it| (it.name.as_deref().unwrap_or(""), it.address.as_str()));
             assert_eq!(found, expect, "{text}");
         };
         check("a@b.c", Some(("", "a@b.c")));

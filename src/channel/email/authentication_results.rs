@@ -38,11 +38,7 @@ impl AuthenticationResults {
             let (method, result) = pairs.next().unwrap_or_default();
             // A method may have a version: `dkim/1`.
             let method = method.split('/').next().unwrap_or_default().to_owned();
-            MethodResult {
-                method,
-                result,
-                properties: pairs.collect(),
-            }
+            MethodResult { method, result, properties: pairs.collect() }
         });
         Self {
             // A version may follow the id.
@@ -81,9 +77,7 @@ pub(super) fn verify(
         return Ok(());
     }
     let domain = address.rsplit('@').next().unwrap_or_default();
-    let all = headers
-        .iter()
-        .map(|value| AuthenticationResults::parse(value.as_ref()));
+    let all = headers.iter().map(|value| AuthenticationResults::parse(value.as_ref()));
     let mut trusted = all.filter(|it| verification.trusted_ids.contains(&it.server));
     let Some(found) = trusted.next() else {
         return Err("no trusted server has verified it".to_owned());
@@ -167,20 +161,11 @@ mod tests {
         check("dmarc=fail (dmarc=pass header.from=example.org)", false);
         check("x=\"; dmarc=pass header.from=example.org\"", false);
         check("none", false);
-        check(
-            "dkim=pass header.d=example.org; spf=pass smtp.mailfrom=ann@example.org",
-            true,
-        );
-        check(
-            "dkim=pass header.i=@example.org; spf=pass smtp.mailfrom=example.org",
-            true,
-        );
+        check("dkim=pass header.d=example.org; spf=pass smtp.mailfrom=ann@example.org", true);
+        check("dkim=pass header.i=@example.org; spf=pass smtp.mailfrom=example.org", true);
         check("dkim=pass header.d=example.org", false);
         check("spf=pass smtp.mailfrom=example.org", false);
-        check(
-            "dkim=pass header.d=evil.example; spf=pass smtp.mailfrom=example.org",
-            false,
-        );
+        check("dkim=pass header.d=evil.example; spf=pass smtp.mailfrom=example.org", false);
         check(
             "dkim=pass header.d=example.org.evil.example; spf=pass smtp.mailfrom=example.org",
             false,
@@ -206,14 +191,8 @@ mod tests {
         check(&[other, pass], true);
         check(&[fail, pass], false);
         check(&["mx.example.net; none", pass], false);
-        check(
-            &["MX.example.net 1; dmarc=pass header.from=example.org"],
-            true,
-        );
-        check(
-            &["mx.example.net.evil.example; dmarc=pass header.from=example.org"],
-            false,
-        );
+        check(&["MX.example.net 1; dmarc=pass header.from=example.org"], true);
+        check(&["mx.example.net.evil.example; dmarc=pass header.from=example.org"], false);
         let believes_all = SenderVerification::default();
         assert!(verify(&[""; 0], "ann@example.org", &believes_all).is_ok());
     }

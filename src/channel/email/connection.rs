@@ -104,10 +104,7 @@ impl MailConnection {
     /// Encrypts the connection.
     pub(super) fn encrypt(self) -> Result<Self, SendError> {
         let stream = self.http.start_tls(self.stream, &self.host, self.port);
-        Ok(Self {
-            stream: stream.map_err(|error| to_send_error(error, &self.host))?,
-            ..self
-        })
+        Ok(Self { stream: stream.map_err(|error| to_send_error(error, &self.host))?, ..self })
     }
 
     /// As [`LineStream::write`].
@@ -160,9 +157,7 @@ fn to_send_error(error: anyhow::Error, host: &str) -> SendError {
 /// The error of a server that speaks another protocol.
 pub(super) fn unexpected(server: &MailServer, protocol: &str) -> SendError {
     let (host, port) = (&server.host, server.port);
-    SendError::Unavailable(format!(
-        "`{host}:{port}` does not respond as {protocol} does"
-    ))
+    SendError::Unavailable(format!("`{host}:{port}` does not respond as {protocol} does"))
 }
 
 /// The error of a server that cannot encrypt the connection.

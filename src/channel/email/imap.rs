@@ -71,11 +71,7 @@ impl ImapSession {
                 false => Err(unexpected(&server, "IMAP")),
             };
         }
-        let mut session = Self {
-            connection,
-            last_tag: 0,
-            capabilities: Vec::new(),
-        };
+        let mut session = Self { connection, last_tag: 0, capabilities: Vec::new() };
         session.read_capabilities()?;
         if server.security == MailSecurity::StartTls {
             if !session.has("STARTTLS") {
@@ -218,10 +214,7 @@ impl ImapSession {
         let items = format!("UID BODY.PEEK[]<0.{limit_bytes}>");
         let mails = self.fetch(&[uid], &items)?;
         let mut mails = mails.into_iter().filter(|mail| mail.uid == uid);
-        Ok(mails
-            .next()
-            .map(|mail| mail.content)
-            .filter(|it| !it.is_empty()))
+        Ok(mails.next().map(|mail| mail.content).filter(|it| !it.is_empty()))
     }
 
     fn fetch(&mut self, uids: &[u32], items: &str) -> Result<Vec<FetchedMail>, SendError> {
@@ -267,9 +260,7 @@ impl ImapSession {
             true => format!(" {DONE_FLAG}"),
             false => String::new(),
         };
-        self.run(&format!(
-            "UID STORE {uid} +FLAGS.SILENT (\\Answered{seen}{done})"
-        ))
+        self.run(&format!("UID STORE {uid} +FLAGS.SILENT (\\Answered{seen}{done})"))
     }
 
     /// Deletes or moves a mail.
@@ -305,8 +296,7 @@ impl ImapSession {
             return Ok(None);
         }
         let tag = self.next_tag();
-        self.connection
-            .write(format!("{tag} IDLE\r\n").as_bytes())?;
+        self.connection.write(format!("{tag} IDLE\r\n").as_bytes())?;
         let mut has_news = false;
         while !has_news && self.connection.wait_until(end)? {
             let raw = self.read_response()?;
@@ -315,10 +305,7 @@ impl ImapSession {
             }
             let raw = to_parsable(&raw);
             let response = parse(&raw);
-            has_news = matches!(
-                response,
-                Some(Response::MailboxData(MailboxDatum::Exists(_)))
-            );
+            has_news = matches!(response, Some(Response::MailboxData(MailboxDatum::Exists(_))));
         }
         self.connection.write(b"DONE\r\n")?;
         self.finish(&tag, &mut |_| {}).map(|_| Some(has_news))
@@ -453,10 +440,7 @@ fn busy(cause: String) -> SendError {
 
 /// A quoted string.
 fn quoted(text: &str) -> Result<String, SendError> {
-    if text
-        .chars()
-        .any(|letter| !letter.is_ascii() || letter.is_control())
-    {
+    if text.chars().any(|letter| !letter.is_ascii() || letter.is_control()) {
         let cause = "a value has letters that this server takes in no command";
         return Err(SendError::Misconfigured(cause.to_owned()));
     }
@@ -495,10 +479,7 @@ mod tests {
     fn names_and_texts_are_encoded() {
         assert_eq!(encode_mailbox("INBOX"), "INBOX");
         assert_eq!(encode_mailbox("R&D"), "R&-D");
-        assert_eq!(
-            encode_mailbox("~peter/mail/台北/日本語"),
-            "~peter/mail/&U,BTFw-/&ZeVnLIqe-"
-        );
+        assert_eq!(encode_mailbox("~peter/mail/台北/日本語"), "~peter/mail/&U,BTFw-/&ZeVnLIqe-");
         assert_eq!(quoted("a\"b\\c").unwrap(), "\"a\\\"b\\\\c\"");
         assert!(quoted("a\r\nb").is_err() && quoted("ä").is_err());
     }

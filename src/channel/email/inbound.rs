@@ -15,14 +15,8 @@ const MAX_REFERENCES: usize = 19;
 /// Maximum length of a `Message-ID` in bytes.
 const MAX_MESSAGE_ID_BYTES: usize = 250;
 /// Beginnings of addresses that programs write from, and that are not read.
-const UNREAD_ADDRESSES: [&str; 6] = [
-    "mailer-daemon@",
-    "postmaster@",
-    "noreply",
-    "no-reply",
-    "donotreply",
-    "do-not-reply",
-];
+const UNREAD_ADDRESSES: [&str; 6] =
+    ["mailer-daemon@", "postmaster@", "noreply", "no-reply", "donotreply", "do-not-reply"];
 
 /// The place of a mail in the mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,15 +119,8 @@ impl<'m> MailHeader<'m> {
                 Some(id) => format!("{address}/{id}"),
                 None => format!("{address}/{}", digest(self.raw)),
             },
-            chat: Chat {
-                id: address.to_owned(),
-                thread: None,
-                is_direct: true,
-            },
-            from: Sender {
-                id: address.to_owned(),
-                ..Sender::default()
-            },
+            chat: Chat { id: address.to_owned(), thread: None, is_direct: true },
+            from: Sender { id: address.to_owned(), ..Sender::default() },
             sent_at: arrived_at.or(sent_at).unwrap_or_default(),
             reply_facts: json!({
                 "uid_validity": uid_validity,
@@ -197,10 +184,7 @@ pub(super) fn add_content(
     message.quotes = quotes
         .into_iter()
         .filter(|(_, text)| !text.is_empty())
-        .map(|(label, text)| QuotedText {
-            label: label.to_owned(),
-            text,
-        })
+        .map(|(label, text)| QuotedText { label: label.to_owned(), text })
         .collect();
 }
 
@@ -337,10 +321,7 @@ mod tests {
     #[test]
     fn ids_tell_mails_apart() {
         let id = |header: &[u8]| {
-            let place = MailPlace {
-                uid_validity: 1,
-                uid: 2,
-            };
+            let place = MailPlace { uid_validity: 1, uid: 2 };
             let header = [header, b"\r\n\r\n"].concat();
             let header = MailHeader::parse(&header).unwrap();
             header.to_message("a@b.c", place, None).id
@@ -367,15 +348,8 @@ mod tests {
               Content-Type: image/png; name=\"a\"\r\nContent-Transfer-Encoding: base64\r\n\r\nAAAA\r\n--b--\r\n",
             b"From: a@b.c\r\nContent-Type: message/rfc822\r\n\r\nFrom: x@y.z\r\n\r\nForwarded message\r\n",
         ];
-        let limits = AttachmentLimits {
-            types: vec!["*".into()],
-            max_bytes: 100,
-            max_count: 2,
-        };
-        let place = MailPlace {
-            uid_validity: 1,
-            uid: 2,
-        };
+        let limits = AttachmentLimits { types: vec!["*".into()], max_bytes: 100, max_count: 2 };
+        let place = MailPlace { uid_validity: 1, uid: 2 };
         crate::fuzz::check(seeds, |input, _| {
             let Some(header) = MailHeader::parse(input) else {
                 return;

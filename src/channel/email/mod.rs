@@ -133,10 +133,7 @@ impl Channel for Email {
         }
         let numbers: Vec<u32> = file.id.split('.').flat_map(str::parse).collect();
         let [uid_validity, uid, number] = numbers[..] else {
-            return Err(fail(
-                Exit::BadInput,
-                "the attachment has no place in a mail",
-            ));
+            return Err(fail(Exit::BadInput, "the attachment has no place in a mail"));
         };
         let place = MailPlace { uid_validity, uid };
         let mut last_mail = self.last_mail.lock().ignore_poison();
@@ -169,10 +166,7 @@ impl Channel for Email {
         self.require_verification(&mut session, mailbox)?;
         self.sessions.lock().ignore_poison().push(session);
         let address = &self.settings.from.address;
-        Ok(Identity {
-            id: address.clone(),
-            name: address.clone(),
-        })
+        Ok(Identity { id: address.clone(), name: address.clone() })
     }
 
     fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
@@ -180,9 +174,7 @@ impl Channel for Email {
         let address = &self.settings.from.address;
         match self.require_verification(&mut session, mailbox) {
             Ok(()) => Ok(LoginOutcome::of_line(address.clone())),
-            Err(error) => Ok(LoginOutcome::of_line(format!(
-                "{address}; still to do: {error:#}"
-            ))),
+            Err(error) => Ok(LoginOutcome::of_line(format!("{address}; still to do: {error:#}"))),
         }
     }
 
@@ -191,11 +183,7 @@ impl Channel for Email {
     }
 
     fn parse_chat(&self, recipient: &str) -> Chat {
-        Chat {
-            id: recipient.trim().to_ascii_lowercase(),
-            thread: None,
-            is_direct: true,
-        }
+        Chat { id: recipient.trim().to_ascii_lowercase(), thread: None, is_direct: true }
     }
 }
 
@@ -273,11 +261,7 @@ impl Email {
     }
 
     fn batch(&self, position: MailPosition, messages: Vec<InboundMessage>) -> Batch {
-        let MailPosition {
-            uid_validity,
-            uid_next,
-            read_at,
-        } = position;
+        let MailPosition { uid_validity, uid_next, read_at } = position;
         let cursor = json!({
             "mailbox": self.settings.mailbox_name(),
             "uid_validity": uid_validity,
@@ -327,10 +311,7 @@ impl Email {
         let time = time - CLOCK_MARGIN_SECS;
         // The search compares days, in the server's zone.
         let day = Timestamp::from_second(time - 24 * 3600).unwrap_or_default();
-        let day = day
-            .to_zoned(TimeZone::UTC)
-            .strftime("%-d-%b-%Y")
-            .to_string();
+        let day = day.to_zoned(TimeZone::UTC).strftime("%-d-%b-%Y").to_string();
         let uids = session.search(&format!("SINCE {day}"))?;
         let mut all = Vec::new();
         for uids in uids.chunks(HEADERS_AT_ONCE) {
@@ -450,10 +431,7 @@ impl Email {
         let names: Vec<String> = servers.iter().map(|it| format!("`{it}`")).collect();
         Err(fail_with_hint(
             Exit::Config,
-            format!(
-                "{cause}; the senders of recent mail were verified by {}",
-                names.join(", ")
-            ),
+            format!("{cause}; the senders of recent mail were verified by {}", names.join(", ")),
             format!(
                 "if that is your mail server: `nanobot config set channels.email.trustedAuthservIds '[\"{first}\"]'`"
             ),
@@ -498,8 +476,6 @@ fn verifying_servers(
         return Ok(BTreeSet::new());
     }
     let mails = session.fetch_headers(&uids)?;
-    let headers = mails
-        .iter()
-        .filter_map(|mail| MailHeader::parse(&mail.content));
+    let headers = mails.iter().filter_map(|mail| MailHeader::parse(&mail.content));
     Ok(headers.filter_map(|it| it.verifying_server()).collect())
 }

@@ -44,10 +44,7 @@ pub(super) fn write(
     let message_id = format!("{digest}@{domain}");
     let is_answer = !facts.is_null();
     let mut mail = MessageBuilder::new()
-        .from(Address::new_address(
-            from.name.as_deref(),
-            from.address.as_str(),
-        ))
+        .from(Address::new_address(from.name.as_deref(), from.address.as_str()))
         .to(Address::new_address(None::<&str>, to.as_str()))
         .subject(subject(settings, facts, part))
         .date(now)
@@ -55,26 +52,17 @@ pub(super) fn write(
         // Other programs that answer by themselves must not answer this (RFC 3834).
         .header(
             "Auto-Submitted",
-            Raw::new(if is_answer {
-                "auto-replied"
-            } else {
-                "auto-generated"
-            }),
+            Raw::new(if is_answer { "auto-replied" } else { "auto-generated" }),
         )
         .header("X-Auto-Response-Suppress", Raw::new("All"));
     if let Some(answered) = facts["message_id"].as_str() {
         let references = facts["references"].as_array().into_iter().flatten();
         let references = references.filter_map(Value::as_str).chain([answered]);
-        mail = mail
-            .in_reply_to(answered)
-            .references(references.collect::<Vec<_>>());
+        mail = mail.in_reply_to(answered).references(references.collect::<Vec<_>>());
     }
     mail = mail.text_body(part.plain.as_str());
     if !part.markup.is_empty() {
-        mail = mail.html_body(format!(
-            "<!DOCTYPE html><html><body>{}</body></html>",
-            part.markup
-        ));
+        mail = mail.html_body(format!("<!DOCTYPE html><html><body>{}</body></html>", part.markup));
     }
     let mut left = MAX_FILES_BYTES;
     for path in part.file.iter().chain(&part.attached) {
@@ -84,10 +72,7 @@ pub(super) fn write(
         mail = mail.attachment(media_type, file.name, file.bytes);
     }
     let bytes = mail.write_to_vec();
-    Ok(OutboundMail {
-        message_id,
-        bytes: bytes.map_err(anyhow::Error::from)?,
-    })
+    Ok(OutboundMail { message_id, bytes: bytes.map_err(anyhow::Error::from)? })
 }
 
 /// The subject of the answered mail with the prefix; else the first line of the text.

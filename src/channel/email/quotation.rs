@@ -83,8 +83,7 @@ fn starts_quotation(lines: &[&str]) -> bool {
 }
 
 fn is_header_line(line: &str) -> bool {
-    line.split_once(':')
-        .is_some_and(|(name, _)| !name.is_empty() && name.chars().count() < 20)
+    line.split_once(':').is_some_and(|(name, _)| !name.is_empty() && name.chars().count() < 20)
 }
 
 /// Marks the lines before a quotation that say whose words follow: the last of them ends in a colon.
@@ -116,11 +115,7 @@ mod tests {
     fn check(text: &str, typed: &str, quoted: &str, signature: &str) {
         let divided = divide(text);
         assert_eq!(
-            (
-                divided.typed.as_str(),
-                divided.quoted.as_str(),
-                divided.signature.as_str()
-            ),
+            (divided.typed.as_str(), divided.quoted.as_str(), divided.signature.as_str()),
             (typed, quoted, signature)
         );
     }

@@ -129,9 +129,7 @@ impl MailSettings {
         Ok(Self {
             imap,
             smtp,
-            mailbox: config
-                .text("imapMailbox")
-                .unwrap_or_else(|| "INBOX".to_owned()),
+            mailbox: config.text("imapMailbox").unwrap_or_else(|| "INBOX".to_owned()),
             from,
             own_addresses: own.map(|it| it.to_ascii_lowercase()).collect(),
             replies: config.flag("autoReplyEnabled"),
@@ -165,10 +163,8 @@ impl SenderVerification {
     /// there are servers to believe.
     fn read(config: &ChannelConfig, access: &AccessRules) -> Self {
         let ids = config.list("trustedAuthservIds");
-        let trusted_ids: Vec<String> = ids
-            .iter()
-            .map(|id| id.trim().to_ascii_lowercase())
-            .collect();
+        let trusted_ids: Vec<String> =
+            ids.iter().map(|id| id.trim().to_ascii_lowercase()).collect();
         let (needs_dkim, needs_spf) = (config.flag("verifyDkim"), config.flag("verifySpf"));
         let admits_all = access.allow_from.iter().any(|entry| entry == "*");
         Self {
@@ -196,11 +192,7 @@ fn imap_server(config: &ChannelConfig) -> Result<MailServer> {
         port: port(config, "imapPort"),
         host,
         security,
-        login: Some(MailLogin {
-            user,
-            proof,
-            key: "imapPassword",
-        }),
+        login: Some(MailLogin { user, proof, key: "imapPassword" }),
     })
 }
 
@@ -229,12 +221,7 @@ fn smtp_server(config: &ChannelConfig) -> Result<MailServer> {
             key: "smtpPassword",
         }),
     };
-    Ok(MailServer {
-        port: port(config, "smtpPort"),
-        host,
-        security,
-        login,
-    })
+    Ok(MailServer { port: port(config, "smtpPort"), host, security, login })
 }
 
 fn token_command(config: &ChannelConfig) -> Option<LoginProof> {
@@ -249,9 +236,7 @@ fn port(config: &ChannelConfig, key: &str) -> u16 {
 fn post_action(config: &ChannelConfig) -> Result<PostAction> {
     match config.text("postAction").as_deref() {
         None => Ok(PostAction::Keep),
-        Some("delete") => Ok(PostAction::Delete {
-            expunges: config.flag("postActionExpunge"),
-        }),
+        Some("delete") => Ok(PostAction::Delete { expunges: config.flag("postActionExpunge") }),
         // The table of keys allows no other value.
         Some(_) => {
             let mailbox = config.required_text("postActionMoveMailbox", "Done")?;

@@ -47,11 +47,8 @@ impl SmtpSession {
     /// Connects, and logs in.
     pub(super) fn open(connector: &MailConnector, server: &MailServer) -> Result<Self, SendError> {
         let server = connector.with_token(server)?;
-        let mut session = Self {
-            connection: connector.connect(&server)?,
-            server,
-            extensions: Vec::new(),
-        };
+        let mut session =
+            Self { connection: connector.connect(&server)?, server, extensions: Vec::new() };
         let greeting = session.read_reply()?;
         if greeting.code != 220 {
             return Err(session.refusal(&greeting, SendError::Unavailable));
@@ -206,9 +203,7 @@ impl SmtpSession {
         while lines.len() < MAX_REPLY_LINES {
             let mut line = Vec::new();
             self.connection.read_line(&mut line, MAX_LINE_BYTES)?;
-            let digits = line
-                .get(..3)
-                .and_then(|code| std::str::from_utf8(code).ok());
+            let digits = line.get(..3).and_then(|code| std::str::from_utf8(code).ok());
             let Some(code) = digits.and_then(|code| code.parse::<u16>().ok()) else {
                 break;
             };

@@ -15,11 +15,8 @@ const MAX_FRAMES: usize = 1000;
 const MAX_INCOMPLETE_EVENTS: usize = 50;
 /// Names of the fields with whole numbers, by their numbers in the schema; then those of texts.
 const NUMBER_FIELDS: [(u64, &str); 4] = [(1, "SeqID"), (2, "LogID"), (3, "service"), (4, "method")];
-const TEXT_FIELDS: [(u64, &str); 3] = [
-    (6, "payload_encoding"),
-    (7, "payload_type"),
-    (9, "LogIDNew"),
-];
+const TEXT_FIELDS: [(u64, &str); 3] =
+    [(6, "payload_encoding"), (7, "payload_type"), (9, "LogIDNew")];
 const HEADERS_FIELD: u64 = 5;
 const PAYLOAD_FIELD: u64 = 8;
 
@@ -32,10 +29,7 @@ pub(super) struct FeishuConnection {
 
 impl FeishuConnection {
     pub(super) fn new(socket: WebSocket) -> Self {
-        Self {
-            socket,
-            incomplete: HashMap::new(),
-        }
+        Self { socket, incomplete: HashMap::new() }
     }
 
     /// Adds the payload of a frame; returns that of the event if it is complete.
@@ -139,11 +133,7 @@ fn encode(frame: &Value) -> Vec<u8> {
     for (name, value) in headers {
         let mut header = Vec::new();
         write_bytes(&mut header, 1, name.as_bytes());
-        write_bytes(
-            &mut header,
-            2,
-            value.as_str().unwrap_or_default().as_bytes(),
-        );
+        write_bytes(&mut header, 2, value.as_str().unwrap_or_default().as_bytes());
         write_bytes(&mut bytes, HEADERS_FIELD, &header);
     }
     for (field, name) in TEXT_FIELDS.into_iter().chain([(PAYLOAD_FIELD, "payload")]) {

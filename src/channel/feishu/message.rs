@@ -28,9 +28,7 @@ pub(super) fn to_message(
     let typed = resolve_mentions(&body.text, mentions, account);
     let millis = text("create_time").and_then(|text| text.parse::<i64>().ok());
     let root = text("root_id").unwrap_or(id);
-    let quotes = body
-        .shared
-        .map(|text| QuotedText::cut("shared content", &text, MAX_QUOTE_CHARS));
+    let quotes = body.shared.map(|text| QuotedText::cut("shared content", &text, MAX_QUOTE_CHARS));
     if typed.is_empty() && body.files.is_empty() && quotes.is_none() {
         return None;
     }
@@ -41,11 +39,7 @@ pub(super) fn to_message(
             thread: (!is_direct && has_topics).then(|| root.to_owned()),
             is_direct,
         },
-        from: Sender {
-            id: from.to_owned(),
-            name: None,
-            is_bot: sender["sender_type"] != "user",
-        },
+        from: Sender { id: from.to_owned(), name: None, is_bot: sender["sender_type"] != "user" },
         text: typed,
         quotes: quotes.into_iter().collect(),
         mentions_us: is_mentioned(mentions, account) || content.contains(MENTION_OF_ALL),
@@ -59,11 +53,7 @@ pub(super) fn to_message(
 pub(super) fn to_quote(message: &Value) -> Option<QuotedText> {
     let content = message["body"]["content"].as_str()?;
     let body = MessageBody::read(message["msg_type"].as_str()?, content, "");
-    let text = if body.text.is_empty() {
-        body.shared?
-    } else {
-        body.text
-    };
+    let text = if body.text.is_empty() { body.shared? } else { body.text };
     Some(QuotedText::cut("quoted message", &text, MAX_QUOTE_CHARS))
 }
 
@@ -117,11 +107,7 @@ fn read_post(value: &Value, message: &str) -> MessageBody {
     let localized = value
         .as_object()
         .and_then(|languages| languages.values().find(|it| it["content"].is_array()));
-    let post = if value["content"].is_array() {
-        value
-    } else {
-        localized.unwrap_or(&Value::Null)
-    };
+    let post = if value["content"].is_array() { value } else { localized.unwrap_or(&Value::Null) };
     let mut body = MessageBody::default();
     let mut lines = vec![post["title"].as_str().unwrap_or_default().to_owned()];
     for paragraph in post["content"].as_array().into_iter().flatten() {
@@ -162,9 +148,8 @@ fn is_mentioned(mentions: &Value, account: &Identity) -> bool {
 fn resolve_mentions(text: &str, mentions: &Value, account: &Identity) -> String {
     let mut text = text.to_owned();
     let mentions = mentions.as_array().into_iter().flatten();
-    let mut keyed: Vec<(&str, &Value)> = mentions
-        .filter_map(|mention| Some((mention["key"].as_str()?, mention)))
-        .collect();
+    let mut keyed: Vec<(&str, &Value)> =
+        mentions.filter_map(|mention| Some((mention["key"].as_str()?, mention))).collect();
     // The key of the tenth contains that of the first.
     keyed.sort_by_key(|(key, _)| std::cmp::Reverse(key.len()));
     for (key, mention) in keyed {
@@ -190,10 +175,7 @@ mod tests {
         content: &Value,
         mentions: Value,
     ) -> Option<crate::channel::InboundMessage> {
-        let account = Identity {
-            id: "ou_bot".into(),
-            name: "bot".into(),
-        };
+        let account = Identity { id: "ou_bot".into(), name: "bot".into() };
         let event = json!({
             "sender": { "sender_id": { "open_id": "ou_ann" }, "sender_type": "user" },
             "message": { "message_id": "om_1", "chat_id": "oc_1", "chat_type": "group", "create_time": "5000",
@@ -206,16 +188,8 @@ mod tests {
     fn mentions_are_resolved() {
         let mention =
             |key: &str, id: &str| json!({ "key": key, "id": { "open_id": id }, "name": "Eve" });
-        let mentions = json!([
-            mention("@_user_1", "ou_bot"),
-            mention("@_user_10", "ou_eve")
-        ]);
-        let message = read(
-            "text",
-            &json!({ "text": "@_user_1 ask @_user_10" }),
-            mentions,
-        )
-        .unwrap();
+        let mentions = json!([mention("@_user_1", "ou_bot"), mention("@_user_10", "ou_eve")]);
+        let message = read("text", &json!({ "text": "@_user_1 ask @_user_10" }), mentions).unwrap();
         assert_eq!(message.text, "ask @Eve (ou_eve)");
         assert!(message.mentions_us);
         assert_eq!(message.chat.thread.as_deref(), Some("om_1"));
@@ -230,36 +204,12 @@ mod tests {
             assert_eq!((message.text.as_str(), ids.as_slice()), (text, files));
             assert_eq!(message.quotes.len(), quotes);
         };
-        check(
-            "image",
-            json!({ "image_key": "k" }),
-            "",
-            &["om_1/k/image"],
-            0,
-        );
-        check(
-            "audio",
-            json!({ "file_key": "k", "duration": 2000 }),
-            "",
-            &["om_1/k/file"],
-            0,
-        );
+        check("image", json!({ "image_key": "k" }), "", &["om_1/k/image"], 0);
+        check("audio", json!({ "file_key": "k", "duration": 2000 }), "", &["om_1/k/file"], 0);
         let post = json!({ "title": "T", "content": [[{ "tag": "text", "text": "see " },
             { "tag": "a", "text": "x", "href": "https://x" }], [{ "tag": "img", "image_key": "i" }]] });
-        check(
-            "post",
-            post.clone(),
-            "T\nsee x (https://x)",
-            &["om_1/i/image"],
-            0,
-        );
-        check(
-            "post",
-            json!({ "zh_cn": post }),
-            "T\nsee x (https://x)",
-            &["om_1/i/image"],
-            0,
-        );
+        check("post", post.clone(), "T\nsee x (https://x)", &["om_1/i/image"], 0);
+        check("post", json!({ "zh_cn": post }), "T\nsee x (https://x)", &["om_1/i/image"], 0);
         check("interactive", json!({ "title": "card" }), "", &[], 1);
         assert_eq!(read("text", &json!({ "text": " " }), Value::Null), None);
         let quoted = json!({ "msg_type": "text", "body": { "content": "{\"text\":\"earlier\"}" } });

@@ -87,16 +87,11 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let is_lark = config.text("domain").as_deref() == Some("lark");
     let (api, accounts) = match is_lark {
-        true => (
-            "https://open.larksuite.com",
-            "https://accounts.larksuite.com",
-        ),
+        true => ("https://open.larksuite.com", "https://accounts.larksuite.com"),
         false => ("https://open.feishu.cn", "https://accounts.feishu.cn"),
     };
     let base = config.text("apiBase").unwrap_or_else(|| api.to_owned());
-    let accounts = config
-        .text("accountsBase")
-        .unwrap_or_else(|| accounts.to_owned());
+    let accounts = config.text("accountsBase").unwrap_or_else(|| accounts.to_owned());
     let client = ServiceClient::at(setup, &base, "apiBase", "appSecret")?;
     Ok(Box::new(Feishu {
         client: client.with_hosts(HOSTS),
@@ -131,12 +126,8 @@ impl PushService for Feishu {
             return Err(self.client.unexpected_response());
         }
         let query = url.split_once('?').map_or("", |(_, query)| query);
-        let service = query
-            .split('&')
-            .find_map(|pair| pair.strip_prefix("service_id="));
-        let service: u64 = service
-            .and_then(|text| text.parse().ok())
-            .unwrap_or_default();
+        let service = query.split('&').find_map(|pair| pair.strip_prefix("service_id="));
+        let service: u64 = service.and_then(|text| text.parse().ok()).unwrap_or_default();
         let interval = &opened["data"]["ClientConfig"]["PingInterval"];
         *cache = json!({ "service": service, "ping_secs": interval });
         let socket = self.client.open_websocket(url)?;
@@ -225,18 +216,11 @@ impl Channel for Feishu {
         let path = match quoted.or(chat.thread.as_deref()) {
             Some(message) => {
                 request["reply_in_thread"] = reply_facts["topic"].is_string().into();
-                format!(
-                    "/open-apis/im/v1/messages/{}/reply",
-                    percent_encode(message)
-                )
+                format!("/open-apis/im/v1/messages/{}/reply", percent_encode(message))
             }
             None => {
                 request["receive_id"] = chat.id.as_str().into();
-                let kind = if chat.id.starts_with("oc_") {
-                    "chat_id"
-                } else {
-                    "open_id"
-                };
+                let kind = if chat.id.starts_with("oc_") { "chat_id" } else { "open_id" };
                 format!("/open-apis/im/v1/messages?receive_id_type={kind}")
             }
         };
@@ -248,19 +232,12 @@ impl Channel for Feishu {
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let mut ids = file.id.split('/').map(percent_encode);
         let mut next = || ids.next().unwrap_or_default();
-        let path = format!(
-            "/open-apis/im/v1/messages/{}/resources/{}?type={}",
-            next(),
-            next(),
-            next()
-        );
+        let path =
+            format!("/open-apis/im/v1/messages/{}/resources/{}?type={}", next(), next(), next());
         let fetched = self.token.with(&|| self.fetch_token(), &|token| {
             let headers = authorization(token);
             let headers = headers.as_slice();
-            let request = ServiceRequest {
-                headers,
-                ..ServiceRequest::get(&path)
-            };
+            let request = ServiceRequest { headers, ..ServiceRequest::get(&path) };
             let response = self.client.request(&request)?;
             match response.is_success() && response.json()["code"].is_null() {
                 true => Ok(response.body),
@@ -277,11 +254,7 @@ impl Channel for Feishu {
     fn show_typing(&self, destination: &Destination) {
         let message = destination.reply_facts["id"].as_str();
         if let (Some(emoji), Some(message)) = (&self.settings.react_emoji, message)
-            && self
-                .reacted
-                .lock()
-                .ignore_poison()
-                .insert(message.to_owned())
+            && self.reacted.lock().ignore_poison().insert(message.to_owned())
         {
             self.react(message, emoji);
         }
@@ -363,10 +336,7 @@ impl Feishu {
         self.token.with(&|| self.fetch_token(), &|token| {
             let headers = authorization(token);
             let headers = headers.as_slice();
-            let request = ServiceRequest {
-                headers,
-                ..ServiceRequest::get(path)
-            };
+            let request = ServiceRequest { headers, ..ServiceRequest::get(path) };
             read(&self.client.request(&request)?)
         })
     }
@@ -412,10 +382,7 @@ impl Feishu {
     }
 
     fn react(&self, message: &str, emoji: &str) {
-        let path = format!(
-            "/open-apis/im/v1/messages/{}/reactions",
-            percent_encode(message)
-        );
+        let path = format!("/open-apis/im/v1/messages/{}/reactions", percent_encode(message));
         let request = json!({ "reaction_type": { "emoji_type": emoji } });
         if let Err(error) = self.post(&path, &request) {
             log::debug!(target: "channel", "feishu: no reaction: {error}");
@@ -461,10 +428,7 @@ fn content_of(part: &Part) -> (&'static str, Value) {
     }
     let text = without_pings(&part.markup, MENTION_MARKS);
     let elements = json!([{ "tag": "markdown", "content": text }]);
-    (
-        "interactive",
-        json!({ "schema": "2.0", "body": { "elements": elements } }),
-    )
+    ("interactive", json!({ "schema": "2.0", "body": { "elements": elements } }))
 }
 
 /// The JSON of a response without an error code.

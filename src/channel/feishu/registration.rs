@@ -38,23 +38,12 @@ pub(super) fn register(
     };
     let url = url.replacen(LAUNCHER_PAGE, PROGRAM_PAGE, 1);
     dialog.show_code(&url, "scan this with Feishu or Lark, and confirm")?;
-    let interval = begun["interval"]
-        .as_u64()
-        .unwrap_or(DEFAULT_INTERVAL_SECS)
-        .max(1);
-    let lifetime = begun["expires_in"]
-        .as_u64()
-        .unwrap_or(DEFAULT_LIFETIME_SECS);
+    let interval = begun["interval"].as_u64().unwrap_or(DEFAULT_INTERVAL_SECS).max(1);
+    let lifetime = begun["expires_in"].as_u64().unwrap_or(DEFAULT_LIFETIME_SECS);
     for _ in 0..lifetime / interval {
         client.pause(Duration::from_secs(interval))?;
-        let polled = post(
-            client,
-            &[("action", "poll"), ("device_code", code), ("tp", "ob_app")],
-        )?;
-        let (id, secret) = (
-            polled["client_id"].as_str(),
-            polled["client_secret"].as_str(),
-        );
+        let polled = post(client, &[("action", "poll"), ("device_code", code), ("tp", "ob_app")])?;
+        let (id, secret) = (polled["client_id"].as_str(), polled["client_secret"].as_str());
         if let (Some(id), Some(secret)) = (id, secret) {
             let is_lark = polled["user_info"]["tenant_brand"] == "lark";
             let domain = if is_lark { "lark" } else { "feishu" };

@@ -76,25 +76,13 @@ impl WebhookSecrets {
 /// True if the signature is that of the time, the nonce, the key and the body, and the time is not long ago.
 fn is_signed(key: &str, request: &WebhookRequest, now: i64) -> bool {
     let header = |name: &str| request.header(name).unwrap_or_default();
-    let (sent_at, nonce) = (
-        header("x-lark-request-timestamp"),
-        header("x-lark-request-nonce"),
-    );
+    let (sent_at, nonce) = (header("x-lark-request-timestamp"), header("x-lark-request-nonce"));
     let mut hash = Context::new(&SHA256);
-    for part in [
-        sent_at.as_bytes(),
-        nonce.as_bytes(),
-        key.as_bytes(),
-        &request.body,
-    ] {
+    for part in [sent_at.as_bytes(), nonce.as_bytes(), key.as_bytes(), &request.body] {
         hash.update(part);
     }
-    let digits = hash
-        .finish()
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>();
+    let digits =
+        hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let is_recent = sent_at
         .parse::<i64>()
         .is_ok_and(|sent_at| now.abs_diff(sent_at) <= MAX_REQUEST_AGE_SECS.unsigned_abs());
@@ -104,9 +92,7 @@ fn is_signed(key: &str, request: &WebhookRequest, now: i64) -> bool {
 /// The content of an encrypted body. `None` if it is not encrypted with `key`.
 fn decrypt(key: &str, given: &Value) -> Option<Vec<u8>> {
     let mut content = STANDARD.decode(given["encrypt"].as_str()?).ok()?;
-    let first: Vec<u8> = content
-        .drain(..FIRST_BLOCK_BYTES.min(content.len()))
-        .collect();
+    let first: Vec<u8> = content.drain(..FIRST_BLOCK_BYTES.min(content.len())).collect();
     let key = ring::digest::digest(&SHA256, key.as_bytes());
     decrypt_chain(key.as_ref(), &first, &mut content)?;
     Some(content)

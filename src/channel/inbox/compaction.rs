@@ -55,10 +55,9 @@ impl InboxState {
                 remote: remote.clone(),
             });
             records.extend(sent);
-            records.extend(entry.settlement.map(|result| InboxRecord::Done {
-                key: entry.key.clone(),
-                result,
-            }));
+            records.extend(
+                entry.settlement.map(|result| InboxRecord::Done { key: entry.key.clone(), result }),
+            );
         }
         records
     }
@@ -68,19 +67,15 @@ impl InboxState {
         let settled = self.inbound.iter().filter(|it| it.settlement.is_some());
         let settled = settled.map(|entry| (entry.message.id.clone(), entry.received_at));
         let earlier = self.settled_order.iter().cloned();
-        let mut ids: Vec<(String, i64)> = earlier
-            .chain(settled)
-            .filter(|(_, at)| *at >= since)
-            .collect();
+        let mut ids: Vec<(String, i64)> =
+            earlier.chain(settled).filter(|(_, at)| *at >= since).collect();
         ids.drain(..ids.len().saturating_sub(MAX_SETTLED_MESSAGES));
         let mut by_day: BTreeMap<i64, Vec<String>> = BTreeMap::new();
         for (id, at) in ids {
             by_day.entry(at / 86_400_000).or_default().push(id);
         }
-        let days = by_day.into_iter().map(|(day, ids)| InboxRecord::Settled {
-            ids,
-            at: day * 86_400_000,
-        });
+        let days =
+            by_day.into_iter().map(|(day, ids)| InboxRecord::Settled { ids, at: day * 86_400_000 });
         days.collect()
     }
 

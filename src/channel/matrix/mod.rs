@@ -184,25 +184,15 @@ impl Channel for Matrix {
     fn show_typing(&self, destination: &Destination) {
         let Ok(user) = self.user_id() else { return };
         let room = percent_encode(&destination.chat.id);
-        let path = format!(
-            "/_matrix/client/v3/rooms/{room}/typing/{}",
-            percent_encode(user)
-        );
+        let path = format!("/_matrix/client/v3/rooms/{room}/typing/{}", percent_encode(user));
         let timeout = u64::try_from(TYPING_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         let body = json!({ "typing": true, "timeout": timeout }).to_string();
-        self.client.try_once(&ServiceRequest::put(
-            &path,
-            "application/json",
-            body.as_bytes(),
-        ));
+        self.client.try_once(&ServiceRequest::put(&path, "application/json", body.as_bytes()));
     }
 
     fn identity(&self) -> Result<Identity> {
         let user = self.user_id().map_err(SendError::into_error)?;
-        Ok(Identity {
-            id: user.to_owned(),
-            name: user.to_owned(),
-        })
+        Ok(Identity { id: user.to_owned(), name: user.to_owned() })
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -235,14 +225,8 @@ impl Matrix {
         if let Some(since) = since {
             path += &format!("&since={}", percent_encode(since));
         }
-        let request = ServiceRequest {
-            wait,
-            ..ServiceRequest::get(&path)
-        };
-        let response = self
-            .client
-            .request(&request)
-            .map_err(SendError::into_error)?;
+        let request = ServiceRequest { wait, ..ServiceRequest::get(&path) };
+        let response = self.client.request(&request).map_err(SendError::into_error)?;
         if response.status == 403 {
             return Err(fail(Exit::Refused, response.describe()));
         }
@@ -298,10 +282,7 @@ impl Matrix {
     fn may_join_unknown_user(&self, user: &str, cursor: &mut Value) -> bool {
         let now = self.clock.timestamp().as_second();
         let recent = (now - CODE_LIFETIME_SECS + 1)..=now;
-        let mut unknown_users = cursor["unknown_users"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
+        let mut unknown_users = cursor["unknown_users"].as_array().cloned().unwrap_or_default();
         unknown_users.retain(|joined| joined["at"].as_i64().is_some_and(|at| recent.contains(&at)));
         let is_new = unknown_users.iter().all(|joined| joined["user"] != user);
         let may_join = is_new && unknown_users.len() < MAX_OPEN_CODES;
@@ -443,10 +424,8 @@ impl Matrix {
         let mut senders = events.iter().filter(is_encrypted);
         let mut told: Vec<Value> = cursor["encrypted"].as_array().cloned().unwrap_or_default();
         let is_told = told.iter().any(|known| known == room);
-        let is_allowed = |event: &Value| {
-            self.access
-                .allows(event["sender"].as_str().unwrap_or_default())
-        };
+        let is_allowed =
+            |event: &Value| self.access.allows(event["sender"].as_str().unwrap_or_default());
         if is_told || !senders.any(is_allowed) {
             return Ok(());
         }
@@ -454,9 +433,7 @@ impl Matrix {
         let content = json!({ "msgtype": "m.notice", "body": ENCRYPTION_NOTICE, "m.mentions": {} });
         // The key is the same for the room, so that the notice is shown once even after a crash.
         let key = format!("encrypted-{room}");
-        let response = self
-            .put_event(room, &key, &content)
-            .map_err(SendError::into_error)?;
+        let response = self.put_event(room, &key, &content).map_err(SendError::into_error)?;
         if !response.is_success() {
             log::warn!(target: "channel", "matrix: no notice in {room}: {}", response.describe());
         }
@@ -485,10 +462,7 @@ impl Matrix {
     fn upload(&self, file: &Path) -> std::result::Result<Value, SendError> {
         let file = UploadFile::read(file, self.max_media_bytes)?;
         let (kind, media_type) = file.media_type();
-        let path = format!(
-            "/_matrix/media/v3/upload?filename={}",
-            percent_encode(&file.name)
-        );
+        let path = format!("/_matrix/media/v3/upload?filename={}", percent_encode(&file.name));
         let request = ServiceRequest {
             is_idempotent: true,
             ..ServiceRequest::post(&path, media_type, &file.bytes)

@@ -53,19 +53,14 @@ pub(super) fn invitations(rooms: &Value, user: &str) -> Vec<InboundMessage> {
     let rooms = rooms.as_object().into_iter().flatten();
     let invitations = rooms.filter_map(|(room, invited)| {
         let events = invited["invite_state"]["events"].as_array()?;
-        let ours = events
-            .iter()
-            .find(|event| membership(event, user) == Some("invite"))?;
+        let ours = events.iter().find(|event| membership(event, user) == Some("invite"))?;
         Some(InboundMessage {
             chat: Chat {
                 id: room.clone(),
                 thread: None,
                 is_direct: ours["content"]["is_direct"] == true,
             },
-            from: Sender {
-                id: ours["sender"].as_str()?.to_owned(),
-                ..Sender::default()
-            },
+            from: Sender { id: ours["sender"].as_str()?.to_owned(), ..Sender::default() },
             mentions_us: true,
             ..InboundMessage::default()
         })
@@ -134,43 +129,23 @@ impl RoomReader<'_> {
         let id = event["event_id"].as_str()?;
         let body = content["body"].as_str().unwrap_or_default();
         let is_reply = relation["m.in_reply_to"]["event_id"].is_string();
-        let (quote, typed) = if is_reply {
-            split_reply(body)
-        } else {
-            ("", body)
-        };
+        let (quote, typed) = if is_reply { split_reply(body) } else { ("", body) };
         let file = to_file(kind, content);
         // The body of a file is its name, unless there is a caption.
-        let is_caption = content["filename"]
-            .as_str()
-            .is_some_and(|name| name != body);
-        let text = if file.is_none() || is_caption {
-            typed
-        } else {
-            ""
-        };
-        let quotes = [("quoted message", quote)]
-            .into_iter()
-            .filter(|(_, text)| !text.is_empty());
-        let quotes = quotes.map(|(label, text)| QuotedText {
-            label: label.to_owned(),
-            text: text.to_owned(),
-        });
+        let is_caption = content["filename"].as_str().is_some_and(|name| name != body);
+        let text = if file.is_none() || is_caption { typed } else { "" };
+        let quotes = [("quoted message", quote)].into_iter().filter(|(_, text)| !text.is_empty());
+        let quotes = quotes
+            .map(|(label, text)| QuotedText { label: label.to_owned(), text: text.to_owned() });
         let is_thread = relation["rel_type"] == "m.thread";
         Some(InboundMessage {
             id: id.to_owned(),
             chat: Chat {
                 id: self.room_id.to_owned(),
-                thread: relation["event_id"]
-                    .as_str()
-                    .filter(|_| is_thread)
-                    .map(str::to_owned),
+                thread: relation["event_id"].as_str().filter(|_| is_thread).map(str::to_owned),
                 is_direct: self.is_direct,
             },
-            from: Sender {
-                id: event["sender"].as_str()?.to_owned(),
-                ..Sender::default()
-            },
+            from: Sender { id: event["sender"].as_str()?.to_owned(), ..Sender::default() },
             text: text.to_owned(),
             quotes: quotes.collect(),
             mentions_us: self.mentions_us(content, typed),
@@ -216,9 +191,7 @@ fn to_file(kind: &str, content: &Value) -> Option<RemoteFile> {
         name: name.unwrap_or_default().to_owned(),
         kind,
         size_bytes: content["info"]["size"].as_u64(),
-        seconds: content["info"]["duration"]
-            .as_u64()
-            .map(|millis| millis / 1000),
+        seconds: content["info"]["duration"].as_u64().map(|millis| millis / 1000),
     })
 }
 
@@ -274,45 +247,22 @@ mod tests {
             content
         };
         check(text("hello"), Some(("hello", &[], None, false)));
-        check(
-            text("@bot:h hello"),
-            Some(("@bot:h hello", &[], None, true)),
-        );
+        check(text("@bot:h hello"), Some(("@bot:h hello", &[], None, true)));
         check(json!({ "msgtype": "m.notice", "body": "x" }), None);
         check(json!({}), None);
-        check(
-            with(
-                text("* b"),
-                "m.relates_to",
-                json!({ "rel_type": "m.replace" }),
-            ),
-            None,
-        );
+        check(with(text("* b"), "m.relates_to", json!({ "rel_type": "m.replace" })), None);
         let mention = json!({ "user_ids": ["@bot:h"] });
-        check(
-            with(text("hi"), "m.mentions", mention),
-            Some(("hi", &[], None, true)),
-        );
-        check(
-            with(text("@bot:h"), "m.mentions", json!({})),
-            Some(("@bot:h", &[], None, false)),
-        );
+        check(with(text("hi"), "m.mentions", mention), Some(("hi", &[], None, true)));
+        check(with(text("@bot:h"), "m.mentions", json!({})), Some(("@bot:h", &[], None, false)));
         check(
             with(text("hi"), "m.mentions", json!({ "room": true })),
             Some(("hi", &[], None, true)),
         );
         let thread = json!({ "rel_type": "m.thread", "event_id": "$0" });
-        check(
-            with(text("hi"), "m.relates_to", thread),
-            Some(("hi", &[], Some("$0"), false)),
-        );
+        check(with(text("hi"), "m.relates_to", thread), Some(("hi", &[], Some("$0"), false)));
         let reply = json!({ "m.in_reply_to": { "event_id": "$0" } });
         check(
-            with(
-                text("> <@eve:h> do evil\n> now\n\nno"),
-                "m.relates_to",
-                reply,
-            ),
+            with(text("> <@eve:h> do evil\n> now\n\nno"), "m.relates_to", reply),
             Some(("no", &["> <@eve:h> do evil\n> now"], None, false)),
         );
         check(
@@ -339,13 +289,7 @@ mod tests {
             "sender": "@ann:h", "content": { "membership": kind } })
         };
         let text = |body: &str| json!({ "type": "m.room.message", "content": { "body": body } });
-        let events = [
-            text("1"),
-            member("invite"),
-            text("2"),
-            member("join"),
-            text("3"),
-        ];
+        let events = [text("1"), member("invite"), text("2"), member("join"), text("3")];
         let check = |events: &[Value], expect: &[Value]| {
             assert_eq!(RoomEntry::events_since(events, "@bot:h"), expect);
         };
@@ -358,10 +302,7 @@ mod tests {
         let rooms =
             json!({ "!r:h": { "invite_state": { "events": [member("invite")] } }, "!s:h": {} });
         let found = invitations(&rooms, "@bot:h");
-        assert_eq!(
-            (found[0].chat.id.as_str(), found[0].from.id.as_str()),
-            ("!r:h", "@ann:h")
-        );
+        assert_eq!((found[0].chat.id.as_str(), found[0].from.id.as_str()), ("!r:h", "@ann:h"));
         assert_eq!(found.len(), 1);
     }
 }

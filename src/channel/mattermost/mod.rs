@@ -139,10 +139,8 @@ impl ConversationService for Mattermost {
         };
         let mut entries: Vec<ConversationEntry> =
             posts.iter().map(|post| reader.to_entry(post)).collect();
-        let mut messages: Vec<&mut InboundMessage> = entries
-            .iter_mut()
-            .filter_map(|entry| entry.message.as_mut())
-            .collect();
+        let mut messages: Vec<&mut InboundMessage> =
+            entries.iter_mut().filter_map(|entry| entry.message.as_mut()).collect();
         self.name_senders(&mut messages)?;
         for message in messages {
             self.add_context(&reader, message)?;

@@ -28,9 +28,7 @@ impl PanelEntry {
             content => content.to_string(),
         };
         let info = &payload["authorInfo"];
-        let sent_at = time
-            .as_str()
-            .and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        let sent_at = time.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
         Some(Self {
             id: id.to_owned(),
             author: author.to_owned(),
@@ -72,16 +70,8 @@ impl PanelEntry {
     ) -> InboundMessage {
         InboundMessage {
             id: self.id.clone(),
-            chat: Chat {
-                id: chat.to_owned(),
-                thread: None,
-                is_direct,
-            },
-            from: Sender {
-                id: self.author.clone(),
-                name: Some(self.name.clone()),
-                is_bot: false,
-            },
+            chat: Chat { id: chat.to_owned(), thread: None, is_direct },
+            from: Sender { id: self.author.clone(), name: Some(self.name.clone()), is_bot: false },
             text: self.text.clone(),
             quotes,
             sent_at: self.sent_at,
@@ -100,15 +90,8 @@ fn is_mention(payload: &Value, content: &str, agent: &str) -> bool {
     if agent.is_empty() {
         return false;
     }
-    let lists = [
-        "mentions",
-        "mentionIds",
-        "mentionedUserIds",
-        "mentionedUsers",
-    ];
-    let mut mentions = lists
-        .iter()
-        .flat_map(|name| meta[name].as_array().into_iter().flatten());
+    let lists = ["mentions", "mentionIds", "mentionedUserIds", "mentionedUsers"];
+    let mut mentions = lists.iter().flat_map(|name| meta[name].as_array().into_iter().flatten());
     let is_agent = |mention: &Value| {
         let ids = [mention, &mention["id"], &mention["userId"], &mention["_id"]];
         ids.iter().any(|id| **id == agent)

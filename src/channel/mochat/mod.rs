@@ -81,10 +81,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let list = |key: &str| {
         let (all, ids): (Vec<String>, Vec<String>) =
             config.list(key).into_iter().partition(|id| id == "*");
-        ChatList {
-            ids,
-            is_all: !all.is_empty(),
-        }
+        ChatList { ids, is_all: !all.is_empty() }
     };
     let count = |key: &str| config.count(key).unwrap_or_default();
     let is_delayed = config.text("replyDelayMode").as_deref() == Some("non-mention");
@@ -157,9 +154,7 @@ impl Channel for Mochat {
         key: &str,
     ) -> std::result::Result<String, SendError> {
         if part.file.is_some() {
-            return Err(SendError::Undeliverable(
-                "files are not sent to Mochat".into(),
-            ));
+            return Err(SendError::Undeliverable("files are not sent to Mochat".into()));
         }
         let (chat, facts) = (&destination.chat.id, &destination.reply_facts);
         let mut request = json!({ "content": part.plain });
@@ -183,9 +178,7 @@ impl Channel for Mochat {
         let body = request.to_string();
         let request = ServiceRequest::post(path, "application/json", body.as_bytes());
         let sent = self.read(&self.client.exchange(&request)?)?;
-        let id = ["messageId", "_id", "id"]
-            .iter()
-            .find_map(|name| sent[name].as_str());
+        let id = ["messageId", "_id", "id"].iter().find_map(|name| sent[name].as_str());
         Ok(id.unwrap_or(key).to_owned())
     }
 
@@ -197,10 +190,7 @@ impl Channel for Mochat {
     fn identity(&self) -> Result<Identity> {
         let listed = self.post("/api/claw/sessions/list", &json!({}), Duration::ZERO);
         listed.map_err(SendError::into_error)?;
-        Ok(Identity {
-            id: self.agent_id.clone(),
-            name: self.agent_id.clone(),
-        })
+        Ok(Identity { id: self.agent_id.clone(), name: self.agent_id.clone() })
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -292,15 +282,10 @@ impl MochatLook<'_> {
         let ChatList { ids, is_all } = &self.mochat.sessions;
         let mut sessions: BTreeSet<String> = ids.iter().cloned().collect();
         if *is_all {
-            let listed = self
-                .mochat
-                .post("/api/claw/sessions/list", &json!({}), Duration::ZERO)?;
+            let listed = self.mochat.post("/api/claw/sessions/list", &json!({}), Duration::ZERO)?;
             let listed = listed["sessions"].as_array().cloned().unwrap_or_default();
-            sessions.extend(
-                listed
-                    .iter()
-                    .filter_map(|it| Some(it["sessionId"].as_str()?.to_owned())),
-            );
+            sessions
+                .extend(listed.iter().filter_map(|it| Some(it["sessionId"].as_str()?.to_owned())));
         }
         Ok(sessions)
     }
@@ -311,13 +296,8 @@ impl MochatLook<'_> {
         let mut panels: Vec<(String, String)> =
             ids.iter().map(|id| (id.clone(), String::new())).collect();
         if *is_all {
-            let found = self
-                .mochat
-                .post("/api/claw/groups/get", &json!({}), Duration::ZERO)?;
-            let group = found["groupId"]
-                .as_str()
-                .or(found["_id"].as_str())
-                .unwrap_or_default();
+            let found = self.mochat.post("/api/claw/groups/get", &json!({}), Duration::ZERO)?;
+            let group = found["groupId"].as_str().or(found["_id"].as_str()).unwrap_or_default();
             for panel in found["panels"].as_array().into_iter().flatten() {
                 let id = panel["id"].as_str().or(panel["_id"].as_str());
                 // Panels of other types have no texts.
@@ -343,19 +323,10 @@ impl MochatLook<'_> {
         let millis = u64::try_from(wait.as_millis()).unwrap_or_default();
         let request = json!({ "sessionId": session, "cursor": position.unwrap_or(0), "timeoutMs": millis,
             "limit": settings.watch_limit });
-        let watched = self
-            .mochat
-            .post("/api/claw/sessions/watch", &request, wait)?;
+        let watched = self.mochat.post("/api/claw/sessions/watch", &request, wait)?;
         let events = watched["events"].as_array().cloned().unwrap_or_default();
-        let last = events
-            .iter()
-            .filter_map(|event| event["seq"].as_i64())
-            .max();
-        let next = watched["cursor"]
-            .as_i64()
-            .max(last)
-            .max(position)
-            .unwrap_or(0);
+        let last = events.iter().filter_map(|event| event["seq"].as_i64()).max();
+        let next = watched["cursor"].as_i64().max(last).max(position).unwrap_or(0);
         self.cursor["sessions"][session] = next.into();
         // The first look only finds the position.
         let Some(position) = position else {
@@ -364,14 +335,10 @@ impl MochatLook<'_> {
         for event in events {
             let is_new = event["seq"].as_i64().is_none_or(|number| number > position);
             if event["type"] == "message.add" && is_new {
-                let entry = PanelEntry::read(
-                    &event["payload"],
-                    &event["timestamp"],
-                    &self.mochat.agent_id,
-                );
+                let entry =
+                    PanelEntry::read(&event["payload"], &event["timestamp"], &self.mochat.agent_id);
                 if let Some(entry) = entry {
-                    self.messages
-                        .push(entry.to_message(session, true, Vec::new()));
+                    self.messages.push(entry.to_message(session, true, Vec::new()));
                 }
             }
         }
@@ -380,15 +347,10 @@ impl MochatLook<'_> {
 
     /// Reads the last messages of a panel, and takes those that are new.
     fn read_panel(&mut self, panel: &str, group: &str) -> Result<(), SendError> {
-        let limit = self
-            .mochat
-            .settings
-            .watch_limit
-            .min(MAX_PANEL_MESSAGES as u64);
+        let limit = self.mochat.settings.watch_limit.min(MAX_PANEL_MESSAGES as u64);
         let request = json!({ "panelId": panel, "limit": limit });
         let read =
-            self.mochat
-                .post("/api/claw/groups/panels/messages", &request, Duration::ZERO)?;
+            self.mochat.post("/api/claw/groups/panels/messages", &request, Duration::ZERO)?;
         let group = read["groupId"].as_str().unwrap_or(group);
         let known = self.cursor["panels"][panel].as_array().cloned();
         let mut ids = known.clone().unwrap_or_default();
@@ -402,9 +364,7 @@ impl MochatLook<'_> {
             ids.push(id.clone());
             let entry = PanelEntry::read(message, &message["createdAt"], &self.mochat.agent_id);
             if let (Some(mut entry), true) = (entry, known.is_some()) {
-                entry.group = Some(group.to_owned())
-                    .filter(|it| !it.is_empty())
-                    .or(entry.group);
+                entry.group = Some(group.to_owned()).filter(|it| !it.is_empty()).or(entry.group);
                 self.take_entry(panel, entry);
             }
         }
@@ -419,10 +379,7 @@ impl MochatLook<'_> {
         if !mochat.access.allows(&entry.author) {
             // It is refused, and is not content of an answer.
             let message = entry.to_message(panel, false, Vec::new());
-            self.messages.push(InboundMessage {
-                mentions_us: true,
-                ..message
-            });
+            self.messages.push(InboundMessage { mentions_us: true, ..message });
             return;
         }
         let group = entry.group.clone().unwrap_or_default();
@@ -444,11 +401,7 @@ impl MochatLook<'_> {
         let delayed = self.cursor["delayed"].as_object_mut();
         let delayed = delayed.and_then(|panels| panels.shift_remove(panel));
         let entries = delayed.map(|it| it["entries"].as_array().cloned().unwrap_or_default());
-        entries
-            .unwrap_or_default()
-            .iter()
-            .map(PanelEntry::from_json)
-            .collect()
+        entries.unwrap_or_default().iter().map(PanelEntry::from_json).collect()
     }
 
     /// Hands on the messages that were gathered for long enough.
@@ -468,9 +421,8 @@ impl MochatLook<'_> {
 
     /// Makes one message of the last entry and the earlier ones: the words of its author are joined, those of others are quoted.
     fn hand_on(&mut self, panel: &str, mut last: PanelEntry, earlier: Vec<PanelEntry>) {
-        let (own, others): (Vec<PanelEntry>, Vec<PanelEntry>) = earlier
-            .into_iter()
-            .partition(|entry| entry.author == last.author);
+        let (own, others): (Vec<PanelEntry>, Vec<PanelEntry>) =
+            earlier.into_iter().partition(|entry| entry.author == last.author);
         let mut texts: Vec<String> = own.into_iter().map(|entry| entry.text).collect();
         texts.push(last.text);
         last.text = texts.join("\n");
@@ -480,10 +432,7 @@ impl MochatLook<'_> {
             QuotedText::cut("earlier message of the group", &text, MAX_QUOTE_CHARS)
         });
         let message = last.to_message(panel, false, quotes.collect());
-        self.messages.push(InboundMessage {
-            mentions_us: true,
-            ..message
-        });
+        self.messages.push(InboundMessage { mentions_us: true, ..message });
     }
 }
 

@@ -33,10 +33,7 @@ impl WebApi {
         token: &Secret,
     ) -> Result<Self> {
         let client = ServiceClient::new(setup, "apiBase", token_key)?;
-        Ok(Self {
-            client: client.with_bearer(token).with_hosts(FILE_HOSTS),
-            token_key,
-        })
+        Ok(Self { client: client.with_bearer(token).with_hosts(FILE_HOSTS), token_key })
     }
 
     /// Calls a method that reads.
@@ -45,9 +42,8 @@ impl WebApi {
         method: &str,
         arguments: &[(&str, &str)],
     ) -> Result<Value, SendError> {
-        let arguments = arguments
-            .iter()
-            .map(|(name, value)| format!("{name}={}", percent_encode(value)));
+        let arguments =
+            arguments.iter().map(|(name, value)| format!("{name}={}", percent_encode(value)));
         let path = format!("/{method}?{}", arguments.collect::<Vec<_>>().join("&"));
         self.exchange(&ServiceRequest::get(&path))
     }

@@ -28,9 +28,7 @@ fn is_reference(text: &str) -> bool {
     let is_id = |id: &str, kinds: &[char]| {
         let mut letters = id.chars();
         letters.next().is_some_and(|kind| kinds.contains(&kind))
-            && letters
-                .next()
-                .is_some_and(|it| it.is_ascii_uppercase() || it.is_ascii_digit())
+            && letters.next().is_some_and(|it| it.is_ascii_uppercase() || it.is_ascii_digit())
     };
     let special = |name: &str| {
         let starts = SPECIAL_REFERENCES.iter();

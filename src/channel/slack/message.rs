@@ -21,9 +21,7 @@ pub(super) fn position_of(stamp: &Value) -> u64 {
     let micros = format!("{rest:0<6}");
     let number = |text: &str| text.parse::<u64>().unwrap_or_default();
     let micros = number(micros.get(..6).unwrap_or_default());
-    number(seconds)
-        .saturating_mul(1_000_000)
-        .saturating_add(micros)
+    number(seconds).saturating_mul(1_000_000).saturating_add(micros)
 }
 
 /// The time stamp of a position.
@@ -50,10 +48,7 @@ pub(super) fn conversation_of(
 
 impl MessageReader<'_> {
     pub(super) fn to_entry(&self, message: &Value) -> ConversationEntry {
-        let is_join = matches!(
-            message["subtype"].as_str(),
-            Some("channel_join" | "group_join")
-        );
+        let is_join = matches!(message["subtype"].as_str(), Some("channel_join" | "group_join"));
         let stamp = message["ts"].as_str().unwrap_or_default();
         ConversationEntry {
             position: position_of(&message["ts"]),
@@ -95,16 +90,8 @@ impl MessageReader<'_> {
         let sent_at = position_of(&message["ts"]) / 1_000_000;
         Some(InboundMessage {
             id: format!("{id}:{stamp}"),
-            chat: Chat {
-                id: id.clone(),
-                thread: thread.map(str::to_owned),
-                is_direct,
-            },
-            from: Sender {
-                id: sender.to_owned(),
-                name: None,
-                is_bot: bot.is_some(),
-            },
+            chat: Chat { id: id.clone(), thread: thread.map(str::to_owned), is_direct },
+            from: Sender { id: sender.to_owned(), name: None, is_bot: bot.is_some() },
             text,
             mentions_us: is_mention,
             files,

@@ -124,8 +124,7 @@ impl ConversationService for Slack {
             let types = "im,mpim,public_channel,private_channel";
             let arguments = [("types", types), ("exclude_archived", "true")];
             let listed =
-                self.api
-                    .read_pages("users.conversations", &arguments, "channels", &|_| false)?;
+                self.api.read_pages("users.conversations", &arguments, "channels", &|_| false)?;
             let ids = |is_direct: bool| -> Vec<&Value> {
                 let listed = listed.iter();
                 let wanted = listed.filter(|one| (one["is_im"] == true) == is_direct);
@@ -237,11 +236,7 @@ impl Channel for Slack {
             let cause = "`channels.slack.signingSecret` is not set";
             return Err(fail(Exit::Config, cause));
         };
-        let refused = || {
-            Ok(WebhookReceipt::without_messages(WebhookResponse::empty(
-                401,
-            )))
-        };
+        let refused = || Ok(WebhookReceipt::without_messages(WebhookResponse::empty(401)));
         let sent_at = request.header("x-slack-request-timestamp");
         let Some(sent_at) = sent_at.and_then(|text| text.parse::<i64>().ok()) else {
             return refused();
@@ -259,10 +254,7 @@ impl Channel for Slack {
             true => body["challenge"].as_str().unwrap_or_default(),
             false => "",
         };
-        let response = WebhookResponse {
-            status: 200,
-            body: challenge.to_owned(),
-        };
+        let response = WebhookResponse { status: 200, body: challenge.to_owned() };
         Ok(WebhookReceipt {
             is_for_poll: body["type"] == "event_callback",
             ..WebhookReceipt::without_messages(response)
@@ -311,10 +303,7 @@ impl Channel for Slack {
     ) -> std::result::Result<Option<String>, SendError> {
         let Chat { id, thread, .. } = &destination.chat;
         let channel = self.channel_of(id)?;
-        let mut arguments = vec![
-            ("channel", channel.as_str()),
-            ("include_all_metadata", "true"),
-        ];
+        let mut arguments = vec![("channel", channel.as_str()), ("include_all_metadata", "true")];
         let method = match thread {
             Some(thread) => {
                 arguments.push(("ts", thread));
@@ -324,9 +313,7 @@ impl Channel for Slack {
         };
         // A history is read from its end.
         let is_enough = |_: &[Value]| thread.is_none();
-        let read = self
-            .api
-            .read_pages(method, &arguments, "messages", &is_enough);
+        let read = self.api.read_pages(method, &arguments, "messages", &is_enough);
         let messages = match read {
             Ok(messages) => messages,
             // The attempt to send will say more.
@@ -346,11 +333,7 @@ impl Channel for Slack {
             return Err(fail(Exit::Refused, "the attachment is not at Slack"));
         }
         let mut content = Vec::new();
-        match self
-            .api
-            .client
-            .download(&file.id, &mut content, limit_bytes)?
-        {
+        match self.api.client.download(&file.id, &mut content, limit_bytes)? {
             Ok(is_complete) => {
                 // The page of a login comes in the place of a file that the token may not read.
                 let is_page = content.trim_ascii_start().starts_with(b"<!DOCTYPE html");
@@ -420,14 +403,12 @@ impl Slack {
             oldest.is_none_or(|oldest| oldest <= position)
         };
         let mut messages =
-            self.api
-                .read_pages("conversations.history", &arguments, "messages", &is_enough)?;
+            self.api.read_pages("conversations.history", &arguments, "messages", &is_enough)?;
         let is_new = |message: &Value| position_of(&message["ts"]) > position;
         let has_replies = |message: &&Value| position_of(&message["latest_reply"]) > position;
         let roots = messages.iter().filter(has_replies);
-        let mut threads: BTreeSet<String> = roots
-            .filter_map(|root| root["ts"].as_str().map(str::to_owned))
-            .collect();
+        let mut threads: BTreeSet<String> =
+            roots.filter_map(|root| root["ts"].as_str().map(str::to_owned)).collect();
         let mut told_threads = self.told_threads.lock().ignore_poison();
         let told = told_threads.extract_if(.., |(conversation, _)| conversation == channel);
         threads.extend(told.map(|(_, thread)| thread));
@@ -435,14 +416,10 @@ impl Slack {
         messages.retain(is_new);
         let oldest = stamp_of(position);
         for thread in threads {
-            let arguments = [
-                ("channel", channel),
-                ("ts", thread.as_str()),
-                ("oldest", oldest.as_str()),
-            ];
+            let arguments =
+                [("channel", channel), ("ts", thread.as_str()), ("oldest", oldest.as_str())];
             let replies =
-                self.api
-                    .read_pages("conversations.replies", &arguments, "messages", &|_| false)?;
+                self.api.read_pages("conversations.replies", &arguments, "messages", &|_| false)?;
             // The root comes with them.
             let replies = replies.into_iter().filter(|it| it["ts"] != thread);
             messages.extend(replies.filter(is_new));
@@ -467,14 +444,10 @@ impl Slack {
         if max_messages == 0 || self.access.decide(message) != AccessDecision::Answer {
             return Ok(());
         }
-        let arguments = [
-            ("channel", message.chat.id.as_str()),
-            ("ts", root.as_str()),
-            ("latest", stamp),
-        ];
+        let arguments =
+            [("channel", message.chat.id.as_str()), ("ts", root.as_str()), ("latest", stamp)];
         let thread =
-            self.api
-                .read_pages("conversations.replies", &arguments, "messages", &|_| false)?;
+            self.api.read_pages("conversations.replies", &arguments, "messages", &|_| false)?;
         let texts = thread.iter().filter(|it| it["ts"] != stamp);
         let texts = texts.map(|it| ThreadMessage {
             is_own: it["user"] == account.id.as_str(),
@@ -489,9 +462,7 @@ impl Slack {
         if !recipient.starts_with(['U', 'W']) {
             return Ok(recipient.to_owned());
         }
-        let opened = self
-            .api
-            .write("conversations.open", &json!({ "users": recipient }))?;
+        let opened = self.api.write("conversations.open", &json!({ "users": recipient }))?;
         let id = opened["channel"]["id"].as_str().map(str::to_owned);
         id.ok_or_else(|| self.api.client.unexpected_response())
     }

@@ -75,10 +75,9 @@ impl ApiError {
         };
         let is_about_webhook = cause.to_lowercase().contains("webhook");
         match status {
-            404 => fail(
-                Exit::Config,
-                "`channels.telegram.token` does not have the form of a token",
-            ),
+            404 => {
+                fail(Exit::Config, "`channels.telegram.token` does not have the form of a token")
+            }
             409 if is_about_webhook => fail_with_hint(
                 Exit::Config,
                 cause,
@@ -141,11 +140,7 @@ impl Api {
     /// Calls a method that is not called again when its outcome is unknown.
     pub(super) fn call(&self, method: &str, body: &Value) -> Result<Value, ApiError> {
         let (path, body) = (self.path(method), body.to_string());
-        self.exchange(&ServiceRequest::post(
-            &path,
-            "application/json",
-            body.as_bytes(),
-        ))
+        self.exchange(&ServiceRequest::post(&path, "application/json", body.as_bytes()))
     }
 
     /// Calls a method whose result does not matter, once.
@@ -172,11 +167,7 @@ impl Api {
         });
         let fields: Vec<(String, String)> = fields.collect();
         let (media_type, form) = file.to_form(&fields, field);
-        self.exchange(&ServiceRequest::post(
-            &self.path(method),
-            &media_type,
-            &form,
-        ))
+        self.exchange(&ServiceRequest::post(&self.path(method), &media_type, &form))
     }
 
     /// Downloads a file of `getFile`. Returns false if it is longer than `limit_bytes`.

@@ -46,11 +46,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let quotes_answered_message = config.flag("replyToMessage");
     let reaction = config.text("reactEmoji");
-    Ok(Box::new(Telegram {
-        api: Api::new(setup)?,
-        quotes_answered_message,
-        reaction,
-    }))
+    Ok(Box::new(Telegram { api: Api::new(setup)?, quotes_answered_message, reaction }))
 }
 
 impl Channel for Telegram {
@@ -65,10 +61,7 @@ impl Channel for Telegram {
         let mut wait = wait.min(MAX_SERVICE_TIMEOUT);
         loop {
             let mut updates = self.api.updates(offset, wait, MAX_UPDATES)?;
-            if updates
-                .iter()
-                .any(|update| update::album_of(update).is_some())
-            {
+            if updates.iter().any(|update| update::album_of(update).is_some()) {
                 // The rest of the album follows within a second. The same offset confirms nothing.
                 self.api.pause(ALBUM_DELAY)?;
                 updates = self.api.updates(offset, Duration::ZERO, MAX_UPDATES)?;
@@ -111,15 +104,11 @@ impl Channel for Telegram {
         };
         let message = sent.map_err(ApiError::into_send_error)?;
         let id = message["message_id"].as_i64();
-        id.map(|id| id.to_string())
-            .ok_or_else(|| self.api.unexpected_response())
+        id.map(|id| id.to_string()).ok_or_else(|| self.api.unexpected_response())
     }
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
-        if file
-            .size_bytes
-            .is_some_and(|size| size > MAX_DOWNLOAD_BYTES)
-        {
+        if file.size_bytes.is_some_and(|size| size > MAX_DOWNLOAD_BYTES) {
             return Ok(false);
         }
         let found = self.api.call("getFile", &json!({ "file_id": file.id }));
@@ -165,13 +154,9 @@ impl Channel for Telegram {
             ("help", "list the commands"),
         ];
         let commands = commands.map(|(name, text)| json!({ "command": name, "description": text }));
-        let set = self
-            .api
-            .call("setMyCommands", &json!({ "commands": commands }));
+        let set = self.api.call("setMyCommands", &json!({ "commands": commands }));
         set.map_err(ApiError::into_error)?;
-        Ok(LoginOutcome::of_line(format!(
-            "@{name} ({id}); the command menu is set"
-        )))
+        Ok(LoginOutcome::of_line(format!("@{name} ({id}); the command menu is set")))
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -207,10 +192,7 @@ impl Telegram {
     /// Calls a send method. A group that became a supergroup has another id, which the service names.
     fn send_message(&self, method: &str, mut body: Value) -> std::result::Result<Value, ApiError> {
         match self.api.call(method, &body) {
-            Err(ApiError::Refused(ApiRefusal {
-                migrated_to: Some(chat),
-                ..
-            })) => {
+            Err(ApiError::Refused(ApiRefusal { migrated_to: Some(chat), .. })) => {
                 body["chat_id"] = chat.into();
                 self.api.call(method, &body)
             }
@@ -252,10 +234,7 @@ impl Telegram {
 /// The chat and the topic of a destination, as methods take them.
 fn address(destination: &Destination) -> Value {
     let Chat { id, thread, .. } = &destination.chat;
-    let number = |text: &str| {
-        text.parse::<i64>()
-            .map_or_else(|_| text.into(), Value::from)
-    };
+    let number = |text: &str| text.parse::<i64>().map_or_else(|_| text.into(), Value::from);
     let mut body = json!({ "chat_id": number(id) });
     if let Some(thread) = thread {
         body["message_thread_id"] = number(thread);

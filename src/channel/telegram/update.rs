@@ -123,9 +123,7 @@ fn quotes(message: &Value, account: &Identity) -> Vec<QuotedText> {
     let is_partial = message["quote"].is_object();
     // The session has our own message already.
     let text = text.filter(|_| !is_own || is_partial);
-    text.map(|text| quote("quoted message", text))
-        .into_iter()
-        .collect()
+    text.map(|text| quote("quoted message", text)).into_iter().collect()
 }
 
 /// True if a `User` object is ours.
@@ -198,15 +196,9 @@ fn files(message: &Value) -> Vec<RemoteFile> {
     };
     // The last size is the largest.
     let photos = message["photo"].as_array().and_then(|all| all.last());
-    add(
-        photos.unwrap_or(&Value::Null),
-        AttachmentKind::Image,
-        "photo.jpg",
-    );
+    add(photos.unwrap_or(&Value::Null), AttachmentKind::Image, "photo.jpg");
     // A voice message that is passed on has words of others.
-    let is_of_others = ["forward_origin", "via_bot"]
-        .iter()
-        .any(|key| message.get(key).is_some());
+    let is_of_others = ["forward_origin", "via_bot"].iter().any(|key| message.get(key).is_some());
     let voice = match is_of_others {
         false => AttachmentKind::Voice,
         true => AttachmentKind::Audio,
@@ -226,10 +218,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn account() -> Identity {
-        Identity {
-            id: "99".into(),
-            name: "the_bot".into(),
-        }
+        Identity { id: "99".into(), name: "the_bot".into() }
     }
 
     fn message(members: Value) -> Value {
@@ -277,11 +266,7 @@ mod tests {
         let check = |members: Value, text: &str, quotes: &[&str]| {
             let inbound = to_inbound(&message(members.clone()), &account()).unwrap();
             let found: Vec<&str> = inbound.quotes.iter().map(|it| it.text.as_str()).collect();
-            assert_eq!(
-                (inbound.text.as_str(), found.as_slice()),
-                (text, quotes),
-                "{members}"
-            );
+            assert_eq!((inbound.text.as_str(), found.as_slice()), (text, quotes), "{members}");
         };
         check(json!({ "text": "a" }), "a", &[]);
         check(json!({ "text": "a", "forward_origin": {} }), "", &["a"]);
@@ -307,14 +292,7 @@ mod tests {
     fn topics_and_commands() {
         let topic =
             message(json!({ "text": "a", "message_thread_id": 4, "is_topic_message": true }));
-        assert_eq!(
-            to_inbound(&topic, &account())
-                .unwrap()
-                .chat
-                .thread
-                .as_deref(),
-            Some("4")
-        );
+        assert_eq!(to_inbound(&topic, &account()).unwrap().chat.thread.as_deref(), Some("4"));
         let reply = message(json!({ "text": "a", "message_thread_id": 4 }));
         assert_eq!(to_inbound(&reply, &account()).unwrap().chat.thread, None);
         assert!(to_inbound(&Value::Null, &account()).is_none());

@@ -44,9 +44,7 @@ fn ask(ctx: &Context, asked: &LoginPrompt) -> Result<String> {
     let text = asked.question.text;
     let answer = match asked.is_secret {
         true => {
-            let typed = ctx
-                .terminal
-                .prompt_hidden(&format!("{text}, not shown: "))?;
+            let typed = ctx.terminal.prompt_hidden(&format!("{text}, not shown: "))?;
             typed.ok_or(Cancelled)?.trim().to_owned()
         }
         false => ask_text(ctx.terminal, text, &asked.default)?,
@@ -66,9 +64,7 @@ impl LoginDialog for TerminalDialog {
         let code = QrCode::new(url.as_bytes()).context("show a QR code")?;
         let mut image = code.render::<Dense1x2>();
         // As on paper: terminals are mostly dark.
-        image
-            .dark_color(Dense1x2::Light)
-            .light_color(Dense1x2::Dark);
+        image.dark_color(Dense1x2::Light).light_color(Dense1x2::Dark);
         self.0.eprint(&image.build());
         self.0.eprint(&format!("{text}: {url}"));
         Ok(())

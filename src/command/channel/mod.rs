@@ -30,8 +30,7 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
         ChannelCommand::Show { name, json } => show(ctx, name, *json),
         ChannelCommand::Test { name } => {
             let account = overview::test(ctx, name)?;
-            ctx.terminal
-                .print(&format!("{} ({})\n", account.name, account.id))?;
+            ctx.terminal.print(&format!("{} ({})\n", account.name, account.id))?;
             Ok(Exit::Answered)
         }
         ChannelCommand::Login { name } => {
@@ -88,10 +87,7 @@ fn list(ctx: &Context, json: bool) -> Result<Exit> {
 fn print_table(ctx: &Context, columns: &[(&str, Side)], rows: &[Vec<String>]) -> Result<Exit> {
     let lines = align_columns(columns, rows);
     let width = ctx.terminal.stdout_width();
-    let lines: String = lines
-        .iter()
-        .map(|line| format!("{}\n", truncate(line, width)))
-        .collect();
+    let lines: String = lines.iter().map(|line| format!("{}\n", truncate(line, width))).collect();
     ctx.terminal.print(&lines)?;
     Ok(Exit::Answered)
 }
@@ -142,32 +138,22 @@ fn pair(ctx: &Context, command: &PairCommand) -> Result<Exit> {
                     }))?;
                     continue;
                 }
-                let line = format!(
-                    "{}  {}  {}\n",
-                    pending.code, pending.channel, pending.sender_id
-                );
+                let line =
+                    format!("{}  {}  {}\n", pending.code, pending.channel, pending.sender_id);
                 ctx.terminal.print(&line)?;
             }
         }
         PairCommand::Approve { code } => {
             let approved = pairing::approve(ctx, code)?;
-            ctx.terminal.print(&format!(
-                "✓ {} may write in {}\n",
-                approved.sender_id, approved.channel
-            ))?;
+            ctx.terminal
+                .print(&format!("✓ {} may write in {}\n", approved.sender_id, approved.channel))?;
         }
     }
     Ok(Exit::Answered)
 }
 
 fn poll(ctx: &Context, arguments: &ChannelPollArgs) -> Result<Exit> {
-    let ChannelPollArgs {
-        names,
-        wait,
-        follow,
-        grace,
-        since,
-    } = arguments;
+    let ChannelPollArgs { names, wait, follow, grace, since } = arguments;
     let now = ctx.clock.timestamp().as_second();
     let since = since.map(|age| now.saturating_sub(i64::try_from(age.as_secs()).unwrap_or(now)));
     let options = PollOptions {
@@ -181,13 +167,7 @@ fn poll(ctx: &Context, arguments: &ChannelPollArgs) -> Result<Exit> {
 }
 
 fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<Exit> {
-    let ChannelSendArgs {
-        name,
-        to,
-        text,
-        attach,
-        key,
-    } = arguments;
+    let ChannelSendArgs { name, to, text, attach, key } = arguments;
     let markdown = match text {
         Some(text) => text.clone(),
         None if !attach.is_empty() => String::new(),
@@ -199,23 +179,16 @@ fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<Exit> {
         channel: name.clone(),
         to: to.clone(),
         markdown,
-        files: attach
-            .iter()
-            .map(|path| OutboxFile::open(path))
-            .collect::<Result<_>>()?,
+        files: attach.iter().map(|path| OutboxFile::open(path)).collect::<Result<_>>()?,
         key: key.clone(),
     };
     print_ids(ctx, outbox::send(ctx, message)?)
 }
 
 fn read_stdin(ctx: &Context) -> Result<String> {
-    let piped = input::read_stdin(
-        StdinMode::Always,
-        input::DEFAULT_IDLE_TIMEOUT,
-        &mut |text| {
-            ctx.notice(text);
-        },
-    )?;
+    let piped = input::read_stdin(StdinMode::Always, input::DEFAULT_IDLE_TIMEOUT, &mut |text| {
+        ctx.notice(text);
+    })?;
     let decoded = input::decode(piped.unwrap_or_default(), "standard input")?;
     Ok(decoded.text)
 }

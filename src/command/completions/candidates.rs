@@ -105,10 +105,8 @@ pub(super) fn attach_candidates(mut command: Command, names: &Arc<NameSource>) -
 }
 
 fn attach_below(command: Command, path: &mut Vec<String>, names: &Arc<NameSource>) -> Command {
-    let below: Vec<String> = command
-        .get_subcommands()
-        .map(|below| below.get_name().to_owned())
-        .collect();
+    let below: Vec<String> =
+        command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
     let mut command = command.mut_args(|arg| {
         let takes_value = arg.get_action().takes_values();
         match name_kind(path, &arg).filter(|_| takes_value && arg.get_possible_values().is_empty())
@@ -150,11 +148,7 @@ fn candidate(name: impl AsRef<str>, help: impl AsRef<str>) -> CompletionCandidat
 impl NameSource {
     /// Creates the source of names for a line whose words so far are `typed`.
     pub(super) fn new(ctx: Context, typed: Vec<String>) -> Self {
-        Self {
-            ctx,
-            typed,
-            word_type: OnceLock::new(),
-        }
+        Self { ctx, typed, word_type: OnceLock::new() }
     }
 
     /// The type of the word at the cursor.
@@ -174,9 +168,9 @@ impl NameSource {
             NameKind::Jobs => self.jobs().unwrap_or_default(),
             NameKind::Models => self.models(),
             NameKind::Providers => self.providers(),
-            NameKind::Logins => Vendor::ALL
-                .map(|vendor| candidate(vendor.provider_name(), ""))
-                .into(),
+            NameKind::Logins => {
+                Vendor::ALL.map(|vendor| candidate(vendor.provider_name(), "")).into()
+            }
             NameKind::Profiles => self.profiles(),
             NameKind::Tools => self.tools(),
             NameKind::Servers => self.servers(),
@@ -188,16 +182,10 @@ impl NameSource {
                 candidate("file", "append the answer to the file --to"),
                 candidate("command", "pipe the answer into the command --to"),
             ],
-            NameKind::Zones => clock::zone_names()
-                .iter()
-                .map(|name| candidate(name, ""))
-                .collect(),
+            NameKind::Zones => clock::zone_names().iter().map(|name| candidate(name, "")).collect(),
             NameKind::Cassettes => {
                 self.set_word_type(WordType::Files);
-                vec![candidate(
-                    "demo",
-                    "built in: real tools, no key and no network",
-                )]
+                vec![candidate("demo", "built in: real tools, no key and no network")]
             }
             NameKind::Files => self.set_word_type(WordType::Files),
             NameKind::Directories => self.set_word_type(WordType::Directories),
@@ -209,10 +197,8 @@ impl NameSource {
     }
 
     fn settings(&self) -> Option<Settings> {
-        let flags = FlagOverrides {
-            workspace: self.ctx.workspace.clone(),
-            ..FlagOverrides::default()
-        };
+        let flags =
+            FlagOverrides { workspace: self.ctx.workspace.clone(), ..FlagOverrides::default() };
         let Context { env, paths, .. } = &self.ctx;
         Settings::resolve(&self.config()?, env, &flags, paths).ok()
     }
@@ -221,11 +207,7 @@ impl NameSource {
         let place = self.ctx.session_store(&self.settings()?).ok()?;
         let listing = session::list(&place).ok()?;
         let sessions = listing.sessions.iter();
-        Some(
-            sessions
-                .map(|session| candidate(&session.key, &session.first_words))
-                .collect(),
-        )
+        Some(sessions.map(|session| candidate(&session.key, &session.first_words)).collect())
     }
 
     fn trash(&self) -> Option<Candidates> {
@@ -236,9 +218,7 @@ impl NameSource {
 
     /// The ids of jobs, and the names that only one job has.
     fn jobs(&self) -> Option<Candidates> {
-        let jobs = workspace_jobs::open(&self.ctx, &self.settings()?)
-            .jobs()
-            .ok()?;
+        let jobs = workspace_jobs::open(&self.ctx, &self.settings()?).jobs().ok()?;
         let ids = jobs.iter().map(|job| candidate(&job.id, &job.name));
         let alone = jobs
             .iter()
@@ -250,34 +230,21 @@ impl NameSource {
     fn skills(&self) -> Option<Candidates> {
         let found = skills::find(&self.ctx, &self.settings()?, Path::new(".")).ok()?;
         let skills = found.skills.iter();
-        Some(
-            skills
-                .map(|skill| candidate(&skill.name, &skill.description))
-                .collect(),
-        )
+        Some(skills.map(|skill| candidate(&skill.name, &skill.description)).collect())
     }
 
     fn models(&self) -> Candidates {
         let presets = self.own_names("modelPresets");
-        let presets = presets
-            .iter()
-            .map(|name| candidate(name, "a preset of the config"));
-        let known = MODELS
-            .iter()
-            .map(|facts| candidate(facts.name, facts.vendor));
+        let presets = presets.iter().map(|name| candidate(name, "a preset of the config"));
+        let known = MODELS.iter().map(|facts| candidate(facts.name, facts.vendor));
         presets.chain(known).collect()
     }
 
     fn providers(&self) -> Candidates {
         let own = self.own_names("providers");
         let is_own = |name: &&String| PROVIDERS.iter().all(|entry| entry.name != **name);
-        let own = own
-            .iter()
-            .filter(is_own)
-            .map(|name| candidate(name, "from the config"));
-        let known = PROVIDERS
-            .iter()
-            .map(|entry| candidate(entry.name, entry.label));
+        let own = own.iter().filter(is_own).map(|name| candidate(name, "from the config"));
+        let known = PROVIDERS.iter().map(|entry| candidate(entry.name, entry.label));
         known.chain(own).collect()
     }
 
@@ -289,9 +256,7 @@ impl NameSource {
 
     /// The tools that `server` offered when it was last contacted.
     fn cached_catalog(&self, server: &McpServer) -> Option<ServerFeatures> {
-        let Context {
-            env, paths, clock, ..
-        } = &self.ctx;
+        let Context { env, paths, clock, .. } = &self.ctx;
         match McpCache::new(&paths.mcp(), clock, env).get(server)? {
             CachedResult::Features(offer) => Some(offer),
             CachedResult::Failed { .. } => None,
@@ -307,12 +272,8 @@ impl NameSource {
         let offer = server.and_then(|server| self.cached_catalog(server));
         let tools = offer.map(|offer| offer.tools).unwrap_or_default();
         let about = |tool: &ToolInfo| sanitize::single_line(&tool.description, 80);
-        let plain = tools
-            .iter()
-            .filter(|tool| sanitize::single_line(&tool.name, 200) == tool.name);
-        plain
-            .map(|tool| candidate(&tool.name, about(tool)))
-            .collect()
+        let plain = tools.iter().filter(|tool| sanitize::single_line(&tool.name, 200) == tool.name);
+        plain.map(|tool| candidate(&tool.name, about(tool))).collect()
     }
 
     /// Our own tools, and those of servers as far as they are stored.
@@ -323,10 +284,7 @@ impl NameSource {
             let tools = self.cached_catalog(&server).map(|offer| offer.tools);
             for (tool, ours) in tool_name::for_tools(&server.name, &tools.unwrap_or_default()) {
                 if server.is_tool_enabled([&tool.name, &ours]) {
-                    found.push(candidate(
-                        ours,
-                        sanitize::single_line(&tool.description, 80),
-                    ));
+                    found.push(candidate(ours, sanitize::single_line(&tool.description, 80)));
                 }
             }
         }
@@ -340,19 +298,14 @@ impl NameSource {
             known.map_or("your own", |(_, about)| about)
         };
         let names = profiles::names(&self.ctx);
-        names
-            .iter()
-            .map(|name| candidate(name, about(name)))
-            .collect()
+        names.iter().map(|name| candidate(name, about(name))).collect()
     }
 
     /// The keys that the user chose for entries at `place` in the config.
     fn own_names(&self, place: &str) -> Vec<String> {
         let config = self.config();
         let path: Vec<&str> = place.split('.').collect();
-        let found = config
-            .as_ref()
-            .and_then(|config| file::get_in(config.value(), &path));
+        let found = config.as_ref().and_then(|config| file::get_in(config.value(), &path));
         let members = found.and_then(serde_json::Value::as_object);
         members.map_or_else(Vec::new, |members| members.keys().cloned().collect())
     }
@@ -360,10 +313,7 @@ impl NameSource {
     /// All valid config keys. For names that the user chooses it takes those in the config; the keys of all providers
     /// are included once the word begins with `providers.`.
     fn keys(&self) -> Candidates {
-        let is_asked = self
-            .typed
-            .last()
-            .is_some_and(|word| word.starts_with("providers."));
+        let is_asked = self.typed.last().is_some_and(|word| word.starts_with("providers."));
         let mut found = Vec::new();
         for key in KEYS.iter().filter(|key| key.support != KeySupport::Ignored) {
             let Some((before, after)) = key.path.split_once(".*.") else {
@@ -378,10 +328,7 @@ impl NameSource {
             }
             let spelled = |name: &String| {
                 candidate(
-                    format!(
-                        "{before}.{}.{after}",
-                        format_path(std::slice::from_ref(name))
-                    ),
+                    format!("{before}.{}.{after}", format_path(std::slice::from_ref(name))),
                     key.doc,
                 )
             };

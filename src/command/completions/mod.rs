@@ -77,9 +77,7 @@ fn complete_line(
         WordType::Files => "files",
         WordType::Directories => "dirs",
     };
-    let rows = found
-        .iter()
-        .filter_map(|candidate| format_candidate(shell, &line, candidate));
+    let rows = found.iter().filter_map(|candidate| format_candidate(shell, &line, candidate));
     let rows: String = rows.take(MAX_VALUES).collect();
     Some(format!("{kind}\n{rows}"))
 }
@@ -120,9 +118,7 @@ fn format_candidate(
 fn context_of_line(env: Env, terminal: Terminal, typed: &[String]) -> Option<Context> {
     let flag = |short: &str, long: &str| {
         typed.windows(2).rev().find_map(|pair| {
-            let joined = pair[0]
-                .strip_prefix(long)
-                .and_then(|rest| rest.strip_prefix('='));
+            let joined = pair[0].strip_prefix(long).and_then(|rest| rest.strip_prefix('='));
             let apart = || (pair[0] == short || pair[0] == long).then_some(pair[1].as_str());
             joined.or_else(apart).map(str::to_owned)
         })
@@ -131,10 +127,6 @@ fn context_of_line(env: Env, terminal: Terminal, typed: &[String]) -> Option<Con
     let home = Paths::resolve(&env, None).ok()?;
     let path = |short, long| flag(short, long).map(|path| home.expand(&path));
     let config = path("-c", "--config");
-    let options = GlobalOptions {
-        workspace: path("-w", "--workspace"),
-        quiet: true,
-        config,
-    };
+    let options = GlobalOptions { workspace: path("-w", "--workspace"), quiet: true, config };
     Context::new(options, env, terminal).ok()
 }

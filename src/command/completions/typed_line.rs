@@ -27,18 +27,13 @@ impl TypedLine {
     /// Parses the arguments that a script passes: bash the line up to the cursor and the piece to replace, the other
     /// shells the words. `None` if they are not valid.
     pub(super) fn from_script(shell: CompletionShell, passed: &[OsString]) -> Option<Self> {
-        let mut passed: Vec<String> = passed
-            .iter()
-            .map(|word| word.to_str().map(str::to_owned))
-            .collect::<Option<_>>()?;
+        let mut passed: Vec<String> =
+            passed.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
         match (shell, &mut passed[..]) {
             (CompletionShell::Bash, [line, piece]) => {
                 let (words, last, _) = split_line(line);
                 let kept = last.strip_suffix(piece.as_str()).unwrap_or_default();
-                Some(Self {
-                    arguments: words,
-                    fixed_prefix: kept.to_owned(),
-                })
+                Some(Self { arguments: words, fixed_prefix: kept.to_owned() })
             }
             (CompletionShell::Bash, _) | (_, []) => None,
             (_, [.., last]) => {
@@ -49,10 +44,7 @@ impl TypedLine {
                     CompletionShell::Powershell => *last = last.strip_prefix('=')?.to_owned(),
                     _ => {}
                 }
-                Some(Self {
-                    arguments: passed,
-                    fixed_prefix: String::new(),
-                })
+                Some(Self { arguments: passed, fixed_prefix: String::new() })
             }
         }
     }
@@ -131,10 +123,7 @@ mod tests {
             assert_eq!(
                 (&words[..], typed, open),
                 (
-                    &expect
-                        .iter()
-                        .map(|word| (*word).to_owned())
-                        .collect::<Vec<_>>()[..],
+                    &expect.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()[..],
                     last,
                     quote
                 ),

@@ -29,11 +29,7 @@ pub(super) fn run(ctx: &Context) -> Result<Option<Exit>> {
     let copy =
         durable_file::create_temp_named(&original, ".json").context("make a copy to edit")?;
     loop {
-        run_external_editor(
-            external_editor(&ctx.env),
-            copy.path(),
-            "the config is unchanged",
-        )?;
+        run_external_editor(external_editor(&ctx.env), copy.path(), "the config is unchanged")?;
         let edited = durable_file::read(copy.path())?.unwrap_or_default();
         if edited == original {
             break;

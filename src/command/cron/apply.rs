@@ -43,8 +43,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
         let done = match json {
             true => print_saved_json(ctx, saved)?,
             false => {
-                ctx.terminal
-                    .print(&format!("{}\n", to_one_line(&describe_change(&saved))))?;
+                ctx.terminal.print(&format!("{}\n", to_one_line(&describe_change(&saved))))?;
                 finish_saved(ctx, saved)?
             }
         };
@@ -54,11 +53,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
     }
     if *prune {
         let removed = remove_others(ctx, &listed, *json)?;
-        exit = if exit == Exit::Answered {
-            removed
-        } else {
-            exit
-        };
+        exit = if exit == Exit::Answered { removed } else { exit };
     }
     Ok(exit)
 }
@@ -81,8 +76,7 @@ fn remove_others(ctx: &Context, listed: &[CronAddArgs], as_json: bool) -> Result
         })),
         false => {
             let name = to_one_line(&job.name);
-            ctx.terminal
-                .print(&format!("✓ Removed job '{name}' ({})\n", job.id))
+            ctx.terminal.print(&format!("✓ Removed job '{name}' ({})\n", job.id))
         }
     })
 }
@@ -97,12 +91,8 @@ fn read_items(file: &Path) -> Result<Vec<Value>> {
     };
     let text = String::from_utf8(bytes)
         .map_err(|_| fail(Exit::BadInput, format!("`{name}` is not UTF-8")))?;
-    let read: Value = serde_saphyr::from_str(&text).map_err(|error| {
-        fail(
-            Exit::BadInput,
-            format!("`{name}` is not YAML or JSON: {error}"),
-        )
-    })?;
+    let read: Value = serde_saphyr::from_str(&text)
+        .map_err(|error| fail(Exit::BadInput, format!("`{name}` is not YAML or JSON: {error}")))?;
     match read {
         Value::Array(items) => Ok(items),
         _ => Err(fail_with_hint(
@@ -155,9 +145,7 @@ fn to_flags(keys: &Map<String, Value>) -> Result<Vec<String>, String> {
                 Value::String(text) => flags.push(format!("--{key}={text}")),
                 Value::Number(number) => flags.push(format!("--{key}={number}")),
                 _ => {
-                    return Err(format!(
-                        "the value of `{key}` is not a text, a number or a list"
-                    ));
+                    return Err(format!("the value of `{key}` is not a text, a number or a list"));
                 }
             }
         }

@@ -27,9 +27,7 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
     for text in &problems {
         exit = Exit::Failed;
         match as_json {
-            true => ctx
-                .terminal
-                .print_json(&json!({ "problem": "crontab", "error": text }))?,
+            true => ctx.terminal.print_json(&json!({ "problem": "crontab", "error": text }))?,
             false => ctx.terminal.print(&format!("{text}\n"))?,
         }
     }
@@ -52,13 +50,8 @@ fn problem_line(ctx: &Context, status: &JobStatus, problem: &JobProblem) -> Stri
                 1 => String::new(),
                 count => format!(" {count} times"),
             };
-            let since = history
-                .failing_since
-                .map(|time| format!(" since {}", at(time)));
-            let error = history
-                .error
-                .as_ref()
-                .map(|error| format!(": {}", cell(error)));
+            let since = history.failing_since.map(|time| format!(" since {}", at(time)));
+            let error = history.error.as_ref().map(|error| format!(": {}", cell(error)));
             let success = match history.last_success {
                 Some(time) => format!("last success {}", at(time)),
                 None => "never succeeded".to_owned(),
@@ -67,11 +60,7 @@ fn problem_line(ctx: &Context, status: &JobStatus, problem: &JobProblem) -> Stri
             format!("failed{times}{since}{error}; {success}")
         }
     };
-    format!(
-        "{} ({}): {words}\n",
-        cell(&status.job.name),
-        cell(&status.job.id)
-    )
+    format!("{} ({}): {words}\n", cell(&status.job.name), cell(&status.job.id))
 }
 
 fn problem_json(status: &JobStatus, problem: &JobProblem) -> Value {

@@ -12,12 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Runs `cron export`.
 pub(super) fn run(ctx: &Context, arguments: &CronExportArgs) -> Result<Exit> {
-    let CronExportArgs {
-        jobs,
-        format,
-        output,
-        image,
-    } = arguments;
+    let CronExportArgs { jobs, format, output, image } = arguments;
     let format = export_format(*format);
     let mut exported = export::export(ctx, jobs, format, image)?;
     match output {
@@ -55,11 +50,7 @@ fn join_files(format: ExportFormat, made: &[ExportFile]) -> String {
     match format {
         ExportFormat::Crontab => made.iter().map(|file| file.text.as_str()).collect(),
         ExportFormat::Kubernetes | ExportFormat::Systemd => {
-            let between = if format == ExportFormat::Kubernetes {
-                "---\n"
-            } else {
-                ""
-            };
+            let between = if format == ExportFormat::Kubernetes { "---\n" } else { "" };
             let texts = made.iter().map(|file| {
                 let ExportFile { name, text } = file;
                 format!("{between}# {name}\n{text}")
@@ -87,9 +78,8 @@ fn activation_command(
             )
         }
         ExportFormat::Kubernetes => format!("kubectl apply -f {}", shown(directory)),
-        ExportFormat::Crontab => format!(
-            "crontab {}, if that user's crontab has nothing else",
-            shown(first)
-        ),
+        ExportFormat::Crontab => {
+            format!("crontab {}, if that user's crontab has nothing else", shown(first))
+        }
     })
 }

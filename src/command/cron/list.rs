@@ -28,10 +28,7 @@ const MAX_CELL_COLUMNS: usize = 40;
 pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
     let CronListArgs { pattern, all, json } = arguments;
     let names = NamePattern(pattern.as_deref());
-    let JobList {
-        jobs: mut known,
-        problems,
-    } = job_status::list(ctx)?;
+    let JobList { jobs: mut known, problems } = job_status::list(ctx)?;
     known.retain(|known| names.matches(&known.job.name) || names.matches(&known.job.id));
     let hidden = match all {
         true => 0,
@@ -70,10 +67,8 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
     }
     problems.iter().for_each(|words| ctx.notice(words));
     for known in &known {
-        let notices = [
-            job_status::tampered_notice(&known.job),
-            unsupported_channel_notice(ctx, &known.job),
-        ];
+        let notices =
+            [job_status::tampered_notice(&known.job), unsupported_channel_notice(ctx, &known.job)];
         for words in notices.into_iter().flatten() {
             ctx.notice(&words);
         }
@@ -91,21 +86,14 @@ fn table(ctx: &Context, known: &[JobStatus], now: &Zoned) -> String {
         ("COST", Side::Right),
     ];
     let row = |known: &JobStatus| {
-        let cost = known
-            .history
-            .last
-            .as_ref()
-            .and_then(|last| match last.usage.cost_usd {
-                Some(cost) => Some(format!("${}", format_dollars(cost))),
-                None => last.usage.has_unknown_cost().then(|| "unknown".into()),
-            });
+        let cost = known.history.last.as_ref().and_then(|last| match last.usage.cost_usd {
+            Some(cost) => Some(format!("${}", format_dollars(cost))),
+            None => last.usage.has_unknown_cost().then(|| "unknown".into()),
+        });
         vec![
             cell(&known.job.id),
             truncate(&cell(&known.job.name), Some(MAX_CELL_COLUMNS)),
-            truncate(
-                &cell(&timing::describe_schedule(ctx, &known.job)),
-                Some(MAX_CELL_COLUMNS),
-            ),
+            truncate(&cell(&timing::describe_schedule(ctx, &known.job)), Some(MAX_CELL_COLUMNS)),
             cell(&describe_next_run(known, now)),
             cell(&describe_last_run(known, now)),
             cost.unwrap_or_default(),
@@ -125,25 +113,16 @@ pub(super) fn cell(text: &str) -> String {
 
 /// The next run, for people.
 pub(super) fn describe_next_run(known: &JobStatus, now: &Zoned) -> String {
-    let JobStatus {
-        job,
-        line_state,
-        due_slot: due,
-        retry,
-        next_runs: next,
-        ..
-    } = known;
+    let JobStatus { job, line_state, due_slot: due, retry, next_runs: next, .. } = known;
     match (due.or(next.first().copied()), &job.schedule) {
         _ if known.has_failed_for_good() => "never: failed".into(),
         _ if !job.enabled => "disabled".into(),
         _ if *line_state == LineState::NotTakenOver => "not in the crontab".into(),
         _ if due.is_some() => "now".into(),
         (Some(time), _) => match retry {
-            Some(retry) => format!(
-                "{}, {}",
-                time_format::format_time(time, now),
-                describe_retry(job, retry)
-            ),
+            Some(retry) => {
+                format!("{}, {}", time_format::format_time(time, now), describe_retry(job, retry))
+            }
             None => time_format::format_time(time, now),
         },
         (None, Ok(Schedule::At(_))) => "past".into(),
@@ -162,11 +141,7 @@ pub(super) fn describe_last_run(known: &JobStatus, now: &Zoned) -> String {
         Ok(time) => time_format::format_time(time, now),
         Err(_) => text.to_owned(),
     };
-    if let Some(time) = known
-        .stamps
-        .started
-        .and_then(|started| started.started_at())
-    {
+    if let Some(time) = known.stamps.started.and_then(|started| started.started_at()) {
         return format!(
             "{}, {}",
             describe_unfinished(known.is_running),
@@ -184,10 +159,7 @@ pub(super) fn describe_last_run(known: &JobStatus, now: &Zoned) -> String {
         }
         None => match (&state.last_status, state.last_run) {
             (Some(status), Some(time)) => {
-                format!(
-                    "{status} elsewhere, {}",
-                    time_format::format_time(time, now)
-                )
+                format!("{status} elsewhere, {}", time_format::format_time(time, now))
             }
             _ => String::new(),
         },

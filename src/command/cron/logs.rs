@@ -91,15 +91,10 @@ pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &RunLogFilter<'_>)
             None => run_log::all_ids(&store)?,
         };
         let new = wanted.records(ctx, &store, &ids)?;
-        for record in new
-            .iter()
-            .filter(|record| is_after(record, last.as_deref()))
-        {
+        for record in new.iter().filter(|record| is_after(record, last.as_deref())) {
             match wanted.json {
                 true => ctx.terminal.print_json(&run_json(record))?,
-                false => ctx
-                    .terminal
-                    .print(&format!("{}\n", run_row(ctx, record).join("  ")))?,
+                false => ctx.terminal.print(&format!("{}\n", run_row(ctx, record).join("  ")))?,
             }
         }
         last = new.last().map(|record| record.end.clone()).or(last);
@@ -139,12 +134,7 @@ fn name_and_id(name: &str, id: &str) -> String {
 
 /// A run as a row.
 fn run_row(ctx: &Context, record: &RunRecord) -> Vec<String> {
-    let RunRecord {
-        usage: spent,
-        name,
-        job,
-        ..
-    } = record;
+    let RunRecord { usage: spent, name, job, .. } = record;
     let plain = |text: &str| sanitize(text).replace(['\n', '\t'], " ");
     let tokens = spent.input_tokens + spent.output_tokens;
     let took = match (parse_time(&record.start), parse_time(&record.end)) {
@@ -214,15 +204,9 @@ fn print_last_output(ctx: &Context, store: &JobStore, id: &str) -> Result<Exit> 
         let start = parse_time(&record.start);
         let start = start.map(|time| time_format::format_time(time, &time_zone::now(ctx)));
         let when = start.unwrap_or_else(|| record.start.clone());
-        format!(
-            "the last run ({}, {when}) had no output",
-            describe_outcome(record)
-        )
+        format!("the last run ({}, {when}) had no output", describe_outcome(record))
     });
-    let path = records
-        .iter()
-        .rev()
-        .find_map(|record| record.output.clone());
+    let path = records.iter().rev().find_map(|record| record.output.clone());
     let path = path.ok_or_else(|| {
         let cause = no_output.clone();
         let cause = cause.unwrap_or_else(|| "no run of this job has any output yet".into());
@@ -238,10 +222,7 @@ fn print_last_output(ctx: &Context, store: &JobStore, id: &str) -> Result<Exit> 
     let text = std::fs::read(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => fail_with_hint(
             Exit::NoInput,
-            format!(
-                "`{}` no longer exists: only the last 50 answers are kept",
-                path.display()
-            ),
+            format!("`{}` no longer exists: only the last 50 answers are kept", path.display()),
             "`nanobot cron logs` for the list of runs",
         ),
         _ => anyhow::Error::new(error).context(format!("read `{}`", path.display())),

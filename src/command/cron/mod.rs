@@ -35,15 +35,7 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
         CronCommand::Disable { jobs, all } => set_enabled(ctx, jobs, *all, false),
         CronCommand::Remove { jobs } => remove(ctx, jobs),
         CronCommand::Sync { dry_run } => sync::run(ctx, *dry_run),
-        CronCommand::Logs {
-            job,
-            follow,
-            lines,
-            output,
-            failed,
-            since,
-            json,
-        } => logs::run(
+        CronCommand::Logs { job, follow, lines, output, failed, since, json } => logs::run(
             ctx,
             &ctx.settings()?,
             &logs::RunLogFilter {
@@ -61,13 +53,7 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
 }
 
 fn add(ctx: &Context, add: &CronAddArgs) -> Result<Exit> {
-    let CronAddArgs {
-        name,
-        message,
-        replace,
-        json,
-        flags,
-    } = add;
+    let CronAddArgs { name, message, replace, json, flags } = add;
     let ctx = &with_config(ctx, &flags.config);
     let settings = job_settings(flags);
     let saved = job_edit::add(ctx, name.as_deref(), message, &settings, *replace)?;
@@ -76,13 +62,7 @@ fn add(ctx: &Context, add: &CronAddArgs) -> Result<Exit> {
 }
 
 fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
-    let CronEditArgs {
-        job,
-        name,
-        message,
-        json,
-        flags,
-    } = edit;
+    let CronEditArgs { job, name, message, json, flags } = edit;
     let ctx = &with_config(ctx, &flags.config);
     let (name, message) = (name.as_deref(), message.as_deref());
     let saved = job_edit::edit(ctx, job, name, message, &job_settings(flags))?;

@@ -11,16 +11,7 @@ use anyhow::Result;
 
 /// Runs `cron run`.
 pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
-    let CronRunArgs {
-        job,
-        as_cron,
-        scheduled,
-        no_jitter,
-        due,
-        json,
-        probe,
-        force: _,
-    } = arguments;
+    let CronRunArgs { job, as_cron, scheduled, no_jitter, due, json, probe, force: _ } = arguments;
     let word = job.as_deref().unwrap_or_default();
     if *due {
         return trigger::run_due(ctx);
@@ -30,9 +21,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     let mode = match (scheduled, as_cron) {
-        (true, _) => StartMode::Scheduled {
-            no_jitter: *no_jitter,
-        },
+        (true, _) => StartMode::Scheduled { no_jitter: *no_jitter },
         (false, true) => StartMode::AsCron,
         (false, false) => StartMode::Now,
     };

@@ -52,11 +52,7 @@ pub(in crate::command) fn print_saved(
     }
     let job = &saved.job;
     let now = time_zone::now(ctx);
-    let mut text = format!(
-        "{}\n{}\n",
-        to_one_line(done),
-        timing::describe_schedule(ctx, job)
-    );
+    let mut text = format!("{}\n{}\n", to_one_line(done), timing::describe_schedule(ctx, job));
     let times = timing::upcoming_runs(ctx, job, now.timestamp(), UPCOMING_RUNS);
     if job.enabled && !times.is_empty() {
         text.push_str(&format!("next: {}\n", format_times(&times, &now)));

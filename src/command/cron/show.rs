@@ -39,11 +39,7 @@ const PERMISSION_ROWS: &[&str] = &[
 /// Runs `cron show` for the job that `word` names.
 pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
     let details = JobDetails::find(ctx, word)?;
-    let JobDetails {
-        status: known,
-        lines,
-        ..
-    } = &details;
+    let JobDetails { status: known, lines, .. } = &details;
     let may = permission_rows(ctx, &known.job);
     if as_json {
         let mut line = job_json(ctx, known);
@@ -66,15 +62,11 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
         rows.extend(run_rows(ctx, known, &records));
     }
     let shown = |text: &str| sanitize(text).replace('\n', &format!("\n{:13}", ""));
-    let text: String = rows
-        .iter()
-        .map(|(name, value)| format!("{name:<11}  {}\n", shown(value)))
-        .collect();
+    let text: String =
+        rows.iter().map(|(name, value)| format!("{name:<11}  {}\n", shown(value))).collect();
     ctx.terminal.print(&text)?;
-    let notices = [
-        job_status::tampered_notice(&known.job),
-        unsupported_channel_notice(ctx, &known.job),
-    ];
+    let notices =
+        [job_status::tampered_notice(&known.job), unsupported_channel_notice(ctx, &known.job)];
     for words in notices.into_iter().flatten() {
         ctx.notice(&words);
     }
@@ -86,10 +78,7 @@ fn job_rows(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
     let job = &known.job;
     let now = time_zone::now(ctx);
     let mut rows = vec![
-        (
-            "job",
-            format!("{} ({})", time_format::to_one_line(&job.name), job.id),
-        ),
+        ("job", format!("{} ({})", time_format::to_one_line(&job.name), job.id)),
         ("state", describe_state(known)),
         ("schedule", timing::describe_schedule(ctx, job)),
     ];
@@ -133,22 +122,11 @@ fn job_rows(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
             seconds => format_seconds(seconds),
         }),
     );
-    add(
-        "max cost",
-        terms
-            .max_cost
-            .map(|cost| format!("${}", format_dollars(cost))),
-    );
+    add("max cost", terms.max_cost.map(|cost| format!("${}", format_dollars(cost))));
     add("on failure", terms.on_failure.as_ref().map(shown));
     add("on success", terms.on_success.as_ref().map(shown));
-    add(
-        "notify",
-        (terms.notify == NotifyPolicy::Change).then(|| "only of changes".into()),
-    );
-    add(
-        "config",
-        terms.config.as_ref().map(|path| path.display().to_string()),
-    );
+    add("notify", (terms.notify == NotifyPolicy::Change).then(|| "only of changes".into()));
+    add("config", terms.config.as_ref().map(|path| path.display().to_string()));
     rows
 }
 
@@ -244,9 +222,7 @@ fn permission_rows(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
         rows.push(("flags", flags));
     }
     let lines = resolved.policy.for_people(&|path| ctx.paths.display(path));
-    let relevant = lines
-        .into_iter()
-        .filter(|(name, _)| PERMISSION_ROWS.contains(name));
+    let relevant = lines.into_iter().filter(|(name, _)| PERMISSION_ROWS.contains(name));
     rows.extend(relevant.map(|(name, words)| match name {
         "profile" => (name, format!("{words}: {}", resolved.profile.description)),
         _ => (name, words),
@@ -305,10 +281,7 @@ fn run_rows(
     if let Some(path) = &record.output {
         rows.push(("output", ctx.paths.display(path)));
     }
-    let ran = records
-        .iter()
-        .filter(|record| record.outcome.is_run())
-        .count();
+    let ran = records.iter().filter(|record| record.outcome.is_run()).count();
     let costs = records.iter().filter_map(|record| record.usage.cost_usd);
     let cost = costs.reduce(|sum, cost| sum + cost);
     let is_partial = records.iter().any(|record| record.usage.has_unknown_cost());

@@ -41,9 +41,8 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
         new: tool.clone(),
     });
     let changes = look.changed.iter().cloned().chain(news);
-    let changed: Vec<ToolChange> = changes
-        .filter(|change| wanted.iter().any(|tool| tool.name == change.name))
-        .collect();
+    let changed: Vec<ToolChange> =
+        changes.filter(|change| wanted.iter().any(|tool| tool.name == change.name)).collect();
     if changed.is_empty() {
         mcp.ctx.notice("nothing has changed");
         return Ok(Exit::Answered);
@@ -60,10 +59,8 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
         count => format!("{count} tools"),
     };
     if !yes && !Terminal::can_prompt() {
-        let cause = format!(
-            "{count} of `{}` changed or new, and nothing was accepted",
-            server.name
-        );
+        let cause =
+            format!("{count} of `{}` changed or new, and nothing was accepted", server.name);
         let hint = format!("nanobot mcp accept {} --yes", server.name);
         return Err(fail_with_hint(Exit::Refused, cause, hint));
     }
@@ -77,23 +74,15 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
     }
     let names: Vec<String> = changed.iter().map(|change| change.name.clone()).collect();
     mcp.catalog.accept(&server.name, Some(&names))?;
-    mcp.ctx
-        .notice(&format!("{count} of `{}` accepted", server.name));
+    mcp.ctx.notice(&format!("{count} of `{}` accepted", server.name));
     Ok(Exit::Answered)
 }
 
 fn show_change(mcp: &McpContext<'_>, change: &ToolChange, around: u32) -> Result<()> {
-    let old = change
-        .old
-        .as_ref()
-        .map(pin::format_tool)
-        .unwrap_or_default();
+    let old = change.old.as_ref().map(pin::format_tool).unwrap_or_default();
     let new = pin::format_tool(&change.new);
     let mut page = StdoutWriter::new(mcp.ctx.terminal);
-    page.write_styled(
-        &sanitize::single_line(&change.name, 200),
-        &Style::new().bold(),
-    )?;
+    page.write_styled(&sanitize::single_line(&change.name, 200), &Style::new().bold())?;
     page.write("\n")?;
     for line in Diff::new(&old, &new).unified(around).lines() {
         let style = match line.as_bytes().first() {

@@ -27,9 +27,7 @@ pub(super) fn add_server(ctx: &Context, arguments: &McpAddArgs) -> Result<Option
         let hint = format!("at most {MAX_NAME_CHARS} letters, digits, `-` and `_`");
         return Err(fail_with_hint(Exit::Usage, cause, hint));
     }
-    Config::change(&ctx.paths.config, |config| {
-        add_entry(ctx, arguments, config)
-    })
+    Config::change(&ctx.paths.config, |config| add_entry(ctx, arguments, config))
 }
 
 /// Adds the server's entry, and the rule if one is requested, to `config`.
@@ -39,11 +37,7 @@ fn add_entry(ctx: &Context, arguments: &McpAddArgs, config: &mut Config) -> Resu
     if config.get_path(&path.join(".")).is_some() {
         if !arguments.force {
             let cause = format!("the config already has a server `{name}`");
-            return Err(fail_with_hint(
-                Exit::Usage,
-                cause,
-                "`--force` to replace it",
-            ));
+            return Err(fail_with_hint(Exit::Usage, cause, "`--force` to replace it"));
         }
         config.unset(&path)?;
     }
@@ -105,10 +99,9 @@ fn server_entry(ctx: &Context, arguments: &McpAddArgs) -> Result<Map<String, Val
         put("type", json!(kind));
     }
     let mut shows_secrets = false;
-    for (key, given, separator, flag) in [
-        ("env", env, '=', "--env"),
-        ("headers", header, ':', "--header"),
-    ] {
+    for (key, given, separator, flag) in
+        [("env", env, '=', "--env"), ("headers", header, ':', "--header")]
+    {
         if !given.is_empty() {
             let pairs = parse_pairs(given, separator, flag)?;
             let is_secret = |(name, value): (&String, &Value)| {
@@ -187,9 +180,7 @@ fn transport_type(arguments: &McpAddArgs) -> Result<Option<&'static str>> {
 
 /// The address of a remote server; `None` for a local one.
 fn remote_url(arguments: &McpAddArgs) -> Result<Option<&str>> {
-    let McpAddArgs {
-        name, url, command, ..
-    } = arguments;
+    let McpAddArgs { name, url, command, .. } = arguments;
     match url.as_slice() {
         [] if command.is_empty() => Err(fail_with_hint(
             Exit::Usage,
@@ -238,9 +229,7 @@ pub(super) fn remove_server(
     name: &str,
     servers: &[McpServer],
 ) -> Result<Option<Vec<String>>> {
-    Config::change(&ctx.paths.config, |config| {
-        remove_entry(name, servers, config)
-    })
+    Config::change(&ctx.paths.config, |config| remove_entry(name, servers, config))
 }
 
 /// Removes the server's entry and the rules that allow its tools from `config`. Returns the rules.
@@ -259,11 +248,8 @@ fn remove_entry(
         find_server(rule, &names) == Some(name)
     };
     let listed = config.get_path("tools.allow").and_then(Value::as_array);
-    let (its, others): (Vec<Value>, Vec<Value>) = listed
-        .cloned()
-        .unwrap_or_default()
-        .into_iter()
-        .partition(is_its);
+    let (its, others): (Vec<Value>, Vec<Value>) =
+        listed.cloned().unwrap_or_default().into_iter().partition(is_its);
     if !its.is_empty() {
         config.set(&["tools", "allow"], &Value::Array(others))?;
     }

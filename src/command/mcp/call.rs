@@ -31,10 +31,8 @@ pub(super) fn run(mcp: &McpContext<'_>, call: &McpCall<'_>) -> Result<Exit> {
         "-" => config::read_stdin_value()?,
         text => text.to_owned(),
     };
-    let arguments: Value = serde_json::from_str(&arguments)
-        .ok()
-        .filter(Value::is_object)
-        .ok_or_else(|| {
+    let arguments: Value =
+        serde_json::from_str(&arguments).ok().filter(Value::is_object).ok_or_else(|| {
             fail_with_hint(
                 Exit::Usage,
                 "the arguments are not a JSON object",
@@ -46,11 +44,7 @@ pub(super) fn run(mcp: &McpContext<'_>, call: &McpCall<'_>) -> Result<Exit> {
         server.call_timeout = timeout;
     }
     let clock = &mcp.ctx.clock;
-    let roster = ToolCatalog::new(
-        std::slice::from_ref(&server),
-        clock,
-        mcp.client_config.clone(),
-    );
+    let roster = ToolCatalog::new(std::slice::from_ref(&server), clock, mcp.client_config.clone());
     let done = call_server(mcp, &roster, &server, call.tool, &arguments);
     roster.shut_down();
     let answer = done?;
@@ -97,10 +91,9 @@ fn call_error(server: &McpServer, tool: &str, missed: CallError) -> anyhow::Erro
             format!("`{tool}` of MCP server `{name}` has changed since it was accepted"),
             format!("nanobot mcp accept {name}"),
         ),
-        CallError::NotOffered => fail(
-            Exit::NoInput,
-            format!("MCP server `{name}` no longer has the tool `{tool}`"),
-        ),
+        CallError::NotOffered => {
+            fail(Exit::NoInput, format!("MCP server `{name}` no longer has the tool `{tool}`"))
+        }
         CallError::Failed(failed) => mcp_servers::to_error(server, &failed),
     }
 }
@@ -120,24 +113,13 @@ fn print_result(mcp: &McpContext<'_>, answer: &ServerAnswer) -> Result<()> {
             ContentPart::Text(text) | ContentPart::Resource { text, .. } => text.clone(),
             ContentPart::PromptMessage { role, text } => format!("{role}: {text}"),
             ContentPart::Image { kind, bytes } => {
-                format!(
-                    "[image: {}, {} bytes]",
-                    sanitize::single_line(kind, 80),
-                    bytes.len()
-                )
+                format!("[image: {}, {} bytes]", sanitize::single_line(kind, 80), bytes.len())
             }
             ContentPart::Audio { kind, bytes } => {
-                format!(
-                    "[audio: {}, {bytes} bytes]",
-                    sanitize::single_line(kind, 80)
-                )
+                format!("[audio: {}, {bytes} bytes]", sanitize::single_line(kind, 80))
             }
             ContentPart::Blob { uri, bytes, .. } => {
-                format!(
-                    "[{}: {} bytes]",
-                    sanitize::single_line(uri, 300),
-                    bytes.len()
-                )
+                format!("[{}: {} bytes]", sanitize::single_line(uri, 300), bytes.len())
             }
             ContentPart::Link { uri, name, .. } => {
                 format!(
@@ -177,11 +159,7 @@ fn result_json(answer: &ServerAnswer) -> Value {
         ContentPart::Blob { uri, kind, bytes } => {
             json!({ "type": "blob", "uri": uri, "kind": kind, "base64": STANDARD.encode(bytes) })
         }
-        ContentPart::Link {
-            uri,
-            name,
-            description,
-        } => {
+        ContentPart::Link { uri, name, description } => {
             json!({ "type": "link", "uri": redact_all(uri), "name": redact_all(name), "description": redact_all(description) })
         }
     };

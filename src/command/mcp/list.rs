@@ -27,22 +27,16 @@ struct ServerRow<'s> {
 
 /// Runs `mcp list`.
 pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<Exit> {
-    let rows: Vec<ServerRow<'_>> = mcp
-        .servers
-        .iter()
-        .map(|server| inspect(mcp, server))
-        .collect::<Result<_>>()?;
+    let rows: Vec<ServerRow<'_>> =
+        mcp.servers.iter().map(|server| inspect(mcp, server)).collect::<Result<_>>()?;
     if as_json {
         for row in &rows {
-            mcp.ctx
-                .terminal
-                .print_json_text(&format!("{}\n", server_json(row)))?;
+            mcp.ctx.terminal.print_json_text(&format!("{}\n", server_json(row)))?;
         }
         return Ok(Exit::Answered);
     }
     if rows.is_empty() {
-        mcp.ctx
-            .explain_empty("there are no MCP servers; see `nanobot mcp add --help`");
+        mcp.ctx.explain_empty("there are no MCP servers; see `nanobot mcp add --help`");
         return Ok(Exit::Answered);
     }
     let columns = [
@@ -56,10 +50,7 @@ pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<Exit> {
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let mut page = StdoutWriter::new(mcp.ctx.terminal);
     for line in align_columns(&columns, &cells) {
-        page.write(&format!(
-            "{}\n",
-            truncate(&line, mcp.ctx.terminal.stdout_width())
-        ))?;
+        page.write(&format!("{}\n", truncate(&line, mcp.ctx.terminal.stdout_width())))?;
     }
     page.finish()?;
     Ok(Exit::Answered)
@@ -123,13 +114,7 @@ fn command_or_url(server: &McpServer) -> String {
 }
 
 fn describe_state(row: &ServerRow<'_>) -> String {
-    let ServerRow {
-        server,
-        offer,
-        changed,
-        unaccepted,
-        error,
-    } = row;
+    let ServerRow { server, offer, changed, unaccepted, error } = row;
     if server.is_disabled {
         return "disabled".into();
     }
@@ -139,17 +124,11 @@ fn describe_state(row: &ServerRow<'_>) -> String {
         (None, Some(_), 0) if unaccepted.is_empty() => "ok".into(),
         (None, Some(_), 0) => {
             let count = unaccepted.len();
-            format!(
-                "{count} not accepted yet: `nanobot mcp accept {}`",
-                server.name
-            )
+            format!("{count} not accepted yet: `nanobot mcp accept {}`", server.name)
         }
         (None, Some(_), count) => format!("{count} changed: `nanobot mcp accept {}`", server.name),
     };
-    let marks = [
-        (server.is_unsandboxed, "no sandbox"),
-        (server.is_trusted, "trusted"),
-    ];
+    let marks = [(server.is_unsandboxed, "no sandbox"), (server.is_trusted, "trusted")];
     let marks = marks.iter().filter(|(holds, _)| *holds);
     marks.fold(state, |state, (_, mark)| format!("{state}; {mark}"))
 }
@@ -164,27 +143,12 @@ fn cells(row: &ServerRow<'_>) -> Vec<String> {
     };
     let name = sanitize(&row.server.name).replace(['\n', '\t'], " ");
     let place = sanitize(&command_or_url(row.server)).replace(['\n', '\t'], " ");
-    vec![
-        name,
-        transport_name(row.server).into(),
-        count,
-        tokens,
-        describe_state(row),
-        place,
-    ]
+    vec![name, transport_name(row.server).into(), count, tokens, describe_state(row), place]
 }
 
 fn server_json(row: &ServerRow<'_>) -> Value {
-    let ServerRow {
-        server,
-        offer,
-        changed,
-        unaccepted,
-        error,
-    } = row;
-    let counts = offer
-        .as_ref()
-        .map(|offer| count_tools_and_tokens(server, offer));
+    let ServerRow { server, offer, changed, unaccepted, error } = row;
+    let counts = offer.as_ref().map(|offer| count_tools_and_tokens(server, offer));
     json!({
         "name": server.name, "by": transport_name(server), "place": command_or_url(server), "disabled": server.is_disabled, "required": server.is_required,
         "sandbox": match server.is_unsandboxed { true => "off", false => "auto" }, "trusted": server.is_trusted,

@@ -72,8 +72,7 @@ pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         config.set(&["tools", "mcpServers", server, "auth"], &json!("oauth"))
     })?;
     if !ctx.quiet {
-        ctx.terminal
-            .print(&format!("logged in to `{}`\n", sanitize(server)))?;
+        ctx.terminal.print(&format!("logged in to `{}`\n", sanitize(server)))?;
     }
     Ok(Exit::Answered)
 }
@@ -107,10 +106,7 @@ fn registered_client(ctx: &Context, arguments: &Arguments) -> Result<Option<Regi
         }
         (None, None) => None,
     };
-    Ok(Some(RegisteredClient {
-        id: id.clone(),
-        secret,
-    }))
+    Ok(Some(RegisteredClient { id: id.clone(), secret }))
 }
 
 /// Shows the address to open, and returns the query of the redirect.
@@ -147,8 +143,7 @@ pub(super) fn log_out(ctx: &Context, server: &str) -> Result<Exit> {
         return Err(fail_with_hint(Exit::NoInput, cause, "nanobot mcp list"));
     }
     if !ctx.quiet {
-        ctx.terminal
-            .print(&format!("logged out of `{}`\n", sanitize(server)))?;
+        ctx.terminal.print(&format!("logged out of `{}`\n", sanitize(server)))?;
     }
     Ok(Exit::Answered)
 }
@@ -162,10 +157,7 @@ fn remote_url(servers: &[McpServer], name: &str) -> Result<String> {
         {
             Ok(remote.url.clone())
         }
-        Some(_) => Err(fail(
-            Exit::Usage,
-            format!("`{name}` is not a server at an address"),
-        )),
+        Some(_) => Err(fail(Exit::Usage, format!("`{name}` is not a server at an address"))),
         None => Err(fail_with_hint(
             Exit::NoInput,
             format!("there is no MCP server `{}`", sanitize(name)),
@@ -176,12 +168,8 @@ fn remote_url(servers: &[McpServer], name: &str) -> Result<String> {
 
 fn read_secret(ctx: &Context, variable: &str) -> Result<String> {
     let value = ctx.env.get(variable).filter(|value| !value.is_empty());
-    let value = value.ok_or_else(|| {
-        fail(
-            Exit::Config,
-            format!("the variable `{variable}` is not set"),
-        )
-    })?;
+    let value =
+        value.ok_or_else(|| fail(Exit::Config, format!("the variable `{variable}` is not set")))?;
     Ok(value.to_owned())
 }
 

@@ -45,12 +45,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 
 /// Runs `nanobot mcp serve`.
 fn serve(ctx: &Context, arguments: &McpServeArgs) -> Result<Exit> {
-    let McpServeArgs {
-        verbose,
-        model,
-        grants,
-        offline,
-    } = arguments;
+    let McpServeArgs { verbose, model, grants, offline } = arguments;
     let options = TurnOptions {
         grants: from_flags(grants),
         verbose: *verbose,
@@ -103,20 +98,8 @@ pub(super) fn dispatch(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         Arguments::Accept { server, tools, yes } => {
             accept::run(&McpContext::open(ctx)?, server, tools, *yes)
         }
-        Arguments::Call {
-            server,
-            tool,
-            arguments,
-            json,
-            timeout,
-        } => {
-            let call = call::McpCall {
-                server,
-                tool,
-                arguments,
-                json: *json,
-                timeout: *timeout,
-            };
+        Arguments::Call { server, tool, arguments, json, timeout } => {
+            let call = call::McpCall { server, tool, arguments, json: *json, timeout: *timeout };
             call::run(&McpContext::open(ctx)?, &call)
         }
     }

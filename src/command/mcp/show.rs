@@ -28,10 +28,7 @@ pub(super) fn run(
     let (offer, changes) = match mcp.cache.get(server) {
         Some(CachedResult::Features(offer)) => {
             let checks = mcp.pins.check(&[(server, &offer)])?;
-            (
-                Arc::new(offer),
-                checks.into_iter().flat_map(|check| check.changed).collect(),
-            )
+            (Arc::new(offer), checks.into_iter().flat_map(|check| check.changed).collect())
         }
         Some(CachedResult::Failed { .. }) | None => {
             let look = mcp.query(server)?;
@@ -41,10 +38,7 @@ pub(super) fn run(
     mcp.catalog.shut_down();
     let changed: Vec<String> = changes.into_iter().map(|change| change.name).collect();
     match tool {
-        None if as_json => mcp
-            .ctx
-            .terminal
-            .print_json(&catalog_json(server, &offer, &changed))?,
+        None if as_json => mcp.ctx.terminal.print_json(&catalog_json(server, &offer, &changed))?,
         None => print_server(mcp, server, &offer, &changed)?,
         Some(given) => {
             let (found, ours) = find_tool(server, &offer, given)?;
@@ -107,14 +101,12 @@ fn print_server(
         sanitize::single_line(&offer.protocol, 20)
     ))?;
     for (tool, ours) in tool_name::for_tools(&server.name, &offer.tools) {
-        let state = match (
-            server.is_tool_enabled([&tool.name, &ours]),
-            changed.contains(&tool.name),
-        ) {
-            (false, _) => "not offered (`enabledTools`)",
-            (true, true) => "changed, and denied until you accept it",
-            (true, false) => describe_hints(tool),
-        };
+        let state =
+            match (server.is_tool_enabled([&tool.name, &ours]), changed.contains(&tool.name)) {
+                (false, _) => "not offered (`enabledTools`)",
+                (true, true) => "changed, and denied until you accept it",
+                (true, false) => describe_hints(tool),
+            };
         page.write("\n")?;
         page.write_styled(&ours, &bold)?;
         page.write(&format!("  ({state})\n"))?;
@@ -161,10 +153,7 @@ fn print_server(
         }),
     )?;
     let prompts = offer.prompts.iter();
-    list(
-        "prompts",
-        &mut prompts.map(|it| about(&it.name, &it.description)),
-    )?;
+    list("prompts", &mut prompts.map(|it| about(&it.name, &it.description)))?;
     page.finish()
 }
 

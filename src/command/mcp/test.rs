@@ -14,15 +14,8 @@ use serde_json::{Value, json};
 /// Runs `mcp test`.
 pub(super) fn run(mcp: &McpContext<'_>, names: &[String], as_json: bool) -> Result<Exit> {
     let servers: Vec<&McpServer> = match names.is_empty() {
-        true => mcp
-            .servers
-            .iter()
-            .filter(|server| !server.is_disabled)
-            .collect(),
-        false => names
-            .iter()
-            .map(|name| mcp.server(name))
-            .collect::<Result<_>>()?,
+        true => mcp.servers.iter().filter(|server| !server.is_disabled).collect(),
+        false => names.iter().map(|name| mcp.server(name)).collect::<Result<_>>()?,
     };
     if servers.is_empty() {
         mcp.ctx.notice("there are no MCP servers to test");
@@ -74,12 +67,8 @@ pub(super) fn test_added_server(mcp: &McpContext<'_>, name: &str) -> Result<Exit
         // stored.
         if let Ok(look) = &mut asked.result {
             let is_same = |name: &String| !look.changed.iter().any(|change| change.name == *name);
-            let taken: Vec<String> = look
-                .unaccepted
-                .iter()
-                .filter(|it| is_same(it))
-                .cloned()
-                .collect();
+            let taken: Vec<String> =
+                look.unaccepted.iter().filter(|it| is_same(it)).cloned().collect();
             mcp.catalog.accept(name, Some(&taken))?;
             look.unaccepted.retain(|name| !taken.contains(name));
         }
@@ -133,14 +122,8 @@ fn print_test(mcp: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Re
     let name = &asked.server.name;
     let took = asked.duration.as_millis();
     let mut line = match &asked.result {
-        Ok(ServerView {
-            features: offer, ..
-        }) => {
-            let head = if asked.changed().is_empty() {
-                "ok    "
-            } else {
-                "warn  "
-            };
+        Ok(ServerView { features: offer, .. }) => {
+            let head = if asked.changed().is_empty() { "ok    " } else { "warn  " };
             let count = |count: usize, one: &str| match count {
                 1 => format!("1 {one}"),
                 count => format!("{count} {one}s"),
@@ -168,10 +151,7 @@ fn print_test(mcp: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Re
     };
     let changed = asked.changed();
     if !changed.is_empty() {
-        let changed: Vec<String> = changed
-            .iter()
-            .map(|it| sanitize::single_line(it, 80))
-            .collect();
+        let changed: Vec<String> = changed.iter().map(|it| sanitize::single_line(it, 80)).collect();
         line.push_str(&format!(
             "\n      changed: {}\n      try: nanobot mcp accept {name}",
             changed.join(", ")
@@ -196,9 +176,7 @@ fn test_json(asked: &ServerTest<'_>) -> Value {
     });
     match &asked.result {
         Err(error) => line["error"] = json!(format!("{error:#}")),
-        Ok(ServerView {
-            features: offer, ..
-        }) => {
+        Ok(ServerView { features: offer, .. }) => {
             line["protocol"] = json!(offer.protocol);
             line["server"] = json!(offer.server);
             let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();

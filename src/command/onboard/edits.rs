@@ -20,11 +20,7 @@ pub(super) struct ConfigEdit {
 impl ConfigEdit {
     /// Creates a change that replaces an existing value.
     pub(super) fn new(path: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self {
-            path: path.into(),
-            value: value.into(),
-            replaces: true,
-        }
+        Self { path: path.into(), value: value.into(), replaces: true }
     }
 }
 
@@ -34,12 +30,7 @@ pub(super) fn apply_edits(
     edits: impl Iterator<Item = ConfigEdit>,
 ) -> Result<Config> {
     let mut config = config.clone();
-    for ConfigEdit {
-        path,
-        value,
-        replaces,
-    } in edits
-    {
+    for ConfigEdit { path, value, replaces } in edits {
         let present = config.get_path(&path);
         if present.is_none() || replaces && present != Some(&value) {
             let names = parse_path(&path).with_context(|| format!("set `{path}`"))?;
@@ -59,19 +50,13 @@ pub(super) struct ProviderSection {
 impl ProviderSection {
     /// The section of a provider in the built-in table.
     pub(super) fn from_entry(entry: &'static ProviderInfo) -> Self {
-        Self {
-            name: snake_case(entry.name),
-            entry: Some(entry),
-        }
+        Self { name: snake_case(entry.name), entry: Some(entry) }
     }
 
     /// The section of the provider called `name`. A provider that is not in the table needs an address, given now or
     /// present in the config.
     pub(super) fn find(name: &str, has_base: bool, config: &Config) -> Result<Self> {
-        let block = Self {
-            name: snake_case(name),
-            entry: find_entry(name),
-        };
+        let block = Self { name: snake_case(name), entry: find_entry(name) };
         let known = block.entry.is_some()
             || name == "auto"
             || has_base
@@ -85,10 +70,7 @@ impl ProviderSection {
             return Err(fail_with_hint(
                 Exit::Usage,
                 format!("there is no provider `{name}`"),
-                format!(
-                    "one of {}, or any name with `--api-base URL`",
-                    names.join(", ")
-                ),
+                format!("one of {}, or any name with `--api-base URL`", names.join(", ")),
             ));
         }
         Ok(block)
@@ -117,9 +99,7 @@ pub(super) fn allow_servers_edit(settings: &Settings) -> Option<ConfigEdit> {
 }
 
 fn find_entry(name: &str) -> Option<&'static ProviderInfo> {
-    PROVIDERS
-        .iter()
-        .find(|entry| snake_case(entry.name) == snake_case(name))
+    PROVIDERS.iter().find(|entry| snake_case(entry.name) == snake_case(name))
 }
 
 /// The defaults that a config should spell out, added where it has no value.

@@ -11,19 +11,11 @@ pub(super) struct KnownProvider {
 }
 
 const fn with_key(name: &'static str, key_page: &'static str) -> KnownProvider {
-    KnownProvider {
-        name,
-        key_page,
-        description: "",
-    }
+    KnownProvider { name, key_page, description: "" }
 }
 
 const fn described(name: &'static str, description: &'static str) -> KnownProvider {
-    KnownProvider {
-        name,
-        key_page: "",
-        description,
-    }
+    KnownProvider { name, key_page: "", description }
 }
 
 /// The providers that most users have, in the order of the list.
@@ -45,10 +37,7 @@ pub(super) const KNOWN_PROVIDERS: &[KnownProvider] = &[
 /// Addresses of providers that give each user another one.
 pub(super) const EXAMPLE_ADDRESSES: &[(&str, &str)] = &[
     ("azureOpenai", "https://RESOURCE.openai.azure.com/openai/v1"),
-    (
-        "bedrock",
-        "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1",
-    ),
+    ("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1"),
 ];
 
 /// The place of a provider in the list; `None` if it is not among these.

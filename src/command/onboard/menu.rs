@@ -66,9 +66,8 @@ fn normalize(name: &str) -> String {
 /// Formats those of `rows` at `places`, for a terminal of `width` columns: first the items with a description, one per
 /// line, then the others in columns.
 pub(super) fn format_items(rows: &[MenuItem], places: &[usize], width: usize) -> Vec<String> {
-    let (spoken, plain): (Vec<usize>, Vec<usize>) = places
-        .iter()
-        .partition(|place| !rows[**place].description.is_empty());
+    let (spoken, plain): (Vec<usize>, Vec<usize>) =
+        places.iter().partition(|place| !rows[**place].description.is_empty());
     let digits = rows.len().to_string().len();
     let cell = |place: usize| {
         let name = to_one_line(&rows[place].name);
@@ -94,10 +93,7 @@ pub(super) fn format_items(rows: &[MenuItem], places: &[usize], width: usize) ->
         let cells: Vec<String> = cells.map(|place| padded(*place, column)).collect();
         cells.join("  ").trim_end().to_owned()
     }));
-    lines
-        .iter()
-        .map(|line| truncate(line, Some(width)))
-        .collect()
+    lines.iter().map(|line| truncate(line, Some(width))).collect()
 }
 
 #[cfg(test)]
@@ -149,12 +145,7 @@ mod tests {
         );
         assert_eq!(
             format_items(&rows(), &places, 24),
-            [
-                " 1  anthropic  the key …",
-                " 2  azureOpenai",
-                " 3  lmStudio",
-                " 4  openai",
-            ]
+            [" 1  anthropic  the key …", " 2  azureOpenai", " 3  lmStudio", " 4  openai",]
         );
         assert!(format_items(&rows(), &[], 24).is_empty());
     }

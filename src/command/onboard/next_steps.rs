@@ -103,11 +103,7 @@ fn is_installed(ctx: &Context, shell: UserShell, path: &Path, script: &[u8]) -> 
         return Ok(true);
     }
     let head = String::from_utf8_lossy(&found);
-    let cause = match head
-        .lines()
-        .take(MARK_LINES)
-        .any(|line| line.contains(SCRIPT_MARK))
-    {
+    let cause = match head.lines().take(MARK_LINES).any(|line| line.contains(SCRIPT_MARK)) {
         _ if about.is_symlink() => "it is a symbolic link",
         true => return Ok(false),
         false => "it exists and is not nanobot's",
@@ -162,9 +158,7 @@ fn generate_script(ctx: &Context, shell: UserShell) -> Result<Vec<u8>> {
 
 /// Offers to let cron check HEARTBEAT.md, if cron is available.
 pub(super) fn offer_heartbeat(ctx: &Context, settings: &Settings) -> Result<()> {
-    let has_one = workspace_jobs::open(ctx, settings)
-        .job(HEARTBEAT_ID)?
-        .is_some();
+    let has_one = workspace_jobs::open(ctx, settings).job(HEARTBEAT_ID)?.is_some();
     if has_one || crontab_sync::read_lines(ctx, settings).is_err() {
         return Ok(());
     }
@@ -184,9 +178,8 @@ pub(super) fn enable_heartbeat(ctx: &Context) -> Result<()> {
 /// Asks which conversation a message without `-s` continues, unless the config or the environment says so. The default
 /// writes nothing.
 pub(super) fn offer_session(ctx: &Context) -> Result<()> {
-    let is_configured = Config::load(&ctx.paths.config)?
-        .get_path(SESSION_KEY.join(".").as_str())
-        .is_some();
+    let is_configured =
+        Config::load(&ctx.paths.config)?.get_path(SESSION_KEY.join(".").as_str()).is_some();
     if is_configured || ctx.env.get(env::SESSION).is_some() {
         return Ok(());
     }
@@ -196,9 +189,7 @@ pub(super) fn offer_session(ctx: &Context) -> Result<()> {
     let choices = ["one", "directory", "none"];
     match ask_choice(ctx.terminal, "Conversation [one]: ", "one", &choices)? {
         "one" => Ok(()),
-        rule => Config::change(&ctx.paths.config, |config| {
-            config.set(&SESSION_KEY, &rule.into())
-        }),
+        rule => Config::change(&ctx.paths.config, |config| config.set(&SESSION_KEY, &rule.into())),
     }
 }
 

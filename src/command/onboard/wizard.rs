@@ -134,10 +134,7 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
     let mut edits = wizard.edits();
     edits.extend(wizard.choose_directory().map_err(to_error)?);
     edits.extend(wizard.choose_server_rules().map_err(to_error)?);
-    Ok(WizardAnswers {
-        edits,
-        test_error: trouble,
-    })
+    Ok(WizardAnswers { edits, test_error: trouble })
 }
 
 impl Wizard<'_> {
@@ -158,10 +155,7 @@ impl Wizard<'_> {
     /// The changes that follow from the answers so far.
     fn edits(&self) -> Vec<ConfigEdit> {
         let block = self.section();
-        let mut edits = vec![ConfigEdit::new(
-            "agents.defaults.provider",
-            block.name.as_str(),
-        )];
+        let mut edits = vec![ConfigEdit::new("agents.defaults.provider", block.name.as_str())];
         if let Some(base) = &self.base {
             edits.push(ConfigEdit::new(block.key("apiBase"), base.as_str()));
         }
@@ -184,10 +178,8 @@ impl Wizard<'_> {
     fn settings(&self) -> Result<Settings> {
         let Context { env, paths, .. } = self.ctx;
         let config = apply_edits(self.config, self.edits().into_iter().chain(default_edits()))?;
-        let flags = FlagOverrides {
-            workspace: self.ctx.workspace.clone(),
-            ..FlagOverrides::default()
-        };
+        let flags =
+            FlagOverrides { workspace: self.ctx.workspace.clone(), ..FlagOverrides::default() };
         Settings::resolve(&config, env, &flags, paths)
     }
 
@@ -200,19 +192,11 @@ impl Wizard<'_> {
     }
 
     fn choose_provider(&mut self) -> Result<WizardStep> {
-        let ProviderMenu {
-            entries,
-            rows,
-            ready,
-        } = &self.providers;
+        let ProviderMenu { entries, rows, ready } = &self.providers;
         self.print("Which provider? Part of the name is enough.");
-        let known = self
-            .configured("agents.defaults.provider")
-            .and_then(registry::find_provider);
+        let known = self.configured("agents.defaults.provider").and_then(registry::find_provider);
         // Many users have set the Hugging Face variable only for downloads, so it is no reason to choose that provider.
-        let first = entries[..*ready]
-            .iter()
-            .find(|entry| entry.name != "huggingface");
+        let first = entries[..*ready].iter().find(|entry| entry.name != "huggingface");
         let default = match self.is_chosen {
             true => self.entry,
             false => known.or(first.copied()).unwrap_or(self.entry),
@@ -247,11 +231,7 @@ impl Wizard<'_> {
 
     /// Asks for the address if there is no default, or if no server listens there.
     fn choose_address(&mut self) -> Result<WizardStep> {
-        let ProviderInfo {
-            base_url: base,
-            kind,
-            ..
-        } = *self.entry;
+        let ProviderInfo { base_url: base, kind, .. } = *self.entry;
         let old = self.configured(&self.section().key("apiBase"));
         let answers = || local_port(base).is_some_and(http::is_listening);
         let is_usual = match kind {
@@ -298,9 +278,7 @@ impl Wizard<'_> {
         }
         let has_key = self.configured(&block.key("apiKey")).is_some();
         let mut variables = self.entry.key_variables.iter();
-        let variable = variables
-            .find(|name| self.ctx.env.get(name).is_some())
-            .copied();
+        let variable = variables.find(|name| self.ctx.env.get(name).is_some()).copied();
         let default = match (has_key, variable, self.entry.is_keyless()) {
             (true, ..) => Some((ApiKeyChoice::Unchanged, "the one in the config".to_owned())),
             (_, Some(name), _) => {
@@ -371,9 +349,7 @@ impl Wizard<'_> {
         self.print_items(&rows, &places);
         match rows.len() - places.len() {
             0 => {}
-            more => self.print(&format!(
-                "  and {more} more; type part of a name to find them"
-            )),
+            more => self.print(&format!("  and {more} more; type part of a name to find them")),
         }
         let model = loop {
             let answer = ask_text(self.ctx.terminal, "Number or name", &default)?;
@@ -406,11 +382,7 @@ impl Wizard<'_> {
     /// Lists the provider's models; empty if it does not support that.
     fn list_models(&self) -> Result<Vec<String>> {
         let (_, endpoint) = self.resolve_endpoint(LIST_TIMEOUT)?;
-        match endpoint
-            .http_provider
-            .list_models()
-            .map_err(connection_test::to_error)
-        {
+        match endpoint.http_provider.list_models().map_err(connection_test::to_error) {
             Ok(names) => Ok(names),
             Err(error) if error.is::<Stop>() => Err(error),
             // Not every server has a list. But one that rejects the key, or is unreachable, will not answer other
@@ -453,16 +425,14 @@ impl Wizard<'_> {
         );
         let prompt = format!("What now? [{default}]: ");
         let choices = ["k", "m", "p", "a", "s"];
-        Ok(
-            match ask_choice(self.ctx.terminal, &prompt, default, &choices)? {
-                "k" => Some(WizardStep::Key),
-                "m" => Some(WizardStep::Model),
-                "p" => Some(WizardStep::Provider),
-                "s" => None,
-                _ if self.model.is_some() => Some(WizardStep::Test),
-                _ => Some(WizardStep::Model),
-            },
-        )
+        Ok(match ask_choice(self.ctx.terminal, &prompt, default, &choices)? {
+            "k" => Some(WizardStep::Key),
+            "m" => Some(WizardStep::Model),
+            "p" => Some(WizardStep::Provider),
+            "s" => None,
+            _ if self.model.is_some() => Some(WizardStep::Test),
+            _ => Some(WizardStep::Model),
+        })
     }
 
     /// True if the config is from the Python program, which writes these sections into every config.
@@ -524,9 +494,7 @@ fn provider_menu(ctx: &Context, settings: &Settings) -> ProviderMenu {
             local_port(entry.base_url).filter(|port| entry.is_local() && http::is_listening(*port));
         port.map(|port| format!("listening on port {port}"))
     };
-    let built = PROVIDERS
-        .iter()
-        .filter(|entry| entry.kind != ProviderKind::Unsupported);
+    let built = PROVIDERS.iter().filter(|entry| entry.kind != ProviderKind::Unsupported);
     let mut all: Vec<(Option<String>, &'static ProviderInfo)> =
         built.map(|entry| (ready(entry), entry)).collect();
     all.sort_by_key(|(about, entry)| match about {
@@ -541,9 +509,7 @@ fn provider_menu(ctx: &Context, settings: &Settings) -> ProviderMenu {
     let rows = all.iter().map(|(about, entry)| MenuItem {
         name: entry.name.into(),
         label: entry.label.into(),
-        description: about
-            .clone()
-            .unwrap_or_else(|| known_providers::describe(entry.name)),
+        description: about.clone().unwrap_or_else(|| known_providers::describe(entry.name)),
     });
     ProviderMenu {
         rows: rows.collect(),
@@ -568,10 +534,7 @@ fn model_items(entry: &ProviderInfo, names: &[String], default: &str) -> Vec<Men
     let price = |name: &str| {
         let prices = model_info::find_prices(Some(entry), name)?;
         let price = prices.for_input_tokens(0);
-        Some(format!(
-            "${} in, ${} out per million tokens",
-            price.input, price.output
-        ))
+        Some(format!("${} in, ${} out per million tokens", price.input, price.output))
     };
     let about = |name: &str| match (name == entry.default_model, price(name)) {
         (true, Some(price)) => format!("default; {price}"),
@@ -580,18 +543,10 @@ fn model_items(entry: &ProviderInfo, names: &[String], default: &str) -> Vec<Men
     };
     let mut rows: Vec<MenuItem> = names
         .into_iter()
-        .map(|name| MenuItem {
-            description: about(&name),
-            label: String::new(),
-            name,
-        })
+        .map(|name| MenuItem { description: about(&name), label: String::new(), name })
         .collect();
     rows.sort_by_key(|row| {
-        (
-            row.name != default,
-            row.description.is_empty(),
-            row.name.to_lowercase(),
-        )
+        (row.name != default, row.description.is_empty(), row.name.to_lowercase())
     });
     rows.dedup_by(|one, other| one.name == other.name);
     rows

@@ -21,11 +21,7 @@ const WRITE_CHUNK_BYTES: usize = 64 << 10;
 
 /// Runs `session export`.
 pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) -> Result<()> {
-    let Arguments {
-        key,
-        format,
-        output,
-    } = arguments;
+    let Arguments { key, format, output } = arguments;
     let format = format.unwrap_or_else(|| format_of(output.as_deref()));
     let summary = session::summarize(place, key)?;
     let write = |bar: &Bar, put: &mut dyn FnMut(&str) -> Result<()>| {
@@ -92,13 +88,7 @@ fn write_json(
     said: LoggedMessages<'_>,
     put: TextSink<'_>,
 ) -> Result<()> {
-    let SessionSummary {
-        key,
-        created,
-        updated,
-        stats,
-        ..
-    } = summary;
+    let SessionSummary { key, created, updated, stats, .. } = summary;
     let head = json!({
         "key": key, "created": clock.to_rfc3339(created), "updated": clock.to_rfc3339(updated), "statistics": statistics_json(stats.as_ref()),
     });
@@ -121,19 +111,9 @@ fn write_markdown(
     said: LoggedMessages<'_>,
     put: TextSink<'_>,
 ) -> Result<()> {
-    let SessionSummary {
-        key,
-        created,
-        updated,
-        ..
-    } = summary;
+    let SessionSummary { key, created, updated, .. } = summary;
     let dates = [created, updated].map(|time| day_and_time(time));
-    let mut text = format!(
-        "# {}\n\n{} to {}\n",
-        key.replace('\n', " "),
-        dates[0],
-        dates[1]
-    );
+    let mut text = format!("# {}\n\n{} to {}\n", key.replace('\n', " "), dates[0], dates[1]);
     for logged in said {
         text.push_str(&section(&logged?));
         if text.len() > WRITE_CHUNK_BYTES {
@@ -144,12 +124,7 @@ fn write_markdown(
 }
 
 fn write_html(summary: &SessionSummary, said: LoggedMessages<'_>, put: TextSink<'_>) -> Result<()> {
-    let SessionSummary {
-        key,
-        created,
-        updated,
-        ..
-    } = summary;
+    let SessionSummary { key, created, updated, .. } = summary;
     let dates = [created, updated].map(|time| day_and_time(time));
     let mut text = html::page_start(key, &format!("{} to {}", dates[0], dates[1]));
     for logged in said {
@@ -163,16 +138,7 @@ fn write_html(summary: &SessionSummary, said: LoggedMessages<'_>, put: TextSink<
 
 /// Formats one message under a heading with its role.
 fn section(logged: &LoggedMessage) -> String {
-    let ExportedMessage {
-        number,
-        author: _,
-        heading,
-        time,
-        body,
-    } = ExportedMessage::new(logged);
+    let ExportedMessage { number, author: _, heading, time, body } = ExportedMessage::new(logged);
     let mark = if time.is_empty() { "" } else { ", " };
-    format!(
-        "\n## {number} {heading}{mark}{time}\n\n{}\n",
-        body.trim_end()
-    )
+    format!("\n## {number} {heading}{mark}{time}\n\n{}\n", body.trim_end())
 }

@@ -26,27 +26,16 @@ pub(super) struct ExportedMessage {
 
 impl ExportedMessage {
     pub(super) fn new(logged: &LoggedMessage) -> Self {
-        let LoggedMessage {
-            index,
-            time,
-            turn: _,
-            message,
-        } = logged;
+        let LoggedMessage { index, time, turn: _, message } = logged;
         let (author, heading, body) = match message {
-            Message::User(user) => (
-                MessageAuthor::User,
-                "User".to_owned(),
-                close_fence(&plain_text(&user.parts)),
-            ),
+            Message::User(user) => {
+                (MessageAuthor::User, "User".to_owned(), close_fence(&plain_text(&user.parts)))
+            }
             Message::Assistant(reply) => {
                 let calls: Vec<String> = reply.tool_calls.iter().map(format_call).collect();
                 let parts = std::iter::once(close_fence(&reply.text)).chain(calls);
                 let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
-                (
-                    MessageAuthor::Agent,
-                    "nanobot".to_owned(),
-                    parts.join("\n\n"),
-                )
+                (MessageAuthor::Agent, "nanobot".to_owned(), parts.join("\n\n"))
             }
             Message::Tool(result) => (
                 MessageAuthor::Tool,
@@ -54,23 +43,13 @@ impl ExportedMessage {
                 fence_text("", &plain_text(&result.parts)),
             ),
         };
-        Self {
-            number: index + 1,
-            author,
-            heading,
-            time: day_and_time(time),
-            body,
-        }
+        Self { number: index + 1, author, heading, time: day_and_time(time), body }
     }
 }
 
 fn format_call(call: &ToolCall) -> String {
     let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
-    format!(
-        "Calls `{}`:\n\n{}",
-        call.name,
-        fence_text("json", &arguments)
-    )
+    format!("Calls `{}`:\n\n{}", call.name, fence_text("json", &arguments))
 }
 
 fn result_heading(result: &ToolResult) -> String {
@@ -93,10 +72,7 @@ fn close_fence(text: &str) -> String {
 fn fence_text(language: &str, text: &str) -> String {
     let runs = text.split(|letter| letter != '`').map(str::len);
     let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
-    format!(
-        "{fence}{language}\n{}\n{fence}",
-        text.trim_end_matches('\n')
-    )
+    format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
 #[cfg(test)]

@@ -42,13 +42,7 @@ pub(super) const PAGE_END: &str = "</body>\n</html>\n";
 
 /// Formats one message.
 pub(super) fn section(message: &ExportedMessage) -> String {
-    let ExportedMessage {
-        number,
-        author,
-        heading,
-        time,
-        body,
-    } = message;
+    let ExportedMessage { number, author, heading, time, body } = message;
     let body = to_html(body);
     if *author == MessageAuthor::Tool {
         let heading = to_html(heading);

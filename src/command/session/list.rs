@@ -24,17 +24,8 @@ const SUMMARY_HEADING: &str = "TITLE";
 
 /// Runs `session list`.
 pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) -> Result<Exit> {
-    let Arguments {
-        pattern,
-        sort,
-        limit,
-        since,
-        json,
-    } = arguments;
-    let SessionListing {
-        mut sessions,
-        failures,
-    } = session::list(place)?;
+    let Arguments { pattern, sort, limit, since, json } = arguments;
+    let SessionListing { mut sessions, failures } = session::list(place)?;
     let now = ctx.clock.now();
     let start = since.map(|since| since_filter(since, &now));
     let keys = NamePattern(pattern.as_deref());
@@ -49,15 +40,11 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
     let width = ctx.terminal.stdout_width();
     match json {
         true => {
-            let lines: String = sessions
-                .iter()
-                .map(|session| session_json(&ctx.clock, session))
-                .collect();
+            let lines: String =
+                sessions.iter().map(|session| session_json(&ctx.clock, session)).collect();
             ctx.terminal.print_json_text(&lines)?;
         }
-        false => ctx
-            .terminal
-            .print(&table(&sessions, now.timestamp(), width))?,
+        false => ctx.terminal.print(&table(&sessions, now.timestamp(), width))?,
     }
     if sessions.is_empty() && !*json {
         ctx.explain_empty("no session is stored that matches");
@@ -153,9 +140,7 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
         (SUMMARY_HEADING, Side::Left),
     ];
     let row = |session: &SessionSummary, room: usize| {
-        let messages = session
-            .messages
-            .map_or_else(|| "?".into(), |count| count.to_string());
+        let messages = session.messages.map_or_else(|| "?".into(), |count| count.to_string());
         let of_stats = |part: fn(&SessionStats) -> String| session.stats.as_ref().map(part);
         let title = session.title.as_ref().unwrap_or(&session.first_words);
         let title = match &session.fork_of {

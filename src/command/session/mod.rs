@@ -39,9 +39,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         Arguments::Fork { key, new, at, json } => {
             let count = session::fork(&place, key, new, *at)?;
             match json {
-                true => ctx
-                    .terminal
-                    .print_json(&json!({ "session": new, "messages": count }))?,
+                true => ctx.terminal.print_json(&json!({ "session": new, "messages": count }))?,
                 false => ctx.notice(&format!("copied to `{new}`: {count} messages")),
             }
         }
@@ -73,9 +71,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         Arguments::Rename { key, new } => {
             for older in session::rename(&place, key, new)? {
                 let older = ctx.paths.display(&older);
-                ctx.notice(&format!(
-                    "an older session `{key}` is visible again, in `{older}`"
-                ));
+                ctx.notice(&format!("an older session `{key}` is visible again, in `{older}`"));
             }
         }
         Arguments::Title { key, title, json } => {
@@ -88,12 +84,9 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             remove::restore(ctx, &place, key.as_deref(), *json)?;
         }
         Arguments::Prune(arguments) => return remove::prune(ctx, &place, arguments),
-        Arguments::Repair {
-            keys,
-            all: _,
-            dry_run,
-            json,
-        } => return repair::run(ctx, &place, keys, *dry_run, *json),
+        Arguments::Repair { keys, all: _, dry_run, json } => {
+            return repair::run(ctx, &place, keys, *dry_run, *json);
+        }
     }
     Ok(Exit::Answered)
 }

@@ -84,14 +84,7 @@ pub(super) fn restore(
 
 /// Moves sessions that were not used for a long time to the trash.
 pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) -> Result<Exit> {
-    let PruneArgs {
-        pattern,
-        older_than,
-        empty,
-        yes,
-        dry_run,
-        json,
-    } = arguments;
+    let PruneArgs { pattern, older_than, empty, yes, dry_run, json } = arguments;
     let now = ctx.clock.timestamp();
     let limit = older_than.map(|time| {
         let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
@@ -101,10 +94,7 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
         limit.is_none_or(|limit| session.last_used < limit)
             && (!empty || session.messages == Some(0))
     };
-    let SessionListing {
-        mut sessions,
-        failures,
-    } = session::list(place)?;
+    let SessionListing { mut sessions, failures } = session::list(place)?;
     let keys = NamePattern(pattern.as_deref());
     sessions.retain(|session| keys.matches(&session.key) && is_old(session));
     let newer = sessions.extract_if(.., |session| session.is_newer);
@@ -148,9 +138,7 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
     }
     let gone = session::empty_trash(place)?;
     if gone > 0 {
-        ctx.notice(&format!(
-            "removed from the trash after {TRASH_DAYS} days: {gone}"
-        ));
+        ctx.notice(&format!("removed from the trash after {TRASH_DAYS} days: {gone}"));
     }
     Ok(report_failures(ctx, &failures))
 }
@@ -158,9 +146,7 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
 /// Lists the sessions that are to be moved.
 fn list(ctx: &Context, sessions: &[SessionSummary], now: Timestamp, as_json: bool) -> Result<()> {
     if as_json {
-        let lines = sessions
-            .iter()
-            .map(|session| session_json(&ctx.clock, session));
+        let lines = sessions.iter().map(|session| session_json(&ctx.clock, session));
         return ctx.terminal.print_json_text(&lines.collect::<String>());
     }
     if sessions.is_empty() {

@@ -63,10 +63,7 @@ pub(super) fn run(
 }
 
 fn describe_finding(finding: &RepairFinding, is_dry_run: bool) -> String {
-    let RepairFinding {
-        problem: what,
-        repair: cure,
-    } = finding;
+    let RepairFinding { problem: what, repair: cure } = finding;
     match cure {
         None => what.clone(),
         Some(cure) if is_dry_run => format!("{what}; would be {cure}"),

@@ -17,11 +17,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The memory files in the workspace. The last is that of newer releases, with one JSON entry per line.
-const MEMORY_FILES: [&str; 3] = [
-    "memory/MEMORY.md",
-    "memory/HISTORY.md",
-    "memory/history.jsonl",
-];
+const MEMORY_FILES: [&str; 3] = ["memory/MEMORY.md", "memory/HISTORY.md", "memory/history.jsonl"];
 
 /// Runs `session search`.
 pub(super) fn run(
@@ -30,25 +26,13 @@ pub(super) fn run(
     workspace: &Path,
     arguments: &Arguments,
 ) -> Result<Exit> {
-    let Arguments {
-        pattern,
-        session,
-        ignore_case,
-        fixed_strings,
-        context,
-        list,
-        json,
-    } = arguments;
+    let Arguments { pattern, session, ignore_case, fixed_strings, context, list, json } = arguments;
     let needle = SearchPattern::new(pattern, *fixed_strings, *ignore_case)?;
-    let SessionListing {
-        sessions,
-        mut failures,
-    } = match session {
+    let SessionListing { sessions, mut failures } = match session {
         None => session::list(place)?,
-        Some(key) => SessionListing {
-            sessions: vec![session::summarize(place, key)?],
-            failures: Vec::new(),
-        },
+        Some(key) => {
+            SessionListing { sessions: vec![session::summarize(place, key)?], failures: Vec::new() }
+        }
     };
     let form = match (list, json) {
         (true, _) => SearchFormat::Names,
@@ -64,12 +48,7 @@ pub(super) fn run(
         clock: ctx.clock.clone(),
     };
     let unread = session::search(&sessions, &needle, *context, &mut |summary, found| {
-        let MessageMatch {
-            index: number,
-            time,
-            role,
-            lines,
-        } = found;
+        let MessageMatch { index: number, time, role, lines } = found;
         out.write(&SearchHit {
             name: &summary.key,
             number: number + 1,
@@ -110,18 +89,15 @@ fn search_memory(
         // Each line is an entry.
         let lines = needle.matching_lines(text, context);
         let is_one = matches!(out.format, SearchFormat::Names);
-        return lines
-            .chunks(1)
-            .take(if is_one { 1 } else { usize::MAX })
-            .try_for_each(|line| {
-                out.write(&SearchHit {
-                    name,
-                    number: line[0].index + 1,
-                    time: "",
-                    role: "",
-                    lines: line,
-                })
-            });
+        return lines.chunks(1).take(if is_one { 1 } else { usize::MAX }).try_for_each(|line| {
+            out.write(&SearchHit {
+                name,
+                number: line[0].index + 1,
+                time: "",
+                role: "",
+                lines: line,
+            })
+        });
     }
     for (number, line) in text.lines().enumerate() {
         let entry: Value = serde_json::from_str(line).unwrap_or_default();
@@ -182,21 +158,13 @@ impl SearchOutput {
                 if self.context > 0 && !is_first {
                     self.page.write("--\n")?;
                 }
-                spot.lines
-                    .iter()
-                    .try_for_each(|line| self.put_line(spot, line))
+                spot.lines.iter().try_for_each(|line| self.put_line(spot, line))
             }
         }
     }
 
     fn put_json(&mut self, spot: &SearchHit<'_>) -> Result<()> {
-        let SearchHit {
-            name,
-            number,
-            time,
-            role,
-            lines,
-        } = spot;
+        let SearchHit { name, number, time, role, lines } = spot;
         let file = if role.is_empty() { "file" } else { "session" };
         for (at, line) in lines.iter().enumerate() {
             let Some(matched) = &line.matched else {
@@ -221,13 +189,7 @@ impl SearchOutput {
     }
 
     fn put_line(&mut self, spot: &SearchHit<'_>, line: &MatchLine) -> Result<()> {
-        let SearchHit {
-            name,
-            number,
-            time,
-            role,
-            lines: _,
-        } = spot;
+        let SearchHit { name, number, time, role, lines: _ } = spot;
         // As in `grep`: a colon after a match, a dash after a context line.
         let mark = if line.matched.is_some() { ':' } else { '-' };
         let words = [day_and_time(time), (*role).to_owned()];
@@ -247,12 +209,10 @@ impl SearchOutput {
             // A pipe may lead to a pager.
             None => sanitize(text),
         };
-        self.page
-            .write_styled(&head, &Style::new().fg(theme::accent()))?;
+        self.page.write_styled(&head, &Style::new().fg(theme::accent()))?;
         self.page.write(&format!(" {}", safe(before)))?;
         if !matched.is_empty() {
-            self.page
-                .write_styled(&safe(matched), &Style::new().red().bold())?;
+            self.page.write_styled(&safe(matched), &Style::new().red().bold())?;
         }
         self.page.write(&format!("{}\n", safe(after)))
     }
@@ -286,10 +246,7 @@ fn first_chars(text: &str, count: usize) -> &str {
 fn last_chars(text: &str, count: usize) -> &str {
     let start = match count {
         0 => text.len(),
-        _ => text
-            .char_indices()
-            .nth_back(count - 1)
-            .map_or(0, |(at, _)| at),
+        _ => text.char_indices().nth_back(count - 1).map_or(0, |(at, _)| at),
     };
     &text[start..]
 }

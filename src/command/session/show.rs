@@ -13,13 +13,7 @@ use std::io::{BufRead, BufReader, Read};
 
 /// Runs `session show`.
 pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) -> Result<()> {
-    let Arguments {
-        key,
-        last,
-        full,
-        json,
-        raw,
-    } = arguments;
+    let Arguments { key, last, full, json, raw } = arguments;
     if *raw {
         return print_raw(ctx, place, key);
     }
@@ -40,9 +34,9 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
                 page.write_json(&message_json(&ctx.clock, &logged))?;
             }
             SessionEntry::Message(logged) => transcript.push(*logged, &mut page)?,
-            SessionEntry::Invalid(at) => ctx
-                .terminal
-                .eprint(&format!("nanobot: the line at byte {at} cannot be read")),
+            SessionEntry::Invalid(at) => {
+                ctx.terminal.eprint(&format!("nanobot: the line at byte {at} cannot be read"))
+            }
         }
     }
     transcript.end(&mut page)?;
@@ -51,17 +45,8 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
 
 /// The header before the messages, in lines that begin with `#`.
 fn header(summary: &SessionSummary, path: &str) -> String {
-    let SessionSummary {
-        key,
-        messages,
-        created,
-        updated,
-        bytes,
-        stats,
-        title,
-        is_newer,
-        ..
-    } = summary;
+    let SessionSummary { key, messages, created, updated, bytes, stats, title, is_newer, .. } =
+        summary;
     let messages = messages.map_or_else(|| "?".into(), |count| count.to_string());
     let times: Vec<String> = [("from", created), ("to", updated)]
         .into_iter()
@@ -70,10 +55,7 @@ fn header(summary: &SessionSummary, path: &str) -> String {
         .collect();
     let size = format_size(*bytes);
     let whole = format!("messages {messages}, {size}, {}", times.join(" "));
-    let mut lines = vec![
-        key.replace('\n', " "),
-        whole.trim_end_matches([' ', ',']).to_owned(),
-    ];
+    let mut lines = vec![key.replace('\n', " "), whole.trim_end_matches([' ', ',']).to_owned()];
     lines.extend(title.iter().map(|title| title.replace('\n', " ")));
     lines.extend(stats.iter().flat_map(totals));
     lines.push(path.to_owned());

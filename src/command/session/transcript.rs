@@ -28,21 +28,12 @@ type NumberedResult = (usize, ToolResult);
 impl Transcript {
     /// Creates an empty transcript.
     pub(super) fn new(is_full: bool) -> Self {
-        Self {
-            is_full,
-            has_begun: false,
-            pending_calls: Vec::new(),
-        }
+        Self { is_full, has_begun: false, pending_calls: Vec::new() }
     }
 
     /// Writes one more message.
     pub(super) fn push(&mut self, logged: LoggedMessage, page: &mut StdoutWriter) -> Result<()> {
-        let LoggedMessage {
-            index: number,
-            time,
-            turn: _,
-            message,
-        } = logged;
+        let LoggedMessage { index: number, time, turn: _, message } = logged;
         let number = number + 1;
         let heading = |who: &str, page: &mut StdoutWriter| {
             let words = format!("> {number} {who}, {}", day_and_time(&time));
@@ -62,11 +53,8 @@ impl Transcript {
                 self.write_pending(page)?;
                 heading("nanobot", page)?;
                 self.put_reply(&reply, page)?;
-                self.pending_calls = reply
-                    .tool_calls
-                    .into_iter()
-                    .map(|call| (call, None))
-                    .collect();
+                self.pending_calls =
+                    reply.tool_calls.into_iter().map(|call| (call, None)).collect();
                 Ok(())
             }
             Message::Tool(result) => self.take_result(number, result, page),
@@ -130,11 +118,7 @@ impl Transcript {
             return put_indented(page, "    ", &text);
         }
         let lines = text.lines().count();
-        let more = if lines > 1 {
-            format!(" ({lines} lines)")
-        } else {
-            String::new()
-        };
+        let more = if lines > 1 { format!(" ({lines} lines)") } else { String::new() };
         let first = text.lines().find(|line| !line.trim().is_empty());
         let first = shorten(first.unwrap_or("(nothing)").trim());
         page.write(&format!(" {mark} {first}{more}\n"))
@@ -152,9 +136,7 @@ fn put_block(page: &mut StdoutWriter, text: &str) -> Result<()> {
 }
 
 fn put_indented(page: &mut StdoutWriter, by: &str, text: &str) -> Result<()> {
-    sanitize(text)
-        .lines()
-        .try_for_each(|line| page.write(&format!("{by}{line}\n")))
+    sanitize(text).lines().try_for_each(|line| page.write(&format!("{by}{line}\n")))
 }
 
 fn shorten(text: &str) -> String {
@@ -171,12 +153,7 @@ pub(super) fn day_and_time(time: &str) -> String {
 
 /// A message as a JSON object.
 pub(super) fn message_json(clock: &Clock, logged: &LoggedMessage) -> Value {
-    let LoggedMessage {
-        index: number,
-        time,
-        turn,
-        message,
-    } = logged;
+    let LoggedMessage { index: number, time, turn, message } = logged;
     let mut line = match message {
         Message::User(user) => json!({ "role": "user", "text": plain_text(&user.parts) }),
         Message::Assistant(reply) => {

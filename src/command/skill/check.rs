@@ -47,20 +47,10 @@ impl SkillCheck {
             true => &[],
             false => &self.install[..],
         };
-        let install: String = install
-            .iter()
-            .map(|how| format!("  try: {how}\n"))
-            .collect();
-        let wrong: String = self
-            .problems
-            .iter()
-            .map(|words| format!("  {words}\n"))
-            .collect();
+        let install: String = install.iter().map(|how| format!("  try: {how}\n")).collect();
+        let wrong: String = self.problems.iter().map(|words| format!("  {words}\n")).collect();
         let word = if self.is_fine() { "ok" } else { "warn" };
-        format!(
-            "{word:4}  {name}\n{}",
-            sanitize(&(wrong + &missing + &install))
-        )
+        format!("{word:4}  {name}\n{}", sanitize(&(wrong + &missing + &install)))
     }
 
     fn to_json(&self) -> String {
@@ -104,20 +94,14 @@ fn is_path(name: &str) -> bool {
 fn check_all(ctx: &Context) -> Result<Vec<SkillCheck>> {
     let (_, found) = current_skills(ctx)?;
     let skills = found.skills.iter();
-    let mut verdicts: Vec<SkillCheck> = skills
-        .map(|skill| SkillCheck::new(skill, skill.source != SkillSource::BuiltIn))
-        .collect();
-    verdicts.extend(found.unreadable.iter().map(|unreadable| {
-        SkillCheck {
-            name: unreadable
-                .name
-                .clone()
-                .unwrap_or_else(|| unreadable.path.display().to_string()),
-            problems: vec![unreadable.reason.clone()],
-            missing: Vec::new(),
-            install: Vec::new(),
-            is_needed: true,
-        }
+    let mut verdicts: Vec<SkillCheck> =
+        skills.map(|skill| SkillCheck::new(skill, skill.source != SkillSource::BuiltIn)).collect();
+    verdicts.extend(found.unreadable.iter().map(|unreadable| SkillCheck {
+        name: unreadable.name.clone().unwrap_or_else(|| unreadable.path.display().to_string()),
+        problems: vec![unreadable.reason.clone()],
+        missing: Vec::new(),
+        install: Vec::new(),
+        is_needed: true,
     }));
     Ok(verdicts)
 }

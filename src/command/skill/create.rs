@@ -26,18 +26,12 @@ pub(super) fn run(ctx: &Context, name: &str, description: Option<&str>) -> Resul
     let text = skill_template(name, description).into_bytes();
     let entry = FolderEntry {
         path: "SKILL.md".into(),
-        entry_type: EntryType::File {
-            size: text.len() as u64,
-            is_executable: false,
-        },
+        entry_type: EntryType::File { size: text.len() as u64, is_executable: false },
     };
     let dir = ctx.settings()?.workspace.join("skills");
     if dir.join(name).symlink_metadata().is_ok() {
         let cause = format!("the workspace already has a skill `{name}`");
-        let hint = format!(
-            "another name, or edit {}",
-            dir.join(name).join("SKILL.md").display()
-        );
+        let hint = format!("another name, or edit {}", dir.join(name).join("SKILL.md").display());
         return Err(fail_with_hint(Exit::Failed, cause, hint));
     }
     let place = install::install(&dir, name, &[(entry, text)], false)?;

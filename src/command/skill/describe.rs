@@ -64,23 +64,13 @@ pub(super) fn entry_line(entry: &FolderEntry) -> String {
     let path = entry.path.display();
     match &entry.entry_type {
         EntryType::Folder => format!("{path}/"),
-        EntryType::File {
-            size,
-            is_executable,
-        } => {
+        EntryType::File { size, is_executable } => {
             let mark = if *is_executable { ", executable" } else { "" };
             format!("{path} ({}{mark})", format_size(*size))
         }
-        EntryType::Link {
-            target,
-            problem: trouble,
-        } => {
+        EntryType::Link { target, problem: trouble } => {
             let trouble = trouble.map(|trouble| format!(", which {trouble}"));
-            format!(
-                "{path} -> {}{}",
-                target.display(),
-                trouble.unwrap_or_default()
-            )
+            format!("{path} -> {}{}", target.display(), trouble.unwrap_or_default())
         }
         EntryType::Other(what) => format!("{path} ({what})"),
     }

@@ -14,17 +14,9 @@ use std::path::{Path, PathBuf};
 
 /// Runs `nanobot skill install`.
 pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
-    let SkillInstallArgs {
-        path,
-        yes,
-        force,
-        dry_run,
-    } = arguments;
+    let SkillInstallArgs { path, yes, force, dry_run } = arguments;
     let settings = ctx.settings()?;
-    let built_in = path
-        .to_str()
-        .filter(|_| !path.exists())
-        .and_then(BuiltInSkill::by_name);
+    let built_in = path.to_str().filter(|_| !path.exists()).and_then(BuiltInSkill::by_name);
     let package = match built_in {
         Some(built_in) => SkillPackage::from_built_in(ctx, built_in)?,
         None => SkillPackage::read(ctx, path)?,
@@ -36,10 +28,9 @@ pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
     let is_taken = place.symlink_metadata().is_ok();
     let hides = match found.by_name(name) {
         _ if is_taken => "the installed one, which it replaces".to_owned(),
-        Some(other) => format!(
-            "the skill of that name from: {}",
-            describe_origin(ctx, &other.source)
-        ),
+        Some(other) => {
+            format!("the skill of that name from: {}", describe_origin(ctx, &other.source))
+        }
         None => String::new(),
     };
     let description = package.describe(ctx, &ctx.paths.display(&place), &hides);

@@ -24,8 +24,7 @@ pub(super) fn run(ctx: &Context, pattern: Option<&str>, as_json: bool) -> Result
         ctx.terminal.print_json_text(&json_lines(&found))?;
         return Ok(Exit::Answered);
     }
-    ctx.terminal
-        .print(&table(ctx, &found, ctx.terminal.stdout_width()))?;
+    ctx.terminal.print(&table(ctx, &found, ctx.terminal.stdout_width()))?;
     let budget = settings.skills.budget_tokens;
     let is_empty =
         found.skills.is_empty() && found.inactive.is_empty() && found.unreadable.is_empty();
@@ -54,18 +53,8 @@ pub(super) fn table(ctx: &Context, found: &FoundSkills, width: Option<usize>) ->
         ]
     };
     let mut rows: Vec<Vec<String>> = Vec::new();
-    rows.extend(
-        found
-            .skills
-            .iter()
-            .map(|skill| row(skill, describe_state(skill))),
-    );
-    rows.extend(
-        found
-            .inactive
-            .iter()
-            .map(|hidden| row(&hidden.skill, hidden_reason(ctx, hidden))),
-    );
+    rows.extend(found.skills.iter().map(|skill| row(skill, describe_state(skill))));
+    rows.extend(found.inactive.iter().map(|hidden| row(&hidden.skill, hidden_reason(ctx, hidden))));
     rows.extend(found.unreadable.iter().map(|unreadable| {
         let name = unreadable.name.as_deref().unwrap_or("-");
         let place = ctx.paths.display(&unreadable.path);
@@ -107,13 +96,10 @@ fn json_lines(found: &FoundSkills) -> String {
         };
         line(skill, state, None)
     });
-    let hidden = found
-        .inactive
-        .iter()
-        .map(|hidden| match &hidden.superseded_by {
-            Some(by) => line(&hidden.skill, "hidden", Some(origin_json(by))),
-            None => line(&hidden.skill, "disabled", None),
-        });
+    let hidden = found.inactive.iter().map(|hidden| match &hidden.superseded_by {
+        Some(by) => line(&hidden.skill, "hidden", Some(origin_json(by))),
+        None => line(&hidden.skill, "disabled", None),
+    });
     let unreadable = found.unreadable.iter().map(|unreadable| {
         let line = json!({
             "name": unreadable.name, "location": unreadable.path, "state": "unreadable", "error": unreadable.reason,

@@ -42,11 +42,7 @@ pub(super) fn find_skill<'a>(found: &'a FoundSkills, name: &str) -> Result<&'a S
         Some(meant) => format!("nanobot skill show {meant}"),
         None => "nanobot skill list".into(),
     };
-    Err(fail_with_hint(
-        Exit::NoInput,
-        format!("there is no skill `{name}`"),
-        hint,
-    ))
+    Err(fail_with_hint(Exit::NoInput, format!("there is no skill `{name}`"), hint))
 }
 
 /// The files and directories of a skill.

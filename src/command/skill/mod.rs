@@ -33,12 +33,7 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
 /// Runs the part of this command that is available inside an agent's sandbox: printing a file of a built-in skill,
 /// which is not secret and needs neither network nor files. `None` for everything else.
 pub fn run_in_sandbox(command: &Command, terminal: Terminal) -> Option<Result<Exit>> {
-    let Command::Show(SkillShowArgs {
-        name,
-        file: Some(file),
-        ..
-    }) = command
-    else {
+    let Command::Show(SkillShowArgs { name, file: Some(file), .. }) = command else {
         return None;
     };
     let text = BuiltInSkill::by_name(name)?.file(file)?;

@@ -59,19 +59,10 @@ impl SkillPackage {
             let bytes = read_limited(path, MAX_TEXT_BYTES)?.unwrap_or_default();
             let entry = FolderEntry {
                 path: "SKILL.md".into(),
-                entry_type: EntryType::File {
-                    size: bytes.len() as u64,
-                    is_executable: false,
-                },
+                entry_type: EntryType::File { size: bytes.len() as u64, is_executable: false },
             };
             let directory_name = resolved.parent().map(name_of).unwrap_or_default();
-            return Self::new(
-                ctx,
-                &directory_name,
-                vec![(entry, bytes)],
-                Vec::new(),
-                Vec::new(),
-            );
+            return Self::new(ctx, &directory_name, vec![(entry, bytes)], Vec::new(), Vec::new());
         }
         if !metadata.is_dir() {
             return Err(fail(
@@ -84,18 +75,10 @@ impl SkillPackage {
         let bytes = match problems.is_empty() {
             true => folder.read_files()?,
             // A directory with problems is not installed, so only its SKILL.md is read, for the description.
-            false => folder
-                .entries
-                .iter()
-                .map(|entry| read_skill_text(path, entry))
-                .collect(),
+            false => folder.entries.iter().map(|entry| read_skill_text(path, entry)).collect(),
         };
-        let SkillFolder {
-            entries, skipped, ..
-        } = folder;
-        let skill_md = entries
-            .iter()
-            .find(|entry| entry.path == Path::new("SKILL.md"));
+        let SkillFolder { entries, skipped, .. } = folder;
+        let skill_md = entries.iter().find(|entry| entry.path == Path::new("SKILL.md"));
         match skill_md.map(|entry| &entry.entry_type) {
             Some(EntryType::File { size, .. }) if *size > MAX_TEXT_BYTES => {
                 problems.push("its SKILL.md is larger than 1 MiB".into());
@@ -114,10 +97,7 @@ impl SkillPackage {
 
     /// Converts a built-in skill to a package.
     pub(super) fn from_built_in(ctx: &Context, built_in: &BuiltInSkill) -> Result<Self> {
-        let bytes = built_in
-            .files
-            .iter()
-            .map(|(_, text)| text.as_bytes().to_vec());
+        let bytes = built_in.files.iter().map(|(_, text)| text.as_bytes().to_vec());
         let files = built_in_entries(built_in).into_iter().zip(bytes).collect();
         Self::new(ctx, built_in.name, files, Vec::new(), Vec::new())
     }
@@ -129,15 +109,11 @@ impl SkillPackage {
         skipped: Vec<String>,
         problems: Vec<String>,
     ) -> Result<Self> {
-        let text = files
-            .iter()
-            .find(|(entry, _)| entry.path == Path::new("SKILL.md"));
+        let text = files.iter().find(|(entry, _)| entry.path == Path::new("SKILL.md"));
         let text = String::from_utf8_lossy(text.map_or(&[][..], |(_, bytes)| bytes));
         let requirements = RequirementChecker::new(&ctx.env);
         // The name in the front matter takes precedence: a download may have renamed the directory.
-        let declared_name = parse(directory_name, &text, &requirements)
-            .inert_fields
-            .name;
+        let declared_name = parse(directory_name, &text, &requirements).inert_fields.name;
         let name = declared_name
             .filter(|name| is_valid_name(name))
             .unwrap_or_else(|| directory_name.to_owned());
@@ -154,10 +130,8 @@ impl SkillPackage {
             let hidden = std::str::from_utf8(bytes).map_or(0, count_hidden_chars)
                 + count_hidden_chars(&entry.path.display().to_string());
             if hidden > 0 && entry.path != Path::new("SKILL.md") {
-                warnings.push(format!(
-                    "`{}` has hidden characters: {hidden}",
-                    entry.path.display()
-                ));
+                warnings
+                    .push(format!("`{}` has hidden characters: {hidden}", entry.path.display()));
             }
         }
         Ok(Self {
@@ -177,24 +151,13 @@ impl SkillPackage {
         let entries: Vec<&FolderEntry> = self.files.iter().map(|(entry, _)| entry).collect();
         let is_file = |entry: &&FolderEntry| matches!(entry.entry_type, EntryType::File { .. });
         let (file_count, total_bytes) = (
-            entries
-                .iter()
-                .copied()
-                .filter(|entry| is_file(entry))
-                .count(),
-            self.files
-                .iter()
-                .map(|(_, bytes)| bytes.len() as u64)
-                .sum::<u64>(),
+            entries.iter().copied().filter(|entry| is_file(entry)).count(),
+            self.files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>(),
         );
-        let without_folders = entries
-            .iter()
-            .filter(|entry| entry.entry_type != EntryType::Folder);
-        let lines = without_folders.map(|entry| entry_line(entry)).chain(
-            self.skipped
-                .iter()
-                .map(|entry| format!("not copied: {entry}")),
-        );
+        let without_folders = entries.iter().filter(|entry| entry.entry_type != EntryType::Folder);
+        let lines = without_folders
+            .map(|entry| entry_line(entry))
+            .chain(self.skipped.iter().map(|entry| format!("not copied: {entry}")));
         let lines: Vec<String> =
             std::iter::once(format!("{file_count}, {}", format_size(total_bytes)))
                 .chain(lines)
@@ -207,12 +170,7 @@ impl SkillPackage {
         if !tools.is_empty() {
             tools.push_str(" (grants nothing)");
         }
-        let warnings: Vec<String> = skill
-            .warnings
-            .iter()
-            .chain(&self.warnings)
-            .cloned()
-            .collect();
+        let warnings: Vec<String> = skill.warnings.iter().chain(&self.warnings).cloned().collect();
         let rows = [
             ("name", skill.name.clone()),
             ("about", skill.description.clone()),
@@ -220,17 +178,8 @@ impl SkillPackage {
             ("hides", hidden_skill.to_owned()),
             ("tokens", body_tokens(skill).to_string()),
             ("always", always_note.to_owned()),
-            (
-                "needs",
-                skill
-                    .requirements
-                    .describe(&RequirementChecker::new(&ctx.env))
-                    .join(", "),
-            ),
-            (
-                "license",
-                skill.inert_fields.license.clone().unwrap_or_default(),
-            ),
+            ("needs", skill.requirements.describe(&RequirementChecker::new(&ctx.env)).join(", ")),
+            ("license", skill.inert_fields.license.clone().unwrap_or_default()),
             ("tools", tools),
             ("files", lines.join("\n")),
             ("scripts", self.scripts().join("\n")),
@@ -247,20 +196,13 @@ impl SkillPackage {
             let EntryType::File { is_executable, .. } = entry.entry_type else {
                 return None;
             };
-            let first_line = bytes
-                .split(|byte| *byte == b'\n')
-                .next()
-                .unwrap_or_default();
+            let first_line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
             let interpreter = first_line.strip_prefix(b"#!").map(String::from_utf8_lossy);
-            let extension = entry
-                .path
-                .extension()
-                .and_then(|extension| extension.to_str())
-                .unwrap_or_default();
-            let has_script_extension = [
-                "sh", "bash", "zsh", "py", "js", "mjs", "ts", "rb", "pl", "php", "ps1", "bat",
-            ]
-            .contains(&extension);
+            let extension =
+                entry.path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+            let has_script_extension =
+                ["sh", "bash", "zsh", "py", "js", "mjs", "ts", "rb", "pl", "php", "ps1", "bat"]
+                    .contains(&extension);
             let is_binary = bytes.starts_with(b"\x7fELF")
                 || std::str::from_utf8(bytes).is_err() && is_executable;
             let path = entry.path.display();
@@ -275,16 +217,9 @@ impl SkillPackage {
 
     /// The URLs in its text files, at most [`MAX_URLS`], and the number of the others.
     fn urls(&self) -> Vec<String> {
-        let texts = self
-            .files
-            .iter()
-            .filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
+        let texts = self.files.iter().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
         let all: BTreeSet<&str> = texts.flat_map(extract_urls).collect();
-        let mut lines: Vec<String> = all
-            .iter()
-            .take(MAX_URLS)
-            .map(|&url| url.to_owned())
-            .collect();
+        let mut lines: Vec<String> = all.iter().take(MAX_URLS).map(|&url| url.to_owned()).collect();
         if all.len() > MAX_URLS {
             lines.push(format!("and {} more", all.len() - MAX_URLS));
         }
@@ -299,10 +234,7 @@ pub(super) fn allowed_hosts(skill: &Skill) -> String {
     let hosts: Vec<String> = hosts.into_iter().collect();
     match hosts.is_empty() {
         true => String::new(),
-        false => format!(
-            "always allowed, even after untrusted content: {}",
-            hosts.join(", ")
-        ),
+        false => format!("always allowed, even after untrusted content: {}", hosts.join(", ")),
     }
 }
 
@@ -322,9 +254,7 @@ fn extract_urls(text: &str) -> impl Iterator<Item = &str> {
         let start = schemes.filter_map(|scheme| at.checked_sub(scheme.len()));
         let mut matches = start.filter(|start| {
             let scheme = text.get(*start..at).unwrap_or_default();
-            ["http", "https"]
-                .iter()
-                .any(|name| scheme.eq_ignore_ascii_case(name))
+            ["http", "https"].iter().any(|name| scheme.eq_ignore_ascii_case(name))
         });
         matches.next().map(|start| &text[start..])
     });

@@ -29,8 +29,7 @@ pub(super) fn run(ctx: &Context, arguments: &SkillShowArgs) -> Result<Exit> {
     } else if *json {
         ctx.terminal.print_json(&skill_json(ctx, skill))?;
     } else {
-        ctx.terminal
-            .print(&describe(ctx, skill, ctx.terminal.stdout_width()))?;
+        ctx.terminal.print(&describe(ctx, skill, ctx.terminal.stdout_width()))?;
     }
     Ok(Exit::Answered)
 }
@@ -66,29 +65,14 @@ pub(super) fn describe(ctx: &Context, skill: &Skill, width: Option<usize>) -> St
         ("from", place),
         ("state", describe_state(skill)),
         ("tokens", body_tokens(skill).to_string()),
-        (
-            "needs",
-            skill.requirements.describe(&requirements).join(", "),
-        ),
+        ("needs", skill.requirements.describe(&requirements).join(", ")),
         ("install", skill.requirements.install.join("; ")),
         ("license", some(&says.license)),
         ("for", some(&says.compatibility)),
         ("tools", tools),
         ("metadata", metadata),
-        (
-            "files",
-            files.iter().map(entry_line).collect::<Vec<_>>().join("\n"),
-        ),
-        (
-            "warnings",
-            skill
-                .warnings
-                .iter()
-                .cloned()
-                .chain(trouble)
-                .collect::<Vec<_>>()
-                .join("\n"),
-        ),
+        ("files", files.iter().map(entry_line).collect::<Vec<_>>().join("\n")),
+        ("warnings", skill.warnings.iter().cloned().chain(trouble).collect::<Vec<_>>().join("\n")),
     ];
     format!("{}\n{}\n", format_rows(&rows, width), sanitize(&skill.body))
 }
@@ -122,11 +106,7 @@ fn skill_json(ctx: &Context, skill: &Skill) -> Value {
 fn read_file(skill: &Skill, file: &str) -> Result<Vec<u8>> {
     let none = || {
         let cause = format!("skill `{}` has no file `{}`", skill.name, sanitize(file));
-        fail_with_hint(
-            Exit::NoInput,
-            cause,
-            format!("nanobot skill show {}", skill.name),
-        )
+        fail_with_hint(Exit::NoInput, cause, format!("nanobot skill show {}", skill.name))
     };
     if let (SkillSource::BuiltIn, Some(built_in)) =
         (&skill.source, BuiltInSkill::by_name(&skill.name))
@@ -141,10 +121,7 @@ fn read_file(skill: &Skill, file: &str) -> Result<Vec<u8>> {
         Err(error) if rooted_fs::is_link(&error) => {
             return Err(fail(
                 Exit::Failed,
-                format!(
-                    "`{}` is a symbolic link, which is not followed",
-                    sanitize(file)
-                ),
+                format!("`{}` is a symbolic link, which is not followed", sanitize(file)),
             ));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none()),
@@ -154,9 +131,6 @@ fn read_file(skill: &Skill, file: &str) -> Result<Vec<u8>> {
         return Err(none());
     }
     let mut bytes = Vec::new();
-    opened
-        .take(MAX_FILE_BYTES)
-        .read_to_end(&mut bytes)
-        .with_context(what)?;
+    opened.take(MAX_FILE_BYTES).read_to_end(&mut bytes).with_context(what)?;
     Ok(bytes)
 }

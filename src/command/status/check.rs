@@ -16,25 +16,12 @@ const RESULT_INDENT: usize = 19;
 
 /// Runs `status --check`.
 pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let Arguments {
-        check: _,
-        fix,
-        offline,
-        no_crontab,
-        json,
-    } = *arguments;
-    let mut printer = CheckPrinter {
-        ctx,
-        json,
-        exit: Exit::Answered,
-        rows: Vec::new(),
-    };
+    let Arguments { check: _, fix, offline, no_crontab, json } = *arguments;
+    let mut printer = CheckPrinter { ctx, json, exit: Exit::Answered, rows: Vec::new() };
     if fix {
         printer.add("moved", moved_home::correct_paths(ctx, no_crontab)?)?;
     }
-    checks::run_all(ctx, offline, no_crontab, &mut |name, results| {
-        printer.add(name, results)
-    })?;
+    checks::run_all(ctx, offline, no_crontab, &mut |name, results| printer.add(name, results))?;
     printer.end()
 }
 
@@ -74,10 +61,7 @@ impl CheckPrinter<'_> {
         page.write(&format!("{}\n", &row[level.len()..]))?;
         if let Some(hint) = &result.hint {
             let head = format!("{:RESULT_INDENT$}try: ", "");
-            page.write(&format!(
-                "{}\n",
-                hanging_indent(&head, &one_line(hint), room)
-            ))?;
+            page.write(&format!("{}\n", hanging_indent(&head, &one_line(hint), room)))?;
         }
         page.finish()
     }
@@ -91,13 +75,7 @@ impl CheckPrinter<'_> {
 }
 
 fn result_json(name: &str, result: &CheckResult) -> Value {
-    let CheckResult {
-        severity: level,
-        message: words,
-        hint,
-        jobs,
-        exit,
-    } = result;
+    let CheckResult { severity: level, message: words, hint, jobs, exit } = result;
     let is_failed = *level == Severity::Failed;
     json!({
         "name": name, "ok": !is_failed, "level": level_word(*level), "detail": words, "try": hint, "jobs": jobs,

@@ -24,11 +24,7 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         jobs,
         scope,
         tools,
-        costs: PeriodCosts {
-            today,
-            month,
-            later_day,
-        },
+        costs: PeriodCosts { today, month, later_day },
         next_step,
     } = overview;
     let choice = endpoint.as_ref().ok().map(|endpoint| &endpoint.choice);
@@ -49,11 +45,7 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
 }
 
 fn context_object(used: &ContextUse) -> Value {
-    let ContextUse {
-        session,
-        tokens,
-        window,
-    } = used;
+    let ContextUse { session, tokens, window } = used;
     json!({ "session": session, "tokens": tokens, "window": window })
 }
 

@@ -27,9 +27,7 @@ pub(super) fn run_for_turns(
     }
     let overview = Overview::collect(ctx, options)?;
     match arguments.json {
-        true => ctx
-            .terminal
-            .print_json(&json::overview_json(ctx, &overview))?,
+        true => ctx.terminal.print_json(&json::overview_json(ctx, &overview))?,
         false => rows::print(ctx, &overview)?,
     }
     Ok(Exit::Answered)

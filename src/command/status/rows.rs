@@ -75,10 +75,7 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
 
 fn endpoint_rows(endpoint: &Result<Endpoint>) -> Vec<StatusRow> {
     match endpoint {
-        Ok(Endpoint {
-            choice,
-            http_provider: wire,
-        }) => vec![
+        Ok(Endpoint { choice, http_provider: wire }) => vec![
             ("model", choice.model.clone()),
             ("provider", choice.provider.clone()),
             (
@@ -121,10 +118,7 @@ fn memory_rows(memory: &MemoryState) -> Vec<StatusRow> {
         }
     };
     let mut rows = vec![
-        (
-            "memory",
-            format!("{size}, about {tokens} of {budget_tokens} tokens{over}"),
-        ),
+        ("memory", format!("{size}, about {tokens} of {budget_tokens} tokens{over}")),
         ("updated", made),
     ];
     rows.extend(
@@ -164,20 +158,15 @@ fn tool_rows(tools: &UnusedTools) -> Vec<StatusRow> {
         rows.push(("skills", tools.summary.describe()));
     }
     let (servers, skills) = tools.unused();
-    let servers = servers
-        .into_iter()
-        .map(|name| match tools.server_tokens.get(name) {
-            Some(tokens) => format!("the server {name} ({tokens} tokens of each request)"),
-            None => format!("the server {name}"),
-        });
+    let servers = servers.into_iter().map(|name| match tools.server_tokens.get(name) {
+        Some(tokens) => format!("the server {name} ({tokens} tokens of each request)"),
+        None => format!("the server {name}"),
+    });
     let skills = skills.into_iter().map(|name| format!("the skill {name}"));
     let unused: Vec<String> = servers.chain(skills).collect();
     if !unused.is_empty() {
-        let words = format!(
-            "in {USAGE_DAYS} days and {} runs: {}",
-            tools.run_count,
-            unused.join(", ")
-        );
+        let words =
+            format!("in {USAGE_DAYS} days and {} runs: {}", tools.run_count, unused.join(", "));
         rows.push(("unused", words));
     }
     rows
@@ -205,11 +194,7 @@ fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<StatusRow> {
     };
     let mut rows = vec![("cron", jobs)];
     rows.extend(summary.last_failed.as_ref().map(|job| {
-        let JobState {
-            last_run,
-            last_error,
-            ..
-        } = &job.state;
+        let JobState { last_run, last_error, .. } = &job.state;
         let time =
             last_run.map_or_else(String::new, |time| format!(", {}", format_time(time, &now)));
         let error = last_error.as_deref().unwrap_or("unknown cause");
@@ -229,20 +214,13 @@ fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<StatusRow> {
 
 /// The use of the context window; a terminal gets a meter.
 fn format_context(used: &ContextUse, has_meter: bool) -> String {
-    let ContextUse {
-        session,
-        tokens,
-        window,
-    } = used;
+    let ContextUse { session, tokens, window } = used;
     let text = format!("{tokens} of {window} tokens in the last request of `{session}`");
     if !has_meter {
         return text;
     }
     let meter = draw_meter(*tokens as f64 / f64::from((*window).max(1)), METER_COLUMNS);
-    format!(
-        "{meter} {} {text}",
-        format_percent(*tokens, u64::from(*window))
-    )
+    format!("{meter} {} {text}", format_percent(*tokens, u64::from(*window)))
 }
 
 /// The cost of this day and this month; a terminal gets meters of the budgets.
@@ -264,11 +242,7 @@ fn show(ctx: &Context, rows: &[(&str, String)]) -> Result<()> {
     let mut page = StdoutWriter::new(ctx.terminal);
     for (name, words) in rows {
         let is_loud = HIGHLIGHTED_LABELS.contains(name);
-        let style = if is_loud {
-            theme::attention()
-        } else {
-            Style::new().bold()
-        };
+        let style = if is_loud { theme::attention() } else { Style::new().bold() };
         let words = sanitize(words);
         page.write_styled(name, &style)?;
         let head = format!("{name:LABEL_COLUMNS$}");

@@ -75,11 +75,7 @@ pub(super) fn create(
     };
     if path.symlink_metadata().is_ok() {
         let cause = format!("`{}` exists already", ctx.paths.display(&path));
-        return Err(fail_with_hint(
-            Exit::Failed,
-            cause,
-            "another name, or edit that file",
-        ));
+        return Err(fail_with_hint(Exit::Failed, cause, "another name, or edit that file"));
     }
     let template = match language {
         ProgramLanguage::Python => PYTHON_TEMPLATE,
@@ -95,10 +91,8 @@ pub(super) fn create(
         .with_context(|| format!("make `{}` executable", path.display()))?;
     Config::change(&ctx.paths.config, |config| {
         let enabled = config.get_path(&PROGRAMS_KEY.join("."));
-        let mut enabled: Vec<Value> = enabled
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
+        let mut enabled: Vec<Value> =
+            enabled.and_then(Value::as_array).cloned().unwrap_or_default();
         let covers = |entry: &Value| {
             let entry = entry.as_str().unwrap_or_default();
             entry == "*" || entry == name || entry == own_name

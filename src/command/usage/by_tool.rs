@@ -53,10 +53,7 @@ pub(super) fn run(ctx: &Context, by: UsageGroup, start: &SinceFilter, as_json: b
         }
         false => {
             for line in format_table(by, &rows) {
-                page.write(&format!(
-                    "{}\n",
-                    truncate(&line, ctx.terminal.stdout_width())
-                ))?;
+                page.write(&format!("{}\n", truncate(&line, ctx.terminal.stdout_width())))?;
             }
         }
     }
@@ -67,13 +64,8 @@ fn add_line(by: UsageGroup, sums: &mut BTreeMap<String, ToolTotals>, line: &Tool
     let mut hash = DefaultHasher::new();
     (&line.session, &line.turn).hash(&mut hash);
     let turn = hash.finish();
-    let ToolUsage {
-        requests,
-        tools,
-        skills,
-        definition_tokens: told,
-        skill_list_tokens: _,
-    } = &line.usage;
+    let ToolUsage { requests, tools, skills, definition_tokens: told, skill_list_tokens: _ } =
+        &line.usage;
     if by == UsageGroup::Skill {
         for name in skills {
             let sum = sums.entry(name.clone()).or_default();
@@ -87,9 +79,8 @@ fn add_line(by: UsageGroup, sums: &mut BTreeMap<String, ToolTotals>, line: &Tool
         for (server, tokens) in told.iter().filter(|(server, _)| !server.is_empty()) {
             let sum = sums.entry(server.clone()).or_default();
             sum.offered.insert(turn);
-            sum.description_tokens = sum
-                .description_tokens
-                .saturating_add(tokens.saturating_mul((*requests).into()));
+            sum.description_tokens =
+                sum.description_tokens.saturating_add(tokens.saturating_mul((*requests).into()));
         }
     }
     for (tool, calls) in tools {
@@ -107,14 +98,7 @@ fn add_line(by: UsageGroup, sums: &mut BTreeMap<String, ToolTotals>, line: &Tool
 }
 
 fn totals_json(by: UsageGroup, name: &str, sum: &ToolTotals) -> serde_json::Value {
-    let ToolTotals {
-        offered,
-        used,
-        calls,
-        failed,
-        denied,
-        description_tokens: told,
-    } = sum;
+    let ToolTotals { offered, used, calls, failed, denied, description_tokens: told } = sum;
     let runs = used.len();
     match by {
         UsageGroup::Skill => json!({ "skill": name, "runs": runs }),
@@ -134,9 +118,7 @@ fn format_table(by: UsageGroup, rows: &[(String, ToolTotals)]) -> Vec<String> {
     let (columns, rows): (Vec<_>, Vec<Vec<String>>) = match by {
         UsageGroup::Skill => (
             vec![("SKILL", Side::Left), right("RUNS")],
-            rows.iter()
-                .map(|(skill, sum)| vec![name(skill), sum.used.len().to_string()])
-                .collect(),
+            rows.iter().map(|(skill, sum)| vec![name(skill), sum.used.len().to_string()]).collect(),
         ),
         UsageGroup::Server => (
             vec![

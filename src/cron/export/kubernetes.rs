@@ -56,11 +56,7 @@ pub fn manifest_file(
     let job = scheduled_job.job;
     let name = manifest_name(&job.id);
     let lines = cron_job_schedules(settings, scheduled_job)?;
-    let mut out = format!(
-        "{HEADER}# {}: {}\n",
-        quote_short(&job.name),
-        scheduled_job.describe()
-    );
+    let mut out = format!("{HEADER}# {}: {}\n", quote_short(&job.name), scheduled_job.describe());
     for (path, _) in scheduled_job.granted_paths() {
         if !path.starts_with(settings.workspace) && !path.starts_with(settings.root) {
             out.push_str(&format!(
@@ -80,18 +76,9 @@ pub fn manifest_file(
             at => format!("{name}-{}", at + 1),
         };
         out.push_str("---\n");
-        out.push_str(&yaml::to_document(&manifest(
-            settings,
-            scheduled_job,
-            image,
-            &name,
-            line,
-        )?));
+        out.push_str(&yaml::to_document(&manifest(settings, scheduled_job, image, &name, line)?));
     }
-    Ok(ExportFile {
-        name: format!("{name}.yaml"),
-        text: out,
-    })
+    Ok(ExportFile { name: format!("{name}.yaml"), text: out })
 }
 
 /// Returns the shared resources: the volume, and instructions for storing the keys in a secret.
@@ -121,10 +108,7 @@ pub fn shared_file(settings: &ExportSettings) -> ExportFile {
             "resources": { "requests": { "storage": "1Gi" } },
         },
     })));
-    ExportFile {
-        name: "nanobot-volume.yaml".into(),
-        text: out,
-    }
+    ExportFile { name: "nanobot-volume.yaml".into(), text: out }
 }
 
 fn manifest(
@@ -180,10 +164,7 @@ fn container_command(
                 settings.root.display()
             )
         })?;
-        command.extend([
-            "-c".into(),
-            path_text(&Path::new(DATA_DIR).join(inside))?.to_owned(),
-        ]);
+        command.extend(["-c".into(), path_text(&Path::new(DATA_DIR).join(inside))?.to_owned()]);
     }
     let run = ["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"];
     command.extend(run.map(String::from));
@@ -304,9 +285,7 @@ fn expression_schedules(
 ) -> Result<Vec<CronJobSchedule>, String> {
     let mut fields = expression.as_plain_cron().clone();
     // Kubernetes has 0 for Sunday, never 7.
-    let weekdays = fields[4]
-        .split(',')
-        .map(|day| if day == "7" { "0" } else { day });
+    let weekdays = fields[4].split(',').map(|day| if day == "7" { "0" } else { day });
     fields[4] = weekdays.collect::<Vec<_>>().join(",");
     let zone = match zone {
         Some(zone) => zone.clone(),
@@ -329,11 +308,7 @@ fn expression_schedules(
         true => hourly * 24,
         false => hourly,
     };
-    let first = CronJobSchedule {
-        fields: fields.join(" "),
-        zone,
-        max_daily_slots: daily,
-    };
+    let first = CronJobSchedule { fields: fields.join(" "), zone, max_daily_slots: daily };
     let more = times_around_changes(scheduled_job, settings.now, ChangeWindow::Gap)
         .into_iter()
         .map(|around| CronJobSchedule {
@@ -359,37 +334,18 @@ fn period_schedule(period: Duration, created: Timestamp) -> Result<CronJobSchedu
         hours: one.hours | other.hours,
         weekday: one.weekday,
     });
-    let UtcTimes {
-        minutes,
-        hours,
-        weekday,
-    } = all.ok_or("its period has no times")?;
+    let UtcTimes { minutes, hours, weekday } = all.ok_or("its period has no times")?;
     let weekday = weekday.map_or_else(|| "*".into(), |day| day.to_string());
     Ok(CronJobSchedule {
-        fields: format!(
-            "{} {} * * {weekday}",
-            format_field(minutes, 60),
-            format_field(hours, 24)
-        ),
+        fields: format!("{} {} * * {weekday}", format_field(minutes, 60), format_field(hours, 24)),
         zone: UTC.into(),
         max_daily_slots: u64::from(minutes.count_ones() * hours.count_ones()),
     })
 }
 
 fn is_utc(settings: &ExportSettings) -> bool {
-    let names = [
-        "UTC",
-        "Etc/UTC",
-        "Etc/GMT",
-        "GMT",
-        "Universal",
-        "Etc/Universal",
-        "Zulu",
-        "UCT",
-    ];
-    settings
-        .system_zone_name
-        .is_some_and(|name| names.contains(&name))
+    let names = ["UTC", "Etc/UTC", "Etc/GMT", "GMT", "Universal", "Etc/Universal", "Zulu", "UCT"];
+    settings.system_zone_name.is_some_and(|name| names.contains(&name))
 }
 
 /// Returns the name of a job's manifests: its id if that is a valid name, otherwise a valid form of it with a hash.

@@ -168,12 +168,8 @@ fn times_around_changes(
     now: Timestamp,
     width: ChangeWindow,
 ) -> Vec<ClockChangeTimes> {
-    let ScheduledJob {
-        job,
-        schedule: schedule @ Schedule::Cron { expression, .. },
-        zone,
-        ..
-    } = scheduled_job
+    let ScheduledJob { job, schedule: schedule @ Schedule::Cron { expression, .. }, zone, .. } =
+        scheduled_job
     else {
         return Vec::new();
     };
@@ -219,9 +215,7 @@ fn group_by_hour(slots: Vec<Timestamp>) -> Vec<ClockChangeTimes> {
         let time = TimeZone::UTC.to_datetime(slot);
         let (month, day) = (time.month() as u32, time.day() as u32);
         let (hours, minutes) = (1 << time.hour(), 1 << time.minute());
-        let known = around
-            .iter_mut()
-            .find(|known| (known.month, known.hours) == (month, hours));
+        let known = around.iter_mut().find(|known| (known.month, known.hours) == (month, hours));
         match known {
             Some(known) => {
                 known.first_day = known.first_day.min(day);
@@ -245,11 +239,7 @@ fn merge_hours(groups: Vec<ClockChangeTimes>) -> Vec<ClockChangeTimes> {
     let mut merged: Vec<ClockChangeTimes> = Vec::new();
     for one in groups {
         let alike = |other: &&mut ClockChangeTimes| {
-            ClockChangeTimes { hours: 0, ..one }
-                == ClockChangeTimes {
-                    hours: 0,
-                    ..**other
-                }
+            ClockChangeTimes { hours: 0, ..one } == ClockChangeTimes { hours: 0, ..**other }
         };
         match merged.iter_mut().find(alike) {
             Some(other) => other.hours |= one.hours,
@@ -264,9 +254,7 @@ fn merge_hours(groups: Vec<ClockChangeTimes>) -> Vec<ClockChangeTimes> {
 fn is_hourly_in_utc(expression: &Expression, zone: &TimeZone, now: Timestamp) -> bool {
     let is_whole = |offset: jiff::tz::Offset| offset.seconds() % 3600 == 0;
     let mut changes = zone.following(now).take(MAX_CLOCK_CHANGES);
-    expression.as_plain_cron()[1..]
-        .iter()
-        .all(|field| field == "*")
+    expression.as_plain_cron()[1..].iter().all(|field| field == "*")
         && is_whole(zone.to_offset(now))
         && changes.all(|change| is_whole(change.offset()))
 }
@@ -287,11 +275,7 @@ fn period_times(period: Duration, created: Timestamp) -> Vec<UtcTimes> {
     const HOURS: u64 = (1 << 24) - 1;
     let seconds = period.as_secs();
     if period.subsec_nanos() != 0 || seconds == 0 || !seconds.is_multiple_of(60) {
-        return vec![UtcTimes {
-            minutes: MINUTES,
-            hours: HOURS,
-            weekday: None,
-        }];
+        return vec![UtcTimes { minutes: MINUTES, hours: HOURS, weekday: None }];
     }
     let start = floor_minute(created);
     let step = gcd(DAY_SECS as u64, seconds);
@@ -306,18 +290,10 @@ fn period_times(period: Duration, created: Timestamp) -> Vec<UtcTimes> {
         weekday.to_sunday_zero_offset() as u32
     });
     let mut times: Vec<UtcTimes> = Vec::new();
-    for (hour, minutes) in of_hours
-        .into_iter()
-        .enumerate()
-        .filter(|(_, minutes)| *minutes != 0)
-    {
+    for (hour, minutes) in of_hours.into_iter().enumerate().filter(|(_, minutes)| *minutes != 0) {
         match times.iter_mut().find(|times| times.minutes == minutes) {
             Some(times) => times.hours |= 1 << hour,
-            None => times.push(UtcTimes {
-                minutes,
-                hours: 1 << hour,
-                weekday,
-            }),
+            None => times.push(UtcTimes { minutes, hours: 1 << hour, weekday }),
         }
     }
     times
@@ -332,11 +308,7 @@ fn single_slot(
     time: Timestamp,
     now: Timestamp,
 ) -> Result<Timestamp, String> {
-    let is_over = scheduled_job
-        .job
-        .state
-        .last_run
-        .is_some_and(|last| last >= time);
+    let is_over = scheduled_job.job.state.last_run.is_some_and(|last| last >= time);
     match ceil_minute(time) {
         Some(minute) if minute > now => Ok(minute),
         _ if is_over => Err("it has already run".into()),

@@ -31,18 +31,13 @@ pub fn unit_files(
             name: format!("nanobot-{id}.service"),
             text: service(settings, scheduled_job)?,
         },
-        ExportFile {
-            name: format!("nanobot-{id}.timer"),
-            text: timer(settings, scheduled_job)?,
-        },
+        ExportFile { name: format!("nanobot-{id}.timer"), text: timer(settings, scheduled_job)? },
     ])
 }
 
 fn timer(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
-    let mut out = format!(
-        "{HEADER}[Unit]\nDescription={}\n\n[Timer]\n",
-        description(scheduled_job)
-    );
+    let mut out =
+        format!("{HEADER}[Unit]\nDescription={}\n\n[Timer]\n", description(scheduled_job));
     let clock = match (scheduled_job.schedule, settings.system_zone_name) {
         (Schedule::Cron { zone: None, .. }, Some(name)) => {
             format!(", in the system's time zone, {name} at the time of export")
@@ -86,10 +81,8 @@ pub fn calendar_lines(
             let names = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
             format!("{} ", names[weekday as usize])
         });
-        let (hours, minutes) = (
-            format_values(times.hours, 0..=23),
-            format_values(times.minutes, 0..=59),
-        );
+        let (hours, minutes) =
+            (format_values(times.hours, 0..=23), format_values(times.minutes, 0..=59));
         format!("{weekday}*-*-* {hours}:{minutes}:00 UTC")
     };
     let lines = match scheduled_job.schedule {
@@ -100,14 +93,9 @@ pub fn calendar_lines(
             return Ok((vec![format!("*-*-* *:{minutes}:00 UTC")], Vec::new()));
         }
         Schedule::Cron { expression, zone } => {
-            let zone = zone
-                .as_ref()
-                .map_or(String::new(), |zone| format!(" {zone}"));
+            let zone = zone.as_ref().map_or(String::new(), |zone| format!(" {zone}"));
             let lines = expression.to_systemd_calendar();
-            lines
-                .into_iter()
-                .map(|line| format!("{line}{zone}"))
-                .collect()
+            lines.into_iter().map(|line| format!("{line}{zone}")).collect()
         }
         Schedule::Every(period) => {
             let times = period_times(*period, scheduled_job.job.created);
@@ -125,10 +113,8 @@ pub fn calendar_lines(
             (first, last) if first == last => format!("{first:02}"),
             (first, last) => format!("{first:02}..{last:02}"),
         };
-        let (hours, minutes) = (
-            format_values(around.hours, 0..=23),
-            format_values(around.minutes, 0..=59),
-        );
+        let (hours, minutes) =
+            (format_values(around.hours, 0..=23), format_values(around.minutes, 0..=59));
         format!("*-{:02}-{days} {hours}:{minutes}:00 UTC", around.month)
     });
     Ok((lines, more.collect()))
@@ -161,12 +147,8 @@ fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<St
     writeln!(out, "Environment={}", escape_word(&format!("PATH={path}"))).expect(INFALLIBLE);
     if settings.is_root_set {
         let root = path_text(settings.root)?;
-        writeln!(
-            out,
-            "Environment={}",
-            escape_word(&format!("NANOBOT_HOME={root}"))
-        )
-        .expect(INFALLIBLE);
+        writeln!(out, "Environment={}", escape_word(&format!("NANOBOT_HOME={root}")))
+            .expect(INFALLIBLE);
     }
     out.push_str(
         "# An API key that is not in the config, alone in a file. `man systemd-creds` explains how to encrypt it.\n",
@@ -183,10 +165,7 @@ fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<St
     let (retried, pause) = match policy.limit {
         0 => (format!("{again}"), 60),
         // A start before the time of the retry does nothing.
-        _ => (
-            format!("{again} {}", Exit::Unavailable.code()),
-            policy.delay.as_secs(),
-        ),
+        _ => (format!("{again} {}", Exit::Unavailable.code()), policy.delay.as_secs()),
     };
     write!(
         out,
@@ -242,19 +221,12 @@ fn hardening(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<
     }
     let reads = places.iter().map(|(path, _)| path.as_path());
     let config = scheduled_job.config.into_iter();
-    let used = paths
-        .iter()
-        .copied()
-        .chain(reads)
-        .chain(config)
-        .chain([settings.program, settings.home]);
+    let used =
+        paths.iter().copied().chain(reads).chain(config).chain([settings.program, settings.home]);
     let mut used = used.filter(|path| path.starts_with("/tmp") || path.starts_with("/var/tmp"));
     let private = match used.next() {
         None => "PrivateTmp=yes".into(),
-        Some(path) => format!(
-            "# No PrivateTmp: the job uses {}.",
-            quote_short(path_text(path)?)
-        ),
+        Some(path) => format!("# No PrivateTmp: the job uses {}.", quote_short(path_text(path)?)),
     };
     writeln!(out, "{private}").expect(INFALLIBLE);
     out.push_str(

@@ -6,13 +6,7 @@ use std::ops::RangeInclusive;
 impl Expression {
     /// Describes the expression for users; returns the expression itself if words would be too long.
     pub fn describe(&self) -> String {
-        let words = || {
-            Some(format!(
-                "{}{}",
-                self.describe_times()?,
-                self.describe_days()?
-            ))
-        };
+        let words = || Some(format!("{}{}", self.describe_times()?, self.describe_days()?));
         words().unwrap_or_else(|| self.text.clone())
     }
 
@@ -43,10 +37,7 @@ impl Expression {
             }
             return match self.minutes.count_ones() {
                 1 if has_bit(self.minutes, 0) => Some(each(1, "hour")),
-                1 => Some(format!(
-                    "every hour at minute {}",
-                    self.minutes.trailing_zeros()
-                )),
+                1 => Some(format!("every hour at minute {}", self.minutes.trailing_zeros())),
                 2..=4 => Some(format!(
                     "every hour at minutes {}",
                     join_with_and(minutes.map(|minute| minute.to_string()))
@@ -67,9 +58,7 @@ impl Expression {
             None if self.minutes.count_ones() == 1 => each(1, "hour"),
             None => return None,
         };
-        Some(format!(
-            "{every} from {first:02}:{start:02} to {last:02}:{end:02}"
-        ))
+        Some(format!("{every} from {first:02}:{start:02} to {last:02}:{end:02}"))
     }
 
     /// Describes the days, as in ` on Monday to Friday` or ` on day 1 of each month`.
@@ -101,14 +90,8 @@ impl Expression {
             _ if months.is_some() => None,
             _ => {
                 let (days, weekdays) = (self.days.describe()?, self.weekdays.describe()?);
-                let month = if self.weekdays.plain == 0 {
-                    " of each month"
-                } else {
-                    ""
-                };
-                Some(format!(
-                    " on {days} of each month, and on {weekdays}{month}"
-                ))
+                let month = if self.weekdays.plain == 0 { " of each month" } else { "" };
+                Some(format!(" on {days} of each month, and on {weekdays}{month}"))
             }
         }
     }
@@ -117,12 +100,7 @@ impl Expression {
 impl Days {
     /// Describes the days, as in `day 1` or `the last day`.
     fn describe(&self) -> Option<String> {
-        let Self {
-            plain,
-            last,
-            last_working,
-            nearest,
-        } = self;
+        let Self { plain, last, last_working, nearest } = self;
         match (plain, last, last_working, nearest.count_ones()) {
             (0, true, false, 0) => Some("the last day".into()),
             (0, false, true, 0) => Some("the last day from Monday to Friday".into()),
@@ -144,11 +122,7 @@ impl Days {
                     }
                     _ => return None,
                 };
-                Some(if *last {
-                    format!("{words} and the last day")
-                } else {
-                    words
-                })
+                Some(if *last { format!("{words} and the last day") } else { words })
             }
             _ => None,
         }
@@ -159,9 +133,8 @@ impl Weekdays {
     /// Describes the weekdays, as in `Monday to Friday` or `the second Friday`.
     fn describe(&self) -> Option<String> {
         const ORDINALS: [&str; 6] = ["", "first", "second", "third", "fourth", "fifth"];
-        let numbered: Vec<(usize, u64)> = (self.numbered.iter().copied().enumerate())
-            .filter(|(_, days)| *days != 0)
-            .collect();
+        let numbered: Vec<(usize, u64)> =
+            (self.numbered.iter().copied().enumerate()).filter(|(_, days)| *days != 0).collect();
         let weekday = |days| list_names(days, &WEEKDAYS);
         match (self.plain, &*numbered, self.last) {
             (days, [], 0) => Some(weekday(days)),
@@ -190,24 +163,15 @@ const MONTHS: [&str; 13] = [
     "December",
 ];
 
-const WEEKDAYS: [&str; 7] = [
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-];
+const WEEKDAYS: [&str; 7] =
+    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// Lists the names of the set bits, as in `Monday to Friday` or `January and July`.
 fn list_names(all: u64, names: &[&str]) -> String {
     match contiguous_range(all) {
-        Some(run) if run.end() - run.start() > 1 => format!(
-            "{} to {}",
-            names[*run.start() as usize],
-            names[*run.end() as usize]
-        ),
+        Some(run) if run.end() - run.start() > 1 => {
+            format!("{} to {}", names[*run.start() as usize], names[*run.end() as usize])
+        }
         _ => join_with_and(set_bits(all).map(|bit| names[bit as usize].to_owned())),
     }
 }
@@ -235,11 +199,7 @@ mod tests {
     #[test]
     fn descriptions() {
         let check = |text: &str, expect: &str| {
-            assert_eq!(
-                Expression::parse(text).unwrap().describe(),
-                expect,
-                "{text}"
-            );
+            assert_eq!(Expression::parse(text).unwrap().describe(), expect, "{text}");
         };
         check("0 8 * * 1-5", "at 08:00 on Monday to Friday");
         check("*/15 * * * *", "every 15 minutes");
@@ -250,39 +210,21 @@ mod tests {
         check("@weekly", "at 00:00 on Sunday");
         check("@yearly", "at 00:00 on day 1 of January");
         check("5 * * * *", "every hour at minute 5");
-        check(
-            "5,35 * * * 6,0",
-            "every hour at minutes 5 and 35 on Sunday and Saturday",
-        );
-        check(
-            "0,30 8,17 * * *",
-            "at 08:00, 08:30, 17:00 and 17:30 each day",
-        );
+        check("5,35 * * * 6,0", "every hour at minutes 5 and 35 on Sunday and Saturday");
+        check("0,30 8,17 * * *", "at 08:00, 08:30, 17:00 and 17:30 each day");
         check("15 */2 * * *", "every 2 hours from 00:15 on");
-        check(
-            "*/10 9-17 * * MON-FRI",
-            "every 10 minutes from 09:00 to 17:50 on Monday to Friday",
-        );
+        check("*/10 9-17 * * MON-FRI", "every 10 minutes from 09:00 to 17:50 on Monday to Friday");
         check("0 9-17 * 1 *", "every hour from 09:00 to 17:00 in January");
-        check(
-            "0 0 1,15 6-8 *",
-            "at 00:00 on days 1 and 15 of June to August",
-        );
+        check("0 0 1,15 6-8 *", "at 00:00 on days 1 and 15 of June to August");
         check("0 0 L * *", "at 00:00 on the last day of each month");
-        check(
-            "0 0 LW * *",
-            "at 00:00 on the last day from Monday to Friday of each month",
-        );
+        check("0 0 LW * *", "at 00:00 on the last day from Monday to Friday of each month");
         check(
             "0 0 15W * *",
             "at 00:00 on the day from Monday to Friday that is nearest to day 15 of each month",
         );
         check("0 9 * * 5#2", "at 09:00 on the second Friday of each month");
         check("0 9 * 3 L5", "at 09:00 on the last Friday of March");
-        check(
-            "0 9 13 * 5",
-            "at 09:00 on day 13 of each month, and on Friday",
-        );
+        check("0 9 13 * 5", "at 09:00 on day 13 of each month, and on Friday");
         check("0 9 24 12 *", "at 09:00 on day 24 of December");
         // The expression itself, if words would be wrong or too long.
         check("7-52/9 * * * *", "7-52/9 * * * *");

@@ -157,9 +157,8 @@ impl Expression {
     fn latest_in_real_time(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let second = jiff::SignedDuration::from_secs(1);
         // `preceding` excludes a change at the given time itself, so add one second.
-        let mut changes = zone
-            .preceding(at.checked_add(second).unwrap_or(at))
-            .map(|change| change.timestamp());
+        let mut changes =
+            zone.preceding(at.checked_add(second).unwrap_or(at)).map(|change| change.timestamp());
         let mut until = at;
         loop {
             let offset = zone.to_offset(until);
@@ -251,11 +250,7 @@ impl Days {
     fn is_match(&self, date: Date) -> bool {
         let (day, length) = (date.day(), date.days_in_month());
         let is_nearest = |wanted: u32| {
-            let wanted = date
-                .first_of_month()
-                .with()
-                .day((wanted as i8).min(length))
-                .build();
+            let wanted = date.first_of_month().with().day((wanted as i8).min(length)).build();
             wanted.is_ok_and(|wanted| nearest_working_day(wanted) == date)
         };
         has_bit(self.plain, day as u32)
@@ -371,11 +366,7 @@ mod tests {
             time = expression.latest(before, &zone).unwrap();
             assert_eq!(time, expect.parse().unwrap(), "{text} in {name}, backwards");
         }
-        assert!(
-            expression
-                .latest(start, &zone)
-                .is_none_or(|time| time <= start)
-        );
+        assert!(expression.latest(start, &zone).is_none_or(|time| time <= start));
     }
 
     #[test]
@@ -384,22 +375,14 @@ mod tests {
             "0 0 L * *",
             "UTC",
             "2024-01-31T00:00:00Z",
-            &[
-                "2024-02-29T00:00+00:00",
-                "2024-03-31T00:00+00:00",
-                "2024-04-30T00:00+00:00",
-            ],
+            &["2024-02-29T00:00+00:00", "2024-03-31T00:00+00:00", "2024-04-30T00:00+00:00"],
         );
         // 31 August 2024 was a Saturday, 30 June a Sunday.
         slots(
             "0 0 LW * *",
             "UTC",
             "2024-06-01T00:00:00Z",
-            &[
-                "2024-06-28T00:00+00:00",
-                "2024-07-31T00:00+00:00",
-                "2024-08-30T00:00+00:00",
-            ],
+            &["2024-06-28T00:00+00:00", "2024-07-31T00:00+00:00", "2024-08-30T00:00+00:00"],
         );
         // 1 June 2024 was a Saturday, 1 September a Sunday.
         slots(
@@ -417,11 +400,7 @@ mod tests {
             "0 0 31W 2,6 *",
             "UTC",
             "2025-01-01T00:00:00Z",
-            &[
-                "2025-02-28T00:00+00:00",
-                "2025-06-30T00:00+00:00",
-                "2026-02-27T00:00+00:00",
-            ],
+            &["2025-02-28T00:00+00:00", "2025-06-30T00:00+00:00", "2026-02-27T00:00+00:00"],
         );
         slots(
             "0 0 * * 5#5",
@@ -493,11 +472,7 @@ mod tests {
             "10,30,50 2,3 * * *",
             "Europe/Berlin",
             "2026-03-29T00:00:00Z",
-            &[
-                "2026-03-29T03:00+02:00",
-                "2026-03-29T03:10+02:00",
-                "2026-03-29T03:30+02:00",
-            ],
+            &["2026-03-29T03:00+02:00", "2026-03-29T03:10+02:00", "2026-03-29T03:30+02:00"],
         );
         slots(
             "15 2 * * *",
@@ -550,30 +525,19 @@ mod tests {
             "30 * * * *",
             "Europe/Berlin",
             "2026-10-25T00:00:00Z",
-            &[
-                "2026-10-25T02:30+02:00",
-                "2026-10-25T02:30+01:00",
-                "2026-10-25T03:30+01:00",
-            ],
+            &["2026-10-25T02:30+02:00", "2026-10-25T02:30+01:00", "2026-10-25T03:30+01:00"],
         );
         slots(
             "*/20 1 * * *",
             "Australia/Lord_Howe",
             "2026-04-04T14:30:00Z",
-            &[
-                "2026-04-05T01:40+11:00",
-                "2026-04-05T01:40+10:30",
-                "2026-04-06T01:00+10:30",
-            ],
+            &["2026-04-05T01:40+11:00", "2026-04-05T01:40+10:30", "2026-04-06T01:00+10:30"],
         );
     }
 
     #[test]
     fn latest_within_a_repeated_hour() {
-        let (expression, zone) = (
-            Expression::parse("30 2 * * *").unwrap(),
-            zone("Europe/Berlin"),
-        );
+        let (expression, zone) = (Expression::parse("30 2 * * *").unwrap(), zone("Europe/Berlin"));
         // The second 02:10: 02:30 has already occurred.
         let at: Timestamp = "2026-10-25T02:10:00+01:00".parse().unwrap();
         let expect: Timestamp = "2026-10-25T02:30:00+02:00".parse().unwrap();

@@ -15,21 +15,9 @@ const DAY_FIELD: usize = 2;
 const WEEKDAY_FIELD: usize = 4;
 
 const FIELDS: [CronField; 5] = [
-    CronField {
-        name: "minute",
-        values: 0..=59,
-        names: &[],
-    },
-    CronField {
-        name: "hour",
-        values: 0..=23,
-        names: &[],
-    },
-    CronField {
-        name: "day of the month",
-        values: 1..=31,
-        names: &[],
-    },
+    CronField { name: "minute", values: 0..=59, names: &[] },
+    CronField { name: "hour", values: 0..=23, names: &[] },
+    CronField { name: "day of the month", values: 1..=31, names: &[] },
     CronField {
         name: "month",
         values: 1..=12,
@@ -90,9 +78,8 @@ impl Expression {
             Some(_) => expand_alias(text)?,
         };
         let fields: Vec<&str> = meant.split_ascii_whitespace().collect();
-        let fields: [&str; 5] = fields
-            .try_into()
-            .map_err(|fields: Vec<&str>| field_count_error(text, &fields))?;
+        let fields: [&str; 5] =
+            fields.try_into().map_err(|fields: Vec<&str>| field_count_error(text, &fields))?;
 
         let mut read = fields.map(|_| ParsedField::default());
         for (at, (field, read)) in fields.iter().zip(&mut read).enumerate() {
@@ -107,10 +94,7 @@ impl Expression {
             minutes: read[0].plain,
             hours: read[1].plain,
             months: read[3].plain,
-            days: Days {
-                plain: read[DAY_FIELD].plain,
-                ..read[DAY_FIELD].days.clone()
-            },
+            days: Days { plain: read[DAY_FIELD].plain, ..read[DAY_FIELD].days.clone() },
             weekdays: Weekdays {
                 plain: read[WEEKDAY_FIELD].plain,
                 ..read[WEEKDAY_FIELD].weekdays.clone()
@@ -121,9 +105,7 @@ impl Expression {
         let some_day = Date::constant(2000, 1, 1).at(0, 0, 0, 0);
         match expression.first_from(some_day) {
             Some(_) => Ok(expression),
-            None => Err(format!(
-                "`{text}` never matches: none of its months has such a day"
-            )),
+            None => Err(format!("`{text}` never matches: none of its months has such a day")),
         }
     }
 }
@@ -142,10 +124,7 @@ struct ParsedField {
 
 impl ParsedField {
     fn parse_list(at: usize, text: &str) -> Result<Self, String> {
-        let mut whole = Self {
-            is_exact: true,
-            ..Self::default()
-        };
+        let mut whole = Self { is_exact: true, ..Self::default() };
         for item in text.split(',') {
             let item = Self::parse_item(at, item, item == text)?;
             whole.plain |= item.plain;
@@ -167,10 +146,7 @@ impl ParsedField {
         if whole.plain_cron.len() > MAX_FIELD_CHARS {
             let first = whole.plain_cron.split(',').next().unwrap_or_default();
             whole.plain_cron = match first.starts_with('*') {
-                true => format!(
-                    "{first},{}",
-                    format_values(set_bits(whole.plain_cron_values))
-                ),
+                true => format!("{first},{}", format_values(set_bits(whole.plain_cron_values))),
                 false => format_values(set_bits(whole.plain_cron_values)),
             };
         }
@@ -220,10 +196,7 @@ impl ParsedField {
             }
             None => {
                 let value = field.parse_value(range)?;
-                return Ok(Self::from_values(
-                    [normalize_sunday(at, value)],
-                    text.into(),
-                ));
+                return Ok(Self::from_values([normalize_sunday(at, value)], text.into()));
             }
         };
         let written = first <= last && last <= high && !range.ends_with('L');
@@ -247,13 +220,7 @@ impl ParsedField {
 
     fn from_values(values: impl IntoIterator<Item = u32>, plain_cron: String) -> Self {
         let plain = values.into_iter().fold(0, |all, value| all | 1 << value);
-        Self {
-            plain,
-            plain_cron_values: plain,
-            plain_cron,
-            is_exact: true,
-            ..Self::default()
-        }
+        Self { plain, plain_cron_values: plain, plain_cron, is_exact: true, ..Self::default() }
     }
 
     /// Describes days that a crontab cannot express; its plain form is the range `range` that contains them.
@@ -272,13 +239,7 @@ impl ParsedField {
         let days = Days::default();
         let (among, days) = match text {
             "L" => (28..=31, Days { last: true, ..days }),
-            "LW" | "WL" => (
-                26..=31,
-                Days {
-                    last_working: true,
-                    ..days
-                },
-            ),
+            "LW" | "WL" => (26..=31, Days { last_working: true, ..days }),
             _ => {
                 let Some(day) = text.strip_suffix('W').or(text.strip_prefix('W')) else {
                     return Ok(None);
@@ -299,11 +260,8 @@ impl ParsedField {
     /// Parses `5#2`, `L5` and `5L`.
     fn parse_weekday(text: &str) -> Result<Option<Self>, String> {
         let field = &FIELDS[WEEKDAY_FIELD];
-        let value = |text| {
-            field
-                .parse_value(text)
-                .map(|value| normalize_sunday(WEEKDAY_FIELD, value))
-        };
+        let value =
+            |text| field.parse_value(text).map(|value| normalize_sunday(WEEKDAY_FIELD, value));
         let mut weekdays = Weekdays::default();
         let day = if let Some((day, number)) = text.split_once('#') {
             let day = value(day)?;
@@ -326,10 +284,7 @@ impl ParsedField {
             return Ok(None);
         };
         let read = Self::from_range(day..=day, Days::default(), weekdays);
-        Ok(Some(Self {
-            plain_cron: day.to_string(),
-            ..read
-        }))
+        Ok(Some(Self { plain_cron: day.to_string(), ..read }))
     }
 }
 
@@ -348,10 +303,7 @@ impl CronField {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse() {
             Ok(value) if digits && (low..=high).contains(&value) => Ok(value),
-            _ => Err(format!(
-                "`{text}` is not a valid {}: {low} to {high}{names}",
-                self.name
-            )),
+            _ => Err(format!("`{text}` is not a valid {}: {low} to {high}{names}", self.name)),
         }
     }
 
@@ -400,9 +352,7 @@ fn format_values(values: impl Iterator<Item = u32>) -> String {
 
 /// Returns the expression that an alias stands for.
 fn expand_alias(text: &str) -> Result<&'static str, String> {
-    let known = ALIASES
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(text));
+    let known = ALIASES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
     if let Some((_, meant)) = known {
         return Ok(meant);
     }
@@ -447,11 +397,7 @@ fn field_count_error(text: &str, fields: &[&str]) -> String {
         .filter(|fields| fields.len() == 5)
         .map(|fields| fields.join(" "))
         .find(|text| Expression::parse(text).is_ok());
-    let years = if fields.len() == 7 {
-        " and no years"
-    } else {
-        ""
-    };
+    let years = if fields.len() == 7 { " and no years" } else { "" };
     format!(
         "`{text}` has {count}; cron has five, and no seconds{years}: `{}`",
         without.as_deref().unwrap_or("0 8 * * 1-5")
@@ -524,38 +470,17 @@ mod tests {
             "",
             "a cron expression has five fields: minute, hour, day of the month, month and weekday, as in `0 8 * * 1-5`",
         );
-        check(
-            "60 * * * *",
-            "`60 * * * *`: `60` is not a valid minute: 0 to 59",
-        );
-        check(
-            "0 24 * * *",
-            "`0 24 * * *`: `24` is not a valid hour: 0 to 23",
-        );
-        check(
-            "0 0 0 * *",
-            "`0 0 0 * *`: `0` is not a valid day of the month: 1 to 31",
-        );
-        check(
-            "0 0 * 13 *",
-            "`0 0 * 13 *`: `13` is not a valid month: 1 to 12, or `JAN` to `DEC`",
-        );
-        check(
-            "0 0 * * 8",
-            "`0 0 * * 8`: `8` is not a valid weekday: 0 to 7, or `SUN` to `SAT`",
-        );
+        check("60 * * * *", "`60 * * * *`: `60` is not a valid minute: 0 to 59");
+        check("0 24 * * *", "`0 24 * * *`: `24` is not a valid hour: 0 to 23");
+        check("0 0 0 * *", "`0 0 0 * *`: `0` is not a valid day of the month: 1 to 31");
+        check("0 0 * 13 *", "`0 0 * 13 *`: `13` is not a valid month: 1 to 12, or `JAN` to `DEC`");
+        check("0 0 * * 8", "`0 0 * * 8`: `8` is not a valid weekday: 0 to 7, or `SUN` to `SAT`");
         check(
             "0 0 * * monday",
             "`0 0 * * monday`: `MONDAY` is not a valid weekday: 0 to 7, or `SUN` to `SAT`",
         );
-        check(
-            "+1 * * * *",
-            "`+1 * * * *`: `+1` is not a valid minute: 0 to 59",
-        );
-        check(
-            "1,,2 * * * *",
-            "`1,,2 * * * *`: `` is not a valid minute: 0 to 59",
-        );
+        check("+1 * * * *", "`+1 * * * *`: `+1` is not a valid minute: 0 to 59");
+        check("1,,2 * * * *", "`1,,2 * * * *`: `` is not a valid minute: 0 to 59");
         check(
             "*/0 * * * *",
             "`*/0 * * * *`: `0` is not a valid step for a minute: 1 to 60, as in `*/5`",
@@ -564,10 +489,7 @@ mod tests {
             "*/90 * * * *",
             "`*/90 * * * *`: `*/90` restarts whenever the minute is 0; use `--every 90m` instead of a cron expression",
         );
-        check(
-            "0 0 31 2 *",
-            "`0 0 31 2 *` never matches: none of its months has such a day",
-        );
+        check("0 0 31 2 *", "`0 0 31 2 *` never matches: none of its months has such a day");
         check(
             "0 0 30,31 2 */2",
             "`0 0 30,31 2 */2` never matches: none of its months has such a day",
@@ -596,10 +518,7 @@ mod tests {
             "@reboot",
             "`@reboot` is not supported: jobs run at set times; to run a command at boot, add a line to your own crontab",
         );
-        check(
-            "@every 90m",
-            "`@every 90m` is not a cron expression: use `--every 90m`",
-        );
+        check("@every 90m", "`@every 90m` is not a cron expression: use `--every 90m`");
         check(
             "@noon",
             "`@noon` is not a known alias: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually",

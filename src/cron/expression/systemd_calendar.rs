@@ -38,18 +38,11 @@ impl Expression {
         let mut choices: Vec<DayFilter> = match self.needs_both_days {
             true => days
                 .iter()
-                .flat_map(|day| {
-                    weekdays
-                        .iter()
-                        .filter_map(|weekday| day.intersect(*weekday))
-                })
+                .flat_map(|day| weekdays.iter().filter_map(|weekday| day.intersect(*weekday)))
                 .collect(),
             false => days.into_iter().chain(weekdays).collect(),
         };
-        let all = DayFilter {
-            days: MonthDays::Plain(EVERY_DAY),
-            weekdays: EVERY_WEEKDAY,
-        };
+        let all = DayFilter { days: MonthDays::Plain(EVERY_DAY), weekdays: EVERY_WEEKDAY };
         if choices.contains(&all) {
             choices = vec![all];
         }
@@ -75,12 +68,7 @@ impl Expression {
 
 impl super::Days {
     fn day_filters(&self) -> Vec<DayFilter> {
-        let Self {
-            plain,
-            last,
-            last_working,
-            nearest,
-        } = self;
+        let Self { plain, last, last_working, nearest } = self;
         let mut choices = Vec::new();
         let mut choose = |days, weekdays| choices.push(DayFilter { days, weekdays });
         if *plain != 0 {
@@ -106,11 +94,7 @@ impl super::Days {
 
 impl super::Weekdays {
     fn day_filters(&self) -> Vec<DayFilter> {
-        let Self {
-            plain,
-            numbered,
-            last,
-        } = self;
+        let Self { plain, numbered, last } = self;
         let mut choices = Vec::new();
         let mut choose = |days, weekdays| {
             if weekdays != 0 {
@@ -170,9 +154,7 @@ pub(crate) fn format_values(set: u64, range: RangeInclusive<u32>) -> String {
 
 fn format_weekdays(weekdays: u64) -> String {
     const NAMES: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-    let found: Vec<u32> = (0..7)
-        .filter(|day| has_bit(weekdays, (day + 1) % 7))
-        .collect();
+    let found: Vec<u32> = (0..7).filter(|day| has_bit(weekdays, (day + 1) % 7)).collect();
     format_runs(&found, |day| NAMES[day as usize].into())
 }
 
@@ -181,11 +163,7 @@ fn format_runs(values: &[u32], name: impl Fn(u32) -> String) -> String {
     let runs = values.chunk_by(|one, next| one + 1 == *next);
     let words = runs.map(|run| match run {
         [first, _, .., last] if run.len() > 2 => format!("{}..{}", name(*first), name(*last)),
-        _ => run
-            .iter()
-            .map(|value| name(*value))
-            .collect::<Vec<_>>()
-            .join(","),
+        _ => run.iter().map(|value| name(*value)).collect::<Vec<_>>().join(","),
     });
     words.collect::<Vec<_>>().join(",")
 }
@@ -197,23 +175,13 @@ mod tests {
     #[test]
     fn expressions_convert_to_systemd_calendar() {
         let check = |text: &str, expect: &[&str]| {
-            assert_eq!(
-                Expression::parse(text).unwrap().to_systemd_calendar(),
-                expect,
-                "{text}"
-            );
+            assert_eq!(Expression::parse(text).unwrap().to_systemd_calendar(), expect, "{text}");
         };
         check("0 8 * * 1-5", &["Mon..Fri *-*-* 08:00:00"]);
         check("*/15 * * * *", &["*-*-* *:00..45/15:00"]);
         check("* * * * *", &["*-*-* *:*:00"]);
-        check(
-            "5,35 9-17 * jan,JUL 0,6",
-            &["Sat,Sun *-01,07-* 09..17:05,35:00"],
-        );
-        check(
-            "7-52/9 */2 1-7,15 * *",
-            &["*-*-01..07,15 00..22/2:07..52/9:00"],
-        );
+        check("5,35 9-17 * jan,JUL 0,6", &["Sat,Sun *-01,07-* 09..17:05,35:00"]);
+        check("7-52/9 */2 1-7,15 * *", &["*-*-01..07,15 00..22/2:07..52/9:00"]);
         check("1-40/9 * * * *", &["*-*-* *:01..37/9:00"]);
         check("@weekly", &["Sun *-*-* 00:00:00"]);
         // Either field suffices if both are restricted; both must match if one begins with a star.
@@ -226,22 +194,10 @@ mod tests {
         check("0 0 1,L 2 *", &["*-02-01 00:00:00", "*-02~01 00:00:00"]);
         check("0 0 LW * *", &["Mon..Fri *-*~03/1 00:00:00"]);
         check("0 0 15W * *", &["Mon..Fri *-*-13..17 00:00:00"]);
-        check(
-            "0 0 1W,31W * *",
-            &[
-                "Mon..Fri *-*-01..03 00:00:00",
-                "Mon..Fri *-*-26..31 00:00:00",
-            ],
-        );
+        check("0 0 1W,31W * *", &["Mon..Fri *-*-01..03 00:00:00", "Mon..Fri *-*-26..31 00:00:00"]);
         check("0 9 * * 5#2", &["Fri *-*-08..14 09:00:00"]);
-        check(
-            "0 9 * * 1#5,L5",
-            &["Mon *-*-29..31 09:00:00", "Fri *-*~07/1 09:00:00"],
-        );
-        check(
-            "0 9 */9,L * 5L",
-            &["Fri *-*-28 09:00:00", "Fri *-*~01 09:00:00"],
-        );
+        check("0 9 * * 1#5,L5", &["Mon *-*-29..31 09:00:00", "Fri *-*~07/1 09:00:00"]);
+        check("0 9 */9,L * 5L", &["Fri *-*-28 09:00:00", "Fri *-*~01 09:00:00"]);
         check("0 9 L * L5", &["*-*~01 09:00:00", "Fri *-*~07/1 09:00:00"]);
     }
 }

@@ -184,8 +184,7 @@ impl Connection {
 
     /// Ends the connection because the servers are shut down; see [`Transport::close`].
     pub(super) fn close(&self) -> Option<Receiver<()>> {
-        self.state
-            .end(McpError::Broken("the servers were shut down".into()));
+        self.state.end(McpError::Broken("the servers were shut down".into()));
         self.transport.close()
     }
 
@@ -196,18 +195,12 @@ impl Connection {
         wait: &mut Wait<'_>,
     ) -> Result<ServerAnswer, RequestFailure> {
         let (method, params, decode): (_, _, fn(&Value) -> ServerAnswer) = match request {
-            ServerRequest::Call {
-                tool, arguments, ..
-            } => (
-                "tools/call",
-                json!({ "name": tool, "arguments": arguments }),
-                decode::tool_result,
-            ),
-            ServerRequest::Read(uri) => (
-                "resources/read",
-                json!({ "uri": uri }),
-                decode::resource_contents,
-            ),
+            ServerRequest::Call { tool, arguments, .. } => {
+                ("tools/call", json!({ "name": tool, "arguments": arguments }), decode::tool_result)
+            }
+            ServerRequest::Read(uri) => {
+                ("resources/read", json!({ "uri": uri }), decode::resource_contents)
+            }
             ServerRequest::Prompt(name, arguments) => (
                 "prompts/get",
                 json!({ "name": name, "arguments": arguments }),
@@ -215,12 +208,11 @@ impl Connection {
             ),
         };
         let replied = match request {
-            ServerRequest::Call {
-                sampler: Some(sampler),
-                ..
-            } => sampling::with_sampler(*sampler, &self.server, |queue| {
-                self.request_with(method, params, Some(queue), wait)
-            }),
+            ServerRequest::Call { sampler: Some(sampler), .. } => {
+                sampling::with_sampler(*sampler, &self.server, |queue| {
+                    self.request_with(method, params, Some(queue), wait)
+                })
+            }
             _ => self.request(method, params, wait),
         };
         match replied {
@@ -276,10 +268,7 @@ impl Connection {
         let Some(id) = self.state.add_request(sender, sampling) else {
             return Err(RequestError::NotSent(self.to_error(RequestError::Closed)));
         };
-        let _pending = PendingGuard {
-            state: &self.state,
-            id,
-        };
+        let _pending = PendingGuard { state: &self.state, id };
         let (kind, body) = write(id);
         let state = Arc::clone(&self.state);
         self.send(body, kind, move |outcome| match (kind, outcome) {
@@ -329,11 +318,7 @@ impl Connection {
         kind: OutgoingKind,
         on_sent: impl FnOnce(Result<(), McpError>) + Send + 'static,
     ) {
-        Arc::clone(&self.transport).send(Outgoing {
-            body,
-            kind,
-            on_sent: Box::new(on_sent),
-        });
+        Arc::clone(&self.transport).send(Outgoing { body, kind, on_sent: Box::new(on_sent) });
     }
 
     /// True if the connection has ended, or ends within 300 ms.
@@ -374,10 +359,9 @@ impl Connection {
 
     fn to_handshake_error(&self, error: RequestError) -> McpError {
         match (error, self.state.end_reason()) {
-            (RequestError::Refused(error), _) => McpError::Unreachable(format!(
-                "MCP handshake failed: {}",
-                one_line(&error.message)
-            )),
+            (RequestError::Refused(error), _) => {
+                McpError::Unreachable(format!("MCP handshake failed: {}", one_line(&error.message)))
+            }
             (RequestError::SendFailed(_), Some(why)) => why,
             (RequestError::Closed, Some(McpError::Broken(words))) => McpError::Unreachable(words),
             (RequestError::Closed, None) => {

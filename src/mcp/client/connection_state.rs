@@ -157,11 +157,7 @@ impl ConnectionState {
         }
         let (id, is_sent) = (FIRST_REQUEST_ID + pending.count, false);
         pending.count += 1;
-        let request = PendingRequest {
-            reply,
-            sampling,
-            is_sent,
-        };
+        let request = PendingRequest { reply, sampling, is_sent };
         drop(pending.by_id.insert(id, request));
         Some(id)
     }
@@ -317,10 +313,7 @@ mod tests {
         let unsent = || Err(McpError::Broken("no".into()));
         // The sender is gone, which means the same as `Closed`.
         assert!(failed_request(Ok(()), false).is_none());
-        assert!(matches!(
-            failed_request(Ok(()), true),
-            Some(RequestError::Closed)
-        ));
+        assert!(matches!(failed_request(Ok(()), true), Some(RequestError::Closed)));
         for ends_first in [true, false] {
             assert!(matches!(
                 failed_request(unsent(), ends_first),
@@ -343,9 +336,6 @@ mod tests {
             &|number| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#),
             super::MAX_OPEN_REQUESTS,
         );
-        check(
-            &|_| r#"{"jsonrpc":"2.0","method":"x"}"#.into(),
-            super::MAX_NOTIFICATIONS_IN_A_ROW,
-        );
+        check(&|_| r#"{"jsonrpc":"2.0","method":"x"}"#.into(), super::MAX_NOTIFICATIONS_IN_A_ROW);
     }
 }

@@ -35,11 +35,7 @@ fn name_field(value: &Value, key: &str) -> Option<String> {
 
 /// Returns the entries of the list `key`.
 fn list_field<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
-    value
-        .get(key)
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
+    value.get(key).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Parses a tool of a list; `None` if it has no name.
@@ -82,9 +78,7 @@ pub(super) fn prompt(value: &Value) -> Option<PromptInfo> {
     Some(PromptInfo {
         name: name_field(value, "name")?,
         description: text_field(value, "description").unwrap_or_default(),
-        arguments: list_field(value, "arguments")
-            .filter_map(argument)
-            .collect(),
+        arguments: list_field(value, "arguments").filter_map(argument).collect(),
     })
 }
 
@@ -97,11 +91,7 @@ struct SizeBudget {
 
 impl SizeBudget {
     fn new() -> Self {
-        Self {
-            text_bytes: MAX_TEXT_BYTES,
-            binary_bytes: MAX_BINARY_BYTES,
-            parts: Vec::new(),
-        }
+        Self { text_bytes: MAX_TEXT_BYTES, binary_bytes: MAX_BINARY_BYTES, parts: Vec::new() }
     }
 
     /// Cuts `text` to the remaining limit.
@@ -126,9 +116,7 @@ impl SizeBudget {
             true => data.split_ascii_whitespace().collect(),
             false => data.to_owned(),
         };
-        let bytes = BASE64
-            .decode(plain)
-            .map_err(|_| "not valid Base64".to_owned())?;
+        let bytes = BASE64.decode(plain).map_err(|_| "not valid Base64".to_owned())?;
         self.binary_bytes = self.binary_bytes.saturating_sub(bytes.len());
         Ok(bytes)
     }
@@ -165,34 +153,23 @@ impl SizeBudget {
             "text" => {
                 let text = self.cut(text_field(part, "text").unwrap_or_default());
                 self.parts.push(match role {
-                    Some(role) => ContentPart::PromptMessage {
-                        role: role.to_owned(),
-                        text,
-                    },
+                    Some(role) => ContentPart::PromptMessage { role: role.to_owned(), text },
                     None => ContentPart::Text(text),
                 });
             }
             "image" => match self.decode_base64(data) {
-                Ok(bytes) => self.parts.push(ContentPart::Image {
-                    kind: media(),
-                    bytes,
-                }),
+                Ok(bytes) => self.parts.push(ContentPart::Image { kind: media(), bytes }),
                 Err(wrong) => self.push_text(format!("[image omitted: {wrong}]")),
             },
-            "audio" => self.parts.push(ContentPart::Audio {
-                kind: media(),
-                bytes: data.len() / 4 * 3,
-            }),
+            "audio" => {
+                self.parts.push(ContentPart::Audio { kind: media(), bytes: data.len() / 4 * 3 })
+            }
             "resource" => self.push_contents(part.get("resource").unwrap_or(&Value::Null)),
             "resource_link" => {
                 let uri = self.cut(text_field(part, "uri").unwrap_or_default());
                 let name = self.cut(text_field(part, "name").unwrap_or_default());
                 let description = self.cut(text_field(part, "description").unwrap_or_default());
-                self.parts.push(ContentPart::Link {
-                    uri,
-                    name,
-                    description,
-                });
+                self.parts.push(ContentPart::Link { uri, name, description });
             }
             other => {
                 let kind: String = other.chars().take(40).collect();
@@ -281,10 +258,7 @@ pub(super) fn tool_result(value: &Value) -> ServerAnswer {
 pub(super) fn resource_contents(value: &Value) -> ServerAnswer {
     let mut room = SizeBudget::new();
     room.push_all(list_field(value, "contents"), SizeBudget::push_contents);
-    ServerAnswer {
-        parts: room.parts,
-        ..ServerAnswer::default()
-    }
+    ServerAnswer { parts: room.parts, ..ServerAnswer::default() }
 }
 
 /// Parses a filled-in prompt.
@@ -302,21 +276,14 @@ pub(super) fn prompt_messages(value: &Value) -> ServerAnswer {
             None => {}
         }
     });
-    ServerAnswer {
-        parts: room.parts,
-        ..ServerAnswer::default()
-    }
+    ServerAnswer { parts: room.parts, ..ServerAnswer::default() }
 }
 
 /// Parses the progress of a request, as one text; `None` if it has no number.
 pub(super) fn progress(params: &Map<String, Value>) -> Option<String> {
     let number = |key: &str| params.get(key).and_then(Value::as_f64);
     let message = params.get("message").and_then(Value::as_str);
-    Some(format_progress(
-        number("progress")?,
-        number("total"),
-        message,
-    ))
+    Some(format_progress(number("progress")?, number("total"), message))
 }
 
 /// Formats progress, with the server's message: `2/5 indexing`.
@@ -350,24 +317,12 @@ mod tests {
     fn answers_are_decoded_leniently() {
         let check = |value: Value, expect: &str| {
             let answer = tool_result(&value);
-            let words = format!(
-                "{:?} {:?} {}",
-                answer.parts, answer.structured, answer.is_error
-            );
+            let words = format!("{:?} {:?} {}", answer.parts, answer.structured, answer.is_error);
             assert_eq!(words, expect, "{value}");
         };
-        check(
-            json!({"content": [{"type": "text", "text": "a"}]}),
-            r#"[Text("a")] None false"#,
-        );
-        check(
-            json!({"content": "a", "isError": true}),
-            r#"[Text("a")] None true"#,
-        );
-        check(
-            json!({"content": {"type": "text", "text": "a"}}),
-            r#"[Text("a")] None false"#,
-        );
+        check(json!({"content": [{"type": "text", "text": "a"}]}), r#"[Text("a")] None false"#);
+        check(json!({"content": "a", "isError": true}), r#"[Text("a")] None true"#);
+        check(json!({"content": {"type": "text", "text": "a"}}), r#"[Text("a")] None false"#);
         check(
             json!({"structuredContent": {"a": 1}, "isError": "yes"}),
             r#"[] Some(Object {"a": Number(1)}) false"#,
@@ -414,18 +369,9 @@ mod tests {
         let answer = tool_result(
             &json!({"content": [part, {"type": "text", "text": "more"}], "structuredContent": {"a": 1}}),
         );
-        let ContentPart::Text(text) = &answer.parts[0] else {
-            panic!()
-        };
-        assert!(
-            text.ends_with("éx\n[truncated: 4 more bytes]"),
-            "{}",
-            &text[MAX_TEXT_BYTES - 9..]
-        );
-        assert_eq!(
-            answer.parts[1],
-            ContentPart::Text("[truncated: 1 more parts]".into())
-        );
+        let ContentPart::Text(text) = &answer.parts[0] else { panic!() };
+        assert!(text.ends_with("éx\n[truncated: 4 more bytes]"), "{}", &text[MAX_TEXT_BYTES - 9..]);
+        assert_eq!(answer.parts[1], ContentPart::Text("[truncated: 1 more parts]".into()));
         assert_eq!(answer.structured, None);
         let many: Vec<Value> = vec![json!({"type": "text", "text": "a"}); 5_000];
         assert_eq!(tool_result(&json!({"content": many})).parts.len(), 1_001);
@@ -459,12 +405,7 @@ mod tests {
         );
         let odd = odd.unwrap();
         assert_eq!(
-            (
-                odd.title.as_deref(),
-                odd.schema,
-                odd.hints.reads_only,
-                odd.hints.destructive
-            ),
+            (odd.title.as_deref(), odd.schema, odd.hints.reads_only, odd.hints.destructive),
             (Some("T"), json!(7), Some(true), None)
         );
         assert_eq!(resource(&json!({"uri": "a:b"}), "uri").unwrap().name, "a:b");
@@ -477,15 +418,9 @@ mod tests {
 
     #[test]
     fn progress_is_formatted() {
-        assert_eq!(
-            format_progress(2.0, Some(5.0), Some("indexing")),
-            "2/5 indexing"
-        );
+        assert_eq!(format_progress(2.0, Some(5.0), Some("indexing")), "2/5 indexing");
         assert_eq!(format_progress(0.5, None, None), "0.50");
-        assert_eq!(
-            format_progress(f64::INFINITY, Some(f64::NAN), None),
-            "inf/NaN"
-        );
+        assert_eq!(format_progress(f64::INFINITY, Some(f64::NAN), None), "inf/NaN");
         assert_eq!(format_progress(1e300, None, None).len(), 304);
     }
 }

@@ -24,11 +24,7 @@ pub(super) fn answer(
     handler: Option<&Arc<dyn ElicitationHandler>>,
     answer: impl FnOnce(Result<Value, ErrorObject>) + Send + 'static,
 ) {
-    let Question {
-        server,
-        id,
-        mut params,
-    } = question;
+    let Question { server, id, mut params } = question;
     let declined = Ok(json!({ "action": "decline" }));
     if params.get("mode").is_some_and(|mode| mode != "form") {
         log::debug!(target: "mcp", "{server}: URL elicitation declined");
@@ -46,9 +42,8 @@ pub(super) fn answer(
     state.set_cancel_token(&id, Arc::clone(&token));
     let (state, open) = (Arc::clone(state), OpenAnswer::new(state));
     let ask = move || {
-        let asked = cancel::scope(Some(Arc::clone(&token)), || {
-            handler.ask_user(&server, &message, &form)
-        });
+        let asked =
+            cancel::scope(Some(Arc::clone(&token)), || handler.ask_user(&server, &message, &form));
         drop(open);
         if token.is_cancelled() {
             return state.close_open_request(&id);

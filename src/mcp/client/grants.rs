@@ -8,22 +8,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Files and folders that mark the root directory of a program's project.
-const PROJECT_MARKERS: &[&str] = &[
-    "package.json",
-    "node_modules",
-    "pyproject.toml",
-    "Cargo.toml",
-    ".git",
-];
+const PROJECT_MARKERS: &[&str] =
+    &["package.json", "node_modules", "pyproject.toml", "Cargo.toml", ".git"];
 
 /// Variables of a config entry that name programs, which the server may read.
-const PROGRAM_VARIABLES: &[&str] = &[
-    "LD_LIBRARY_PATH",
-    "NODE_PATH",
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-];
+const PROGRAM_VARIABLES: &[&str] =
+    &["LD_LIBRARY_PATH", "NODE_PATH", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"];
 /// Variables of a config entry that grant nothing: places of the system and of the user.
 const SYSTEM_VARIABLES: &[&str] = &[
     "HOME",
@@ -91,16 +81,12 @@ pub(super) fn resolve_grant(
         ServerTransport::Http(_) | ServerTransport::Sse(_) => Default::default(),
     };
     // Paths occur as `/a/b` and as `--file=/a/b`.
-    let values = arguments
-        .iter()
-        .map(|argument| match argument.split_once('=') {
-            Some((flag, value)) if flag.starts_with('-') => value,
-            _ => argument.as_str(),
-        });
+    let values = arguments.iter().map(|argument| match argument.split_once('=') {
+        Some((flag, value)) if flag.starts_with('-') => value,
+        _ => argument.as_str(),
+    });
     let is_in = |names: &[&str], name: &str| names.contains(&name);
-    let of_programs = env
-        .iter()
-        .filter(|(name, _)| is_in(PROGRAM_VARIABLES, name));
+    let of_programs = env.iter().filter(|(name, _)| is_in(PROGRAM_VARIABLES, name));
     let in_env = env
         .iter()
         .filter(|(name, _)| !is_in(PROGRAM_VARIABLES, name) && !is_in(SYSTEM_VARIABLES, name));
@@ -142,8 +128,7 @@ fn installation_of(path: &Path) -> Vec<PathBuf> {
     if let Some(environment) = folders.find(|folder| folder.join("pyvenv.cfg").is_file()) {
         return vec![environment.to_owned()];
     }
-    path.parent()
-        .map_or_else(Vec::new, system_paths::with_sibling_directories)
+    path.parent().map_or_else(Vec::new, system_paths::with_sibling_directories)
 }
 
 /// Returns the project directory of the program `file`. Never the home directory or a parent of it.
@@ -155,10 +140,7 @@ fn project_dir(file: &Path, home: &Path) -> Option<PathBuf> {
         is_too_wide(path) || PROJECT_MARKERS.iter().any(|mark| path.join(mark).exists())
     })?;
     // An installed package uses the other packages in the same folder.
-    let outermost = found
-        .ancestors()
-        .filter(|path| path.ends_with("node_modules"))
-        .last();
+    let outermost = found.ancestors().filter(|path| path.ends_with("node_modules")).last();
     let found = outermost.and_then(Path::parent).unwrap_or(found);
     (!is_too_wide(found)).then(|| found.to_owned())
 }
@@ -217,11 +199,8 @@ mod tests {
             let state = home.join("state");
             let found = resolve_grant(&server, &[home.join("bin")], &state, &state, &paths);
             let all = |names: &[&str], more: &[&str]| {
-                let mut all: Vec<PathBuf> = names
-                    .iter()
-                    .chain(more)
-                    .map(|name| home.join(name))
-                    .collect();
+                let mut all: Vec<PathBuf> =
+                    names.iter().chain(more).map(|name| home.join(name)).collect();
                 all.sort();
                 all
             };

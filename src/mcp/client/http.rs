@@ -59,10 +59,7 @@ struct HttpSession {
 
 impl HttpSession {
     fn headers(&self) -> Vec<(String, String)> {
-        let named = [
-            ("mcp-session-id", &self.id),
-            ("mcp-protocol-version", &self.version),
-        ];
+        let named = [("mcp-session-id", &self.id), ("mcp-protocol-version", &self.version)];
         let present = named.into_iter().filter_map(|(name, value)| {
             let value = value.clone()?;
             Some((name.to_owned(), value))
@@ -73,9 +70,7 @@ impl HttpSession {
     /// Takes the protocol version from the result of the handshake.
     fn set_version(&mut self, result: &Value) {
         let version = result["protocolVersion"].as_str();
-        self.version = version
-            .filter(|version| is_header_value(version))
-            .map(str::to_owned);
+        self.version = version.filter(|version| is_header_value(version)).map(str::to_owned);
     }
 }
 
@@ -85,9 +80,7 @@ impl Transport for HttpTransport {
         // Other answers are read to their end only to reuse their connections, which the new request does not need.
         self.threads.cancel_unwanted(&|id| state.is_pending(id));
         let kind = message.kind;
-        let id = kind
-            .reply_id()
-            .filter(|_| !matches!(kind, OutgoingKind::Initialized(_)));
+        let id = kind.reply_id().filter(|_| !matches!(kind, OutgoingKind::Initialized(_)));
         let threads = Arc::clone(&self.threads);
         if let Err(error) = threads.spawn(id, move || self.deliver(message, id))
             && let Some(id) = kind.reply_id()
@@ -133,11 +126,7 @@ impl HttpTransport {
 
     /// Posts a message, and reads the answer to the request `id`.
     fn deliver(self: Arc<Self>, message: Outgoing, id: Option<u64>) {
-        let Outgoing {
-            body,
-            kind,
-            on_sent,
-        } = message;
+        let Outgoing { body, kind, on_sent } = message;
         let (session, response) = match self.post_in_session(&body, kind) {
             Ok(posted) => posted,
             Err(error) => return on_sent(Err(error)),
@@ -249,10 +238,7 @@ impl HttpTransport {
             }
             Answer::Accepted | Answer::Refused(_) => {}
         }
-        let Some(RpcMessage::Response {
-            result: Ok(result), ..
-        }) = answer
-        else {
+        let Some(RpcMessage::Response { result: Ok(result), .. }) = answer else {
             return Err(renewal_error());
         };
         session.set_version(&result);
@@ -270,9 +256,7 @@ impl HttpTransport {
     /// Passes `message` on. Returns false if the connection has ended.
     fn receive(self: &Arc<Self>, message: RpcMessage) -> bool {
         let state = &self.inbox.state;
-        if let RpcMessage::Response {
-            result: Ok(result), ..
-        } = &message
+        if let RpcMessage::Response { result: Ok(result), .. } = &message
             && !state.is_ready.load(std::sync::atomic::Ordering::SeqCst)
         {
             self.session().set_version(result);
@@ -388,12 +372,7 @@ enum Answer {
 
 /// Returns what the response to a request holds.
 fn answer_in(response: ExchangeResponse) -> Result<Answer, McpError> {
-    let ExchangeResponse {
-        status,
-        content_type,
-        body,
-        ..
-    } = response;
+    let ExchangeResponse { status, content_type, body, .. } = response;
     let bytes = match body {
         ExchangeBody::Events(events) => return Ok(Answer::Events(events)),
         ExchangeBody::Complete(bytes) => bytes,
@@ -414,9 +393,9 @@ fn answer_in(response: ExchangeResponse) -> Result<Answer, McpError> {
     }
     // Some servers report an error by the status and by a protocol message.
     match json_rpc::parse(&bytes) {
-        Some(RpcMessage::Response {
-            result: Err(error), ..
-        }) if !matches!(status, 401 | 403) => Ok(Answer::Refused(error)),
+        Some(RpcMessage::Response { result: Err(error), .. }) if !matches!(status, 401 | 403) => {
+            Ok(Answer::Refused(error))
+        }
         _ => Err(status_error(status, &bytes)),
     }
 }
@@ -500,11 +479,7 @@ mod tests {
         reader.read_exact(&mut body).ok()?;
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let verb = head.first()?.split(' ').next()?.to_owned();
-        let words = [
-            &verb,
-            body["method"].as_str().unwrap_or_default(),
-            &header("mcp-session-id"),
-        ];
+        let words = [&verb, body["method"].as_str().unwrap_or_default(), &header("mcp-session-id")];
         let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
         let asked = TestRequest {
             line: words.join(" "),
@@ -560,11 +535,9 @@ mod tests {
                 &request.id,
                 &json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "far", "version": "1"}}),
             ),
-            Some("tools/list") => json_of(
-                stream,
-                &request.id,
-                &json!({"tools": [{"name": "t", "inputSchema": {}}]}),
-            ),
+            Some("tools/list") => {
+                json_of(stream, &request.id, &json!({"tools": [{"name": "t", "inputSchema": {}}]}))
+            }
             Some("tools/call") => return false,
             _ if request.line.starts_with("GET") => send(stream, "405 No", ""),
             _ => send(stream, "202 Accepted", ""),
@@ -591,9 +564,7 @@ mod tests {
                 ..McpServer::default()
             };
             let folder = tempfile::tempdir().unwrap();
-            let env: Env = [("HOME", folder.path().to_str().unwrap())]
-                .into_iter()
-                .collect();
+            let env: Env = [("HOME", folder.path().to_str().unwrap())].into_iter().collect();
             let ground = ClientConfig {
                 paths: Paths::resolve(&env, None).unwrap(),
                 env,
@@ -602,18 +573,13 @@ mod tests {
                 elicitation: None,
                 sandboxes: None,
             };
-            Self {
-                clients: ClientPool::new(&[server], ground),
-                requests,
-                _folder: folder,
-            }
+            Self { clients: ClientPool::new(&[server], ground), requests, _folder: folder }
         }
 
         fn call(&self) -> Result<String, McpError> {
             let ask = || {
                 let offer = self.clients.fetch_features(&["far"]).remove(0).1?;
-                self.clients
-                    .call_tool("far", &offer, "t", &json!({}), None, &mut |_| {})
+                self.clients.call_tool("far", &offer, "t", &json!({}), None, &mut |_| {})
             };
             // A caller checks the offer again if it has changed.
             let answer = match ask() {
@@ -681,31 +647,15 @@ mod tests {
         };
         check("401 No", "", "Login(");
         check("403 No", "", "Login(");
-        check(
-            "500 Oh",
-            "some\nwords",
-            "Broken(\"it responded with status 500: some words",
-        );
+        check("500 Oh", "some\nwords", "Broken(\"it responded with status 500: some words");
         check(
             "400 Oh",
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"not so"}}"#,
             "Refused(\"not so",
         );
-        check(
-            "200 Ok\r\ncontent-type: text/html",
-            "<p>",
-            "Broken(\"it responded with `text/html`",
-        );
-        check(
-            "200 Ok\r\ncontent-type: application/json",
-            "{}",
-            "not an MCP message",
-        );
-        check(
-            "200 Ok\r\ncontent-type: text/event-stream",
-            "data: {}\n\n",
-            "may have taken effect",
-        );
+        check("200 Ok\r\ncontent-type: text/html", "<p>", "Broken(\"it responded with `text/html`");
+        check("200 Ok\r\ncontent-type: application/json", "{}", "not an MCP message");
+        check("200 Ok\r\ncontent-type: text/event-stream", "data: {}\n\n", "may have taken effect");
     }
 
     #[test]
@@ -716,10 +666,7 @@ mod tests {
             send(stream, &head, "");
         });
         let failed = far.call().unwrap_err();
-        assert!(
-            format!("{failed:?}").contains("redirects to another URL"),
-            "{failed:?}"
-        );
+        assert!(format!("{failed:?}").contains("redirects to another URL"), "{failed:?}");
         assert!(elsewhere.lock().unwrap().is_empty());
     }
 
@@ -731,10 +678,7 @@ mod tests {
             }
         });
         let failed = huge.call().unwrap_err();
-        assert!(
-            format!("{failed:?}").contains("larger than 16384 KiB"),
-            "{failed:?}"
-        );
+        assert!(format!("{failed:?}").contains("larger than 16384 KiB"), "{failed:?}");
         let mut endless = TestServer::new(ServerTransport::Http, |asked, stream| {
             if answer_startup(asked, stream) {
                 return;
@@ -816,10 +760,7 @@ mod tests {
                 _ => return,
             };
             let message = json!({"jsonrpc": "2.0", "id": asked.id, "result": result});
-            drop(write!(
-                there.as_mut().unwrap(),
-                "event: message\ndata: {message}\n\n"
-            ));
+            drop(write!(there.as_mut().unwrap(), "event: message\ndata: {message}\n\n"));
         });
         assert_eq!(far.call().unwrap(), "old");
         let elsewhere = TestServer::new(ServerTransport::Sse, |_, stream| {
@@ -830,9 +771,6 @@ mod tests {
             );
         });
         let failed = elsewhere.call().unwrap_err();
-        assert!(
-            format!("{failed:?}").contains("has another origin"),
-            "{failed:?}"
-        );
+        assert!(format!("{failed:?}").contains("has another origin"), "{failed:?}");
     }
 }

@@ -101,10 +101,7 @@ impl HttpClient {
         let mut headers = Vec::with_capacity(remote.headers.len());
         for (name, value) in &remote.headers {
             if name.parse::<HeaderName>().is_err() || !is_header_value(value.expose()) {
-                return Err(McpError::Unusable(format!(
-                    "invalid header `{}`",
-                    one_line(name)
-                )));
+                return Err(McpError::Unusable(format!("invalid header `{}`", one_line(name))));
             }
             headers.push((name.to_lowercase(), value.expose().to_owned()));
         }
@@ -115,11 +112,7 @@ impl HttpClient {
             idle: Duration::ZERO,
             total: Duration::ZERO,
         };
-        Ok(Self {
-            http: Http::new(timeouts, offline, network),
-            headers,
-            tokens,
-        })
+        Ok(Self { http: Http::new(timeouts, offline, network), headers, tokens })
     }
 
     /// Performs one exchange. `extra_headers` are additional headers, which override those of the config.
@@ -151,9 +144,7 @@ impl HttpClient {
             return send(&headers);
         };
         headers.retain(|(name, _)| name != "authorization");
-        let token = tokens
-            .token(&self.http)
-            .map_err(|error| to_login_error(&error))?;
+        let token = tokens.token(&self.http).map_err(|error| to_login_error(&error))?;
         let with_token = |token: &str| {
             let bearer = ("authorization".to_owned(), format!("Bearer {token}"));
             [&headers[..], &[bearer]].concat()
@@ -171,10 +162,9 @@ impl HttpClient {
         }
         // It may have been revoked, or the server has another clock.
         let renewed = tokens.renew_refused(&self.http, &token);
-        renewed.and_then(|()| tokens.token(&self.http)).map_or_else(
-            |error| Err(to_login_error(&error)),
-            |token| send(&with_token(&token)),
-        )
+        renewed
+            .and_then(|()| tokens.token(&self.http))
+            .map_or_else(|error| Err(to_login_error(&error)), |token| send(&with_token(&token)))
     }
 
     /// Opens the event stream at `url`.
@@ -185,9 +175,9 @@ impl HttpClient {
         let response = self.exchange(url, HttpMethod::Get, Vec::new())?;
         match response.body {
             ExchangeBody::Events(events) => Ok(events),
-            ExchangeBody::Complete(_) if is_success(response.status) => Err(McpError::Broken(
-                "it did not respond with an event stream".into(),
-            )),
+            ExchangeBody::Complete(_) if is_success(response.status) => {
+                Err(McpError::Broken("it did not respond with an event stream".into()))
+            }
             ExchangeBody::Complete(body) => Err(status_error(response.status, &body)),
         }
     }
@@ -236,11 +226,7 @@ fn read_head(response: Response) -> Result<ExchangeResponse, McpError> {
         came.body = ExchangeBody::Events(response.body);
         return Ok(came);
     }
-    let most = if is_success {
-        MAX_BODY_BYTES
-    } else {
-        MAX_ERROR_BODY_BYTES
-    };
+    let most = if is_success { MAX_BODY_BYTES } else { MAX_ERROR_BODY_BYTES };
     let mut bytes = Vec::new();
     let mut body = response.body.take(most as u64 + 1);
     let read = body.read_to_end(&mut bytes);
@@ -274,13 +260,11 @@ pub(super) fn read_events(
                 return StreamEnd::Ended;
             }
         };
-        let fed = parser.feed(
-            &buffer[..count],
-            &mut |event| match on_event(std::mem::take(event)) {
+        let fed =
+            parser.feed(&buffer[..count], &mut |event| match on_event(std::mem::take(event)) {
                 true => Ok(()),
                 false => Err(StreamEnd::Unwanted),
-            },
-        );
+            });
         if let Err(end) = fed {
             return end;
         }
@@ -302,11 +286,7 @@ pub(super) fn parse_event(event: &SseEvent) -> Option<json_rpc::RpcMessage> {
 /// Converts an unsuccessful status to an error.
 pub(super) fn status_error(status: u16, body: &[u8]) -> McpError {
     let text = one_line(&String::from_utf8_lossy(body));
-    let says = if text.is_empty() {
-        String::new()
-    } else {
-        format!(": {text}")
-    };
+    let says = if text.is_empty() { String::new() } else { format!(": {text}") };
     match status {
         401 | 403 => McpError::Login(format!(
             "it requires a login (status {status}): `nanobot mcp login`, or a token in `headers`"
@@ -355,9 +335,7 @@ impl ExchangeThreads {
         let run = move || {
             cancel::scope(Some(Arc::clone(&token)), work);
             let mut exchanges = threads.lock();
-            exchanges
-                .running
-                .retain(|(_, other)| !Arc::ptr_eq(other, &token));
+            exchanges.running.retain(|(_, other)| !Arc::ptr_eq(other, &token));
         };
         let thread = std::thread::Builder::new().name("mcp-http".into());
         thread.spawn(run).map(drop).map_err(failed)

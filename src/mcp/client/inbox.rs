@@ -56,8 +56,7 @@ impl Inbox {
         let of_handshake = (!is_ready && id.is_null()).then_some(FIRST_REQUEST_ID);
         match json_rpc::own_id(id).or(of_handshake) {
             Some(id) if self.state.is_pending(id) => {
-                self.state
-                    .complete(id, result.map_err(RequestError::Refused));
+                self.state.complete(id, result.map_err(RequestError::Refused));
             }
             _ if is_ready => log::debug!(target: "mcp", "{}: late or unknown answer", self.server),
             _ => {
@@ -110,11 +109,7 @@ impl Inbox {
                 return self.state.close_open_request(&id);
             }
             "elicitation/create" => {
-                let question = Question {
-                    server: self.server.clone(),
-                    id: id.clone(),
-                    params,
-                };
+                let question = Question { server: self.server.clone(), id: id.clone(), params };
                 let (inbox, transport) = (Arc::clone(self), Arc::clone(transport));
                 let answer = move |result| inbox.answer(id, result, &transport);
                 return elicitation::answer(
@@ -162,11 +157,7 @@ impl Inbox {
                 None => inbox.state.close_open_request(&id),
             }
         };
-        let job = SamplingJob {
-            request,
-            token,
-            answer: Box::new(answer),
-        };
+        let job = SamplingJob { request, token, answer: Box::new(answer) };
         if let Err((answer, error)) = self.state.queue_sampling(job) {
             answer(Some(Err(error)));
         }

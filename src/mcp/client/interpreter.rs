@@ -35,9 +35,8 @@ fn interpreter_of(file: &Path, search_path: &str) -> Result<Option<PathBuf>, Str
         return Ok(None);
     }
     let head = String::from_utf8_lossy(&head);
-    let Some((first, rest)) = head
-        .strip_prefix("#!")
-        .map(|text| text.split_once('\n').unwrap_or((text, "")))
+    let Some((first, rest)) =
+        head.strip_prefix("#!").map(|text| text.split_once('\n').unwrap_or((text, "")))
     else {
         return Ok(None);
     };
@@ -57,10 +56,7 @@ fn interpreter_of(file: &Path, search_path: &str) -> Result<Option<PathBuf>, Str
     if named.starts_with('/') {
         return match Path::new(named).exists() {
             true => Ok(Some(named.into())),
-            false => Err(format!(
-                "`{}` is run by `{named}`, which does not exist",
-                file.display()
-            )),
+            false => Err(format!("`{}` is run by `{named}`, which does not exist", file.display())),
         };
     }
     let found = crate::sys::paths::find_program(named, search_path);
@@ -124,18 +120,9 @@ mod tests {
         check("#!/usr/bin/env python\n", "@/bin/python @/bin/real");
         check("#!/usr/bin/env -S A=1 real -u\n", "@/bin/real");
         check("#!/usr/bin/env\n", "");
-        check(
-            "#!/bin/sh\n'''exec' \"@/bin/real\" \"$0\" \"$@\"\n",
-            "@/bin/real",
-        );
-        check(
-            "#!/bin/sh\n'''exec' @/bin/real \"$0\" \"$@\"\n",
-            "@/bin/real",
-        );
-        check(
-            "#!@/none",
-            "`@/script` is run by `@/none`, which does not exist",
-        );
+        check("#!/bin/sh\n'''exec' \"@/bin/real\" \"$0\" \"$@\"\n", "@/bin/real");
+        check("#!/bin/sh\n'''exec' @/bin/real \"$0\" \"$@\"\n", "@/bin/real");
+        check("#!@/none", "`@/script` is run by `@/none`, which does not exist");
         check(
             "#!/usr/bin/env none",
             "`@/script` is run by `none`, which is not on the PATH; `PATH` in its `env` can name the directory",

@@ -126,9 +126,7 @@ impl ClientPool {
                 .collect();
             let joined = reaching.into_iter().map(|(name, thread)| {
                 let defect = || McpError::Broken("internal error".into());
-                thread
-                    .join()
-                    .unwrap_or_else(|_| (name.to_owned(), Err(defect())))
+                thread.join().unwrap_or_else(|_| (name.to_owned(), Err(defect())))
             });
             joined.collect()
         })
@@ -155,9 +153,7 @@ impl ClientPool {
             Value::Object(members) => members.clone(),
             Value::Null => Map::new(),
             _ => {
-                return Err(McpError::Refused(
-                    "the arguments are not a JSON object".into(),
-                ));
+                return Err(McpError::Refused("the arguments are not a JSON object".into()));
             }
         };
         let request = ServerRequest::Call {
@@ -174,8 +170,7 @@ impl ClientPool {
     /// # Errors
     /// See [`McpError`].
     pub fn read_resource(&self, server: &str, uri: &str) -> Result<ServerAnswer, McpError> {
-        self.0
-            .send(server, &ServerRequest::Read(uri.to_owned()), &mut |_| {})
+        self.0.send(server, &ServerRequest::Read(uri.to_owned()), &mut |_| {})
     }
 
     /// Requests a prompt of the server, filled in.
@@ -209,10 +204,7 @@ impl ClientPoolInner {
     fn fetch_features(&self, name: &str) -> Result<Arc<ServerFeatures>, McpError> {
         let slot = self.slot(name)?;
         let limit = slot.server.start_timeout;
-        let mut wait = Wait {
-            deadline: Deadline::after_or_never(limit),
-            on_progress: &mut |_| {},
-        };
+        let mut wait = Wait { deadline: Deadline::after_or_never(limit), on_progress: &mut |_| {} };
         match slot.fetch_features(&self.config, &self.programs, &mut wait) {
             Err(McpError::TimedOut(_)) => Err(McpError::Unreachable(format!(
                 "it did not start within {} s{}",
@@ -232,15 +224,11 @@ impl ClientPoolInner {
         self.fetch_features(name)?;
         let slot = self.slot(name)?;
         let limit = slot.server.call_timeout;
-        let mut wait = Wait {
-            deadline: Deadline::after_or_never(limit),
-            on_progress,
-        };
+        let mut wait = Wait { deadline: Deadline::after_or_never(limit), on_progress };
         match slot.send(&self.config, &self.programs, request, &mut wait) {
-            Err(McpError::TimedOut(_)) => Err(McpError::TimedOut(format!(
-                "timed out after {} s",
-                limit.as_secs()
-            ))),
+            Err(McpError::TimedOut(_)) => {
+                Err(McpError::TimedOut(format!("timed out after {} s", limit.as_secs())))
+            }
             done => done,
         }
     }
@@ -262,11 +250,7 @@ impl ClientPoolInner {
 
     /// Closes all connections in parallel, within the timeout.
     fn close_connections(&self) {
-        let closing: Vec<_> = self
-            .slots
-            .iter()
-            .filter_map(ConnectionSlot::close)
-            .collect();
+        let closing: Vec<_> = self.slots.iter().filter_map(ConnectionSlot::close).collect();
         let end = Instant::now() + SHUTDOWN_TIMEOUT;
         for closed in closing {
             // The channel is disconnected once the session is closed.
@@ -377,10 +361,7 @@ for line in sys.stdin:
                 is_trusted: false,
                 ..McpServer::default()
             };
-            Self {
-                clients: client_pool(vec![server], folder.path()),
-                folder,
-            }
+            Self { clients: client_pool(vec![server], folder.path()), folder }
         }
 
         fn with_timeouts(habit: &str, start: Duration, call: Duration) -> Self {
@@ -395,8 +376,7 @@ for line in sys.stdin:
             let offer = self.clients.fetch_features(&["fake"]).remove(0).1?;
             let arguments = json!({"a": 1});
             let answer =
-                self.clients
-                    .call_tool("fake", &offer, tool, &arguments, None, &mut |_| {})?;
+                self.clients.call_tool("fake", &offer, tool, &arguments, None, &mut |_| {})?;
             match &answer.parts[..] {
                 [ContentPart::Text(text)] => Ok(text.clone()),
                 other => panic!("{other:?}"),
@@ -405,18 +385,13 @@ for line in sys.stdin:
 
         fn server_log(&self) -> Vec<String> {
             let told = std::fs::read_to_string(self.folder.path().join("told"));
-            told.unwrap_or_default()
-                .lines()
-                .map(str::to_owned)
-                .collect()
+            told.unwrap_or_default().lines().map(str::to_owned).collect()
         }
     }
 
     fn client_pool(servers: Vec<McpServer>, home: &Path) -> ClientPool {
         let path = std::env::var("PATH").unwrap();
-        let env: Env = [("HOME", home.to_str().unwrap()), ("PATH", &path)]
-            .into_iter()
-            .collect();
+        let env: Env = [("HOME", home.to_str().unwrap()), ("PATH", &path)].into_iter().collect();
         let paths = Paths::resolve(&env, None).unwrap();
         ClientPool::new(
             &servers,
@@ -438,19 +413,12 @@ for line in sys.stdin:
         assert!(trial.server_log().is_empty() && trial.clients.features("fake").is_none());
         let mut reached = trial.clients.fetch_features(&["fake"]);
         let offer = reached.remove(0).1.unwrap();
-        assert_eq!(
-            (offer.server.as_str(), offer.tools.len(), offer.left_out),
-            ("fake 1", 8, 1)
-        );
+        assert_eq!((offer.server.as_str(), offer.tools.len(), offer.left_out), ("fake 1", 8, 1));
         let mut said = Vec::new();
         let arguments = json!({"a": "\u{e9}\n"});
         let mut say = |words: &str| said.push(words.to_owned());
-        let answer = trial
-            .clients
-            .call_tool("fake", &offer, "echo", &arguments, None, &mut say);
-        let ContentPart::Text(text) = &answer.unwrap().parts[0] else {
-            panic!()
-        };
+        let answer = trial.clients.call_tool("fake", &offer, "echo", &arguments, None, &mut say);
+        let ContentPart::Text(text) = &answer.unwrap().parts[0] else { panic!() };
         assert_eq!(serde_json::from_str::<Value>(text).unwrap(), arguments);
         assert_eq!(said, ["1/2 half\\u{1b}[31m"]);
         // In parallel, with one server.
@@ -467,9 +435,7 @@ for line in sys.stdin:
         assert!(trial.call("echo").is_ok());
         assert_eq!(trial.server_log(), ["start", "start"]);
         assert!(matches!(
-            trial
-                .clients
-                .call_tool("other", &offer, "x", &json!({}), None, &mut |_| {}),
+            trial.clients.call_tool("other", &offer, "x", &json!({}), None, &mut |_| {}),
             Err(McpError::Unusable(_))
         ));
     }
@@ -499,16 +465,8 @@ for line in sys.stdin:
         ground.elicitation = Some(Arc::new(SlowUser));
         trial.clients = ClientPool::new(&[server], ground);
         let answer = trial.call("ask").unwrap();
-        assert_eq!(
-            answer,
-            r#"{"action": "accept", "content": {"name": "Ann"}}"#
-        );
-        assert!(
-            trial
-                .call("lend")
-                .unwrap()
-                .contains("may not use the model")
-        );
+        assert_eq!(answer, r#"{"action": "accept", "content": {"name": "Ann"}}"#);
+        assert!(trial.call("lend").unwrap().contains("may not use the model"));
     }
 
     #[test]
@@ -517,10 +475,7 @@ for line in sys.stdin:
         let trial = ClientFixture::new("");
         let mut server = trial.clients.servers()[0].clone();
         server.is_unsandboxed = false;
-        let failed = client_pool(vec![server], folder.path())
-            .fetch_features(&["fake"])
-            .remove(0)
-            .1;
+        let failed = client_pool(vec![server], folder.path()).fetch_features(&["fake"]).remove(0).1;
         assert!(matches!(failed, Err(McpError::Unusable(_))), "{failed:?}");
         assert!(trial.server_log().is_empty());
     }
@@ -543,10 +498,7 @@ for line in sys.stdin:
         let _alone = serialize();
         let trial = ClientFixture::new("");
         let words = trial.call("long").unwrap_err();
-        assert!(
-            matches!(&words, McpError::Broken(words) if words.contains("32 MiB")),
-            "{words:?}"
-        );
+        assert!(matches!(&words, McpError::Broken(words) if words.contains("32 MiB")), "{words:?}");
         let words = trial.call("flood").unwrap_err();
         assert!(
             matches!(&words, McpError::Broken(words) if words.contains("notifications")),
@@ -571,26 +523,14 @@ for line in sys.stdin:
         // A caller with an outdated offer cannot call anything.
         let none = json!({});
         let call = |offer: &Arc<_>| {
-            trial
-                .clients
-                .call_tool("fake", offer, "echo", &none, None, &mut |_| {})
+            trial.clients.call_tool("fake", offer, "echo", &none, None, &mut |_| {})
         };
         assert_eq!(call(&before), Err(McpError::FeaturesChanged));
         let offer = trial.clients.fetch_features(&["fake"]).remove(0).1.unwrap();
         assert_eq!(offer.tools.len(), 9);
         assert!(call(&offer).is_ok());
         let trial = ClientFixture::new("endless");
-        assert_eq!(
-            trial
-                .clients
-                .fetch_features(&["fake"])
-                .remove(0)
-                .1
-                .unwrap()
-                .tools
-                .len(),
-            16
-        );
+        assert_eq!(trial.clients.fetch_features(&["fake"]).remove(0).1.unwrap().tools.len(), 16);
     }
 
     #[test]
@@ -604,10 +544,7 @@ for line in sys.stdin:
         assert!(matches!(trial.call("sleep"), Err(McpError::TimedOut(_))));
         // The server survives, and has received the cancellation by the time it answers again.
         assert!(trial.call("echo").is_ok());
-        assert_eq!(
-            trial.server_log(),
-            ["start", "cancelled the request timed out"]
-        );
+        assert_eq!(trial.server_log(), ["start", "cancelled the request timed out"]);
         let trial = ClientFixture::with_timeouts("dies", long, long);
         let words = trial.call("echo").unwrap_err();
         assert!(
@@ -642,10 +579,7 @@ for line in sys.stdin:
                 headers: headers.into_iter().collect(),
                 uses_login: false,
             };
-            for reached in [
-                ServerTransport::Http(remote.clone()),
-                ServerTransport::Sse(remote),
-            ] {
+            for reached in [ServerTransport::Http(remote.clone()), ServerTransport::Sse(remote)] {
                 let server = McpServer {
                     name: "far".into(),
                     transport: reached,
@@ -660,26 +594,11 @@ for line in sys.stdin:
                 assert!(format!("{failed:?}").contains(expect), "{url}: {failed:?}");
             }
         };
-        check(
-            "ftp://a.example",
-            None,
-            false,
-            "Unusable(\"`ftp://a.example` is not an HTTP URL",
-        );
+        check("ftp://a.example", None, false, "Unusable(\"`ftp://a.example` is not an HTTP URL");
         check("http://a.example/mcp", Some("k"), false, "unencrypted");
-        check(
-            "https://a.example/mcp",
-            Some("a\nb"),
-            false,
-            "invalid header",
-        );
+        check("https://a.example/mcp", Some("a\nb"), false, "invalid header");
         check("https://a.example/mcp", None, true, "`--offline` forbids");
-        check(
-            "http://127.0.0.1:1/mcp",
-            None,
-            false,
-            "Unreachable(\"connection refused",
-        );
+        check("http://127.0.0.1:1/mcp", None, false, "Unreachable(\"connection refused");
     }
 
     /// Prints what a real server offers and answers, for manual inspection: the variable TRY holds its config entry,
@@ -692,9 +611,7 @@ for line in sys.stdin:
         let report = entry["report"].as_str().unwrap().to_owned();
         let text = json!({"tools": {"mcpServers": {"it": entry}}}).to_string();
         let folder = tempfile::tempdir().unwrap();
-        let env: Env = [("HOME", folder.path().to_str().unwrap())]
-            .into_iter()
-            .collect();
+        let env: Env = [("HOME", folder.path().to_str().unwrap())].into_iter().collect();
         let paths = Paths::resolve(&env, None).unwrap();
         let config = Config::parse(Path::new("c.json"), &text).unwrap();
         let settings = Settings::resolve(&config, &env, &FlagOverrides::default(), &paths);
@@ -705,16 +622,9 @@ for line in sys.stdin:
         let count = |offer: &crate::mcp::protocol::ServerFeatures| {
             let (tools, others) = (offer.tools.len(), offer.resources.len());
             let (templates, prompts) = (offer.templates.len(), offer.prompts.len());
-            format!(
-                "{} {} {tools} {others} {templates} {prompts}",
-                offer.protocol, offer.server
-            )
+            format!("{} {} {tools} {others} {templates} {prompts}", offer.protocol, offer.server)
         };
-        lines.push(format!(
-            "{:?} {:?}",
-            offer.as_deref().map(count),
-            started.elapsed()
-        ));
+        lines.push(format!("{:?} {:?}", offer.as_deref().map(count), started.elapsed()));
         for call in calls {
             let started = Instant::now();
             let name = call[1].as_str().unwrap();

@@ -27,13 +27,7 @@ pub(super) fn start(
     programs: &Arc<RunningPrograms>,
     inbox: &Arc<Inbox>,
 ) -> Result<Arc<StdioTransport>, McpError> {
-    let ServerTransport::Program {
-        command,
-        arguments,
-        env,
-        directory,
-    } = &server.transport
-    else {
+    let ServerTransport::Program { command, arguments, env, directory } = &server.transport else {
         unreachable!("only programs are started");
     };
     let name = server_file_name(&server.name);

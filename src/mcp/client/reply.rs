@@ -68,10 +68,7 @@ pub(super) struct ReplyReceiver {
 pub(super) fn channel() -> io::Result<(ReplySender, ReplyReceiver)> {
     let (wake_rx, wake_tx) = io::pipe()?;
     let arrived = Arc::<Mutex<Arrived>>::default();
-    let sender = ReplySender {
-        arrived: Arc::clone(&arrived),
-        wake_tx,
-    };
+    let sender = ReplySender { arrived: Arc::clone(&arrived), wake_tx };
     Ok((sender, ReplyReceiver { arrived, wake_rx }))
 }
 
@@ -170,10 +167,7 @@ mod tests {
     /// Waits with this deadline. Returns the progress messages and the outcome.
     fn receive(receiver: &mut super::ReplyReceiver, deadline: Deadline) -> (Vec<String>, Received) {
         let mut progress = Vec::new();
-        let mut wait = Wait {
-            deadline,
-            on_progress: &mut |words| progress.push(words.to_owned()),
-        };
+        let mut wait = Wait { deadline, on_progress: &mut |words| progress.push(words.to_owned()) };
         let received = receiver.receive(&mut wait, &|| false);
         (progress, received)
     }

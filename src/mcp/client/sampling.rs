@@ -64,10 +64,7 @@ pub trait Sampler: Send + Sync {
 pub fn rejected(message: impl Into<String>) -> ErrorObject {
     // The code in the examples of the specification.
     let code = -1;
-    ErrorObject {
-        code,
-        message: message.into(),
-    }
+    ErrorObject { code, message: message.into() }
 }
 
 impl SamplingRequest {
@@ -116,9 +113,7 @@ impl SamplingRequest {
             }
         }
         if chars > MAX_REQUEST_CHARS {
-            return Err(format!(
-                "a request may have at most {MAX_REQUEST_CHARS} characters"
-            ));
+            return Err(format!("a request may have at most {MAX_REQUEST_CHARS} characters"));
         }
         match images > MAX_IMAGES {
             true => Err(format!("a request may have at most {MAX_IMAGES} images")),
@@ -133,10 +128,7 @@ fn parse_message(message: &Value) -> Result<SamplingMessage, String> {
         Some("assistant") => true,
         _ => return Err("the `role` of a message is neither `user` nor `assistant`".into()),
     };
-    Ok(SamplingMessage {
-        is_assistant,
-        parts: decode::sampling_content(&message["content"])?,
-    })
+    Ok(SamplingMessage { is_assistant, parts: decode::sampling_content(&message["content"])? })
 }
 
 /// Receives the answer to a request; `None` if the server has withdrawn the request and expects none.
@@ -153,16 +145,9 @@ pub(super) struct SamplingJob {
 impl SamplingJob {
     /// Answers the request with `sampler`.
     fn run(self, server: &str, sampler: &dyn Sampler, is_call_over: &AtomicBool) {
-        let Self {
-            request,
-            token,
-            answer,
-        } = self;
-        let sample = || {
-            cancel::scope(Some(Arc::clone(&token)), || {
-                sampler.sample(server, &request)
-            })
-        };
+        let Self { request, token, answer } = self;
+        let sample =
+            || cancel::scope(Some(Arc::clone(&token)), || sampler.sample(server, &request));
         let sampled = match token.is_cancelled() {
             true => Err(rejected("the call has ended")),
             false => panic_report::catch(sample)
@@ -201,10 +186,7 @@ impl SamplingQueue {
         self.tokens.push(Arc::clone(&job.token));
         match self.jobs.send(job) {
             Ok(()) => Ok(self.tokens.len()),
-            Err(unsent) => Err((
-                unsent.0.answer,
-                ErrorObject::failure("no thread can be started"),
-            )),
+            Err(unsent) => Err((unsent.0.answer, ErrorObject::failure("no thread can be started"))),
         }
     }
 }
@@ -225,11 +207,8 @@ pub(super) fn with_sampler<T>(
 ) -> T {
     let (sender, jobs) = mpsc::channel::<SamplingJob>();
     let is_call_over = Arc::<AtomicBool>::default();
-    let queue = SamplingQueue {
-        jobs: sender,
-        tokens: Vec::new(),
-        is_call_over: Arc::clone(&is_call_over),
-    };
+    let queue =
+        SamplingQueue { jobs: sender, tokens: Vec::new(), is_call_over: Arc::clone(&is_call_over) };
     std::thread::scope(|scope| {
         let answer_all = move || {
             let jobs = jobs.into_iter();
@@ -264,16 +243,10 @@ mod tests {
         let message =
             |content: Value| json!({ "messages": [{ "role": "user", "content": content }] });
         check(json!({}), Ok((9, None)));
-        check(
-            json!({ "temperature": 7, "includeContext": "allServers" }),
-            Ok((9, Some(2.0))),
-        );
+        check(json!({ "temperature": 7, "includeContext": "allServers" }), Ok((9, Some(2.0))));
         check(json!({ "maxTokens": 1e300 }), Ok((u32::MAX, None)));
         for wrong in [json!(0), json!(-3), json!("9"), Value::Null] {
-            check(
-                json!({ "maxTokens": wrong }),
-                Err("`maxTokens` is not a positive number"),
-            );
+            check(json!({ "maxTokens": wrong }), Err("`maxTokens` is not a positive number"));
         }
         check(json!({ "messages": [] }), Err("there are no `messages`"));
         check(json!({ "messages": {} }), Err("there are no `messages`"));
@@ -281,21 +254,12 @@ mod tests {
             json!({ "messages": ["Hi"] }),
             Err("the `role` of a message is neither `user` nor `assistant`"),
         );
-        check(
-            json!({ "systemPrompt": [] }),
-            Err("`systemPrompt` is not a string"),
-        );
-        check(
-            json!({ "temperature": "hot" }),
-            Err("`temperature` is not a number"),
-        );
+        check(json!({ "systemPrompt": [] }), Err("`systemPrompt` is not a string"));
+        check(json!({ "temperature": "hot" }), Err("`temperature` is not a number"));
         check(json!({ "tools": [] }), Err("tools are not supported"));
         check(message(json!("Hi")), Err("a content block has no `type`"));
         check(message(json!([])), Err("a message has no content"));
-        check(
-            message(json!({ "type": "text" })),
-            Err("a text block has no `text`"),
-        );
+        check(message(json!({ "type": "text" })), Err("a text block has no `text`"));
         check(
             message(json!([{ "type": "audio", "data": "" }])),
             Err("content of type `audio` is not supported"),
@@ -306,18 +270,9 @@ mod tests {
         );
         let image = json!({ "type": "image", "data": "aGk=", "mimeType": "image/png" });
         check(message(image.clone()), Ok((9, None)));
-        check(
-            message(json!(vec![image; 9])),
-            Err("a request may have at most 8 images"),
-        );
+        check(message(json!(vec![image; 9])), Err("a request may have at most 8 images"));
         let long = "é".repeat(MAX_REQUEST_CHARS);
-        check(
-            message(json!({ "type": "text", "text": long })),
-            Ok((9, None)),
-        );
-        check(
-            json!({ "systemPrompt": long }),
-            Err("a request may have at most 100000 characters"),
-        );
+        check(message(json!({ "type": "text", "text": long })), Ok((9, None)));
+        check(json!({ "systemPrompt": long }), Err("a request may have at most 100000 characters"));
     }
 }

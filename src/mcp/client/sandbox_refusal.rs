@@ -2,14 +2,8 @@
 //! searched for the error's names and for a path beside them. Pure.
 
 /// Names of the errors by which the system refuses a path.
-const PERMISSION_ERRORS: &[&str] = &[
-    "EACCES",
-    "EPERM",
-    "EROFS",
-    "ermission denied",
-    "not permitted",
-    "ead-only file system",
-];
+const PERMISSION_ERRORS: &[&str] =
+    &["EACCES", "EPERM", "EROFS", "ermission denied", "not permitted", "ead-only file system"];
 
 /// Maximum length of a path that is reported, in bytes.
 const MAX_PATH_BYTES: usize = 300;
@@ -21,19 +15,17 @@ pub(crate) fn reports_refusal(text: &str) -> bool {
 
 /// The first absolute path in a line of `text` that reports a refusal.
 pub(crate) fn refused_path(text: &str) -> Option<&str> {
-    text.lines()
-        .filter(|line| reports_refusal(line))
-        .find_map(|line| {
-            let quoted = line.split(['\'', '"', '`']).skip(1).step_by(2);
-            let words = line.split(|c: char| c.is_whitespace() || "'\"`()[],;".contains(c));
-            let words = words.map(|word| word.trim_end_matches([':', '.']));
-            quoted.chain(words).find(|part| {
-                part.len() > 1
-                    && part.len() <= MAX_PATH_BYTES
-                    && part.starts_with('/')
-                    && !part.starts_with("//")
-            })
+    text.lines().filter(|line| reports_refusal(line)).find_map(|line| {
+        let quoted = line.split(['\'', '"', '`']).skip(1).step_by(2);
+        let words = line.split(|c: char| c.is_whitespace() || "'\"`()[],;".contains(c));
+        let words = words.map(|word| word.trim_end_matches([':', '.']));
+        quoted.chain(words).find(|part| {
+            part.len() > 1
+                && part.len() <= MAX_PATH_BYTES
+                && part.starts_with('/')
+                && !part.starts_with("//")
         })
+    })
 }
 
 #[cfg(test)]
@@ -44,22 +36,13 @@ mod tests {
     fn paths_are_found_in_the_words_of_common_programs() {
         let check = |text: &str, expect: Option<&str>| assert_eq!(refused_path(text), expect);
         check("EACCES: permission denied, open '/a b/c'", Some("/a b/c"));
-        check(
-            "PermissionError: [Errno 13] Permission denied: '/a/b'",
-            Some("/a/b"),
-        );
-        check(
-            "fine: /x\nsh: 1: cannot create /a/b: Permission denied",
-            Some("/a/b"),
-        );
+        check("PermissionError: [Errno 13] Permission denied: '/a/b'", Some("/a/b"));
+        check("fine: /x\nsh: 1: cannot create /a/b: Permission denied", Some("/a/b"));
         check(
             "npm error EACCES: permission denied, mkdir '/a/node_modules'",
             Some("/a/node_modules"),
         );
-        check(
-            "mkdir: cannot create directory \u{2018}x\u{2019}: Permission denied",
-            None,
-        );
+        check("mkdir: cannot create directory \u{2018}x\u{2019}: Permission denied", None);
         check("open /a/b: read-only file system", Some("/a/b"));
         check("GET https://a.example//x failed at /a/b", None);
         check("EPERM (see //a)", None);

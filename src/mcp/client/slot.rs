@@ -105,17 +105,10 @@ impl ConnectionSlot {
     ) -> Result<ServerAnswer, McpError> {
         let connection = self.connected(config, programs, wait)?;
         self.require_current(request)?;
-        let is_sampled = matches!(
-            request,
-            ServerRequest::Call {
-                sampler: Some(_),
-                ..
-            }
-        );
+        let is_sampled = matches!(request, ServerRequest::Call { sampler: Some(_), .. });
         // The time of another call is not that of this one.
-        let _turn = is_sampled
-            .then(|| lock_between_checks(&self.sampled_call, || Ok(())))
-            .transpose()?;
+        let _turn =
+            is_sampled.then(|| lock_between_checks(&self.sampled_call, || Ok(()))).transpose()?;
         match connection.call(request, wait) {
             Ok(answer) => Ok(answer),
             Err(RequestFailure::Failed(error)) => Err(error),
@@ -160,10 +153,7 @@ impl ConnectionSlot {
                 let features = listing::fetch_features(&connection, wait);
                 // The next caller must read the lists again.
                 let is_stale = features.is_err();
-                connection
-                    .state
-                    .is_stale
-                    .fetch_or(is_stale, Ordering::SeqCst);
+                connection.state.is_stale.fetch_or(is_stale, Ordering::SeqCst);
                 self.set_features(features.map_err(|error| connection.to_error(error))?);
             }
             return Ok(connection);

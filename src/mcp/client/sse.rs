@@ -39,9 +39,7 @@ fn resolve_endpoint(base: &Url, reference: &str) -> Result<Url, McpError> {
     let found = found.map_err(|_| McpError::Broken("it sent an invalid endpoint URL".into()))?;
     match found.origin() == base.origin() && found.username().is_empty() {
         true => Ok(found),
-        false => Err(McpError::Broken(
-            "its endpoint URL has another origin".into(),
-        )),
+        false => Err(McpError::Broken("its endpoint URL has another origin".into())),
     }
 }
 
@@ -128,10 +126,7 @@ impl SseTransport {
         if event.event.as_deref() != Some("endpoint") {
             return Ok(());
         }
-        let url = String::from(resolve_endpoint(
-            &self.base,
-            &event.data.unwrap_or_default(),
-        )?);
+        let url = String::from(resolve_endpoint(&self.base, &event.data.unwrap_or_default())?);
         let mut endpoint = self.endpoint();
         let before = std::mem::replace(&mut *endpoint, PostAddress::Ready(url.clone()));
         if let PostAddress::Unknown(waiting) = before {
@@ -144,11 +139,7 @@ impl SseTransport {
 
     /// Posts a message to `url` on a new thread.
     fn post(self: &Arc<Self>, url: String, message: Outgoing) {
-        let Outgoing {
-            body,
-            kind,
-            on_sent,
-        } = message;
+        let Outgoing { body, kind, on_sent } = message;
         let posting = Arc::clone(self);
         let post = move || {
             let method = HttpMethod::Post("application/json", &body);

@@ -93,15 +93,10 @@ struct ProgramGuard {
 
 impl RunningPrograms {
     fn add(self: &Arc<Self>, process: ServerProcess, leftovers: LeftoverFiles) -> ProgramGuard {
-        let number = self
-            .next_id
-            .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let number = self.next_id.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let mut running = self.running.lock().ignore_poison();
         running.push((number, process, leftovers));
-        ProgramGuard {
-            id: number,
-            programs: Arc::clone(self),
-        }
+        ProgramGuard { id: number, programs: Arc::clone(self) }
     }
 
     /// True if no program is running, and none is being ended.
@@ -112,9 +107,7 @@ impl RunningPrograms {
     /// Ends all programs in parallel.
     pub(super) fn end_all(&self) {
         let mut running = self.running.lock().ignore_poison();
-        let all = running
-            .drain(..)
-            .map(|(_, resident, traces)| (resident, traces));
+        let all = running.drain(..).map(|(_, resident, traces)| (resident, traces));
         let (all, traces): (Vec<ServerProcess>, Vec<LeftoverFiles>) = all.unzip();
         drop(running);
         server::end_all(all);
@@ -188,22 +181,14 @@ impl StdioTransport {
             absent_paths: std::mem::take(&mut resident.absent_protected),
             sandboxes,
         };
-        let streams = (
-            resident.input.take(),
-            resident.output.take(),
-            resident.errors.take(),
-        );
+        let streams = (resident.input.take(), resident.output.take(), resident.errors.take());
         let (Some(input), Some(output), Some(errors)) = streams else {
-            return Err(McpError::Unreachable(
-                "its standard streams are missing".into(),
-            ));
+            return Err(McpError::Unreachable("its standard streams are missing".into()));
         };
         let program = programs.add(resident, traces);
         let (unsent, mut to_write) = mpsc::channel(OUTGOING_QUEUE_LEN);
-        let transport = Arc::new(Self {
-            input: Mutex::new(Some(unsent)),
-            program: Mutex::new(Some(program)),
-        });
+        let transport =
+            Arc::new(Self { input: Mutex::new(Some(unsent)), program: Mutex::new(Some(program)) });
         let state = Arc::clone(&inbox.state);
         spawn_thread("mcp-write", move || {
             write_messages(input, &mut to_write, &state);
@@ -311,9 +296,7 @@ fn read_messages(output: PipeReader, transport: &Arc<StdioTransport>, inbox: &Ar
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut output)
-            .take(MAX_LINE_BYTES as u64 + 1)
-            .read_until(b'\n', &mut line);
+        let read = (&mut output).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line);
         match read {
             Ok(0) | Err(_) => return,
             Ok(_) if line.len() > MAX_LINE_BYTES => {
@@ -372,9 +355,7 @@ fn write_log(stderr: PipeReader, path: &Path, state: &ConnectionState, is_sandbo
     let (mut said, mut kept) = (0, Instant::now());
     loop {
         line.clear();
-        let read = (&mut errors)
-            .take(MAX_LOG_LINE_BYTES as u64)
-            .read_until(b'\n', &mut line);
+        let read = (&mut errors).take(MAX_LOG_LINE_BYTES as u64).read_until(b'\n', &mut line);
         if !matches!(read, Ok(1..)) {
             if !passed_over.is_empty() {
                 // The skipped line turned out to be the last one.
@@ -405,11 +386,7 @@ impl ServerLog {
         durable_file::create_dir(path.parent()?).ok()?;
         let file = durable_file::open_append(path).ok()?;
         file.set_len(0).ok()?;
-        Some(Self {
-            path: path.to_owned(),
-            file,
-            size_bytes: 0,
-        })
+        Some(Self { path: path.to_owned(), file, size_bytes: 0 })
     }
 
     fn push(&mut self, line: &str) -> anyhow::Result<()> {

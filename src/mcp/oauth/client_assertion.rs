@@ -27,10 +27,7 @@ impl SigningKey {
     /// Reads a key in PKCS #8.
     fn parse(pem: &str) -> Result<Self> {
         let wrong = || {
-            fail(
-                Exit::Config,
-                "the client's key is no private key in PKCS #8 for ES256 or RS256",
-            )
+            fail(Exit::Config, "the client's key is no private key in PKCS #8 for ES256 or RS256")
         };
         let lines = pem.lines().map(str::trim);
         let body: String = lines.filter(|line| !line.starts_with("-----")).collect();
@@ -55,9 +52,9 @@ impl SigningKey {
     fn sign(&self, text: &[u8]) -> Result<Vec<u8>> {
         let random = SystemRandom::new();
         let signed = match self {
-            Self::Es256(key) => key
-                .sign(&random, text)
-                .map(|signature| signature.as_ref().to_vec()),
+            Self::Es256(key) => {
+                key.sign(&random, text).map(|signature| signature.as_ref().to_vec())
+            }
             Self::Rs256(key) => {
                 let mut signature = vec![0; key.public().modulus_len()];
                 let signed = key.sign(&RSA_PKCS1_SHA256, &random, text, &mut signature);
@@ -79,9 +76,7 @@ pub(super) fn sign(pem: &str, id: &str, audience: &str, now: i64) -> Result<Stri
         "iss": id, "sub": id, "aud": audience, "jti": random_hex(16), "iat": now, "exp": now + LIFETIME_SECS,
     });
     let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
-    let text = [header, claims]
-        .map(|part| encode(part.to_string().as_bytes()))
-        .join(".");
+    let text = [header, claims].map(|part| encode(part.to_string().as_bytes())).join(".");
     let signature = key.sign(text.as_bytes())?;
     Ok(format!("{text}.{}", encode(&signature)))
 }
@@ -118,10 +113,7 @@ mod tests {
         };
         assert_eq!(read(parts[0])["alg"], "ES256");
         let claims = read(parts[1]);
-        assert_eq!(
-            (&claims["iss"], &claims["sub"]),
-            (&"me".into(), &"me".into())
-        );
+        assert_eq!((&claims["iss"], &claims["sub"]), (&"me".into(), &"me".into()));
         assert_eq!(claims["aud"], "https://as.example");
         assert_eq!(claims["exp"], 1300);
         let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key.public_key().as_ref());
@@ -132,11 +124,7 @@ mod tests {
 
     #[test]
     fn other_text_is_no_key() {
-        for text in [
-            "",
-            "no key",
-            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----",
-        ] {
+        for text in ["", "no key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----"] {
             let error = sign(text, "me", "x", 0).unwrap_err();
             assert_eq!(exit_for(&error), Exit::Config, "{text}");
         }

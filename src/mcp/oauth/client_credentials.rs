@@ -24,11 +24,7 @@ pub fn log_in(
     let grant = client_grant(&server.resource, scope.as_deref());
     let tokens = request_token(http, clock, &server.token_endpoint, &client, &grant)?;
     let login = ServerLogin::new(url, server, client, tokens, clock);
-    Ok(ServerLogin {
-        scope: login.scope.clone().or(scope),
-        is_client_login: true,
-        ..login
-    })
+    Ok(ServerLogin { scope: login.scope.clone().or(scope), is_client_login: true, ..login })
 }
 
 /// The fields of the grant for tokens that are for `resource`.

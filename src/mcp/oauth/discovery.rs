@@ -65,26 +65,19 @@ pub fn discover(http: &Http, server: &str) -> Result<AuthorizationServer> {
         Some(metadata) => checked_resource(&server, metadata)?,
         None => without_fragment(&server),
     };
-    let named = metadata
-        .as_ref()
-        .and_then(|it| it["authorization_servers"][0].as_str());
+    let named = metadata.as_ref().and_then(|it| it["authorization_servers"][0].as_str());
     // Servers of the first revision are their own authorization servers.
     let issuer = match named {
         Some(issuer) => issuer.to_owned(),
         None => server.origin().ascii_serialization(),
     };
     let issuer_url = checked(&server, &issuer)?;
-    let supported = metadata
-        .as_ref()
-        .map(|it| texts(&it["scopes_supported"]))
-        .unwrap_or_default();
+    let supported = metadata.as_ref().map(|it| texts(&it["scopes_supported"])).unwrap_or_default();
     let supported = (!supported.is_empty()).then(|| supported.join(" "));
     let scope = challenge.scope.or(supported);
     let Some(found) = server_metadata(http, &server, &issuer_url)? else {
         if named.is_some() {
-            return Err(unusable(&format!(
-                "the authorization server `{issuer}` has no metadata"
-            )));
+            return Err(unusable(&format!("the authorization server `{issuer}` has no metadata")));
         }
         let at = |path: &str| issuer_url.join(path).map(String::from).unwrap_or_default();
         return Ok(AuthorizationServer {
@@ -139,16 +132,10 @@ struct Challenge {
 /// Sends a request without a token, and reads the refusal.
 fn read_challenge(http: &Http, server: &Url) -> Result<Challenge> {
     let body = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-    let headers = [(
-        "accept".to_owned(),
-        "application/json, text/event-stream".to_owned(),
-    )];
+    let headers = [("accept".to_owned(), "application/json, text/event-stream".to_owned())];
     let method = HttpMethod::Post("application/json", body);
     let response = http.request(server.as_str(), &headers, method)?;
-    Ok(response
-        .header("www-authenticate")
-        .map(parse_challenge)
-        .unwrap_or_default())
+    Ok(response.header("www-authenticate").map(parse_challenge).unwrap_or_default())
 }
 
 /// The scope that a request lacks, from the value of `WWW-Authenticate`; `None` if it lacks something else.
@@ -168,14 +155,8 @@ fn parse_challenge(value: &str) -> Challenge {
         };
         (!text.is_empty()).then(|| text.to_owned())
     };
-    match value
-        .get(..6)
-        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"))
-    {
-        true => Challenge {
-            metadata: parameter("resource_metadata"),
-            scope: parameter("scope"),
-        },
+    match value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer")) {
+        true => Challenge { metadata: parameter("resource_metadata"), scope: parameter("scope") },
         false => Challenge::default(),
     }
 }
@@ -194,9 +175,7 @@ fn resource_metadata(http: &Http, server: &Url, named: Option<&str>) -> Result<O
         format!("/.well-known/oauth-protected-resource{path}"),
         "/.well-known/oauth-protected-resource".into(),
     ] {
-        let url = server
-            .join(&path)
-            .map_err(|error| unusable(&error.to_string()))?;
+        let url = server.join(&path).map_err(|error| unusable(&error.to_string()))?;
         if let Some(found) = fetch(http, &url)? {
             return Ok(Some(found));
         }
@@ -212,14 +191,10 @@ fn checked_resource(server: &Url, metadata: &Value) -> Result<String> {
     };
     let stated = checked(server, resource)?;
     let is_above = stated.origin() == server.origin()
-        && server
-            .path()
-            .starts_with(stated.path().trim_end_matches('/'));
+        && server.path().starts_with(stated.path().trim_end_matches('/'));
     match is_above {
         true => Ok(resource.to_owned()),
-        false => Err(unusable(&format!(
-            "its metadata is about another resource, `{resource}`"
-        ))),
+        false => Err(unusable(&format!("its metadata is about another resource, `{resource}`"))),
     }
 }
 
@@ -234,9 +209,7 @@ fn server_metadata(http: &Http, server: &Url, issuer: &Url) -> Result<Option<Val
         places.push(format!("{path}/.well-known/openid-configuration"));
     }
     for place in places {
-        let url = issuer
-            .join(&place)
-            .map_err(|error| unusable(&error.to_string()))?;
+        let url = issuer.join(&place).map_err(|error| unusable(&error.to_string()))?;
         let url = checked(server, url.as_str())?;
         if let Some(found) = fetch(http, &url)? {
             return Ok(Some(found));
@@ -253,10 +226,7 @@ fn fetch(http: &Http, url: &Url) -> Result<Option<Value>> {
         return Ok(None);
     }
     let mut bytes = Vec::new();
-    let read = response
-        .body
-        .take(MAX_DOCUMENT_BYTES)
-        .read_to_end(&mut bytes);
+    let read = response.body.take(MAX_DOCUMENT_BYTES).read_to_end(&mut bytes);
     read.map_err(|error| fail(Exit::Unavailable, format!("read `{url}`: {error}")))?;
     let document: Option<Value> = serde_json::from_slice(&bytes).ok();
     Ok(document.filter(Value::is_object))

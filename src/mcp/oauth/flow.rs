@@ -95,10 +95,7 @@ impl PendingLogin {
             .iter()
             .map(|(name, value)| format!("{name}={}", percent_encode(value)))
             .collect();
-        let before = url
-            .query()
-            .map(|query| format!("{query}&"))
-            .unwrap_or_default();
+        let before = url.query().map(|query| format!("{query}&")).unwrap_or_default();
         url.set_query(Some(&format!("{before}{}", query.join("&"))));
         Ok(url.into())
     }
@@ -108,14 +105,10 @@ impl PendingLogin {
     /// # Errors
     /// Status 77 if the person or the server refused, or the redirect is not the answer to this login.
     pub fn finish(self, http: &Http, clock: &Clock, url: &str, query: &str) -> Result<ServerLogin> {
-        let query = query
-            .split_once('?')
-            .map_or(query.trim(), |(_, query)| query.trim());
+        let query = query.split_once('?').map_or(query.trim(), |(_, query)| query.trim());
         let field = |name: &str| {
             let mut fields = form_urlencoded::parse(query.as_bytes());
-            fields
-                .find(|(key, _)| key == name)
-                .map(|(_, value)| value.into_owned())
+            fields.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
         };
         let refused = |cause: &str| fail(Exit::Refused, format!("the login failed: {cause}"));
         if field("state").as_deref() != Some(self.state.as_str()) {
@@ -123,19 +116,14 @@ impl PendingLogin {
         }
         // Another authorization server could have sent the browser here (RFC 9207).
         let issuer = field("iss");
-        let is_other = issuer
-            .as_ref()
-            .is_some_and(|issuer| *issuer != self.server.issuer);
+        let is_other = issuer.as_ref().is_some_and(|issuer| *issuer != self.server.issuer);
         if is_other || self.server.names_itself && issuer.is_none() {
             return Err(refused("the redirect is from another authorization server"));
         }
         if let Some(error) = field("error") {
             let words = field("error_description").unwrap_or(error);
-            let words: String = words
-                .chars()
-                .filter(|letter| !letter.is_control())
-                .take(200)
-                .collect();
+            let words: String =
+                words.chars().filter(|letter| !letter.is_control()).take(200).collect();
             return Err(refused(&words));
         }
         let code = field("code").ok_or_else(|| refused("the redirect has no code"))?;
@@ -146,13 +134,7 @@ impl PendingLogin {
             ("code_verifier", &self.verifier),
             ("resource", &self.server.resource),
         ];
-        let tokens = request_token(
-            http,
-            clock,
-            &self.server.token_endpoint,
-            &self.client,
-            &grant,
-        )?;
+        let tokens = request_token(http, clock, &self.server.token_endpoint, &self.client, &grant)?;
         Ok(ServerLogin {
             scope: tokens.scope.clone().or(self.scope),
             ..ServerLogin::new(url, &self.server, self.client, tokens, clock)

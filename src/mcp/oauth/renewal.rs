@@ -25,12 +25,7 @@ pub struct ServerTokens {
 impl ServerTokens {
     /// Uses the login in `file` for the server at `url`.
     pub fn new(file: LoginFile, url: &str, clock: &Clock) -> Self {
-        Self {
-            file,
-            url: url.to_owned(),
-            clock: clock.clone(),
-            current: Mutex::default(),
-        }
+        Self { file, url: url.to_owned(), clock: clock.clone(), current: Mutex::default() }
     }
 
     /// The token for a request.
@@ -42,9 +37,7 @@ impl ServerTokens {
         if current.is_none() {
             *current = Some(self.read()?);
         }
-        let login = current
-            .take()
-            .ok_or_else(|| self.missing("there is no login"))?;
+        let login = current.take().ok_or_else(|| self.missing("there is no login"))?;
         let login = match self.is_ending(&login) && login.is_renewable() {
             true => self.renew(http, &login.access_token)?,
             false => login,
@@ -70,10 +63,7 @@ impl ServerTokens {
     }
 
     fn read(&self) -> Result<ServerLogin> {
-        let login = self
-            .file
-            .read()?
-            .ok_or_else(|| self.missing("there is no login"))?;
+        let login = self.file.read()?.ok_or_else(|| self.missing("there is no login"))?;
         // A token never goes to another address than the one that it was made for.
         match login.url == self.url {
             true => Ok(login),
@@ -83,9 +73,7 @@ impl ServerTokens {
 
     fn is_ending(&self, login: &ServerLogin) -> bool {
         let now = self.clock.timestamp().as_second();
-        login
-            .expires_at
-            .is_some_and(|end| end <= now + RENEWAL_MARGIN_SECS)
+        login.expires_at.is_some_and(|end| end <= now + RENEWAL_MARGIN_SECS)
     }
 
     /// Renews the login, unless another process has replaced `token` meanwhile.

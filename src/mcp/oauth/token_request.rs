@@ -15,13 +15,8 @@ use std::io::Read;
 /// Maximum size of a response in bytes.
 const MAX_RESPONSE_BYTES: u64 = 256 << 10;
 /// The fields of a request that are secrets.
-const SECRET_FIELDS: [&str; 5] = [
-    "code",
-    "code_verifier",
-    "refresh_token",
-    "client_secret",
-    "client_assertion",
-];
+const SECRET_FIELDS: [&str; 5] =
+    ["code", "code_verifier", "refresh_token", "client_secret", "client_assertion"];
 /// The authentication of a client by assertions that it signs (RFC 7523).
 const PRIVATE_KEY_METHOD: &str = "private_key_jwt";
 /// Maximum characters quoted of a server's message.
@@ -62,12 +57,7 @@ impl RegisteredClient {
             Some(ClientSecret::Password(secret)) => (Some(secret), default_method(true, supported)),
             Some(ClientSecret::PrivateKey(pem)) => (Some(pem), PRIVATE_KEY_METHOD.to_owned()),
         };
-        OAuthClient {
-            id: self.id,
-            secret,
-            auth_method,
-            issuer: server.issuer.clone(),
-        }
+        OAuthClient { id: self.id, secret, auth_method, issuer: server.issuer.clone() }
     }
 }
 
@@ -93,20 +83,14 @@ pub(super) fn request_token(
 ) -> Result<TokenResponse> {
     let (own_fields, header) = credentials(client, clock)?;
     let mut fields: Vec<(&str, &str)> = grant.to_vec();
-    fields.extend(
-        own_fields
-            .iter()
-            .map(|(name, value)| (*name, value.as_str())),
-    );
+    fields.extend(own_fields.iter().map(|(name, value)| (*name, value.as_str())));
     for (name, value) in &fields {
         if SECRET_FIELDS.contains(name) {
             secret::register(&Secret::new(*value));
         }
     }
-    let body: Vec<String> = fields
-        .iter()
-        .map(|(name, value)| format!("{name}={}", percent_encode(value)))
-        .collect();
+    let body: Vec<String> =
+        fields.iter().map(|(name, value)| format!("{name}={}", percent_encode(value))).collect();
     let answer = post(
         http,
         endpoint,
@@ -115,9 +99,8 @@ pub(super) fn request_token(
         &body.join("&"),
     )?;
     let text = |key: &str| answer[key].as_str().map(str::to_owned);
-    let is_bearer = answer["token_type"]
-        .as_str()
-        .is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
+    let is_bearer =
+        answer["token_type"].as_str().is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
     match text("access_token") {
         Some(access_token) if is_bearer && !access_token.is_empty() => Ok(TokenResponse {
             access_token,
@@ -125,10 +108,7 @@ pub(super) fn request_token(
             expires_in: answer["expires_in"].as_i64(),
             scope: text("scope"),
         }),
-        _ => Err(fail(
-            Exit::Refused,
-            format!("`{endpoint}` gave no bearer token"),
-        )),
+        _ => Err(fail(Exit::Refused, format!("`{endpoint}` gave no bearer token"))),
     }
 }
 
@@ -142,11 +122,7 @@ fn credentials(client: &OAuthClient, clock: &Clock) -> Result<(Fields, Option<He
     let id = || ("client_id", client.id.clone());
     let (fields, header) = match (client.auth_method.as_str(), &client.secret) {
         ("client_secret_basic", Some(password)) => {
-            let pair = format!(
-                "{}:{}",
-                percent_encode(&client.id),
-                percent_encode(password)
-            );
+            let pair = format!("{}:{}", percent_encode(&client.id), percent_encode(password));
             let pair = base64::engine::general_purpose::STANDARD.encode(pair);
             for text in [password, &pair] {
                 secret::register(&Secret::new(text.as_str()));
@@ -178,30 +154,14 @@ pub(super) fn register_client(
     endpoint: &str,
     metadata: &Value,
 ) -> Result<OAuthClient> {
-    let answer = post(
-        http,
-        endpoint,
-        Vec::new(),
-        "application/json",
-        &metadata.to_string(),
-    )?;
-    let text = |key: &str| {
-        answer[key]
-            .as_str()
-            .filter(|text| !text.is_empty())
-            .map(str::to_owned)
-    };
+    let answer = post(http, endpoint, Vec::new(), "application/json", &metadata.to_string())?;
+    let text = |key: &str| answer[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let id = text("client_id")
         .ok_or_else(|| fail(Exit::Refused, format!("`{endpoint}` gave no client id")))?;
     let secret = text("client_secret");
     let auth_method =
         text("token_endpoint_auth_method").unwrap_or_else(|| default_method(secret.is_some(), &[]));
-    Ok(OAuthClient {
-        id,
-        secret,
-        auth_method,
-        issuer: issuer.to_owned(),
-    })
+    Ok(OAuthClient { id, secret, auth_method, issuer: issuer.to_owned() })
 }
 
 /// The way in which a client authenticates that has a secret or none, among those that the server supports.
@@ -228,36 +188,19 @@ fn post(
     let response = http.send(url, &headers, Some((media_type, body.as_bytes())))?;
     let status = response.status;
     let mut bytes = Vec::new();
-    let read = response
-        .body
-        .take(MAX_RESPONSE_BYTES)
-        .read_to_end(&mut bytes);
-    read.map_err(|error| {
-        fail(
-            Exit::Unavailable,
-            format!("read the answer of `{url}`: {error}"),
-        )
-    })?;
+    let read = response.body.take(MAX_RESPONSE_BYTES).read_to_end(&mut bytes);
+    read.map_err(|error| fail(Exit::Unavailable, format!("read the answer of `{url}`: {error}")))?;
     let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     if (200..300).contains(&status) && answer.is_object() {
         return Ok(answer);
     }
     let words = [&answer["error_description"], &answer["error"]];
-    let words = words
-        .iter()
-        .find_map(|value| value.as_str())
-        .unwrap_or("no reason");
-    let words: String = words
-        .chars()
-        .filter(|letter| !letter.is_control())
-        .take(MAX_MESSAGE_CHARS)
-        .collect();
+    let words = words.iter().find_map(|value| value.as_str()).unwrap_or("no reason");
+    let words: String =
+        words.chars().filter(|letter| !letter.is_control()).take(MAX_MESSAGE_CHARS).collect();
     let exit = match status {
         429 | 500.. => Exit::Unavailable,
         _ => Exit::Refused,
     };
-    Err(fail(
-        exit,
-        format!("`{url}` refused (status {status}): {}", redact_all(&words)),
-    ))
+    Err(fail(exit, format!("`{url}` refused (status {status}): {}", redact_all(&words))))
 }

@@ -74,9 +74,8 @@ impl ServerLogin {
 
     /// Replaces the tokens. What the server does not name stays as it is.
     pub(super) fn set_tokens(&mut self, tokens: TokenResponse, clock: &Clock) {
-        for text in [Some(&tokens.access_token), tokens.refresh_token.as_ref()]
-            .into_iter()
-            .flatten()
+        for text in
+            [Some(&tokens.access_token), tokens.refresh_token.as_ref()].into_iter().flatten()
         {
             secret::register(&Secret::new(text.as_str()));
         }
@@ -108,10 +107,7 @@ impl LoginFile {
             true => server.to_owned(),
             false => crate::sys::digest::digest(server.as_bytes()),
         };
-        Self {
-            path: auth_dir.join(format!("mcp-{name}.json")),
-            server: server.to_owned(),
-        }
+        Self { path: auth_dir.join(format!("mcp-{name}.json")), server: server.to_owned() }
     }
 
     /// The command that logs in.
@@ -135,11 +131,8 @@ impl LoginFile {
             );
             fail_with_hint(Exit::Config, cause, self.login_command())
         })?;
-        let secrets = [
-            Some(&login.access_token),
-            login.refresh_token.as_ref(),
-            login.client_secret.as_ref(),
-        ];
+        let secrets =
+            [Some(&login.access_token), login.refresh_token.as_ref(), login.client_secret.as_ref()];
         for text in secrets.into_iter().flatten() {
             secret::register(&Secret::new(text.as_str()));
         }
@@ -184,12 +177,6 @@ impl LoginFile {
         durable_file::create_dir(dir)?;
         let path = self.path.with_extension("json.lock");
         let subject = format!("the login to `{}`", self.server);
-        FileLock::acquire(
-            &path,
-            &subject,
-            &clock.local_timestamp(),
-            LOCK_TIMEOUT,
-            &mut |_| {},
-        )
+        FileLock::acquire(&path, &subject, &clock.local_timestamp(), LOCK_TIMEOUT, &mut |_| {})
     }
 }

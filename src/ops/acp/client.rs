@@ -26,11 +26,7 @@ struct EditorQuestion {
 
 impl EditorClient {
     pub(super) fn new(terminal: Terminal) -> Self {
-        Self {
-            terminal,
-            last_id: AtomicU64::new(0),
-            pending: Mutex::default(),
-        }
+        Self { terminal, last_id: AtomicU64::new(0), pending: Mutex::default() }
     }
 
     /// Answers the request `id` of the editor.

@@ -179,9 +179,7 @@ impl<'a> AcpServer<'a> {
             "authenticate" => Err(ErrorObject::invalid_params(
                 "no login is needed here: `nanobot onboard` sets keys, `nanobot provider login` logs in",
             )),
-            _ => Err(ErrorObject::method_not_found(format!(
-                "no method `{method}`"
-            ))),
+            _ => Err(ErrorObject::method_not_found(format!("no method `{method}`"))),
         }
     }
 
@@ -201,10 +199,7 @@ impl<'a> AcpServer<'a> {
     ) -> Result<Arc<EditorSession>, ErrorObject> {
         let directory = PathBuf::from(text(params, "cwd")?);
         if !directory.is_absolute() || !directory.is_dir() {
-            let cause = format!(
-                "`{}` is no absolute path of a directory",
-                directory.display()
-            );
+            let cause = format!("`{}` is no absolute path of a directory", directory.display());
             return Err(ErrorObject::invalid_params(cause));
         }
         let servers = params.get("mcpServers").and_then(Value::as_array);
@@ -246,9 +241,7 @@ impl<'a> AcpServer<'a> {
             }
             (false, false) => return directory,
         };
-        self.ctx.notice(&format!(
-            "the workspace takes the place of the editor's directory: {why}"
-        ));
+        self.ctx.notice(&format!("the workspace takes the place of the editor's directory: {why}"));
         workspace.clone()
     }
 
@@ -351,11 +344,7 @@ impl<'a> AcpServer<'a> {
         };
         let mut options = session.turn_options(self.options);
         // The option's value `-` means standard input.
-        let text = if prompt.text == "-" {
-            "- ".into()
-        } else {
-            prompt.text
-        };
+        let text = if prompt.text == "-" { "- ".into() } else { prompt.text };
         options.message = Some(text);
         options.attach.extend(prompt.attach);
         let observer = Box::new(move |event: &Event<'_>| updates.handle(event));
@@ -398,10 +387,7 @@ fn parse_server(given: &Value) -> Result<McpServer, ErrorObject> {
     let pairs = |key: &str| {
         let items = given[key].as_array().into_iter().flatten();
         let pairs = items.filter_map(|item| {
-            Some((
-                item["name"].as_str()?.to_owned(),
-                Secret::new(item["value"].as_str()?),
-            ))
+            Some((item["name"].as_str()?.to_owned(), Secret::new(item["value"].as_str()?)))
         });
         pairs.collect::<Vec<_>>()
     };
@@ -419,10 +405,7 @@ fn parse_server(given: &Value) -> Result<McpServer, ErrorObject> {
         Some("sse") => ServerTransport::Sse(remote()?),
         _ => ServerTransport::Program {
             command: text("command").ok_or_else(|| missing("command"))?,
-            arguments: arguments
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect(),
+            arguments: arguments.filter_map(Value::as_str).map(str::to_owned).collect(),
             env: pairs("env"),
             directory: None,
         },

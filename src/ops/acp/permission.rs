@@ -26,15 +26,10 @@ impl EditorPrompter {
     /// Lets the user choose one of `options`, and returns its id. `None` if there was no answer.
     fn choose(&self, call: &Value, options: &[Value]) -> Option<String> {
         let params = json!({ "sessionId": self.session.key, "toolCall": call, "options": options });
-        let answer = self
-            .client
-            .ask(&self.session.key, "session/request_permission", &params)?;
+        let answer = self.client.ask(&self.session.key, "session/request_permission", &params)?;
         let outcome = &answer["outcome"];
         let is_selected = outcome["outcome"] == "selected";
-        outcome["optionId"]
-            .as_str()
-            .filter(|_| is_selected)
-            .map(str::to_owned)
+        outcome["optionId"].as_str().filter(|_| is_selected).map(str::to_owned)
     }
 
     /// The call as the question shows it.

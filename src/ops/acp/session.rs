@@ -40,11 +40,7 @@ impl EditorSession {
             key,
             directory,
             servers,
-            state: Mutex::new(SessionState {
-                profile,
-                running: None,
-                granted: BTreeSet::new(),
-            }),
+            state: Mutex::new(SessionState { profile, running: None, granted: BTreeSet::new() }),
         }
     }
 

@@ -41,11 +41,7 @@ struct EditorCall {
 
 impl TurnUpdates {
     pub(super) fn new(client: &Arc<EditorClient>, session: &Arc<EditorSession>) -> Self {
-        Self {
-            client: Arc::clone(client),
-            session: Arc::clone(session),
-            state: Mutex::default(),
-        }
+        Self { client: Arc::clone(client), session: Arc::clone(session), state: Mutex::default() }
     }
 
     /// Handles an event of the turn.
@@ -63,11 +59,7 @@ impl TurnUpdates {
             Event::Assistant { reply, .. }
                 if state.streamed_reply != reply.id && !reply.text.is_empty() =>
             {
-                self.send(&message_chunk(
-                    "agent_message_chunk",
-                    &reply.id,
-                    &reply.text,
-                ));
+                self.send(&message_chunk("agent_message_chunk", &reply.id, &reply.text));
             }
             Event::ToolCall(call) => {
                 self.send(&call_begins(call, &self.locations(call)));
@@ -86,12 +78,7 @@ impl TurnUpdates {
                 let call = call.clone();
                 state.calls.push(EditorCall { call, before });
             }
-            Event::ToolResult {
-                result,
-                outcome,
-                command_failed,
-                ..
-            } => {
+            Event::ToolResult { result, outcome, command_failed, .. } => {
                 let mut calls = state.calls.iter();
                 let found = calls.position(|running| running.call.id == result.call_id);
                 let running = found.map(|at| state.calls.remove(at));
@@ -125,9 +112,7 @@ impl TurnUpdates {
     fn files(&self, call: &ToolCall) -> Vec<PathBuf> {
         let arguments = call.arguments_object();
         let files = files_of_call(&call.name, &arguments);
-        let paths = files
-            .iter()
-            .map(|file| self.session.directory.join(file.path));
+        let paths = files.iter().map(|file| self.session.directory.join(file.path));
         paths.collect()
     }
 

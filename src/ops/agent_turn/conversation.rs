@@ -39,10 +39,7 @@ pub(crate) fn open(
             Some(source) => Session::read_if_exists(sessions, source, &mut notice)?
                 .map(|session| session.with_key(key))
                 .ok_or_else(|| session::not_found_error(sessions, source)),
-            None if is_fresh => Ok(Session::ephemeral(
-                key,
-                request.settings.max_tool_result_chars,
-            )),
+            None if is_fresh => Ok(Session::ephemeral(key, request.settings.max_tool_result_chars)),
             None => Session::read(sessions, key, &mut notice),
         };
     }
@@ -127,10 +124,7 @@ pub(crate) fn check_request(
             "`nanobot agent --resume`, or `--new`",
         ));
     }
-    let shows_context = matches!(
-        options.dry_run,
-        Some(DryRunForm::Table | DryRunForm::TableJson)
-    );
+    let shows_context = matches!(options.dry_run, Some(DryRunForm::Table | DryRunForm::TableJson));
     if request.parts.is_empty() && !options.resume && !shows_context {
         return Err(fail_with_hint(
             Exit::NoInput,

@@ -120,12 +120,7 @@ pub(crate) fn run_hooks_before(prepared: &mut PreparedTurn, report: &mut Reporte
 
 /// Reports what hooks have to say to the user.
 fn report_hooks(setup: &TurnSetup, report: &mut Reporter) {
-    for notice in setup
-        .shared
-        .hooks
-        .iter()
-        .flat_map(|hooks| hooks.take_notices())
-    {
+    for notice in setup.shared.hooks.iter().flat_map(|hooks| hooks.take_notices()) {
         report.notice(&notice);
     }
 }
@@ -170,10 +165,7 @@ fn report_startup_files(setup: &TurnSetup, report: &mut Reporter) {
     }
     let show = |path: PathBuf| {
         let shown = path.strip_prefix(directory).unwrap_or(&path);
-        format!(
-            "`{}`",
-            shown.display().to_string().replace(char::is_control, "?")
-        )
+        format!("`{}`", shown.display().to_string().replace(char::is_control, "?"))
     };
     let is_kept_out = |part: &Path| is_generated_dir(part) || part.ends_with(".git");
     let is_undone = !changed.iter().any(|path| path.ancestors().any(is_kept_out));
@@ -181,11 +173,7 @@ fn report_startup_files(setup: &TurnSetup, report: &mut Reporter) {
     report.notice(&format!(
         "changed what programs and agents read on their own: {}{}",
         join_paths(&shown),
-        if is_undone {
-            "; `nanobot undo` takes it back"
-        } else {
-            ""
-        }
+        if is_undone { "; `nanobot undo` takes it back" } else { "" }
     ));
 }
 
@@ -206,9 +194,7 @@ pub(crate) fn build_guards(
     reads_only: bool,
 ) -> Vec<Box<dyn Guard>> {
     let mut guards: Vec<Box<dyn Guard>> = vec![
-        Box::new(IterationLimit {
-            max_iterations: settings.max_tool_iterations,
-        }),
+        Box::new(IterationLimit { max_iterations: settings.max_tool_iterations }),
         // Before compaction: a turn that is about to end is not compacted.
         Box::new(LoopDetection),
         Box::new(OrphanedSubagents::default()),
@@ -267,9 +253,7 @@ fn memory_label(setup: &TurnSetup, stats: &TurnStats) -> Option<String> {
     let scope = &setup.policy.file_scope;
     let may_write = || {
         let memory = scope.workspace.join("memory/MEMORY.md");
-        scope
-            .command_writable_roots()
-            .any(|root| memory.starts_with(root))
+        scope.command_writable_roots().any(|root| memory.starts_with(root))
     };
     let external = setup.shared.provenance.external();
     external.or_else(|| (has_run_command() && may_write()).then(|| "a command".into()))
@@ -285,12 +269,7 @@ pub(crate) fn finish(
     (ending, report): (&mut Ending, &mut Reporter),
 ) -> Option<PostTurnWork> {
     let is_answered = ending.stop_reason == StopReason::Answered && ending.error.is_none();
-    let PreparedTurn {
-        setup,
-        settings,
-        session,
-        ..
-    } = prepared;
+    let PreparedTurn { setup, settings, session, .. } = prepared;
     let work = is_answered
         .then(|| after_turn::plan(ctx, options, settings, session, Some(model)))
         .flatten();
@@ -298,13 +277,7 @@ pub(crate) fn finish(
     // A call that was interrupted is not counted.
     let has_called_tools =
         setup.shared.provenance.untrusted().is_some() || !ending.stats.tools.is_empty();
-    let recorded = record_memory(
-        ctx,
-        prepared,
-        sessions,
-        has_called_tools,
-        untrusted.as_deref(),
-    );
+    let recorded = record_memory(ctx, prepared, sessions, has_called_tools, untrusted.as_deref());
     if let Err(error) = recorded {
         let error = error.context("record the change of the memory");
         ending.error.get_or_insert(error);

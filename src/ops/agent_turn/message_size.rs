@@ -37,10 +37,7 @@ pub(super) fn check(
     // The answer needs space too.
     let fitting = bytes.saturating_mul(window / 2) / tokens;
     let (taken, other) = match known_window {
-        Some(_) => (
-            "the model takes at most",
-            "a model with a larger context window",
-        ),
+        Some(_) => ("the model takes at most", "a model with a larger context window"),
         None => (
             "`agents.defaults.contextWindowTokens` is",
             "a larger `contextWindowTokens` if the model has that",

@@ -57,15 +57,8 @@ pub(crate) fn prepare(
     session: Session,
     (report, summary): (&mut Reporter, &mut json::RunMetadata),
 ) -> Result<PreparedTurn> {
-    let TurnRequest {
-        settings,
-        profile,
-        schema,
-        parts,
-        command,
-        key: _,
-        id_suffix: id_mark,
-    } = request;
+    let TurnRequest { settings, profile, schema, parts, command, key: _, id_suffix: id_mark } =
+        request;
     let (job, person) = (origin.job(), origin.interactive());
     let subagents = SubagentPool::new(ctx, options, &settings);
     let mut setup = {
@@ -165,19 +158,11 @@ fn restore_origin(ctx: &Context, session: &Session, origin: &TurnOrigin<'_>, set
 }
 
 fn log_policy(profile: &str, setup: &TurnSetup) {
-    let Policy {
-        file_scope: reach,
-        reads_only,
-        ..
-    } = &*setup.policy;
+    let Policy { file_scope: reach, reads_only, .. } = &*setup.policy;
     let tools = setup.toolbox.names().join(", ");
     log::info!(target: "policy", "profile `{profile}` in `{}`; tools: {tools}", reach.directory.display());
     for root in &reach.roots {
-        let may = if root.may_write && !reads_only {
-            "read and change"
-        } else {
-            "read"
-        };
+        let may = if root.may_write && !reads_only { "read and change" } else { "read" };
         log::debug!(target: "policy", "may {may} `{}`", root.path.display());
     }
 }

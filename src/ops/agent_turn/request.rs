@@ -105,9 +105,8 @@ pub(crate) fn read(
     }
     if let (TurnOrigin::CommandLine, Some(exposure)) = (&origin, &settings.config_exposure) {
         let path = ctx.paths.config.display();
-        report.notice(&format!(
-            "the config decides what runs, and {exposure}: `chmod go-w {path}`"
-        ));
+        report
+            .notice(&format!("the config decides what runs, and {exposure}: `chmod go-w {path}`"));
     }
     // Piped text without a message becomes the message, but its author is still unknown, so it is untrusted.
     let is_bare = options.message.as_deref().is_none_or(|text| text == "-");
@@ -175,11 +174,7 @@ fn read_prompt_file(options: &TurnOptions, report: &mut Reporter) -> Result<Opti
         Some("-") => (prompt.to_owned(), true),
         Some(message) => (format!("{message}\n\n{prompt}"), options.stdin),
     };
-    Ok(Some(TurnOptions {
-        message: Some(message),
-        stdin,
-        ..options.clone()
-    }))
+    Ok(Some(TurnOptions { message: Some(message), stdin, ..options.clone() }))
 }
 
 /// Reads the schema from the file named `text`, or from `text` itself.
@@ -206,9 +201,7 @@ fn read_piped(
         (_, _, true) => StdinMode::Never,
         _ => StdinMode::Auto,
     };
-    let silence = ctx
-        .env
-        .duration(sys::env::STDIN_TIMEOUT, input::DEFAULT_IDLE_TIMEOUT, 86_400)?;
+    let silence = ctx.env.duration(sys::env::STDIN_TIMEOUT, input::DEFAULT_IDLE_TIMEOUT, 86_400)?;
     let piped = input::read_stdin(reading, silence, &mut |text| report.notice(text))?;
     let missing = match &piped {
         Some(bytes) if bytes.is_empty() => "standard input is empty",
@@ -273,9 +266,7 @@ fn build_message(
         parts.push(part);
         piped = None;
     }
-    let piped = piped
-        .map(|bytes| input::decode(bytes, "standard input"))
-        .transpose()?;
+    let piped = piped.map(|bytes| input::decode(bytes, "standard input")).transpose()?;
     if let Some(decoded) = &piped {
         decoded.notice.iter().for_each(|text| notice(text));
     }
@@ -297,12 +288,7 @@ fn build_message(
             true => AttachmentOrigin::Page(&content.name),
             false => AttachmentOrigin::File(&content.name),
         };
-        parts.push(attach::part_from_bytes(
-            content.bytes.clone(),
-            origin,
-            &terms,
-            &mut notice,
-        )?);
+        parts.push(attach::part_from_bytes(content.bytes.clone(), origin, &terms, &mut notice)?);
     }
     Ok(with_text_last(parts))
 }
@@ -312,11 +298,7 @@ fn user_text(message: Option<&str>, piped: Option<&str>) -> Result<String> {
     let words = message.filter(|text| *text != "-");
     if words.is_none() && piped.is_some_and(|text| text.trim().is_empty()) {
         let hint = "a message with `-m`, or a command that prints text into the pipe";
-        return Err(fail_with_hint(
-            Exit::NoInput,
-            "standard input is empty",
-            hint,
-        ));
+        return Err(fail_with_hint(Exit::NoInput, "standard input is empty", hint));
     }
     Ok(prompt::with_piped(words, piped))
 }
@@ -349,10 +331,7 @@ mod tests {
         check("/stop", Some(ChatCommand::Stop));
         check("/stop it", None);
         check("/compact", Some(ChatCommand::Compact(None)));
-        check(
-            "/compact  keep names",
-            Some(ChatCommand::Compact(Some("keep names".into()))),
-        );
+        check("/compact  keep names", Some(ChatCommand::Compact(Some("keep names".into()))));
         check("/compacted", None);
         check("help", None);
     }

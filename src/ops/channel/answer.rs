@@ -123,9 +123,7 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
         && let Some((limit, result)) = reached_limit(run, channel, message)?
     {
         let (name, sender) = (channel.open.name(), &message.from.id);
-        run.ctx.notice(&format!(
-            "channel {name}: a message of {sender} was not answered: {limit}"
-        ));
+        run.ctx.notice(&format!("channel {name}: a message of {sender} was not answered: {limit}"));
         if result == Settlement::OverBudget {
             run.add_status(Exit::Budget);
         }
@@ -311,10 +309,8 @@ impl ChatTurnRun<'_> {
             },
         };
         let has_files = self.entries.iter().any(|it| !it.message.files.is_empty());
-        let mut files = Attachments {
-            has_others_text: resumes && has_files,
-            ..Attachments::default()
-        };
+        let mut files =
+            Attachments { has_others_text: resumes && has_files, ..Attachments::default() };
         for entry in self.entries.iter().filter(|_| !resumes) {
             let found = attachments::download(&self.channel.open, &entry.message, &transcriber)?;
             files.paths.extend(found.paths);
@@ -335,11 +331,7 @@ impl ChatTurnRun<'_> {
             },
             ..TurnOptions::default()
         };
-        let place = match self
-            .entries
-            .first()
-            .is_some_and(|it| it.message.chat.is_direct)
-        {
+        let place = match self.entries.first().is_some_and(|it| it.message.chat.is_direct) {
             true => "a direct chat",
             false => "a group chat",
         };
@@ -414,10 +406,7 @@ impl ChatTurnRun<'_> {
             self.report_failure(ending, exit);
         }
         let text = ending.text.trim_end();
-        let is_answer = matches!(
-            exit,
-            Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget
-        );
+        let is_answer = matches!(exit, Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget);
         let answer = match () {
             () if is_answer && !text.is_empty() => text.to_owned(),
             () if self.timed_out.load(Ordering::SeqCst) => {

@@ -70,16 +70,14 @@ pub(crate) fn download(
             Ok(false) => all.notes.push(format!("[attachment: {name} - too large]")),
             Err(error) => {
                 log::warn!(target: "channel", "{}: an attachment was not downloaded: {error:#}", channel.name());
-                all.notes
-                    .push(format!("[attachment: {name} - download failed]"));
+                all.notes.push(format!("[attachment: {name} - download failed]"));
             }
         }
     }
     all.has_others_text |= message.files.len() > MAX_ATTACHMENTS;
     let left_out = message.files.len().saturating_sub(MAX_ATTACHMENTS);
     if left_out > 0 {
-        all.notes
-            .push(format!("[{left_out} more attachments were left out]"));
+        all.notes.push(format!("[{left_out} more attachments were left out]"));
     }
     Ok(all)
 }
@@ -158,10 +156,7 @@ pub(crate) fn remove_old(directory: &Path, now: SystemTime) {
 }
 
 fn fetch_to(channel: &OpenChannel, file: &RemoteFile, path: &Path) -> Result<bool> {
-    if file
-        .size_bytes
-        .is_some_and(|size| size > MAX_ATTACHMENT_BYTES)
-    {
+    if file.size_bytes.is_some_and(|size| size > MAX_ATTACHMENT_BYTES) {
         return Ok(false);
     }
     let mut is_whole = true;
@@ -181,9 +176,7 @@ fn is_for_model(file: &RemoteFile, path: &Path) -> bool {
         AttachmentKind::Image => true,
         AttachmentKind::Voice | AttachmentKind::Audio | AttachmentKind::Video => false,
         AttachmentKind::File => {
-            let content = durable_file::read_limited(path, MAX_ATTACHMENT_BYTES)
-                .ok()
-                .flatten();
+            let content = durable_file::read_limited(path, MAX_ATTACHMENT_BYTES).ok().flatten();
             let content = content.unwrap_or_default();
             content.starts_with(b"%PDF-")
                 || std::str::from_utf8(&content).is_ok()

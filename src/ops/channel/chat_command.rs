@@ -63,10 +63,7 @@ impl InChatCommand {
 
 /// The ids of a message's sender and chat.
 pub(crate) fn id_text(message: &InboundMessage) -> String {
-    format!(
-        "Your id: {}\nThis chat: {}",
-        message.from.id, message.chat.id
-    )
+    format!("Your id: {}\nThis chat: {}", message.from.id, message.chat.id)
 }
 
 fn start_new_conversation(ctx: &Context, settings: &Settings, key: &str) -> Result<()> {

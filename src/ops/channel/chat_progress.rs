@@ -24,11 +24,7 @@ pub(super) fn observer(files: &ChannelFiles, texts: Sender<String>) -> EventObse
     let has_text = files.settings.send_progress && is_shown;
     let has_hints = files.settings.send_tool_hints && is_shown;
     Box::new(move |event| {
-        let Event::Assistant {
-            reply,
-            is_final: false,
-        } = event
-        else {
+        let Event::Assistant { reply, is_final: false } = event else {
             return;
         };
         for text in progress_texts(reply, has_text, has_hints) {

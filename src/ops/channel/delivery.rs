@@ -38,10 +38,7 @@ pub(crate) fn deliver(
             // Once it is settled, the inbox may forget what it answers.
             let answered = answered_messages(&inbox.lock().ignore_poison(), &entry);
             settle(inbox, &entry, Settlement::Delivered)?;
-            let files = entry
-                .parts
-                .iter()
-                .flat_map(|part| part.file.iter().chain(&part.attached));
+            let files = entry.parts.iter().flat_map(|part| part.file.iter().chain(&part.attached));
             files.for_each(|file| attachments::remove_copy(&open.files.media, file));
             answered.iter().for_each(|it| service.mark_answered(it));
             Ok(remote_ids)
@@ -106,8 +103,5 @@ fn send_parts(
 }
 
 fn settle(inbox: &Mutex<ChannelInbox>, entry: &OutboundEntry, result: Settlement) -> Result<()> {
-    inbox.lock().ignore_poison().append(InboxRecord::Done {
-        key: entry.key.clone(),
-        result,
-    })
+    inbox.lock().ignore_poison().append(InboxRecord::Done { key: entry.key.clone(), result })
 }

@@ -199,13 +199,7 @@ impl<'a> Intake<'a> {
     /// Answers without a model.
     fn answer_now(&mut self, message: &InboundMessage, session: String, text: &str) {
         let key = answer_key(&message.id);
-        self.add_outbound(
-            message,
-            &key,
-            vec![message.id.clone()],
-            session.clone(),
-            text,
-        );
+        self.add_outbound(message, &key, vec![message.id.clone()], session.clone(), text);
         self.work.push((session, WorkItem::Deliver(key)));
     }
 
@@ -268,10 +262,7 @@ impl<'a> Intake<'a> {
 
 /// The place where a message is answered.
 pub(crate) fn destination(message: &InboundMessage) -> Destination {
-    Destination {
-        chat: message.chat.clone(),
-        reply_facts: message.reply_facts.clone(),
-    }
+    Destination { chat: message.chat.clone(), reply_facts: message.reply_facts.clone() }
 }
 
 /// The key of an answer that no turn gives.

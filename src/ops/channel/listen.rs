@@ -72,10 +72,7 @@ pub(crate) fn listen(ctx: &Context, name: &str) -> Result<Exit> {
     if receipt.response.status == 401 {
         return Err(fail(Exit::Refused, "the request has no valid signature"));
     }
-    let options = PollOptions {
-        names: vec![name.to_owned()],
-        ..PollOptions::default()
-    };
+    let options = PollOptions { names: vec![name.to_owned()], ..PollOptions::default() };
     let ids: Vec<&str> = receipt.messages.iter().map(|it| it.id.as_str()).collect();
     if ids.is_empty() && !receipt.is_for_poll {
         return Ok(Exit::Answered);
@@ -120,10 +117,7 @@ fn take(ctx: &Context, files: ChannelFiles, request: &WebhookRequest) -> Result<
     let mut run = PollRun::new(ctx, settings, 1, channels.max_parallel);
     run.only_stores = true;
     run.channels[0].get_or_init(|| PolledChannel::new(lock, open, inbox));
-    let batch = Batch {
-        messages: receipt.messages.clone(),
-        cursor: Value::Null,
-    };
+    let batch = Batch { messages: receipt.messages.clone(), cursor: Value::Null };
     intake::store(&run, 0, &receipt.account, &batch)?;
     Ok(receipt)
 }

@@ -17,11 +17,7 @@ pub(crate) struct OutboxOutlet {
 impl OutboxOutlet {
     /// Creates the outlet of a run, which reaches only loopback addresses if it is offline.
     pub(crate) fn new(ctx: &Context, is_offline: bool, session: &str) -> Self {
-        Self {
-            ctx: ctx.clone(),
-            is_offline,
-            session: session.to_owned(),
-        }
+        Self { ctx: ctx.clone(), is_offline, session: session.to_owned() }
     }
 
     fn send(&self, chat: &ChatTarget, text: &str, files: Vec<NamedContent>) -> Result<bool> {
@@ -51,7 +47,6 @@ impl MessageOutlet for OutboxOutlet {
         text: &str,
         files: Vec<NamedContent>,
     ) -> Result<bool, String> {
-        self.send(chat, text, files)
-            .map_err(|error| format!("{error:#}"))
+        self.send(chat, text, files).map_err(|error| format!("{error:#}"))
     }
 }

@@ -112,10 +112,7 @@ impl ChannelFiles {
             paths: ctx.paths.clone(),
             max_attempts: self.settings.send_max_attempts,
         };
-        Ok(OpenChannel {
-            service: (self.kind.open)(&setup)?,
-            files: self,
-        })
+        Ok(OpenChannel { service: (self.kind.open)(&setup)?, files: self })
     }
 
     /// The rules for senders, with the pairings as of now.
@@ -185,9 +182,7 @@ impl ChannelFiles {
     pub(crate) fn read_cursor(&self, account: &Identity) -> Result<Option<Value>> {
         let stored = self.read_json("cursor.json")?;
         let is_ours = stored["account"] == account.id.as_str();
-        Ok(is_ours
-            .then(|| stored["cursor"].clone())
-            .filter(|it| !it.is_null()))
+        Ok(is_ours.then(|| stored["cursor"].clone()).filter(|it| !it.is_null()))
     }
 
     /// Stores the position.

@@ -58,18 +58,12 @@ impl OutboxFile {
             let cause = format!("`{}` is not a file", path.display());
             return Err(fail(Exit::NoInput, cause));
         };
-        Ok(Self {
-            name: name.to_string_lossy().into_owned(),
-            content: Box::new(file),
-        })
+        Ok(Self { name: name.to_string_lossy().into_owned(), content: Box::new(file) })
     }
 
     /// A file with this content.
     pub(crate) fn new((name, content): NamedContent) -> Self {
-        Self {
-            name,
-            content: Box::new(Cursor::new(content)),
-        }
+        Self { name, content: Box::new(Cursor::new(content)) }
     }
 }
 
@@ -110,10 +104,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
             let copy = attachments::store_copy(&open.files.media, &name, &mut content)?;
             match parts.first_mut().filter(|_| open.files.kind.is_mail) {
                 Some(mail) => mail.attached.push(copy),
-                None => parts.push(Part {
-                    file: Some(copy),
-                    ..Part::default()
-                }),
+                None => parts.push(Part { file: Some(copy), ..Part::default() }),
             }
         }
         if parts.is_empty() {
@@ -123,18 +114,13 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
         // A mail belongs to the thread of the mail that it answers.
         let is_reply = message.is_in_conversation && open.files.kind.is_mail;
         let answered = inbox.state().inbound.iter().rev();
-        let answered = answered
-            .filter(|_| is_reply)
-            .find(|it| it.session == session);
+        let answered = answered.filter(|_| is_reply).find(|it| it.session == session);
         let reply_facts = answered.map(|it| it.message.reply_facts.clone());
         inbox.append(InboxRecord::Out {
             key: key.clone(),
             answers: Vec::new(),
             session,
-            destination: Destination {
-                chat,
-                reply_facts: reply_facts.unwrap_or_default(),
-            },
+            destination: Destination { chat, reply_facts: reply_facts.unwrap_or_default() },
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
         })?;
@@ -159,10 +145,7 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
     let Some(entry) = inbox.state().outbound(key).cloned() else {
         return Err(not_outbound_error(name, key, inbox.state()));
     };
-    if entry
-        .settlement
-        .is_some_and(|it| it != Settlement::Delivered)
-    {
+    if entry.settlement.is_some_and(|it| it != Settlement::Delivered) {
         let is_left = |(number, _): &(usize, Part)| !entry.sent.contains_key(number);
         let parts = entry.parts.into_iter().enumerate().filter(is_left);
         let parts: Vec<Part> = parts.map(|(_, part)| part).collect();
@@ -180,10 +163,7 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
         };
-        let retried = InboxRecord::Done {
-            key: key.to_owned(),
-            result: Settlement::Retried,
-        };
+        let retried = InboxRecord::Done { key: key.to_owned(), result: Settlement::Retried };
         inbox.append_all(vec![renewed, retried])?;
         return deliver(ctx, &open, inbox, &new_key);
     }

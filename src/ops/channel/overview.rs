@@ -35,10 +35,7 @@ pub(crate) struct WaitingMessage {
 /// # Errors
 /// The config or a journal cannot be read.
 pub(crate) fn list(ctx: &Context) -> Result<Vec<ChannelSummary>> {
-    CHANNELS
-        .iter()
-        .map(|kind| summarize(ctx, kind.name))
-        .collect()
+    CHANNELS.iter().map(|kind| summarize(ctx, kind.name)).collect()
 }
 
 fn summarize(ctx: &Context, name: &str) -> Result<ChannelSummary> {
@@ -68,9 +65,7 @@ pub(crate) fn show(ctx: &Context, name: &str) -> Result<(ChannelFiles, InboxStat
 /// Those of the service.
 pub(crate) fn test(ctx: &Context, name: &str) -> Result<Identity> {
     let open = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
-    open.service
-        .identity()
-        .with_context(|| format!("channel {name}"))
+    open.service.identity().with_context(|| format!("channel {name}"))
 }
 
 /// The messages that wait, were given up or failed, of one channel or of all.

@@ -62,15 +62,8 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
     let config = ctx.load_config()?;
     let settings = ctx.resolve(&config, FlagOverrides::default())?;
     let kinds: Vec<&ChannelKind> = match options.names.as_slice() {
-        [] => settings
-            .channels
-            .iter()
-            .filter_map(|name| find(name))
-            .collect(),
-        names => names
-            .iter()
-            .map(|name| find_named(name))
-            .collect::<Result<_>>()?,
+        [] => settings.channels.iter().filter_map(|name| find(name)).collect(),
+        names => names.iter().map(|name| find_named(name)).collect::<Result<_>>()?,
     };
     if kinds.is_empty() {
         return Err(fail_with_hint(
@@ -229,16 +222,13 @@ impl<'scope> Listener<'scope, '_> {
             let window = self.time_left().min(MAX_LISTEN_WINDOW);
             let before = cursor.clone();
             let polled =
-                channel
-                    .open
-                    .service
-                    .poll(account, before.as_ref(), window, &mut |batch: Batch| {
-                        let work = intake::store(self.run, self.index, account, &batch)?;
-                        cursor = Some(batch.cursor);
-                        self.enqueue(work);
-                        self.run.queue.wait_below(MAX_PENDING_MESSAGES);
-                        Ok(())
-                    });
+                channel.open.service.poll(account, before.as_ref(), window, &mut |batch: Batch| {
+                    let work = intake::store(self.run, self.index, account, &batch)?;
+                    cursor = Some(batch.cursor);
+                    self.enqueue(work);
+                    self.run.queue.wait_below(MAX_PENDING_MESSAGES);
+                    Ok(())
+                });
             match polled {
                 Ok(()) => {
                     delay = MIN_RETRY_DELAY;

@@ -101,10 +101,7 @@ impl PolledChannel {
     /// Notes that the service takes nothing for a chat until the end of a rate limit. Other chats go on.
     pub(crate) fn limit(&self, chat: &Chat, limit: RateLimit) {
         let end = signal::now().saturating_add(limit.0);
-        self.rate_limits
-            .lock()
-            .ignore_poison()
-            .insert(chat.clone(), end);
+        self.rate_limits.lock().ignore_poison().insert(chat.clone(), end);
     }
 
     /// True if nothing may be sent to the chat now.
@@ -127,9 +124,7 @@ impl PolledChannel {
 
 /// The status of a run that has several.
 fn combine_statuses(problems: &[Exit]) -> Exit {
-    Exit::most_important(problems)
-        .or(problems.first().copied())
-        .unwrap_or(Exit::Answered)
+    Exit::most_important(problems).or(problems.first().copied()).unwrap_or(Exit::Answered)
 }
 
 #[cfg(test)]
@@ -140,14 +135,8 @@ mod tests {
     #[test]
     fn the_first_status_in_the_order_counts() {
         assert_eq!(combine_statuses(&[]), Exit::Answered);
-        assert_eq!(
-            combine_statuses(&[Exit::Failed, Exit::Unavailable]),
-            Exit::Unavailable
-        );
-        assert_eq!(
-            combine_statuses(&[Exit::Refused, Exit::Io, Exit::Config]),
-            Exit::Io
-        );
+        assert_eq!(combine_statuses(&[Exit::Failed, Exit::Unavailable]), Exit::Unavailable);
+        assert_eq!(combine_statuses(&[Exit::Refused, Exit::Io, Exit::Config]), Exit::Io);
         assert_eq!(combine_statuses(&[Exit::Limit]), Exit::Limit);
     }
 }

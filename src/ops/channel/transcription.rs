@@ -108,14 +108,10 @@ impl Transcriber<'_> {
             Some(status) if status.success() => {
                 Ok(String::from_utf8_lossy(&finished.head).into_owned())
             }
-            Some(status) => Err(fail(
-                Exit::Failed,
-                format!("`transcription.command` failed: {status}"),
-            )),
-            None => Err(fail(
-                Exit::Failed,
-                "`transcription.command` took longer than 5 minutes",
-            )),
+            Some(status) => {
+                Err(fail(Exit::Failed, format!("`transcription.command` failed: {status}")))
+            }
+            None => Err(fail(Exit::Failed, "`transcription.command` took longer than 5 minutes")),
         }
     }
 
@@ -152,10 +148,8 @@ impl Transcriber<'_> {
         };
         let most = dollars(limits.max_seconds as f64).unwrap_or_default();
         let reservation = ledger.reserve(&budget, session_usd, most, &mut |_| Ok(()))?;
-        let (base, headers) = endpoint
-            .http_provider
-            .base_and_headers()
-            .map_err(ProviderError::into_failure)?;
+        let (base, headers) =
+            endpoint.http_provider.base_and_headers().map_err(ProviderError::into_failure)?;
         let proxy = self.settings.provider(provider)?;
         let proxy = proxy.and_then(|block| block.proxy.as_ref());
         let http = Http::new(TIMEOUTS, false, &self.settings.network)
@@ -227,10 +221,7 @@ fn send_once(
     let response = http.send(url, headers, Some(body))?;
     let status = response.status;
     let mut bytes = Vec::new();
-    let read = response
-        .body
-        .take(MAX_RESPONSE_BYTES)
-        .read_to_end(&mut bytes);
+    let read = response.body.take(MAX_RESPONSE_BYTES).read_to_end(&mut bytes);
     read.context("read the transcription")?;
     let found: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     match (status, found["text"].as_str()) {
@@ -242,10 +233,7 @@ fn send_once(
         _ => {
             let cause = found["error"]["message"].as_str();
             let cause = cause.unwrap_or("the response has no text");
-            Err(fail(
-                Exit::Unavailable,
-                format!("{url}: {cause} (status {status})"),
-            ))
+            Err(fail(Exit::Unavailable, format!("{url}: {cause} (status {status})")))
         }
     }
 }

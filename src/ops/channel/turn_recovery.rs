@@ -81,11 +81,7 @@ pub(crate) fn to_ending(text: String, finish_reason: &FinishReason) -> (Ending, 
     let is_incomplete = matches!(finish_reason, FinishReason::Length | FinishReason::Refusal);
     let error = is_incomplete.then(|| incomplete_answer_error(finish_reason));
     let exit = error.as_ref().map_or(Exit::Answered, exit_for);
-    let ending = Ending {
-        text,
-        error,
-        ..Ending::default()
-    };
+    let ending = Ending { text, error, ..Ending::default() };
     (ending, exit)
 }
 
@@ -104,11 +100,7 @@ mod tests {
     }
 
     fn reply(text: &str, finish_reason: FinishReason) -> Message {
-        Message::Assistant(Reply {
-            text: text.into(),
-            finish_reason,
-            ..Reply::default()
-        })
+        Message::Assistant(Reply { text: text.into(), finish_reason, ..Reply::default() })
     }
 
     #[test]
@@ -128,10 +120,7 @@ mod tests {
         check(&[user("other-0"), says("x")], EarlierTurn::NotStored);
         check(&[user("aaa-0")], EarlierTurn::Interrupted);
         check(&[user("aaa-0"), says("x")], answered("x"));
-        check(
-            &[user("bbb-0"), says("x"), user("later-0"), says("y")],
-            answered("x"),
-        );
+        check(&[user("bbb-0"), says("x"), user("later-0"), says("y")], answered("x"));
         // Another turn followed, so resuming would answer that one.
         check(&[user("aaa-0"), user("later-0")], EarlierTurn::NotStored);
 
@@ -146,29 +135,14 @@ mod tests {
         };
         let half = || reply("half of it", FinishReason::Interrupted);
         check(&[user("aaa-0"), half()], EarlierTurn::Interrupted);
-        check(
-            &[user("aaa-0"), half(), injected(), says("y")],
-            answered("y"),
-        );
-        check(
-            &[user("aaa-0"), half(), user("later-0"), says("y")],
-            EarlierTurn::NotStored,
-        );
+        check(&[user("aaa-0"), half(), injected(), says("y")], answered("y"));
+        check(&[user("aaa-0"), half(), user("later-0"), says("y")], EarlierTurn::NotStored);
 
         // The parts that the output limit has cut belong together.
         let cut = |text: &str| reply(text, FinishReason::Length);
-        check(
-            &[user("aaa-0"), cut("x"), injected()],
-            EarlierTurn::Interrupted,
-        );
-        check(
-            &[user("aaa-0"), cut("x"), injected(), says("y")],
-            answered("xy"),
-        );
-        check(
-            &[user("aaa-0"), cut("x"), injected(), says("[no more text]")],
-            answered("x"),
-        );
+        check(&[user("aaa-0"), cut("x"), injected()], EarlierTurn::Interrupted);
+        check(&[user("aaa-0"), cut("x"), injected(), says("y")], answered("xy"));
+        check(&[user("aaa-0"), cut("x"), injected(), says("[no more text]")], answered("x"));
         check(
             &[user("aaa-0"), cut("x"), injected(), cut("y")],
             EarlierTurn::Answered("xy".into(), FinishReason::Length),

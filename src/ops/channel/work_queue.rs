@@ -14,11 +14,7 @@ const MAX_JOINED_MESSAGES: usize = 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WorkItem {
     /// Answer a message. Neighbours of one sender are answered together if both may be joined.
-    Message {
-        id: String,
-        sender: String,
-        may_join: bool,
-    },
+    Message { id: String, sender: String, may_join: bool },
     /// Deliver the outbound message with this key.
     Deliver(String),
 }
@@ -84,11 +80,7 @@ impl SessionWork {
 impl WorkQueue {
     /// Creates an empty queue for at most `max_workers` sessions at once.
     pub(crate) fn new(max_workers: usize) -> Self {
-        Self {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            max_workers: max_workers.max(1),
-        }
+        Self { state: Mutex::default(), changed: Condvar::new(), max_workers: max_workers.max(1) }
     }
 
     /// Adds work of sessions, all of it before any is taken. Returns the number of workers that the caller must start;
@@ -137,12 +129,7 @@ impl WorkQueue {
         if !pending.is_empty() {
             state.pending.insert(key.clone(), pending);
         }
-        let work = Arc::new(SessionWork {
-            channel: key.0,
-            session: key.1.clone(),
-            items,
-            token,
-        });
+        let work = Arc::new(SessionWork { channel: key.0, session: key.1.clone(), items, token });
         state.running.insert(key, Arc::clone(&work));
         Some(work)
     }
@@ -155,10 +142,7 @@ impl WorkQueue {
 
     /// Cancels all running turns.
     pub(crate) fn cancel_all(&self) {
-        self.lock()
-            .running
-            .values()
-            .for_each(|work| work.token.cancel());
+        self.lock().running.values().for_each(|work| work.token.cancel());
     }
 
     /// Starts nothing more.
@@ -196,12 +180,7 @@ impl WorkQueue {
 /// Takes the first item, and the messages after it that the same turn answers.
 fn take_joined(pending: &mut VecDeque<WorkItem>) -> Vec<WorkItem> {
     let mut items: Vec<WorkItem> = pending.pop_front().into_iter().collect();
-    let Some(WorkItem::Message {
-        sender,
-        may_join: true,
-        ..
-    }) = items.first().cloned()
-    else {
+    let Some(WorkItem::Message { sender, may_join: true, .. }) = items.first().cloned() else {
         return items;
     };
     while items.len() < MAX_JOINED_MESSAGES
@@ -219,11 +198,7 @@ mod tests {
     use super::{WorkItem, WorkQueue};
 
     fn message(id: &str, sender: &str, may_join: bool) -> WorkItem {
-        WorkItem::Message {
-            id: id.into(),
-            sender: sender.into(),
-            may_join,
-        }
+        WorkItem::Message { id: id.into(), sender: sender.into(), may_join }
     }
 
     /// Adds one item. True if a worker must be started.
@@ -269,10 +244,7 @@ mod tests {
         let next = queue.take(Some(&next)).unwrap();
         assert_eq!(ids(&next.items), "5");
         assert!(queue.take(Some(&next)).is_none());
-        assert!(
-            push(&queue, "a", message("7", "ann", true)),
-            "workers ended"
-        );
+        assert!(push(&queue, "a", message("7", "ann", true)), "workers ended");
     }
 
     #[test]

@@ -174,11 +174,7 @@ impl<'a> Consolidator<'a> {
             .memory
             .as_deref()
             .and_then(|new| rejection_reason(&old, new, tidying))
-            .or_else(|| {
-                self.memory
-                    .is_read_only()
-                    .then(|| "MEMORY.md is read-only".into())
-            });
+            .or_else(|| self.memory.is_read_only().then(|| "MEMORY.md is read-only".into()));
         let change = MemoryUpdate {
             range: Some((key, piece.from, piece.to)),
             entries: vec![history::format_entry(&update.entry, &self.timestamp())],
@@ -189,20 +185,13 @@ impl<'a> Consolidator<'a> {
             error: None,
         };
         let mut advance = self.advance_callback();
-        let done = locked_memory.apply(
-            &base_text,
-            VersionCause::Consolidation,
-            change,
-            &mut advance,
-        )?;
+        let done =
+            locked_memory.apply(&base_text, VersionCause::Consolidation, change, &mut advance)?;
         let meanwhile = || "the memory was changed in the meantime".to_owned();
         Ok(StepResult::Consolidated(ConsolidatedChunk {
             message_count: piece.to - piece.from,
             is_raw: false,
-            memory_bytes: (
-                base_text.len(),
-                self.memory.read()?.unwrap_or_default().len(),
-            ),
+            memory_bytes: (base_text.len(), self.memory.read()?.unwrap_or_default().len()),
             rejection_reason: aside.or_else(|| (done == UpdateResult::StoredAside).then(meanwhile)),
         }))
     }
@@ -418,10 +407,7 @@ impl<'a> Consolidator<'a> {
 
 /// The thresholds of consolidation: the message window, or half of the model's context, whichever comes first.
 pub(crate) fn consolidation_limits(settings: &Settings, context: u32) -> ConsolidationLimits {
-    ConsolidationLimits {
-        window: settings.memory_window,
-        tokens: u64::from(context / 2),
-    }
+    ConsolidationLimits { window: settings.memory_window, tokens: u64::from(context / 2) }
 }
 
 impl ConsolidationCost {
@@ -435,11 +421,7 @@ impl ConsolidationCost {
     }
 
     fn add(&mut self, usage: Usage, cost_usd: Option<f64>) {
-        let before = if self.request_count == 0 {
-            Some(0.0)
-        } else {
-            self.cost_usd
-        };
+        let before = if self.request_count == 0 { Some(0.0) } else { self.cost_usd };
         self.cost_usd = before.zip(cost_usd).map(|(before, usd)| before + usd);
         self.usage += usage;
         self.request_count += 1;
@@ -464,10 +446,7 @@ fn is_uncounted(error: &ProviderError) -> bool {
 
 /// A report that prints progress at `level` and no answer.
 pub(crate) fn progress_report(ctx: &Context, level: ProgressLevel) -> Reporter {
-    let envelope = EventEnvelope {
-        clock: ctx.clock.clone(),
-        ..EventEnvelope::default()
-    };
+    let envelope = EventEnvelope { clock: ctx.clock.clone(), ..EventEnvelope::default() };
     Reporter::new(
         ctx.terminal,
         ReportFormat::Text,

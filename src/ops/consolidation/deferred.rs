@@ -29,9 +29,8 @@ pub(crate) struct DeferredConsolidation {
 impl DeferredConsolidation {
     /// The arguments that start a separate process for this work.
     pub(crate) fn arguments(&self, ctx: &Context) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = ["memory", "consolidate", "--detached"]
-            .map(OsString::from)
-            .into();
+        let mut arguments: Vec<OsString> =
+            ["memory", "consolidate", "--detached"].map(OsString::from).into();
         let mut add = |flag: &str, value: &std::ffi::OsStr| {
             let mut argument = OsString::from(flag);
             argument.push(value);
@@ -42,15 +41,9 @@ impl DeferredConsolidation {
             add("--model=", model.as_ref());
         }
         let limits = [
-            (
-                "--context=",
-                self.context_tokens.map(|limit| limit.to_string()),
-            ),
+            ("--context=", self.context_tokens.map(|limit| limit.to_string())),
             ("--max-cost=", self.max_cost.map(|limit| limit.to_string())),
-            (
-                "--max-total-tokens=",
-                self.max_tokens.map(|limit| limit.to_string()),
-            ),
+            ("--max-total-tokens=", self.max_tokens.map(|limit| limit.to_string())),
         ];
         for (flag, limit) in limits {
             limit.iter().for_each(|limit| add(flag, limit.as_ref()));

@@ -57,11 +57,7 @@ pub(crate) fn record_outside_change(ctx: &Context, memory: &Memory) -> Result<()
 /// Status 66 if there is no such version.
 pub(crate) fn version_text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
     let known = memory.versions()?.iter().any(|version| version.id == id);
-    let text = if known {
-        memory.read_version(id)?
-    } else {
-        None
-    };
+    let text = if known { memory.read_version(id)? } else { None };
     text.ok_or_else(|| {
         fail_with_hint(
             Exit::NoInput,
@@ -75,20 +71,12 @@ pub(crate) fn version_text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
 /// before it.
 pub(crate) fn version_before_last_change(memory: &Memory, now: &[u8]) -> Result<Option<u64>> {
     let versions = memory.versions()?;
-    let mut in_force = versions
-        .iter()
-        .rev()
-        .filter(|version| version.aside_reason.is_none());
+    let mut in_force = versions.iter().rev().filter(|version| version.aside_reason.is_none());
     let Some(last) = in_force.next() else {
         return Ok(None);
     };
     let is_known = memory.read_version(last.id)?.as_deref() == Some(now);
-    Ok(if is_known {
-        in_force.next()
-    } else {
-        Some(last)
-    }
-    .map(|version| version.id))
+    Ok(if is_known { in_force.next() } else { Some(last) }.map(|version| version.id))
 }
 
 /// Restores version `id`, or the one before the current one.
@@ -98,16 +86,9 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
     let base_text = locked_memory.read_and_record()?;
     let id = match id {
         Some(id) => id,
-        None => locked_memory
-            .previous()?
-            .map(|version| version.id)
-            .ok_or_else(|| {
-                fail_with_hint(
-                    Exit::NoInput,
-                    "the memory has no earlier version",
-                    "nanobot memory log",
-                )
-            })?,
+        None => locked_memory.previous()?.map(|version| version.id).ok_or_else(|| {
+            fail_with_hint(Exit::NoInput, "the memory has no earlier version", "nanobot memory log")
+        })?,
     };
     let versions = memory.versions()?;
     let found = versions.iter().find(|version| version.id == id);
@@ -119,12 +100,7 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
     }
     require_applied(
         memory,
-        replace(
-            &locked_memory,
-            (&base_text, text),
-            VersionCause::Undo,
-            Some(of),
-        )?,
+        replace(&locked_memory, (&base_text, text), VersionCause::Undo, Some(of))?,
     )?;
     Ok(UndoResult::Restored(of))
 }
@@ -146,11 +122,8 @@ pub(crate) fn replace(
             "chmod u+w, if it is to be changed",
         ));
     }
-    let change = MemoryUpdate {
-        memory: Some(text),
-        restores: restored_id,
-        ..MemoryUpdate::default()
-    };
+    let change =
+        MemoryUpdate { memory: Some(text), restores: restored_id, ..MemoryUpdate::default() };
     locked_memory.apply(base_text, cause, change, &mut |_, _, _| Ok(()))
 }
 

@@ -80,11 +80,7 @@ impl<'a> ConsolidationRun<'a> {
         };
         let mut due = Vec::new();
         for key in keys {
-            let Consolidator {
-                sessions: place,
-                limits: terms,
-                ..
-            } = &self.consolidator;
+            let Consolidator { sessions: place, limits: terms, .. } = &self.consolidator;
             match consolidation::next_range(place, &key, terms, self.include_not_due) {
                 Ok(next) => due.extend(next.map(|next| DueSession { key, next })),
                 Err(error) => drop(self.record_failure(error)?),
@@ -113,11 +109,7 @@ impl<'a> ConsolidationRun<'a> {
     ) -> Result<()> {
         let locked_memory = self.lock(wait)?;
         let ctx = self.consolidator.ctx;
-        let level = if ctx.quiet {
-            ProgressLevel::Quiet
-        } else {
-            ProgressLevel::Notices
-        };
+        let level = if ctx.quiet { ProgressLevel::Quiet } else { ProgressLevel::Notices };
         let mut report = progress_report(ctx, level);
         progress.begin(due.iter().map(|due| due.next.limit - due.next.from).sum());
         let mut outages = 0;
@@ -178,12 +170,7 @@ impl<'a> ConsolidationRun<'a> {
     }
 
     fn lock(&self, wait: Duration) -> Result<LockedMemory> {
-        let Consolidator {
-            ctx,
-            memory,
-            sessions: place,
-            ..
-        } = &self.consolidator;
+        let Consolidator { ctx, memory, sessions: place, .. } = &self.consolidator;
         memory_edit::lock(ctx, memory, place, wait)
     }
 

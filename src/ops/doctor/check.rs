@@ -33,13 +33,7 @@ pub(crate) struct CheckResult {
 impl CheckResult {
     /// A result with the given severity.
     pub(crate) fn new(severity: Severity, message: impl Into<String>) -> Self {
-        Self {
-            severity,
-            message: message.into(),
-            hint: None,
-            jobs: Vec::new(),
-            exit: Exit::Failed,
-        }
+        Self { severity, message: message.into(), hint: None, jobs: Vec::new(), exit: Exit::Failed }
     }
 
     /// A result without a problem.
@@ -68,10 +62,7 @@ impl CheckResult {
 
     /// Sets the suggested next step.
     pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
-        Self {
-            hint: Some(hint.into()),
-            ..self
-        }
+        Self { hint: Some(hint.into()), ..self }
     }
 
     /// Sets the exit status.
@@ -81,10 +72,7 @@ impl CheckResult {
 
     /// Sets the affected jobs.
     pub(crate) fn with_jobs<'a>(self, jobs: impl IntoIterator<Item = &'a Job>) -> Self {
-        Self {
-            jobs: jobs.into_iter().map(|job| job.id.clone()).collect(),
-            ..self
-        }
+        Self { jobs: jobs.into_iter().map(|job| job.id.clone()).collect(), ..self }
     }
 }
 

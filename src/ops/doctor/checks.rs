@@ -44,10 +44,8 @@ const CRONTAB_CHECKS: &[(&str, CheckFn)] = &[
 ];
 
 /// The checks of past runs and deliveries.
-const HISTORY_CHECKS: &[(&str, CheckFn)] = &[
-    ("runs", jobs::check_last_runs),
-    ("delivery", jobs::check_delivery),
-];
+const HISTORY_CHECKS: &[(&str, CheckFn)] =
+    &[("runs", jobs::check_last_runs), ("delivery", jobs::check_delivery)];
 
 /// The name of the check that waits for a server.
 const SLOW_CHECK: &str = "provider";
@@ -64,10 +62,7 @@ pub(crate) fn run_all(
         Ok(settings) => settings,
         // Without a valid config there is nothing else to check.
         Err(error) => {
-            return report(
-                "config",
-                vec![CheckResult::from_error(Severity::Failed, &error)],
-            );
+            return report("config", vec![CheckResult::from_error(Severity::Failed, &error)]);
         }
     };
     let store = workspace_jobs::open(ctx, &settings);

@@ -41,11 +41,8 @@ pub(crate) fn check_lines(input: &CheckContext) -> Vec<CheckResult> {
     let Ok(line_context) = CronLineContext::new(input.ctx, input.settings, jobs) else {
         return Vec::new();
     };
-    let LineMismatches {
-        missing,
-        stale,
-        not_taken_over: foreign,
-    } = compare_lines(input, &line_context, there);
+    let LineMismatches { missing, stale, not_taken_over: foreign } =
+        compare_lines(input, &line_context, there);
     let orphans = crontab_sync::orphans(input.store, there);
     let stands = |id: &str| {
         let is_wanted = input.enabled_jobs().any(|job| job.id == id);
@@ -57,16 +54,11 @@ pub(crate) fn check_lines(input: &CheckContext) -> Vec<CheckResult> {
         .filter(|id| !stands(id))
         .collect();
     let mut findings = Vec::new();
-    for (jobs, what) in [
-        (&missing, "not in the crontab"),
-        (&stale, "outdated in the crontab"),
-    ] {
+    for (jobs, what) in [(&missing, "not in the crontab"), (&stale, "outdated in the crontab")] {
         if !jobs.is_empty() {
             let message = format!("{what}: {}", job_labels(jobs.iter().copied()));
             findings.push(
-                CheckResult::failed(message)
-                    .with_hint(SYNC_HINT)
-                    .with_jobs(jobs.iter().copied()),
+                CheckResult::failed(message).with_hint(SYNC_HINT).with_jobs(jobs.iter().copied()),
             );
         }
     }
@@ -81,11 +73,7 @@ pub(crate) fn check_lines(input: &CheckContext) -> Vec<CheckResult> {
             job_labels(foreign.iter().copied())
         );
         let hint = format!("{SYNC_HINT}, if cron should run them");
-        findings.push(
-            CheckResult::warn(message)
-                .with_hint(hint)
-                .with_jobs(foreign),
-        );
+        findings.push(CheckResult::warn(message).with_hint(hint).with_jobs(foreign));
     }
     if findings.is_empty() && orphans.is_empty() && !there.is_empty() {
         findings.push(CheckResult::ok("they match the jobs"));
@@ -112,10 +100,7 @@ fn compare_lines<'a>(
     let mut by_id: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for line in present {
         if let Some(id) = crontab_sync::job_id(line) {
-            by_id
-                .entry(id)
-                .or_default()
-                .push(without_path_and_program(line));
+            by_id.entry(id).or_default().push(without_path_and_program(line));
         }
     }
     for job in input.enabled_jobs() {
@@ -124,10 +109,7 @@ fn compare_lines<'a>(
         // A job that never runs should have no line.
         let wanted = wanted.map_or_else(|_| Vec::new(), |(lines, _)| lines);
         let its = by_id.get(job.id.as_str()).cloned().unwrap_or_default();
-        let wanted: Vec<_> = wanted
-            .iter()
-            .map(|line| without_path_and_program(line))
-            .collect();
+        let wanted: Vec<_> = wanted.iter().map(|line| without_path_and_program(line)).collect();
         match its.is_empty() {
             _ if its == wanted => {}
             true if !input.store.is_managed(job) => found.not_taken_over.push(job),
@@ -162,9 +144,7 @@ pub(crate) fn check_program(input: &CheckContext) -> Vec<CheckResult> {
         Ok(version) => CheckResult::warn(format!(
             "the lines start `{path}`, which is {version}; this is {own}"
         ))
-        .with_hint(format!(
-            "{SYNC_HINT} with the release that should run the jobs"
-        )),
+        .with_hint(format!("{SYNC_HINT} with the release that should run the jobs")),
         Err(error) => {
             let message = format!("the lines start `{path}`, which cannot be run: {error:#}");
             CheckResult::failed(message)
@@ -216,9 +196,7 @@ pub(crate) fn check_daemon(input: &CheckContext) -> Vec<CheckResult> {
 
 /// Checks for environment variables that change the settings here but not in jobs.
 pub(crate) fn check_variables(input: &CheckContext) -> Vec<CheckResult> {
-    let lacking = input
-        .enabled_jobs()
-        .next()
-        .and_then(|_| cron_environment::missing_variables(input.ctx));
+    let lacking =
+        input.enabled_jobs().next().and_then(|_| cron_environment::missing_variables(input.ctx));
     lacking.map(CheckResult::warn).into_iter().collect()
 }

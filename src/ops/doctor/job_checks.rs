@@ -22,10 +22,8 @@ const RECORDS_CHECKED: usize = 100;
 
 /// Checks that the job file can be read.
 pub(crate) fn check_job_file(input: &CheckContext) -> Vec<CheckResult> {
-    let orphans = crontab_sync::orphans(
-        input.store,
-        input.crontab_lines.as_deref().unwrap_or_default(),
-    );
+    let orphans =
+        crontab_sync::orphans(input.store, input.crontab_lines.as_deref().unwrap_or_default());
     let finding = match &input.jobs {
         Err(error) => CheckResult::from_error(Severity::Failed, error),
         Ok(_) if !orphans.is_empty() => CheckResult {
@@ -51,10 +49,8 @@ pub(crate) fn check_job_file(input: &CheckContext) -> Vec<CheckResult> {
             }
         }
     };
-    let results = input
-        .all_jobs()
-        .iter()
-        .filter_map(|job| Some((job, job_status::tampered_notice(job)?)));
+    let results =
+        input.all_jobs().iter().filter_map(|job| Some((job, job_status::tampered_notice(job)?)));
     let results = results.map(|(job, message)| CheckResult::failed(message).with_jobs([job]));
     // An unreadable file is already reported above.
     let odd = input.store.warnings().unwrap_or_default();
@@ -81,10 +77,9 @@ pub(crate) fn check_schedules(input: &CheckContext) -> Vec<CheckResult> {
                 };
                 let message = format!("{} never runs: {why}", job_label(job));
                 let hint = match is_valid_id(&job.id) {
-                    true => format!(
-                        "`nanobot cron edit {0}`, or `nanobot cron disable {0}`",
-                        job.id
-                    ),
+                    true => {
+                        format!("`nanobot cron edit {0}`, or `nanobot cron disable {0}`", job.id)
+                    }
                     false => INVALID_ID_HINT.to_owned(),
                 };
                 let finding = CheckResult::new(level, message).with_exit(Exit::Config);
@@ -153,11 +148,7 @@ fn model_access_problem(input: &CheckContext, job: &Job) -> Option<CheckResult> 
 /// Checks the last runs of the jobs.
 pub(crate) fn check_last_runs(input: &CheckContext) -> Vec<CheckResult> {
     let mut findings = Vec::new();
-    for job in input
-        .all_jobs()
-        .iter()
-        .filter(|job| job.enabled || job.is_once())
-    {
+    for job in input.all_jobs().iter().filter(|job| job.enabled || job.is_once()) {
         match last_run_problem(input, job) {
             Ok(None) => {}
             Ok(Some(message)) => {
@@ -200,20 +191,11 @@ fn last_run_problem(input: &CheckContext, job: &Job) -> Result<Option<String>> {
     let mut records = folder.last_records(RECORDS_CHECKED)?;
     records.retain(|record| record.outcome.is_run() || record.outcome == RunOutcome::Missed);
     let Some(last) = records.pop() else {
-        let JobState {
-            last_run,
-            last_status,
-            last_error,
-            ..
-        } = &job.state;
+        let JobState { last_run, last_status, last_error, .. } = &job.state;
         let failed = last_status.as_deref() == Some("error");
         return Ok(last_run.filter(|_| failed).map(|time| {
             let why = last_error.as_deref().unwrap_or("no error recorded");
-            format!(
-                "failed in another program, {}: {}",
-                format_time(time, &now),
-                to_one_line(why)
-            )
+            format!("failed in another program, {}: {}", format_time(time, &now), to_one_line(why))
         }));
     };
     let why = || to_one_line(last.error.as_deref().unwrap_or(&last.cause));
@@ -230,14 +212,7 @@ fn last_run_problem(input: &CheckContext, job: &Job) -> Result<Option<String>> {
 
 /// Checks that this version can deliver the jobs' answers.
 pub(crate) fn check_delivery(input: &CheckContext) -> Vec<CheckResult> {
-    let message = |job| {
-        Some((
-            job,
-            job_notices::unsupported_channel_notice(input.ctx, job)?,
-        ))
-    };
+    let message = |job| Some((job, job_notices::unsupported_channel_notice(input.ctx, job)?));
     let results = input.enabled_jobs().filter_map(message);
-    results
-        .map(|(job, message)| CheckResult::warn(message).with_jobs([job]))
-        .collect()
+    results.map(|(job, message)| CheckResult::warn(message).with_jobs([job])).collect()
 }

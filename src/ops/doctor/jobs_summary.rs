@@ -34,9 +34,7 @@ impl JobsSummary {
         }
         let next = all.iter().filter(|job| job.enabled);
         let next = next.filter_map(|job| Some((job.clone(), coming(job)?)));
-        let failed = all
-            .iter()
-            .filter(|job| job.state.last_status.as_deref() == Some("error"));
+        let failed = all.iter().filter(|job| job.state.last_status.as_deref() == Some("error"));
         Self {
             next_run: next.min_by_key(|(_, time)| *time),
             last_failed: failed.max_by_key(|job| job.state.last_run).cloned(),

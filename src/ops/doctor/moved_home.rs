@@ -30,9 +30,7 @@ pub(crate) fn correct_paths(ctx: &Context, no_crontab: bool) -> Result<Vec<Check
     let jobs = store.jobs()?;
     let home = &ctx.paths.home;
     let Some(old) = earlier_home(ctx, &settings, &jobs) else {
-        return Ok(vec![CheckResult::ok(
-            "no job has a path of an earlier home",
-        )]);
+        return Ok(vec![CheckResult::ok("no job has a path of an earlier home")]);
     };
     let count = correct_jobs(ctx, &store, &jobs, &old)?;
     let mut results = vec![CheckResult::ok(format!(
@@ -58,22 +56,14 @@ pub(crate) fn correct_paths(ctx: &Context, no_crontab: bool) -> Result<Vec<Check
 fn earlier_home(ctx: &Context, settings: &Settings, jobs: &[Job]) -> Option<PathBuf> {
     let home = &ctx.paths.home;
     let inside = settings.workspace.strip_prefix(home).ok();
-    let table = Crontab::new(&ctx.env, &ctx.paths)
-        .read()
-        .unwrap_or_default();
-    let of_blocks = crontab_block::block_names(&table)
-        .into_iter()
-        .filter_map(|name| {
-            let old = name.strip_suffix(inside?.to_str()?)?.trim_end_matches('/');
-            Some(PathBuf::from(old))
-        });
+    let table = Crontab::new(&ctx.env, &ctx.paths).read().unwrap_or_default();
+    let of_blocks = crontab_block::block_names(&table).into_iter().filter_map(|name| {
+        let old = name.strip_suffix(inside?.to_str()?)?.trim_end_matches('/');
+        Some(PathBuf::from(old))
+    });
     let options = jobs.iter().filter_map(|job| job.options.as_ref());
-    let of_jobs = options
-        .flat_map(paths)
-        .filter_map(|path| root_of_moved(&path, home));
-    of_blocks
-        .chain(of_jobs)
-        .find(|old| old.is_absolute() && !old.exists())
+    let of_jobs = options.flat_map(paths).filter_map(|path| root_of_moved(&path, home));
+    of_blocks.chain(of_jobs).find(|old| old.is_absolute() && !old.exists())
 }
 
 /// The part of a missing `path` whose rest exists beneath `home`.
@@ -82,10 +72,7 @@ fn root_of_moved(path: &Path, home: &Path) -> Option<PathBuf> {
         return None;
     }
     let mut roots = path.ancestors().skip(1);
-    let root = roots.find(|root| {
-        path.strip_prefix(root)
-            .is_ok_and(|it| home.join(it).exists())
-    })?;
+    let root = roots.find(|root| path.strip_prefix(root).is_ok_and(|it| home.join(it).exists()))?;
     (root != Path::new("/")).then(|| root.to_owned())
 }
 

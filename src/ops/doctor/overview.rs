@@ -44,11 +44,7 @@ impl RunScope {
 
     /// True if instructions of the directory are read, as in the workspace; `None` in the workspace itself.
     pub(crate) fn is_directory_trusted(&self, ctx: &Context) -> Result<Option<bool>> {
-        let FileScope {
-            directory,
-            workspace,
-            ..
-        } = &self.policy.file_scope;
+        let FileScope { directory, workspace, .. } = &self.policy.file_scope;
         match directory == workspace {
             true => Ok(None),
             false => Ok(Some(TrustList::load(&ctx.paths.trust())?.covers(directory))),
@@ -85,10 +81,7 @@ impl MemoryState {
             is_over_budget: request::is_over_budget(&text, budget_tokens),
             last_consolidation: memory.last_run()?,
             last_error: memory.last_error()?,
-            write_error: memory
-                .check_writable()
-                .err()
-                .map(|error| format!("{error:#}")),
+            write_error: memory.check_writable().err().map(|error| format!("{error:#}")),
         })
     }
 }

@@ -32,12 +32,8 @@ pub(crate) fn check_probe(input: &CheckContext) -> Vec<CheckResult> {
     };
     // Without jobs, a failure is only a warning.
     let is_needed = input.needs_cron();
-    let failed = findings
-        .iter_mut()
-        .filter(|finding| finding.severity == Severity::Failed);
-    failed
-        .filter(|_| !is_needed)
-        .for_each(|finding| finding.severity = Severity::Warn);
+    let failed = findings.iter_mut().filter(|finding| finding.severity == Severity::Failed);
+    failed.filter(|_| !is_needed).for_each(|finding| finding.severity = Severity::Warn);
     findings
 }
 
@@ -68,11 +64,7 @@ fn run_probe(input: &CheckContext) -> Result<Vec<CheckResult>> {
             Some(status) => format!("failed ({status})"),
         };
         let message = format!("a job started by cron {how}: {output}");
-        let hint = format!(
-            "`cd; {} /bin/sh -c {}`",
-            cron_env(&ctx.paths.home),
-            quote(&command)
-        );
+        let hint = format!("`cd; {} /bin/sh -c {}`", cron_env(&ctx.paths.home), quote(&command));
         return Ok(vec![CheckResult::failed(message).with_hint(hint)]);
     };
     let mut findings = evaluate(&found, took);
@@ -92,10 +84,7 @@ fn run_probe(input: &CheckContext) -> Result<Vec<CheckResult>> {
 
 /// The `env` prefix that gives a shell command the environment of cron.
 fn cron_env(home: &Path) -> String {
-    format!(
-        "env -i HOME={} PATH=/usr/bin:/bin",
-        quote(&home.display().to_string())
-    )
+    format!("env -i HOME={} PATH=/usr/bin:/bin", quote(&home.display().to_string()))
 }
 
 /// A job whose crontab line looks like any other.
@@ -129,9 +118,7 @@ fn evaluate(probe_output: &Value, duration: SignedDuration) -> Vec<CheckResult> 
         let Some(error) = probe_output[part]["error"].as_str() else {
             continue;
         };
-        let status = probe_output[part]["status"]
-            .as_i64()
-            .and_then(|code| code.try_into().ok());
+        let status = probe_output[part]["status"].as_i64().and_then(|code| code.try_into().ok());
         let exit = status.map_or(Exit::Failed, Exit::from_code);
         let finding = CheckResult::failed(format!("{what}: {error}")).with_exit(exit);
         findings.push(match probe_output[part]["hint"].as_str() {
@@ -143,10 +130,7 @@ fn evaluate(probe_output: &Value, duration: SignedDuration) -> Vec<CheckResult> 
         let message = format!("jobs cannot run commands, because no sandbox is available: {lack}");
         findings.push(CheckResult::warn(message));
     }
-    if findings
-        .iter()
-        .all(|finding| finding.severity != Severity::Failed)
-    {
+    if findings.iter().all(|finding| finding.severity != Severity::Failed) {
         let model = &probe_output["model"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let key = match model["key"].as_str() {

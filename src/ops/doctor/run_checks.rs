@@ -50,20 +50,13 @@ pub(crate) fn check_config(input: &CheckContext) -> Vec<CheckResult> {
         Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
     };
     // A request tests the provider.
-    let options = check::CheckOptions {
-        is_provider: |_| true,
-        for_python: false,
-    };
+    let options = check::CheckOptions { is_provider: |_| true, for_python: false };
     let odd = check::check_config(&config, env, paths, options);
-    let odd = odd
-        .into_iter()
-        .filter_map(|finding| match finding.severity {
-            ConfigSeverity::Error => {
-                Some(CheckResult::failed(finding.text).with_exit(Exit::Config))
-            }
-            ConfigSeverity::Warning => Some(CheckResult::warn(finding.text)),
-            ConfigSeverity::Note => None,
-        });
+    let odd = odd.into_iter().filter_map(|finding| match finding.severity {
+        ConfigSeverity::Error => Some(CheckResult::failed(finding.text).with_exit(Exit::Config)),
+        ConfigSeverity::Warning => Some(CheckResult::warn(finding.text)),
+        ConfigSeverity::Note => None,
+    });
     let first = match config.exists() {
         true => CheckResult::ok(display),
         false => CheckResult::warn("no config file: all settings have their defaults")
@@ -139,10 +132,7 @@ pub(crate) fn check_owners(input: &CheckContext) -> Vec<CheckResult> {
     for root in [&ctx.paths.root, &settings.workspace] {
         let is_covered = |path: &PathBuf| foreign.iter().any(|(known, _)| known == path);
         let found = owner::entries_of_others(root, own);
-        let found: Vec<_> = found
-            .into_iter()
-            .filter(|(path, _)| !is_covered(path))
-            .collect();
+        let found: Vec<_> = found.into_iter().filter(|(path, _)| !is_covered(path)).collect();
         foreign.extend(found);
     }
     if foreign.is_empty() {
@@ -221,10 +211,7 @@ fn first_names(names: &[String]) -> String {
 /// Checks that the memory is readable, writable and intact.
 pub(crate) fn check_memory(input: &CheckContext) -> Vec<CheckResult> {
     let memory = Memory::new(&input.settings.workspace, &input.ctx.clock);
-    let (text, trouble) = match memory
-        .read()
-        .and_then(|text| Ok((text, memory.last_error()?)))
-    {
+    let (text, trouble) = match memory.read().and_then(|text| Ok((text, memory.last_error()?))) {
         Ok(found) => found,
         Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
     };
@@ -248,9 +235,7 @@ pub(crate) fn check_memory(input: &CheckContext) -> Vec<CheckResult> {
         findings.push(CheckResult::warn(message).with_hint("`nanobot memory edit`"));
     }
     if findings.is_empty() {
-        findings.push(CheckResult::ok(
-            durable_file::format_size(text.len() as u64),
-        ));
+        findings.push(CheckResult::ok(durable_file::format_size(text.len() as u64)));
     }
     findings
 }
@@ -265,9 +250,8 @@ pub(crate) fn check_trust(input: &CheckContext) -> Vec<CheckResult> {
         Ok(notes) if notes.ignored.is_empty() || here == input.settings.workspace => Vec::new(),
         Ok(notes) => {
             let names = notes.ignored.iter();
-            let names: Vec<String> = names
-                .map(|path| format!("`{}`", input.ctx.paths.display(path)))
-                .collect();
+            let names: Vec<String> =
+                names.map(|path| format!("`{}`", input.ctx.paths.display(path))).collect();
             let reason = match notes.stale.is_empty() {
                 true => "their directory is not trusted",
                 false => "they changed or were added since their directory was trusted",
@@ -293,11 +277,8 @@ pub(crate) fn check_servers(input: &CheckContext) -> Vec<CheckResult> {
                 CheckResult::ok(format!("{name}: {} tools", view.features.tools.len()))
             }
             Ok(view) => {
-                let names: Vec<String> = view
-                    .changed
-                    .iter()
-                    .map(|it| sanitize::single_line(&it.name, 80))
-                    .collect();
+                let names: Vec<String> =
+                    view.changed.iter().map(|it| sanitize::single_line(&it.name, 80)).collect();
                 CheckResult::warn(format!("{name}: changed tools: {}", first_names(&names)))
                     .with_hint(format!("`nanobot mcp accept {name}`"))
             }
@@ -328,18 +309,14 @@ fn refused_tools(
         missing.contains(&mcp_servers::allow_rule(&server.name))
             && result.as_ref().is_ok_and(may_change)
     };
-    let names: Vec<&str> = results
-        .iter()
-        .filter(concerned)
-        .map(|(server, _)| server.name.as_str())
-        .collect();
+    let names: Vec<&str> =
+        results.iter().filter(concerned).map(|(server, _)| server.name.as_str()).collect();
     if names.is_empty() {
         return None;
     }
     let rules = settings.tools.allow.iter().cloned();
-    let rules: Vec<String> = rules
-        .chain(names.iter().map(|name| mcp_servers::allow_rule(name)))
-        .collect();
+    let rules: Vec<String> =
+        rules.chain(names.iter().map(|name| mcp_servers::allow_rule(name))).collect();
     let rules = serde_json::Value::from(rules).to_string();
     let message = format!(
         "{}: tools that do not claim to be read-only are refused in `agent`",
@@ -359,10 +336,7 @@ pub(crate) fn check_skills(input: &CheckContext) -> Vec<CheckResult> {
         found.notices().into_iter().map(CheckResult::warn).collect();
     let summary = SkillsSummary::new(&found, input.settings);
     if !summary.unavailable.is_empty() {
-        let message = format!(
-            "missing requirements: {}",
-            first_names(&summary.unavailable)
-        );
+        let message = format!("missing requirements: {}", first_names(&summary.unavailable));
         findings.push(CheckResult::warn(message).with_hint("`nanobot skill check`"));
     }
     if summary.is_truncated {
@@ -379,10 +353,7 @@ pub(crate) fn check_skills(input: &CheckContext) -> Vec<CheckResult> {
 /// Checks that the sandbox works, by running an empty command in it.
 pub(crate) fn check_sandbox(input: &CheckContext) -> Vec<CheckResult> {
     // Other notices are reported by other checks.
-    let ctx = Context {
-        quiet: true,
-        ..input.ctx.clone()
-    };
+    let ctx = Context { quiet: true, ..input.ctx.clone() };
     let finding = test_sandbox(&ctx, input)
         .unwrap_or_else(|error| CheckResult::from_error(Severity::Failed, &error));
     vec![finding]
@@ -393,18 +364,12 @@ fn test_sandbox(ctx: &Context, input: &CheckContext) -> Result<CheckResult> {
         turn_setup::prepare_without_turn(ctx, &Grants::default(), (true, true), Vec::new(), None)?;
     let policy = &setup.policy;
     if policy.sandbox == Sandbox::Off {
-        return Ok(CheckResult::warn(
-            "the config disables the sandbox for commands",
-        ));
+        return Ok(CheckResult::warn("the config disables the sandbox for commands"));
     }
     if let Err(lack) = os_sandbox::check_available() {
         let message = format!("unavailable, so commands are denied: {lack}");
         let is_needed = policy.sandbox == Sandbox::Strict;
-        let level = if is_needed {
-            Severity::Failed
-        } else {
-            Severity::Warn
-        };
+        let level = if is_needed { Severity::Failed } else { Severity::Warn };
         return Ok(CheckResult::new(level, message)
             .with_hint("`--sandbox off` to run commands without a sandbox")
             .with_exit(Exit::NoSandbox));
@@ -456,11 +421,8 @@ fn test_provider(input: &CheckContext) -> Result<CheckResult> {
     let CheckContext { ctx, settings, .. } = input;
     let settings = connection_test::with_short_timeouts(settings, TEST_REQUEST_TIMEOUT);
     let way = model::resolve_endpoint(ctx, &settings, &settings.models[0], input.offline, true)?;
-    let way = model::require_price(
-        way,
-        model::has_budget(&settings).then_some(false),
-        &mut |_| (),
-    )?;
+    let way =
+        model::require_price(way, model::has_budget(&settings).then_some(false), &mut |_| ())?;
     let key = match way.http_provider.key.is_configured() {
         true => format!("key from {}", way.choice.key_label.replace('`', "")),
         false => "no key".into(),

@@ -37,10 +37,7 @@ impl UnusedTools {
     pub(crate) fn new(ctx: &Context, settings: &Settings) -> Result<Self> {
         let used = settings.servers.iter().filter(|server| !server.is_disabled);
         let servers: Vec<String> = used.map(|server| server.name.clone()).collect();
-        let mut tools = Self {
-            servers,
-            ..Self::default()
-        };
+        let mut tools = Self { servers, ..Self::default() };
         // `--check` reports errors in the skills.
         if let Ok(found) = skills::find(ctx, settings, Path::new(".")) {
             tools.summary = SkillsSummary::new(&found, settings);
@@ -74,12 +71,8 @@ impl UnusedTools {
         let servers = self.servers.iter();
         let skills = self.skills.iter();
         (
-            servers
-                .filter(|name| !self.used_servers.contains(*name))
-                .collect(),
-            skills
-                .filter(|name| !self.used_skills.contains(*name))
-                .collect(),
+            servers.filter(|name| !self.used_servers.contains(*name)).collect(),
+            skills.filter(|name| !self.used_skills.contains(*name)).collect(),
         )
     }
 }

@@ -16,12 +16,7 @@ struct ToolAlias {
 /// Tools with a counterpart. The first name is the one that scripts receive; the others are older ones, which matchers may
 /// use.
 const TOOLS: &[ToolAlias] = &[
-    ToolAlias {
-        name: "exec",
-        vibe: &["bash"],
-        claude_code: &["Bash"],
-        arguments: &[],
-    },
+    ToolAlias { name: "exec", vibe: &["bash"], claude_code: &["Bash"], arguments: &[] },
     ToolAlias {
         name: "read_file",
         vibe: &["read", "read_file"],
@@ -44,24 +39,9 @@ const TOOLS: &[ToolAlias] = &[
             ("new_text", "new_string", "new_string"),
         ],
     },
-    ToolAlias {
-        name: "grep",
-        vibe: &["grep"],
-        claude_code: &["Grep"],
-        arguments: &[],
-    },
-    ToolAlias {
-        name: "glob",
-        vibe: &[],
-        claude_code: &["Glob"],
-        arguments: &[],
-    },
-    ToolAlias {
-        name: "list_dir",
-        vibe: &[],
-        claude_code: &["LS"],
-        arguments: &[],
-    },
+    ToolAlias { name: "grep", vibe: &["grep"], claude_code: &["Grep"], arguments: &[] },
+    ToolAlias { name: "glob", vibe: &[], claude_code: &["Glob"], arguments: &[] },
+    ToolAlias { name: "list_dir", vibe: &[], claude_code: &["LS"], arguments: &[] },
     ToolAlias {
         name: "web_fetch",
         vibe: &["web_fetch"],
@@ -74,20 +54,12 @@ const TOOLS: &[ToolAlias] = &[
         claude_code: &["WebSearch"],
         arguments: &[],
     },
-    ToolAlias {
-        name: "todo",
-        vibe: &["todo"],
-        claude_code: &["TodoWrite"],
-        arguments: &[],
-    },
+    ToolAlias { name: "todo", vibe: &["todo"], claude_code: &["TodoWrite"], arguments: &[] },
     ToolAlias {
         name: "spawn",
         vibe: &["task"],
         claude_code: &["Agent", "Task"],
-        arguments: &[
-            ("task", "task", "prompt"),
-            ("label", "label", "description"),
-        ],
+        arguments: &[("task", "task", "prompt"), ("label", "label", "description")],
     },
 ];
 
@@ -111,24 +83,16 @@ pub(super) fn tool_names(dialect: HookDialect, tool: &str) -> Vec<&str> {
 
 /// The arguments of a call of `tool`, under the names of `dialect`.
 pub(super) fn to_dialect(dialect: HookDialect, tool: &str, arguments: &Value) -> Value {
-    rename(
-        dialect,
-        tool,
-        arguments,
-        &|ours, theirs| (ours, theirs),
-        &|limit| limit.saturating_mul(MILLISECONDS),
-    )
+    rename(dialect, tool, arguments, &|ours, theirs| (ours, theirs), &|limit| {
+        limit.saturating_mul(MILLISECONDS)
+    })
 }
 
 /// The arguments that a hook of `dialect` gave for a call of `tool`, under our names.
 pub(super) fn from_dialect(dialect: HookDialect, tool: &str, arguments: &Value) -> Value {
-    rename(
-        dialect,
-        tool,
-        arguments,
-        &|ours, theirs| (theirs, ours),
-        &|limit| limit.div_ceil(MILLISECONDS),
-    )
+    rename(dialect, tool, arguments, &|ours, theirs| (theirs, ours), &|limit| {
+        limit.div_ceil(MILLISECONDS)
+    })
 }
 
 fn rename(
@@ -142,14 +106,11 @@ fn rename(
         return arguments.clone();
     };
     let new_name = |name: &str| {
-        let pairs = alias
-            .arguments
-            .iter()
-            .filter_map(|(ours, vibe, claude_code)| match dialect {
-                HookDialect::Nanobot => None,
-                HookDialect::Vibe => Some(direction(ours, vibe)),
-                HookDialect::ClaudeCode => Some(direction(ours, claude_code)),
-            });
+        let pairs = alias.arguments.iter().filter_map(|(ours, vibe, claude_code)| match dialect {
+            HookDialect::Nanobot => None,
+            HookDialect::Vibe => Some(direction(ours, vibe)),
+            HookDialect::ClaudeCode => Some(direction(ours, claude_code)),
+        });
         let mut pairs = pairs;
         let found = pairs.find(|(from, _)| *from == name);
         found.map_or_else(|| name.to_owned(), |(_, to)| to.to_owned())
@@ -183,20 +144,8 @@ mod tests {
         let edit = json!({"path": "a", "old_text": "b", "new_text": "c", "replace_all": true});
         let theirs =
             json!({"file_path": "a", "old_string": "b", "new_string": "c", "replace_all": true});
-        check(
-            Nanobot,
-            "edit_file",
-            "edit_file",
-            edit.clone(),
-            edit.clone(),
-        );
-        check(
-            ClaudeCode,
-            "edit_file",
-            "Edit",
-            edit.clone(),
-            theirs.clone(),
-        );
+        check(Nanobot, "edit_file", "edit_file", edit.clone(), edit.clone());
+        check(ClaudeCode, "edit_file", "Edit", edit.clone(), theirs.clone());
         check(Vibe, "edit_file", "edit", edit, theirs);
         let command = json!({"command": "ls", "timeout": 5});
         check(
@@ -207,19 +156,7 @@ mod tests {
             json!({"command": "ls", "timeout": 5000}),
         );
         check(Vibe, "exec", "bash", command.clone(), command);
-        check(
-            ClaudeCode,
-            "mcp_a_b",
-            "mcp_a_b",
-            json!({"path": 1}),
-            json!({"path": 1}),
-        );
-        check(
-            Vibe,
-            "write_file",
-            "write_file",
-            json!({"path": "a"}),
-            json!({"path": "a"}),
-        );
+        check(ClaudeCode, "mcp_a_b", "mcp_a_b", json!({"path": 1}), json!({"path": 1}));
+        check(Vibe, "write_file", "write_file", json!({"path": "a"}), json!({"path": "a"}));
     }
 }

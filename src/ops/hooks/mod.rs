@@ -65,11 +65,7 @@ impl Hooks {
     ) -> Result<Option<Arc<Self>>> {
         let hooks = settings.hooks.as_ref().map_err(|cause| {
             let hint = "`nanobot help hooks`, and `nanobot config check`";
-            fail_with_hint(
-                Exit::Config,
-                format!("`hooks` of the config: {cause}"),
-                hint,
-            )
+            fail_with_hint(Exit::Config, format!("`hooks` of the config: {cause}"), hint)
         })?;
         if hooks.commands.is_empty() || ctx.env.get(INSIDE_HOOK).is_some() {
             return Ok(None);
@@ -94,10 +90,7 @@ impl Hooks {
         Arc::new(Self {
             commands: self.commands.clone(),
             ctx: self.ctx.clone(),
-            run: HookedRun {
-                is_subagent: true,
-                ..self.run.clone()
-            },
+            run: HookedRun { is_subagent: true, ..self.run.clone() },
             notices: Mutex::default(),
         })
     }
@@ -114,13 +107,7 @@ impl Hooks {
 
     /// The facts that every hook receives.
     fn common_fields(&self, hook: &HookCommand) -> Map<String, Value> {
-        let HookedRun {
-            session_key,
-            transcript,
-            directory,
-            profile,
-            is_subagent,
-        } = &self.run;
+        let HookedRun { session_key, transcript, directory, profile, is_subagent } = &self.run;
         let parent = is_subagent.then_some(session_key);
         let mut fields = json!({
             "hook_event_name": hook.event_name, "session_id": session_key, "parent_session_id": parent,
@@ -151,12 +138,8 @@ impl Hooks {
             input.extend(fields);
         }
         let directory = self.run.directory.display().to_string();
-        let mut env: Vec<(String, String)> = self
-            .ctx
-            .env
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
+        let mut env: Vec<(String, String)> =
+            self.ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         env.push((INSIDE_HOOK.into(), hook.event_name.into()));
         env.push(("NANOBOT_DIRECTORY".into(), directory.clone()));
         if hook.dialect == HookDialect::ClaudeCode {
@@ -273,9 +256,7 @@ impl Hooks {
     /// Runs the hooks at the end of a job; `fields` describe its run.
     pub(crate) fn after_job(&self, fields: &Value) {
         let mut consume = |_: &HookCommand, _: HookReply| true;
-        self.run_all(HookEvent::JobEnd, &|_| true, &mut consume, &mut |_| {
-            fields.clone()
-        });
+        self.run_all(HookEvent::JobEnd, &|_| true, &mut consume, &mut |_| fields.clone());
     }
 }
 
@@ -287,12 +268,9 @@ fn words_of(hook: &HookCommand, words: &str) -> String {
 fn is_for_tool(hook: &HookCommand, tool: &str) -> bool {
     let names = dialect::tool_names(hook.dialect, tool);
     // Claude Code separates the parts of a server's tool by two underscores.
-    let doubled = tool
-        .strip_prefix("mcp_")
-        .map(|rest| format!("mcp__{}", rest.replacen('_', "__", 1)));
-    let doubled = doubled
-        .as_deref()
-        .filter(|_| hook.dialect == HookDialect::ClaudeCode);
+    let doubled =
+        tool.strip_prefix("mcp_").map(|rest| format!("mcp__{}", rest.replacen('_', "__", 1)));
+    let doubled = doubled.as_deref().filter(|_| hook.dialect == HookDialect::ClaudeCode);
     let names: Vec<&str> = names.into_iter().chain(doubled).collect();
     hook.matcher.matches(&names)
 }
@@ -331,9 +309,8 @@ impl CallHooks for Hooks {
                 let changed = dialect::from_dialect(hook.dialect, &call.name, &changed);
                 match check(&changed) {
                     Err(cause) => {
-                        denial = reject(&format!(
-                            "it changed the arguments to invalid ones: {cause}"
-                        ));
+                        denial =
+                            reject(&format!("it changed the arguments to invalid ones: {cause}"));
                         return false;
                     }
                     Ok(changed) => {
@@ -347,9 +324,7 @@ impl CallHooks for Hooks {
                     }
                 }
             }
-            amendment
-                .comments
-                .extend(reply.context.map(|words| words_of(hook, &words)));
+            amendment.comments.extend(reply.context.map(|words| words_of(hook, &words)));
             true
         };
         let is_meant = |hook: &HookCommand| is_for_tool(hook, &call.name);
@@ -359,9 +334,7 @@ impl CallHooks for Hooks {
         if let Some(refusal) = denial {
             return Err(ToolError::Rejected(refusal));
         }
-        let changed = current
-            .into_inner()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let changed = current.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         amendment.arguments = (changed != *arguments).then_some(changed);
         Ok(amendment)
     }
@@ -376,17 +349,13 @@ impl CallHooks for Hooks {
         let mut consume = |hook: &HookCommand, reply: HookReply| {
             if let HookDecision::Deny(reason) | HookDecision::Ask(reason) = reply.decision {
                 amendment.output = Some(words_of(hook, &format!("withheld the result: {reason}")));
-                amendment
-                    .comments
-                    .extend(reply.context.map(|words| words_of(hook, &words)));
+                amendment.comments.extend(reply.context.map(|words| words_of(hook, &words)));
                 return false;
             }
             if let Some(output) = reply.output {
                 amendment.output = Some(output);
             }
-            amendment
-                .comments
-                .extend(reply.context.map(|words| words_of(hook, &words)));
+            amendment.comments.extend(reply.context.map(|words| words_of(hook, &words)));
             true
         };
         let is_meant = |hook: &HookCommand| {

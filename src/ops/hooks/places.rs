@@ -34,9 +34,7 @@ pub(super) fn check(
     let may_change = |place: &PathBuf| {
         let mut in_commands = scope.command_writable_roots();
         in_commands.any(|root| place.starts_with(root))
-            || scope
-                .decide(&place.to_string_lossy(), FileAccess::Write)
-                .is_ok()
+            || scope.decide(&place.to_string_lossy(), FileAccess::Write).is_ok()
     };
     for word in command_words(&expand(&hook.command, home, directory)) {
         let is_path = PATH_STARTS.iter().any(|start| word.text.starts_with(start));
@@ -73,9 +71,8 @@ fn expand(command: &str, home: &Path, directory: &Path) -> String {
         ("PWD", directory),
     ] {
         let value = value.display().to_string();
-        command = command
-            .replace(&format!("${{{name}}}"), &value)
-            .replace(&format!("${name}"), &value);
+        command =
+            command.replace(&format!("${{{name}}}"), &value).replace(&format!("${name}"), &value);
     }
     command
 }
@@ -87,10 +84,7 @@ fn command_words(command: &str) -> Vec<CommandWord> {
     for piece in command.split_inclusive(is_end) {
         let text = piece.trim_end_matches(is_end);
         if !text.is_empty() {
-            words.push(CommandWord {
-                text: text.to_owned(),
-                is_output,
-            });
+            words.push(CommandWord { text: text.to_owned(), is_output });
         }
         is_output = piece.ends_with('>')
             || is_output && text.is_empty() && piece.ends_with(char::is_whitespace);

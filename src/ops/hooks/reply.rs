@@ -58,14 +58,10 @@ impl HookReply {
                 let reason = words(output.stderr);
                 // The call was made. Claude Code's scripts comment on its result, they do not withhold it.
                 return Ok(match (dialect, event) {
-                    (HookDialect::ClaudeCode, HookEvent::PostTool) => Self {
-                        context: Some(reason),
-                        ..Self::default()
-                    },
-                    _ => Self {
-                        decision: HookDecision::Deny(reason),
-                        ..Self::default()
-                    },
+                    (HookDialect::ClaudeCode, HookEvent::PostTool) => {
+                        Self { context: Some(reason), ..Self::default() }
+                    }
+                    _ => Self { decision: HookDecision::Deny(reason), ..Self::default() },
                 });
             }
             Some(status) => {
@@ -81,10 +77,9 @@ impl HookReply {
         }
         if !text.starts_with('{') {
             return match (event, dialect) {
-                (HookEvent::PreTurn, _) => Ok(Self {
-                    context: Some(text.to_owned()),
-                    ..Self::default()
-                }),
+                (HookEvent::PreTurn, _) => {
+                    Ok(Self { context: Some(text.to_owned()), ..Self::default() })
+                }
                 // The answer has no effect, or that program ignores it.
                 (HookEvent::JobEnd, _) | (_, HookDialect::ClaudeCode) => Ok(Self::default()),
                 _ => Err("printed something that is not a JSON object".into()),
@@ -100,12 +95,8 @@ impl HookReply {
             Value::Null => &answer["hook_specific_output"],
             specific => specific,
         };
-        let text = |value: &Value| {
-            value
-                .as_str()
-                .map(str::to_owned)
-                .filter(|text| !text.is_empty())
-        };
+        let text =
+            |value: &Value| value.as_str().map(str::to_owned).filter(|text| !text.is_empty());
         let first = |values: &[&Value]| values.iter().find_map(|value| text(value));
         let reason = first(&[
             &specific["permissionDecisionReason"],
@@ -123,15 +114,8 @@ impl HookReply {
             Some(other) => return Err(format!("answered with the unknown decision `{other}`")),
         };
         let is_change = |value: &&&Value| !value.is_null();
-        let changed = [
-            &answer["arguments"],
-            &specific["updatedInput"],
-            &specific["tool_input"],
-        ];
-        let arguments = changed
-            .iter()
-            .find(is_change)
-            .map(|value| (**value).clone());
+        let changed = [&answer["arguments"], &specific["updatedInput"], &specific["tool_input"]];
+        let arguments = changed.iter().find(is_change).map(|value| (**value).clone());
         if arguments.as_ref().is_some_and(|value| !value.is_object()) {
             return Err("answered with arguments that are not an object".into());
         }
@@ -172,11 +156,7 @@ mod tests {
         status: i32,
         stdout: &str,
     ) -> Result<HookReply, String> {
-        let output = HookOutput {
-            status: Some(status),
-            stdout,
-            stderr: "on stderr\n",
-        };
+        let output = HookOutput { status: Some(status), stdout, stderr: "on stderr\n" };
         HookReply::parse(dialect, event, &output)
     }
 
@@ -195,28 +175,10 @@ mod tests {
         };
         check(Nanobot, PreTool, 0, "", "allow");
         check(Nanobot, PreTool, 0, r#"{"decision": "allow"}"#, "allow");
-        check(
-            Nanobot,
-            PreTool,
-            0,
-            r#"{"decision": "deny", "reason": "no"}"#,
-            "deny: no",
-        );
-        check(
-            Nanobot,
-            PreTool,
-            0,
-            r#"{"decision": "ask", "reason": "sure?"}"#,
-            "ask: sure?",
-        );
+        check(Nanobot, PreTool, 0, r#"{"decision": "deny", "reason": "no"}"#, "deny: no");
+        check(Nanobot, PreTool, 0, r#"{"decision": "ask", "reason": "sure?"}"#, "ask: sure?");
         check(Nanobot, PreTool, 2, "", "deny: on stderr");
-        check(
-            Nanobot,
-            PreTool,
-            1,
-            "",
-            "failed: failed with exit status 1: on stderr",
-        );
+        check(Nanobot, PreTool, 1, "", "failed: failed with exit status 1: on stderr");
         check(Nanobot, PreTool, 0, "hello", "failed: printed something");
         check(Nanobot, PreTool, 0, "{", "failed: printed JSON");
         check(
@@ -226,36 +188,12 @@ mod tests {
             r#"{"decision": "perhaps"}"#,
             "failed: answered with the unknown",
         );
-        check(
-            Nanobot,
-            PreTool,
-            0,
-            r#"{"arguments": 1}"#,
-            "failed: answered with arguments",
-        );
+        check(Nanobot, PreTool, 0, r#"{"arguments": 1}"#, "failed: answered with arguments");
         check(Vibe, PreTool, 2, "", "failed: failed with exit status 2");
-        check(
-            Vibe,
-            PreTool,
-            0,
-            r#"{"decision": "deny"}"#,
-            "deny: it gave no reason",
-        );
+        check(Vibe, PreTool, 0, r#"{"decision": "deny"}"#, "deny: it gave no reason");
         check(ClaudeCode, PreTool, 0, "hello", "allow");
-        check(
-            ClaudeCode,
-            PreTool,
-            0,
-            r#"{"decision": "block", "reason": "no"}"#,
-            "deny: no",
-        );
-        check(
-            ClaudeCode,
-            PreTool,
-            0,
-            r#"{"continue": false, "stopReason": "end"}"#,
-            "deny: end",
-        );
+        check(ClaudeCode, PreTool, 0, r#"{"decision": "block", "reason": "no"}"#, "deny: no");
+        check(ClaudeCode, PreTool, 0, r#"{"continue": false, "stopReason": "end"}"#, "deny: end");
         check(
             ClaudeCode,
             PreTool,
@@ -274,10 +212,7 @@ mod tests {
         let text = r#"{"hook_specific_output": {"tool_input": {"command": "ls"}, "additional_context": "x"}, "system_message": "y"}"#;
         let reply = parse(Vibe, PreTool, 0, text).unwrap();
         assert_eq!(reply.arguments, Some(serde_json::json!({"command": "ls"})));
-        assert_eq!(
-            (reply.context.as_deref(), reply.notice.as_deref()),
-            (Some("x"), Some("y"))
-        );
+        assert_eq!((reply.context.as_deref(), reply.notice.as_deref()), (Some("x"), Some("y")));
         let text = r#"{"decision": "block", "reason": "lint failed", "hookSpecificOutput": {"additionalContext": "line 3"}}"#;
         let reply = parse(ClaudeCode, PostTool, 0, text).unwrap();
         assert_eq!(reply.context.as_deref(), Some("lint failed\nline 3"));

@@ -19,29 +19,15 @@ const PASSED_VARIABLES: &[&str] = &["HOME", "LOGNAME", "PATH", env::HOME_DIR];
 /// Variables that change a run, each group with the config key that gives the same to jobs.
 const RELEVANT_VARIABLES: &[(&[&str], &ConfigKey)] = &[
     (env::PROXY_VARIABLES, const { config_key("http.proxy") }),
-    (
-        env::NO_PROXY_VARIABLES,
-        const { config_key("http.noProxy") },
-    ),
-    (
-        &["SSL_CERT_FILE", "SSL_CERT_DIR"],
-        const { config_key("http.caFile") },
-    ),
-    (
-        &[env::FIRST_BYTE_TIMEOUT],
-        const { config_key("http.firstByteTimeout") },
-    ),
-    (
-        &[env::STREAM_IDLE_TIMEOUT],
-        const { config_key("http.streamIdleTimeout") },
-    ),
+    (env::NO_PROXY_VARIABLES, const { config_key("http.noProxy") }),
+    (&["SSL_CERT_FILE", "SSL_CERT_DIR"], const { config_key("http.caFile") }),
+    (&[env::FIRST_BYTE_TIMEOUT], const { config_key("http.firstByteTimeout") }),
+    (&[env::STREAM_IDLE_TIMEOUT], const { config_key("http.streamIdleTimeout") }),
 ];
 
 /// The environment of a job that cron starts.
 pub(crate) fn simulated_env(env: &Env) -> Env {
-    let handed = PASSED_VARIABLES
-        .iter()
-        .filter_map(|name| Some((*name, env.get(name)?)));
+    let handed = PASSED_VARIABLES.iter().filter_map(|name| Some((*name, env.get(name)?)));
     handed.chain([("SHELL", "/bin/sh")]).collect()
 }
 
@@ -133,10 +119,7 @@ pub(crate) fn endpoint_mismatch(
         model::resolve_endpoint(ctx, settings, &settings.models[0], false, true)
     };
     let here = asked(ctx, &resolved.settings);
-    let under_cron = Context {
-        env: simulated_env(&ctx.env),
-        ..ctx.clone()
-    };
+    let under_cron = Context { env: simulated_env(&ctx.env), ..ctx.clone() };
     let settings = || {
         let terms = job.options.clone().unwrap_or_default();
         Ok(resolve(&under_cron, &terms)?.settings)
@@ -172,9 +155,5 @@ pub(crate) fn endpoint_mismatch(
         (Err(_), Err(error)) => Some(format!("runs will fail: {error:#}")),
         (Err(_), Ok(_)) => None,
     };
-    message.map(|message| EndpointMismatch {
-        message,
-        fix_command: fix,
-        is_fatal: fails,
-    })
+    message.map(|message| EndpointMismatch { message, fix_command: fix, is_fatal: fails })
 }

@@ -68,11 +68,7 @@ impl CrontabStatus {
 
     /// The lines of `job`.
     pub(crate) fn lines(&self, job: &Job) -> &[String] {
-        let lines = self
-            .lines
-            .as_ref()
-            .ok()
-            .and_then(|lines| lines.get(&job.id));
+        let lines = self.lines.as_ref().ok().and_then(|lines| lines.get(&job.id));
         lines.map_or(&[], Vec::as_slice)
     }
 
@@ -86,11 +82,8 @@ impl CrontabStatus {
         if self.lines.is_err() {
             return LineState::Unknown;
         }
-        let present: Vec<&str> = self
-            .lines(job)
-            .iter()
-            .map(|line| crontab_sync::time_fields(line))
-            .collect();
+        let present: Vec<&str> =
+            self.lines(job).iter().map(|line| crontab_sync::time_fields(line)).collect();
         let wanted = match crontab_sync::line_fields(ctx, job, retry) {
             Ok(fields) if job.enabled => fields,
             // The lines of an unusable job are left alone.

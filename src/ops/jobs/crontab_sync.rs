@@ -56,10 +56,7 @@ impl CrontabChange {
     /// True if lines differ only in their PATH.
     pub(crate) fn is_path_only(&self) -> bool {
         let Self { added, removed, .. } = self;
-        let removed: Vec<_> = removed
-            .iter()
-            .map(|line| without_path_variable(line))
-            .collect();
+        let removed: Vec<_> = removed.iter().map(|line| without_path_variable(line)).collect();
         let is_old = |line: &String| {
             let line = without_path_variable(line);
             line.is_some() && removed.contains(&line)
@@ -104,10 +101,7 @@ pub(crate) fn orphans(store: &JobStore, lines: &[String]) -> Vec<String> {
     }
     let ids: BTreeSet<&str> = lines.iter().filter_map(|line| job_id(line)).collect();
     let is_known = |id: &&str| *id != HEARTBEAT_ID && store.has_options(id).unwrap_or(true);
-    ids.into_iter()
-        .filter(is_known)
-        .map(str::to_owned)
-        .collect()
+    ids.into_iter().filter(is_known).map(str::to_owned).collect()
 }
 
 /// The message about jobs whose job file is gone.
@@ -224,14 +218,7 @@ pub(crate) fn write_crontab(
 fn preview_crontab(ctx: &Context, settings: &Settings, store: &JobStore) -> Result<CrontabChange> {
     let before = read_lines(ctx, settings)?;
     require_job_file(store, &before)?;
-    let block = build_block(
-        ctx,
-        settings,
-        store,
-        &store.jobs()?,
-        JobFilter::All,
-        &before,
-    )?;
+    let block = build_block(ctx, settings, store, &store.jobs()?, JobFilter::All, &before)?;
     Ok(compare_blocks(&before, block))
 }
 
@@ -284,11 +271,7 @@ fn path_name(path: &Path) -> Result<String> {
 }
 
 fn compare_blocks(before: &[String], block: WorkspaceBlock) -> CrontabChange {
-    let WorkspaceBlock {
-        lines,
-        skipped: left_out,
-        notices: notes,
-    } = block;
+    let WorkspaceBlock { lines, skipped: left_out, notices: notes } = block;
     let not_in = |lines: &[String], others: &[String]| -> Vec<String> {
         let others: BTreeSet<&String> = others.iter().collect();
         let news = lines.iter().filter(|line| !others.contains(line));
@@ -305,9 +288,7 @@ fn compare_blocks(before: &[String], block: WorkspaceBlock) -> CrontabChange {
 
 /// The id of the job that `line` runs.
 pub(crate) fn job_id(line: &str) -> Option<&str> {
-    let (_, id) = line
-        .strip_suffix(" --scheduled")?
-        .rsplit_once(" cron run ")?;
+    let (_, id) = line.strip_suffix(" --scheduled")?.rsplit_once(" cron run ")?;
     Some(id)
 }
 
@@ -395,9 +376,7 @@ impl CronLineContext {
             let config = config_path(ctx, job);
             let path = config.clone();
             let path = path.unwrap_or_else(|| ctx.paths.default_config());
-            usual
-                .entry(config)
-                .or_insert_with(|| cron_environment::default_workspace(ctx, &path));
+            usual.entry(config).or_insert_with(|| cron_environment::default_workspace(ctx, &path));
         }
         Ok(Self {
             home: std::path::absolute(&ctx.paths.home).context("find the home directory")?,
@@ -473,10 +452,8 @@ pub(crate) fn job_lines(
         return Err("its time has passed".into());
     }
     let (command, left_out) = job_command(ctx, line_context, job)?;
-    let lines = line_fields(ctx, job, retry)?
-        .iter()
-        .map(|fields| format!("{fields} {command}"))
-        .collect();
+    let lines =
+        line_fields(ctx, job, retry)?.iter().map(|fields| format!("{fields} {command}")).collect();
     Ok((lines, left_out))
 }
 
@@ -489,14 +466,8 @@ fn job_command(
     line_context: &CronLineContext,
     job: &Job,
 ) -> Result<(String, Vec<String>), String> {
-    let CronLineContext {
-        home,
-        root,
-        path,
-        program,
-        workspace: _,
-        default_workspaces: _,
-    } = line_context;
+    let CronLineContext { home, root, path, program, workspace: _, default_workspaces: _ } =
+        line_context;
     let config = config_path(ctx, job);
     let command = build_command(&CommandParts {
         home,
@@ -525,17 +496,12 @@ pub(crate) fn cron_command(
     }
     let line_context = CronLineContext::new(ctx, settings, std::slice::from_ref(job))?;
     let (command, _) = job_command(ctx, &line_context, job).map_err(|words| {
-        fail(
-            Exit::Config,
-            format!("job `{}` cannot have a crontab line: {words}", job.name),
-        )
+        fail(Exit::Config, format!("job `{}` cannot have a crontab line: {words}", job.name))
     })?;
     // Undo the escapes that cron removes before it starts the shell.
     let command = command.replace("\\%", "%");
     let command = command.strip_suffix(" --scheduled").unwrap_or(&command);
-    let user = ["LOGNAME", "USER"]
-        .into_iter()
-        .find_map(|name| ctx.env.get(name));
+    let user = ["LOGNAME", "USER"].into_iter().find_map(|name| ctx.env.get(name));
     let env = [
         ("HOME", ctx.paths.home.display().to_string()),
         ("LOGNAME", user.unwrap_or("root").to_owned()),

@@ -43,10 +43,7 @@ pub(crate) fn deliver(
     let Some(sink) = find_sink(ctx, job) else {
         return match terms.quiet {
             true => DeliveryResult::default(),
-            false => DeliveryResult {
-                destination: None,
-                error: print(),
-            },
+            false => DeliveryResult { destination: None, error: print() },
         };
     };
     let destination = describe_sink(&sink);
@@ -61,10 +58,7 @@ pub(crate) fn deliver(
         }),
     };
     match done {
-        Ok(destination) => DeliveryResult {
-            destination: Some(destination),
-            error: None,
-        },
+        Ok(destination) => DeliveryResult { destination: Some(destination), error: None },
         Err(error) => {
             // If the run was cancelled, a short grace period remains to print the answer.
             signal::begin_shutdown();
@@ -88,20 +82,13 @@ pub(crate) fn find_sink(ctx: &Context, job: &Job) -> Option<AnswerSink> {
     if let Some(sink) = job.options.as_ref().and_then(|terms| terms.sink.clone()) {
         return Some(sink);
     }
-    let Delivery {
-        deliver,
-        channel,
-        to,
-    } = &job.delivery;
+    let Delivery { deliver, channel, to } = &job.delivery;
     let (channel, to) = (channel.as_ref()?, to.as_ref()?);
     if !deliver || table::find(channel).is_none() {
         return None;
     }
     match recipients::is_known(ctx, channel, to) {
-        Ok(true) => Some(AnswerSink::Chat {
-            channel: channel.clone(),
-            to: to.clone(),
-        }),
+        Ok(true) => Some(AnswerSink::Chat { channel: channel.clone(), to: to.clone() }),
         Ok(false) => None,
         Err(error) => {
             log::warn!(target: "cron", "{}: {error:#}", job.id);
@@ -160,11 +147,8 @@ pub(crate) fn shell_spec(
     command: &str,
     input: Option<Vec<u8>>,
 ) -> CommandSpec {
-    let mut env: Vec<(String, String)> = ctx
-        .env
-        .iter()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
+    let mut env: Vec<(String, String)> =
+        ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     env.extend([
         ("NANOBOT_JOB".to_owned(), job.id.clone()),
         ("NANOBOT_JOB_NAME".to_owned(), job.name.clone()),
@@ -199,15 +183,12 @@ pub(crate) fn has_relative_program(command: &str) -> bool {
     let is_setting = |word: &str| {
         let name = word.split_once('=').map(|(name, _)| name);
         name.is_some_and(|name| {
-            name.chars()
-                .all(|letter| letter.is_alphanumeric() || letter == '_')
+            name.chars().all(|letter| letter.is_alphanumeric() || letter == '_')
         })
     };
     let mut words = command.split_whitespace();
     let program = words.find(|word| *word != "!" && !is_setting(word));
-    let program = program
-        .unwrap_or_default()
-        .trim_start_matches(['\'', '"', '(', '{']);
+    let program = program.unwrap_or_default().trim_start_matches(['\'', '"', '(', '{']);
     program.contains('/') && !program.starts_with(['/', '~', '$'])
 }
 
@@ -245,10 +226,7 @@ pub(crate) fn run_command(spec: &CommandSpec) -> Result<String> {
         (None, None) => "timed out".to_owned(),
     };
     let colon = if output.is_empty() { "" } else { ": " };
-    Err(fail(
-        Exit::Failed,
-        format!("`{command}` {how}{colon}{output}"),
-    ))
+    Err(fail(Exit::Failed, format!("`{command}` {how}{colon}{output}")))
 }
 
 #[cfg(test)]

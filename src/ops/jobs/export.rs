@@ -107,10 +107,7 @@ pub(crate) fn export(
             left_out.join(", ")
         ));
     }
-    Ok(ExportedJobs {
-        files: output_files,
-        has_failed,
-    })
+    Ok(ExportedJobs { files: output_files, has_failed })
 }
 
 /// The jobs that `names` name, or all enabled jobs if `names` is empty.
@@ -134,11 +131,7 @@ fn select_jobs(ctx: &Context, settings: &Settings, names: &[String]) -> Result<V
         }
     }
     if jobs.is_empty() {
-        return Err(fail_with_hint(
-            Exit::NoInput,
-            "no enabled jobs",
-            "nanobot cron add",
-        ));
+        return Err(fail_with_hint(Exit::NoInput, "no enabled jobs", "nanobot cron add"));
     }
     Ok(jobs)
 }
@@ -151,9 +144,8 @@ fn key_variables(settings: &Settings) -> (Vec<&'static str>, bool) {
     });
     let asked = settings.models.iter().map(|asked| asked.provider.as_str());
     let names = used.map(|(name, _)| name.as_str()).chain(asked);
-    let mut keys: Vec<&'static str> = names
-        .filter_map(|name| find_provider(name)?.key_variables.first().copied())
-        .collect();
+    let mut keys: Vec<&'static str> =
+        names.filter_map(|name| find_provider(name)?.key_variables.first().copied()).collect();
     keys.sort_unstable();
     keys.dedup();
     let mut blocks = settings.providers.values();

@@ -63,10 +63,7 @@ pub(crate) fn check(
     options: &TurnOptions,
 ) -> Result<HeartbeatCheck> {
     let Some(list) = read_tasks(settings)? else {
-        return Ok(HeartbeatCheck {
-            spent: RunUsage::default(),
-            tasks: Ok(None),
-        });
+        return Ok(HeartbeatCheck { spent: RunUsage::default(), tasks: Ok(None) });
     };
     let decision = decide(ctx, settings, job, options, &list)?;
     let left = remaining_budget(options.max_cost, decision.cost.unwrap_or(0.0));
@@ -201,11 +198,7 @@ fn decide(
     let progress = ProgressDisplay::new(ctx.terminal, level);
     let mut report = Reporter::new(ctx.terminal, ReportFormat::Deferred, progress, envelope);
     let last = Session::read(&ctx.session_store(&settings)?, &session, &mut |_| {})?;
-    let text = build_prompt(
-        &ctx.clock.now().to_string(),
-        list,
-        &describe_last_runs(&last),
-    );
+    let text = build_prompt(&ctx.clock.now().to_string(), list, &describe_last_runs(&last));
     let chosen = model::choose(ctx, options, &settings, &account, &mut report)?;
     let sampling = model::sampling(&settings.models[0], chosen.context_tokens);
     let messages = [Message::User(UserMessage {
@@ -230,11 +223,7 @@ fn decide(
     // A missing call means no: a model that only writes text has found nothing to do.
     let call = reply.tool_calls.iter().find(|call| call.name == TOOL_NAME);
     let call_arguments = call.map(|call| call.arguments_object()).unwrap_or_default();
-    let tasks = call_arguments["tasks"]
-        .as_str()
-        .unwrap_or_default()
-        .trim()
-        .to_owned();
+    let tasks = call_arguments["tasks"].as_str().unwrap_or_default().trim().to_owned();
     let is_run = call_arguments["action"].as_str().map(str::trim) == Some("run");
     Ok(HeartbeatDecision {
         tasks: is_run.then(|| match tasks.is_empty() {
@@ -255,26 +244,19 @@ fn build_prompt(now: &str, list: &str, last_runs: &str) -> String {
 /// The times and tasks of the last runs. Their answers are left out: they may contain untrusted content, and tasks
 /// derived from it would pass as the user's own.
 fn describe_last_runs(session: &Session) -> String {
-    let runs = session
-        .messages()
-        .iter()
-        .rev()
-        .filter_map(|message| match message {
-            Message::User(user) => {
-                let task = provenance::user_text(user)?;
-                let (when, task) = (user.runtime_facts.trim(), task.trim());
-                let task: String = task.chars().take(MAX_TASK_CHARS).collect();
-                (!task.is_empty()).then(|| format!("{when}\nIts task: {task}"))
-            }
-            _ => None,
-        });
+    let runs = session.messages().iter().rev().filter_map(|message| match message {
+        Message::User(user) => {
+            let task = provenance::user_text(user)?;
+            let (when, task) = (user.runtime_facts.trim(), task.trim());
+            let task: String = task.chars().take(MAX_TASK_CHARS).collect();
+            (!task.is_empty()).then(|| format!("{when}\nIts task: {task}"))
+        }
+        _ => None,
+    });
     let runs: Vec<String> = runs.take(MAX_RECENT_RUNS).collect();
     match runs.is_empty() {
         true => "There are no earlier runs.".to_owned(),
-        false => format!(
-            "The last runs that had tasks, newest first:\n\n{}",
-            runs.join("\n\n")
-        ),
+        false => format!("The last runs that had tasks, newest first:\n\n{}", runs.join("\n\n")),
     }
 }
 
@@ -302,10 +284,7 @@ mod tests {
         let check = |text: &str, expect: bool| assert_eq!(has_tasks(text), expect, "{text:?}");
         check("", false);
         check("\n \n", false);
-        check(
-            "# Heartbeat\n\nThings to look at.\n\n## Active Tasks\n\n## Completed\n",
-            false,
-        );
+        check("# Heartbeat\n\nThings to look at.\n\n## Active Tasks\n\n## Completed\n", false);
         check("## Active Tasks\n<!-- add tasks\n- like this -->\n", false);
         check("## Active Tasks\n<!-- never closed\n- x", false);
         check("## Active Tasks\n- look at the mail\n", true);

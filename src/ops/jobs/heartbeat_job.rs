@@ -44,9 +44,7 @@ pub(crate) fn enable(
     let path = settings.workspace.join(FILE_NAME);
     if !path.exists() {
         let path = ctx.paths.display(&path);
-        notices.push(format!(
-            "the tasks belong in `{path}`, which does not exist yet"
-        ));
+        notices.push(format!("the tasks belong in `{path}`, which does not exist yet"));
     }
     let change = match is_new {
         true => JobChange::Added,

@@ -66,12 +66,7 @@ impl SavedJob {
         let crontab = crontab_sync::write_crontab(ctx, settings, store, JobFilter::Managed);
         let lines = crontab.as_ref().ok();
         notices.extend(lines.and_then(|lines| lines.other_jobs_notice(&job.id)));
-        Self {
-            job,
-            change,
-            notices,
-            crontab,
-        }
+        Self { job, change, notices, crontab }
     }
 }
 
@@ -87,11 +82,7 @@ pub(crate) fn add(
     job_settings: &JobSettings,
     replace: bool,
 ) -> Result<SavedJob> {
-    let JobSettings {
-        schedule,
-        flags,
-        grants,
-    } = job_settings;
+    let JobSettings { schedule, flags, grants } = job_settings;
     let grants = &with_expanded_home(ctx, grants);
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
@@ -100,16 +91,11 @@ pub(crate) fn add(
     let when = schedule.resolve(ctx, None, now, &mut notices)?;
     let when = when.ok_or_else(missing_schedule_error)?;
     let message = read_message(message)?;
-    let name = name
-        .map(time_format::to_one_line)
-        .filter(|name| !name.is_empty());
+    let name = name.map(time_format::to_one_line).filter(|name| !name.is_empty());
     let is_named = name.is_some();
     let name = match name {
         Some(name) => name,
-        None => time_format::to_one_line(&message)
-            .chars()
-            .take(MAX_DEFAULT_NAME_CHARS)
-            .collect(),
+        None => time_format::to_one_line(&message).chars().take(MAX_DEFAULT_NAME_CHARS).collect(),
     };
     let is_once = matches!(when, Schedule::At(_));
     let mut job = Job {
@@ -132,10 +118,9 @@ pub(crate) fn add(
     timing::update_next_run(ctx, &mut job, now);
     // A new job file would make all existing lines look obsolete, so refuse if there are such lines. If the crontab
     // cannot be read, it cannot be changed either, and no line is lost.
-    if let (false, Ok(lines)) = (
-        store.job_file().exists(),
-        crontab_sync::read_lines(ctx, &settings),
-    ) {
+    if let (false, Ok(lines)) =
+        (store.job_file().exists(), crontab_sync::read_lines(ctx, &settings))
+    {
         crontab_sync::require_job_file(&store, &lines)?;
     }
     // A name that follows from the message may be that of another job.
@@ -196,11 +181,7 @@ pub(crate) fn edit(
     message: Option<&str>,
     job_settings: &JobSettings,
 ) -> Result<SavedJob> {
-    let JobSettings {
-        schedule,
-        flags,
-        grants,
-    } = job_settings;
+    let JobSettings { schedule, flags, grants } = job_settings;
     let grants = &with_expanded_home(ctx, grants);
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
@@ -224,11 +205,7 @@ pub(crate) fn edit(
     }
     if let Some(text) = name.map(time_format::to_one_line) {
         if text.is_empty() {
-            return Err(fail_with_hint(
-                Exit::Usage,
-                "the name is empty",
-                "`--name NAME`",
-            ));
+            return Err(fail_with_hint(Exit::Usage, "the name is empty", "`--name NAME`"));
         }
         job.name = text;
     }
@@ -257,14 +234,7 @@ pub(crate) fn edit(
         notices.extend(replaced_grants_notice(&before, grants, &resolved)?);
     }
     notices.extend(consequence_notices(ctx, &job, grants, &resolved));
-    Ok(SavedJob::new(
-        ctx,
-        &settings,
-        &store,
-        job,
-        JobChange::Changed,
-        notices,
-    ))
+    Ok(SavedJob::new(ctx, &settings, &store, job, JobChange::Changed, notices))
 }
 
 fn is_heartbeat(job: &Job) -> bool {
@@ -297,14 +267,7 @@ fn set_schedule(job: &mut Job, when: Schedule, now: Timestamp) -> Option<CatchUp
 /// Applies the edited fields of `edited` to the job as it is stored now.
 fn apply_changes(stored: &mut Job, edited: &Job) {
     let Job {
-        name,
-        schedule,
-        message,
-        delivery,
-        session,
-        delete_after_run,
-        options: terms,
-        ..
+        name, schedule, message, delivery, session, delete_after_run, options: terms, ..
     } = edited.clone();
     *stored = Job {
         name,
@@ -326,17 +289,8 @@ fn comparable_text(job: &Job) -> Result<String> {
     if let Some(terms) = terms.as_object_mut() {
         terms.remove("policy");
     }
-    let Job {
-        name,
-        schedule,
-        message,
-        delivery,
-        session,
-        ..
-    } = job;
-    Ok(format!(
-        "{name:?} {schedule:?} {message:?} {delivery:?} {session:?} {terms}"
-    ))
+    let Job { name, schedule, message, delivery, session, .. } = job;
+    Ok(format!("{name:?} {schedule:?} {message:?} {delivery:?} {session:?} {terms}"))
 }
 
 /// Expands `~` in the paths of `grants`, in case the shell left it unexpanded.

@@ -13,10 +13,7 @@ pub(crate) fn stored_grants(terms: &JobOptions) -> Result<Grants> {
     match &terms.grants {
         Value::Null => Ok(Grants::default()),
         grants => serde_json::from_value(grants.clone()).map_err(|error| {
-            fail(
-                Exit::Config,
-                format!("cannot parse the job's permissions: {error}"),
-            )
+            fail(Exit::Config, format!("cannot parse the job's permissions: {error}"))
         }),
     }
 }
@@ -35,34 +32,17 @@ pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
     };
     let mut grants = grants.clone();
     grants.write = grants.write.iter().map(rooted).collect();
-    grants.read = grants
-        .read
-        .iter()
-        .map(|path| permissions::absolute(path))
-        .collect();
+    grants.read = grants.read.iter().map(|path| permissions::absolute(path)).collect();
     grants.directory = grants.directory.map(|path| permissions::absolute(&path));
     serde_json::to_value(&grants).map_err(|_| {
-        fail(
-            Exit::Usage,
-            "a path that is not valid UTF-8 cannot be stored with a job",
-        )
+        fail(Exit::Usage, "a path that is not valid UTF-8 cannot be stored with a job")
     })
 }
 
 /// The flags that grant `grants`.
 pub(crate) fn as_flags(grants: &Grants) -> String {
-    let Grants {
-        profile,
-        write,
-        read,
-        net,
-        allow,
-        deny,
-        tools,
-        no_tools,
-        directory,
-        sandbox,
-    } = grants;
+    let Grants { profile, write, read, net, allow, deny, tools, no_tools, directory, sandbox } =
+        grants;
     let mut words = Vec::new();
     let mut add = |flag: &str, value: &str| match value {
         "" => words.push(flag.to_owned()),
@@ -80,8 +60,7 @@ pub(crate) fn as_flags(grants: &Grants) -> String {
             false => add("--write", &path.display().to_string()),
         }
     }
-    read.iter()
-        .for_each(|path| add("--read", &path.display().to_string()));
+    read.iter().for_each(|path| add("--read", &path.display().to_string()));
     if let Some(hosts) = net {
         add("--net", &hosts.join(","));
     }

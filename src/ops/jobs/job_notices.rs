@@ -27,9 +27,7 @@ pub(crate) fn replaced_grants_notice(
         flags if flags.is_empty() => "no permission flags".to_owned(),
         flags => format!("`{flags}`"),
     };
-    Ok(Some(format!(
-        "its earlier permission flags are replaced: it now has {flags}"
-    )))
+    Ok(Some(format!("its earlier permission flags are replaced: it now has {flags}")))
 }
 
 /// Notices about a job that was just created or changed. They state consequences, not the flags themselves.
@@ -93,9 +91,7 @@ fn relative_program_notices(ctx: &Context, job: &Job) -> Vec<String> {
 
 /// True if the job's answers can be delivered, or are not to be.
 pub(crate) fn can_deliver(ctx: &Context, job: &Job) -> bool {
-    let Delivery {
-        deliver, channel, ..
-    } = &job.delivery;
+    let Delivery { deliver, channel, .. } = &job.delivery;
     !deliver || channel.is_none() || delivery::find_sink(ctx, job).is_some()
 }
 
@@ -128,10 +124,7 @@ pub(crate) fn unknown_price_notice(
     job: &Job,
     resolved: &ResolvedJob,
 ) -> Option<String> {
-    let terms = job
-        .options
-        .as_ref()
-        .filter(|terms| terms.max_cost.is_some())?;
+    let terms = job.options.as_ref().filter(|terms| terms.max_cost.is_some())?;
     let ctx = with_config(ctx, terms);
     // If no model can be resolved, another notice says so.
     let way = model::resolve_endpoint(

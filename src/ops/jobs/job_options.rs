@@ -15,9 +15,8 @@ use anyhow::Result;
 use std::time::Duration;
 
 /// The destinations that can be named besides the chat channels of [`table`]; the Python program delivers to some of them.
-const OTHER_CHANNELS: &[&str] = &[
-    "", "file", "command", "cli", "feishu", "dingtalk", "qq", "mochat",
-];
+const OTHER_CHANNELS: &[&str] =
+    &["", "file", "command", "cli", "feishu", "dingtalk", "qq", "mochat"];
 /// The hint about destinations.
 const DESTINATIONS: &str =
     "`--channel telegram --to CHAT`, `--channel file --to FILE`, or `--channel command --to CMD`";
@@ -144,13 +143,7 @@ pub(crate) fn apply_flags(
 
 /// Applies the flags for notification, retries and delays.
 fn apply_start_flags(terms: &mut JobOptions, flags: &JobFlags) -> Result<()> {
-    let JobFlags {
-        notify,
-        retry,
-        retry_delay,
-        jitter,
-        ..
-    } = flags;
+    let JobFlags { notify, retry, retry_delay, jitter, .. } = flags;
     terms.notify = notify.unwrap_or(terms.notify);
     terms.retry = retry.or(terms.retry);
     if let Some(delay) = retry_delay {
@@ -203,10 +196,7 @@ fn without_channel(flags: &JobFlags) -> Result<JobFlags> {
             "the command without `--deliver` and `--to`",
         ));
     }
-    Ok(JobFlags {
-        channel: Some(String::new()),
-        ..flags.clone()
-    })
+    Ok(JobFlags { channel: Some(String::new()), ..flags.clone() })
 }
 
 /// Applies the delivery flags to `job` and `terms`.
@@ -216,13 +206,7 @@ fn apply_delivery(
     terms: &mut JobOptions,
     flags: &JobFlags,
 ) -> Result<()> {
-    let JobFlags {
-        deliver,
-        no_deliver,
-        channel,
-        to,
-        ..
-    } = flags;
+    let JobFlags { deliver, no_deliver, channel, to, .. } = flags;
     // Other programs also write the job file, so a file or command in it is not trusted, unlike one that the user
     // typed.
     let is_typed = channel.is_some() && (to.is_some() || channel.as_deref() == Some(""));
@@ -268,12 +252,9 @@ fn apply_delivery(
     if *deliver && job.delivery.channel.is_none() {
         return Err(missing_destination_error());
     }
-    if let (JobKind::Heartbeat, None, Some(channel), true) = (
-        terms.kind,
-        &terms.sink,
-        &job.delivery.channel,
-        job.delivery.deliver,
-    ) {
+    if let (JobKind::Heartbeat, None, Some(channel), true) =
+        (terms.kind, &terms.sink, &job.delivery.channel, job.delivery.deliver)
+    {
         return Err(fail_with_hint(
             Exit::Usage,
             format!("the heartbeat cannot deliver to `{channel}`"),
@@ -361,10 +342,8 @@ fn resolve_sink(ctx: &Context, job: &mut Job, is_trusted: bool) -> Result<Option
     if !is_local(channel) {
         let is_chat = table::find(channel).is_some();
         return match &delivery.to {
-            Some(to) => Ok((is_chat && is_trusted).then(|| AnswerSink::Chat {
-                channel: channel.to_owned(),
-                to: to.clone(),
-            })),
+            Some(to) => Ok((is_chat && is_trusted)
+                .then(|| AnswerSink::Chat { channel: channel.to_owned(), to: to.clone() })),
             None => Err(fail_with_hint(
                 Exit::Usage,
                 format!("the delivery on `{channel}` needs a recipient"),

@@ -62,11 +62,7 @@ impl RunResult {
             input_tokens: tally.usage.input,
             output_tokens: tally.usage.output,
             cost_usd: tally.cost,
-            denied: tally
-                .denials
-                .iter()
-                .map(|denial| denial.tool_name.clone())
-                .collect(),
+            denied: tally.denials.iter().map(|denial| denial.tool_name.clone()).collect(),
         };
         Self {
             outcome: None,
@@ -79,8 +75,7 @@ impl RunResult {
     }
 
     fn exit(&self) -> Exit {
-        self.exit
-            .unwrap_or_else(|| self.error.as_ref().map_or(Exit::Answered, exit_for))
+        self.exit.unwrap_or_else(|| self.error.as_ref().map_or(Exit::Answered, exit_for))
     }
 
     fn outcome(&self) -> RunOutcome {
@@ -120,18 +115,13 @@ impl JobRunner<'_> {
         self.job_dir.write_state(&stamps)?;
         let mut result = self
             .execute(job, &terms, slot)
-            .unwrap_or_else(|error| RunResult {
-                error: Some(error),
-                ..RunResult::default()
-            });
+            .unwrap_or_else(|error| RunResult { error: Some(error), ..RunResult::default() });
         if result.error.is_some() {
             signal::begin_shutdown();
         }
         let mut record = self.new_record(job, trigger, slot, result.outcome(), start);
         let is_retry_of = |retry: &PendingRetry| Some(retry.slot()) == slot;
-        record.retry = retry_before
-            .filter(is_retry_of)
-            .map_or(0, |retry| retry.number);
+        record.retry = retry_before.filter(is_retry_of).map_or(0, |retry| retry.number);
         record.usage = std::mem::take(&mut result.spent);
         let exit = result.exit();
         let mut errors = self.deliver(job, &terms, start, &mut result, &mut record);
@@ -234,10 +224,7 @@ impl JobRunner<'_> {
     ) -> Vec<anyhow::Error> {
         let text = result.text.trim_end();
         let is_answer = !text.is_empty()
-            && matches!(
-                result.exit(),
-                Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget
-            );
+            && matches!(result.exit(), Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget);
         let delivered = match is_answer && !has_nothing_to_report(text) {
             true if self.prints_answer || terms.sink.is_some() => {
                 delivery::deliver(self.ctx, self.settings, job, terms, text)
@@ -296,12 +283,8 @@ impl JobRunner<'_> {
         if terms.kind == JobKind::Heartbeat {
             let HeartbeatCheck { spent, tasks } =
                 heartbeat::check(&ctx, self.settings, job, &options)?;
-            let without_turn = |spent, outcome, error| RunResult {
-                outcome,
-                error,
-                spent,
-                ..RunResult::default()
-            };
+            let without_turn =
+                |spent, outcome, error| RunResult { outcome, error, spent, ..RunResult::default() };
             match tasks {
                 Ok(Some((message, left))) => {
                     (options.message, options.max_cost) = (Some(message), left);
@@ -434,10 +417,7 @@ fn set_end(record: &mut RunRecord, exit: Exit, errors: &[anyhow::Error]) {
 fn sanitized_name(name: &str) -> String {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
     let name: String = name.chars().map(plain).collect();
-    time_format::to_one_line(&name)
-        .chars()
-        .take(MAX_NAME_CHARS)
-        .collect()
+    time_format::to_one_line(&name).chars().take(MAX_NAME_CHARS).collect()
 }
 
 /// True if the last line of an answer says that there is nothing to report.

@@ -55,9 +55,7 @@ impl JobRunner<'_> {
             trigger,
             slot: slot.map(|slot| slot.to_string()),
             retry: 0,
-            start: Timestamp::from_millisecond(start.as_millisecond())
-                .unwrap_or(start)
-                .to_string(),
+            start: Timestamp::from_millisecond(start.as_millisecond()).unwrap_or(start).to_string(),
             end: self.ctx.clock.timestamp().to_string(),
             outcome,
             status: Exit::Answered.code(),
@@ -127,10 +125,8 @@ impl JobRunner<'_> {
 
     /// Retires a one-time job: removes it but keeps its record, or disables it.
     pub(crate) fn retire(&self, job: &Job, outcome: Option<RunOutcome>) -> Result<()> {
-        let is_done = matches!(
-            outcome,
-            Some(RunOutcome::Ok | RunOutcome::Nothing | RunOutcome::NotNeeded)
-        );
+        let is_done =
+            matches!(outcome, Some(RunOutcome::Ok | RunOutcome::Nothing | RunOutcome::NotNeeded));
         if is_done && job.delete_after_run {
             self.store.remove(&job.id)?;
         } else {
@@ -203,21 +199,9 @@ mod tests {
         let check =
             |hint: &str, exit: Exit, expect: &str| assert_eq!(adapt_hint(hint, exit, "x"), expect);
         let more = "a higher `--max-cost`; `--resume` goes on where this stopped";
-        check(
-            more,
-            Exit::Budget,
-            "`nanobot cron edit x --max-cost …` with a higher limit",
-        );
-        check(
-            more,
-            Exit::Timeout,
-            "`nanobot cron edit x --timeout …` with a higher limit",
-        );
-        check(
-            more,
-            Exit::Unavailable,
-            "nothing: the next run starts from the beginning",
-        );
+        check(more, Exit::Budget, "`nanobot cron edit x --max-cost …` with a higher limit");
+        check(more, Exit::Timeout, "`nanobot cron edit x --timeout …` with a higher limit");
+        check(more, Exit::Unavailable, "nothing: the next run starts from the beginning");
         check("nanobot login", Exit::Refused, "nanobot login");
     }
 }

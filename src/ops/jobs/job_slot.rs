@@ -38,21 +38,15 @@ impl JobRunner<'_> {
             return Ok(SlotState::AlreadyRun);
         }
         let now = self.ctx.clock.timestamp();
-        let Some(last_run) = job
-            .state
-            .last_run
-            .filter(|last_run| slot <= *last_run && *last_run <= now)
+        let Some(last_run) =
+            job.state.last_run.filter(|last_run| slot <= *last_run && *last_run <= now)
         else {
             return Ok(SlotState::NotRun);
         };
         // A run that this program recorded was started by hand and was not for this slot.
         let last_run = last_run.to_string();
         let is_recorded = records.iter().any(|record| record.start == last_run);
-        Ok(if is_recorded {
-            SlotState::NotRun
-        } else {
-            SlotState::RunByOtherProgram
-        })
+        Ok(if is_recorded { SlotState::NotRun } else { SlotState::RunByOtherProgram })
     }
 
     /// Updates the run state after the run for `slot`. A slot that became due during the run is skipped, unless missed
@@ -104,13 +98,8 @@ impl JobRunner<'_> {
             self.job_dir.write_state(state)?;
             return Ok(None);
         }
-        let mut record = self.new_record(
-            job,
-            trigger,
-            slot,
-            RunOutcome::Unknown,
-            timestamp(started.at_ms),
-        );
+        let mut record =
+            self.new_record(job, trigger, slot, RunOutcome::Unknown, timestamp(started.at_ms));
         let message = format!(
             "it began at {start} as process {} and left no result; its work may be complete or partial",
             started.pid

@@ -112,9 +112,7 @@ impl JobStatus {
             return Some(JobProblem::Failing);
         }
         let is_late = |slot: &Timestamp| now.duration_since(*slot) > OVERDUE_GRACE;
-        let slot = self
-            .due_slot
-            .filter(|slot| !self.is_running && is_late(slot));
+        let slot = self.due_slot.filter(|slot| !self.is_running && is_late(slot));
         slot.map(JobProblem::Overdue)
     }
 }
@@ -156,10 +154,8 @@ pub(crate) fn list(ctx: &Context) -> Result<JobList> {
     let jobs = store.jobs()?.into_iter();
     let jobs = jobs.map(|job| JobStatus::new(ctx, &store, &crontab, job));
     let jobs: Vec<JobStatus> = jobs.collect::<Result<_>>()?;
-    let states: Vec<_> = jobs
-        .iter()
-        .map(|status| (status.job.id.as_str(), status.line_state))
-        .collect();
+    let states: Vec<_> =
+        jobs.iter().map(|status| (status.job.id.as_str(), status.line_state)).collect();
     let problems = crontab.problems(&states);
     Ok(JobList { jobs, problems })
 }
@@ -180,20 +176,12 @@ impl JobDetails {
         let job = workspace_jobs::find(&store, name_or_id)?;
         let crontab = CrontabStatus::new(ctx, &settings, &store);
         let status = JobStatus::new(ctx, &store, &crontab, job)?;
-        Ok(Self {
-            lines: crontab.lines(&status.job).to_vec(),
-            status,
-            store,
-        })
+        Ok(Self { lines: crontab.lines(&status.job).to_vec(), status, store })
     }
 
     /// The records of its runs; `None` if the job cannot have any.
     pub(crate) fn records(&self) -> Result<Option<Vec<RunRecord>>> {
-        let folder = self
-            .store
-            .job_dir(&self.status.job.id)
-            .ok()
-            .map(JobDir::new);
+        let folder = self.store.job_dir(&self.status.job.id).ok().map(JobDir::new);
         folder.map(|it| it.last_records(usize::MAX)).transpose()
     }
 }

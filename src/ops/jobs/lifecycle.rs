@@ -152,9 +152,7 @@ pub(crate) fn discard_session(ctx: &Context, settings: &Settings, job: &Job) -> 
 }
 
 fn is_heartbeat(job: &Job) -> bool {
-    job.options
-        .as_ref()
-        .is_some_and(|terms| terms.kind == JobKind::Heartbeat)
+    job.options.as_ref().is_some_and(|terms| terms.kind == JobKind::Heartbeat)
 }
 
 /// A removed job of which data is left: the records of a one-time job, or the rest of an interrupted `cron remove`.

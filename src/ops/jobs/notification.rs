@@ -84,8 +84,6 @@ impl JobRunner<'_> {
         }
         self.ctx.terminal.eprint(&output);
         let start = record.start.parse().context("read the start of the run")?;
-        self.job_dir
-            .store_output(start, &format!("-{flag}"), &format!("{output}\n"))
-            .map(drop)
+        self.job_dir.store_output(start, &format!("-{flag}"), &format!("{output}\n")).map(drop)
     }
 }

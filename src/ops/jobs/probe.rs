@@ -55,11 +55,7 @@ fn probe_model(ctx: &Context, settings: &Settings) -> Result<Value> {
         Err(error) if exit_for(&error) == Exit::Unavailable => true,
         Err(error) => return Err(error),
     };
-    let key = way
-        .http_provider
-        .key
-        .is_configured()
-        .then_some(&way.choice.key_label);
+    let key = way.http_provider.key.is_configured().then_some(&way.choice.key_label);
     Ok(json!({
         "provider": way.choice.provider, "model": way.choice.model, "key": key.map(|place| place.replace('`', "")),
         "renewed": is_renewed,
@@ -84,19 +80,14 @@ fn probe_run(ctx: &Context, name: &str) -> Result<Value> {
     let settings = ctx.settings()?;
     let jobs = JobStore::new(&settings.workspace, &ctx.paths.root, false);
     let now = ctx.clock.timestamp();
-    let created_at = now
-        .checked_sub(5.minutes())
-        .context("compute the probe's start time")?;
+    let created_at = now.checked_sub(5.minutes()).context("compute the probe's start time")?;
     let schedule = Expression::parse("* * * * *")
         .map_err(|words| anyhow!("parse the probe's schedule: {words}"))?;
     let job = Job {
         id: name.to_owned(),
         name: name.to_owned(),
         enabled: true,
-        schedule: Ok(Schedule::Cron {
-            expression: schedule,
-            zone: None,
-        }),
+        schedule: Ok(Schedule::Cron { expression: schedule, zone: None }),
         message: "What is here?".into(),
         delivery: Delivery::default(),
         session: None,
@@ -118,15 +109,10 @@ fn probe_run(ctx: &Context, name: &str) -> Result<Value> {
         settings,
         &jobs,
         &job,
-        ScheduledStart {
-            replay: Some(Path::new(demo::UNSHADOWED_PATH)),
-            no_jitter: true,
-        },
+        ScheduledStart { replay: Some(Path::new(demo::UNSHADOWED_PATH)), no_jitter: true },
     )?;
-    let last: RunRecord = folder
-        .last_records(1)?
-        .pop()
-        .ok_or_else(|| fail(exit, "the due job was not run"))?;
+    let last: RunRecord =
+        folder.last_records(1)?.pop().ok_or_else(|| fail(exit, "the due job was not run"))?;
     Ok(json!({ "status": last.status, "outcome": last.outcome, "error": last.error }))
 }
 
@@ -142,10 +128,7 @@ fn redirected_context(ctx: &Context, directory: &Path) -> Result<Context> {
     Ok(Context {
         workspace: Some(workspace),
         quiet: true,
-        paths: Paths {
-            root: directory.to_owned(),
-            ..ctx.paths.clone()
-        },
+        paths: Paths { root: directory.to_owned(), ..ctx.paths.clone() },
         ..ctx.clone()
     })
 }

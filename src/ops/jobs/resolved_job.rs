@@ -26,10 +26,7 @@ pub(crate) struct ResolvedJob {
 pub(crate) fn resolve(ctx: &Context, terms: &JobOptions) -> Result<ResolvedJob> {
     let ctx = &with_config(ctx, terms);
     let grants = stored_grants(terms)?;
-    let overrides = FlagOverrides {
-        model: terms.model.clone(),
-        ..FlagOverrides::default()
-    };
+    let overrides = FlagOverrides { model: terms.model.clone(), ..FlagOverrides::default() };
     let (mut settings, profile) = permissions::settings_with_profile(ctx, &grants, overrides)?;
     // The directory in which the command was typed does not apply to cron.
     settings.directory = DefaultDirectory::Workspace;
@@ -50,13 +47,7 @@ pub(crate) fn resolve(ctx: &Context, terms: &JobOptions) -> Result<ResolvedJob> 
         })?;
         policy = policy.intersection(&then);
     }
-    Ok(ResolvedJob {
-        grants,
-        settings,
-        profile,
-        policy,
-        is_taken_over: false,
-    })
+    Ok(ResolvedJob { grants, settings, profile, policy, is_taken_over: false })
 }
 
 /// The context with the job's config file, unless `--config` was given.

@@ -44,10 +44,7 @@ pub(crate) fn find_id(store: &JobStore, name_or_id: &str) -> Result<String> {
     if let Ok(job) = workspace_jobs::find(store, name_or_id) {
         return Ok(job.id);
     }
-    if store
-        .job_dir(name_or_id)
-        .is_ok_and(|folder| folder.is_dir())
-    {
+    if store.job_dir(name_or_id).is_ok_and(|folder| folder.is_dir()) {
         return Ok(name_or_id.to_owned());
     }
     for id in all_ids(store)? {

@@ -29,14 +29,7 @@ pub(crate) struct ScheduleFlags {
 impl ScheduleFlags {
     /// True if any flag sets a time.
     pub(crate) fn has_times(&self) -> bool {
-        let Self {
-            cron,
-            tz: _,
-            every,
-            at,
-            after,
-            catch_up: _,
-        } = self;
+        let Self { cron, tz: _, every, at, after, catch_up: _ } = self;
         [cron, every, at, after].iter().any(|flag| flag.is_some())
     }
 
@@ -51,14 +44,7 @@ impl ScheduleFlags {
         now: Timestamp,
         notices: &mut Vec<String>,
     ) -> Result<Option<Schedule>> {
-        let Self {
-            cron,
-            tz,
-            every,
-            at,
-            after,
-            catch_up: _,
-        } = self;
+        let Self { cron, tz, every, at, after, catch_up: _ } = self;
         let wrong = |flag: &str, words: String| fail(Exit::Usage, format!("`{flag}`: {words}"));
         let typed = match tz.as_deref() {
             Some("") => Some(None),

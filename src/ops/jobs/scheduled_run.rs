@@ -105,8 +105,7 @@ fn wait_for_start(
     };
     let start = slot.checked_add(condition.delay).context("add the delay")?;
     signal::install(None).context("wait for signals")?;
-    ctx.clock
-        .sleep(start.duration_since(condition.now).unsigned_abs())?;
+    ctx.clock.sleep(start.duration_since(condition.now).unsigned_abs())?;
     condition.now = ctx.clock.timestamp().max(start);
     Ok(Some(lock))
 }
@@ -199,9 +198,7 @@ fn finish(runner: &JobRunner, job: &Job, slot: Timestamp, condition: StartCondit
 
 /// True if a run began so recently that another start is a duplicate, or is just beginning.
 fn is_just_begun(stamps: &RunState, now: Timestamp) -> bool {
-    let ago = stamps
-        .started
-        .map(|run| u128::from(now.as_millisecond().abs_diff(run.at_ms)));
+    let ago = stamps.started.map(|run| u128::from(now.as_millisecond().abs_diff(run.at_ms)));
     ago.is_none_or(|ago| ago <= DUPLICATE_START_WINDOW.as_millis())
 }
 

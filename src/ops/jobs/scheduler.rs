@@ -36,10 +36,7 @@ impl StoreScheduler {
         Self {
             settings: Arc::clone(settings),
             // The tool reports the result, so the steps print no notices.
-            ctx: Context {
-                quiet: true,
-                ..ctx.clone()
-            },
+            ctx: Context { quiet: true, ..ctx.clone() },
             is_quiet: ctx.quiet,
         }
     }
@@ -65,10 +62,7 @@ impl StoreScheduler {
                         &mut Vec::new(),
                     ),
                 };
-                Schedule::Cron {
-                    expression: parsed,
-                    zone,
-                }
+                Schedule::Cron { expression: parsed, zone }
             }
             RequestedSchedule::At(text) => {
                 let now = self.ctx.clock.timestamp();
@@ -82,10 +76,7 @@ impl StoreScheduler {
     /// Tells the user of a new job, which outlives its conversation.
     fn report_new_job(&self, job: &Job) {
         let when = timing::describe_schedule(&self.ctx, job);
-        let run = Context {
-            quiet: self.is_quiet,
-            ..self.ctx.clone()
-        };
+        let run = Context { quiet: self.is_quiet, ..self.ctx.clone() };
         run.notice(&format!(
             "the agent added the job `{}` ({when}); `nanobot cron remove {}` removes it",
             job.name, job.id
@@ -128,16 +119,8 @@ impl JobScheduler for StoreScheduler {
                 v: JobOptions::FORMAT_VERSION,
                 policy: Some(plan.policy.clone()),
                 by_model: true,
-                catch_up: if is_once {
-                    CatchUpPolicy::Once
-                } else {
-                    CatchUpPolicy::None
-                },
-                config: self
-                    .ctx
-                    .config
-                    .as_deref()
-                    .map(crate::ops::permissions::absolute),
+                catch_up: if is_once { CatchUpPolicy::Once } else { CatchUpPolicy::None },
+                config: self.ctx.config.as_deref().map(crate::ops::permissions::absolute),
                 ..JobOptions::default()
             }),
         };
@@ -180,10 +163,9 @@ impl JobScheduler for StoreScheduler {
             next: next.map(|next| time_format::format_time(next, &here)),
             by_model: job.options.as_ref().is_some_and(|terms| terms.by_model),
             chat: match (&job.delivery.channel, &job.delivery.to) {
-                (Some(channel), Some(to)) if job.delivery.deliver => Some(ChatTarget {
-                    channel: channel.clone(),
-                    recipient: to.clone(),
-                }),
+                (Some(channel), Some(to)) if job.delivery.deliver => {
+                    Some(ChatTarget { channel: channel.clone(), recipient: to.clone() })
+                }
                 _ => None,
             },
             name: job.options.is_some().then(|| job.name.clone()),
@@ -204,10 +186,10 @@ impl JobScheduler for StoreScheduler {
             .map_err(|error| to_failure(&error))?;
         match self.update_crontab() {
             None => Ok(true),
-            Some(why) => Err(format!(
-                "the job was removed, but its line remains in the crontab: {why}"
-            )
-            .into()),
+            Some(why) => {
+                Err(format!("the job was removed, but its line remains in the crontab: {why}")
+                    .into())
+            }
         }
     }
 }
@@ -215,9 +197,5 @@ impl JobScheduler for StoreScheduler {
 /// Converts an error into a failure, without text that comes from files.
 fn to_failure(error: &anyhow::Error) -> ToolError {
     let outermost = error.to_string();
-    format!(
-        "cannot access the jobs: {}",
-        outermost.lines().next().unwrap_or_default()
-    )
-    .into()
+    format!("cannot access the jobs: {}", outermost.lines().next().unwrap_or_default()).into()
 }

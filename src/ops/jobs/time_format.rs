@@ -29,10 +29,7 @@ pub(crate) fn format_time_until(time: Timestamp, now: Timestamp) -> String {
     match time.duration_since(now).as_secs() {
         ..=0 => "now".into(),
         seconds @ 1..60 => format!("in {seconds} s"),
-        seconds => format!(
-            "in {}",
-            format_duration(SignedDuration::from_mins(seconds / 60))
-        ),
+        seconds => format!("in {}", format_duration(SignedDuration::from_mins(seconds / 60))),
     }
 }
 
@@ -102,11 +99,7 @@ mod tests {
         );
         let before = |seconds: i64| now.timestamp() - SignedDuration::from_secs(seconds);
         let check = |seconds: i64, expect: &str| {
-            assert_eq!(
-                format_time_until(now.timestamp(), before(seconds)),
-                expect,
-                "{seconds}"
-            );
+            assert_eq!(format_time_until(now.timestamp(), before(seconds)), expect, "{seconds}");
         };
         check(0, "now");
         check(59, "in 59 s");

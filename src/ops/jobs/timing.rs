@@ -23,9 +23,7 @@ pub(crate) fn effective_schedule<'a>(
 ) -> Result<(&'a Schedule, TimeZone), String> {
     let schedule = job.schedule.as_ref().map_err(Clone::clone)?;
     let zone = match schedule {
-        Schedule::Cron {
-            zone: Some(name), ..
-        } => clock::named_zone(name)
+        Schedule::Cron { zone: Some(name), .. } => clock::named_zone(name)
             .ok_or_else(|| format!("there is no time zone `{name}` on this machine"))?,
         _ => clock::system_zone(&ctx.env).0,
     };
@@ -43,10 +41,7 @@ pub(crate) struct StartCondition {
 impl StartCondition {
     /// The condition now, with the delay of `job` on this machine.
     pub(crate) fn new(ctx: &Context, job: &Job) -> Self {
-        Self {
-            now: ctx.clock.timestamp(),
-            delay: start_delay(job),
-        }
+        Self { now: ctx.clock.timestamp(), delay: start_delay(job) }
     }
 }
 
@@ -96,9 +91,7 @@ pub(crate) fn upcoming_runs(
     let first = schedule.next(from.max(job.earliest_slot()), job.created, &zone);
     let follow = |time: &Timestamp| schedule.next(*time, job.created, &zone);
     let slots = std::iter::successors(first, follow).take(count);
-    slots
-        .filter_map(|slot| slot.checked_add(delay).ok())
-        .collect()
+    slots.filter_map(|slot| slot.checked_add(delay).ok()).collect()
 }
 
 /// A description of the schedule of `job`.

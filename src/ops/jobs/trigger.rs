@@ -49,10 +49,7 @@ pub(crate) fn run(
         StartMode::Now => {
             let job = workspace_jobs::find_usable(&store, name_or_id)?;
             let (ctx, settings) = job_context(ctx, settings, &job)?;
-            let run = ManualRun {
-                is_stored: true,
-                prints_answer,
-            };
+            let run = ManualRun { is_stored: true, prints_answer };
             run_manually(&ctx, &settings, &store, &job, run)
         }
         StartMode::AsCron => {
@@ -63,10 +60,7 @@ pub(crate) fn run(
         }
         StartMode::Scheduled { no_jitter } => match store.peek_job(name_or_id)? {
             Some(job) => {
-                let start = ScheduledStart {
-                    no_jitter,
-                    replay: None,
-                };
+                let start = ScheduledStart { no_jitter, replay: None };
                 run_if_due(ctx, settings, &store, &job, start)
             }
             None => Err(unknown_scheduled_job(ctx, &settings, &store, name_or_id)),
@@ -83,10 +77,7 @@ fn unknown_scheduled_job(
 ) -> anyhow::Error {
     let cause = format!("job `{id}` no longer exists");
     match remove_stale_line(ctx, settings, store, id) {
-        true => fail(
-            Exit::NoInput,
-            cause + "; its line was removed from the crontab",
-        ),
+        true => fail(Exit::NoInput, cause + "; its line was removed from the crontab"),
         false => fail_with_hint(
             Exit::NoInput,
             cause,
@@ -105,10 +96,7 @@ pub(crate) fn run_heartbeat(ctx: &Context, prints_answer: bool) -> Result<Exit> 
     let stored = store.job(HEARTBEAT_ID)?;
     let is_stored = stored.is_some();
     let job = stored.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
-    let run = ManualRun {
-        is_stored,
-        prints_answer,
-    };
+    let run = ManualRun { is_stored, prints_answer };
     run_manually(ctx, &settings, &store, &job, run)
 }
 
@@ -150,11 +138,8 @@ fn run_manually(
 /// nothing is removed, since its folder may be unavailable only temporarily.
 fn remove_stale_line(ctx: &Context, settings: &Settings, store: &JobStore, id: &str) -> bool {
     let is_there = || {
-        crontab_sync::read_lines(ctx, settings).is_ok_and(|lines| {
-            lines
-                .iter()
-                .any(|line| crontab_sync::job_id(line) == Some(id))
-        })
+        crontab_sync::read_lines(ctx, settings)
+            .is_ok_and(|lines| lines.iter().any(|line| crontab_sync::job_id(line) == Some(id)))
     };
     store.job_file().exists()
         && is_there()
@@ -213,10 +198,7 @@ fn needs_start(ctx: &Context, store: &JobStore, job: &Job) -> Result<bool> {
     let condition = StartCondition::new(ctx, job);
     Ok(stamps.started.is_some()
         || retry::due(job, &stamps, condition.now).is_some()
-        || !matches!(
-            timing::due_state(ctx, job, &stamps, condition)?,
-            DueState::NotYet { .. }
-        ))
+        || !matches!(timing::due_state(ctx, job, &stamps, condition)?, DueState::NotYet { .. }))
 }
 
 /// Starts a job like a crontab line does, and waits for its end.

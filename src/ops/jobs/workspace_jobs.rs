@@ -83,11 +83,7 @@ pub(crate) fn unknown_job_error(jobs: &[Job], name_or_id: &str) -> anyhow::Error
         Some(meant) => format!("`{meant}`, or {list}"),
         None => list.to_owned(),
     };
-    fail_with_hint(
-        Exit::NoInput,
-        format!("there is no job `{name_or_id}`"),
-        hint,
-    )
+    fail_with_hint(Exit::NoInput, format!("there is no job `{name_or_id}`"), hint)
 }
 
 /// A new id that no job has or had: a deleted job may have left records. Fails before anything is written if the job

@@ -55,16 +55,14 @@ pub(super) fn list(server: &ServedClient<'_>) -> Vec<Value> {
         },
     });
     let specs = server.setup.toolbox.specs().iter();
-    let own = specs
-        .filter(|spec| server.tools.contains(&spec.name))
-        .map(|spec| {
-            json!({
-                "name": spec.name,
-                "description": spec.description,
-                "inputSchema": *spec.parameters,
-                "annotations": { "readOnlyHint": READ_TOOLS.contains(&spec.name.as_str()) },
-            })
-        });
+    let own = specs.filter(|spec| server.tools.contains(&spec.name)).map(|spec| {
+        json!({
+            "name": spec.name,
+            "description": spec.description,
+            "inputSchema": *spec.parameters,
+            "annotations": { "readOnlyHint": READ_TOOLS.contains(&spec.name.as_str()) },
+        })
+    });
     std::iter::once(ask).chain(own).collect()
 }
 
@@ -77,10 +75,7 @@ pub(super) fn call(
     id: &Value,
     params: &Map<String, Value>,
 ) -> Result<Value, ErrorObject> {
-    let name = params
-        .get("name")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
     let arguments = match params.get("arguments") {
         None | Some(Value::Null) => json!({}),
         Some(arguments @ Value::Object(_)) => arguments.clone(),
@@ -94,9 +89,7 @@ pub(super) fn call(
         return ask(server, &arguments, progress);
     }
     if !server.tools.iter().any(|tool| tool == name) {
-        return Err(ErrorObject::invalid_params(format!(
-            "there is no tool `{name}`"
-        )));
+        return Err(ErrorObject::invalid_params(format!("there is no tool `{name}`")));
     }
     Ok(run_tool(server, id, name, arguments))
 }
@@ -104,17 +97,11 @@ pub(super) fn call(
 /// Runs a tool of the agent, under the policy.
 fn run_tool(server: &ServedClient<'_>, id: &Value, name: &str, arguments: Value) -> Value {
     let toolbox = &server.setup.toolbox;
-    let call = ToolCall {
-        id: id.to_string(),
-        name: name.to_owned(),
-        arguments,
-    };
+    let call = ToolCall { id: id.to_string(), name: name.to_owned(), arguments };
     // A call is the client's own text, as a reply is the model's: what it has read here counts for what it may do next.
     let provenance = &server.setup.shared.provenance;
-    provenance.observe(&Message::Assistant(Reply {
-        tool_calls: vec![call.clone()],
-        ..Reply::default()
-    }));
+    provenance
+        .observe(&Message::Assistant(Reply { tool_calls: vec![call.clone()], ..Reply::default() }));
     let reads = |call: &ToolCall| {
         let tool = toolbox.find(&call.name);
         tool.is_none_or(|tool| tool.effect(&call.arguments) == CallEffect::Reads)
@@ -128,10 +115,7 @@ fn run_tool(server: &ServedClient<'_>, id: &Value, name: &str, arguments: Value)
     let (results, _) = toolbox.run(std::slice::from_ref(&call), false, &mut |_, _| Ok(()));
     drop((shared.take(), exclusive.take()));
     if let Some(hooks) = &server.setup.shared.hooks {
-        hooks
-            .take_notices()
-            .iter()
-            .for_each(|notice| server.ctx.notice(notice));
+        hooks.take_notices().iter().for_each(|notice| server.ctx.notice(notice));
     }
     let done = results.first().expect("one call has one result");
     provenance.observe(&Message::Tool(done.result.clone()));
@@ -164,10 +148,7 @@ fn ask(
     arguments: &Value,
     progress: Option<&Value>,
 ) -> Result<Value, ErrorObject> {
-    let message = arguments["message"]
-        .as_str()
-        .map(str::trim)
-        .unwrap_or_default();
+    let message = arguments["message"].as_str().map(str::trim).unwrap_or_default();
     if message.is_empty() {
         return Err(ErrorObject::invalid_params("`message` is missing"));
     }
@@ -178,11 +159,7 @@ fn ask(
     };
     let options = TurnOptions {
         // The option's value `-` means standard input.
-        message: Some(if message == "-" {
-            "- ".to_owned()
-        } else {
-            message.to_owned()
-        }),
+        message: Some(if message == "-" { "- ".to_owned() } else { message.to_owned() }),
         session: Some(session.clone()),
         lock_timeout: SESSION_LOCK_TIMEOUT,
         ..server.options.clone()
@@ -211,17 +188,10 @@ fn ask(
         agent_turn::run_chat_turn(server.ctx, &options, chat, observer)
     });
     let ending = &outcome.ending;
-    let error = ending
-        .error
-        .as_ref()
-        .map(|error| (exit_for(error), format!("{error:#}")));
+    let error = ending.error.as_ref().map(|error| (exit_for(error), format!("{error:#}")));
     let mut content = Vec::new();
     content.extend((!ending.text.is_empty()).then(|| text_content(&ending.text)));
-    content.extend(
-        error
-            .as_ref()
-            .map(|(_, cause)| text_content(&format!("error: {cause}"))),
-    );
+    content.extend(error.as_ref().map(|(_, cause)| text_content(&format!("error: {cause}"))));
     let result = json!({
         "content": content,
         "isError": error.is_some(),

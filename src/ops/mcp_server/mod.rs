@@ -42,9 +42,7 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
     let setup = turn_setup::prepare_without_turn(ctx, &options.grants, modes, Vec::new(), None)?;
     let shared = &setup.shared;
     shared.files.keep_git_history(ctx.paths.git_objects());
-    shared
-        .provenance
-        .raise(Origin::Project, "text of a program");
+    shared.provenance.raise(Origin::Project, "text of a program");
     let server = ServedClient {
         ctx,
         options,
@@ -121,9 +119,7 @@ impl ServedClient<'_> {
                 Ok(json!({ "resourceTemplates": resources::templates() }))
             }
             "resources/read" => resources::read(self, params),
-            other => Err(ErrorObject::method_not_found(format!(
-                "there is no method `{other}`"
-            ))),
+            other => Err(ErrorObject::method_not_found(format!("there is no method `{other}`"))),
         }
     }
 

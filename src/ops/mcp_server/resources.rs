@@ -20,28 +20,23 @@ const SESSION_PREFIX: &str = "nanobot://session/";
 /// Beginning of the address of a file of the memory.
 const MEMORY_PREFIX: &str = "nanobot://memory/";
 /// The files of the memory.
-const MEMORY_FILES: [(&str, &str); 2] = [
-    ("MEMORY.md", "lasting facts"),
-    ("HISTORY.md", "what happened, by date"),
-];
+const MEMORY_FILES: [(&str, &str); 2] =
+    [("MEMORY.md", "lasting facts"), ("HISTORY.md", "what happened, by date")];
 
 /// The memory's files that exist, and the newest sessions.
 ///
 /// # Errors
 /// The sessions cannot be read.
 pub(super) fn list(server: &ServedClient<'_>) -> Result<Vec<Value>, ErrorObject> {
-    let files = MEMORY_FILES
-        .iter()
-        .filter(|(name, _)| memory_path(server, name).is_file());
+    let files = MEMORY_FILES.iter().filter(|(name, _)| memory_path(server, name).is_file());
     let files = files.map(|(name, about)| {
         json!({
             "uri": format!("{MEMORY_PREFIX}{name}"), "name": name, "description": about, "mimeType": "text/markdown",
         })
     });
     let store = store(server)?;
-    let sessions = session::list(&store)
-        .map_err(|cause| ErrorObject::failure(format!("{cause:#}")))?
-        .sessions;
+    let sessions =
+        session::list(&store).map_err(|cause| ErrorObject::failure(format!("{cause:#}")))?.sessions;
     let sessions = sessions.iter().take(MAX_SESSIONS).map(|summary| {
         let title = summary.title.as_ref().unwrap_or(&summary.first_words);
         json!({
@@ -68,28 +63,17 @@ pub(super) fn read(
     server: &ServedClient<'_>,
     params: &Map<String, Value>,
 ) -> Result<Value, ErrorObject> {
-    let uri = params
-        .get("uri")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let uri = params.get("uri").and_then(Value::as_str).unwrap_or_default();
     let missing = || not_found(format!("there is no resource `{uri}`"));
     let (media_type, text) = if let Some(name) = uri.strip_prefix(MEMORY_PREFIX) {
         let mut files = MEMORY_FILES.iter();
-        let (name, _) = files
-            .find(|(known, _)| *known == name)
-            .ok_or_else(missing)?;
+        let (name, _) = files.find(|(known, _)| *known == name).ok_or_else(missing)?;
         let bytes = durable_file::read(&memory_path(server, name))
             .map_err(|cause| ErrorObject::failure(format!("{cause:#}")))?;
         let bytes = bytes.ok_or_else(missing)?;
-        (
-            "text/markdown",
-            String::from_utf8_lossy(&bytes).into_owned(),
-        )
+        ("text/markdown", String::from_utf8_lossy(&bytes).into_owned())
     } else {
-        let key = uri
-            .strip_prefix(SESSION_PREFIX)
-            .and_then(decode)
-            .ok_or_else(missing)?;
+        let key = uri.strip_prefix(SESSION_PREFIX).and_then(decode).ok_or_else(missing)?;
         let library = StoredSessions::new(store(server)?, "");
         let read = library
             .read(&key, Some(1), usize::MAX)
@@ -120,14 +104,9 @@ fn memory_path(server: &ServedClient<'_>, name: &str) -> PathBuf {
 }
 
 fn store(server: &ServedClient<'_>) -> Result<session::SessionStore, ErrorObject> {
-    let settings = server
-        .ctx
-        .settings()
-        .map_err(|cause| ErrorObject::failure(format!("{cause:#}")))?;
-    server
-        .ctx
-        .session_store(&settings)
-        .map_err(|cause| ErrorObject::failure(format!("{cause:#}")))
+    let settings =
+        server.ctx.settings().map_err(|cause| ErrorObject::failure(format!("{cause:#}")))?;
+    server.ctx.session_store(&settings).map_err(|cause| ErrorObject::failure(format!("{cause:#}")))
 }
 
 /// Percent-encodes what an address cannot contain.
@@ -158,10 +137,7 @@ fn decode(text: &str) -> Option<String> {
 }
 
 fn not_found(message: String) -> ErrorObject {
-    ErrorObject {
-        code: RESOURCE_NOT_FOUND,
-        message,
-    }
+    ErrorObject { code: RESOURCE_NOT_FOUND, message }
 }
 
 #[cfg(test)]

@@ -37,8 +37,6 @@ impl ServedClient<'_> {
     /// Writes a message as one line.
     fn write(&self, mut message: Vec<u8>) -> Result<()> {
         message.push(b'\n');
-        self.ctx
-            .terminal
-            .print_json_text(&String::from_utf8_lossy(&message))
+        self.ctx.terminal.print_json_text(&String::from_utf8_lossy(&message))
     }
 }

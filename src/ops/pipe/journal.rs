@@ -54,12 +54,7 @@ impl<'a> PipeJournal<'a> {
         )?;
         let mut inbox = ChannelInbox::open(&directory)?;
         inbox.compact_if_large(ctx.clock.timestamp().as_millisecond(), true)?;
-        Ok(Self {
-            ctx,
-            settings: ctx.settings()?,
-            inbox: Mutex::new(inbox),
-            _lock: lock,
-        })
+        Ok(Self { ctx, settings: ctx.settings()?, inbox: Mutex::new(inbox), _lock: lock })
     }
 
     /// Ids and lines of answers that an earlier run stored and possibly did not print.
@@ -117,9 +112,7 @@ impl<'a> PipeJournal<'a> {
                 return Ok(EarlierAnswer::Stored(line));
             }
             let entry = inbox.state().inbound(id);
-            entry
-                .map(|it| (it.turns.clone(), it.killed_turns()))
-                .unwrap_or_default()
+            entry.map(|it| (it.turns.clone(), it.killed_turns())).unwrap_or_default()
         };
         let earlier = match turns.is_empty() {
             true => EarlierTurn::NotStored,
@@ -163,10 +156,7 @@ impl<'a> PipeJournal<'a> {
             answers: vec![id.to_owned()],
             session: message.session.clone(),
             destination: Destination::default(),
-            parts: vec![Part {
-                plain: line.to_owned(),
-                ..Part::default()
-            }],
+            parts: vec![Part { plain: line.to_owned(), ..Part::default() }],
             at: self.now(),
         })
     }
@@ -182,10 +172,7 @@ impl<'a> PipeJournal<'a> {
         if answer.is_none_or(|entry| entry.settlement.is_some()) {
             return Ok(());
         }
-        inbox.append(InboxRecord::Done {
-            key: id.to_owned(),
-            result: Settlement::Delivered,
-        })?;
+        inbox.append(InboxRecord::Done { key: id.to_owned(), result: Settlement::Delivered })?;
         inbox.compact_if_large(self.now(), true)
     }
 
@@ -209,12 +196,7 @@ fn stored_answer(inbox: &ChannelInbox, id: &str) -> Option<String> {
 }
 
 fn to_message(entry: &InboundEntry) -> PipeMessage {
-    let InboundMessage {
-        id,
-        text,
-        reply_facts,
-        ..
-    } = &entry.message;
+    let InboundMessage { id, text, reply_facts, .. } = &entry.message;
     let files = reply_facts["files"].as_array().into_iter().flatten();
     PipeMessage {
         id: Value::from(id.as_str()),

@@ -4,9 +4,8 @@ use serde_json::{Map, Value};
 use std::ffi::OsString;
 
 /// The keys of a message. Other keys come back with the answer.
-const KEYS: [&str; 9] = [
-    "id", "session", "channel", "chat", "from", "text", "files", "reply_to", "at",
-];
+const KEYS: [&str; 9] =
+    ["id", "session", "channel", "chat", "from", "text", "files", "reply_to", "at"];
 
 /// A message to answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,18 +66,8 @@ impl PipeMessage {
             Some(Value::Object(facts)) => facts,
             Some(_) => return Err("`facts` must be an object".into()),
         };
-        facts.extend(
-            object
-                .into_iter()
-                .filter(|(name, _)| !KEYS.contains(&name.as_str())),
-        );
-        Ok(Self {
-            id: id.into(),
-            session,
-            text,
-            files,
-            facts: facts.into(),
-        })
+        facts.extend(object.into_iter().filter(|(name, _)| !KEYS.contains(&name.as_str())));
+        Ok(Self { id: id.into(), session, text, files, facts: facts.into() })
     }
 }
 
@@ -107,18 +96,9 @@ mod tests {
             }
         };
         check(r#"{"session":"s","text":"hi"}"#, Ok(("s", "hi")));
-        check(
-            r#"{"channel":"mqtt","chat":"a:b","text":"hi"}"#,
-            Ok(("mqtt:a:b", "hi")),
-        );
-        check(
-            r#"{"session":"s","channel":"c","chat":"d","text":"hi"}"#,
-            Ok(("s", "hi")),
-        );
-        check(
-            r#"{"session":null,"channel":"c","chat":"d","text":"hi"}"#,
-            Ok(("c:d", "hi")),
-        );
+        check(r#"{"channel":"mqtt","chat":"a:b","text":"hi"}"#, Ok(("mqtt:a:b", "hi")));
+        check(r#"{"session":"s","channel":"c","chat":"d","text":"hi"}"#, Ok(("s", "hi")));
+        check(r#"{"session":null,"channel":"c","chat":"d","text":"hi"}"#, Ok(("c:d", "hi")));
         check("{", Err("no JSON"));
         check("[]", Err("no JSON object"));
         check(r#"{"session":"s"}"#, Err("`text` is missing"));
@@ -126,10 +106,7 @@ mod tests {
         check(r#"{"session":"s","text":1}"#, Err("`text` must be a text"));
         check(r#"{"text":"hi","chat":"x"}"#, Err("`session` is missing"));
         check(r#"{"session":"","text":"hi"}"#, Err("`session` is empty"));
-        check(
-            r#"{"session":"s","text":"hi","id":3}"#,
-            Err("`id` must be a text"),
-        );
+        check(r#"{"session":"s","text":"hi","id":3}"#, Err("`id` must be a text"));
         check(r#"{"session":"s","text":"hi","files":"a"}"#, Err("`files`"));
         check(r#"{"session":"s","text":"hi","files":[1]}"#, Err("`files`"));
         check(r#"{"session":"s","text":"hi","facts":[]}"#, Err("`facts`"));

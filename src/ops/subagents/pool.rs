@@ -84,11 +84,7 @@ struct PoolWakePipe {
 impl PoolWakePipe {
     fn new() -> std::io::Result<Self> {
         let (wake_rx, wake_tx) = std::io::pipe()?;
-        Ok(Self {
-            cancel_token: CancelToken::new()?,
-            wake_rx,
-            wake_tx,
-        })
+        Ok(Self { cancel_token: CancelToken::new()?, wake_rx, wake_tx })
     }
 }
 
@@ -131,34 +127,23 @@ impl SubagentPool {
         let found = profiles::find(&self.0.ctx, name);
         let found =
             found.map_err(|error| ToolError::Failed(format!("{error:#}; use another profile")))?;
-        found
-            .filter(|profile| profile.kind == ProfileKind::Subagent)
-            .ok_or_else(|| {
-                let mut names = vec!["explore".to_owned()];
-                names.extend(own_profiles(&self.0.ctx).into_iter().map(|(name, _)| name));
-                let names = names.join(", ");
-                ToolError::Failed(format!(
-                    "there is no sub-agent profile `{name}`; use one of {names}, or omit `profile`"
-                ))
-            })
+        found.filter(|profile| profile.kind == ProfileKind::Subagent).ok_or_else(|| {
+            let mut names = vec!["explore".to_owned()];
+            names.extend(own_profiles(&self.0.ctx).into_iter().map(|(name, _)| name));
+            let names = names.join(", ");
+            ToolError::Failed(format!(
+                "there is no sub-agent profile `{name}`; use one of {names}, or omit `profile`"
+            ))
+        })
     }
 
     /// The model of a sub-agent under `profile`: the turn's own, unless the profile names another.
     fn resolve_model(&self, turn: &TurnContext, profile: Option<&Profile>) -> Result<ModelBinding> {
-        let PoolInner {
-            ctx,
-            options: arguments,
-            settings,
-            models,
-            ..
-        } = &*self.0;
+        let PoolInner { ctx, options: arguments, settings, models, .. } = &*self.0;
         let own = profile.and_then(|profile| profile.model.as_deref());
         // A recording has no other models, and neither does the demo.
         let Some(model) = own.filter(|_| arguments.replay.is_none()) else {
-            return Ok(ModelBinding {
-                handle: turn.model.clone(),
-                settings: Arc::clone(settings),
-            });
+            return Ok(ModelBinding { handle: turn.model.clone(), settings: Arc::clone(settings) });
         };
         let mut models = models.lock().ignore_poison();
         if let Some(binding) = models.get(model) {
@@ -185,10 +170,7 @@ impl SubagentPool {
             &mut notice,
         )?;
         self.state().push_events(notices);
-        let binding = ModelBinding {
-            handle: chosen,
-            settings,
-        };
+        let binding = ModelBinding { handle: chosen, settings };
         models.insert(model.to_owned(), binding.clone());
         Ok(binding)
     }
@@ -197,11 +179,7 @@ impl SubagentPool {
     /// grants for this run also apply, unless the profile overrides them.
     fn policy(&self, turn: &TurnContext, profile: &Profile) -> Result<Arc<Policy>> {
         let parent_policy = &turn.policy;
-        let read = parent_policy
-            .file_scope
-            .roots
-            .iter()
-            .map(|root| root.path.clone());
+        let read = parent_policy.file_scope.roots.iter().map(|root| root.path.clone());
         let grants = permissions::Grants {
             profile: None,
             write: Vec::new(),
@@ -219,9 +197,7 @@ impl SubagentPool {
         turn.shared.mcp_tools.add_to_policy(&mut own_policy);
         if profile.net == crate::policy::net::Net::Default {
             own_policy.net = parent_policy.net.clone();
-            own_policy
-                .explicit_addresses
-                .clone_from(&parent_policy.explicit_addresses);
+            own_policy.explicit_addresses.clone_from(&parent_policy.explicit_addresses);
         }
         Ok(Arc::new(parent_policy.intersection(&own_policy)))
     }
@@ -261,22 +237,10 @@ impl SubagentPool {
     }
 
     fn run_task(&self, task: &SubagentTask, on_event: &dyn Fn(BackgroundEvent)) -> BackgroundEvent {
-        let PoolInner {
-            ctx,
-            options: arguments,
-            turn,
-            ..
-        } = &*self.0;
+        let PoolInner { ctx, options: arguments, turn, .. } = &*self.0;
         let turn = turn.get().expect("a job exists only within a turn");
         let on_denial = |line| self.report_denial(line);
-        run::run_task(
-            ctx,
-            turn,
-            task,
-            arguments.max_parallel,
-            on_event,
-            &on_denial,
-        )
+        run::run_task(ctx, turn, task, arguments.max_parallel, on_event, &on_denial)
     }
 
     /// Reports a denied tool call; of several with the same line, only the first.
@@ -353,9 +317,7 @@ impl SubagentStarter for SubagentPool {
             let thread = std::thread::Builder::new()
                 .name(name.clone())
                 .spawn(move || pool.run_queue(job, &wake.cancel_token));
-            state
-                .threads
-                .push(thread.map_err(|error| failed(error.into()))?);
+            state.threads.push(thread.map_err(|error| failed(error.into()))?);
             state.running_count += 1;
         } else {
             state.queue.push_back(job);
@@ -377,11 +339,7 @@ impl BackgroundTasks for SubagentPool {
                     }
                     return Ok(Some(news));
                 }
-                match state
-                    .wake
-                    .as_ref()
-                    .filter(|_| wait && state.pending_reports > 0)
-                {
+                match state.wake.as_ref().filter(|_| wait && state.pending_reports > 0) {
                     Some(wake) => Arc::clone(wake),
                     None => return Ok(None),
                 }
@@ -404,9 +362,7 @@ impl BackgroundTasks for SubagentPool {
             let mut state = self.state();
             let queue = std::mem::take(&mut state.queue);
             let never = "was not started: the run is ending";
-            let reports = queue
-                .iter()
-                .map(|job| job.to_report(never, "", TurnStats::default()));
+            let reports = queue.iter().map(|job| job.to_report(never, "", TurnStats::default()));
             let reports: Vec<BackgroundEvent> = reports.collect();
             state.push_events(reports);
             state.is_signalled = false;

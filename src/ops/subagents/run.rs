@@ -42,11 +42,9 @@ pub(super) fn run_task(
 ) -> BackgroundEvent {
     let mut ending = match run_turn(ctx, turn, task, max_parallel, on_event, on_denial) {
         Ok(ending) => ending,
-        Err(error) => Ending {
-            stop_reason: StopReason::Failed,
-            error: Some(error),
-            ..Ending::default()
-        },
+        Err(error) => {
+            Ending { stop_reason: StopReason::Failed, error: Some(error), ..Ending::default() }
+        }
     };
     // Call ids are unique only within a sub-agent, so its name is added.
     for denial in &mut ending.stats.denials {
@@ -62,10 +60,7 @@ pub(super) fn run_task(
 }
 
 fn iteration_limit(task: &SubagentTask) -> u32 {
-    let from_profile = task
-        .profile
-        .as_ref()
-        .and_then(|profile| profile.max_iterations);
+    let from_profile = task.profile.as_ref().and_then(|profile| profile.max_iterations);
     from_profile.unwrap_or(MAX_ITERATIONS).min(MAX_ITERATIONS)
 }
 
@@ -126,12 +121,7 @@ fn run_turn(
         if let Event::ToolCall(call) = event {
             call_hints.insert(call.id.clone(), call_hint(&call.name, &call.arguments));
         }
-        if let Event::ToolResult {
-            denied: Some((message, suggested_flag)),
-            result,
-            ..
-        } = event
-        {
+        if let Event::ToolResult { denied: Some((message, suggested_flag)), result, .. } = event {
             on_denial(format_denial(&result.name, message, suggested_flag));
         }
         if let Some(line) = progress_line(&event, &call_hints) {
@@ -142,26 +132,17 @@ fn run_turn(
         }
         Ok(())
     };
-    Ok(turn::run(
-        &mut agent,
-        &mut session,
-        Some(message),
-        &mut sink,
-    ))
+    Ok(turn::run(&mut agent, &mut session, Some(message), &mut sink))
 }
 
 fn guards(task: &SubagentTask) -> Vec<Box<dyn Guard>> {
     let ModelBinding { handle, settings } = &task.model;
     let max_tokens = settings.models[0].max_tokens;
     let mut guards: Vec<Box<dyn Guard>> = vec![
-        Box::new(IterationLimit {
-            max_iterations: iteration_limit(task),
-        }),
+        Box::new(IterationLimit { max_iterations: iteration_limit(task) }),
         Box::new(LoopDetection),
     ];
-    let threshold = settings
-        .compaction
-        .threshold_for(handle.context_tokens, max_tokens);
+    let threshold = settings.compaction.threshold_for(handle.context_tokens, max_tokens);
     if let Some(threshold) = threshold {
         guards.push(Box::new(CompactionGuard { threshold }));
     }
@@ -171,9 +152,7 @@ fn guards(task: &SubagentTask) -> Vec<Box<dyn Guard>> {
 /// The progress line for an event, if it has one.
 fn progress_line(event: &Event<'_>, call_hints: &HashMap<String, String>) -> Option<String> {
     Some(match event {
-        Event::ToolResult {
-            result, outcome, ..
-        } => {
+        Event::ToolResult { result, outcome, .. } => {
             let hint = call_hints.get(&result.call_id).unwrap_or(&result.name);
             let text = plain_text(&result.parts);
             let first_line = truncate_line(text.lines().next().unwrap_or_default(), 160);

@@ -5,17 +5,8 @@ use crate::workspace;
 use std::path::Path;
 
 /// Placeholders of [`DOCUMENTED_PATHS`]. Each stands for any text in a name.
-const PLACEHOLDERS: [&str; 9] = [
-    "KEY",
-    "NAME",
-    "TIME",
-    "ID",
-    "N",
-    "PROVIDER",
-    "SERVER",
-    "REPOSITORY",
-    "BRANCH",
-];
+const PLACEHOLDERS: [&str; 9] =
+    ["KEY", "NAME", "TIME", "ID", "N", "PROVIDER", "SERVER", "REPOSITORY", "BRANCH"];
 
 /// Endings of files that stand beside an owned file: its lock, and copies of it when it was damaged.
 const SIDE_FILE_ENDINGS: [&str; 4] = [".lock", ".damaged", ".corrupt-*", ".torn-*"];
@@ -54,12 +45,8 @@ pub(super) fn ownership(path: &Path, is_directory: bool) -> Ownership {
         let parts: Vec<&str> = pattern.trim_end_matches('/').split('/').collect();
         let is_above = names.len() < parts.len();
         let shared = names.len().min(parts.len());
-        let leads_here = |parts: &[&str]| {
-            parts
-                .iter()
-                .zip(&names)
-                .all(|(part, name)| matches(part, name))
-        };
+        let leads_here =
+            |parts: &[&str]| parts.iter().zip(&names).all(|(part, name)| matches(part, name));
         if is_above && is_directory && leads_here(&parts) {
             found = Ownership::HasOwn;
         }
@@ -72,9 +59,7 @@ pub(super) fn ownership(path: &Path, is_directory: bool) -> Ownership {
             false => !is_directory && (matches(part, name) || is_side_file(part, name)),
         };
         if is_ours {
-            return Ownership::Own {
-                place: place_of(&parts),
-            };
+            return Ownership::Own { place: place_of(&parts) };
         }
     }
     found
@@ -93,9 +78,7 @@ fn place_of(parts: &[&str]) -> String {
 /// True if `name` is that of a file beside the one that `part` names.
 fn is_side_file(part: &str, name: &str) -> bool {
     let part = wildcard(part);
-    SIDE_FILE_ENDINGS
-        .iter()
-        .any(|ending| wildcard_matches(&format!("{part}{ending}"), name))
+    SIDE_FILE_ENDINGS.iter().any(|ending| wildcard_matches(&format!("{part}{ending}"), name))
 }
 
 fn matches(part: &str, name: &str) -> bool {
@@ -112,11 +95,7 @@ fn wildcard(part: &str) -> String {
         let end = word.find(|letter| !is_letter(letter)).unwrap_or(word.len());
         let (word, after) = word.split_at(end);
         out += before;
-        out += if PLACEHOLDERS.contains(&word) {
-            "*"
-        } else {
-            word
-        };
+        out += if PLACEHOLDERS.contains(&word) { "*" } else { word };
         rest = after;
     }
     out + rest
@@ -127,11 +106,7 @@ fn wildcard_matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
-            let mut ends = name
-                .char_indices()
-                .skip(1)
-                .map(|(at, _)| at)
-                .chain([name.len()]);
+            let mut ends = name.char_indices().skip(1).map(|(at, _)| at).chain([name.len()]);
             !name.is_empty() && ends.any(|end| wildcard_matches(rest, &name[end..]))
         }),
     }
@@ -177,10 +152,7 @@ mod tests {
         check("workspace/sessions/a_b.jsonl", "workspace/sessions/");
         check("workspace/sessions/a_b.jsonl.torn-1", "workspace/sessions/");
         check("workspace/sessions/.trash/", "above");
-        check(
-            "workspace/sessions/.trash/1-a.jsonl.gone",
-            "workspace/sessions/.trash/",
-        );
+        check("workspace/sessions/.trash/1-a.jsonl.gone", "workspace/sessions/.trash/");
         check("workspace/cron/jobs.json.corrupt-2", "workspace/cron/");
         check("workspace/skills/tea/", "workspace/skills/");
         check("channels/telegram/", "channels/");

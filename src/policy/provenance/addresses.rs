@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use url::Url;
 
 /// Top-level domains that are also common file extensions. Such a word counts as a host only within an address.
-const FILE_EXTENSIONS: &[&str] = &[
-    "cc", "java", "md", "mov", "pl", "ps", "py", "rs", "sh", "so", "st", "zip",
-];
+const FILE_EXTENSIONS: &[&str] =
+    &["cc", "java", "md", "mov", "pl", "ps", "py", "rs", "sh", "so", "st", "zip"];
 
 /// The starts of a path that is not only a name.
 const PATH_STARTS: &[&str] = &["/", "./", "../", "~/"];
@@ -29,9 +28,7 @@ pub fn strip_delimiters(text: &str) -> &str {
 
 /// True if `line` is an address and nothing else.
 pub(super) fn is_bare_address(line: &str) -> bool {
-    ["http://", "https://"]
-        .iter()
-        .any(|start| line.starts_with(start))
+    ["http://", "https://"].iter().any(|start| line.starts_with(start))
         && !line.contains(char::is_whitespace)
 }
 
@@ -54,14 +51,9 @@ pub(super) fn normalize(text: &str) -> String {
         }
     }
     let text = String::from_utf8_lossy(&plain).to_lowercase();
-    let bare = text
-        .strip_prefix("https://")
-        .or(text.strip_prefix("http://"));
+    let bare = text.strip_prefix("https://").or(text.strip_prefix("http://"));
     let is_significant = |letter: &char| !letter.is_whitespace() && !"+/".contains(*letter);
-    bare.unwrap_or(&text)
-        .chars()
-        .filter(is_significant)
-        .collect()
+    bare.unwrap_or(&text).chars().filter(is_significant).collect()
 }
 
 /// The form in which addresses are compared: as the URL parser writes them, without the fragment, which is never sent.
@@ -95,9 +87,7 @@ fn find_words(text: &str) -> impl Iterator<Item = (&str, usize)> {
         let before = &text.as_bytes()[..at];
         let length = [&b"https"[..], b"http"].iter().find_map(|scheme| {
             let start = at.checked_sub(scheme.len())?;
-            before[start..]
-                .eq_ignore_ascii_case(scheme)
-                .then_some(scheme.len())
+            before[start..].eq_ignore_ascii_case(scheme).then_some(scheme.len())
         })?;
         let rest = &text[at - length..];
         let ends = |letter: char| {
@@ -210,18 +200,12 @@ mod tests {
         check("ftp://a/ ://b http:c", &[]);
         check("(see https://a.example/b).", &["https://a.example/b"]);
         check("HTTP://A.example", &["http://a.example/"]);
-        check(
-            "[x](https://a.example/b_(c)) y",
-            &["https://a.example/b_(c)"],
-        );
+        check("[x](https://a.example/b_(c)) y", &["https://a.example/b_(c)"]);
         check(
             "[https://a.example/](https://b.example/)",
             &["https://a.example/", "https://b.example/"],
         );
-        check(
-            "<a href=\"https://a.example/?b=1&amp;c=2\">",
-            &["https://a.example/?b=1&c=2"],
-        );
+        check("<a href=\"https://a.example/?b=1&amp;c=2\">", &["https://a.example/?b=1&c=2"]);
         check("\"https://a.example/b\",", &["https://a.example/b"]);
         check("ähttps://a.example/ä", &["https://a.example/%C3%A4"]);
     }
@@ -239,10 +223,7 @@ mod tests {
         check("https://a.example/b\n[… 9 characters left out …]\nc", false);
         check("b\n[… 9 characters left out …]\nhttps://a.example/b", false);
         check("https://a.example/b\n... (truncated)", false);
-        check(
-            "c\nhttps://a.example/b\nc\n[… 9 characters left out …]",
-            true,
-        );
+        check("c\nhttps://a.example/b\nc\n[… 9 characters left out …]", true);
         check("[c …]\n\nhttps://a.example/b", true);
     }
 
@@ -252,10 +233,7 @@ mod tests {
             let found: Vec<String> = find_hosts(text).into_iter().collect();
             assert_eq!(found, expect, "{text}");
         };
-        check(
-            "look at Example.org, docs.example.",
-            &["docs.example", "example.org"],
-        );
+        check("look at Example.org, docs.example.", &["docs.example", "example.org"]);
         check("fix main.rs and README.md, e.g. v1.2, a.b", &[]);
         check("read https://main.rs/x", &["main.rs"]);
         check("mail ada@example.org", &["example.org"]);
@@ -263,10 +241,7 @@ mod tests {
         check("10.0.0.1 is no name", &[]);
         check("see docs.example/a.html", &["docs.example"]);
         check("see //docs.example/a", &["docs.example"]);
-        check(
-            "look at ./evil.example, /home/a/evil.example and ~/evil.example",
-            &[],
-        );
+        check("look at ./evil.example, /home/a/evil.example and ~/evil.example", &[]);
         check("file:///home/a/evil.example", &[]);
         check(
             "see `/home/a/see evil.example`, `docs.example` and x.example",
@@ -287,10 +262,7 @@ mod tests {
     #[test]
     fn an_address_in_other_spellings() {
         let check = |text: &str, expect: &str| assert_eq!(normalize(text), expect, "{text}");
-        check(
-            "https://A.example/b%20c+d/",
-            "a.exampleb cd".replace(' ', "").as_str(),
-        );
+        check("https://A.example/b%20c+d/", "a.exampleb cd".replace(' ', "").as_str());
         check("a.example/b c D", "a.examplebcd");
         check("%E4%zz%", "\u{fffd}%zz%");
     }

@@ -22,9 +22,9 @@ impl ProvenanceTracker {
         }
         match arguments {
             Value::String(text) => self.admit_text(text, allowed),
-            Value::Array(items) => items
-                .iter()
-                .try_for_each(|it| self.admit_arguments(it, allowed)),
+            Value::Array(items) => {
+                items.iter().try_for_each(|it| self.admit_arguments(it, allowed))
+            }
             Value::Object(members) => members.iter().try_for_each(|(name, it)| {
                 self.admit_text(name, allowed)?;
                 self.admit_arguments(it, allowed)
@@ -64,9 +64,7 @@ fn find_sent_addresses(text: &str) -> Vec<Vec<Url>> {
             };
             let whole = &rest[..rest.find(ends).unwrap_or(rest.len())];
             let ways = [whole, trim_punctuation(whole)];
-            ways.iter()
-                .filter_map(|way| parse_remote_address(way))
-                .collect()
+            ways.iter().filter_map(|way| parse_remote_address(way)).collect()
         })
         .collect();
     let whole = strip_delimiters(text);
@@ -85,11 +83,7 @@ fn find_sent_addresses(text: &str) -> Vec<Vec<Url>> {
         let host = host.rsplit('@').next().unwrap_or_default();
         let is_local = !is_marked && (whole.starts_with(['/', '.', '~']) || whole.contains('@'));
         if !is_local && !host.is_empty() && (is_marked || !find_hosts(host).is_empty()) {
-            all.push(
-                parse_remote_address(&format!("https://{rest}"))
-                    .into_iter()
-                    .collect(),
-            );
+            all.push(parse_remote_address(&format!("https://{rest}")).into_iter().collect());
         }
     }
     all.retain(|ways| !ways.is_empty());
@@ -110,10 +104,8 @@ mod tests {
     #[test]
     fn sent_addresses() {
         let check = |text: &str, expect: &[&str]| {
-            let found: Vec<String> = find_sent_addresses(text)
-                .iter()
-                .map(|ways| ways[0].to_string())
-                .collect();
+            let found: Vec<String> =
+                find_sent_addresses(text).iter().map(|ways| ways[0].to_string()).collect();
             assert_eq!(found, expect, "{text}");
         };
         check("https://a.example/x?y", &["https://a.example/x?y"]);

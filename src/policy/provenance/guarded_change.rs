@@ -62,9 +62,9 @@ impl ChangeGrants {
     ) -> Result<(), Refusal> {
         let (word, grant) = (change.word(), self.get(change));
         match (grant, external) {
-            (Grant::Denied, _) => Err(Refusal::new(format!(
-                "{what}: `{word}` is denied by a rule"
-            ))),
+            (Grant::Denied, _) => {
+                Err(Refusal::new(format!("{what}: `{word}` is denied by a rule")))
+            }
             (Grant::Unset, Some(content)) => Err(Refusal {
                 message: format!(
                     "{what} without permission: the conversation contains content from outside ({content})"

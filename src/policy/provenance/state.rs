@@ -19,24 +19,10 @@ use url::Url;
 /// Suffixes of the ids of injected user messages that hold our own text (the guards' messages), not untrusted content.
 const OWN_MESSAGE_SUFFIXES: &[&str] = &["lost", "plan", "task", "warning"];
 /// Tools whose results hold only our own text.
-const OWN_TEXT_TOOLS: &[&str] = &[
-    "ask_user",
-    "write_file",
-    "delete_file",
-    "todo",
-    "message",
-    "cron",
-    "spawn",
-];
+const OWN_TEXT_TOOLS: &[&str] =
+    &["ask_user", "write_file", "delete_file", "todo", "message", "cron", "spawn"];
 /// Tools that reveal file content or names.
-const FILE_TOOLS: &[&str] = &[
-    "read_file",
-    "grep",
-    "list_dir",
-    "glob",
-    "edit_file",
-    APPLY_PATCH,
-];
+const FILE_TOOLS: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file", APPLY_PATCH];
 /// Tools among [`FILE_TOOLS`] whose results quote file content verbatim.
 const VERBATIM_TOOLS: &[&str] = &["read_file", "grep"];
 /// Maximum number of requests to hosts that only untrusted content names, per domain and per run.
@@ -142,8 +128,7 @@ impl ProvenanceState {
             }
             if is_piped {
                 self.raise(Origin::Project, || "piped input".into());
-                self.addresses
-                    .extend(find_whole_addresses(text).map(|url| comparison_key(&url)));
+                self.addresses.extend(find_whole_addresses(text).map(|url| comparison_key(&url)));
                 continue;
             }
             let (own, others) = split_blocks(text);
@@ -155,8 +140,7 @@ impl ProvenanceState {
                     "quote" => self.raise(Origin::External, || "text quoted in a message".into()),
                     kind => self.raise(Origin::Project, || format!("an attached {kind}")),
                 }
-                self.addresses
-                    .extend(find_whole_addresses(block).map(|url| comparison_key(&url)));
+                self.addresses.extend(find_whole_addresses(block).map(|url| comparison_key(&url)));
             }
         }
     }
@@ -166,8 +150,7 @@ impl ProvenanceState {
             let text = |name: &str| call.arguments[name].as_str();
             let files = files_of_call(&call.name, &call.arguments).into_iter();
             let written = files.filter(|file| ["write_file", "edit_file"].contains(&file.tool));
-            self.written_files
-                .extend(written.map(|file| context.resolve(file.path)));
+            self.written_files.extend(written.map(|file| context.resolve(file.path)));
             let vouches = self.origin == Origin::User
                 || text("url")
                     .and_then(parse_address)
@@ -182,17 +165,10 @@ impl ProvenanceState {
     }
 
     fn observe_result(&mut self, result: &ToolResult, context: &TrustContext) {
-        let ToolResult {
-            call_id: call,
-            name,
-            parts,
-            failed,
-        } = result;
+        let ToolResult { call_id: call, name, parts, failed } = result;
         let called = self.pending_calls.remove(call);
         // The arguments are the model's own text, and a copy of them in the result vouches for nothing.
-        let asked = called
-            .as_ref()
-            .map(|called| normalize(&called.arguments.to_string()));
+        let asked = called.as_ref().map(|called| normalize(&called.arguments.to_string()));
         let vouches = match (name.as_str(), &called) {
             (_, Some(called)) if called.name != *name => {
                 self.raise(Origin::External, || format!("the result of `{name}`"));
@@ -255,8 +231,7 @@ impl ProvenanceState {
             };
             let others =
                 find_whole_addresses(&text).filter(|url| !asked.contains(&normalize(url.as_str())));
-            self.addresses
-                .extend(others.map(|url| comparison_key(&url)));
+            self.addresses.extend(others.map(|url| comparison_key(&url)));
         }
     }
 
@@ -300,19 +275,14 @@ fn origin_of_sessions(parts: &[MessagePart], failed: bool) -> Origin {
     let text = crate::message::plain_text(parts);
     let first = text.lines().next().unwrap_or_default();
     let is_stated = |origin: &Origin| first == format!("[origin: {}]", origin.name());
-    Origin::ALL
-        .into_iter()
-        .find(is_stated)
-        .unwrap_or(Origin::External)
+    Origin::ALL.into_iter().find(is_stated).unwrap_or(Origin::External)
 }
 
 /// True if a result is a refusal that quotes only what the model had requested.
 fn is_own_refusal(parts: &[MessagePart]) -> bool {
     let text = crate::message::plain_text(parts);
     DENIALS.iter().any(|start| text.starts_with(start))
-        && ![REDIRECT_PHRASE, OLD_LEADS_ON]
-            .iter()
-            .any(|it| text.contains(it))
+        && ![REDIRECT_PHRASE, OLD_LEADS_ON].iter().any(|it| text.contains(it))
 }
 
 /// The registrable part of a host, estimated from its form.

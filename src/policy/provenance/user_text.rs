@@ -28,9 +28,7 @@ pub(super) fn is_piped(message: &UserMessage) -> bool {
 
 /// True if `text` is a placeholder for an attachment.
 pub(super) fn is_attachment_placeholder(text: &str) -> bool {
-    ATTACHMENT_PLACEHOLDERS
-        .iter()
-        .any(|start| text.starts_with(start))
+    ATTACHMENT_PLACEHOLDERS.iter().any(|start| text.starts_with(start))
 }
 
 /// Splits `text` into the user's own text and the third-party blocks in it, with their kinds. A block ends at its own
@@ -75,11 +73,7 @@ mod tests {
         let check = |text: &str, own: &str, kinds: &[&str]| {
             let (found, blocks) = split_blocks(text);
             let found_kinds: Vec<&str> = blocks.iter().map(|(kind, _)| *kind).collect();
-            assert_eq!(
-                (found.as_str(), found_kinds.as_slice()),
-                (own, kinds),
-                "{text}"
-            );
+            assert_eq!((found.as_str(), found_kinds.as_slice()), (own, kinds), "{text}");
         };
         check("a", "a", &[]);
         check("a\n\n<stdin>\nb\n</stdin>", "a\n\n", &["stdin"]);

@@ -23,10 +23,6 @@ pub struct AnthropicFormat {
 impl AnthropicFormat {
     /// The origin of the replies of `model`.
     fn origin(&self, model: &str) -> ReplySource {
-        ReplySource {
-            wire: WIRE_NAME,
-            server: self.server.clone(),
-            model: model.to_owned(),
-        }
+        ReplySource { wire: WIRE_NAME, server: self.server.clone(), model: model.to_owned() }
     }
 }

@@ -136,10 +136,9 @@ impl AnthropicReplyBuilder {
                 input: block["input"].clone(),
                 json: String::new(),
             },
-            Some("thinking") => ContentBlock::Thinking {
-                text: text("thinking"),
-                signature: text("signature"),
-            },
+            Some("thinking") => {
+                ContentBlock::Thinking { text: text("thinking"), signature: text("signature") }
+            }
             _ => ContentBlock::Other(block.clone()),
         };
         let said = match &new {
@@ -217,15 +216,8 @@ impl response::ReplyBuilder for AnthropicReplyBuilder {
         {
             return Ok(false);
         }
-        let Object(AnthropicTextDelta {
-            r#type,
-            text,
-            thinking,
-        }) = &event.delta;
-        let block = self
-            .blocks
-            .iter_mut()
-            .rfind(|(index, _)| *index == event.index);
+        let Object(AnthropicTextDelta { r#type, text, thinking }) = &event.delta;
+        let block = self.blocks.iter_mut().rfind(|(index, _)| *index == event.index);
         match (&*r#type.0, block) {
             ("text_delta", Some((_, ContentBlock::Text(words)))) => {
                 words.push_str(text_event::as_str(text));
@@ -296,12 +288,8 @@ impl response::ReplyBuilder for AnthropicReplyBuilder {
     }
 
     fn into_reply(self: Box<Self>) -> Result<Reply, ReplyError> {
-        let mut reply = Reply {
-            id: self.id,
-            usage: self.usage,
-            model: self.model,
-            ..Reply::default()
-        };
+        let mut reply =
+            Reply { id: self.id, usage: self.usage, model: self.model, ..Reply::default() };
         let is_claude = self.origin.model.to_lowercase().contains("claude");
         let mut keep = Vec::new();
         let mut keeps = false;
@@ -313,23 +301,14 @@ impl response::ReplyBuilder for AnthropicReplyBuilder {
                     keep.push(json!({ "type": "text", "length": words.len() }));
                     reply.text.push_str(&words);
                 }
-                ContentBlock::Call {
-                    id,
-                    name,
-                    input,
-                    json,
-                } => {
+                ContentBlock::Call { id, name, input, json } => {
                     keep.push(json!({ "type": "tool_use" }));
                     // The streamed fragments if there are any, else the input from the block's start.
                     let arguments = match json.trim() {
                         "" => arguments_from_value(&input),
                         _ => parse_arguments(&json),
                     };
-                    let call = ToolCall {
-                        id,
-                        name,
-                        arguments,
-                    };
+                    let call = ToolCall { id, name, arguments };
                     let spare_id = format!("call_{}_{number}", self.message_count);
                     add_call(&mut reply.tool_calls, call, spare_id)?;
                 }
@@ -373,11 +352,8 @@ mod tests {
     use crate::provider::response::test_support::{self, calls};
     use serde_json::{Value, json};
 
-    const ANTHROPIC: AnthropicFormat = AnthropicFormat {
-        server: String::new(),
-        quirks: NONE,
-        max_output_tokens: None,
-    };
+    const ANTHROPIC: AnthropicFormat =
+        AnthropicFormat { server: String::new(), quirks: NONE, max_output_tokens: None };
 
     fn read(answer: &str) -> Result<(Reply, test_support::EmittedDeltas), ReplyError> {
         test_support::read(&ANTHROPIC, answer.as_bytes(), 0)
@@ -455,11 +431,7 @@ mod tests {
         ]);
         assert_eq!(reply.text, "h\u{e9}llo \u{1f642}");
         assert_eq!(
-            (
-                reply.finish_reason,
-                reply.model.as_str(),
-                reply.provider_data
-            ),
+            (reply.finish_reason, reply.model.as_str(), reply.provider_data),
             (FinishReason::Stop, "m1", None)
         );
         assert_eq!((reply.usage.input, reply.usage.output), (10, 7));
@@ -482,11 +454,7 @@ mod tests {
         ]);
         assert_eq!(
             calls(&reply),
-            [
-                ("a", "read", json!({ "p": 1 })),
-                ("b", "list", json!({})),
-                ("c", "none", json!({}))
-            ]
+            [("a", "read", json!({ "p": 1 })), ("b", "list", json!({})), ("c", "none", json!({}))]
         );
         assert_eq!(reply.finish_reason, FinishReason::ToolCalls);
     }
@@ -506,32 +474,15 @@ mod tests {
         let one = json!({ "x": 1 });
         // All of the input at the block's start: as an object, as text, as null.
         check(&[begin(0, with(one.clone()))], &[("a", "f", one.clone())]);
-        check(
-            &[begin(0, with(json!("{\"x\": 1}")))],
-            &[("a", "f", one.clone())],
-        );
+        check(&[begin(0, with(json!("{\"x\": 1}")))], &[("a", "f", one.clone())]);
         check(&[begin(0, with(Value::Null))], &[("a", "f", json!({}))]);
         // Text that is not an object, or that was encoded twice.
-        check(
-            &[begin(0, tool("a", "f")), input(0, "{oops")],
-            &[("a", "f", json!("{oops"))],
-        );
-        check(
-            &[begin(0, tool("a", "f")), input(0, "\"{\\\"x\\\": 1}\"")],
-            &[("a", "f", one)],
-        );
+        check(&[begin(0, tool("a", "f")), input(0, "{oops")], &[("a", "f", json!("{oops"))]);
+        check(&[begin(0, tool("a", "f")), input(0, "\"{\\\"x\\\": 1}\"")], &[("a", "f", one)]);
         // Missing or duplicate ids; blocks that all have the same index.
         check(
-            &[
-                begin(0, tool("", "f")),
-                begin(1, tool("a", "g")),
-                begin(2, tool("a", "h")),
-            ],
-            &[
-                ("call_0_0", "f", json!({})),
-                ("a", "g", json!({})),
-                ("call_0_2", "h", json!({})),
-            ],
+            &[begin(0, tool("", "f")), begin(1, tool("a", "g")), begin(2, tool("a", "h"))],
+            &[("call_0_0", "f", json!({})), ("a", "g", json!({})), ("call_0_2", "h", json!({}))],
         );
         check(
             &[
@@ -548,10 +499,7 @@ mod tests {
     fn thinking_is_preserved_in_position() {
         let reply = stream(&[
             start(),
-            begin(
-                0,
-                json!({ "type": "thinking", "thinking": "", "signature": "" }),
-            ),
+            begin(0, json!({ "type": "thinking", "thinking": "", "signature": "" })),
             delta(0, "thinking_delta", "thinking", "h"),
             delta(0, "thinking_delta", "thinking", "m"),
             delta(0, "signature_delta", "signature", "si"),
@@ -560,22 +508,13 @@ mod tests {
             begin(2, json!({ "type": "text", "text": "I " })),
             text(2, "look."),
             begin(3, tool("a", "f")),
-            begin(
-                4,
-                json!({ "type": "thinking", "thinking": " and", "signature": "more" }),
-            ),
+            begin(4, json!({ "type": "thinking", "thinking": " and", "signature": "more" })),
             begin(5, tool("b", "g")),
             reason("tool_use"),
             stop(),
         ]);
-        assert_eq!(
-            (reply.text.as_str(), reply.reasoning.as_str()),
-            ("I look.", "hm and")
-        );
-        assert_eq!(
-            calls(&reply),
-            [("a", "f", json!({})), ("b", "g", json!({}))]
-        );
+        assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("I look.", "hm and"));
+        assert_eq!(calls(&reply), [("a", "f", json!({})), ("b", "g", json!({}))]);
         let keep = json!([
             { "type": "thinking", "thinking": "hm", "signature": "sign" },
             { "type": "redacted_thinking", "data": "secret" },
@@ -596,10 +535,7 @@ mod tests {
             text(1, "ok"),
             reason("end_turn"),
         ]);
-        assert_eq!(
-            (reply.text.as_str(), reply.reasoning.as_str()),
-            ("ok", "hm")
-        );
+        assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("ok", "hm"));
         let keep = json!([{ "type": "thinking", "thinking": "hm", "signature": "" }, { "type": "text", "length": 2 }]);
         assert_eq!(reply.provider_data.unwrap()["keep"], keep);
     }
@@ -632,10 +568,7 @@ mod tests {
         check("refusal", FinishReason::Refusal);
         check("pause_turn", FinishReason::Other("pause_turn".into()));
         let cut = json!([{ "type": "tool_use", "id": "a", "name": "f", "input": {} }]);
-        assert_eq!(
-            message(cut, "max_tokens").finish_reason,
-            FinishReason::Length
-        );
+        assert_eq!(message(cut, "max_tokens").finish_reason, FinishReason::Length);
         assert_eq!(message(json!([]), "end_turn").text, "");
     }
 
@@ -644,27 +577,14 @@ mod tests {
         let check = |first: Value, last: Value, expect: (u64, u64, u64, u64)| {
             let begin = json!({ "type": "message_start", "message": { "usage": first } });
             let end = json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" }, "usage": last });
-            let Usage {
-                input,
-                cached,
-                cache_write,
-                output,
-                ..
-            } = stream(&[begin, text(0, "a"), end, stop()]).usage;
+            let Usage { input, cached, cache_write, output, .. } =
+                stream(&[begin, text(0, "a"), end, stop()]).usage;
             assert_eq!((input, cached, cache_write, output), expect);
         };
         let cached = json!({ "input_tokens": 3, "cache_read_input_tokens": 50, "cache_creation_input_tokens": 7, "output_tokens": 1 });
-        check(
-            cached.clone(),
-            json!({ "output_tokens": 9 }),
-            (60, 50, 7, 9),
-        );
+        check(cached.clone(), json!({ "output_tokens": 9 }), (60, 50, 7, 9));
         // The usage is repeated at the end, with and without the cache numbers.
-        check(
-            cached.clone(),
-            json!({ "input_tokens": 3, "output_tokens": 9 }),
-            (60, 50, 7, 9),
-        );
+        check(cached.clone(), json!({ "input_tokens": 3, "output_tokens": 9 }), (60, 50, 7, 9));
         check(cached.clone(), cached, (60, 50, 7, 1));
         // Servers that report the usage only at the end.
         check(
@@ -684,10 +604,7 @@ mod tests {
     fn ends_of_streams() {
         let begun = test_support::events(&[start(), text(0, "a")]);
         let check = |answer: &str| {
-            assert_eq!(
-                test_support::read_object(&ANTHROPIC, answer.as_bytes()).text,
-                "a"
-            );
+            assert_eq!(test_support::read_object(&ANTHROPIC, answer.as_bytes()).text, "a");
         };
         check(&(begun.clone() + &test_support::events(&[reason("end_turn")])));
         check(&(begun.clone() + &test_support::events(&[stop()])));
@@ -712,11 +629,7 @@ mod tests {
         nonsense("{\"content\": ");
         nonsense("data: {oops\n\n");
         nonsense("data: [DONE]\n\n");
-        nonsense(&test_support::events(&[
-            start(),
-            begin(0, tool("a", "")),
-            stop(),
-        ]));
+        nonsense(&test_support::events(&[start(), begin(0, tool("a", "")), stop()]));
         let error = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
         let server = |answer: &str| {
             let found = read(answer);
@@ -724,20 +637,13 @@ mod tests {
         };
         server(&error.to_string());
         server(&test_support::events(std::slice::from_ref(&error)));
-        server(&test_support::events(&[
-            start(),
-            text(0, "a"),
-            error.clone(),
-        ]));
+        server(&test_support::events(&[start(), text(0, "a"), error.clone()]));
     }
 
     #[test]
     fn half_a_surrogate_pair_is_replaced() {
         let answer = br#"{"content":[{"type":"text","text":"a\ud83d"}],"stop_reason":"end_turn"}"#;
-        assert_eq!(
-            test_support::read_object(&ANTHROPIC, answer).text,
-            "a\u{fffd}"
-        );
+        assert_eq!(test_support::read_object(&ANTHROPIC, answer).text, "a\u{fffd}");
     }
 
     #[test]

@@ -41,16 +41,10 @@ pub(super) fn write_body(
     match (thinking, format.quirks.thinking, budget) {
         (Some(effort), ThinkingStyle::Adaptive, _) => {
             body.put("thinking", json!({ "type": "adaptive" }));
-            output.insert(
-                "effort".into(),
-                adaptive_effort(effort, request.model).into(),
-            );
+            output.insert("effort".into(), adaptive_effort(effort, request.model).into());
         }
         (Some(_), _, Some(budget)) => {
-            body.put(
-                "thinking",
-                json!({ "type": "enabled", "budget_tokens": budget }),
-            );
+            body.put("thinking", json!({ "type": "enabled", "budget_tokens": budget }));
         }
         _ => {}
     }
@@ -64,10 +58,7 @@ pub(super) fn write_body(
         body.put("temperature", temperature.min(MAX_TEMPERATURE));
     }
     if let Some(schema) = request.schema.and_then(close_schema) {
-        output.insert(
-            "format".into(),
-            json!({ "type": "json_schema", "schema": schema }),
-        );
+        output.insert("format".into(), json!({ "type": "json_schema", "schema": schema }));
     }
     if !output.is_empty() {
         body.put("output_config", output);
@@ -105,10 +96,8 @@ const TOOL_FORM: ToolForm = ToolForm {
     end_of_last: "}",
 };
 /// The same with a cache mark at the last tool.
-const MARKED_TOOL_FORM: ToolForm = ToolForm {
-    end_of_last: r#","cache_control":{"type":"ephemeral"}}"#,
-    ..TOOL_FORM
-};
+const MARKED_TOOL_FORM: ToolForm =
+    ToolForm { end_of_last: r#","cache_control":{"type":"ephemeral"}}"#, ..TOOL_FORM };
 
 /// A mark up to which the provider caches the prompt.
 #[derive(Clone, Copy, Serialize)]
@@ -116,9 +105,7 @@ struct CacheMark {
     r#type: &'static str,
 }
 
-const CACHE_MARK: CacheMark = CacheMark {
-    r#type: "ephemeral",
-};
+const CACHE_MARK: CacheMark = CacheMark { r#type: "ephemeral" };
 
 /// A message as it is sent.
 #[derive(Serialize)]
@@ -204,19 +191,15 @@ fn close_schema(schema: &Value) -> Option<Value> {
         "$id",
     ];
     let all = |map: &Map<String, Value>| -> Option<Map<String, Value>> {
-        map.iter()
-            .map(|(name, inner)| Some((name.clone(), close_schema(inner)?)))
-            .collect()
+        map.iter().map(|(name, inner)| Some((name.clone(), close_schema(inner)?))).collect()
     };
     let mut new = Map::new();
     for (key, value) in schema.as_object()? {
         let value = match (key.as_str(), value) {
             ("properties" | "$defs", Value::Object(map)) => all(map)?.into(),
-            ("anyOf" | "allOf", Value::Array(list)) => list
-                .iter()
-                .map(close_schema)
-                .collect::<Option<Vec<_>>>()?
-                .into(),
+            ("anyOf" | "allOf", Value::Array(list)) => {
+                list.iter().map(close_schema).collect::<Option<Vec<_>>>()?.into()
+            }
             ("items", value) => close_schema(value)?,
             ("additionalProperties", Value::Bool(false)) => continue,
             (key, value) if SUPPORTED_KEYWORDS.contains(&key) => value.clone(),
@@ -251,11 +234,8 @@ fn token_limits(
     // Thinking is added on top of the share for the answer.
     let limit = max_tokens.saturating_add(share).min(most);
     // If the limit cannot hold both, each gets half.
-    let budget = if limit < max_tokens.saturating_add(share) {
-        share.min(limit / 2)
-    } else {
-        share
-    };
+    let budget =
+        if limit < max_tokens.saturating_add(share) { share.min(limit / 2) } else { share };
     let has_budget =
         format.quirks.thinking == ThinkingStyle::Budget && budget >= MIN_THINKING_BUDGET_TOKENS;
     (limit, has_budget.then_some(budget))
@@ -282,11 +262,7 @@ fn can_think(request: &Request<'_>, format: &AnthropicFormat) -> bool {
         _ => None,
     });
     let origin = format.origin(request.model);
-    let thought = |reply: &Reply| {
-        preserved_blocks(reply, &origin)
-            .iter()
-            .any(is_thinking_block)
-    };
+    let thought = |reply: &Reply| preserved_blocks(reply, &origin).iter().any(is_thinking_block);
     format.quirks.thinking != ThinkingStyle::Budget || first.is_none_or(thought)
 }
 
@@ -359,17 +335,13 @@ fn add_cache_mark(blocks: &mut [Block<'_>]) {
 
 fn text_block<'a>(text: impl Into<Cow<'a, str>>) -> Option<Block<'a>> {
     let text = text.into();
-    (!text.trim().is_empty()).then_some(Block::Text {
-        text,
-        cache_control: None,
-    })
+    (!text.trim().is_empty()).then_some(Block::Text { text, cache_control: None })
 }
 
 /// The blocks of a user message: images first, the per-message facts last.
 fn user_blocks<'a>(user: &'a UserMessage, format: &AnthropicFormat) -> Vec<Block<'a>> {
-    let mut blocks: Vec<_> = images_first(&user.parts)
-        .filter_map(|part| part_to_block(part, format))
-        .collect();
+    let mut blocks: Vec<_> =
+        images_first(&user.parts).filter_map(|part| part_to_block(part, format)).collect();
     blocks.extend(text_block(&user.runtime_facts));
     blocks
 }
@@ -414,12 +386,10 @@ fn assistant_blocks<'a>(
     for block in kept {
         match block["type"].as_str() {
             Some("text") => {
-                let length = block["length"]
-                    .as_u64()
-                    .and_then(|length| usize::try_from(length).ok());
-                let (words, after) = length
-                    .and_then(|length| rest.split_at_checked(length))
-                    .unwrap_or((rest, ""));
+                let length =
+                    block["length"].as_u64().and_then(|length| usize::try_from(length).ok());
+                let (words, after) =
+                    length.and_then(|length| rest.split_at_checked(length)).unwrap_or((rest, ""));
                 blocks.extend(text_block(words));
                 rest = after;
             }
@@ -445,11 +415,8 @@ fn tool_result_block<'a>(
     ids: &ToolCallIds<'a>,
     format: &AnthropicFormat,
 ) -> Block<'a> {
-    let mut content: Vec<_> = result
-        .parts
-        .iter()
-        .filter_map(|part| part_to_block(part, format))
-        .collect();
+    let mut content: Vec<_> =
+        result.parts.iter().filter_map(|part| part_to_block(part, format)).collect();
     if content.is_empty() {
         content.extend(text_block("(no output)"));
     }
@@ -479,11 +446,7 @@ mod tests {
 
     /// The registry's quirks for one of the vendor's models, older or newer.
     fn quirks(thinking: ThinkingStyle) -> Quirks {
-        Quirks {
-            cache_marks: true,
-            thinking,
-            ..NONE
-        }
+        Quirks { cache_marks: true, thinking, ..NONE }
     }
 
     fn user(text: &str) -> Message {
@@ -495,12 +458,7 @@ mod tests {
     }
 
     fn result(call: &str, parts: Vec<MessagePart>, failed: bool) -> Message {
-        Message::Tool(ToolResult {
-            call_id: call.into(),
-            name: "t".into(),
-            parts,
-            failed,
-        })
+        Message::Tool(ToolResult { call_id: call.into(), name: "t".into(), parts, failed })
     }
 
     fn text(words: &str) -> MessagePart {
@@ -613,10 +571,7 @@ mod tests {
 
     #[test]
     fn empty_content_is_omitted() {
-        let blank = Reply {
-            text: " \n".into(),
-            ..Reply::default()
-        };
+        let blank = Reply { text: " \n".into(), ..Reply::default() };
         let sent = messages(&[
             Message::Assistant(reply_with_calls(&["x"], Value::Null)),
             result("x", vec![text("")], false),
@@ -624,12 +579,8 @@ mod tests {
             Message::User(UserMessage::default()),
             user("a"),
         ]);
-        let roles: Vec<&Value> = sent
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|message| &message["role"])
-            .collect();
+        let roles: Vec<&Value> =
+            sent.as_array().unwrap().iter().map(|message| &message["role"]).collect();
         assert_eq!(roles, ["user", "assistant", "user"]);
         assert_eq!(sent[0]["content"][0]["text"], "(continued)");
         assert_eq!(sent[2]["content"].as_array().unwrap().len(), 3);
@@ -644,10 +595,7 @@ mod tests {
         });
         let parts = vec![text("look"), picture(), document];
         let list = [
-            Message::User(UserMessage {
-                parts,
-                ..UserMessage::default()
-            }),
+            Message::User(UserMessage { parts, ..UserMessage::default() }),
             Message::Assistant(reply_with_calls(&["x"], Value::Null)),
             result("x", vec![text("1"), picture()], true),
         ];
@@ -656,10 +604,7 @@ mod tests {
         let sent = messages(&list);
         let file =
             json!({ "type": "document", "title": "a.pdf", "source": source("application/pdf") });
-        assert_eq!(
-            sent[0]["content"],
-            json!([image, file, { "type": "text", "text": "look" }])
-        );
+        assert_eq!(sent[0]["content"], json!([image, file, { "type": "text", "text": "look" }]));
         // An error result with an image would be refused.
         let content = json!([{ "type": "text", "text": "1" }, image]);
         let expect = json!([{ "type": "tool_result", "tool_use_id": "x", "content": content }]);
@@ -701,17 +646,10 @@ mod tests {
         let (reply, blocks) = reply_with_thinking();
         let list = [user("a"), Message::Assistant(reply.clone())];
         assert_eq!(messages(&list)[1]["content"], blocks);
-        let other = BodyInput {
-            model: "n",
-            ..DEFAULT_INPUT
-        };
+        let other = BodyInput { model: "n", ..DEFAULT_INPUT };
         let sent = body(&list, &other)["messages"][1]["content"].clone();
-        let kinds: Vec<&Value> = sent
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|block| &block["type"])
-            .collect();
+        let kinds: Vec<&Value> =
+            sent.as_array().unwrap().iter().map(|block| &block["type"]).collect();
         assert_eq!(kinds, ["text", "tool_use", "tool_use"]);
         // If the text was changed in the meantime, all of the new text is sent.
         for words in ["", "o", "\u{e9}\u{e9}", "onetwo and more"] {
@@ -719,17 +657,9 @@ mod tests {
             reply.text = words.into();
             let sent = messages(&[user("a"), Message::Assistant(reply)]);
             let list = sent[1]["content"].as_array().unwrap();
-            let texts: String = list
-                .iter()
-                .filter_map(|block| block["text"].as_str())
-                .collect();
+            let texts: String = list.iter().filter_map(|block| block["text"].as_str()).collect();
             assert_eq!(texts, words);
-            assert_eq!(
-                list.iter()
-                    .filter(|block| block["type"] == "tool_use")
-                    .count(),
-                2
-            );
+            assert_eq!(list.iter().filter(|block| block["type"] == "tool_use").count(), 2);
         }
     }
 
@@ -762,12 +692,7 @@ mod tests {
         check(new, "minimal", None, adaptive(9216, "low"));
         check(new, "high", None, adaptive(24_576, "high"));
         check(new, "xhigh", None, adaptive(40_960, "xhigh"));
-        check(
-            new,
-            "low",
-            Some(100),
-            json!([100, { "type": "adaptive" }, { "effort": "low" }]),
-        );
+        check(new, "low", Some(100), json!([100, { "type": "adaptive" }, { "effort": "low" }]));
     }
 
     #[test]
@@ -778,18 +703,10 @@ mod tests {
             let mut list = vec![user("a"), Message::Assistant(without.clone()), user("b")];
             for reply in replies {
                 list.push(Message::Assistant((*reply).clone()));
-                list.extend(
-                    reply
-                        .tool_calls
-                        .iter()
-                        .map(|call| result(&call.id, vec![], false)),
-                );
+                list.extend(reply.tool_calls.iter().map(|call| result(&call.id, vec![], false)));
             }
-            let asked = BodyInput {
-                quirks: quirks(thinking),
-                effort: Some("high"),
-                ..DEFAULT_INPUT
-            };
+            let asked =
+                BodyInput { quirks: quirks(thinking), effort: Some("high"), ..DEFAULT_INPUT };
             assert_eq!(body(&list, &asked)["thinking"].is_object(), expect);
         };
         check(ThinkingStyle::Budget, &[], true);
@@ -816,13 +733,8 @@ mod tests {
 
     #[test]
     fn tools_can_be_forbidden() {
-        let sent = body(
-            &[user("a")],
-            &BodyInput {
-                tool_choice: ToolChoice::None,
-                ..DEFAULT_INPUT
-            },
-        );
+        let sent =
+            body(&[user("a")], &BodyInput { tool_choice: ToolChoice::None, ..DEFAULT_INPUT });
         assert_eq!(sent["tool_choice"], json!({ "type": "none" }));
         assert_eq!(sent["tools"].as_array().unwrap().len(), 2);
     }
@@ -833,10 +745,7 @@ mod tests {
             let asked = BodyInput {
                 tool_choice: ToolChoice::Required("u"),
                 effort,
-                quirks: Quirks {
-                    thinking: ThinkingStyle::Adaptive,
-                    ..NONE
-                },
+                quirks: Quirks { thinking: ThinkingStyle::Adaptive, ..NONE },
                 ..DEFAULT_INPUT
             };
             assert_eq!(body(&[user("a")], &asked)["tool_choice"], expect);
@@ -872,12 +781,7 @@ mod tests {
     #[test]
     fn cache_marks_match_the_next_request() {
         let (with, _) = reply_with_thinking();
-        let mut list = vec![
-            user("old"),
-            Message::Assistant(with.clone()),
-            user("a"),
-            user("b"),
-        ];
+        let mut list = vec![user("old"), Message::Assistant(with.clone()), user("a"), user("b")];
         let mut turn = vec![list.clone()];
         for number in 0..3 {
             let mut reply = with.clone();
@@ -901,11 +805,8 @@ mod tests {
             let mut marks = Vec::new();
             remove_cache_marks(&mut sent, "", &mut marks);
             let last = 2 + 2 * number;
-            let mut expect = vec![
-                "/tools/1".to_owned(),
-                "/system/0".into(),
-                "/messages/2/content/3".into(),
-            ];
+            let mut expect =
+                vec!["/tools/1".to_owned(), "/system/0".into(), "/messages/2/content/3".into()];
             if number > 0 {
                 expect.push(format!("/messages/{last}/content/1"));
             }

@@ -28,9 +28,6 @@ impl WireFormat for AnthropicFormat {
     }
 
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn response::ReplyBuilder> {
-        Box::new(reply_builder::AnthropicReplyBuilder::new(
-            request,
-            self.origin(request.model),
-        ))
+        Box::new(reply_builder::AnthropicReplyBuilder::new(request, self.origin(request.model)))
     }
 }

@@ -24,10 +24,6 @@ pub struct ChatFormat {
 impl ChatFormat {
     /// The origin of the replies of `model`.
     fn origin(&self, model: &str) -> ReplySource {
-        ReplySource {
-            wire: WIRE_NAME,
-            server: self.server.clone(),
-            model: model.to_owned(),
-        }
+        ReplySource { wire: WIRE_NAME, server: self.server.clone(), model: model.to_owned() }
     }
 }

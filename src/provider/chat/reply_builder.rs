@@ -85,21 +85,9 @@ struct ChatTextDelta<'a> {
 impl TextChunk<'_> {
     /// True if there is more to the chunk than its text.
     fn has_more(&self) -> bool {
-        let Self {
-            object,
-            r#type,
-            error,
-            usage,
-            model: _,
-            choices: [Object(choice)],
-        } = self;
-        let Object(ChatTextDelta {
-            refusal,
-            reasoning_details,
-            tool_calls,
-            function_call,
-            ..
-        }) = &choice.delta;
+        let Self { object, r#type, error, usage, model: _, choices: [Object(choice)] } = self;
+        let Object(ChatTextDelta { refusal, reasoning_details, tool_calls, function_call, .. }) =
+            &choice.delta;
         let others = [r#type, error, usage, &choice.finish_reason];
         let deltas = [refusal, reasoning_details, tool_calls, function_call];
         text_event::as_str(object) == "error"
@@ -154,28 +142,16 @@ impl ChatReplyBuilder {
         }
         if object["usage"].is_object() {
             self.usage = parse_usage(&object["usage"]);
-            self.cost = self
-                .reports_cost
-                .then(|| reported_cost(&object["usage"]))
-                .flatten();
+            self.cost = self.reports_cost.then(|| reported_cost(&object["usage"])).flatten();
         }
-        let Some(choice) = object["choices"]
-            .as_array()
-            .and_then(|choices| choices.first())
-        else {
+        let Some(choice) = object["choices"].as_array().and_then(|choices| choices.first()) else {
             return Ok(());
         };
         self.has_choices = true;
-        let message = if choice["delta"].is_object() {
-            &choice["delta"]
-        } else {
-            &choice["message"]
-        };
+        let message =
+            if choice["delta"].is_object() { &choice["delta"] } else { &choice["message"] };
         self.add_message(message, on_delta)?;
-        if let Some(reason) = choice["finish_reason"]
-            .as_str()
-            .filter(|reason| !reason.is_empty())
-        {
+        if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
             self.finish_reason = Some(reason.to_owned());
         }
         Ok(())
@@ -192,18 +168,11 @@ impl ChatReplyBuilder {
             self.add_thinking_chunk(chunk, on_delta)
         })?;
         self.add_text(&text, on_delta)?;
-        if let Some(refusal) = message["refusal"]
-            .as_str()
-            .filter(|refusal| !refusal.is_empty())
-        {
+        if let Some(refusal) = message["refusal"].as_str().filter(|refusal| !refusal.is_empty()) {
             self.is_refusal = true;
             self.emitted.emit(TextSegment::Text(refusal), on_delta)?;
         }
-        for piece in message["reasoning_details"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
+        for piece in message["reasoning_details"].as_array().into_iter().flatten() {
             self.add_reasoning_detail(piece);
         }
         for call in message["tool_calls"].as_array().into_iter().flatten() {
@@ -268,10 +237,9 @@ impl ChatReplyBuilder {
                 && last["index"] == detail["index"]
                 && !detail["index"].is_null()
         };
-        let (Some(last), Some(new)) = (
-            self.reasoning_details.last_mut().filter(goes_on),
-            detail.as_object(),
-        ) else {
+        let (Some(last), Some(new)) =
+            (self.reasoning_details.last_mut().filter(goes_on), detail.as_object())
+        else {
             self.reasoning_details.push(detail.clone());
             return;
         };
@@ -291,8 +259,7 @@ impl ChatReplyBuilder {
     /// Adds text that may contain think blocks.
     fn add_text(&mut self, text: &str, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
         let emitted = &mut self.emitted;
-        self.splitter
-            .feed(text, &mut |segment| emitted.emit(segment, on_delta))?;
+        self.splitter.feed(text, &mut |segment| emitted.emit(segment, on_delta))?;
         self.place = self.place.or(self.splitter.tag());
         Ok(())
     }
@@ -325,14 +292,9 @@ impl ChatReplyBuilder {
         if !chunk["signature"].is_null() {
             self.signature = chunk["signature"].clone();
         }
-        let inner = if chunk["thinking"].is_null() {
-            &chunk["text"]
-        } else {
-            &chunk["thinking"]
-        };
+        let inner = if chunk["thinking"].is_null() { &chunk["text"] } else { &chunk["thinking"] };
         let thought = content_text(inner, &mut |_| Ok(()))?;
-        self.emitted
-            .emit(TextSegment::Reasoning(&thought), on_delta)
+        self.emitted.emit(TextSegment::Reasoning(&thought), on_delta)
     }
 }
 
@@ -404,8 +366,7 @@ impl response::ReplyBuilder for ChatReplyBuilder {
 
     fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
         let emitted = &mut self.emitted;
-        self.splitter
-            .finish(&mut |segment| emitted.emit(segment, on_delta))?;
+        self.splitter.finish(&mut |segment| emitted.emit(segment, on_delta))?;
         if !self.has_choices {
             return Err(ReplyError::Malformed("a response without choices".into()));
         }
@@ -526,19 +487,14 @@ fn content_text(
 /// included.
 fn reported_cost(usage: &Value) -> Option<f64> {
     let cost = usage["cost"].as_f64()?;
-    let there = usage
-        .pointer("/cost_details/upstream_inference_cost")
-        .and_then(Value::as_f64);
+    let there = usage.pointer("/cost_details/upstream_inference_cost").and_then(Value::as_f64);
     let own = there.filter(|_| usage["is_byok"] == true).unwrap_or(0.0);
     Some(cost + own).filter(|cost| cost.is_finite() && *cost >= 0.0)
 }
 
 fn parse_usage(value: &Value) -> Usage {
     let number = |places: &[&str]| {
-        places
-            .iter()
-            .find_map(|place| parse_tokens(value.pointer(place)?))
-            .unwrap_or(0)
+        places.iter().find_map(|place| parse_tokens(value.pointer(place)?)).unwrap_or(0)
     };
     Usage {
         input: number(&["/prompt_tokens", "/input_tokens"]),
@@ -557,10 +513,7 @@ fn parse_usage(value: &Value) -> Usage {
         output: number(&["/completion_tokens", "/output_tokens"]).max(
             number(&["/total_tokens"]).saturating_sub(number(&["/prompt_tokens", "/input_tokens"])),
         ),
-        reasoning: number(&[
-            "/completion_tokens_details/reasoning_tokens",
-            "/reasoning_tokens",
-        ]),
+        reasoning: number(&["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]),
         estimated: false,
     }
 }
@@ -574,11 +527,8 @@ mod tests {
     use crate::provider::response::test_support::{self, calls};
     use serde_json::{Value, json};
 
-    const CHAT: ChatFormat = ChatFormat {
-        server: String::new(),
-        quirks: NONE,
-        max_output_tokens: None,
-    };
+    const CHAT: ChatFormat =
+        ChatFormat { server: String::new(), quirks: NONE, max_output_tokens: None };
 
     fn read(answer: &[u8], cut: usize) -> Result<(Reply, test_support::EmittedDeltas), ReplyError> {
         test_support::read(&CHAT, answer, cut)
@@ -590,10 +540,7 @@ mod tests {
     }
 
     fn stream(chunks: &[Value]) -> Reply {
-        let events: String = chunks
-            .iter()
-            .map(|chunk| format!("data: {chunk}\n\n"))
-            .collect();
+        let events: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
         read_object(format!("{events}data: [DONE]\n\n").as_bytes())
     }
 
@@ -623,29 +570,18 @@ mod tests {
     fn calls_by_index_from_fragments_of_any_size() {
         let fragment = |index: u64, rest: Value| {
             let mut call = json!({ "index": index });
-            call.as_object_mut()
-                .unwrap()
-                .extend(rest.as_object().unwrap().clone());
+            call.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
             delta(json!({ "tool_calls": [call] }))
         };
         let reply = stream(&[
-            fragment(
-                0,
-                json!({"id": "a", "function": {"name": "read", "arguments": ""}}),
-            ),
-            fragment(
-                1,
-                json!({"id": "b", "function": {"name": "list", "arguments": "{"}}),
-            ),
+            fragment(0, json!({"id": "a", "function": {"name": "read", "arguments": ""}})),
+            fragment(1, json!({"id": "b", "function": {"name": "list", "arguments": "{"}})),
             fragment(0, json!({"function": {"arguments": "{\"p\":"}})),
             fragment(1, json!({"function": {"arguments": "}"}})),
             fragment(0, json!({"function": {"arguments": " 1}"}})),
             end("tool_calls"),
         ]);
-        assert_eq!(
-            calls(&reply),
-            [("a", "read", json!({"p": 1})), ("b", "list", json!({}))]
-        );
+        assert_eq!(calls(&reply), [("a", "read", json!({"p": 1})), ("b", "list", json!({}))]);
         assert_eq!(reply.finish_reason, FinishReason::ToolCalls);
     }
 
@@ -720,25 +656,13 @@ mod tests {
                            "completion_tokens_details": { "reasoning_tokens": 2 } } });
             read_object(answer.to_string().as_bytes())
         };
-        let reply = answer(
-            json!({ "content": "hi", "reasoning_content": "hm" }),
-            json!("stop"),
-        );
+        let reply = answer(json!({ "content": "hi", "reasoning_content": "hm" }), json!("stop"));
         assert_eq!(
-            (
-                reply.text.as_str(),
-                reply.reasoning.as_str(),
-                reply.model.as_str()
-            ),
+            (reply.text.as_str(), reply.reasoning.as_str(), reply.model.as_str()),
             ("hi", "hm", "m1")
         );
         assert_eq!(
-            (
-                reply.usage.input,
-                reply.usage.cached,
-                reply.usage.output,
-                reply.usage.reasoning
-            ),
+            (reply.usage.input, reply.usage.cached, reply.usage.output, reply.usage.reasoning),
             (10, 4, 5, 2)
         );
         assert_eq!(answer(json!({ "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}] }), Value::Null).text, "ab");
@@ -765,15 +689,9 @@ mod tests {
             FinishReason::Stop
         );
         let old = json!({ "content": null, "function_call": { "name": "f", "arguments": "{}" } });
-        assert_eq!(
-            calls(&answer(old, json!("function_call"))),
-            [("call_0_0", "f", json!({}))]
-        );
+        assert_eq!(calls(&answer(old, json!("function_call"))), [("call_0_0", "f", json!({}))]);
         let wins = json!({ "content": "x", "tool_calls": [{ "id": "a", "function": { "name": "f", "arguments": "{}" } }] });
-        assert_eq!(
-            answer(wins, json!("stop")).finish_reason,
-            FinishReason::ToolCalls
-        );
+        assert_eq!(answer(wins, json!("stop")).finish_reason, FinishReason::ToolCalls);
     }
 
     #[test]
@@ -785,10 +703,7 @@ mod tests {
                 delta(json!({ "content": "ok" })),
                 end("stop"),
             ]);
-            assert_eq!(
-                (reply.reasoning.as_str(), reply.text.as_str()),
-                ("hm, yes", "ok")
-            );
+            assert_eq!((reply.reasoning.as_str(), reply.text.as_str()), ("hm, yes", "ok"));
         }
     }
 
@@ -800,10 +715,7 @@ mod tests {
             delta(json!({"content": "nk>\n\nyes"})),
             end("stop"),
         ]);
-        assert_eq!(
-            (reply.reasoning.as_str(), reply.text.as_str()),
-            ("hm", "yes")
-        );
+        assert_eq!((reply.reasoning.as_str(), reply.text.as_str()), ("hm", "yes"));
     }
 
     #[test]
@@ -829,16 +741,10 @@ mod tests {
         let lines: String = chunks
             .iter()
             .map(|chunk| {
-                format!(
-                    "data:{}\n\n:keepalive\n",
-                    chunk.to_string().replace(',', ",\ndata: ")
-                )
+                format!("data:{}\n\n:keepalive\n", chunk.to_string().replace(',', ",\ndata: "))
             })
             .collect();
-        assert_eq!(
-            read_object(format!("{lines}data: [DONE] \n\n").as_bytes()),
-            reply
-        );
+        assert_eq!(read_object(format!("{lines}data: [DONE] \n\n").as_bytes()), reply);
     }
 
     #[test]
@@ -870,29 +776,17 @@ mod tests {
         let usage =
             "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1}}\n\n";
         assert_eq!(read_object(format!("{text}{stop}").as_bytes()).text, "a");
+        assert_eq!(read_object(format!("{text}data: [DONE]\n\n").as_bytes()).text, "a");
         assert_eq!(
-            read_object(format!("{text}data: [DONE]\n\n").as_bytes()).text,
-            "a"
-        );
-        assert_eq!(
-            read_object(format!("{text}{stop}{usage}data: [DONE]\n\n").as_bytes())
-                .usage
-                .input,
+            read_object(format!("{text}{stop}{usage}data: [DONE]\n\n").as_bytes()).usage.input,
             3
         );
         assert_eq!(
-            read_object(
-                format!(": hello\r\n\r\n{text}{stop}")
-                    .replace('\n', "\r\n")
-                    .as_bytes()
-            )
-            .text,
+            read_object(format!(": hello\r\n\r\n{text}{stop}").replace('\n', "\r\n").as_bytes())
+                .text,
             "a"
         );
-        assert!(matches!(
-            read(text.as_bytes(), 0),
-            Err(ReplyError::Truncated(_))
-        ));
+        assert!(matches!(read(text.as_bytes(), 0), Err(ReplyError::Truncated(_))));
     }
 
     #[test]
@@ -910,10 +804,7 @@ mod tests {
         nonsense("data: {oops\n\n");
         nonsense("data: [DONE]\n\n");
         let server = |answer: &str| {
-            assert!(
-                matches!(read(answer.as_bytes(), 0), Err(ReplyError::Server(_))),
-                "{answer}"
-            );
+            assert!(matches!(read(answer.as_bytes(), 0), Err(ReplyError::Server(_))), "{answer}");
         };
         server("{\"error\": {\"message\": \"no\"}}");
         server(

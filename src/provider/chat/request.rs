@@ -28,11 +28,7 @@ pub(super) fn write_body(
 ) -> Vec<u8> {
     let quirks = &format.quirks;
     body.put("model", request.model);
-    let limit = if quirks.max_completion_tokens {
-        "max_completion_tokens"
-    } else {
-        "max_tokens"
-    };
+    let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
     if !quirks.no_output_limit {
         let most = format.max_output_tokens.unwrap_or(u32::MAX);
         body.put(limit, request.sampling.max_tokens.min(most));
@@ -57,10 +53,7 @@ pub(super) fn write_body(
     }
     if let Some(schema) = request.schema {
         let format = json!({ "name": "answer", "schema": schema });
-        body.put(
-            "response_format",
-            json!({ "type": "json_schema", "json_schema": format }),
-        );
+        body.put("response_format", json!({ "type": "json_schema", "json_schema": format }));
     }
     if !request.tools.is_empty() {
         body.put_tools(request.tools, &TOOL_FORM);
@@ -75,11 +68,7 @@ pub(super) fn write_body(
             },
         );
     }
-    let messages = ChatMessages {
-        request,
-        quirks,
-        origin: format.origin(request.model),
-    };
+    let messages = ChatMessages { request, quirks, origin: format.origin(request.model) };
     body.finish("messages", messages)
 }
 
@@ -104,10 +93,7 @@ fn thinking_field(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str
         ThinkingStyle::Effort => ("reasoning_effort", effort.into()),
         ThinkingStyle::NoneOrHigh => {
             let high = !matches!(effort, "none" | "minimal" | "low");
-            (
-                "reasoning_effort",
-                if high { "high" } else { "none" }.into(),
-            )
+            ("reasoning_effort", if high { "high" } else { "none" }.into())
         }
         ThinkingStyle::Type => {
             let kind = if on { "enabled" } else { "disabled" };
@@ -187,11 +173,7 @@ struct CalledFunction<'a> {
 
 impl<'a> ChatMessage<'a> {
     fn new(role: &'static str, content: ChatContent<'a>) -> Self {
-        Self {
-            role,
-            tool_call_id: None,
-            content,
-        }
+        Self { role, tool_call_id: None, content }
     }
 }
 
@@ -360,11 +342,8 @@ fn assistant_message<'a>(
 ) -> AssistantMessage<'a> {
     let silent = reply.text.is_empty() && !reply.tool_calls.is_empty();
     let keep = origin.unwrap(reply).unwrap_or(&Value::Null);
-    let PlacedReasoning {
-        content,
-        reasoning_content,
-        reasoning,
-    } = match quirks.requires_reasoning {
+    let PlacedReasoning { content, reasoning_content, reasoning } = match quirks.requires_reasoning
+    {
         true => PlacedReasoning {
             reasoning_content: Some(&reply.reasoning),
             ..PlacedReasoning::default()
@@ -375,10 +354,7 @@ fn assistant_message<'a>(
     let call = |(place, call): (usize, &'a ToolCall)| ChatToolCall {
         id: ids.assign(&call.id),
         r#type: "function",
-        function: CalledFunction {
-            name: &call.name,
-            arguments: call.arguments_json(),
-        },
+        function: CalledFunction { name: &call.name, arguments: call.arguments_json() },
         extra_content: &keep["extra_content"][place],
     };
     AssistantMessage {
@@ -424,20 +400,11 @@ mod tests {
     }
 
     fn result(parts: Vec<MessagePart>) -> Message {
-        Message::Tool(ToolResult {
-            call_id: "c".into(),
-            name: "t".into(),
-            parts,
-            failed: false,
-        })
+        Message::Tool(ToolResult { call_id: "c".into(), name: "t".into(), parts, failed: false })
     }
 
     fn body(messages: &[Message], quirks: &Quirks, calls: ToolChoice<'_>) -> Value {
-        let sampling = Sampling {
-            max_tokens: 9,
-            temperature: Some(0.5),
-            reasoning_effort: None,
-        };
+        let sampling = Sampling { max_tokens: 9, temperature: Some(0.5), reasoning_effort: None };
         let tools = [ToolSpec {
             name: "t".into(),
             description: "d".into(),
@@ -453,34 +420,20 @@ mod tests {
             reply_id: "r",
             schema: None,
         };
-        let format = ChatFormat {
-            server: String::new(),
-            quirks: *quirks,
-            max_output_tokens: None,
-        };
+        let format = ChatFormat { server: String::new(), quirks: *quirks, max_output_tokens: None };
         let json = write_body(&request, &format, true, BodyWriter::new(&Map::new()));
         serde_json::from_slice(&json).unwrap()
     }
 
     #[test]
     fn a_longer_conversation_shares_the_prefix_bytes() {
-        let call = ToolCall {
-            id: "c".into(),
-            name: "t".into(),
-            arguments: json!({ "a": 1 }),
-        };
+        let call = ToolCall { id: "c".into(), name: "t".into(), arguments: json!({ "a": 1 }) };
         let mut messages = vec![
             user("hi"),
-            Message::Assistant(Reply {
-                tool_calls: vec![call],
-                ..Reply::default()
-            }),
+            Message::Assistant(Reply { tool_calls: vec![call], ..Reply::default() }),
         ];
         messages.push(result(vec![MessagePart::Text("out".into())]));
-        messages.push(Message::Assistant(Reply {
-            text: "done".into(),
-            ..Reply::default()
-        }));
+        messages.push(Message::Assistant(Reply { text: "done".into(), ..Reply::default() }));
         messages.push(user("more"));
         for end in [1, 3, 5] {
             let short = body(&messages[..end], &NONE, ToolChoice::Auto).to_string();
@@ -503,10 +456,7 @@ mod tests {
             ToolChoice::Auto,
         );
         let messages = sent["messages"].as_array().unwrap();
-        assert_eq!(
-            messages[1],
-            json!({ "role": "user", "content": "a\n\n[now]\n\nb\n\n[now]" })
-        );
+        assert_eq!(messages[1], json!({ "role": "user", "content": "a\n\n[now]\n\nb\n\n[now]" }));
         assert_eq!(messages[2]["content"], "[image: a]");
         assert_eq!(messages[3]["content"], "(no output)");
         let url =
@@ -522,10 +472,7 @@ mod tests {
             name: "a.pdf".into(),
         });
         let parts = vec![MessagePart::Text("read".into()), document];
-        let user = Message::User(UserMessage {
-            parts,
-            ..UserMessage::default()
-        });
+        let user = Message::User(UserMessage { parts, ..UserMessage::default() });
         let sent = body(&[user], &NONE, ToolChoice::Auto);
         let file = json!({ "filename": "a.pdf", "file_data": "data:application/pdf;base64,AQ==" });
         let expect = json!([{ "type": "file", "file": file }, { "type": "text", "text": "read" }]);
@@ -536,11 +483,7 @@ mod tests {
     fn quirks_change_the_keys() {
         let plain = body(&[user("a")], &NONE, ToolChoice::None);
         assert_eq!(
-            (
-                &plain["max_tokens"],
-                &plain["temperature"],
-                &plain["tool_choice"]
-            ),
+            (&plain["max_tokens"], &plain["temperature"], &plain["tool_choice"]),
             (&json!(9), &json!(0.5), &json!("none"))
         );
         let forced = body(&[user("a")], &NONE, ToolChoice::Required("t"));
@@ -578,11 +521,7 @@ mod tests {
     fn opaque_data_is_sent_only_to_its_own_server_and_model() {
         let check = |server: &str, model: &str, expect: bool| {
             let keep = json!({ "reasoning_details": [1], "extra_content": [2] });
-            let call = ToolCall {
-                id: "c".into(),
-                name: "t".into(),
-                arguments: json!({}),
-            };
+            let call = ToolCall { id: "c".into(), name: "t".into(), arguments: json!({}) };
             let reply = Reply {
                 tool_calls: vec![call],
                 provider_data: Some(
@@ -602,22 +541,15 @@ mod tests {
 
     #[test]
     fn arguments_that_are_not_json_are_sent_as_an_object() {
-        let call = ToolCall {
-            id: "c".into(),
-            name: "t".into(),
-            arguments: Value::String("{oops".into()),
-        };
+        let call =
+            ToolCall { id: "c".into(), name: "t".into(), arguments: Value::String("{oops".into()) };
         let sent = body(
-            &[Message::Assistant(Reply {
-                tool_calls: vec![call],
-                ..Reply::default()
-            })],
+            &[Message::Assistant(Reply { tool_calls: vec![call], ..Reply::default() })],
             &NONE,
             ToolChoice::Auto,
         );
-        let arguments = sent["messages"][1]["tool_calls"][0]["function"]["arguments"]
-            .as_str()
-            .unwrap();
+        let arguments =
+            sent["messages"][1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
         assert_eq!(arguments, "{\"malformed_arguments\":\"{oops\"}");
         assert_eq!(sent["messages"][1]["content"], Value::Null);
     }

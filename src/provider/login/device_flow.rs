@@ -65,12 +65,7 @@ impl<'a> LoginServer<'a> {
         clock: &'a Clock,
         endpoints: &'a LoginEndpoints,
     ) -> Self {
-        Self {
-            vendor,
-            clock,
-            endpoints,
-            http,
-        }
+        Self { vendor, clock, endpoints, http }
     }
 
     /// Sends one request. Responses with any status are returned.
@@ -83,10 +78,8 @@ impl<'a> LoginServer<'a> {
         headers: &[(&str, &str)],
         body: RequestBody<'_>,
     ) -> Result<LoginResponse> {
-        let mut headers: Vec<(String, String)> = headers
-            .iter()
-            .map(|(name, value)| ((*name).into(), (*value).into()))
-            .collect();
+        let mut headers: Vec<(String, String)> =
+            headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         headers.push(("accept".into(), "application/json".into()));
         let (body, secrets) = match body {
             RequestBody::Get(token) => {
@@ -97,10 +90,9 @@ impl<'a> LoginServer<'a> {
                 let body = Some(("application/x-www-form-urlencoded", encode_form(pairs)));
                 (body, secrets_from_pairs(pairs))
             }
-            RequestBody::Json(pairs) => (
-                Some(("application/json", encode_json(pairs))),
-                secrets_from_pairs(pairs),
-            ),
+            RequestBody::Json(pairs) => {
+                (Some(("application/json", encode_json(pairs))), secrets_from_pairs(pairs))
+            }
         };
         let body = body.as_ref().map(|(kind, body)| (*kind, body.as_bytes()));
         let unreachable = |cause: &str| {
@@ -223,11 +215,7 @@ impl LoginResponse {
             Some("expired_token") => Err(code_expired_error(self.vendor)),
             Some("access_denied") => {
                 let cause = format!("the login to {} was denied", self.vendor.label());
-                Err(fail_with_hint(
-                    Exit::Refused,
-                    cause,
-                    self.vendor.login_command(),
-                ))
+                Err(fail_with_hint(Exit::Refused, cause, self.vendor.login_command()))
             }
             _ => Err(self.to_error(action)),
         }
@@ -251,18 +239,11 @@ impl LoginResponse {
 
     /// The server's message for people, with the secrets that we sent masked.
     fn error_message(&self) -> Option<String> {
-        let places = [
-            "error_description",
-            "error/message",
-            "error_details/message",
-            "message",
-        ];
+        let places = ["error_description", "error/message", "error_details/message", "message"];
         let words = places.iter().find_map(|place| self.optional_text(place));
         let words = words.or_else(|| self.error_code())?.trim();
-        let masked = self
-            .secrets
-            .iter()
-            .fold(words.to_owned(), |words, secret| secret.redact_in(words));
+        let masked =
+            self.secrets.iter().fold(words.to_owned(), |words, secret| secret.redact_in(words));
         Some(masked.chars().take(MAX_MESSAGE_CHARS).collect())
             .filter(|words: &String| !words.is_empty())
     }
@@ -278,17 +259,14 @@ fn secrets_from_pairs(pairs: &[(&str, &str)]) -> Vec<Secret> {
 }
 
 fn encode_json(pairs: &[(&str, &str)]) -> String {
-    let pairs = pairs
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
+    let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
     Value::Object(pairs.collect::<Map<_, _>>()).to_string()
 }
 
 /// Encodes pairs as `application/x-www-form-urlencoded`. Names are not escaped.
 fn encode_form(pairs: &[(&str, &str)]) -> String {
-    let pairs = pairs
-        .iter()
-        .map(|(name, value)| format!("{name}={}", web_url::percent_encode(value)));
+    let pairs =
+        pairs.iter().map(|(name, value)| format!("{name}={}", web_url::percent_encode(value)));
     pairs.collect::<Vec<_>>().join("&")
 }
 
@@ -312,10 +290,7 @@ mod tests {
     #[test]
     fn forms_are_escaped() {
         let check = |value: &str, expect: &str| {
-            assert_eq!(
-                encode_form(&[("a", value), ("b", "c")]),
-                format!("a={expect}&b=c")
-            );
+            assert_eq!(encode_form(&[("a", value), ("b", "c")]), format!("a={expect}&b=c"));
         };
         check("plain-1.0_~", "plain-1.0_~");
         check("read:user x", "read%3Auser%20x");
@@ -370,10 +345,7 @@ mod tests {
 
     #[test]
     fn numbers_may_be_strings() {
-        let told = login_response(
-            200,
-            json!({ "a": 5, "b": " 5 ", "c": -5, "d": "x", "e": 0 }),
-        );
+        let told = login_response(200, json!({ "a": 5, "b": " 5 ", "c": -5, "d": "x", "e": 0 }));
         let seconds = |name| told.seconds(name).map(|length| length.as_secs());
         assert_eq!(seconds("a"), Some(5));
         assert_eq!(seconds("b"), Some(5));

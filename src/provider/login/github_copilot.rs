@@ -34,11 +34,8 @@ pub(super) fn login(
 ) -> Result<Login> {
     let base = &server.endpoints.github;
     let sent = [("client_id", CLIENT_ID), ("scope", SCOPE)];
-    let device_code = server.send(
-        &format!("{base}/login/device/code"),
-        &[],
-        RequestBody::Form(&sent),
-    )?;
+    let device_code =
+        server.send(&format!("{base}/login/device/code"), &[], RequestBody::Form(&sent))?;
     if !device_code.is_success() || device_code.error_code().is_some() {
         return Err(device_code.to_error("log in"));
     }
@@ -51,13 +48,9 @@ pub(super) fn login(
     let prompt = DevicePrompt {
         url: device_code.required_text("verification_uri")?,
         code: device_code.required_text("user_code")?,
-        lifetime: device_code
-            .seconds("expires_in")
-            .unwrap_or(DEFAULT_CODE_LIFETIME),
+        lifetime: device_code.seconds("expires_in").unwrap_or(DEFAULT_CODE_LIFETIME),
     };
-    let interval = device_code
-        .seconds("interval")
-        .unwrap_or(DEFAULT_POLL_INTERVAL);
+    let interval = device_code.seconds("interval").unwrap_or(DEFAULT_POLL_INTERVAL);
     let granted = server.poll(prompt, interval, on_prompt, &mut || {
         interpret_poll(server.send(&url, &[], RequestBody::Form(&poll_form))?)
     })?;
@@ -96,11 +89,7 @@ pub(super) fn renew(server: &LoginServer<'_>, refresh_token: &Secret) -> Result<
 /// The credentials that `login` gives to requests.
 pub(super) fn to_credentials(login: Login) -> RequestCredentials {
     let headers = EDITOR_HEADERS.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    RequestCredentials {
-        token: login.token,
-        base_url: login.base_url,
-        headers: headers.into(),
-    }
+    RequestCredentials { token: login.token, base_url: login.base_url, headers: headers.into() }
 }
 
 /// Interprets the response to a poll. GitHub reports "not yet" with status 200, others with 400.

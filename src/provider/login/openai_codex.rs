@@ -42,20 +42,13 @@ pub(super) fn login(
     if !device_code.is_success() {
         return Err(device_code.to_error(LOGIN_ACTION));
     }
-    let (device, code) = (
-        device_code.required_text("device_auth_id")?,
-        device_code.required_text("user_code")?,
-    );
+    let (device, code) =
+        (device_code.required_text("device_auth_id")?, device_code.required_text("user_code")?);
     let url = format!("{base}/api/accounts/deviceauth/token");
     let poll_body = [("device_auth_id", device), ("user_code", code)];
-    let prompt = DevicePrompt {
-        url: &format!("{base}/codex/device"),
-        code,
-        lifetime: CODE_LIFETIME,
-    };
-    let interval = device_code
-        .seconds("interval")
-        .unwrap_or(DEFAULT_POLL_INTERVAL);
+    let prompt =
+        DevicePrompt { url: &format!("{base}/codex/device"), code, lifetime: CODE_LIFETIME };
+    let interval = device_code.seconds("interval").unwrap_or(DEFAULT_POLL_INTERVAL);
     let entered = server.poll(prompt, interval, on_prompt, &mut || {
         interpret_poll(server.send(&url, &[], RequestBody::Json(&poll_body))?)
     })?;
@@ -66,11 +59,7 @@ pub(super) fn login(
         ("client_id", CLIENT_ID),
         ("code_verifier", entered.required_text("code_verifier")?),
     ];
-    let response = server.send(
-        &format!("{base}/oauth/token"),
-        &[],
-        RequestBody::Form(&form),
-    )?;
+    let response = server.send(&format!("{base}/oauth/token"), &[], RequestBody::Form(&form))?;
     if !response.is_success() {
         return Err(response.to_error(LOGIN_ACTION));
     }
@@ -99,21 +88,10 @@ pub(super) fn renew(server: &LoginServer<'_>, login: &Login) -> Result<Login> {
 pub(super) fn to_credentials(login: Login) -> RequestCredentials {
     let mut headers = vec![
         ("originator".to_owned(), "nanobot".to_owned()),
-        (
-            "openai-beta".to_owned(),
-            "responses=experimental".to_owned(),
-        ),
+        ("openai-beta".to_owned(), "responses=experimental".to_owned()),
     ];
-    headers.extend(
-        login
-            .account
-            .map(|account| ("chatgpt-account-id".to_owned(), account)),
-    );
-    RequestCredentials {
-        token: login.token,
-        base_url: login.base_url,
-        headers,
-    }
+    headers.extend(login.account.map(|account| ("chatgpt-account-id".to_owned(), account)));
+    RequestCredentials { token: login.token, base_url: login.base_url, headers }
 }
 
 /// Interprets the response to a poll. The server reports "not yet" by status; the error code varies.
@@ -142,9 +120,7 @@ fn parse_login(
         .into_iter()
         .flatten()
         .find_map(account_id);
-    let end = access_claims
-        .as_ref()
-        .and_then(|claims| claims["exp"].as_i64());
+    let end = access_claims.as_ref().and_then(|claims| claims["exp"].as_i64());
     Ok(Login {
         token: Secret::new(token),
         expires_at: expiry_time(server.clock.timestamp(), end, response.number("expires_in")),

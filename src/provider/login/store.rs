@@ -46,37 +46,19 @@ pub(super) fn read(vendor: Vendor, folder: &Path) -> Result<Option<Login>> {
         let cause = format!("the login in `{}` cannot be used: {cause}", path.display());
         fail_with_hint(Exit::Config, cause, vendor.login_command())
     };
-    let StoredLogin {
-        token,
-        expires,
-        renewal,
-        account,
-        base,
-    } = serde_json::from_slice(&bytes)
+    let StoredLogin { token, expires, renewal, account, base } = serde_json::from_slice(&bytes)
         .map_err(|error| unusable(&format!("line {} is invalid", error.line())))?;
-    let expires: Timestamp = expires
-        .parse()
-        .map_err(|_| unusable("`expires` is not a timestamp"))?;
+    let expires: Timestamp =
+        expires.parse().map_err(|_| unusable("`expires` is not a timestamp"))?;
     let (token, renewal) = (Secret::new(token), Secret::new(renewal));
     [&token, &renewal].into_iter().for_each(secret::register);
-    Ok(Some(Login {
-        token,
-        expires_at: expires,
-        refresh_token: renewal,
-        account,
-        base_url: base,
-    }))
+    Ok(Some(Login { token, expires_at: expires, refresh_token: renewal, account, base_url: base }))
 }
 
 /// Stores `login`, replacing the previous one. The caller holds the lock.
 pub(super) fn write(vendor: Vendor, folder: &Path, login: &Login) -> Result<()> {
-    let Login {
-        token,
-        expires_at: expires,
-        refresh_token: renewal,
-        account,
-        base_url: base,
-    } = login;
+    let Login { token, expires_at: expires, refresh_token: renewal, account, base_url: base } =
+        login;
     let written = StoredLogin {
         token: token.expose().into(),
         expires: expires.to_string(),
@@ -113,20 +95,13 @@ pub(super) fn remove(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<boo
 pub(super) fn lock(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<FileLock> {
     let path = folder.join(format!("{}.json.lock", vendor.file_name()));
     let what = format!("the login to {}", vendor.label());
-    let taken = FileLock::acquire(
-        &path,
-        &what,
-        &clock.local_timestamp(),
-        LOCK_TIMEOUT,
-        &mut |_| {},
-    );
+    let taken =
+        FileLock::acquire(&path, &what, &clock.local_timestamp(), LOCK_TIMEOUT, &mut |_| {});
     taken.map_err(|error| match exit_for(&error) {
         // The lock's own hint names a flag that this command does not have.
-        Exit::TryAgain => fail_with_hint(
-            Exit::TryAgain,
-            error.to_string(),
-            "the same command again later",
-        ),
+        Exit::TryAgain => {
+            fail_with_hint(Exit::TryAgain, error.to_string(), "the same command again later")
+        }
         _ => error,
     })
 }

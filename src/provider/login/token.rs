@@ -45,10 +45,7 @@ impl Login {
 pub(super) fn expiry_time(now: Timestamp, end: Option<i64>, length: Option<i64>) -> Timestamp {
     let end = end.and_then(|end| Timestamp::from_second(end).ok());
     let length = length.map(|length| Duration::from_secs(u64::try_from(length).unwrap_or(0)));
-    let first = end
-        .into_iter()
-        .chain(length.map(|length| add_saturating(now, length)))
-        .min();
+    let first = end.into_iter().chain(length.map(|length| add_saturating(now, length))).min();
     first.unwrap_or_else(|| add_saturating(now, DEFAULT_LIFETIME))
 }
 
@@ -82,10 +79,7 @@ mod tests {
         check(None, Some(-60), 1000);
         check(None, None, 4600);
         check(Some(i64::MAX), None, 4600);
-        assert_eq!(
-            expiry_time(timestamp_at(0), None, Some(i64::MAX)),
-            Timestamp::MAX
-        );
+        assert_eq!(expiry_time(timestamp_at(0), None, Some(i64::MAX)), Timestamp::MAX);
     }
 
     #[test]

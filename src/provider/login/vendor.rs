@@ -23,9 +23,8 @@ impl Vendor {
     /// Status 2 if there is none.
     pub fn from_name(name: &str) -> Result<Self> {
         let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
-        let found = Self::ALL
-            .into_iter()
-            .find(|vendor| plain(vendor.provider_name()) == plain(name));
+        let found =
+            Self::ALL.into_iter().find(|vendor| plain(vendor.provider_name()) == plain(name));
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::provider_name).join(", ");
             let cause = format!("provider `{name}` does not support logins");
@@ -91,11 +90,7 @@ impl LoginEndpoints {
             None => Ok(Self::default()),
             Some(base) if web_url::is_local_cleartext(base) => {
                 let base = base.trim_end_matches('/');
-                Ok(Self {
-                    openai: base.into(),
-                    github: base.into(),
-                    github_api: base.into(),
-                })
+                Ok(Self { openai: base.into(), github: base.into(), github_api: base.into() })
             }
             Some(_) => {
                 let hook = test_hooks::LOGIN_BASE;
@@ -123,16 +118,9 @@ mod tests {
     #[test]
     fn names_in_their_spellings() {
         for name in ["openai-codex", "openai_codex", "openaiCodex"] {
-            assert_eq!(
-                Vendor::from_name(name).unwrap(),
-                Vendor::OpenAiCodex,
-                "{name}"
-            );
+            assert_eq!(Vendor::from_name(name).unwrap(), Vendor::OpenAiCodex, "{name}");
         }
-        assert_eq!(
-            Vendor::from_name("githubCopilot").unwrap(),
-            Vendor::GitHubCopilot
-        );
+        assert_eq!(Vendor::from_name("githubCopilot").unwrap(), Vendor::GitHubCopilot);
         for name in ["openai", "copilot", ""] {
             assert!(Vendor::from_name(name).is_err(), "{name}");
         }

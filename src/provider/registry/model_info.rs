@@ -84,12 +84,7 @@ impl Prices {
 pub const FREE: TokenPrice = price(0.0, 0.0, 0.0, 0.0);
 
 const fn price(input: f64, cached: f64, cache_write: f64, output: f64) -> TokenPrice {
-    TokenPrice {
-        input,
-        cached,
-        cache_write,
-        output,
-    }
+    TokenPrice { input, cached, cache_write, output }
 }
 
 /// The facts about `model`, whatever provider serves it.
@@ -128,12 +123,9 @@ pub fn find_prices(entry: Option<&ProviderInfo>, model: &str) -> Option<Prices> 
 pub fn find_family_bound(model: &str) -> Option<Prices> {
     let name = normalize_model(model);
     let family = family_name(&name);
-    let relatives = MODELS
-        .iter()
-        .filter(|facts| !family.is_empty() && family_name(facts.name) == family);
-    let prices = relatives
-        .flat_map(|facts| facts.prices)
-        .map(|(_, price)| *price);
+    let relatives =
+        MODELS.iter().filter(|facts| !family.is_empty() && family_name(facts.name) == family);
+    let prices = relatives.flat_map(|facts| facts.prices).map(|(_, price)| *price);
     let highest = prices.reduce(|one, other| TokenPrice {
         input: one.input.max(other.input),
         cached: one.cached.max(other.cached),
@@ -156,10 +148,7 @@ fn matches_name(name: &str, model_name: &str) -> bool {
         return false;
     };
     let is_date = |text: &str| {
-        text.len() >= 8
-            && text
-                .chars()
-                .all(|letter| letter.is_ascii_digit() || letter == '-')
+        text.len() >= 8 && text.chars().all(|letter| letter.is_ascii_digit() || letter == '-')
     };
     match rest.strip_prefix('-') {
         Some(tail) => tail == "latest" || is_date(tail),
@@ -277,10 +266,7 @@ mod tests {
         let name = |model: &str| find_model(model).map(|facts| facts.name);
         assert_eq!(name("claude-haiku-4-5-20251001"), Some("claude-haiku-4-5"));
         assert_eq!(name("anthropic/claude-haiku-4.5"), Some("claude-haiku-4-5"));
-        assert_eq!(
-            name("us.anthropic.claude-haiku-4-5@20251001"),
-            Some("claude-haiku-4-5")
-        );
+        assert_eq!(name("us.anthropic.claude-haiku-4-5@20251001"), Some("claude-haiku-4-5"));
         assert_eq!(name("gpt-4o-2024-08-06"), Some("gpt-4o"));
         assert_eq!(name("gpt-5-mini"), Some("gpt-5-mini"));
         assert_eq!(name("MiniMax-M3"), Some("minimax-m3"));
@@ -331,14 +317,8 @@ mod tests {
         for facts in MODELS {
             assert_eq!(facts.name, facts.name.to_lowercase());
             assert!(find_provider(facts.vendor).is_some(), "{facts:?}");
-            assert!(
-                facts.prices.is_sorted_by_key(|(above, _)| *above),
-                "{facts:?}"
-            );
-            assert!(
-                facts.prices.first().is_none_or(|(above, _)| *above == 0),
-                "{facts:?}"
-            );
+            assert!(facts.prices.is_sorted_by_key(|(above, _)| *above), "{facts:?}");
+            assert!(facts.prices.first().is_none_or(|(above, _)| *above == 0), "{facts:?}");
         }
     }
 }

@@ -68,9 +68,7 @@ pub fn select_provider(input: &SelectInput<'_>) -> Result<SelectedProvider> {
     }
     let usable = |entry: &&ProviderInfo| is_usable(input, entry);
     let lower = input.model.to_lowercase();
-    let prefix = lower
-        .split_once('/')
-        .map(|(prefix, _)| normalize_name(prefix));
+    let prefix = lower.split_once('/').map(|(prefix, _)| normalize_name(prefix));
     if let Some(prefix) = &prefix {
         // A provider that is named and needs no key needs no block either.
         let is_open = |entry: &&ProviderInfo| {
@@ -87,15 +85,10 @@ pub fn select_provider(input: &SelectInput<'_>) -> Result<SelectedProvider> {
             return resolve_provider(input, name);
         }
     }
-    let is_foreign = prefix
-        .as_deref()
-        .is_some_and(|prefix| find_provider(prefix).is_some());
+    let is_foreign = prefix.as_deref().is_some_and(|prefix| find_provider(prefix).is_some());
     let matches_keywords = |entry: &&ProviderInfo| {
         !(entry.is_local() && is_foreign)
-            && entry
-                .keywords
-                .iter()
-                .any(|word| matches_keyword(word, &lower))
+            && entry.keywords.iter().any(|word| matches_keyword(word, &lower))
     };
     if let Some(entry) = PROVIDERS.iter().filter(usable).find(matches_keywords) {
         return resolve_provider(input, entry.name);
@@ -152,10 +145,7 @@ fn matches_keyword(keyword: &str, model: &str) -> bool {
 }
 
 fn find_config<'a>(input: &'a SelectInput<'_>, name: &str) -> Option<&'a ProviderConfig> {
-    let found = input
-        .configs
-        .iter()
-        .find(|(key, _)| normalize_name(key) == normalize_name(name));
+    let found = input.configs.iter().find(|(key, _)| normalize_name(key) == normalize_name(name));
     found.map(|(_, block)| block)
 }
 
@@ -176,9 +166,8 @@ fn is_usable(input: &SelectInput<'_>, entry: &ProviderInfo) -> bool {
 /// A key for `entry` from outside the config: a service manager credential or an environment variable.
 fn external_key(env: &Env, entry: &ProviderInfo) -> Option<ResolvedKey> {
     entry.key_variables.iter().find_map(|variable| {
-        let credential = env
-            .get("CREDENTIALS_DIRECTORY")
-            .map(|folder| PathBuf::from(folder).join(variable));
+        let credential =
+            env.get("CREDENTIALS_DIRECTORY").map(|folder| PathBuf::from(folder).join(variable));
         if let Some(path) = credential.filter(|path| path.is_file()) {
             return Some(ResolvedKey {
                 key: KeySource::File(path),
@@ -226,11 +215,7 @@ fn resolve_key(
             KeySource::Login(name) => ("login", format!("`nanobot provider login {name}`")),
         };
         let key = key.clone();
-        return Some(ResolvedKey {
-            key,
-            kind: from,
-            label: place,
-        });
+        return Some(ResolvedKey { key, kind: from, label: place });
     }
     // A vendor's environment variable is sent only to that vendor's own host.
     let entry = entry.filter(|entry| {
@@ -259,21 +244,12 @@ pub fn provider_status(
     configs: &BTreeMap<String, ProviderConfig>,
     env: &Env,
 ) -> ProviderStatus {
-    let input = SelectInput {
-        provider: name,
-        model: "",
-        is_model_explicit: false,
-        configs,
-        env,
-    };
+    let input = SelectInput { provider: name, model: "", is_model_explicit: false, configs, env };
     let block = find_config(&input, name).cloned().unwrap_or_default();
     let own = find_provider(name);
     let rules = own.map(|entry| detect_gateway(&block, entry).unwrap_or(entry));
     let own_base = rules.map_or("", |entry| entry.base_url);
-    let base = block
-        .base_url
-        .clone()
-        .unwrap_or_else(|| own_base.to_owned());
+    let base = block.base_url.clone().unwrap_or_else(|| own_base.to_owned());
     let found = resolve_key(name, &block, rules, &base, env);
     let is_usable = match rules.map(|entry| entry.kind) {
         Some(ProviderKind::Unsupported) => false,
@@ -286,13 +262,7 @@ pub fn provider_status(
     ProviderStatus {
         entry: own,
         base_url: base,
-        key: found.map(
-            |ResolvedKey {
-                 kind: from,
-                 label: place,
-                 ..
-             }| (from, place),
-        ),
+        key: found.map(|ResolvedKey { kind: from, label: place, .. }| (from, place)),
         is_usable,
     }
 }
@@ -312,9 +282,7 @@ fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvi
     let base = resolve_base_url(name, &block, rules)?;
     let base_given = block.base_url.is_some();
     let (key, key_place) = match resolve_key(name, &block, rules, &base, input.env) {
-        Some(ResolvedKey {
-            key, label: place, ..
-        }) => (Some(key), place),
+        Some(ResolvedKey { key, label: place, .. }) => (Some(key), place),
         None if needs_key(rules, &base) => return Err(missing_key_error(name, rules)),
         None => (None, "none".into()),
     };
@@ -360,9 +328,7 @@ fn resolve_base_url(
     // The default address of `custom` is a local server, which is not used unless its block is filled in.
     let is_unasked =
         |entry: &&ProviderInfo| entry.kind == ProviderKind::Direct && config.key.is_none();
-    let own_base = rules
-        .filter(|entry| !is_unasked(entry))
-        .map_or("", |entry| entry.base_url);
+    let own_base = rules.filter(|entry| !is_unasked(entry)).map_or("", |entry| entry.base_url);
     let base = config.base_url.as_deref().unwrap_or(own_base);
     if !base.is_empty() {
         return Ok(base.to_owned());
@@ -423,14 +389,11 @@ fn detect_gateway(config: &ProviderConfig, entry: &ProviderInfo) -> Option<&'sta
         _ => "",
     };
     let base = config.base_url.as_deref().unwrap_or_default();
-    PROVIDERS
-        .iter()
-        .filter(|other| other.kind == ProviderKind::Gateway)
-        .find(|other| {
-            let by_key = !other.key_prefix.is_empty() && key.starts_with(other.key_prefix);
-            by_key && base.is_empty()
-                || !other.url_keyword.is_empty() && base.contains(other.url_keyword)
-        })
+    PROVIDERS.iter().filter(|other| other.kind == ProviderKind::Gateway).find(|other| {
+        let by_key = !other.key_prefix.is_empty() && key.starts_with(other.key_prefix);
+        by_key && base.is_empty()
+            || !other.url_keyword.is_empty() && base.contains(other.url_keyword)
+    })
 }
 
 /// Normalizes the base URL: removes path parts that the format adds, and adds the provider's fixed suffix.
@@ -517,9 +480,7 @@ fn wire_model_name(model: &str, name: &str, entry: Option<&ProviderInfo>) -> Str
     let others = entry.map_or(&[][..], |entry| entry.model_prefixes);
     let is_own = normalize_name(prefix) == normalize_name(name)
         || entry.is_some_and(|entry| normalize_name(prefix) == normalize_name(entry.name))
-        || others
-            .iter()
-            .any(|other| normalize_name(other) == normalize_name(prefix));
+        || others.iter().any(|other| normalize_name(other) == normalize_name(prefix));
     // The gateway's own models carry its name as a prefix.
     let is_its_own = entry.is_some_and(|entry| entry.name == "openrouter") && !rest.contains('/');
     match strip {
@@ -532,12 +493,7 @@ fn wire_model_name(model: &str, name: &str, entry: Option<&ProviderInfo>) -> Str
 /// The error if no provider is usable: lists the next steps and names a local server that is running. Such a server is
 /// never used without being configured.
 fn no_provider_error(input: &SelectInput<'_>) -> anyhow::Error {
-    let servers = [
-        ("ollama", 11434),
-        ("lmStudio", 1234),
-        ("llamaCpp", 8080),
-        ("vllm", 8000),
-    ];
+    let servers = [("ollama", 11434), ("lmStudio", 1234), ("llamaCpp", 8080), ("vllm", 8000)];
     let found = servers.iter().find(|(_, port)| http::is_listening(*port));
     let unbuilt = input.configs.iter().find_map(|(name, block)| {
         let entry = find_provider(name).filter(|entry| entry.kind == ProviderKind::Unsupported)?;
@@ -602,10 +558,7 @@ mod tests {
             None => "-",
         };
         assert_ne!(choice.format, ApiFormat::OpenAi);
-        Ok(format!(
-            "{} {} {} {key}",
-            choice.provider, choice.model, choice.base_url
-        ))
+        Ok(format!("{} {} {} {key}", choice.provider, choice.model, choice.base_url))
     }
 
     // Skipped by rustfmt, to keep one row per line.
@@ -664,16 +617,8 @@ mod tests {
                 .collect();
             blocks.retain(|(other, ..)| other != name);
             blocks.push((name, "k", ""));
-            assert_eq!(
-                select_with(&blocks, &[], "auto", model),
-                expect,
-                "{model} by itself"
-            );
-            assert_eq!(
-                select_with(&blocks, &[], name, model),
-                expect,
-                "{model} by name"
-            );
+            assert_eq!(select_with(&blocks, &[], "auto", model), expect, "{model} by itself");
+            assert_eq!(select_with(&blocks, &[], name, model), expect, "{model} by name");
         }
     }
 
@@ -767,41 +712,23 @@ mod tests {
             "m",
             "lm-studio m http://localhost:9/v1 -",
         );
+        check(&[], &[], "ollama", "qwen", "ollama qwen http://localhost:11434/v1 -");
         check(
-            &[],
-            &[],
-            "ollama",
-            "qwen",
-            "ollama qwen http://localhost:11434/v1 -",
-        );
-        check(
-            &[
-                ("ollama", "", "http://localhost:11434"),
-                ("openrouter", "k", ""),
-            ],
+            &[("ollama", "", "http://localhost:11434"), ("openrouter", "k", "")],
             &[],
             "auto",
             "llama3.2",
             "ollama llama3.2 http://localhost:11434 -",
         );
         check(
-            &[
-                ("ollama", "", "http://localhost:11434"),
-                ("openrouter", "k", ""),
-            ],
+            &[("ollama", "", "http://localhost:11434"), ("openrouter", "k", "")],
             &[],
             "auto",
             "nvidia/nemotron",
             &format!("openrouter nvidia/nemotron {openrouter} k"),
         );
         // Providers defined by the user.
-        check(
-            &[("mine", "k", "http://h/v1")],
-            &[],
-            "auto",
-            "mine/m",
-            "mine m http://h/v1 k",
-        );
+        check(&[("mine", "k", "http://h/v1")], &[], "auto", "mine/m", "mine m http://h/v1 k");
         check(
             &[("mine", "k", "http://h/v1"), ("openai", "o", "")],
             &[],
@@ -889,10 +816,7 @@ mod tests {
 
     #[test]
     fn the_table_is_sound() {
-        for entry in PROVIDERS
-            .iter()
-            .filter(|entry| entry.kind != ProviderKind::Unsupported)
-        {
+        for entry in PROVIDERS.iter().filter(|entry| entry.kind != ProviderKind::Unsupported) {
             assert!(
                 !entry.base_url.ends_with('/')
                     && !entry.label.is_empty()

@@ -274,15 +274,10 @@ pub const PROVIDERS: &[ProviderInfo] = &[
 
 /// Finds the entry `name`, in any spelling.
 pub fn find_provider(name: &str) -> Option<&'static ProviderInfo> {
-    PROVIDERS
-        .iter()
-        .find(|entry| normalize_name(entry.name) == normalize_name(name))
+    PROVIDERS.iter().find(|entry| normalize_name(entry.name) == normalize_name(name))
 }
 
 /// Normalizes a name for comparison: `lmStudio`, `lm-studio` and `lm_studio` are equal.
 pub fn normalize_name(name: &str) -> String {
-    name.chars()
-        .filter(char::is_ascii_alphanumeric)
-        .collect::<String>()
-        .to_lowercase()
+    name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase()
 }

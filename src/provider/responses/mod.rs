@@ -26,10 +26,6 @@ pub struct ResponsesFormat {
 impl ResponsesFormat {
     /// The origin of the replies of `model`.
     fn origin(&self, model: &str) -> ReplySource {
-        ReplySource {
-            wire: WIRE_NAME,
-            server: self.server.clone(),
-            model: model.to_owned(),
-        }
+        ReplySource { wire: WIRE_NAME, server: self.server.clone(), model: model.to_owned() }
     }
 }

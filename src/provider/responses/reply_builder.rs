@@ -94,11 +94,7 @@ impl ResponsesReplyBuilder {
     }
 
     fn add_item(&mut self, index: Option<u64>, value: Value) -> usize {
-        let next = self
-            .items
-            .iter()
-            .map(|item| item.index.saturating_add(1))
-            .max();
+        let next = self.items.iter().map(|item| item.index.saturating_add(1)).max();
         self.items.push(OutputItem {
             index: index.or(next).unwrap_or(0),
             value,
@@ -142,11 +138,8 @@ impl ResponsesReplyBuilder {
         // Some servers change an item's id between its beginning and its end.
         let is_open = |item: &OutputItem| !item.is_complete && item.value["type"] == value["type"];
         let found = self.items.iter().position(by_id);
-        let found = found.or_else(|| {
-            self.items
-                .iter()
-                .position(|item| is_open(item) && by_place(item))
-        });
+        let found =
+            found.or_else(|| self.items.iter().position(|item| is_open(item) && by_place(item)));
         let found = found.or_else(|| self.items.iter().position(is_open));
         let found = found.or_else(|| self.items.iter().position(by_place));
         let words = message_text(value);
@@ -184,12 +177,7 @@ impl ResponsesReplyBuilder {
         let found = found.or_else(|| self.items.iter().rposition(by_place));
         // Without index and id, the event refers to the item that was begun last.
         let last = |item: &OutputItem| item.has_type(kind) && !item.is_complete;
-        let found = found.or_else(|| {
-            self.items
-                .iter()
-                .rposition(last)
-                .filter(|_| index.is_none())
-        });
+        let found = found.or_else(|| self.items.iter().rposition(last).filter(|_| index.is_none()));
         found.unwrap_or_else(|| {
             let mut value = json!({ "type": kind });
             if let Some(id) = id {
@@ -251,9 +239,7 @@ impl ResponsesReplyBuilder {
         if response["error"].is_object() {
             return Err(ReplyError::Server(json!({ "error": response["error"] })));
         }
-        let why = response
-            .pointer("/incomplete_details/reason")
-            .and_then(Value::as_str);
+        let why = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
         match response["status"].as_str() {
             Some("failed") => {
                 let error = json!({ "message": "the response failed without a reason" });
@@ -276,12 +262,7 @@ impl ResponsesReplyBuilder {
     ) -> Result<(), ReplyError> {
         self.update_response(response)?;
         self.is_complete = true;
-        for (index, item) in response["output"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .enumerate()
-        {
+        for (index, item) in response["output"].as_array().into_iter().flatten().enumerate() {
             self.complete_item(Some(index as u64), item, on_delta)?;
         }
         Ok(())
@@ -332,9 +313,7 @@ impl response::ReplyBuilder for ResponsesReplyBuilder {
             }
             Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {
                 let at = self.item_for_event(event, "reasoning");
-                let part = event["summary_index"]
-                    .as_u64()
-                    .or(event["content_index"].as_u64());
+                let part = event["summary_index"].as_u64().or(event["content_index"].as_u64());
                 self.emit_reasoning(at, part, delta, on_delta)?;
             }
             Some("response.function_call_arguments.delta") => {
@@ -380,10 +359,7 @@ impl response::ReplyBuilder for ResponsesReplyBuilder {
     }
 
     fn finish(&mut self, _: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
-        match (
-            self.is_complete,
-            self.items.is_empty() && self.model.is_empty(),
-        ) {
+        match (self.is_complete, self.items.is_empty() && self.model.is_empty()) {
             (true, _) => Ok(()),
             (false, true) => Err(ReplyError::Malformed("a response without output".into())),
             (false, false) => Err(ReplyError::Truncated("the stream ended early".into())),
@@ -436,11 +412,7 @@ impl response::ReplyBuilder for ResponsesReplyBuilder {
                         whole => arguments_from_value(whole),
                     };
                     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
-                    let call = ToolCall {
-                        id: text("call_id"),
-                        name: text("name"),
-                        arguments,
-                    };
+                    let call = ToolCall { id: text("call_id"), name: text("name"), arguments };
                     let spare_id = format!("call_{}_{number}", self.message_count);
                     add_call(&mut reply.tool_calls, call, spare_id)?;
                 }
@@ -472,10 +444,7 @@ fn content_parts(item: &Value) -> impl Iterator<Item = &Value> {
 /// The text of a message item, including a refusal's text.
 fn message_text(item: &Value) -> String {
     let words = |part: &Value| {
-        part["text"]
-            .as_str()
-            .or_else(|| part["refusal"].as_str())
-            .map(str::to_owned)
+        part["text"].as_str().or_else(|| part["refusal"].as_str()).map(str::to_owned)
     };
     match item["type"].as_str() {
         Some("message") => content_parts(item).filter_map(words).collect(),
@@ -490,10 +459,8 @@ fn has_refusal(item: &Value) -> bool {
 /// The readable part of a reasoning item.
 fn reasoning_text(item: &Value) -> String {
     let summaries = item["summary"].as_array().into_iter().flatten();
-    let texts: Vec<&str> = summaries
-        .chain(content_parts(item))
-        .filter_map(|part| part["text"].as_str())
-        .collect();
+    let texts: Vec<&str> =
+        summaries.chain(content_parts(item)).filter_map(|part| part["text"].as_str()).collect();
     texts.join("\n\n")
 }
 
@@ -595,10 +562,8 @@ mod tests {
     }
 
     fn reasoning_item(id: &str, summary: &[&str], secret: Value) -> Value {
-        let summary: Vec<Value> = summary
-            .iter()
-            .map(|text| json!({ "type": "summary_text", "text": text }))
-            .collect();
+        let summary: Vec<Value> =
+            summary.iter().map(|text| json!({ "type": "summary_text", "text": text })).collect();
         json!({ "type": "reasoning", "id": id, "summary": summary, "encrypted_content": secret, "status": null })
     }
 
@@ -633,18 +598,11 @@ mod tests {
         ]);
         assert_eq!(reply.text, "h\u{e9}llo \u{1f642}");
         assert_eq!(
-            (
-                reply.finish_reason,
-                reply.model.as_str(),
-                reply.provider_data
-            ),
+            (reply.finish_reason, reply.model.as_str(), reply.provider_data),
             (FinishReason::Stop, "m1", None)
         );
         let usage = reply.usage;
-        assert_eq!(
-            (usage.input, usage.cached, usage.output, usage.reasoning),
-            (10, 4, 5, 2)
-        );
+        assert_eq!((usage.input, usage.cached, usage.output, usage.reasoning), (10, 4, 5, 2));
     }
 
     #[test]
@@ -664,20 +622,10 @@ mod tests {
             [nothing(), pieces.clone(), end.clone(), last(all)],
             [nothing(), pieces.clone(), nothing(), last(&[])],
             [beginning.clone(), nothing(), end.clone(), last(&[])],
-            [
-                beginning.clone(),
-                vec![text(0, "hi ")],
-                end.clone(),
-                last(all),
-            ],
+            [beginning.clone(), vec![text(0, "hi ")], end.clone(), last(all)],
             [nothing(), nothing(), end, last(all)],
             [beginning, nothing(), nothing(), last(all)],
-            [
-                nothing(),
-                pieces,
-                nothing(),
-                last(&[message_item("other", "hi there")]),
-            ],
+            [nothing(), pieces, nothing(), last(&[message_item("other", "hi there")])],
             [nothing(), nothing(), nothing(), last(all)],
         ];
         for case in cases {
@@ -733,24 +681,14 @@ mod tests {
             assert_eq!(calls(&read_object(&response("completed", output))), expect);
             assert_eq!(calls(&stream(&[completed(output)])), expect);
         };
-        check(
-            &[call("", "a", "f", "{oops")],
-            &[("a", "f", json!("{oops"))],
-        );
+        check(&[call("", "a", "f", "{oops")], &[("a", "f", json!("{oops"))]);
         check(&[call("", "a", "f", "")], &[("a", "f", json!({}))]);
         let mut object = call("", "a", "f", "");
         object["arguments"] = json!({ "x": 1 });
         check(&[object], &[("a", "f", json!({ "x": 1 }))]);
-        let list = [
-            call("", "", "f", "{}"),
-            call("", "a", "g", "{}"),
-            call("", "a", "h", "{}"),
-        ];
-        let expect = [
-            ("call_0_0", "f", json!({})),
-            ("a", "g", json!({})),
-            ("call_0_2", "h", json!({})),
-        ];
+        let list = [call("", "", "f", "{}"), call("", "a", "g", "{}"), call("", "a", "h", "{}")];
+        let expect =
+            [("call_0_0", "f", json!({})), ("a", "g", json!({})), ("call_0_2", "h", json!({}))];
         check(&list, &expect);
         // A server that changes an item's id at the end, and inserts another item before it.
         let before = [message_item("x", ""), call("fc_9", "a", "f", "{}")];
@@ -790,20 +728,14 @@ mod tests {
             stream(&[completed(&output)]),
             read_object(&response("completed", &output)),
         ] {
-            assert_eq!(
-                (reply.text.as_str(), reply.reasoning.as_str()),
-                ("I look.", "hm\n\nyes")
-            );
+            assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("I look.", "hm\n\nyes"));
             let opaque = json!({ "wire": "responses", "server": "", "model": "m", "keep": keep });
             assert_eq!(reply.provider_data, Some(opaque));
         }
         // Unencrypted reasoning is displayed, and not sent back.
         let open = json!({ "type": "reasoning", "id": "rs_1", "content": [{ "type": "reasoning_text", "text": "hm" }] });
         let reply = read_object(&response("completed", &[open, answer.clone()]));
-        assert_eq!(
-            (reply.reasoning.as_str(), reply.provider_data),
-            ("hm", None)
-        );
+        assert_eq!((reply.reasoning.as_str(), reply.provider_data), ("hm", None));
         let pieces = [
             delta("reasoning_text", 0, "h"),
             delta("reasoning_text", 0, "m"),
@@ -837,10 +769,7 @@ mod tests {
             { "type": "message", "phase": "final_answer", "length": 5 },
         ]);
         for reply in [stream(&told), read_object(&response("completed", &output))] {
-            assert_eq!(
-                (reply.text.as_str(), reply.reasoning.as_str()),
-                ("Milk.", "I look.")
-            );
+            assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("Milk.", "I look."));
             assert_eq!(reply.provider_data.unwrap()["keep"], keep);
         }
     }
@@ -857,42 +786,16 @@ mod tests {
             );
         };
         check("completed", Value::Null, FinishReason::Stop);
-        check(
-            "incomplete",
-            json!({ "reason": "max_output_tokens" }),
-            FinishReason::Length,
-        );
-        check(
-            "incomplete",
-            json!({ "reason": "content_filter" }),
-            FinishReason::Refusal,
-        );
-        check(
-            "incomplete",
-            json!({ "reason": "odd" }),
-            FinishReason::Other("odd".into()),
-        );
-        check(
-            "incomplete",
-            Value::Null,
-            FinishReason::Other("incomplete".into()),
-        );
-        check(
-            "cancelled",
-            Value::Null,
-            FinishReason::Other("cancelled".into()),
-        );
+        check("incomplete", json!({ "reason": "max_output_tokens" }), FinishReason::Length);
+        check("incomplete", json!({ "reason": "content_filter" }), FinishReason::Refusal);
+        check("incomplete", json!({ "reason": "odd" }), FinishReason::Other("odd".into()));
+        check("incomplete", Value::Null, FinishReason::Other("incomplete".into()));
+        check("cancelled", Value::Null, FinishReason::Other("cancelled".into()));
         let refusal = json!({ "type": "message", "id": "msg_1", "content": [{ "type": "refusal", "refusal": "no" }] });
         let reply = read_object(&response("completed", std::slice::from_ref(&refusal)));
-        assert_eq!(
-            (reply.text.as_str(), reply.finish_reason),
-            ("no", FinishReason::Refusal)
-        );
+        assert_eq!((reply.text.as_str(), reply.finish_reason), ("no", FinishReason::Refusal));
         let reply = stream(&[delta("refusal", 0, "no"), completed(&[])]);
-        assert_eq!(
-            (reply.text.as_str(), reply.finish_reason),
-            ("no", FinishReason::Refusal)
-        );
+        assert_eq!((reply.text.as_str(), reply.finish_reason), ("no", FinishReason::Refusal));
     }
 
     #[test]
@@ -909,14 +812,8 @@ mod tests {
             test_support::read_object(&RESPONSES, all.replace('\n', "\r\n").as_bytes()).text,
             "a"
         );
-        let event = format!(
-            "data: {}\n\n",
-            response("completed", &[message_item("msg_1", "a")])
-        );
-        assert_eq!(
-            test_support::read_object(&RESPONSES, event.as_bytes()).text,
-            "a"
-        );
+        let event = format!("data: {}\n\n", response("completed", &[message_item("msg_1", "a")]));
+        assert_eq!(test_support::read_object(&RESPONSES, event.as_bytes()).text, "a");
     }
 
     #[test]
@@ -941,10 +838,7 @@ mod tests {
         failed["error"] = json!({ "code": "rate_limit_exceeded", "message": "slow" });
         server(&failed.to_string(), "slow");
         let event = json!({ "type": "response.failed", "response": failed });
-        server(
-            &test_support::events(&[created(), text(0, "a"), event]),
-            "slow",
-        );
+        server(&test_support::events(&[created(), text(0, "a"), event]), "slow");
         let error =
             json!({ "type": "error", "code": "server_error", "message": "broke", "param": null });
         server(&test_support::events(&[created(), error]), "broke");
@@ -983,11 +877,7 @@ mod tests {
         ]);
         let whole = response(
             "completed",
-            &[
-                reasoning_item("rs_1", &["hm"], json!("s")),
-                message_item("msg_1", "a"),
-                item,
-            ],
+            &[reasoning_item("rs_1", &["hm"], json!("s")), message_item("msg_1", "a"), item],
         )
         .to_string();
         let seeds: &[&[u8]] = &[

@@ -162,9 +162,8 @@ fn build_input<'a>(request: &Request<'a>, format: &ResponsesFormat) -> Vec<Input
 
 /// The parts of a user message: images first, the per-message facts last.
 fn user_content<'a>(user: &'a UserMessage, format: &ResponsesFormat) -> Vec<InputContent<'a>> {
-    let mut parts: Vec<_> = images_first(&user.parts)
-        .map(|part| part_to_content(part, format))
-        .collect();
+    let mut parts: Vec<_> =
+        images_first(&user.parts).map(|part| part_to_content(part, format)).collect();
     if !user.runtime_facts.is_empty() {
         let text = Cow::Borrowed(&*user.runtime_facts);
         parts.push(InputContent::Text { text });
@@ -188,9 +187,7 @@ fn part_to_content<'a>(part: &'a MessagePart, format: &ResponsesFormat) -> Input
                 file_data: format!("data:{};base64,{data}", document.media_type),
             }
         }
-        part => InputContent::Text {
-            text: to_plain_text(std::slice::from_ref(part)),
-        },
+        part => InputContent::Text { text: to_plain_text(std::slice::from_ref(part)) },
     }
 }
 
@@ -296,12 +293,7 @@ mod tests {
     }
 
     fn result(parts: Vec<MessagePart>) -> Message {
-        Message::Tool(ToolResult {
-            call_id: "c".into(),
-            name: "t".into(),
-            parts,
-            failed: false,
-        })
+        Message::Tool(ToolResult { call_id: "c".into(), name: "t".into(), parts, failed: false })
     }
 
     fn reply(words: &str, calls: usize, keep: Value) -> Message {
@@ -373,29 +365,17 @@ mod tests {
         );
         let reasons = ResponsesFormat {
             is_reasoning_model: true,
-            quirks: Quirks {
-                temperature: Temperature::None,
-                ..NONE
-            },
+            quirks: Quirks { temperature: Temperature::None, ..NONE },
             max_output_tokens: Some(50),
             ..DEFAULT_FORMAT
         };
         let sent = body(&[], &reasons, "m", 99);
         assert_eq!(sent["include"], json!(["reasoning.encrypted_content"]));
-        assert_eq!(
-            (&sent["temperature"], &sent["max_output_tokens"]),
-            (&Value::Null, &json!(50))
-        );
+        assert_eq!((&sent["temperature"], &sent["max_output_tokens"]), (&Value::Null, &json!(50)));
         assert_eq!(body(&[], &DEFAULT_FORMAT, "m", 1)["max_output_tokens"], 16);
-        let codex = ResponsesFormat {
-            quirks: CODEX,
-            ..DEFAULT_FORMAT
-        };
+        let codex = ResponsesFormat { quirks: CODEX, ..DEFAULT_FORMAT };
         let sent = body(&[], &codex, "m", 99);
-        assert_eq!(
-            (&sent["max_output_tokens"], &sent["stream"]),
-            (&Value::Null, &json!(true))
-        );
+        assert_eq!((&sent["max_output_tokens"], &sent["stream"]), (&Value::Null, &json!(true)));
     }
 
     #[test]

@@ -16,9 +16,6 @@ impl WireFormat for ResponsesFormat {
     }
 
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn response::ReplyBuilder> {
-        Box::new(reply_builder::ResponsesReplyBuilder::new(
-            request,
-            self.origin(request.model),
-        ))
+        Box::new(reply_builder::ResponsesReplyBuilder::new(request, self.origin(request.model)))
     }
 }

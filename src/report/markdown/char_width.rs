@@ -22,9 +22,7 @@ pub(super) fn char_columns(before: Option<char>, letter: char) -> usize {
 /// The columns of a text.
 pub(super) fn text_columns(text: &str) -> usize {
     let mut before = None;
-    let widths = text
-        .chars()
-        .map(|letter| char_columns(before.replace(letter), letter));
+    let widths = text.chars().map(|letter| char_columns(before.replace(letter), letter));
     widths.sum()
 }
 

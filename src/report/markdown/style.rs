@@ -41,18 +41,12 @@ impl SpanBuffer {
             Some(last) if last.style == look && last.link.as_ref() == link => {
                 last.text.push_str(text);
             }
-            _ => self.0.push(Span {
-                style: look,
-                text: text.to_owned(),
-                link: link.cloned(),
-            }),
+            _ => self.0.push(Span { style: look, text: text.to_owned(), link: link.cloned() }),
         }
     }
 
     pub(super) fn add_all(&mut self, spans: &[Span]) {
-        spans
-            .iter()
-            .for_each(|span| self.add_linked(span.style, &span.text, span.link.as_ref()));
+        spans.iter().for_each(|span| self.add_linked(span.style, &span.text, span.link.as_ref()));
     }
 
     /// Ends the row, without a look on the line end.
@@ -109,11 +103,7 @@ pub(super) fn show_inline(text: &str, look: TextStyle, show: &mut dyn FnMut(Styl
 pub(super) fn show_event(event: InlineEvent<'_>, show: &mut dyn FnMut(StyledRun<'_>)) {
     let mut show = |style: TextStyle, text: &str| {
         let is_link = style.link && LINK_SCHEMES.iter().any(|scheme| text.starts_with(scheme));
-        show(StyledRun {
-            style,
-            text,
-            is_link,
-        });
+        show(StyledRun { style, text, is_link });
     };
     match event {
         InlineEvent::Text(look, text) => show(look, text),

@@ -45,12 +45,7 @@ impl MarkdownTable {
         let header = split_cells(header);
         let body: Vec<Vec<&str>> = body.iter().map(|line| split_cells(line)).collect();
         // Extra cells of a row longer than the header are kept.
-        let count = body
-            .iter()
-            .map(Vec::len)
-            .max()
-            .unwrap_or(0)
-            .max(header.len());
+        let count = body.iter().map(Vec::len).max().unwrap_or(0).max(header.len());
         match fit_columns(&header, &body, count, width) {
             Some(widths) => as_grid(&header, &body, &widths, &aligns),
             None => as_list(&header, &body, width),
@@ -117,11 +112,7 @@ fn as_grid(
     let mut all = format_row(header, widths, aligns, TextStyle::BOLD);
     let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
     let rule = rules.join("─┼─");
-    all.push(vec![Span {
-        style: TextStyle::FAINT,
-        text: rule,
-        link: None,
-    }]);
+    all.push(vec![Span { style: TextStyle::FAINT, text: rule, link: None }]);
     for cells in body {
         all.extend(format_row(cells, widths, aligns, TextStyle::PLAIN));
     }
@@ -229,23 +220,16 @@ mod tests {
             assert!(table.push_line(line), "{line}");
         }
         let rows = table.rows(width);
-        let text = |row: &Vec<super::Span>| {
-            row.iter()
-                .map(|span| span.text.as_str())
-                .collect::<String>()
-        };
+        let text =
+            |row: &Vec<super::Span>| row.iter().map(|span| span.text.as_str()).collect::<String>();
         let rows: Vec<String> = rows.iter().map(text).collect();
         assert_eq!(rows.join("\n"), expect);
     }
 
     #[test]
     fn tables_fit() {
-        let table = [
-            "| Name | Price |",
-            "|:-----|------:|",
-            "| apple | 1.20 |",
-            "| 日本 | 10 | x |",
-        ];
+        let table =
+            ["| Name | Price |", "|:-----|------:|", "| apple | 1.20 |", "| 日本 | 10 | x |"];
         check(
             &table,
             40,
@@ -258,11 +242,7 @@ mod tests {
             16,
             "a          │  b\n───────────┼────\nsome words │  x\nthat are   │\nmany       │",
         );
-        let narrow = [
-            "|price|said of it|",
-            "|-|-|",
-            "|1|keeps the doctor away, or so they say|",
-        ];
+        let narrow = ["|price|said of it|", "|-|-|", "|1|keeps the doctor away, or so they say|"];
         check(
             &narrow,
             24,

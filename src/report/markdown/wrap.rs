@@ -31,10 +31,7 @@ pub(super) struct RowWrapper {
 
 impl RowWrapper {
     pub(super) fn with_width(width: usize) -> Self {
-        Self {
-            width,
-            ..Self::default()
-        }
+        Self { width, ..Self::default() }
     }
 
     /// Starts new rows: `first` is the prefix of the first one, `rest` that of the others.
@@ -74,8 +71,7 @@ impl RowWrapper {
         let Some(last) = text[..count].chars().next_back() else {
             return 0;
         };
-        self.current_word
-            .add_linked(look, &text[..count], self.link.as_ref());
+        self.current_word.add_linked(look, &text[..count], self.link.as_ref());
         self.word_width += count;
         self.break_point = (self.current_word.length() - 1, self.word_width - 1);
         self.last = Some(last);
@@ -93,24 +89,17 @@ impl RowWrapper {
             return;
         }
         let width = char_width::char_columns(self.last, letter);
-        if self
-            .last
-            .is_some_and(|last| char_width::may_break(last, letter))
-        {
+        if self.last.is_some_and(|last| char_width::may_break(last, letter)) {
             self.end_word();
         }
-        if !self
-            .last
-            .is_some_and(|last| char_width::joins(last, letter))
-        {
+        if !self.last.is_some_and(|last| char_width::joins(last, letter)) {
             self.break_point = (self.current_word.length(), self.word_width);
         }
         if width > 0 && self.word_width + width > self.text_columns() {
             self.break_word();
         }
         let letter_bytes = &mut [0; 4];
-        self.current_word
-            .add_linked(look, letter.encode_utf8(letter_bytes), self.link.as_ref());
+        self.current_word.add_linked(look, letter.encode_utf8(letter_bytes), self.link.as_ref());
         self.word_width += width;
         self.last = Some(letter);
     }
@@ -200,10 +189,7 @@ impl RowWrapper {
 
 /// The columns of the spans.
 pub(super) fn spans_columns(spans: &[Span]) -> usize {
-    spans
-        .iter()
-        .map(|span| char_width::text_columns(&span.text))
-        .sum()
+    spans.iter().map(|span| char_width::text_columns(&span.text)).sum()
 }
 
 /// Removes trailing spaces.
@@ -240,11 +226,7 @@ mod tests {
         check("日本語の文章です。", 8, "日本語の\n文章で\nす。");
         check("ab日本", 5, "ab日\n本");
         check("（日本）語", 6, "（日\n本）語");
-        check(
-            "cafe\u{301} e\u{301}e\u{301}",
-            4,
-            "cafe\u{301}\ne\u{301}e\u{301}",
-        );
+        check("cafe\u{301} e\u{301}e\u{301}", 4, "cafe\u{301}\ne\u{301}e\u{301}");
         check("a👩\u{200d}🔬b", 5, "a👩\u{200d}🔬\nb");
         check("👍🏽👍🏽", 5, "👍🏽\n👍🏽");
         check("❤\u{fe0f}❤\u{fe0f}", 3, "❤\u{fe0f}\n❤\u{fe0f}");

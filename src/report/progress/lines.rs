@@ -13,11 +13,7 @@ const MAX_DETAILED_DIFF_LINES: usize = 2000;
 
 /// Formats a diff in colour; `whole` raises the limit on its length.
 pub(super) fn diff_rows(diff: &str, whole: bool) -> Vec<StyledLine> {
-    let most = if whole {
-        MAX_DETAILED_DIFF_LINES
-    } else {
-        MAX_DIFF_LINES
-    };
+    let most = if whole { MAX_DETAILED_DIFF_LINES } else { MAX_DIFF_LINES };
     let count = diff.lines().count();
     // Do not hide a single line behind a note that takes the same space.
     let shown = if count <= most + 1 { count } else { most };
@@ -54,10 +50,7 @@ pub(super) fn first_rows(text: &str, most: usize) -> Vec<StyledLine> {
     let shown = if count <= most + 1 { count } else { most };
     let mut rows: Vec<StyledLine> = text.lines().take(shown).map(dim_row).collect();
     if shown < count {
-        rows.push(dim_row(&format!(
-            "… {} more lines",
-            group_thousands((count - shown) as u64)
-        )));
+        rows.push(dim_row(&format!("… {} more lines", group_thousands((count - shown) as u64))));
     }
     rows
 }
@@ -150,14 +143,8 @@ mod tests {
             &["a line that is wider than ", "the window"],
             &["a line that is wider", "than the window"],
         );
-        check(
-            &["abcdefghijklmnopqrstuvwxyz"],
-            &["abcdefghijklmnopqrst", "uvwxyz"],
-        );
-        check(
-            &["文書文書文書文書文書文書"],
-            &["文書文書文書文書文書", "文書"],
-        );
+        check(&["abcdefghijklmnopqrstuvwxyz"], &["abcdefghijklmnopqrst", "uvwxyz"]);
+        check(&["文書文書文書文書文書文書"], &["文書文書文書文書文書", "文書"]);
         check(&[""], &[]);
     }
 
@@ -167,10 +154,7 @@ mod tests {
         let last = |rows: Vec<crate::sys::terminal::StyledLine>| rows.last().unwrap().text();
         assert_eq!(last(first_rows(&text, 10)), "    … 30 more lines");
         assert_eq!(first_rows(&text, 39).len(), 40);
-        assert_eq!(
-            last(diff_rows(&text, false)),
-            "    … 20 more lines; `-v` shows them"
-        );
+        assert_eq!(last(diff_rows(&text, false)), "    … 20 more lines; `-v` shows them");
         assert_eq!(last(diff_rows(&text, true)), "    +39");
     }
 }

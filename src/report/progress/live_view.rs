@@ -148,10 +148,9 @@ impl LiveView {
                 self.activity = self.after_reply(reply);
             }
             Event::ToolCall(call) => self.begin_call(call, view.now),
-            Event::ToolOutput {
-                call_id: call,
-                text,
-            } => rows.extend(self.add_output(call, text, view)),
+            Event::ToolOutput { call_id: call, text } => {
+                rows.extend(self.add_output(call, text, view))
+            }
             Event::ToolResult {
                 result,
                 outcome,
@@ -165,11 +164,7 @@ impl LiveView {
                 let changes = changes.map(|diff| (diff, *was_asked));
                 rows.extend(self.end_call(result, (*outcome, fails), changes, *duration, view));
             }
-            Event::Retry {
-                attempt,
-                wait,
-                cause,
-            } => {
+            Event::Retry { attempt, wait, cause } => {
                 let text = format!("… attempt {}: {cause}", attempt + 1);
                 rows.push(StyledLine::new("  ").shrinkable(text));
                 self.wait("retrying", *wait, view.now);
@@ -215,16 +210,11 @@ impl LiveView {
 
     fn add_reasoning(&mut self, text: &str, view: ViewSettings) -> Vec<StyledLine> {
         let before = match self.activity {
-            Activity::Thinking {
-                since,
-                chars: letters,
-            } => (since, letters),
+            Activity::Thinking { since, chars: letters } => (since, letters),
             _ => (view.now, 0),
         };
-        self.activity = Activity::Thinking {
-            since: before.0,
-            chars: before.1 + text.chars().count(),
-        };
+        self.activity =
+            Activity::Thinking { since: before.0, chars: before.1 + text.chars().count() };
         match view.is_detailed {
             true => self.fold.push(text, view.width),
             false => Vec::new(),
@@ -233,11 +223,7 @@ impl LiveView {
 
     /// Ends the reasoning phase; returns a line with its duration.
     fn end_reasoning(&mut self, view: ViewSettings) -> Vec<StyledLine> {
-        let Activity::Thinking {
-            since,
-            chars: letters,
-        } = self.activity
-        else {
+        let Activity::Thinking { since, chars: letters } = self.activity else {
             return Vec::new();
         };
         self.activity = Activity::Requesting;
@@ -442,12 +428,7 @@ impl LiveView {
 
     /// Returns the line at the end of the turn: context, tokens, cost and time.
     pub(super) fn status_line(&self, now: Instant, width: usize, is_detailed: bool) -> StyledLine {
-        let Usage {
-            input,
-            cached,
-            output,
-            ..
-        } = self.usage;
+        let Usage { input, cached, output, .. } = self.usage;
         let mut parts = Vec::new();
         let window = self.context_window.map(u64::from);
         if let Some(window) = window.filter(|_| self.context > 0) {
@@ -497,9 +478,7 @@ fn denied_mark() -> CallMark {
 
 /// Formats the line of a call. Of the parts of `about`, only the first one stays in a narrow window.
 fn call_row((mark, style): CallMark, name: &str, short: &str, about: &[String]) -> StyledLine {
-    let mut row = StyledLine::new("  ")
-        .styled(mark, style)
-        .plain(format!(" {name}"));
+    let mut row = StyledLine::new("  ").styled(mark, style).plain(format!(" {name}"));
     if !short.is_empty() {
         row = row.plain(" ").shrinkable(short);
     }
@@ -536,10 +515,9 @@ impl<'t> CommandFailure<'t> {
                 status: status(&all[at]).unwrap_or_default(),
                 lines: [&all[at.saturating_sub(1)..at], &all[at + 1..]].concat(),
             },
-            None => Self {
-                status: "failed".into(),
-                lines: all.last().copied().into_iter().collect(),
-            },
+            None => {
+                Self { status: "failed".into(), lines: all.last().copied().into_iter().collect() }
+            }
         }
     }
 }
@@ -588,17 +566,8 @@ mod tests {
     impl LiveViewFixture {
         fn new(detailed: bool) -> Self {
             let now = Instant::now();
-            let view = ViewSettings {
-                width: 60,
-                is_detailed: detailed,
-                streams_answer: true,
-                now,
-            };
-            Self {
-                live_view: LiveView::new(now),
-                view,
-                printed: Vec::new(),
-            }
+            let view = ViewSettings { width: 60, is_detailed: detailed, streams_answer: true, now };
+            Self { live_view: LiveView::new(now), view, printed: Vec::new() }
         }
 
         fn after(&mut self, millis: u64) -> &mut Self {
@@ -613,11 +582,7 @@ mod tests {
         }
 
         fn call(&mut self, id: &str, name: &str, arguments: Value) -> &mut Self {
-            self.emit(Event::ToolCall(&ToolCall {
-                id: id.into(),
-                name: name.into(),
-                arguments,
-            }))
+            self.emit(Event::ToolCall(&ToolCall { id: id.into(), name: name.into(), arguments }))
         }
 
         fn result(&mut self, id: &str, name: &str, text: &str, outcome: ToolOutcome) -> &mut Self {
@@ -706,10 +671,7 @@ mod tests {
                 "    two",
             ])
             .call("2", "exec", json!({ "command": "make" }))
-            .emit(Event::ToolOutput {
-                call_id: "2",
-                text: "cc a.c\ncc ",
-            })
+            .emit(Event::ToolOutput { call_id: "2", text: "cc a.c\ncc " })
             .assert_printed(&["    cc a.c"])
             .assert_status(&["exec make  0 s  cc", "0 s"])
             .result("2", "exec", "cc a.c\ncc b.c", ToolOutcome::Ok)
@@ -720,11 +682,7 @@ mod tests {
     fn a_failed_command_tells_its_status_and_why() {
         let check = |text: &str, status: &str, lines: &[&str]| {
             let failure = super::CommandFailure::parse(text);
-            assert_eq!(
-                (&*failure.status, &*failure.lines),
-                (status, lines),
-                "{text}"
-            );
+            assert_eq!((&*failure.status, &*failure.lines), (status, lines), "{text}");
         };
         check("Exit code: 3", "exit 3", &[]);
         check("a\nb\nExit code: 3\n(why)", "exit 3", &["b", "(why)"]);
@@ -735,9 +693,7 @@ mod tests {
     #[test]
     fn a_call_without_a_result_was_interrupted() {
         let mut fixture = LiveViewFixture::new(false);
-        fixture
-            .call("1", "exec", json!({ "command": "sleep 9" }))
-            .after(2000);
+        fixture.call("1", "exec", json!({ "command": "sleep 9" })).after(2000);
         let rows = fixture.live_view.end_calls(fixture.view.now);
         let rows: Vec<String> = rows.iter().map(StyledLine::text).collect();
         assert_eq!(rows, ["  ⊘ exec sleep 9  interrupted, 2.0 s"]);
@@ -748,9 +704,13 @@ mod tests {
     fn changes_of_a_file_are_shown_and_folded() {
         let diff: String = (0..30).map(|line| format!("+{line}\n")).collect();
         let mut fixture = LiveViewFixture::new(false);
-        fixture
-            .call("1", "write_file", json!({ "path": "a", "content": "…" }))
-            .end_call("1", "write_file", "created a", ToolOutcome::Ok, Some(&diff));
+        fixture.call("1", "write_file", json!({ "path": "a", "content": "…" })).end_call(
+            "1",
+            "write_file",
+            "created a",
+            ToolOutcome::Ok,
+            Some(&diff),
+        );
         assert_eq!(fixture.printed.len(), 22);
         assert_eq!(fixture.printed[21], "    … 10 more lines; `-v` shows them");
         assert_eq!(fixture.printed[1], "    +0");
@@ -758,10 +718,7 @@ mod tests {
 
     #[test]
     fn thinking_is_folded() {
-        let piece = |text: &'static str| Event::Reasoning {
-            message_id: "m",
-            text,
-        };
+        let piece = |text: &'static str| Event::Reasoning { message_id: "m", text };
         let mut fixture = LiveViewFixture::new(false);
         fixture
             .emit(piece("first this, "))
@@ -769,10 +726,7 @@ mod tests {
             .emit(piece("then that"))
             .assert_status(&["thinking… 2 s"])
             .assert_printed(&[])
-            .emit(Event::Text {
-                message_id: "m",
-                text: "so",
-            })
+            .emit(Event::Text { message_id: "m", text: "so" })
             .assert_printed(&["  thought for 2 s (21 characters)"])
             // While the answer is being printed, the status area is empty.
             .assert_status(&[])
@@ -787,46 +741,22 @@ mod tests {
 
     #[test]
     fn waits_are_counted_down_and_money_is_counted_up() {
-        let usage = Usage {
-            input: 12_345,
-            cached: 2000,
-            output: 240,
-            ..Usage::default()
-        };
+        let usage = Usage { input: 12_345, cached: 2000, output: 240, ..Usage::default() };
         let mut fixture = LiveViewFixture::new(false);
         fixture
-            .emit(Event::Retry {
-                attempt: 1,
-                wait: Duration::from_secs(5),
-                cause: "busy",
-            })
+            .emit(Event::Retry { attempt: 1, wait: Duration::from_secs(5), cause: "busy" })
             .assert_printed(&["  … attempt 2: busy"])
             .assert_status(&["retrying in 5 s"])
             .after(1200)
             .assert_status(&["retrying in 4 s"])
-            .emit(Event::Usage {
-                message_id: "m",
-                usage,
-                cost: Some(0.0123),
-            })
+            .emit(Event::Usage { message_id: "m", usage, cost: Some(0.0123) })
             .assert_status(&["retrying in 4 s · 12.3k in, 240 out · $0.0123"])
-            .emit(Event::CompactStart {
-                tokens: 12_345,
-                threshold: None,
-            })
+            .emit(Event::CompactStart { tokens: 12_345, threshold: None })
             .assert_status(&["compacting 12,345 tokens… · 12.3k in, 240 out · $0.0123"]);
-        let reply = Reply {
-            usage,
-            ..Reply::default()
-        };
+        let reply = Reply { usage, ..Reply::default() };
         fixture.live_view.set_context_window(50_000);
-        fixture.emit(Event::Assistant {
-            reply: &reply,
-            is_final: true,
-        });
-        let LiveViewFixture {
-            live_view, view, ..
-        } = fixture;
+        fixture.emit(Event::Assistant { reply: &reply, is_final: true });
+        let LiveViewFixture { live_view, view, .. } = fixture;
         let line = |width, is_detailed| live_view.status_line(view.now, width, is_detailed).text();
         assert_eq!(
             line(80, false),
@@ -841,11 +771,8 @@ mod tests {
     #[test]
     fn a_sub_agent_goes_on_under_its_own_name() {
         let said = |text: &'static str| Event::ToolOutput { call_id: "1", text };
-        let report = UserMessage {
-            id: "turn-spawn1".into(),
-            injected: true,
-            ..UserMessage::default()
-        };
+        let report =
+            UserMessage { id: "turn-spawn1".into(), injected: true, ..UserMessage::default() };
         LiveViewFixture::new(false)
             .call("1", "spawn", json!({ "task": "look", "label": "look" }))
             .result(

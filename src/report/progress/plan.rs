@@ -20,9 +20,7 @@ impl Plan {
             let (mark, content) = line.strip_prefix('[')?.split_once("] ")?;
             Some((mark.chars().next()?, content.to_owned()))
         };
-        Self {
-            entries: text.lines().filter_map(entry).collect(),
-        }
+        Self { entries: text.lines().filter_map(entry).collect() }
     }
 
     fn count_done(&self) -> usize {
@@ -80,11 +78,7 @@ mod tests {
         };
         check("(the list is empty)", "0 of 0 done", &[]);
         check("[x] a\n[-] b", "1 of 2 done", &[]);
-        check(
-            "[x] a\n[>] b\n[ ] c",
-            "1 of 3 done, now: b",
-            &["  ☑ a", "  ▸ b", "  ☐ c"],
-        );
+        check("[x] a\n[>] b\n[ ] c", "1 of 3 done, now: b", &["  ☑ a", "  ▸ b", "  ☐ c"]);
         let long: String = (1..=12)
             .map(|number| format!("[{}] {number}\n", if number < 6 { 'x' } else { ' ' }))
             .collect();

@@ -20,18 +20,12 @@ pub struct Choice {
 impl Choice {
     /// Creates an answer that its key gives at once.
     pub const fn immediate(word: &'static str) -> Self {
-        Self {
-            word,
-            needs_enter: false,
-        }
+        Self { word, needs_enter: false }
     }
 
     /// Creates an answer that Enter confirms.
     pub const fn confirmed(word: &'static str) -> Self {
-        Self {
-            word,
-            needs_enter: true,
-        }
+        Self { word, needs_enter: true }
     }
 }
 
@@ -264,11 +258,8 @@ fn escape_sequence(typed: &[u8]) -> Option<(ChoiceKey, usize)> {
 mod tests {
     use super::{Choice, ChoiceInput, ChoiceOutcome};
 
-    const CHOICES: [Choice; 3] = [
-        Choice::immediate("yes"),
-        Choice::immediate("no"),
-        Choice::confirmed("session"),
-    ];
+    const CHOICES: [Choice; 3] =
+        [Choice::immediate("yes"), Choice::immediate("no"), Choice::confirmed("session")];
 
     /// Feeds `pieces` with a pause after each; returns the outcome, and what is shown without one.
     fn ask(pieces: &[&str], default: Option<usize>) -> (Option<ChoiceOutcome>, String) {

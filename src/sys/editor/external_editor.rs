@@ -24,9 +24,7 @@ pub fn edit_text(env: &Env, initial: &str) -> Result<Option<String>> {
     let modes = TerminalModes::from_stdin(true).context("read the terminal settings")?;
     let done = process::run_editor(editor, file.path());
     // A crashed editor may have left the terminal in another mode.
-    modes
-        .restore_and_reset()
-        .context("restore the terminal settings")?;
+    modes.restore_and_reset().context("restore the terminal settings")?;
     let written = durable_file::read(file.path())?.unwrap_or_default();
     let written = String::from_utf8_lossy(&written).into_owned();
     if done.with_context(|| format!("run `{editor}`"))? {
@@ -38,9 +36,5 @@ pub fn edit_text(env: &Env, initial: &str) -> Result<Option<String>> {
         let (_, path) = file.keep().context("save the text")?;
         hint = format!("recover the text from `{}`", path.display());
     }
-    Err(fail_with_hint(
-        Exit::Failed,
-        format!("`{editor}` failed"),
-        hint,
-    ))
+    Err(fail_with_hint(Exit::Failed, format!("`{editor}` failed"), hint))
 }

@@ -61,10 +61,7 @@ impl Completer for EditorHelper {
     ) -> rustyline::Result<(usize, Vec<FormattedCandidate>)> {
         if self.inserts_newline.swap(false, Ordering::SeqCst) {
             let newline = || "\n".to_owned();
-            let choice = FormattedCandidate {
-                text: newline(),
-                label: newline(),
-            };
+            let choice = FormattedCandidate { text: newline(), label: newline() };
             return Ok((cursor.saturating_sub(1), vec![choice]));
         }
         let Some(source) = &self.completions else {
@@ -79,9 +76,8 @@ impl Completer for EditorHelper {
 /// Formats the candidates, with their descriptions in a second column.
 fn format_candidates(candidates: Vec<Candidate>) -> Vec<FormattedCandidate> {
     let name = |candidate: &Candidate| sanitize(candidate.text.trim_end());
-    let widths = candidates
-        .iter()
-        .map(|one| unicode_width::UnicodeWidthStr::width(name(one).as_str()));
+    let widths =
+        candidates.iter().map(|one| unicode_width::UnicodeWidthStr::width(name(one).as_str()));
     let widest = widths.max().unwrap_or(0);
     // The list must not wrap, as `rustyline` counts its rows.
     let columns = stderr_width().saturating_sub(3);
@@ -121,9 +117,7 @@ impl Hinter for EditorHelper {
         // Called before each time that the line is drawn.
         self.width.follow(&line[..cursor]);
         let source = self.completions.as_ref().filter(|_| self.color)?;
-        source
-            .hint(line, cursor)
-            .map(|hint| DimHint(sanitize(&hint).replace('\n', " ")))
+        source.hint(line, cursor).map(|hint| DimHint(sanitize(&hint).replace('\n', " ")))
     }
 }
 

@@ -59,10 +59,7 @@ impl InputHistory {
 
     /// Appends `text`. After a failure, later calls do nothing.
     pub(super) fn append(&mut self, text: &str) -> Result<()> {
-        let appended = self
-            .path
-            .as_deref()
-            .map_or(Ok(()), |path| append(path, text));
+        let appended = self.path.as_deref().map_or(Ok(()), |path| append(path, text));
         if appended.is_err() {
             self.path = None;
         }
@@ -99,10 +96,7 @@ fn shorten(path: &Path) -> Result<()> {
     let what = || format!("lock `{}`", path.display());
     File::lock(&log).with_context(what)?;
     let bytes = durable_file::read(path)?.unwrap_or_default();
-    replace_file(
-        path,
-        &newest_entries(decode_entries(&String::from_utf8_lossy(&bytes))),
-    )
+    replace_file(path, &newest_entries(decode_entries(&String::from_utf8_lossy(&bytes))))
 }
 
 fn replace_file(path: &Path, entries: &[String]) -> Result<()> {
@@ -196,14 +190,7 @@ mod tests {
 
     #[test]
     fn entries_survive_their_file() {
-        for entry in [
-            "plain",
-            "two\nlines",
-            "back\\slash",
-            "\\n",
-            "\\\n\\",
-            "#V3 x",
-        ] {
+        for entry in ["plain", "two\nlines", "back\\slash", "\\n", "\\\n\\", "#V3 x"] {
             assert_eq!(decode_entries(&encode_entry(entry)), [entry]);
         }
         assert_eq!(decode_entries("#V2\na\\tb\nend\\\n\n"), ["a\\tb", "end\\"]);
@@ -265,9 +252,8 @@ mod tests {
     fn a_long_file_is_shortened() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("repl_history");
-        let lines: String = (0..=SHORTEN_ABOVE_ENTRIES)
-            .map(|number| format!("{number}\n"))
-            .collect();
+        let lines: String =
+            (0..=SHORTEN_ABOVE_ENTRIES).map(|number| format!("{number}\n")).collect();
         std::fs::write(&path, format!("#V2\n{lines}")).unwrap();
         let (_, entries) = InputHistory::open(path.clone()).unwrap();
         assert_eq!(entries.len(), MAX_ENTRIES);

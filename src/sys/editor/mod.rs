@@ -103,14 +103,9 @@ impl Editor {
         };
         let all = HistoryEntries::default();
         let mut pastes = FoldedPastes::default();
-        let entries: Vec<String> = entries
-            .iter()
-            .map(|entry| pastes.fold_entry(entry))
-            .collect();
+        let entries: Vec<String> = entries.iter().map(|entry| pastes.fold_entry(entry)).collect();
         let pastes = SharedPastes::new(Mutex::new(pastes));
-        let is_dumb = env
-            .get("TERM")
-            .is_some_and(|term| DUMB_TERMINALS.contains(&term));
+        let is_dumb = env.get("TERM").is_some_and(|term| DUMB_TERMINALS.contains(&term));
         let reading = if is_dumb || !terminal.stdout_is_rich {
             LineReader::Canonical(CanonicalReader::default())
         } else {
@@ -233,9 +228,7 @@ impl Editor {
                 return Ok(line);
             };
             let chosen = ChoiceInput::new(choices, default).parse_line(text);
-            Ok(chosen.map_or(line, |index| {
-                InputLine::Text(choices[index].word.to_owned())
-            }))
+            Ok(chosen.map_or(line, |index| InputLine::Text(choices[index].word.to_owned())))
         })
     }
 
@@ -280,9 +273,7 @@ impl Editor {
         };
         let text = sanitize(&secret::redact_known(text));
         let shown = format!("{}{text}\n", prompt.styled());
-        self.modes
-            .write(shown.as_bytes())
-            .context("write to the terminal")
+        self.modes.write(shown.as_bytes()).context("write to the terminal")
     }
 
     /// Adds `text` to the history, unless it begins with a space, repeats the last entry, or contains a key.
@@ -306,9 +297,7 @@ impl Editor {
     /// # Errors
     /// The settings cannot be changed.
     pub fn restore_terminal(&self) -> Result<()> {
-        self.modes
-            .restore_and_reset()
-            .context("restore the terminal settings")
+        self.modes.restore_and_reset().context("restore the terminal settings")
     }
 
     /// Starts collecting input, which is shown below the output, until the returned value is dropped. The input goes to

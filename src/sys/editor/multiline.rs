@@ -14,11 +14,7 @@ pub(super) fn find_continuation(text: &str) -> Option<Continuation> {
     let mut open: Option<(char, usize)> = None;
     for line in text.split('\n') {
         let line = line.trim();
-        let Some(mark) = line
-            .chars()
-            .next()
-            .filter(|letter| matches!(letter, '`' | '~'))
-        else {
+        let Some(mark) = line.chars().next().filter(|letter| matches!(letter, '`' | '~')) else {
             continue;
         };
         let rest = line.trim_start_matches(mark);
@@ -65,10 +61,7 @@ mod tests {
         check("hello \\", Some(Continuation::Backslash));
         check("a\\\nb", None);
         check("```", Some(Continuation::OpenCodeFence));
-        check(
-            "look:\n```rust\nfn main() {}",
-            Some(Continuation::OpenCodeFence),
-        );
+        check("look:\n```rust\nfn main() {}", Some(Continuation::OpenCodeFence));
         check("look:\n```rust\nfn main() {}\n```", None);
         check("```\na\\", Some(Continuation::OpenCodeFence));
         check("````\n```\n", Some(Continuation::OpenCodeFence));

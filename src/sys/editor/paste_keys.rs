@@ -20,10 +20,7 @@ pub(super) struct PasteCollector {
 
 impl PasteCollector {
     pub(super) fn new(pastes: SharedPastes) -> Self {
-        Self {
-            open: Arc::default(),
-            pastes,
-        }
+        Self { open: Arc::default(), pastes }
     }
 
     /// Handles `event` if it belongs to a paste.

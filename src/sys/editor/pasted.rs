@@ -44,10 +44,7 @@ impl FoldedPastes {
             number += 1;
             mark = format!("{MARK_START}pasted {size}, {number}]");
         }
-        self.0.push(FoldedPaste {
-            mark: mark.clone(),
-            text,
-        });
+        self.0.push(FoldedPaste { mark: mark.clone(), text });
         mark
     }
 
@@ -61,9 +58,8 @@ impl FoldedPastes {
             return entry.to_owned();
         }
         let pastes = self.0.iter();
-        let folded = pastes.fold(entry.to_owned(), |line, paste| {
-            line.replace(&paste.text, &paste.mark)
-        });
+        let folded =
+            pastes.fold(entry.to_owned(), |line, paste| line.replace(&paste.text, &paste.mark));
         match entry.split_once('\n') {
             _ if !is_long(&folded) => folded,
             Some((first, rest)) if first.chars().count() <= MAX_FIRST_LINE_CHARS => {
@@ -88,9 +84,7 @@ impl FoldedPastes {
 
     fn first_mark(&self, text: &str) -> Option<(usize, &FoldedPaste)> {
         let marks = self.0.iter();
-        marks
-            .filter_map(|paste| Some((text.find(&paste.mark)?, paste)))
-            .min_by_key(|(at, _)| *at)
+        marks.filter_map(|paste| Some((text.find(&paste.mark)?, paste))).min_by_key(|(at, _)| *at)
     }
 
     /// Returns the mark at the end of `text`, which is deleted as a whole.
@@ -114,10 +108,7 @@ mod tests {
         assert_eq!(pastes.fold(words.clone()), "[pasted 1500 characters]");
         let marked = format!("{}[pasted 120 lines]", "other\n".repeat(119));
         assert_eq!(pastes.fold(marked.clone()), "[pasted 120 lines, 2]");
-        assert_eq!(
-            pastes.mark_at_end("a [pasted 120 lines]"),
-            Some("[pasted 120 lines]")
-        );
+        assert_eq!(pastes.mark_at_end("a [pasted 120 lines]"), Some("[pasted 120 lines]"));
         assert_eq!(pastes.mark_at_end("a [pasted 120 lines] "), None);
         let line = "a [pasted 120 lines, 2] b [pasted 120 lines]c";
         assert_eq!(pastes.unfold(line), format!("a {marked} b {lines}c"));
@@ -126,11 +117,7 @@ mod tests {
         assert_eq!(pastes.fold(lines), "[pasted 120 lines]");
         // An entry of the history shows the mark again, or another one.
         assert_eq!(pastes.fold_entry(&pastes.unfold(line)), line);
-        for entry in [
-            "a\nb".to_owned(),
-            "long ".repeat(500),
-            format!("first\n{words}"),
-        ] {
+        for entry in ["a\nb".to_owned(), "long ".repeat(500), format!("first\n{words}")] {
             let folded = pastes.fold_entry(&entry);
             assert!(folded.len() < 100, "{folded}");
             assert_eq!(pastes.unfold(&folded), entry);

@@ -26,9 +26,6 @@ impl Prompt<'_> {
 
 impl<'a> From<&'a str> for Prompt<'a> {
     fn from(text: &'a str) -> Self {
-        Self {
-            text,
-            is_warning: false,
-        }
+        Self { text, is_warning: false }
     }
 }

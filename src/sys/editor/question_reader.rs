@@ -53,9 +53,7 @@ impl QuestionReader<'_> {
             let delay = if is_new { ANSWER_DELAY } else { Duration::ZERO };
             let last_key = self.lock_draft().last_key;
             let end = last_key.map_or(shown_since, |last| last + TYPING_PAUSE);
-            let left = end
-                .max(shown_since + delay)
-                .saturating_duration_since(Instant::now());
+            let left = end.max(shown_since + delay).saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
@@ -159,10 +157,7 @@ impl QuestionReader<'_> {
 
     /// Waits for keys, at most for `limit`.
     fn wait(&self, limit: Option<Duration>) -> Result<QuestionEvent> {
-        let fds = [
-            (self.modes.tty(), PollFlags::IN),
-            (self.resume_rx.as_fd(), PollFlags::IN),
-        ];
+        let fds = [(self.modes.tty(), PollFlags::IN), (self.resume_rx.as_fd(), PollFlags::IN)];
         let mut deadline = limit.map_or(Deadline::never(), Deadline::after);
         match signal::wait(&fds, &mut deadline)? {
             Some(0) => self.read(),

@@ -21,11 +21,7 @@ pub(super) struct WidthTracker {
 
 impl WidthTracker {
     pub(super) fn new(reflows: bool) -> Self {
-        Self {
-            reflows,
-            columns: Cell::new(0),
-            prompt: RefCell::default(),
-        }
+        Self { reflows, columns: Cell::new(0), prompt: RefCell::default() }
     }
 
     /// Begins a line after `prompt`.
@@ -107,11 +103,7 @@ mod tests {
     #[test]
     fn some_terminals_do_not_reflow() {
         let check = |variables: &[(&str, &str)], expect: bool| {
-            assert_eq!(
-                is_reflowing(&variables.iter().copied().collect()),
-                expect,
-                "{variables:?}"
-            );
+            assert_eq!(is_reflowing(&variables.iter().copied().collect()), expect, "{variables:?}");
         };
         check(&[("TERM", "xterm-256color")], true);
         check(&[("TERM", "xterm"), ("XTERM_VERSION", "XTerm(390)")], false);

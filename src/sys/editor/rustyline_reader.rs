@@ -36,10 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Time for the reader to notice that it must end. A history search notices only keys, and so does not.
-const END_TIMEOUT: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 300_000_000,
-};
+const END_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
 
 type SharedPrinter = Arc<Mutex<dyn ExternalPrinter + Send>>;
 
@@ -119,10 +116,7 @@ impl RustylineReader {
         }
         for (key, is_backward) in [(KeyCode::Up, true), (KeyCode::Down, false)] {
             let entries = Arc::clone(entries);
-            let handler = HistorySearchKey {
-                entries,
-                is_backward,
-            };
+            let handler = HistorySearchKey { entries, is_backward };
             self.bind(KeyEvent(key, Modifiers::NONE), &collector, handler);
         }
         let next_profile = AcceptKey(Arc::clone(&self.wants_next_profile));
@@ -140,8 +134,7 @@ impl RustylineReader {
     ) {
         let collector = collector.clone();
         let handler = Box::new(OutsidePaste { collector, handler });
-        self.inner
-            .bind_sequence(key, EventHandler::Conditional(handler));
+        self.inner.bind_sequence(key, EventHandler::Conditional(handler));
     }
 
     /// Reads an answer. The Down and Up keys enter one of the `options`; Escape ends the input.
@@ -156,12 +149,10 @@ impl RustylineReader {
         for option in options.iter().rev() {
             self.add_to_history(option)?;
         }
-        for (key, command) in [
-            (KeyCode::Down, Cmd::PreviousHistory),
-            (KeyCode::Up, Cmd::NextHistory),
-        ] {
-            self.inner
-                .bind_sequence(KeyEvent(key, Modifiers::NONE), command);
+        for (key, command) in
+            [(KeyCode::Down, Cmd::PreviousHistory), (KeyCode::Up, Cmd::NextHistory)]
+        {
+            self.inner.bind_sequence(KeyEvent(key, Modifiers::NONE), command);
         }
         let is_escaped = Arc::new(AtomicBool::new(false));
         let escape = AcceptKey(Arc::clone(&is_escaped));
@@ -209,22 +200,16 @@ impl RustylineReader {
         }
         let line = self.inner.readline_with_initial(&prompt, (initial, ""));
         drop(reading);
-        let stopped = watch
-            .join()
-            .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+        let stopped = watch.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
         if let Some(stop) = stopped {
-            rustix::stdio::dup2_stdin(modes.tty())
-                .map_err(io::Error::from)
-                .with_context(what)?;
+            rustix::stdio::dup2_stdin(modes.tty()).map_err(io::Error::from).with_context(what)?;
             modes.restore_and_reset().with_context(what)?;
             return Err(stop.into());
         }
         match line {
             Ok(text) if self.wants_next_profile.swap(false, Ordering::SeqCst) => {
                 let (rows, _) = cursor_row(&format!("{}{text}", prompt.0), stderr_width());
-                modes
-                    .write(format!("\x1b[{}A\r\x1b[J", rows + 1).as_bytes())
-                    .with_context(what)?;
+                modes.write(format!("\x1b[{}A\r\x1b[J", rows + 1).as_bytes()).with_context(what)?;
                 Ok(InputLine::NextProfile(text))
             }
             Ok(text) => Ok(InputLine::Text(text.trim_end_matches('\n').to_owned())),
@@ -256,10 +241,8 @@ impl SignalWatcher {
     /// Runs until the read ends. Returns the reason if the run is to end.
     fn run(mut self) -> Option<Stop> {
         let stop = loop {
-            let fds = [
-                (self.done_rx.as_fd(), PollFlags::IN),
-                (self.resume_rx.as_fd(), PollFlags::IN),
-            ];
+            let fds =
+                [(self.done_rx.as_fd(), PollFlags::IN), (self.resume_rx.as_fd(), PollFlags::IN)];
             match signal::wait(&fds, &mut Deadline::never()) {
                 Ok(Some(1)) => self.redraw_after_resume(),
                 Ok(_) => return None,

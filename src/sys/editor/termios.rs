@@ -27,11 +27,7 @@ impl TerminalModes {
     pub(super) fn from_stdin(takes_sequences: bool) -> io::Result<Self> {
         let tty = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let found = tcgetattr(&tty)?;
-        Ok(Self {
-            tty,
-            original: found,
-            takes_sequences,
-        })
+        Ok(Self { tty, original: found, takes_sequences })
     }
 
     /// Duplicates the file descriptor, with the same original settings.
@@ -141,14 +137,8 @@ impl TerminalModes {
 
     /// Writes to the terminal, unless it accepts no output for 100 ms.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut out = [rustix::event::PollFd::new(
-            &self.tty,
-            rustix::event::PollFlags::OUT,
-        )];
-        let soon = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 100_000_000,
-        };
+        let mut out = [rustix::event::PollFd::new(&self.tty, rustix::event::PollFlags::OUT)];
+        let soon = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         match rustix::event::poll(&mut out, Some(&soon))? {
             0 => Ok(()),
             _ => (&self.tty).write_all(bytes),

@@ -42,10 +42,7 @@ pub(super) struct TypeAhead {
 
 impl TypeAhead {
     pub(super) fn new(pastes: &SharedPastes) -> Self {
-        Self {
-            pastes: SharedPastes::clone(pastes),
-            ..Self::default()
-        }
+        Self { pastes: SharedPastes::clone(pastes), ..Self::default() }
     }
 
     /// Removes and returns the first complete line.
@@ -87,10 +84,7 @@ impl TypeAhead {
 
     /// Returns the rows that show what was typed, for a window of `width` columns.
     pub(super) fn status_rows(&self, width: usize) -> Vec<StyledLine> {
-        let steering = self
-            .steering
-            .iter()
-            .map(|text| ("at the next step", first_words(text)));
+        let steering = self.steering.iter().map(|text| ("at the next step", first_words(text)));
         let lines = self.lines.iter().filter_map(|line| match line {
             InputLine::Text(text) => Some(("after this turn", first_words(text))),
             InputLine::Interrupted | InputLine::End | InputLine::NextProfile(_) => None,
@@ -202,8 +196,7 @@ impl TypeAhead {
     fn enter(&mut self) -> usize {
         if !self.partial.is_empty() && !continue_entry(&mut self.partial) {
             let text = std::mem::take(&mut self.partial);
-            self.lines
-                .push_back(InputLine::Text(text.trim_end_matches('\n').to_owned()));
+            self.lines.push_back(InputLine::Text(text.trim_end_matches('\n').to_owned()));
         }
         1
     }
@@ -262,8 +255,7 @@ impl TypeAhead {
             // The rest of the last character follows.
             long = error.valid_up_to();
         }
-        self.partial
-            .push_str(&String::from_utf8_lossy(&typed[..long]));
+        self.partial.push_str(&String::from_utf8_lossy(&typed[..long]));
         (long > 0).then_some(long)
     }
 }
@@ -291,9 +283,7 @@ fn last_columns(text: &str, columns: usize) -> String {
 /// Returns the length of the escape sequence at the start of `typed`: a cursor key, which has no effect without a line.
 fn escape_sequence_bytes(typed: &[u8], is_over: bool) -> Option<usize> {
     let body = match typed.get(1) {
-        Some(b'[') => typed[2..]
-            .iter()
-            .position(|byte| matches!(byte, 0x40..=0x7e)),
+        Some(b'[') => typed[2..].iter().position(|byte| matches!(byte, 0x40..=0x7e)),
         Some(b'O') => (typed.len() > 2).then_some(0),
         Some(_) => return Some(2),
         None => None,
@@ -350,11 +340,7 @@ mod tests {
         check("\u{1b}[Aup\u{1b}[1;5Cright\u{1b}OPf\r", &["uprightf"], "");
         check("\u{4}", &["End"], "");
         check("a\u{4}b", &[], "ab");
-        check(
-            "x\u{1b}[200~1\r\n2\t3\r4\u{1b}[201~y\rz",
-            &["x1\n2\t3\n4y"],
-            "z",
-        );
+        check("x\u{1b}[200~1\r\n2\t3\r4\u{1b}[201~y\rz", &["x1\n2\t3\n4y"], "z");
         check("\u{1b}[200~a\nb\n\u{1b}[201~\r", &["a\nb"], "");
         check("\u{1b}", &[], "");
         check("\u{1b}[", &[], "");
@@ -371,11 +357,7 @@ mod tests {
 
     #[test]
     fn the_escape_key_leaves_the_next_key_whole() {
-        for (typed, hint) in [
-            ("a\u{1b}", true),
-            ("a\u{1b}[", false),
-            ("a\u{1b}[1;", false),
-        ] {
+        for (typed, hint) in [("a\u{1b}", true), ("a\u{1b}[", false), ("a\u{1b}[1;", false)] {
             let mut ahead = TypeAhead::default();
             ahead.feed(typed.as_bytes(), false);
             assert!(ahead.has_open_escape(), "{typed:?}");
@@ -392,11 +374,7 @@ mod tests {
     #[test]
     fn a_paste_is_open_until_it_ends() {
         let mut ahead = TypeAhead::default();
-        for (typed, is_open) in [
-            ("abc", false),
-            ("a\x1b[200~abc", true),
-            ("\x1b[201~", false),
-        ] {
+        for (typed, is_open) in [("abc", false), ("a\x1b[200~abc", true), ("\x1b[201~", false)] {
             ahead.feed(typed.as_bytes(), false);
             assert_eq!(ahead.is_pasting(), is_open, "{typed:?}");
         }
@@ -428,10 +406,7 @@ mod tests {
         assert_eq!(ahead.pop_line(), Some(InputLine::Text("later".into())));
         // A narrow window shows the end of a long line.
         ahead.feed("x".repeat(50).as_bytes(), false);
-        assert_eq!(
-            shown(&ahead, 20).last().unwrap(),
-            &format!("> …{}▏", "x".repeat(16))
-        );
+        assert_eq!(shown(&ahead, 20).last().unwrap(), &format!("> …{}▏", "x".repeat(16)));
         // A draft of several lines shows its first and its last one.
         ahead.feed(b"\x15fix this: \x1b[200~one\rtwo\r\x1b[201~", false);
         let rows = shown(&ahead, 40);

@@ -17,10 +17,7 @@ use std::time::Duration;
 /// Maximum number of bytes kept; the kernel buffers some more.
 const MAX_TYPED_BYTES: usize = 1 << 20;
 /// Maximum pause within a paste.
-const PASTE_TIMEOUT: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 200_000_000,
-};
+const PASTE_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// Maximum pause within the escape sequence of a key. After it, the Escape key was pressed alone.
 pub(super) const ESCAPE_TIMEOUT: Duration = Duration::from_millis(50);
 /// Interval between checks whether this process is in the foreground again.
@@ -104,10 +101,7 @@ impl TypedKeys {
 
     /// Starts collecting. If that fails, keys are shown and wait in the kernel's buffer.
     pub(super) fn start(&mut self) {
-        self.collector = self
-            .collector
-            .take()
-            .or_else(|| self.spawn_collector().ok());
+        self.collector = self.collector.take().or_else(|| self.spawn_collector().ok());
     }
 
     fn spawn_collector(&self) -> io::Result<(PipeWriter, JoinHandle<()>)> {
@@ -152,8 +146,7 @@ impl KeyCollector {
     fn enter_mode(&self) -> io::Result<()> {
         if self.modes.is_foreground() {
             self.modes.set_no_echo()?;
-            self.modes
-                .write_sequence(ENABLE_BRACKETED_PASTE.as_bytes())?;
+            self.modes.write_sequence(ENABLE_BRACKETED_PASTE.as_bytes())?;
         }
         Ok(())
     }
@@ -207,10 +200,7 @@ impl KeyCollector {
         let is_escape_open = self.type_ahead.lock().ignore_poison().has_open_escape();
         let timeout = Timespec::try_from(ESCAPE_TIMEOUT).ok();
         // If interrupted, `poll` reports nothing, and the caller repeats it.
-        let found = poll(
-            &mut all[..count],
-            timeout.as_ref().filter(|_| is_escape_open),
-        );
+        let found = poll(&mut all[..count], timeout.as_ref().filter(|_| is_escape_open));
         if found == Ok(0) {
             self.type_ahead.lock().ignore_poison().end_escape();
             self.terminal.refresh_status();
@@ -236,10 +226,7 @@ impl KeyCollector {
     }
 
     fn wait_in_background(&self) {
-        let mut over = [PollFd::from_borrowed_fd(
-            self.done_rx.as_fd(),
-            PollFlags::IN,
-        )];
+        let mut over = [PollFd::from_borrowed_fd(self.done_rx.as_fd(), PollFlags::IN)];
         // The next call of `look` finds the same event.
         let _: Result<_, _> = poll(&mut over, Some(&FOREGROUND_POLL_INTERVAL));
     }

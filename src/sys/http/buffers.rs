@@ -91,10 +91,7 @@ impl Buffers for SocketBuffers {
         self.output();
         // An empty slice would end the body. Only a server that answers before the request is sent fills the input.
         self.make_room(self.end + MIN_INPUT_BYTES);
-        (
-            &mut self.input[self.end..],
-            &mut self.output[self.pending..],
-        )
+        (&mut self.input[self.end..], &mut self.output[self.pending..])
     }
 
     fn can_use_input(&self) -> bool {

@@ -85,11 +85,9 @@ impl Response {
     pub fn drain(mut self, limit: Duration) {
         let end = signal::now() + limit;
         let mut buffer = [0; 1024];
-        while signal::now() < end
-            && self
-                .read(&mut buffer, Some(end))
-                .is_ok_and(|count| count > 0)
-        {}
+        while signal::now() < end && self.read(&mut buffer, Some(end)).is_ok_and(|count| count > 0)
+        {
+        }
     }
 }
 
@@ -236,9 +234,7 @@ impl Http {
         self.check_offline(uri)?;
         // Only the proxy knows the actual address, so the address that the name has here is checked instead.
         if self.proxy.is_some() && matches!(self.policy, AddressPolicy::Filtered(_)) {
-            self.resolver()
-                .resolve_checked(uri, true)
-                .map_err(|error| from_ureq(&error))?;
+            self.resolver().resolve_checked(uri, true).map_err(|error| from_ureq(&error))?;
         }
         let agent = self.agent(uri.scheme_str() == Some("https"));
         let sent = match method {
@@ -366,9 +362,7 @@ impl Http {
             };
             (details.run_connector)(&details)
         });
-        opened
-            .map(LineStream::new)
-            .map_err(|error| self.send_error(&error, &uri))
+        opened.map(LineStream::new).map_err(|error| self.send_error(&error, &uri))
     }
 
     /// Encrypts a connection that was opened without TLS, once the server has agreed to it.
@@ -397,19 +391,15 @@ impl Http {
     fn check_offline(&self, uri: &Uri) -> anyhow::Result<()> {
         let host = uri.host().unwrap_or_default();
         match self.policy == AddressPolicy::Loopback && !is_loopback(host) {
-            true => Err(fail(
-                Exit::Unavailable,
-                format!("`--offline` forbids connecting to `{host}`"),
-            )),
+            true => {
+                Err(fail(Exit::Unavailable, format!("`--offline` forbids connecting to `{host}`")))
+            }
             false => Ok(()),
         }
     }
 
     fn limits(&self) -> ExchangeLimits {
-        ExchangeLimits {
-            timeouts: self.timeouts,
-            deadline: self.deadline,
-        }
+        ExchangeLimits { timeouts: self.timeouts, deadline: self.deadline }
     }
 
     fn resolver(&self) -> PolicyResolver {
@@ -444,8 +434,7 @@ fn stream_uri(host: &str, port: u16, tls: bool) -> anyhow::Result<Uri> {
 }
 
 fn parse_uri(url: &str) -> anyhow::Result<Uri> {
-    url.parse()
-        .map_err(|error| fail(Exit::Config, format!("invalid URL `{url}`: {error}")))
+    url.parse().map_err(|error| fail(Exit::Config, format!("invalid URL `{url}`: {error}")))
 }
 
 /// Adds headers to `request`. Loopback addresses are never reached through a proxy.

@@ -68,10 +68,7 @@ pub(super) fn from_stop(stop: Stop) -> ureq::Error {
 
 /// Returns the message for an error while a body is read.
 pub fn body_error_message(error: &Error) -> String {
-    match error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<ureq::Error>())
-    {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
         Some(error) => message(error),
         None if error.kind() == ErrorKind::UnexpectedEof => "connection closed unexpectedly".into(),
         None => error.to_string(),

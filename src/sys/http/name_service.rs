@@ -70,13 +70,9 @@ fn needs_shared_libraries() -> bool {
 
 /// Returns true if the line `hosts` of nsswitch.conf(5) names no service but `files` and `dns`.
 fn has_only_built_in_services(text: &str) -> bool {
-    let lines = text
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or_default());
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let services = lines.filter_map(|line| line.trim().strip_prefix("hosts:"));
-    services
-        .flat_map(without_actions)
-        .all(|service| matches!(service, "files" | "dns"))
+    services.flat_map(without_actions).all(|service| matches!(service, "files" | "dns"))
 }
 
 /// The services of a line, without the actions between them, such as `[NOTFOUND=return]`.
@@ -93,10 +89,7 @@ fn without_actions(line: &str) -> impl Iterator<Item = &str> {
 fn parse_getent(text: &str, port: u16) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
     for line in text.lines() {
-        let address = line
-            .split_whitespace()
-            .next()
-            .and_then(|word| word.parse::<IpAddr>().ok());
+        let address = line.split_whitespace().next().and_then(|word| word.parse::<IpAddr>().ok());
         let address = address.map(|address| SocketAddr::new(address, port));
         addresses.extend(address.filter(|address| !addresses.contains(address)));
     }
@@ -129,10 +122,7 @@ mod tests {
             ("passwd: files systemd\nhosts: files dns # mdns4", true),
             ("", true),
             ("hosts: files mdns4_minimal [NOTFOUND=return] dns", false),
-            (
-                "hosts: files myhostname resolve [!UNAVAIL=return] dns",
-                false,
-            ),
+            ("hosts: files myhostname resolve [!UNAVAIL=return] dns", false),
             ("hosts: dns [NOTFOUND=return]\n hosts: resolve", false),
         ] {
             assert_eq!(has_only_built_in_services(line), expect, "{line}");
@@ -142,10 +132,7 @@ mod tests {
     #[test]
     fn each_address_of_getent_is_taken_once() {
         let text = "::1             STREAM localhost\n::1             DGRAM\n127.0.0.1       STREAM\nnonsense\n";
-        let addresses: Vec<_> = parse_getent(text, 80)
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let addresses: Vec<_> = parse_getent(text, 80).iter().map(ToString::to_string).collect();
         assert_eq!(addresses, ["[::1]:80", "127.0.0.1:80"]);
     }
 

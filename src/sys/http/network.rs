@@ -56,11 +56,7 @@ impl Network {
     /// Status 78 if the proxy of `defaults` is not a valid URL. An invalid one in a variable is ignored, as other
     /// programs do.
     pub fn new(env: &Env, defaults: NetworkDefaults) -> anyhow::Result<Self> {
-        let NetworkDefaults {
-            proxy,
-            no_proxy,
-            ca_file,
-        } = defaults;
+        let NetworkDefaults { proxy, no_proxy, ca_file } = defaults;
         let set = |names: &[&str]| names.iter().find_map(|name| env.get(name));
         let no_proxy: Vec<String> = match set(NO_PROXY_VARIABLES) {
             Some(list) => list.split(',').map(|host| host.trim().to_owned()).collect(),
@@ -80,19 +76,12 @@ impl Network {
             (None, Some(path)) => CertificateSource::File(path),
             (None, None) => CertificateSource::System,
         };
-        Ok(Self {
-            proxy,
-            certificates,
-            is_offline: false,
-        })
+        Ok(Self { proxy, certificates, is_offline: false })
     }
 
     /// The same network, of which only loopback addresses may be reached, as with `--offline`.
     pub fn offline(self) -> Self {
-        Self {
-            is_offline: true,
-            ..self
-        }
+        Self { is_offline: true, ..self }
     }
 
     /// True if only loopback addresses may be reached.

@@ -29,10 +29,7 @@ impl RedirectListener {
     pub fn open() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
-        Ok(Self {
-            listener,
-            url: format!("http://127.0.0.1:{port}{PATH}"),
-        })
+        Ok(Self { listener, url: format!("http://127.0.0.1:{port}{PATH}") })
     }
 
     /// The address that the browser is to be redirected to.
@@ -50,10 +47,7 @@ impl RedirectListener {
                 return Ok(None);
             }
             // A connection that breaks off is not the redirect.
-            let query = self
-                .listener
-                .accept()
-                .and_then(|(stream, _)| answer(stream));
+            let query = self.listener.accept().and_then(|(stream, _)| answer(stream));
             if let Ok(Some(query)) = query {
                 return Ok(Some(query));
             }
@@ -103,10 +97,7 @@ mod tests {
         let check = |head: &str, expect: Option<&str>| {
             assert_eq!(redirect_query(head).as_deref(), expect, "{head}");
         };
-        check(
-            "GET /callback?code=1&state=2 HTTP/1.1\r\n",
-            Some("code=1&state=2"),
-        );
+        check("GET /callback?code=1&state=2 HTTP/1.1\r\n", Some("code=1&state=2"));
         check("GET /callback HTTP/1.1\r\n", None);
         check("GET /favicon.ico?x HTTP/1.1\r\n", None);
         check("POST /callback?code=1 HTTP/1.1\r\n", None);

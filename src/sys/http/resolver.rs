@@ -100,10 +100,7 @@ impl PolicyResolver {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }
         let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)??;
-        addresses
-            .into_iter()
-            .take(MAX_ADDRESSES)
-            .for_each(|address| found.push(address));
+        addresses.into_iter().take(MAX_ADDRESSES).for_each(|address| found.push(address));
         Ok(())
     }
 }
@@ -125,21 +122,12 @@ mod tests {
 
     /// A resolver with which every name resolves to `addresses`.
     fn resolver(addresses: &str) -> PolicyResolver {
-        let env: Env = [(test_hooks::HOSTS.name(), format!("*={addresses}"))]
-            .into_iter()
-            .collect();
+        let env: Env = [(test_hooks::HOSTS.name(), format!("*={addresses}"))].into_iter().collect();
         let second = Duration::from_secs(1);
-        let timeouts = HttpTimeouts {
-            connect: second,
-            first_byte: second,
-            idle: second,
-            total: second,
-        };
+        let timeouts =
+            HttpTimeouts { connect: second, first_byte: second, idle: second, total: second };
         PolicyResolver {
-            limits: ExchangeLimits {
-                timeouts,
-                deadline: None,
-            },
+            limits: ExchangeLimits { timeouts, deadline: None },
             policy: AddressPolicy::Filtered(SsrfFilter::default()),
             proxy: None,
             hosts: TestHosts::from_env(&env),
@@ -154,12 +142,7 @@ mod tests {
         assert_eq!(first[..], ["1.1.1.1:80".parse().unwrap()]);
         for _ in 0..1_000 {
             let error = resolver.resolve_checked(&uri, true).unwrap_err();
-            assert!(
-                AddressError::find(&error)
-                    .unwrap()
-                    .message
-                    .contains("127.0.0.1")
-            );
+            assert!(AddressError::find(&error).unwrap().message.contains("127.0.0.1"));
         }
     }
 
@@ -197,10 +180,7 @@ mod tests {
             let Ok(url) = web_url::parse(&text) else {
                 return;
             };
-            assert!(
-                !url.as_str().contains(['\r', '\n', '\0', ' ', '\\']),
-                "{url}"
-            );
+            assert!(!url.as_str().contains(['\r', '\n', '\0', ' ', '\\']), "{url}");
             let again = web_url::parse(url.as_str()).expect("a parsed URL can be parsed again");
             assert_eq!(again, url);
             let Some(uri) = to_uri(&url) else { return };

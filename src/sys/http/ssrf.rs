@@ -92,17 +92,13 @@ impl AddressPolicy {
                 true => format!("`{host}` is not a public address"),
                 false => format!("`{host}` resolves to {address}, which is not a public address"),
             };
-            return Err(AddressError {
-                message,
-                hint: None,
-            });
+            return Err(AddressError { message, hint: None });
         }
         match uri.scheme_str() == Some("https") || (or_loopback && ips.all(is_allowed)) {
             true => Ok(()),
-            false => Err(AddressError {
-                message: format!("`{uri}` does not use `https`"),
-                hint: None,
-            }),
+            false => {
+                Err(AddressError { message: format!("`{uri}` does not use `https`"), hint: None })
+            }
         }
     }
 }
@@ -114,31 +110,21 @@ impl SsrfFilter {
     /// The error that a request for it would return.
     pub fn check_url(&self, url: &Url) -> anyhow::Result<()> {
         let uri = to_uri(url).context("parse the URL")?;
-        let address = without_brackets(url.host_str().unwrap_or_default())
-            .parse()
-            .ok();
+        let address = without_brackets(url.host_str().unwrap_or_default()).parse().ok();
         let addresses: Vec<SocketAddr> = address
             .map(|address: IpAddr| SocketAddr::new(address, port_or_default(&uri)))
             .into_iter()
             .collect();
-        self.check(&uri, &addresses)
-            .map_err(AddressError::into_error)
+        self.check(&uri, &addresses).map_err(AddressError::into_error)
     }
 
     /// Like [`AddressPolicy::check`]. Before the host is resolved, `addresses` is empty; then an error means that no
     /// address would be allowed.
     pub(super) fn check(&self, uri: &Uri, addresses: &[SocketAddr]) -> Result<(), AddressError> {
-        let Self {
-            allowed_ranges,
-            allowed_ports,
-            offline,
-        } = self;
+        let Self { allowed_ranges, allowed_ports, offline } = self;
         let host = uri.host().unwrap_or_default();
-        let is_allowed = |address: &SocketAddr| {
-            allowed_ranges
-                .iter()
-                .any(|range| range.contains(address.ip()))
-        };
+        let is_allowed =
+            |address: &SocketAddr| allowed_ranges.iter().any(|range| range.contains(address.ip()));
         let may_be_allowed = match addresses.is_empty() {
             true => !allowed_ranges.is_empty(),
             false => addresses.iter().all(is_allowed),
@@ -238,9 +224,7 @@ mod tests {
                 .iter()
                 .map(|address| SocketAddr::new(address.parse().unwrap(), 1))
                 .collect();
-            let result = filter
-                .check(&uri, &addresses)
-                .map_err(|error| error.to_string());
+            let result = filter.check(&uri, &addresses).map_err(|error| error.to_string());
             match (&result, expect) {
                 (Ok(()), Ok(())) => {}
                 (Err(message), Err(part)) => assert!(message.contains(part), "{url}: {message}"),
@@ -249,12 +233,7 @@ mod tests {
         };
         let default_filter = SsrfFilter::default();
         check(&default_filter, "http://a.example/", &[], Ok(()));
-        check(
-            &default_filter,
-            "https://a.example:8443/",
-            &["1.1.1.1", "2606:4700::1"],
-            Ok(()),
-        );
+        check(&default_filter, "https://a.example:8443/", &["1.1.1.1", "2606:4700::1"], Ok(()));
         check(
             &default_filter,
             "http://a.example/",
@@ -267,56 +246,18 @@ mod tests {
             &["10.0.0.1"],
             Err("`10.0.0.1` is not a public"),
         );
-        check(
-            &default_filter,
-            "http://a.example:9000/",
-            &[],
-            Err("port 9000"),
-        );
+        check(&default_filter, "http://a.example:9000/", &[], Err("port 9000"));
         check(&default_filter, "http://a.example:22/", &[], Err("port 22"));
-        check(
-            &default_filter,
-            "http://localhost/",
-            &[],
-            Err("is a local host name"),
-        );
-        check(
-            &default_filter,
-            "http://x.internal/",
-            &["1.1.1.1"],
-            Err("is a local host name"),
-        );
+        check(&default_filter, "http://localhost/", &[], Err("is a local host name"));
+        check(&default_filter, "http://x.internal/", &["1.1.1.1"], Err("is a local host name"));
         check(&filter, "http://a.example:9000/", &["1.1.1.1"], Ok(()));
-        check(
-            &filter,
-            "http://b.example:9000/",
-            &["1.1.1.1"],
-            Err("port 9000"),
-        );
+        check(&filter, "http://b.example:9000/", &["1.1.1.1"], Err("port 9000"));
         check(&filter, "http://b.example:9000/", &["127.0.0.1"], Ok(()));
-        check(
-            &filter,
-            "http://b.example/",
-            &["127.0.0.1", "10.0.0.1"],
-            Err("10.0.0.1"),
-        );
+        check(&filter, "http://b.example/", &["127.0.0.1", "10.0.0.1"], Err("10.0.0.1"));
         check(&filter, "http://localhost:9000/", &["127.0.0.1"], Ok(()));
-        check(
-            &filter,
-            "http://x.local/",
-            &["127.0.0.1", "1.1.1.1"],
-            Err("is a local host name"),
-        );
-        let offline = SsrfFilter {
-            offline: true,
-            ..filter
-        };
-        check(
-            &offline,
-            "http://a.example/",
-            &["1.1.1.1"],
-            Err("--offline"),
-        );
+        check(&filter, "http://x.local/", &["127.0.0.1", "1.1.1.1"], Err("is a local host name"));
+        let offline = SsrfFilter { offline: true, ..filter };
+        check(&offline, "http://a.example/", &["1.1.1.1"], Err("--offline"));
         check(&offline, "http://a.example/", &["127.0.0.1"], Ok(()));
     }
 }

@@ -23,10 +23,7 @@ pub struct LineStream {
 
 impl LineStream {
     pub(super) fn new(transport: Box<dyn Transport>) -> Self {
-        Self {
-            transport,
-            received: Vec::new(),
-        }
+        Self { transport, received: Vec::new() }
     }
 
     /// Returns the connection, from which nothing may be left to read.
@@ -178,11 +175,7 @@ pub(super) fn connection_details<'a>(
         request_level: false,
         resolver,
         now: Instant::now(),
-        timeout: NextTimeout {
-            after,
-            reason: ureq::Timeout::Connect,
-            ..NextTimeout::default()
-        },
+        timeout: NextTimeout { after, reason: ureq::Timeout::Connect, ..NextTimeout::default() },
         current_time: Arc::new(Instant::now),
         run_connector: Arc::new(|_| Err(ureq::Error::ConnectionFailed)),
         register_shutdown: Arc::new(|_| Ok(())),
@@ -209,12 +202,8 @@ mod tests {
 
     fn client(offline: bool) -> Http {
         let limit = Duration::from_secs(20);
-        let timeouts = HttpTimeouts {
-            connect: limit,
-            first_byte: limit,
-            idle: limit,
-            total: limit,
-        };
+        let timeouts =
+            HttpTimeouts { connect: limit, first_byte: limit, idle: limit, total: limit };
         Http::new(timeouts, offline, &Network::default())
     }
 

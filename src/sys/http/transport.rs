@@ -63,10 +63,7 @@ pub(super) struct Socket {
 
 impl Socket {
     pub(super) fn new(stream: TcpStream) -> Self {
-        Self {
-            stream,
-            buffers: SocketBuffers::default(),
-        }
+        Self { stream, buffers: SocketBuffers::default() }
     }
 
     /// Sends the buffered data.
@@ -90,13 +87,7 @@ impl Socket {
 
 impl<In> SignalTransport<In> {
     pub(super) fn new(route: Route<In>, limits: ExchangeLimits) -> Self {
-        Self {
-            route,
-            limits,
-            deadline: None,
-            awaits_response: false,
-            is_kept: false,
-        }
+        Self { route, limits, deadline: None, awaits_response: false, is_kept: false }
     }
 
     /// The timeout for sending. A server that accepts no data counts as unresponsive, as one that sends none.
@@ -191,14 +182,10 @@ impl<In: Transport> Transport for SignalTransport<In> {
                 let left = timeout.not_zero().map(|left| Deadline::after(*left));
                 (left.unwrap_or_else(Deadline::never), timeout.reason)
             }
-            (_, true) => (
-                Deadline::after_or_never(timeouts.first_byte),
-                ureq::Timeout::RecvResponse,
-            ),
-            (_, false) => (
-                Deadline::after_or_never(timeouts.idle),
-                ureq::Timeout::PerRead,
-            ),
+            (_, true) => {
+                (Deadline::after_or_never(timeouts.first_byte), ureq::Timeout::RecvResponse)
+            }
+            (_, false) => (Deadline::after_or_never(timeouts.idle), ureq::Timeout::PerRead),
         };
         let mut to_send = self.send_deadline();
         if let (true, Route::Direct(socket)) = (self.awaits_response, &mut self.route) {
@@ -208,9 +195,7 @@ impl<In: Transport> Transport for SignalTransport<In> {
             let _: Result<_, _> = net::sockopt::set_tcp_quickack(&socket.stream, true);
         }
         let limit = limit.min(deadline_until(READ_END.get()));
-        let more = self
-            .route
-            .read(timeout, &mut limit.min(self.exchange_deadline()))?;
+        let more = self.route.read(timeout, &mut limit.min(self.exchange_deadline()))?;
         match more {
             None if self.exchange_deadline().is_expired() => {
                 Err(ureq::Error::Timeout(ureq::Timeout::Global))

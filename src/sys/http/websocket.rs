@@ -109,9 +109,7 @@ impl WebSocket {
     }
 
     fn send_message(&mut self, message: Message) -> Result<()> {
-        self.frames
-            .send(message)
-            .map_err(|error| to_error(&error))?;
+        self.frames.send(message).map_err(|error| to_error(&error))?;
         self.frames.get_mut().flush_now()
     }
 
@@ -231,10 +229,7 @@ fn shake_hands(
     if status.split(' ').nth(1) != Some("101") {
         return Err(anyhow::Error::msg(format!("response `{status}`")));
     }
-    let accepted = digest(
-        &SHA1_FOR_LEGACY_USE_ONLY,
-        format!("{key}{HANDSHAKE_GUID}").as_bytes(),
-    );
+    let accepted = digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{HANDSHAKE_GUID}").as_bytes());
     let accepted = STANDARD.encode(accepted);
     let mut is_accepted = false;
     for _ in 0..MAX_HEAD_LINES {
@@ -273,22 +268,15 @@ mod tests {
     fn accept(listener: &TcpListener, answer: &str) -> Frames<TcpStream> {
         let (mut stream, _) = listener.accept().unwrap();
         let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-        let head: Vec<String> = lines
-            .by_ref()
-            .map(|line| line.unwrap())
-            .take_while(|line| !line.is_empty())
-            .collect();
+        let head: Vec<String> =
+            lines.by_ref().map(|line| line.unwrap()).take_while(|line| !line.is_empty()).collect();
         assert_eq!(head[0], "GET /a?b=c HTTP/1.1");
         assert!(head.contains(&"x-test: yes".to_owned()));
-        let key = head
-            .iter()
-            .find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
+        let key = head.iter().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
         let text = format!("{}{}", key.unwrap(), super::HANDSHAKE_GUID);
         let digest = ring::digest::digest(&super::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
         let accepted = super::STANDARD.encode(digest);
-        stream
-            .write_all(answer.replace("accept", &accepted).as_bytes())
-            .unwrap();
+        stream.write_all(answer.replace("accept", &accepted).as_bytes()).unwrap();
         Frames::from_raw_socket(stream, Role::Server, None)
     }
 
@@ -303,10 +291,7 @@ mod tests {
             frames.send(Message::text("one")).unwrap();
             frames.send(Message::text("two")).unwrap();
             let heard = frames.read().unwrap();
-            let close = CloseFrame {
-                code: 4004.into(),
-                reason: "go".into(),
-            };
+            let close = CloseFrame { code: 4004.into(), reason: "go".into() };
             frames.close(Some(close)).unwrap();
             heard
         });
@@ -331,10 +316,7 @@ mod tests {
         let http = Http::new(WEBSOCKET_TIMEOUTS, true, &Network::default());
         let check = |answer: &'static str, expect: &str| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let url = format!(
-                "ws://127.0.0.1:{}/a?b=c",
-                listener.local_addr().unwrap().port()
-            );
+            let url = format!("ws://127.0.0.1:{}/a?b=c", listener.local_addr().unwrap().port());
             let server = std::thread::spawn(move || drop(accept(&listener, answer)));
             let headers = [("x-test".to_owned(), "yes".to_owned())];
             let error = http.open_websocket(&url, &headers).unwrap_err();
@@ -342,10 +324,7 @@ mod tests {
             server.join().unwrap();
         };
         check("HTTP/1.1 401 No\r\n\r\n", "401 No");
-        check(
-            "HTTP/1.1 101 Ok\r\nsec-websocket-accept: x\r\n\r\n",
-            "does not speak WebSocket",
-        );
+        check("HTTP/1.1 101 Ok\r\nsec-websocket-accept: x\r\n\r\n", "does not speak WebSocket");
         let refused = |url: &str| format!("{:#}", http.open_websocket(url, &[]).unwrap_err());
         assert!(refused("ws://chat.example/").contains("is not encrypted"));
         assert!(refused("wss://chat.example/").contains("`--offline` forbids"));

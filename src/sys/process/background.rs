@@ -189,10 +189,8 @@ impl BackgroundProcess {
 
 /// Ends all commands in parallel, within [`SHUTDOWN_TIMEOUT`]. Returns the changes of protected paths that were undone.
 pub fn end_all(processes: Vec<BackgroundProcess>) -> Vec<UndoneChange> {
-    let (servers, locks): (Vec<_>, Vec<_>) = processes
-        .into_iter()
-        .map(|process| (process.server, process.lock))
-        .unzip();
+    let (servers, locks): (Vec<_>, Vec<_>) =
+        processes.into_iter().map(|process| (process.server, process.lock)).unzip();
     server::end_all(servers);
     let mut undone = Vec::new();
     for lock in locks.into_iter().flatten() {
@@ -234,11 +232,7 @@ impl OutputReader {
             limit,
             parents: parents.to_owned(),
         };
-        Ok(Self {
-            unread: Arc::new(Mutex::new(unread)),
-            wake_rx,
-            wake_tx: Some(wake_tx),
-        })
+        Ok(Self { unread: Arc::new(Mutex::new(unread)), wake_rx, wake_tx: Some(wake_tx) })
     }
 
     /// Starts the thread, which ends with the output.
@@ -271,21 +265,12 @@ impl OutputReader {
     fn take(&self) -> NewOutput {
         let mut unread = self.unread.lock().ignore_poison();
         let (limit, next) = (unread.limit, HeadAndTail::new(unread.limit));
-        let HeadAndTail {
-            head,
-            tail,
-            omitted_bytes,
-            ..
-        } = std::mem::replace(&mut unread.captured, next);
+        let HeadAndTail { head, tail, omitted_bytes, .. } =
+            std::mem::replace(&mut unread.captured, next);
         let next = OutputKeeper::new(&unread.parents, limit * 2);
         let keeper = std::mem::replace(&mut unread.keeper, next);
         unread.is_empty = true;
-        NewOutput {
-            head,
-            tail,
-            omitted_bytes,
-            file: keeper.finish(),
-        }
+        NewOutput { head, tail, omitted_bytes, file: keeper.finish() }
     }
 
     /// Waits until the output has ended, which it has as soon as no process holds the pipe.
@@ -294,10 +279,7 @@ impl OutputReader {
         while !self.has_ended() {
             self.clear_wake();
             // A cancelled run needs no more output.
-            if !matches!(
-                signal::wait_readable(&self.wake_rx, &mut deadline),
-                Ok(true)
-            ) {
+            if !matches!(signal::wait_readable(&self.wake_rx, &mut deadline), Ok(true)) {
                 return;
             }
         }

@@ -45,10 +45,7 @@ pub(super) fn prepare() {
     FIRST.call_once(|| {
         // If our parent ignored `SIGCHLD`, the system would reap our children before we can.
         static ENDED: AtomicBool = AtomicBool::new(false);
-        drop(signal_hook::flag::register(
-            signal_hook::consts::SIGCHLD,
-            &ENDED,
-        ));
+        drop(signal_hook::flag::register(signal_hook::consts::SIGCHLD, &ENDED));
         // Without subreaper support, leftovers are not ended.
         let _: Result<_, _> = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
@@ -66,8 +63,7 @@ pub(super) fn kill_leftovers() -> bool {
             // Locked while listing, so that a command that is being started does not count as a leftover.
             let known = groups();
             let all = children().into_iter();
-            all.filter(|pid| !is_ours_or_in_group(*pid, &known))
-                .collect()
+            all.filter(|pid| !is_ours_or_in_group(*pid, &known)).collect()
         };
         if leftovers.is_empty() {
             break;
@@ -121,9 +117,8 @@ pub(super) fn is_group_alive(group: Pid, limit: Duration) -> bool {
         if reap_group(group) {
             continue;
         }
-        let mut left = children()
-            .into_iter()
-            .filter(|pid| process_group(Some(*pid)) == Some(group));
+        let mut left =
+            children().into_iter().filter(|pid| process_group(Some(*pid)) == Some(group));
         if left.any(|pid| !is_ending(pid)) || started.elapsed() >= limit {
             return true;
         }
@@ -142,9 +137,8 @@ pub(super) fn is_ending(pid: Pid) -> bool {
         return true;
     };
     // The fields of proc_pid_stat(5) from the third on: the second is a name that can contain any character.
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
     let bits = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok());
     let [flags, pending] = [bits(6), bits(28)].map(Option::unwrap_or_default);
     matches!(fields.first(), None | Some(&("Z" | "X")))
@@ -155,10 +149,7 @@ pub(super) fn is_ending(pid: Pid) -> bool {
 
 /// Reaps a process of this group. Returns true if one had ended.
 pub(super) fn reap_group(group: Pid) -> bool {
-    matches!(
-        rustix::process::waitpgid(group, WaitOptions::NOHANG),
-        Ok(Some(_))
-    )
+    matches!(rustix::process::waitpgid(group, WaitOptions::NOHANG), Ok(Some(_)))
 }
 
 /// Reaps `pid` if it has ended. Returns true if it is no longer a child.
@@ -187,9 +178,7 @@ pub(super) fn children() -> Vec<Pid> {
         .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
     lists
         .flat_map(|list| {
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<i32>>()
+            list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()
         })
         .filter_map(Pid::from_raw)
         .collect()

@@ -45,9 +45,7 @@ pub fn find_process(command: &[&str], home: &Path) -> Option<u32> {
     let words = |path: PathBuf| -> Vec<String> {
         let bytes = std::fs::read(path).unwrap_or_default();
         let words = bytes.split(|byte| *byte == 0);
-        words
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect()
+        words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     };
     let is_it = |line: &[String]| {
         let last = |word: &str| word.rsplit('/').next() == command.first().copied();

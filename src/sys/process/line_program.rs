@@ -46,11 +46,7 @@ impl LineProgram {
     /// As [`server::start`].
     pub fn start(spec: &ServerSpec) -> io::Result<Self> {
         let mut process = server::start(spec)?;
-        let streams = (
-            process.input.take(),
-            process.output.take(),
-            process.errors.take(),
-        );
+        let streams = (process.input.take(), process.output.take(), process.errors.take());
         let (Some(input), Some(output), Some(errors)) = streams else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
@@ -139,9 +135,7 @@ fn log_errors(errors: PipeReader, name: &str, last: &Mutex<String>) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut errors)
-            .take(MAX_ERROR_LINE_BYTES)
-            .read_until(b'\n', &mut line);
+        let read = (&mut errors).take(MAX_ERROR_LINE_BYTES).read_until(b'\n', &mut line);
         if !matches!(read, Ok(1..)) {
             return;
         }

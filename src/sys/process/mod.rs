@@ -45,9 +45,6 @@ pub fn harden() {
     // If the kernel refuses, keys in memory are protected as in any other program.
     let _: Result<_, _> =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    let none = Rlimit {
-        current: Some(0),
-        maximum: Some(0),
-    };
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
     let _: Result<_, _> = rustix::process::setrlimit(Resource::Core, none);
 }

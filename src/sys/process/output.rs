@@ -14,11 +14,7 @@ pub(super) struct OutputPipe {
 impl OutputPipe {
     /// Creates a reader. `limit` is the number of bytes to keep of the beginning, and as many of the end.
     pub(super) fn new(pipe: PipeReader, limit: usize) -> Self {
-        Self {
-            pipe: Some(pipe),
-            captured: HeadAndTail::new(limit),
-            buffer: vec![0; 64 << 10],
-        }
+        Self { pipe: Some(pipe), captured: HeadAndTail::new(limit), buffer: vec![0; 64 << 10] }
     }
 
     /// True if data or the end of the stream can be read; false on timeout or cancellation.
@@ -58,17 +54,11 @@ pub(super) struct HeadAndTail {
 impl HeadAndTail {
     /// Keeps `limit` bytes of the beginning, and as many of the end.
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            limit_bytes: limit,
-            ..Self::default()
-        }
+        Self { limit_bytes: limit, ..Self::default() }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let head_bytes = self
-            .limit_bytes
-            .saturating_sub(self.head.len())
-            .min(bytes.len());
+        let head_bytes = self.limit_bytes.saturating_sub(self.head.len()).min(bytes.len());
         self.head.extend_from_slice(&bytes[..head_bytes]);
         self.tail.extend_from_slice(&bytes[head_bytes..]);
         // Cut only occasionally, so that each byte is moved only a few times.

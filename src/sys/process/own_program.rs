@@ -41,10 +41,7 @@ pub fn spawn_detached(arguments: &[OsString]) -> io::Result<()> {
     // It gets its own process group from the start: terminal signals go to the foreground group, and if the terminal
     // closes a moment later, a process that has yet to create its own session would be ended too.
     command.arg0("nanobot").args(arguments).process_group(0);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut detached = detached();
     detached.push(Pid::from_child(&command.spawn()?));
     Ok(())

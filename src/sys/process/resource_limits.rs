@@ -24,19 +24,15 @@ pub(super) fn set_resource_limits(child: Pid) {
     let set = |resource, most: u64| {
         let now = rustix::process::getrlimit(resource);
         let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
-        let limit = Rlimit {
-            current: least(now.current),
-            maximum: least(now.maximum),
-        };
+        let limit = Rlimit { current: least(now.current), maximum: least(now.maximum) };
         // The child may have ended already.
         let _: Result<_, _> = rustix::process::prlimit(Some(child), resource, limit);
     };
     set(Resource::Fsize, MAX_FILE_BYTES);
     // The limit counts the user's other processes too, and does not apply to root.
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let tasks = load
-        .split_whitespace()
-        .find_map(|word| word.split_once('/')?.1.parse::<u64>().ok());
+    let tasks =
+        load.split_whitespace().find_map(|word| word.split_once('/')?.1.parse::<u64>().ok());
     if let Some(tasks) = tasks {
         set(Resource::Nproc, tasks + MAX_TASKS);
     }

@@ -128,20 +128,13 @@ pub fn run_split_stderr(spec: &CommandSpec) -> io::Result<(CommandResult, Vec<u8
     std::thread::spawn(move || {
         let mut output = Vec::new();
         // If reading fails, what was read so far is returned. The receiver may be gone.
-        drop(
-            pipe.by_ref()
-                .take(MAX_STDERR_BYTES)
-                .read_to_end(&mut output),
-        );
+        drop(pipe.by_ref().take(MAX_STDERR_BYTES).read_to_end(&mut output));
         drop(io::copy(&mut pipe, &mut io::sink()));
         drop(sender.send(output));
     });
     let finished = run_with(spec, Some(errors), &mut |_| ())?;
     // Its leftovers have been ended; processes that could not be ended are not waited for.
-    Ok((
-        finished,
-        receiver.recv_timeout(KILL_TIMEOUT).unwrap_or_default(),
-    ))
+    Ok((finished, receiver.recv_timeout(KILL_TIMEOUT).unwrap_or_default()))
 }
 
 fn run_with(
@@ -151,10 +144,7 @@ fn run_with(
 ) -> io::Result<CommandResult> {
     prepare();
     reap_ending();
-    let writing = spec
-        .sandbox
-        .as_ref()
-        .filter(|sandbox| sandbox.writable.len() > 1);
+    let writing = spec.sandbox.as_ref().filter(|sandbox| sandbox.writable.len() > 1);
     let mut lock =
         match writing.map(|sandbox| WriteLock::acquire(sandbox, Deadline::after(spec.timeout))) {
             None => None,
@@ -188,12 +178,7 @@ fn run_with(
     let undone = remembered.as_ref().map(PathSnapshot::restore);
     let undone_in_background = lock.as_mut().map(WriteLock::restore_background);
     drop((remembered, lock));
-    let HeadAndTail {
-        head,
-        tail,
-        omitted_bytes: left_out,
-        ..
-    } = output.captured;
+    let HeadAndTail { head, tail, omitted_bytes: left_out, .. } = output.captured;
     Ok(CommandResult {
         head,
         tail,
@@ -541,16 +526,10 @@ pub(crate) mod tests {
         );
         assert_eq!(output, "on\n");
         assert!(finished.had_leftovers && finished.status.unwrap().success());
-        let (finished, _) = sh(
-            &format!("trap '' TERM; setsid sleep {mark}4 & sleep {mark}5"),
-            1,
-        );
+        let (finished, _) = sh(&format!("trap '' TERM; setsid sleep {mark}4 & sleep {mark}5"), 1);
         assert!(finished.status.is_none());
         for number in 1..=5 {
-            assert!(
-                !is_process_running(&format!("sleep\0{mark}{number}")),
-                "{number}"
-            );
+            assert!(!is_process_running(&format!("sleep\0{mark}{number}")), "{number}");
         }
     }
 

@@ -34,16 +34,10 @@ pub fn run_secret_command(command: &str, env: &[(String, String)]) -> Result<Sec
     }
     let hint = "run the command by hand to see its output";
     match finished.status {
-        None => Err(fail_with_hint(
-            Exit::Config,
-            "the command timed out after 60 s",
-            hint,
-        )),
-        Some(status) if !status.success() => Err(fail_with_hint(
-            Exit::Config,
-            format!("the command failed: {status}"),
-            hint,
-        )),
+        None => Err(fail_with_hint(Exit::Config, "the command timed out after 60 s", hint)),
+        Some(status) if !status.success() => {
+            Err(fail_with_hint(Exit::Config, format!("the command failed: {status}"), hint))
+        }
         Some(_) => first_line(&finished.head)
             .ok_or_else(|| fail_with_hint(Exit::Config, "the command printed nothing", hint)),
     }

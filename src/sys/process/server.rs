@@ -23,9 +23,8 @@ use std::time::{Duration, Instant};
 pub use supervisor::SHUTDOWN_GRACE;
 
 /// The longest time that it takes to end any number of servers, including ones that ignore all requests to end.
-pub const SHUTDOWN_TIMEOUT: Duration = SHUTDOWN_GRACE
-    .saturating_mul(2)
-    .saturating_add(KILL_TIMEOUT);
+pub const SHUTDOWN_TIMEOUT: Duration =
+    SHUTDOWN_GRACE.saturating_mul(2).saturating_add(KILL_TIMEOUT);
 
 /// A server to start.
 #[derive(Clone, Debug)]
@@ -140,11 +139,7 @@ fn launch(
     kind: LaunchKind,
     in_namespaces: bool,
 ) -> io::Result<Option<ServerProcess>> {
-    let protected = spec
-        .sandbox
-        .iter()
-        .flat_map(|sandbox| &sandbox.protected)
-        .cloned();
+    let protected = spec.sandbox.iter().flat_map(|sandbox| &sandbox.protected).cloned();
     let absent = protected.filter(|place| place.symlink_metadata().is_err());
     let absent = absent.collect();
     let is_command = kind == LaunchKind::BackgroundCommand;
@@ -392,9 +387,7 @@ mod tests {
     fn line(server: &mut ServerProcess) -> String {
         let mut line = String::new();
         let output = server.output.as_mut().unwrap();
-        BufReader::with_capacity(1, output)
-            .read_line(&mut line)
-            .unwrap();
+        BufReader::with_capacity(1, output).read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
@@ -419,10 +412,8 @@ mod tests {
     #[test]
     fn a_server_communicates_and_ends_with_its_input() {
         let _alone = serialize();
-        let mut server = start(&spec(
-            "read word; echo \"$word to you\"; echo no >&2; cat; exit 3",
-        ))
-        .unwrap();
+        let mut server =
+            start(&spec("read word; echo \"$word to you\"; echo no >&2; cat; exit 3")).unwrap();
         assert!(server.is_alive());
         let mut input = server.input.take().unwrap();
         input.write_all(b"good day\n").unwrap();
@@ -444,33 +435,21 @@ mod tests {
         let _alone = serialize();
         let check = |spec: ServerSpec, kind: io::ErrorKind, message: &str| {
             let error = start(&spec).unwrap_err();
-            assert_eq!(
-                (error.kind(), error.to_string()),
-                (kind, message.to_owned())
-            );
+            assert_eq!((error.kind(), error.to_string()), (kind, message.to_owned()));
         };
         let missing = io::ErrorKind::NotFound;
         check(
-            ServerSpec {
-                program: "no-such".into(),
-                ..spec("")
-            },
+            ServerSpec { program: "no-such".into(), ..spec("") },
             missing,
             "program not found: `no-such`",
         );
         check(
-            ServerSpec {
-                directory: "/no-such".into(),
-                ..spec("")
-            },
+            ServerSpec { directory: "/no-such".into(), ..spec("") },
             missing,
             "no such directory: `/no-such`",
         );
         check(
-            ServerSpec {
-                program: "/etc/passwd".into(),
-                ..spec("")
-            },
+            ServerSpec { program: "/etc/passwd".into(), ..spec("") },
             io::ErrorKind::PermissionDenied,
             "`/etc/passwd`: Permission denied (os error 13)",
         );
@@ -497,26 +476,15 @@ mod tests {
     #[test]
     fn leftover_processes_end_with_the_server() {
         let _alone = serialize();
-        let left = format!(
-            "setsid sleep {} & setsid sleep {} & echo on; kill -9 $$",
-            mark(10),
-            mark(11)
-        );
+        let left =
+            format!("setsid sleep {} & setsid sleep {} & echo on; kill -9 $$", mark(10), mark(11));
         let mut server = start(&spec(&left)).unwrap();
         // The leftovers hold the pipe open until they end.
         let mut text = String::new();
-        server
-            .output
-            .take()
-            .unwrap()
-            .read_to_string(&mut text)
-            .unwrap();
+        server.output.take().unwrap().read_to_string(&mut text).unwrap();
         assert!(!is_sleeping(10) && !is_sleeping(11));
         server.wait_or_kill(Instant::now() + SHUTDOWN_TIMEOUT);
-        assert_eq!(
-            (text.as_str(), server.exit()),
-            ("on\n", Some(ServerExit::Signal(9)))
-        );
+        assert_eq!((text.as_str(), server.exit()), ("on\n", Some(ServerExit::Signal(9))));
     }
 
     #[test]
@@ -556,11 +524,7 @@ mod tests {
             sandbox: None,
             input: None,
         };
-        assert!(
-            crate::sys::process::run(&command, &mut |_| {})
-                .unwrap()
-                .had_leftovers
-        );
+        assert!(crate::sys::process::run(&command, &mut |_| {}).unwrap().had_leftovers);
         assert!(is_sleeping(40));
         let mut input = server.input.take().unwrap();
         input.write_all(b"still here\n").unwrap();
@@ -584,16 +548,9 @@ mod tests {
     #[test]
     fn no_process_outlives_this_program() {
         let _alone = serialize();
-        let deaf = format!(
-            "trap '' TERM; setsid sleep {} & echo on; sleep {}",
-            mark(30),
-            mark(31)
-        );
+        let deaf = format!("trap '' TERM; setsid sleep {} & echo on; sleep {}", mark(30), mark(31));
         let mut starter = test_command("be_the_starter");
-        starter
-            .env("COMMAND_TO_KEEP", deaf)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        starter.env("COMMAND_TO_KEEP", deaf).stdin(Stdio::null()).stdout(Stdio::null());
         let mut starter = starter.stderr(Stdio::piped()).spawn().unwrap();
         let mut text = BufReader::new(starter.stderr.take().unwrap());
         let mut line = String::new();
@@ -621,9 +578,7 @@ mod tests {
         }
         let places = |names: &[&str]| -> Vec<PathBuf> {
             let places = names.iter().map(|name| dir.join(name));
-            places
-                .filter_map(|path| std::fs::canonicalize(path).ok())
-                .collect()
+            places.filter_map(|path| std::fs::canonicalize(path).ok()).collect()
         };
         let reads = ["/usr", "/bin", "/lib", "/lib64", "/etc", "closed"];
         let sandbox = SandboxSpec::new(
@@ -639,10 +594,7 @@ mod tests {
             dir.display(),
             std::process::id()
         );
-        let spec = ServerSpec {
-            sandbox: Some(sandbox),
-            ..spec(&tries)
-        };
+        let spec = ServerSpec { sandbox: Some(sandbox), ..spec(&tries) };
         let mut server = start(&spec).unwrap();
         let mut input = server.input.take().unwrap();
         // Without mounts nothing would protect it, so it is read-only.

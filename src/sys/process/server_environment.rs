@@ -8,9 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Variables that a server inherits from this process, in addition to `LC_*`.
-const INHERITED_VARIABLES: &[&str] = &[
-    "HOME", "PATH", "LANG", "LANGUAGE", "USER", "LOGNAME", "SHELL", "TERM", "TZ",
-];
+const INHERITED_VARIABLES: &[&str] =
+    &["HOME", "PATH", "LANG", "LANGUAGE", "USER", "LOGNAME", "SHELL", "TERM", "TZ"];
 
 /// Builds the complete environment of a server. `configured` are the variables from the config, and `temp_dir` is the
 /// server's own temporary directory.
@@ -69,9 +68,7 @@ pub fn resolve_program(
     let mut candidates = directories
         .filter(|directory| directory.starts_with('/'))
         .map(|directory| Path::new(directory).join(command));
-    candidates
-        .find(is_executable)
-        .ok_or_else(|| format!("`{command}` is not on the PATH"))
+    candidates.find(is_executable).ok_or_else(|| format!("`{command}` is not on the PATH"))
 }
 
 /// Converts the name of a server to a file name. All characters but ASCII letters, digits, `-` and `_` are
@@ -119,10 +116,8 @@ mod tests {
         ];
         let mut environment = build_environment(env.iter(), &configured, Path::new("/run/private"));
         environment.sort();
-        let variables: Vec<String> = environment
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let variables: Vec<String> =
+            environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
             variables,
             [

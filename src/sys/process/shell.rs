@@ -9,10 +9,7 @@ use std::process::{Command, Stdio};
 /// input. Returns only on failure.
 pub fn become_shell(command: &str, env: &[(String, String)], directory: &Path) -> io::Error {
     let mut shell = Command::new("/bin/sh");
-    shell
-        .args(["-c", command])
-        .current_dir(directory)
-        .env_clear();
+    shell.args(["-c", command]).current_dir(directory).env_clear();
     shell.envs(env.iter().map(|(name, value)| (name, value)));
     shell.stdin(Stdio::null()).exec()
 }
@@ -29,15 +26,12 @@ pub fn run_editor(program: &str, path: &Path) -> io::Result<bool> {
     let mut command = Command::new("/bin/sh");
     // Signals from the terminal reach the shell as well. It traps them to keep waiting; its child does not inherit
     // traps.
-    command
-        .args(["-c", &format!("trap : INT QUIT; {program} \"$1\""), program])
-        .arg(path);
+    command.args(["-c", &format!("trap : INT QUIT; {program} \"$1\""), program]).arg(path);
     let status = command.status()?;
     match status.code() {
-        Some(NOT_FOUND_STATUS) => Err(io::Error::new(
-            io::ErrorKind::NotFound,
-            "there is no such program",
-        )),
+        Some(NOT_FOUND_STATUS) => {
+            Err(io::Error::new(io::ErrorKind::NotFound, "there is no such program"))
+        }
         _ => Ok(status.success()),
     }
 }

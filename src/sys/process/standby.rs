@@ -62,11 +62,7 @@ pub fn end_standby() {
 
 fn start(sandbox: &SandboxSpec, known: MutexGuard<'_, Vec<Pid>>) -> io::Result<Standby> {
     let (process, connection) = SupervisorConnection::start(namespace_command(sandbox)?, known)?;
-    Ok(Standby {
-        process,
-        connection,
-        with_network: sandbox.net,
-    })
+    Ok(Standby { process, connection, with_network: sandbox.net })
 }
 
 impl Standby {
@@ -75,10 +71,7 @@ impl Standby {
         // An error means that it has ended.
         let _: Result<_, _> = rustix::process::kill_process_group(pid, Signal::KILL);
         // Both of its processes: the first one leaves the other to us.
-        while !matches!(
-            rustix::process::waitpgid(pid, WaitOptions::empty()),
-            Err(Errno::CHILD)
-        ) {}
+        while !matches!(rustix::process::waitpgid(pid, WaitOptions::empty()), Err(Errno::CHILD)) {}
         detached().retain(|known| *known != pid);
     }
 }

@@ -176,12 +176,8 @@ fn receive_launch(control_socket: &mut UnixStream) -> io::Result<(LaunchSpec, [O
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut length)];
-    let received = rustix::net::recvmsg(
-        &*control_socket,
-        &mut parts,
-        &mut with,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
+    let received =
+        rustix::net::recvmsg(&*control_socket, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;
     let streams: Vec<OwnedFd> = with
         .drain()
         .filter_map(|message| match message {
@@ -208,11 +204,7 @@ fn start_server(
     root: Option<io::Result<EmptyRoot>>,
 ) -> io::Result<SupervisorReport> {
     let mut command = Command::new(&launch.program);
-    command
-        .args(&launch.arguments)
-        .env_clear()
-        .envs(launch.env)
-        .process_group(0);
+    command.args(&launch.arguments).env_clear().envs(launch.env).process_group(0);
     command.stdin(input).stdout(output).stderr(errors);
     let directory = match launch.directory {
         LaunchDirectory::Shared(directory) => Some(directory),

@@ -40,10 +40,7 @@ impl SupervisorConnection {
             .stderr(Stdio::null())
             .spawn()?;
         known.push(Pid::from_child(&child));
-        let connection = Self {
-            control,
-            received: Vec::new(),
-        };
+        let connection = Self { control, received: Vec::new() };
         Ok((child, connection))
     }
 

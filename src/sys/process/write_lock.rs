@@ -95,16 +95,9 @@ impl WriteLock {
                     Ok(()) | Err(_) => break,
                 }
             }
-            locks.push(DirectoryLock {
-                id,
-                is_exclusive: exclusive,
-                _file: file,
-            });
+            locks.push(DirectoryLock { id, is_exclusive: exclusive, _file: file });
         }
-        Ok(Self {
-            background,
-            directory_locks: locks,
-        })
+        Ok(Self { background, directory_locks: locks })
     }
 
     /// Undoes what background commands have changed of protected paths.
@@ -191,10 +184,7 @@ fn is_held_only_by_others(inode: u64) -> bool {
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     let mut holders = locks.lines().filter_map(|line| {
         // Such as `1: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF`; a waiting process has `->` after the number.
-        let mut fields = line
-            .split_ascii_whitespace()
-            .skip(1)
-            .filter(|field| *field != "->");
+        let mut fields = line.split_ascii_whitespace().skip(1).filter(|field| *field != "->");
         let kind = fields.next()?;
         let holder = fields.nth(2)?;
         let (_, number) = fields.next()?.rsplit_once(':')?;
@@ -215,10 +205,9 @@ fn directories_to_lock(sandbox: &SandboxSpec) -> BTreeMap<LockedDirectoryId, (Fi
     let mut places: BTreeMap<LockedDirectoryId, (File, bool)> = BTreeMap::new();
     // The last writable directory is the private one.
     let roots = sandbox.writable.iter().rev().skip(1);
-    for (path, exclusive) in roots.flat_map(|root| {
-        root.ancestors()
-            .zip([true].into_iter().chain(std::iter::repeat(false)))
-    }) {
+    for (path, exclusive) in roots
+        .flat_map(|root| root.ancestors().zip([true].into_iter().chain(std::iter::repeat(false))))
+    {
         // The lock on a file is left to the programs that use it; its directory is locked instead.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(File::from) else {
@@ -231,9 +220,7 @@ fn directories_to_lock(sandbox: &SandboxSpec) -> BTreeMap<LockedDirectoryId, (Fi
         if !exclusive && metadata.uid() != rustix::process::geteuid().as_raw() {
             continue;
         }
-        let place = places
-            .entry((metadata.dev(), metadata.ino()))
-            .or_insert((file, exclusive));
+        let place = places.entry((metadata.dev(), metadata.ino())).or_insert((file, exclusive));
         place.1 |= exclusive;
     }
     places

@@ -102,11 +102,7 @@ impl ConfigCopies {
                 root: roots.fds[number].try_clone()?,
                 relative: relative.to_owned(),
                 directory,
-                state: Mutex::new(CopyState {
-                    mode,
-                    copy: config.clone(),
-                    config,
-                }),
+                state: Mutex::new(CopyState { mode, copy: config.clone(), config }),
             });
         }
         Ok(made)
@@ -177,10 +173,9 @@ pub(super) fn config_change<'s>(
 ) -> Option<(&'s [u8], &'s [u8])> {
     let [config, of_worktree] = CONFIG_NAMES.map(|name| path.ends_with(name));
     let content = |state: &'s SnapshotState| match state {
-        SnapshotState::File {
-            mode,
-            content: RecordedContent::Bytes(bytes),
-        } => Some((Some(*mode), &bytes[..])),
+        SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } => {
+            Some((Some(*mode), &bytes[..]))
+        }
         SnapshotState::Missing if of_worktree => Some((None, &b""[..])),
         _ => None,
     };
@@ -200,10 +195,7 @@ fn create_directory(around: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
 fn read_config(root: &OwnedFd, relative: &Path) -> Option<(u32, Vec<u8>)> {
     let (dir, name) = open_parent(root, relative, false).ok()?;
     match read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok()? {
-        SnapshotState::File {
-            mode,
-            content: RecordedContent::Bytes(bytes),
-        } => Some((mode, bytes)),
+        SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } => Some((mode, bytes)),
         _ => None,
     }
 }

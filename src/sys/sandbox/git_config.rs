@@ -58,31 +58,11 @@ const HARMLESS_KEYS: &[(&str, bool, ValueKind, &str)] = &[
     ),
     ("remote", false, ValueKind::RemoteName, "pushdefault"),
     ("branch", true, ValueKind::RemoteName, "remote pushremote"),
-    (
-        "branch",
-        true,
-        ValueKind::Text,
-        "merge rebase description vscode-merge-base gh-merge-base",
-    ),
-    (
-        "branch",
-        false,
-        ValueKind::Text,
-        "autosetupmerge autosetuprebase sort",
-    ),
+    ("branch", true, ValueKind::Text, "merge rebase description vscode-merge-base gh-merge-base"),
+    ("branch", false, ValueKind::Text, "autosetupmerge autosetuprebase sort"),
     ("submodule", true, ValueKind::Url, "url"),
-    (
-        "submodule",
-        true,
-        ValueKind::Text,
-        "active branch ignore shallow fetchrecursesubmodules",
-    ),
-    (
-        "submodule",
-        false,
-        ValueKind::Text,
-        "recurse fetchjobs active propagatebranches",
-    ),
+    ("submodule", true, ValueKind::Text, "active branch ignore shallow fetchrecursesubmodules"),
+    ("submodule", false, ValueKind::Text, "recurse fetchjobs active propagatebranches"),
     ("pull", false, ValueKind::Text, "rebase ff"),
     (
         "push",
@@ -97,18 +77,8 @@ const HARMLESS_KEYS: &[(&str, bool, ValueKind, &str)] = &[
         "prune prunetags parallel all output recursesubmodules fsckobjects writecommitgraph \
          showforcedupdates negotiationalgorithm unpacklimit",
     ),
-    (
-        "commit",
-        false,
-        ValueKind::Text,
-        "gpgsign verbose status cleanup",
-    ),
-    (
-        "tag",
-        false,
-        ValueKind::Text,
-        "gpgsign forcesignannotated sort",
-    ),
+    ("commit", false, ValueKind::Text, "gpgsign verbose status cleanup"),
+    ("tag", false, ValueKind::Text, "gpgsign forcesignannotated sort"),
     ("gpg", false, ValueKind::Text, "format"),
     (
         "merge",
@@ -143,18 +113,8 @@ const HARMLESS_KEYS: &[(&str, bool, ValueKind, &str)] = &[
         "short branch aheadbehind showuntrackedfiles showstash submodulesummary relativepaths \
          renames",
     ),
-    (
-        "log",
-        false,
-        ValueKind::Text,
-        "date decorate abbrevcommit follow showsignature showroot",
-    ),
-    (
-        "stash",
-        false,
-        ValueKind::Text,
-        "showpatch showstat showincludeuntracked",
-    ),
+    ("log", false, ValueKind::Text, "date decorate abbrevcommit follow showsignature showroot"),
+    ("stash", false, ValueKind::Text, "showpatch showstat showincludeuntracked"),
     (
         "grep",
         false,
@@ -168,12 +128,7 @@ const HARMLESS_KEYS: &[(&str, bool, ValueKind, &str)] = &[
         "auto autodetach autopacklimit pruneexpire reflogexpire reflogexpireunreachable \
          worktreepruneexpire writecommitgraph packrefs cruftpacks bigpackthreshold",
     ),
-    (
-        "maintenance",
-        false,
-        ValueKind::Text,
-        "auto autodetach strategy",
-    ),
+    ("maintenance", false, ValueKind::Text, "auto autodetach strategy"),
     ("maintenance", true, ValueKind::Text, "enabled schedule"),
     (
         "pack",
@@ -181,25 +136,10 @@ const HARMLESS_KEYS: &[(&str, bool, ValueKind, &str)] = &[
         ValueKind::Text,
         "threads window windowmemory depth compression packsizelimit usebitmaps writereverseindex",
     ),
-    (
-        "index",
-        false,
-        ValueKind::Text,
-        "version threads sparse skiphash",
-    ),
+    ("index", false, ValueKind::Text, "version threads sparse skiphash"),
     ("feature", false, ValueKind::Text, "manyfiles experimental"),
-    (
-        "i18n",
-        false,
-        ValueKind::Text,
-        "commitencoding logoutputencoding",
-    ),
-    (
-        "worktree",
-        false,
-        ValueKind::Text,
-        "guessremote userelativepaths",
-    ),
+    ("i18n", false, ValueKind::Text, "commitencoding logoutputencoding"),
+    ("worktree", false, ValueKind::Text, "guessremote userelativepaths"),
     ("checkout", false, ValueKind::Text, "guess workers"),
     (
         "receive",
@@ -208,12 +148,7 @@ const HARMLESS_KEYS: &[(&str, bool, ValueKind, &str)] = &[
         "denycurrentbranch denynonfastforwards denydeletes fsckobjects",
     ),
     ("transfer", false, ValueKind::Text, "fsckobjects"),
-    (
-        "http",
-        false,
-        ValueKind::Text,
-        "postbuffer lowspeedlimit lowspeedtime version",
-    ),
+    ("http", false, ValueKind::Text, "postbuffer lowspeedlimit lowspeedtime version"),
     ("lfs", false, ValueKind::Text, "repositoryformatversion"),
     ("lfs", true, ValueKind::Text, "access locksverify"),
 ];
@@ -313,16 +248,13 @@ impl<'a> SectionHeader<'a> {
             !section.is_empty() && section.bytes().all(|byte| byte.is_ascii_alphanumeric());
         // Git itself refuses such names of submodules: they are parts of paths.
         let is_plain = |name: &str| !name.contains(['"', '\\']) && !name.contains("..");
-        (is_name && subsection.is_none_or(is_plain)).then(|| Self {
-            section: section.to_ascii_lowercase(),
-            subsection,
-        })
+        (is_name && subsection.is_none_or(is_plain))
+            .then(|| Self { section: section.to_ascii_lowercase(), subsection })
     }
 
     pub(super) fn name(&self) -> String {
         let section = &self.section;
-        self.subsection
-            .map_or_else(|| section.clone(), |name| format!("{section}.{name}"))
+        self.subsection.map_or_else(|| section.clone(), |name| format!("{section}.{name}"))
     }
 
     /// True if the config at `place`, of a new repository, may have the line.
@@ -331,9 +263,7 @@ impl<'a> SectionHeader<'a> {
         let (key, value) = line.split_once('=').unwrap_or((line, "true"));
         let blank = [' ', '\t'];
         let key = key.trim_end_matches(blank).to_ascii_lowercase();
-        let is_key = key
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let is_key = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         let Some(value) = plain_value(value.trim_matches(blank)).filter(|_| is_key) else {
             return false;
         };
@@ -351,9 +281,7 @@ impl<'a> SectionHeader<'a> {
                 ValueKind::RemoteName => is_remote_name(&value),
                 ValueKind::Worktree => value.starts_with("..") && place.is_worktree(&value),
                 ValueKind::Url => match local_path(&value) {
-                    Some(path) => place
-                        .absolute(path)
-                        .is_some_and(|path| (place.permits)(&path)),
+                    Some(path) => place.absolute(path).is_some_and(|path| (place.permits)(&path)),
                     None => is_remote_address(&value),
                 },
             })
@@ -362,9 +290,7 @@ impl<'a> SectionHeader<'a> {
 
 /// The value that git reads from `text`, if that is as git writes it: quoted as a whole or not at all.
 pub(super) fn plain_value(text: &str) -> Option<String> {
-    let quoted = text
-        .strip_prefix('"')
-        .and_then(|rest| rest.strip_suffix('"'));
+    let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let mut value = String::new();
     let mut letters = quoted.unwrap_or(text).chars();
     while let Some(letter) = letters.next() {
@@ -391,10 +317,7 @@ fn is_remote_name(name: &str) -> bool {
 fn local_path(address: &str) -> Option<&str> {
     let path = address.strip_prefix("file://").unwrap_or(address);
     // A colon before the first slash makes it a host.
-    let is_host = path
-        .split('/')
-        .next()
-        .is_some_and(|part| part.contains(':'));
+    let is_host = path.split('/').next().is_some_and(|part| part.contains(':'));
     (!path.is_empty() && !path.starts_with('-') && !path.contains("::") && !is_host).then_some(path)
 }
 
@@ -402,19 +325,14 @@ fn local_path(address: &str) -> Option<&str> {
 fn is_remote_address(address: &str) -> bool {
     let is_safe = |letter: char| letter.is_alphanumeric() || "/._~:@+%=?&,!()[]-".contains(letter);
     let schemes = ["https://", "http://", "ssh://", "git://", "git+ssh://"];
-    let rest = match schemes
-        .iter()
-        .find_map(|scheme| address.strip_prefix(scheme))
-    {
+    let rest = match schemes.iter().find_map(|scheme| address.strip_prefix(scheme)) {
         None if address.contains("//") => return false,
         rest => rest.unwrap_or(address),
     };
     // A host that begins with a dash would be an option of ssh.
     let host = rest.split('/').next().unwrap_or(rest);
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    ![rest, host]
-        .iter()
-        .any(|part| part.is_empty() || part.starts_with('-'))
+    ![rest, host].iter().any(|part| part.is_empty() || part.starts_with('-'))
         && rest.chars().all(is_safe)
         && !rest.contains("::")
 }
@@ -454,19 +372,13 @@ mod tests {
             assert!(filter(&found.text).unwrap().removed.is_empty(), "{text}");
         };
         check("", true);
-        check(
-            "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
-            true,
-        );
+        check("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n", true);
         check("[user]\n\tname = A\n\temail = a@b\n# x\n", true);
         check(
             "[remote \"origin\"]\n\turl = https://x.org/y\n\tfetch = +refs/heads/*:refs/x/*\n",
             true,
         );
-        check(
-            "[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n",
-            true,
-        );
+        check("[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n", true);
         check("[core]\n\tfsmonitor = ./x\n", false);
         check("[core]\n\tBARE = false\n\tsshCommand = x\n", false);
         check("[core]\n\tbare = false \\\n\tx\n", false);
@@ -537,10 +449,7 @@ mod tests {
         assert!(!in_module("[remote \"o\"]\n\turl = ../x y\n"));
         assert!(in_module("[remote \"o\"]\n\turl = /a/b.git\n"));
         check("[core]\n\tworktree = /etc\n", false);
-        check(
-            "[submodule \"lib\"]\n\turl = https://x.org/y\n\tactive = true\n",
-            true,
-        );
+        check("[submodule \"lib\"]\n\turl = https://x.org/y\n\tactive = true\n", true);
         // What git and its users write.
         for line in [
             "[core]\n\tfsmonitor = false\n\tsparseCheckout = true\n\tcommentChar = \";\"\n",

@@ -41,20 +41,8 @@ const OTHER_KEYS: &[(&str, &[&str])] = &[
     ("merge", &["ff", "conflictstyle"]),
     ("rebase", &["autosquash", "autostash", "updaterefs", "stat"]),
     ("rerere", &["enabled", "autoupdate"]),
-    (
-        "diff",
-        &[
-            "algorithm",
-            "renames",
-            "colormoved",
-            "mnemonicprefix",
-            "context",
-        ],
-    ),
-    (
-        "status",
-        &["short", "branch", "showstash", "showuntrackedfiles"],
-    ),
+    ("diff", &["algorithm", "renames", "colormoved", "mnemonicprefix", "context"]),
+    ("status", &["short", "branch", "showstash", "showuntrackedfiles"]),
     ("log", &["date", "decorate", "abbrevcommit"]),
     ("color", &["ui", "diff", "status", "branch"]),
 ];
@@ -95,13 +83,8 @@ pub(super) fn is_harmless_change(before: &[u8], after: &[u8]) -> bool {
         }
         _ => true,
     };
-    before
-        .iter()
-        .filter(is_fixed)
-        .eq(after.iter().filter(is_fixed))
-        && after
-            .iter()
-            .all(|line| before.contains(line) || is_permitted(line))
+    before.iter().filter(is_fixed).eq(after.iter().filter(is_fixed))
+        && after.iter().all(|line| before.contains(line) || is_permitted(line))
 }
 
 /// True if the config at `place` changes from `before` to `after` only in what that of a new repository may have.
@@ -140,9 +123,7 @@ fn config_lines(config: &[u8], free: &ParseFree<'_>) -> Option<Vec<ConfigLine>> 
         }
         if line.starts_with('[') {
             section = SectionHeader::parse(line);
-            name = section
-                .as_ref()
-                .map_or(line.to_owned(), SectionHeader::name);
+            name = section.as_ref().map_or(line.to_owned(), SectionHeader::name);
             if section.is_some() {
                 continue;
             }
@@ -190,20 +171,14 @@ mod tests {
         let changed = |from: &str, to: &str| BEFORE.replace(from, to);
         check(BEFORE.into(), true);
         check(with("[user]\n\temail = a@b.c\n\tname = \"A # B\"\n"), true);
-        check(
-            with("[branch \"b\"]\n\tremote = origin\n\tmerge = \"refs/heads/#1\"\n"),
-            true,
-        );
+        check(with("[branch \"b\"]\n\tremote = origin\n\tmerge = \"refs/heads/#1\"\n"), true);
         check(
             with("[branch \"b\"]\n\tremote = .\n\tmerge = refs/heads/main\n\trebase = true\n"),
             true,
         );
         check(changed("[branch \"main\"]", "[branch \"trunk\"]"), true);
         check(
-            changed(
-                "[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n",
-                "",
-            ),
+            changed("[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n", ""),
             true,
         );
         check(changed("[alias]", "# a comment\n[alias]"), true);
@@ -249,10 +224,7 @@ mod tests {
         );
         check(with("[remote \"near\"]\n\turl = /a/b.git\n"), true);
         check(with("[remote \"near\"]\n\turl = /a/c.git\n"), false);
-        check(
-            with("[submodule \"lib\"]\n\turl = /a/b.git\n\tactive = true\n"),
-            true,
-        );
+        check(with("[submodule \"lib\"]\n\turl = /a/b.git\n\tactive = true\n"), true);
         check(with("[core]\n\tautocrlf = input\n"), true);
         check(BEFORE.replace("https://x.org/y", "https://z.org/y"), true);
         check(with("[core]\n\thooksPath = .husky\n"), false);

@@ -72,11 +72,7 @@ impl Default for GitHistory {
 impl GitHistory {
     /// The history of a run that starts now. It is kept in `file`.
     pub fn new(file: Option<PathBuf>) -> Self {
-        Self {
-            started: current_file_time(),
-            file,
-            state: Mutex::default(),
-        }
+        Self { started: current_file_time(), file, state: Mutex::default() }
     }
 
     /// Records what the object `directories` have, before a command, and the `contents` of instruction files.
@@ -325,8 +321,5 @@ fn directory_key(directory: &Path) -> String {
 
 fn parse_time(text: &str) -> FileTime {
     let (seconds, nanoseconds) = text.split_once('.').unwrap_or((text, "0"));
-    (
-        seconds.parse().unwrap_or_default(),
-        nanoseconds.parse().unwrap_or_default(),
-    )
+    (seconds.parse().unwrap_or_default(), nanoseconds.parse().unwrap_or_default())
 }

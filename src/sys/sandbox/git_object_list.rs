@@ -159,11 +159,7 @@ fn names_in(directory: &OwnedFd) -> io::Result<Vec<String>> {
 
 /// The version of a regular file. `None` if there is none of this name.
 fn version_of(directory: BorrowedFd<'_>, name: &str) -> io::Result<Option<FileVersion>> {
-    let stat = existing(rustix::fs::statat(
-        directory,
-        name,
-        AtFlags::SYMLINK_NOFOLLOW,
-    ))?;
+    let stat = existing(rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW))?;
     Ok(stat
         .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
         .map(|stat| (stat.st_ino, file_time(&stat))))
@@ -183,9 +179,7 @@ fn read_index(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<ObjectNam
 /// Parses the index of a pack. Returns `None` unless git could have written it: the names are sorted, and as many as it says for
 /// each first byte.
 fn parse_index(bytes: &[u8]) -> Option<Vec<ObjectName>> {
-    let (fanout, rest) = bytes
-        .strip_prefix(INDEX_MAGIC)?
-        .split_at_checked(FANOUT_BYTES)?;
+    let (fanout, rest) = bytes.strip_prefix(INDEX_MAGIC)?.split_at_checked(FANOUT_BYTES)?;
     let counts = fanout.chunks_exact(4).map(|count| {
         let count = count.try_into().map_or(0, u32::from_be_bytes);
         usize::try_from(count).unwrap_or(usize::MAX)
@@ -208,14 +202,8 @@ mod tests {
 
     #[test]
     fn names_of_blobs() {
-        assert_eq!(
-            format_name(&blob_name(b"")),
-            "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
-        );
-        assert_eq!(
-            format_name(&blob_name(b"hello\n")),
-            "ce013625030ba8dba906f756967f9e9ca394464a"
-        );
+        assert_eq!(format_name(&blob_name(b"")), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+        assert_eq!(format_name(&blob_name(b"hello\n")), "ce013625030ba8dba906f756967f9e9ca394464a");
     }
 
     #[test]

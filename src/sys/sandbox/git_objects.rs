@@ -24,8 +24,7 @@ pub(super) fn object_directories(root: &Path, found: &[RepositoryPath]) -> Vec<P
         RepositoryPath::GitDir(path) => Some(root.join(path)),
     });
     let all = own.into_iter().chain(others);
-    all.filter_map(|git_dir| git_dir.join("objects").canonicalize().ok())
-        .collect()
+    all.filter_map(|git_dir| git_dir.join("objects").canonicalize().ok()).collect()
 }
 
 /// The object directories that were read, so that each is read once for all files of a command.
@@ -102,10 +101,8 @@ fn local_origin(git_dir: &Path) -> Option<PathBuf> {
         let (key, value) = line.split_once('=')?;
         (key.trim() == "url").then(|| value.trim())
     });
-    let url = urls.find_map(|url| {
-        url.strip_prefix("file://")
-            .or(url.starts_with('/').then_some(url))
-    })?;
+    let url =
+        urls.find_map(|url| url.strip_prefix("file://").or(url.starts_with('/').then_some(url)))?;
     let place = Path::new(url);
     let inner = place.join(".git");
     Some(match inner.is_dir() {
@@ -120,9 +117,7 @@ fn read_small(path: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     file.metadata().ok().filter(Metadata::is_file)?;
-    file.take(MAX_SMALL_FILE_BYTES)
-        .read_to_string(&mut text)
-        .ok()?;
+    file.take(MAX_SMALL_FILE_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
@@ -154,19 +149,12 @@ mod tests {
         // A run that starts now.
         let history = || {
             let history = Arc::new(GitHistory::default());
-            let record = history
-                .begin(&object_directories(&dir, &[]), std::iter::empty())
-                .unwrap();
+            let record = history.begin(&object_directories(&dir, &[]), std::iter::empty()).unwrap();
             (history, record)
         };
         let has = |text: &str, history: Option<&GitHistory>| {
             let path = Path::new("sub/AGENTS.md");
-            has_blob(
-                &dir,
-                path,
-                text.as_bytes(),
-                (history, &ReadObjects::default()),
-            )
+            has_blob(&dir, path, text.as_bytes(), (history, &ReadObjects::default()))
         };
         assert!(!has("one", None));
         for text in ["one", "two", "three"] {
@@ -196,12 +184,7 @@ mod tests {
         for name in ["v", "c"] {
             let root = temp.path().canonicalize().unwrap().join(name);
             assert!(
-                has_blob(
-                    &root,
-                    Path::new("f"),
-                    b"loose",
-                    (None, &ReadObjects::default())
-                ),
+                has_blob(&root, Path::new("f"), b"loose", (None, &ReadObjects::default())),
                 "{name}"
             );
         }

@@ -47,9 +47,7 @@ pub fn worktree_links(root: &Path) -> Vec<PathBuf> {
     let around = [root.join(".git"), root.to_owned()];
     let kept = around.map(|git_dir| std::fs::read_dir(git_dir.join("worktrees")));
     let kept = kept.into_iter().flatten().flatten().flatten();
-    kept.take(MAX_MODULE_ENTRIES)
-        .filter_map(|entry| worktree_link(&entry.path()))
-        .collect()
+    kept.take(MAX_MODULE_ENTRIES).filter_map(|entry| worktree_link(&entry.path())).collect()
 }
 
 /// The `.git` file of the linked worktree of which git keeps `administered`.
@@ -61,9 +59,7 @@ fn worktree_link(administered: &Path) -> Option<PathBuf> {
     let named = read(&administered.join("gitdir"))?;
     let link = administered.join(named.trim_end()).canonicalize().ok()?;
     let back = read(&link)?;
-    let back = link
-        .parent()?
-        .join(back.strip_prefix("gitdir: ")?.trim_end());
+    let back = link.parent()?.join(back.strip_prefix("gitdir: ")?.trim_end());
     (link.ends_with(".git") && back.canonicalize().ok()? == administered.canonicalize().ok()?)
         .then_some(link)
 }
@@ -110,12 +106,8 @@ pub(super) fn all_repository_paths(root: &Path, found: &[RepositoryPath]) -> Vec
 /// The directories of unfinished rebases, for the git directories among the `protected` paths, each with the number of
 /// its root.
 pub(super) fn rebase_directories(protected: &[(usize, PathBuf)]) -> BTreeSet<(usize, PathBuf)> {
-    let configs = protected
-        .iter()
-        .filter(|(_, path)| path.ends_with("config"));
-    configs
-        .filter_map(|(root, path)| Some((*root, path.parent()?.join("rebase-merge"))))
-        .collect()
+    let configs = protected.iter().filter(|(_, path)| path.ends_with("config"));
+    configs.filter_map(|(root, path)| Some((*root, path.parent()?.join("rebase-merge")))).collect()
 }
 
 /// The paths in `root` that git's config names as hooks or as further config, whether they exist or not: that of the
@@ -158,9 +150,7 @@ fn paths_in_config(file: &Path, top: &Path, home: &Path) -> Vec<PathBuf> {
             _ => None,
         }
     });
-    values
-        .map(|path| path.canonicalize().unwrap_or_else(|_| without_dots(&path)))
-        .collect()
+    values.map(|path| path.canonicalize().unwrap_or_else(|_| without_dots(&path))).collect()
 }
 
 /// The paths to protect in the repository at `root`, even if there is none yet.
@@ -176,9 +166,7 @@ fn git_dir_paths(git_dir: &Path) -> Vec<PathBuf> {
     let mut left = MAX_MODULE_ENTRIES;
     make_accessible(&git_dir.join("worktrees"));
     let worktrees = find_directories(&git_dir.join("worktrees"), 1, &[], &mut left);
-    let inner = submodules(&git_dir.join("modules"))
-        .into_iter()
-        .chain(worktrees);
+    let inner = submodules(&git_dir.join("modules")).into_iter().chain(worktrees);
     std::iter::once(git_dir.to_owned())
         .chain(inner)
         .flat_map(|path| GIT_DIR_PATHS.iter().map(move |name| path.join(name)))
@@ -273,11 +261,7 @@ mod tests {
         // The repository is around the directory, and its config has other forms.
         let config = "[core]\n\thooksPath = \\\n own/hooks\n[include]\n\tpath = ~/own/inc\n";
         std::fs::write(dir.join(".git/config.worktree"), config).unwrap();
-        std::fs::write(
-            dir.join(".gitconfig"),
-            "[core]\n\thooksPath = ~/own/global\n",
-        )
-        .unwrap();
+        std::fs::write(dir.join(".gitconfig"), "[core]\n\thooksPath = ~/own/global\n").unwrap();
         let expect = ["own/hooks", "own/hooks", "own/inc", "own/global"].map(|name| dir.join(name));
         assert_eq!(configured_paths(&dir.join("own"), &dir), expect);
     }
@@ -304,16 +288,10 @@ mod tests {
             assert_eq!(found, expect, "{made:?}");
         };
         check(&[], &[".git/config"]);
-        check(
-            &["a/b/c/d/.git/HEAD"],
-            &[".git/config", "a/b/c/d/.git/config"],
-        );
+        check(&["a/b/c/d/.git/HEAD"], &[".git/config", "a/b/c/d/.git/config"]);
         check(&["a/b/c/d/e/.git/HEAD"], &[".git/config"]);
         check(&["a/.git"], &[".git/config", "a/.git/config"]);
-        check(
-            &["node_modules/a/.git/HEAD", "target/.git/HEAD"],
-            &[".git/config"],
-        );
+        check(&["node_modules/a/.git/HEAD", "target/.git/HEAD"], &[".git/config"]);
         check(
             &[
                 ".git/modules/lib/x/HEAD",
@@ -328,22 +306,12 @@ mod tests {
             ],
         );
         check(
-            &[
-                "x.git/HEAD",
-                "x.git/objects/a",
-                "x.git/refs/a",
-                "y/HEAD",
-                "y/refs/a",
-            ],
+            &["x.git/HEAD", "x.git/objects/a", "x.git/refs/a", "y/HEAD", "y/refs/a"],
             &[".git/config", "x.git/config"],
         );
         check(
             &["sub/.git/modules/z/HEAD"],
-            &[
-                ".git/config",
-                "sub/.git/config",
-                "sub/.git/modules/z/config",
-            ],
+            &[".git/config", "sub/.git/config", "sub/.git/modules/z/config"],
         );
     }
 }

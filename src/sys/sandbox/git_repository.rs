@@ -10,16 +10,8 @@ use std::path::{Path, PathBuf};
 pub(super) const REPOSITORY_NAMES: [&str; 5] = [".git", "HEAD", "commondir", "objects", "refs"];
 
 /// The names in a git directory by which git knows it, or that name what git runs.
-const GIT_DIR_NAMES: [&str; 8] = [
-    "HEAD",
-    "commondir",
-    "objects",
-    "refs",
-    "config",
-    "config.worktree",
-    "gitdir",
-    "hooks",
-];
+const GIT_DIR_NAMES: [&str; 8] =
+    ["HEAD", "commondir", "objects", "refs", "config", "config.worktree", "gitdir", "hooks"];
 
 /// The first bytes of a bundle, before the number of its version.
 const BUNDLE_START: &[u8; 3] = b"# v";
@@ -57,9 +49,7 @@ pub fn is_in_git_dir(path: &Path) -> bool {
     path.ancestors().skip(1).any(|directory| {
         let rest = path.strip_prefix(directory).unwrap_or(path);
         let first = rest.iter().next().unwrap_or_default();
-        let is_part = GIT_DIR_NAMES
-            .iter()
-            .any(|name| first.eq_ignore_ascii_case(name));
+        let is_part = GIT_DIR_NAMES.iter().any(|name| first.eq_ignore_ascii_case(name));
         is_part && {
             let mut names = RepositoryNames::default();
             let has = |name: &&&str| directory.join(name).symlink_metadata().is_ok();
@@ -84,9 +74,7 @@ pub(super) fn is_bundle(path: &Path) -> bool {
 impl RepositoryNames {
     /// Adds a name that is in the directory, if it is one of these. Compared without case, because some file systems are.
     pub(super) fn add(&mut self, name: &OsStr) {
-        let found = REPOSITORY_NAMES
-            .iter()
-            .position(|known| name.eq_ignore_ascii_case(known));
+        let found = REPOSITORY_NAMES.iter().position(|known| name.eq_ignore_ascii_case(known));
         match found {
             Some(0) => self.has_git = true,
             Some(1) => self.has_head = true,

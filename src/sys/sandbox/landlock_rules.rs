@@ -40,11 +40,7 @@ pub(super) fn build_rules(sandbox: &SandboxSpec) -> io::Result<Vec<LandlockRule>
     let mut rules = Vec::new();
     if sandbox.in_namespaces {
         // Its root holds only what is granted.
-        rules.push(LandlockRule {
-            path: "/".into(),
-            right: AccessRight::List,
-            is_directory: true,
-        });
+        rules.push(LandlockRule { path: "/".into(), right: AccessRight::List, is_directory: true });
     }
     for path in &sandbox.readable {
         grant(path, AccessRight::Read, &sandbox.denied, &mut rules)?;
@@ -52,12 +48,7 @@ pub(super) fn build_rules(sandbox: &SandboxSpec) -> io::Result<Vec<LandlockRule>
     }
     let terminals = sandbox.in_namespaces.then_some(&system_paths::TERMINALS);
     for path in system_paths::DEVICES.iter().chain(terminals) {
-        grant(
-            Path::new(path),
-            AccessRight::Device,
-            &sandbox.denied,
-            &mut rules,
-        )?;
+        grant(Path::new(path), AccessRight::Device, &sandbox.denied, &mut rules)?;
     }
     for path in &sandbox.writable {
         grant_listing(path, sandbox, &mut rules);
@@ -114,11 +105,8 @@ fn grant(
     if metadata.is_symlink() {
         return Ok(());
     }
-    let inside: Vec<PathBuf> = denied
-        .iter()
-        .filter(|place| place.starts_with(path))
-        .cloned()
-        .collect();
+    let inside: Vec<PathBuf> =
+        denied.iter().filter(|place| place.starts_with(path)).cloned().collect();
     if inside.is_empty() || !metadata.is_dir() {
         if rules.len() == MAX_RULES {
             return Err(io::Error::other(format!(
@@ -126,11 +114,7 @@ fn grant(
                 path.display()
             )));
         }
-        rules.push(LandlockRule {
-            path: path.to_owned(),
-            right,
-            is_directory: metadata.is_dir(),
-        });
+        rules.push(LandlockRule { path: path.to_owned(), right, is_directory: metadata.is_dir() });
         return Ok(());
     }
     // A directory that this process cannot read is unreadable to the command too.
@@ -185,10 +169,7 @@ mod tests {
         };
         let all = places(&["w/.git", "w/.vscode", "w/.vscode/mine", "w/src"]);
         assert_eq!(of_right(&sandbox, AccessRight::Write), all);
-        assert_eq!(
-            of_right(&sandbox, AccessRight::List),
-            [""; 0].map(PathBuf::from)
-        );
+        assert_eq!(of_right(&sandbox, AccessRight::List), [""; 0].map(PathBuf::from));
         sandbox.long_lived = true;
         assert_eq!(of_right(&sandbox, AccessRight::List), places(&["w"]));
         sandbox.split_parents = true;

@@ -13,10 +13,7 @@ impl SandboxSpec {
         }
         for (link, target) in trace_links(path).links {
             // A link in a granted directory is there already. The root is a directory of the command's own.
-            let mut granted = self
-                .readable
-                .iter()
-                .filter(|place| *place != Path::new("/"));
+            let mut granted = self.readable.iter().filter(|place| *place != Path::new("/"));
             let parent = link.parent().unwrap_or(&link);
             if !granted.any(|place| parent.starts_with(place)) {
                 self.links.insert(link, target);

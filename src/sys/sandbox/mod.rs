@@ -163,14 +163,11 @@ impl SandboxSpec {
     pub fn for_own_root(mut self) -> Self {
         let all = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
         // The last field is a path, which may contain blanks.
-        let paths = all
-            .lines()
-            .filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
+        let paths = all.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
         let real = paths.filter_map(|path| real_path::real_path(path).ok());
         let private = self.writable.last();
-        let sockets: Vec<PathBuf> = real
-            .filter(|path| !private.is_some_and(|private| path.starts_with(private)))
-            .collect();
+        let sockets: Vec<PathBuf> =
+            real.filter(|path| !private.is_some_and(|private| path.starts_with(private))).collect();
         let is_granted = |path: &PathBuf| {
             let mut granted = self.readable.iter().chain(&self.writable);
             granted.any(|place| path.starts_with(place))
@@ -236,9 +233,7 @@ impl SandboxSpec {
             };
             let is_directory = rule.is_directory;
             let access = access_rights(rule.right, is_directory);
-            built = built
-                .add_rule(PathBeneath::new(place, access))
-                .map_err(io::Error::other)?;
+            built = built.add_rule(PathBeneath::new(place, access)).map_err(io::Error::other)?;
         }
         let clone = built.try_clone()?;
         // If another thread was faster, its rules are the same.
@@ -303,11 +298,8 @@ fn access_rights(right: AccessRight, is_directory: bool) -> BitFlags<AccessFs> {
 /// Drops all capabilities, so that even root is bound by file modes.
 fn drop_capabilities() -> io::Result<()> {
     let none = rustix::thread::CapabilitySet::empty();
-    let sets = rustix::thread::CapabilitySets {
-        effective: none,
-        permitted: none,
-        inheritable: none,
-    };
+    let sets =
+        rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
     rustix::thread::set_no_new_privs(true)?;
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
@@ -316,8 +308,6 @@ fn drop_capabilities() -> io::Result<()> {
 fn run_on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, work)?;
-        thread
-            .join()
-            .map_err(|_| io::Error::other("the thread of the command panicked"))
+        thread.join().map_err(|_| io::Error::other("the thread of the command panicked"))
     })
 }

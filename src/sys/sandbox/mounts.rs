@@ -116,9 +116,7 @@ impl EmptyRoot {
         hide_denied(sandbox)?;
         protect(sandbox, &mounts)?;
         sandbox.writable.push(SHARED_MEMORY.into());
-        sandbox
-            .writable
-            .extend(has_tmp.then(|| PathBuf::from(TEMPORARY)));
+        sandbox.writable.extend(has_tmp.then(|| PathBuf::from(TEMPORARY)));
         directory.map_or(Ok(()), StartDirectory::enter)
     }
 }
@@ -201,11 +199,7 @@ fn create_links(links: &BTreeMap<PathBuf, PathBuf>) -> io::Result<()> {
             continue;
         };
         // The run's own directory for temporary files still has the one of an earlier command.
-        unless_existing(rustix::fs::symlinkat(
-            target,
-            create_directories(parent)?,
-            name,
-        ))?;
+        unless_existing(rustix::fs::symlinkat(target, create_directories(parent)?, name))?;
     }
     Ok(())
 }
@@ -246,9 +240,7 @@ impl MountTree {
             _ => rustix::fs::mknodat(&parent, name, FileType::RegularFile, FILE_MODE, 0),
         })?;
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        Ok(rustix::mount::move_mount(
-            &self.fd, "", &parent, name, flags,
-        )?)
+        Ok(rustix::mount::move_mount(&self.fd, "", &parent, name, flags)?)
     }
 }
 
@@ -296,22 +288,13 @@ fn mount_devices() -> io::Result<()> {
     rustix::mount::mount("none", SHARED_MEMORY, "tmpfs", flags, of_memory)?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let of_terminals = c"newinstance,ptmxmode=0666,mode=620";
-    Ok(rustix::mount::mount(
-        "devpts",
-        TERMINALS,
-        "devpts",
-        flags,
-        of_terminals,
-    )?)
+    Ok(rustix::mount::mount("devpts", TERMINALS, "devpts", flags, of_terminals)?)
 }
 
 /// Covers the denied places.
 fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
     let granted = [&sandbox.readable, &sandbox.writable];
-    let denied = sandbox
-        .denied
-        .iter()
-        .filter(|place| is_within_any(place, &granted));
+    let denied = sandbox.denied.iter().filter(|place| is_within_any(place, &granted));
     let denied = denied.cloned().collect();
     // An empty file system covers the first directory, and copies of its mount the others.
     let mut cover: Option<OwnedFd> = None;
@@ -348,11 +331,7 @@ fn protect(sandbox: &SandboxSpec, mounts: &BTreeSet<PathBuf>) -> io::Result<()> 
     }
     // A writable place within a protected one becomes a mount of its own, so that it stays writable when the protected
     // path becomes read-only.
-    for place in sandbox
-        .writable
-        .iter()
-        .filter(|place| is_within(place, &protected))
-    {
+    for place in sandbox.writable.iter().filter(|place| is_within(place, &protected)) {
         with_existing(place, |fd, _| mount_on_itself(fd))?;
     }
     for place in &protected {
@@ -435,12 +414,7 @@ fn is_within_any(place: &Path, granted: &[&Vec<PathBuf>]) -> bool {
 
 /// The `places` that are not within another one: a covered directory hides its contents, which could then not be found.
 fn outermost(places: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
-    let is_inside = |place: &Path| {
-        place
-            .ancestors()
-            .skip(1)
-            .any(|above| places.contains(above))
-    };
+    let is_inside = |place: &Path| place.ancestors().skip(1).any(|above| places.contains(above));
     places.iter().filter(move |place| !is_inside(place))
 }
 
@@ -483,10 +457,7 @@ fn with_existing(
 
 /// Makes an open place a mount of its own.
 fn mount_on_itself(fd: &OwnedFd) -> io::Result<()> {
-    Ok(rustix::mount::mount_bind_recursive(
-        fd_path(fd),
-        fd_path(fd),
-    )?)
+    Ok(rustix::mount::mount_bind_recursive(fd_path(fd), fd_path(fd))?)
 }
 
 fn open_path(path: &Path) -> io::Result<(OwnedFd, FileType)> {
@@ -504,13 +475,7 @@ fn fd_path(fd: &OwnedFd) -> String {
 fn mount_empty(fd: &OwnedFd) -> io::Result<()> {
     let flags = no_programs() | MountFlags::RDONLY;
     let options = c"mode=500,size=4k";
-    Ok(rustix::mount::mount(
-        "none",
-        fd_path(fd),
-        "tmpfs",
-        flags,
-        options,
-    )?)
+    Ok(rustix::mount::mount("none", fd_path(fd), "tmpfs", flags, options)?)
 }
 
 /// Makes an open mount read-only. Its other flags must be repeated, or the kernel refuses.
@@ -542,22 +507,13 @@ mod tests {
         let places = ["/h/w", "/h/w/sessions", "/h/ws", "/h/w/a/b", "/x/y"].map(PathBuf::from);
         let places = places.into_iter().collect();
         let found: Vec<_> = outermost(&places).collect();
-        assert_eq!(
-            found,
-            ["/h/w", "/h/ws", "/x/y"]
-                .map(PathBuf::from)
-                .iter()
-                .collect::<Vec<_>>()
-        );
+        assert_eq!(found, ["/h/w", "/h/ws", "/x/y"].map(PathBuf::from).iter().collect::<Vec<_>>());
     }
 
     #[test]
     fn mount_points_are_read_from_lines() {
         let line = "36 35 98:0 / /mnt/a\\040b\\134c rw,noatime - ext4 /dev/root rw";
-        assert_eq!(
-            writable_mount_point(line),
-            Some(PathBuf::from("/mnt/a b\\c"))
-        );
+        assert_eq!(writable_mount_point(line), Some(PathBuf::from("/mnt/a b\\c")));
         let line = "36 35 98:0 / /mnt ro,noatime shared:1 - ext4 /dev/root rw";
         assert_eq!(writable_mount_point(line), None);
     }
@@ -568,24 +524,12 @@ mod tests {
             let writes: Vec<PathBuf> = writes.iter().map(PathBuf::from).collect();
             let found = parents_between(&protected.iter().map(PathBuf::from).collect(), &writes);
             let expect: Vec<PathBuf> = expect.iter().map(PathBuf::from).collect();
-            assert_eq!(
-                found.into_iter().collect::<Vec<_>>(),
-                expect,
-                "{protected:?}"
-            );
+            assert_eq!(found.into_iter().collect::<Vec<_>>(), expect, "{protected:?}");
         };
         check(&["/w/.git/hooks", "/w/.git/config"], &["/w"], &["/w/.git"]);
         check(&["/w/.git", "/w/.bashrc"], &["/w"], &["/w/.git"]);
-        check(
-            &["/w/.config/git/config"],
-            &["/w"],
-            &["/w/.config", "/w/.config/git"],
-        );
-        check(
-            &["/w/in/.git/config"],
-            &["/w", "/w/in"],
-            &["/w/in", "/w/in/.git"],
-        );
+        check(&["/w/.config/git/config"], &["/w"], &["/w/.config", "/w/.config/git"]);
+        check(&["/w/in/.git/config"], &["/w", "/w/in"], &["/w/in", "/w/in/.git"]);
         check(&["/w/.bashrc"], &["/w"], &[]);
         check(&["/else/.bashrc"], &["/w"], &[]);
     }

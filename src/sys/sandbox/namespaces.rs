@@ -33,10 +33,7 @@ pub fn enter(with_network: bool) -> io::Result<()> {
     let mut sets = rustix::thread::capabilities(None)?;
     sets.inheritable |= CapabilitySet::SYS_ADMIN;
     rustix::thread::set_capabilities(None, sets)?;
-    Ok(rustix::thread::configure_capability_in_ambient_set(
-        CapabilitySet::SYS_ADMIN,
-        true,
-    )?)
+    Ok(rustix::thread::configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?)
 }
 
 /// Tells what keeps this user from making namespaces, and how to change it.
@@ -79,10 +76,7 @@ mod tests {
             &[("apparmor_restrict_unprivileged_userns", "1")],
             "sudo tee /etc/apparmor.d/nanobot",
         );
-        check(
-            &[("unprivileged_userns_clone", "0")],
-            "kernel.unprivileged_userns_clone=1",
-        );
+        check(&[("unprivileged_userns_clone", "0")], "kernel.unprivileged_userns_clone=1");
         check(&[("max_user_namespaces", "0")], "user.max_user_namespaces=");
         let usual = [
             ("apparmor_restrict_unprivileged_userns", "0"),

@@ -69,9 +69,7 @@ pub(super) fn is_in_linked_git_dir(path: &Path) -> bool {
 
 /// The git directory that a `.git` file names, free of links, if it is nothing else: `directory` contains the file.
 pub(super) fn linked_git_dir(directory: &Path, content: &[u8]) -> Option<PathBuf> {
-    let line = std::str::from_utf8(content)
-        .ok()?
-        .strip_prefix("gitdir: ")?;
+    let line = std::str::from_utf8(content).ok()?.strip_prefix("gitdir: ")?;
     let line = line.strip_suffix('\n').unwrap_or(line);
     if line.contains(['\n', '\r']) {
         return None;
@@ -119,10 +117,7 @@ mod tests {
         std::os::unix::fs::symlink("else/inner", dir.join("sub")).unwrap();
         let linked = |text: &str| linked_git_dir(&dir.join("sub"), text.as_bytes());
         assert_eq!(linked("gitdir: ../.git/modules/sub\n"), None);
-        assert_eq!(
-            linked("gitdir: ../../.git/modules/sub\n"),
-            Some(dir.join(".git/modules/sub"))
-        );
+        assert_eq!(linked("gitdir: ../../.git/modules/sub\n"), Some(dir.join(".git/modules/sub")));
         assert_eq!(linked("gitdir: /usr\n/lib\n"), None);
         assert_eq!(linked("/usr\n"), None);
     }

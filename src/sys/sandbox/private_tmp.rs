@@ -41,10 +41,7 @@ static SERVER_DIRS: Mutex<Vec<PrivateDir>> = Mutex::new(Vec::new());
 /// unless it is relative, and the world-writable directories.
 pub fn candidate_parents(tmpdir: Option<&str>) -> Vec<PathBuf> {
     let paths = tmpdir.into_iter().chain(["/tmp", "/var/tmp"]);
-    paths
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .collect()
+    paths.map(PathBuf::from).filter(|path| path.is_absolute()).collect()
 }
 
 /// Returns the private directory for the commands of this run. The first call creates it, in the first of `parents` in
@@ -81,8 +78,7 @@ pub fn existing_output_directory() -> Option<PathBuf> {
 
 /// True if a run has made `path`, or a directory above it, as a private directory. By name only.
 pub fn is_private(path: &Path) -> bool {
-    path.iter()
-        .any(|part| part.as_encoded_bytes().starts_with(NAME_PREFIX.as_bytes()))
+    path.iter().any(|part| part.as_encoded_bytes().starts_with(NAME_PREFIX.as_bytes()))
 }
 
 fn get_or_create(slot: &Mutex<Option<PrivateDir>>, parents: &[PathBuf]) -> io::Result<PathBuf> {
@@ -143,20 +139,13 @@ pub fn remove_all() {
 fn remove_stale(parent: &Path) {
     let own_uid = rustix::process::getuid().as_raw();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
-        if !entry
-            .file_name()
-            .as_encoded_bytes()
-            .starts_with(NAME_PREFIX.as_bytes())
-        {
+        if !entry.file_name().as_encoded_bytes().starts_with(NAME_PREFIX.as_bytes()) {
             continue;
         }
         let Ok(metadata) = entry.metadata() else {
             continue;
         };
-        let age = metadata
-            .modified()
-            .ok()
-            .and_then(|time| time.elapsed().ok());
+        let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
         if !metadata.is_dir()
             || metadata.uid() != own_uid
             || age.is_none_or(|age| age < MIN_STALE_AGE)
@@ -189,10 +178,7 @@ fn remove(path: &Path) {
 
 /// Gives the owner all permissions for `path` and the directories in it. No other process uses them any more.
 fn make_removable(path: &Path) {
-    drop(std::fs::set_permissions(
-        path,
-        Permissions::from_mode(0o700),
-    ));
+    drop(std::fs::set_permissions(path, Permissions::from_mode(0o700)));
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             make_removable(&entry.path());
@@ -218,11 +204,8 @@ mod tests {
             File::open(&path).unwrap().set_times(times).unwrap();
             path
         };
-        let (stale, new, unrelated) = (
-            dir("nanobot-run-1", 90),
-            dir("nanobot-run-2", 0),
-            dir("unrelated", 90),
-        );
+        let (stale, new, unrelated) =
+            (dir("nanobot-run-1", 90), dir("nanobot-run-2", 0), dir("unrelated", 90));
         let locked = dir("nanobot-run-3", 90);
         let lock = File::open(&locked).unwrap();
         lock.lock().unwrap();

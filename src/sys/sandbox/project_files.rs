@@ -125,9 +125,7 @@ impl ProjectFileSnapshot {
     }
 
     fn record_permitted(&self, roots: &WritableRoots<'_>, places: &BTreeSet<FilePlace>) {
-        let paths = places
-            .iter()
-            .map(|(root, relative)| roots.paths[*root].join(relative));
+        let paths = places.iter().map(|(root, relative)| roots.paths[*root].join(relative));
         self.rules.changed.lock().ignore_poison().extend(paths);
     }
 
@@ -145,10 +143,7 @@ impl ProjectFileSnapshot {
     /// True if a writable place that was granted by its name contains `place`.
     fn is_granted_by_name(&self, roots: &WritableRoots<'_>, place: &FilePlace) -> bool {
         let path = roots.paths[place.0].join(&place.1);
-        let mut granted = roots
-            .paths
-            .iter()
-            .filter(|root| self.rules.is_granted(root));
+        let mut granted = roots.paths.iter().filter(|root| self.rules.is_granted(root));
         granted.any(|root| path.starts_with(root))
     }
 
@@ -179,10 +174,8 @@ impl ProjectFileSnapshot {
             SnapshotState::Missing => is_in_git(was) || self.is_directory_gone(roots, place),
             _ => {
                 let name = place.1.file_name();
-                let mut same_name = self
-                    .before
-                    .iter()
-                    .filter(|((_, other), _)| other.file_name() == name);
+                let mut same_name =
+                    self.before.iter().filter(|((_, other), _)| other.file_name() == name);
                 let was_here = |bytes: &[u8]| {
                     history.is_some_and(|it| it.was_on_disk(&root.join(&place.1), bytes))
                 };
@@ -252,10 +245,7 @@ fn is_moved(other: &SnapshotState, is: &SnapshotState) -> bool {
 /// The content of a file, or the target of a link, as git stores it.
 fn content(state: &SnapshotState) -> Option<&[u8]> {
     match state {
-        SnapshotState::File {
-            content: RecordedContent::Bytes(bytes),
-            ..
-        } => Some(bytes),
+        SnapshotState::File { content: RecordedContent::Bytes(bytes), .. } => Some(bytes),
         SnapshotState::Link(target) => Some(target.as_bytes()),
         _ => None,
     }
@@ -294,9 +284,7 @@ fn undo(
     let path = roots.paths[*root].join(relative);
     let opened = open_parent(&roots.fds[*root], relative, !is_new).map_err(io::Error::from);
     let remedy = opened.and_then(|(dir, name)| match is_new {
-        true => Ok(Remedy::SetAside(
-            path.with_file_name(set_aside(dir.as_fd(), &name)?),
-        )),
+        true => Ok(Remedy::SetAside(path.with_file_name(set_aside(dir.as_fd(), &name)?))),
         false => {
             let kept = put_back(dir.as_fd(), &name, was, is.as_ref())?;
             Ok(Remedy::Restored(kept.map(|name| path.with_file_name(name))))
@@ -308,9 +296,5 @@ fn undo(
         relative: relative.clone(),
         state,
     });
-    UndoneChange {
-        path,
-        remedy,
-        withheld,
-    }
+    UndoneChange { path, remedy, withheld }
 }

@@ -119,14 +119,10 @@ pub(super) fn restore_state(
     match state {
         SnapshotState::Missing | SnapshotState::Unreachable => remove(dir, name),
         SnapshotState::Other => Ok(()),
-        SnapshotState::File {
-            content: RecordedContent::Stamp(..),
-            ..
-        } => Err(io::Error::other("too large to be restored")),
-        SnapshotState::File {
-            mode,
-            content: RecordedContent::Bytes(bytes),
-        } => {
+        SnapshotState::File { content: RecordedContent::Stamp(..), .. } => {
+            Err(io::Error::other("too large to be restored"))
+        }
+        SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } => {
             if is_directory {
                 remove(dir, name)?;
             }
@@ -155,9 +151,7 @@ pub(super) fn restore_state(
                 }
             }
             for (name, was) in entries {
-                if read_state(inner.as_fd(), name, &mut SNAPSHOT_LIMIT_BYTES.clone())
-                    .ok()
-                    .as_ref()
+                if read_state(inner.as_fd(), name, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok().as_ref()
                     != Some(was)
                 {
                     restore_state(inner.as_fd(), name, was)?;

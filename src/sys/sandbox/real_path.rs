@@ -61,9 +61,6 @@ mod tests {
             let found = real_path(&path).map_err(|error| error.kind());
             assert_eq!(found, expect, "{name}");
         }
-        assert_eq!(
-            real_path(".".as_ref()).unwrap(),
-            std::fs::canonicalize(".").unwrap()
-        );
+        assert_eq!(real_path(".".as_ref()).unwrap(), std::fs::canonicalize(".").unwrap());
     }
 }

@@ -72,10 +72,7 @@ impl PathSnapshot {
                 root_paths.push(root.clone());
             }
         }
-        let writable = WritableRoots {
-            fds: &root_fds,
-            paths: &root_paths,
-        };
+        let writable = WritableRoots { fds: &root_fds, paths: &root_paths };
         let configs = match config_copies {
             Some(copies) => ConfigCopies::create(copies, protected_paths, &writable)?,
             None => ConfigCopies::default(),
@@ -84,12 +81,8 @@ impl PathSnapshot {
         let tree = search_roots(project_files, &writable, started);
         let found = list_repository_paths(&root_paths, &tree);
         let is_unlisted = |path: &&PathBuf| !protected_paths.contains(path);
-        let nested: Vec<PathBuf> = found
-            .iter()
-            .map(|(_, path)| path)
-            .filter(is_unlisted)
-            .cloned()
-            .collect();
+        let nested: Vec<PathBuf> =
+            found.iter().map(|(_, path)| path).filter(is_unlisted).cloned().collect();
         let protected = protected_paths.iter().map(|path| (path, false));
         let places = protected.chain(nested.iter().map(|path| (path, true)));
         let entries = record_places(&writable, places, project_files)?;
@@ -155,10 +148,7 @@ impl PathSnapshot {
     /// Undoes the changes of protected paths. Once no process of the command is alive, this is final. Before, the command
     /// can make them anew.
     pub fn restore(&self) -> Vec<UndoneChange> {
-        let writable = WritableRoots {
-            fds: &self.roots,
-            paths: &self.root_paths,
-        };
+        let writable = WritableRoots { fds: &self.roots, paths: &self.root_paths };
         let tree = self.project_files.search(&writable);
         let repository_paths = list_repository_paths(&self.root_paths, &tree);
         let mut changed = self.set_run_steps_aside(&repository_paths);
@@ -198,9 +188,8 @@ impl PathSnapshot {
             let Some(git_dir) = config.parent().filter(|_| config.ends_with("config")) else {
                 continue;
             };
-            let beneath = self
-                .protected
-                .range::<Path, _>((Bound::Included(git_dir), Bound::Unbounded));
+            let beneath =
+                self.protected.range::<Path, _>((Bound::Included(git_dir), Bound::Unbounded));
             let mut beneath = beneath.take_while(|path| path.starts_with(git_dir));
             if git_dir.is_dir() && beneath.all(was_missing) {
                 self.project_files.rules().add_created(git_dir);
@@ -250,10 +239,8 @@ impl PathSnapshot {
         {
             return None;
         }
-        let was_there = !matches!(
-            place.before,
-            SnapshotState::Missing | SnapshotState::Unreachable
-        );
+        let was_there =
+            !matches!(place.before, SnapshotState::Missing | SnapshotState::Unreachable);
         if !was_there && matches!(is, Ok(SnapshotState::Unreachable)) {
             return set_link_aside(root, place);
         }
@@ -300,18 +287,16 @@ impl CheckedRepositories<'_> {
     fn accept(&self, place: &SnapshotEntry, state: &SnapshotState) -> bool {
         match state {
             SnapshotState::Missing | SnapshotState::Repository => true,
-            SnapshotState::File {
-                content: RecordedContent::Bytes(bytes),
-                ..
-            } if place.relative.ends_with(".git") => {
+            SnapshotState::File { content: RecordedContent::Bytes(bytes), .. }
+                if place.relative.ends_with(".git") =>
+            {
                 let directory = place.path.parent().unwrap_or(&place.path);
                 let linked = new_repository::linked_git_dir(directory, bytes);
                 linked.is_some_and(|linked| self.git_dirs.contains(linked.as_path()))
             }
-            SnapshotState::File {
-                content: RecordedContent::Bytes(bytes),
-                ..
-            } => new_repository::is_worktree_link(&place.relative, bytes),
+            SnapshotState::File { content: RecordedContent::Bytes(bytes), .. } => {
+                new_repository::is_worktree_link(&place.relative, bytes)
+            }
             SnapshotState::Directory { entries, .. } => {
                 place.relative.ends_with("hooks")
                     && entries.iter().all(|(name, entry)| {
@@ -331,11 +316,7 @@ impl CheckedRepositories<'_> {
         place: &SnapshotEntry,
         state: &SnapshotState,
     ) -> Option<Option<UndoneChange>> {
-        let SnapshotState::File {
-            mode,
-            content: RecordedContent::Bytes(bytes),
-        } = state
-        else {
+        let SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } = state else {
             return None;
         };
         let name = place.path.file_name()?;
@@ -343,29 +324,19 @@ impl CheckedRepositories<'_> {
         if name != "config" && name != "config.worktree" {
             return None;
         }
-        let config = ConfigPlace {
-            git_dir,
-            permits: &|path| self.is_safe_remote(path),
-        };
+        let config = ConfigPlace { git_dir, permits: &|path| self.is_safe_remote(path) };
         let HarmlessConfig { text, removed } = without_programs(bytes, &config)?;
         if removed.is_empty() {
             return Some(None);
         }
-        let filtered = open_parent(root, &place.relative, false)
-            .map_err(io::Error::from)
-            .and_then(|(dir, name)| {
+        let filtered = open_parent(root, &place.relative, false).map_err(io::Error::from).and_then(
+            |(dir, name)| {
                 let whole = set_aside(dir.as_fd(), &name)?;
                 replace_file(dir.as_fd(), &name, &text, *mode)?;
-                Ok(Remedy::LinesRemoved {
-                    lines: removed,
-                    whole: place.path.with_file_name(whole),
-                })
-            });
-        Some(Some(UndoneChange {
-            path: place.path.clone(),
-            remedy: filtered,
-            withheld: None,
-        }))
+                Ok(Remedy::LinesRemoved { lines: removed, whole: place.path.with_file_name(whole) })
+            },
+        );
+        Some(Some(UndoneChange { path: place.path.clone(), remedy: filtered, withheld: None }))
     }
 
     /// True if the config at `path` may change from `before` to `after`. Unless content from outside is in the conversation, it
@@ -377,10 +348,7 @@ impl CheckedRepositories<'_> {
         let Some(git_dir) = path.parent().filter(|_| self.rules.are_free()) else {
             return false;
         };
-        let place = ConfigPlace {
-            git_dir,
-            permits: &|path| self.is_safe_remote(path),
-        };
+        let place = ConfigPlace { git_dir, permits: &|path| self.is_safe_remote(path) };
         let is_permitted = is_change_of_new_repository(before, after, &place);
         if is_permitted {
             self.rules.add_changed(path);
@@ -399,8 +367,7 @@ impl CheckedRepositories<'_> {
         let is_checked = |path: &Path| {
             self.git_dirs.contains(path) || self.git_dirs.contains(&*path.join(".git"))
         };
-        path.canonicalize()
-            .is_ok_and(|real| real == path && is_outside() || is_checked(&real))
+        path.canonicalize().is_ok_and(|real| real == path && is_outside() || is_checked(&real))
     }
 }
 
@@ -445,11 +412,7 @@ fn read_run_steps(root: &OwnedFd, relative: &Path) -> Result<BTreeSet<String>, E
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
     {
         // After an error, the part that was read is checked.
-        drop(
-            File::from(file)
-                .take(MAX_STEPS_BYTES + 1)
-                .read_to_end(&mut text),
-        );
+        drop(File::from(file).take(MAX_STEPS_BYTES + 1).read_to_end(&mut text));
     }
     let mut steps = new_repository::run_steps(&text);
     if text.len() as u64 > MAX_STEPS_BYTES {
@@ -528,22 +491,14 @@ mod tests {
             std::fs::write(dir.join(".git/hooks/a.sample"), "x").unwrap();
             std::fs::write(dir.join("outside"), "safe").unwrap();
             symlink("elsewhere", dir.join(".envrc")).unwrap();
-            let protected = [
-                ".git",
-                ".git/hooks",
-                ".git/config",
-                ".git/commondir",
-                ".bashrc",
-                ".envrc",
-            ]
-            .map(|name| dir.join(name));
+            let protected =
+                [".git", ".git/hooks", ".git/config", ".git/commondir", ".bashrc", ".envrc"]
+                    .map(|name| dir.join(name));
             let states = |dir: &Path| {
                 let mut all = BTreeMap::new();
                 tree(dir, &mut all);
                 all.retain(|path, _| {
-                    protected[1..]
-                        .iter()
-                        .any(|protected| path.starts_with(protected))
+                    protected[1..].iter().any(|protected| path.starts_with(protected))
                 });
                 all
             };
@@ -558,15 +513,9 @@ mod tests {
             sh(&dir, command);
             let found = remembered.restore();
             assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
-            assert!(
-                found.iter().all(|change| change.remedy.is_ok()),
-                "{command}: {found:?}"
-            );
+            assert!(found.iter().all(|change| change.remedy.is_ok()), "{command}: {found:?}");
             assert_eq!(states(&dir), before, "{command}");
-            assert_eq!(
-                std::fs::read_to_string(dir.join("outside")).unwrap(),
-                "safe"
-            );
+            assert_eq!(std::fs::read_to_string(dir.join("outside")).unwrap(), "safe");
         };
         check("true", false);
         check("echo x > other", false);
@@ -574,20 +523,14 @@ mod tests {
         check("echo x > .git/hooks/pre-commit", true);
         check("rm -r .git/hooks", true);
         check("echo x > .bashrc", true);
-        check(
-            "mkdir -p .bashrc/deep; echo x > .bashrc/deep/y; chmod 0 .bashrc/deep",
-            true,
-        );
+        check("mkdir -p .bashrc/deep; echo x > .bashrc/deep/y; chmod 0 .bashrc/deep", true);
         check("ln -s outside .bashrc", true);
         check("ln outside .bashrc", true);
         check("rm .envrc; echo x > .envrc", true);
         check("rm .envrc", true);
         check("chmod 777 .git/config", true);
         check("echo .. > .git/commondir", true);
-        check(
-            "mv .git g2; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit",
-            true,
-        );
+        check("mv .git g2; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit", true);
         check("mv .git g2; ln -s g2 .git", true);
         check("mv .git g2; ln -s .. .git", true);
         check("mv .git g2; echo x > .git", true);
@@ -602,13 +545,7 @@ mod tests {
         let check = |command: &str, stays: &[&str]| {
             let temp = tempfile::tempdir().unwrap();
             let dir = std::fs::canonicalize(temp.path()).unwrap();
-            let names = [
-                ".git",
-                ".git/hooks",
-                ".git/config",
-                ".git/commondir",
-                ".bashrc",
-            ];
+            let names = [".git", ".git/hooks", ".git/config", ".git/commondir", ".bashrc"];
             let protected = names.map(|name| dir.join(name));
             let remembered = PathSnapshot::take(
                 std::slice::from_ref(&dir),
@@ -628,27 +565,15 @@ mod tests {
         };
         let make = format!("mkdir -p .git/hooks; printf '{plain}' > .git/config;");
         check(&make, &[".git/hooks", ".git/config"]);
-        check(
-            &format!("{make} echo x > .git/hooks/a.sample"),
-            &[".git/hooks", ".git/config"],
-        );
-        check(
-            &format!("{make} echo x > .git/hooks/pre-commit"),
-            &[".git/config"],
-        );
+        check(&format!("{make} echo x > .git/hooks/a.sample"), &[".git/hooks", ".git/config"]);
+        check(&format!("{make} echo x > .git/hooks/pre-commit"), &[".git/config"]);
         check(
             &format!("{make} echo '\tfsmonitor = x' >> .git/config"),
             &[".git/hooks", ".git/config"],
         );
-        check(
-            &format!("{make} echo .. > .git/commondir"),
-            &[".git/hooks", ".git/config"],
-        );
+        check(&format!("{make} echo .. > .git/commondir"), &[".git/hooks", ".git/config"]);
         check("mkdir g; echo 'gitdir: g' > .git", &[]);
         check("mkdir g; ln -s g .git; touch g/config", &[]);
-        check(
-            &format!("{make} echo x > .bashrc"),
-            &[".git/hooks", ".git/config"],
-        );
+        check(&format!("{make} echo x > .bashrc"), &[".git/hooks", ".git/config"]);
     }
 }

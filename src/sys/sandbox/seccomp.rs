@@ -149,15 +149,8 @@ const FILE_SYSTEM_REQUESTS: [u64; 4] = [0x9400, 0x6600, 0x5800, 0xf500];
 
 /// The requests of these types that only read, or that copy what was opened for that: `FICLONE`, `FICLONERANGE`,
 /// `FIDEDUPERANGE`, `FS_IOC_GETFLAGS` (also of 32-bit programs), `FS_IOC_FIEMAP`, `FS_IOC_FSGETXATTR`.
-const HARMLESS_REQUESTS: [u64; 7] = [
-    0x4004_9409,
-    0x4020_940d,
-    0xc018_9436,
-    0x8008_6601,
-    0x8004_6601,
-    0xc020_660b,
-    0x801c_581f,
-];
+const HARMLESS_REQUESTS: [u64; 7] =
+    [0x4004_9409, 0x4020_940d, 0xc018_9436, 0x8008_6601, 0x8004_6601, 0xc020_660b, 0x801c_581f];
 
 /// The most threads that are protected individually: the length of a filter is limited.
 const MAX_THREADS: usize = 64;
@@ -205,8 +198,7 @@ impl ProtectedPids {
     fn seccomp_rules(&self) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         let targets_us = |argument| -> Option<Vec<SeccompRule>> {
             let all = self.threads.iter();
-            all.map(|thread| argument_equals(argument, to_argument(*thread)))
-                .collect()
+            all.map(|thread| argument_equals(argument, to_argument(*thread))).collect()
         };
         let first = [
             libc::SYS_kill,
@@ -260,9 +252,7 @@ pub(super) fn apply(sockets: Sockets, protected: Option<&ProtectedPids>) -> io::
     let program = match built {
         Some(program) => program,
         None => {
-            let program = refusals(sockets)
-                .and_then(seccomp_program::build)
-                .map(Arc::new);
+            let program = refusals(sockets).and_then(seccomp_program::build).map(Arc::new);
             let program =
                 program.ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
             let mut built = BUILT.lock().ignore_poison();
@@ -327,10 +317,7 @@ fn other_process_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     };
     Some(BTreeMap::from([
         (libc::SYS_prlimit64, vec![limits]),
-        (
-            libc::SYS_setpriority,
-            other_target(libc::PRIO_USER as libc::c_int)?,
-        ),
+        (libc::SYS_setpriority, other_target(libc::PRIO_USER as libc::c_int)?),
         (libc::SYS_ioprio_set, other_target(IOPRIO_WHO_USER)?),
     ]))
 }
@@ -339,13 +326,8 @@ fn other_process_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
 /// command could make files outside the sandbox unreadable. A set-user-ID program would remain a way for others to run
 /// code as this user. (Set-group-ID is allowed: shared directories use it.)
 fn file_mode_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
-    let runs_as_owner = |mode| {
-        condition(
-            mode,
-            SeccompCmpOp::MaskedEq(SET_USER_ID_BIT),
-            SET_USER_ID_BIT,
-        )
-    };
+    let runs_as_owner =
+        |mode| condition(mode, SeccompCmpOp::MaskedEq(SET_USER_ID_BIT), SET_USER_ID_BIT);
     let unreadable = |mode| condition(mode, SeccompCmpOp::MaskedEq(OWNER_READ_BIT), 0);
     let mut rules = BTreeMap::new();
     for (call, mode) in [
@@ -449,12 +431,7 @@ fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Option<Seccomp
 }
 
 fn has_bits(argument: u8, bits: u64) -> Option<SeccompRule> {
-    SeccompRule::new(vec![condition(
-        argument,
-        SeccompCmpOp::MaskedEq(bits),
-        bits,
-    )?])
-    .ok()
+    SeccompRule::new(vec![condition(argument, SeccompCmpOp::MaskedEq(bits), bits)?]).ok()
 }
 
 fn argument_equals(argument: u8, value: u64) -> Option<SeccompRule> {
@@ -491,10 +468,7 @@ mod tests {
             apply(Sockets::default(), Some(&protected)).unwrap();
             assert_eq!(reach(us), [Err(Errno::PERM); 3]);
             assert_eq!(rustix::process::test_kill_process(thread), Err(Errno::PERM));
-            assert_eq!(
-                rustix::process::test_kill_process_group(group),
-                Err(Errno::PERM)
-            );
+            assert_eq!(rustix::process::test_kill_process_group(group), Err(Errno::PERM));
             assert_eq!(reach(Pid::from_child(&child)), [Ok(()); 3]);
         };
         std::thread::scope(|scope| scope.spawn(fenced).join().unwrap());

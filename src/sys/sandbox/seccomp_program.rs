@@ -113,11 +113,9 @@ fn join(filters: Vec<BpfProgram>) -> BpfProgram {
         joined.extend(filter.into_iter().enumerate().map(|(at, step)| {
             let allows = step.code == RETURN && step.k == libc::SECCOMP_RET_ALLOW;
             match u32::try_from(length - at - 1) {
-                Ok(distance) if allows && left > 0 => sock_filter {
-                    code: JUMP,
-                    k: distance,
-                    ..step
-                },
+                Ok(distance) if allows && left > 0 => {
+                    sock_filter { code: JUMP, k: distance, ..step }
+                }
                 _ => step,
             }
         }));
@@ -153,10 +151,7 @@ pub(super) fn build_filter(
     errno: libc::c_int,
 ) -> Option<BpfProgram> {
     let answer = SeccompAction::Errno(errno as u32);
-    SeccompFilter::new(rules, SeccompAction::Allow, answer, ARCHITECTURE?)
-        .ok()?
-        .try_into()
-        .ok()
+    SeccompFilter::new(rules, SeccompAction::Allow, answer, ARCHITECTURE?).ok()?.try_into().ok()
 }
 
 #[cfg(test)]

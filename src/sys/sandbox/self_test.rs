@@ -69,10 +69,7 @@ impl SelfTest {
         };
         let targets = SelfTestTargets {
             temp,
-            created: outside
-                .iter()
-                .map(|place| place.join(&test.file_name))
-                .collect(),
+            created: outside.iter().map(|place| place.join(&test.file_name)).collect(),
             _tcp: tcp,
             _local: local,
         };
@@ -92,39 +89,22 @@ impl SelfTest {
                 outcome: done.map_or_else(|error| error.to_string(), |()| "succeeded".into()),
             });
         };
-        let over = OpenOptions::new()
-            .write(true)
-            .truncate(true)
-            .open(&self.canary);
+        let over = OpenOptions::new().write(true).truncate(true).open(&self.canary);
         tried("write to another program's file".into(), over.map(drop));
-        tried(
-            "remove that file".into(),
-            std::fs::remove_file(&self.canary),
-        );
+        tried("remove that file".into(), std::fs::remove_file(&self.canary));
         for place in &self.outside {
-            let created = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .open(place.join(&self.file_name));
+            let created =
+                OpenOptions::new().write(true).create_new(true).open(place.join(&self.file_name));
             tried(create_operation(place), created.map(drop));
         }
         for path in &self.denied {
             tried(format!("read `{}`", path.display()), read_any(path));
         }
         if !self.has_network {
-            tried(
-                "connect over TCP".into(),
-                TcpStream::connect(self.address).map(drop),
-            );
-            tried(
-                "open a UDP socket".into(),
-                UdpSocket::bind("127.0.0.1:0").map(drop),
-            );
+            tried("connect over TCP".into(), TcpStream::connect(self.address).map(drop));
+            tried("open a UDP socket".into(), UdpSocket::bind("127.0.0.1:0").map(drop));
         }
-        tried(
-            "connect to a UNIX socket".into(),
-            UnixStream::connect(&self.socket).map(drop),
-        );
+        tried("connect to a UNIX socket".into(), UnixStream::connect(&self.socket).map(drop));
         trials
     }
 }
@@ -138,10 +118,7 @@ impl SelfTestTargets {
             // If the sandbox failed and the file cannot be removed, the report still shows its directory.
             let is_refused = path.symlink_metadata().is_err();
             drop(std::fs::remove_file(path));
-            for result in results
-                .iter_mut()
-                .filter(|result| result.operation == operation)
-            {
+            for result in results.iter_mut().filter(|result| result.operation == operation) {
                 if is_refused && !result.is_refused {
                     result.outcome = "only in a directory of its own".into();
                 }

@@ -76,8 +76,7 @@ impl SnapshotEntry {
             let (dir, name) = open_parent(root, &self.relative, false).ok()?;
             new_repository::file_id(dir.as_fd(), &*name)
         };
-        self.mounted
-            .is_some_and(|mounted| now().is_none_or(|now| now == mounted))
+        self.mounted.is_some_and(|mounted| now().is_none_or(|now| now == mounted))
     }
 
     pub(super) fn absolute_path(&self, relative: &Path) -> PathBuf {
@@ -141,9 +140,7 @@ pub(super) fn record_places<'p>(
             mounted,
             is_nested,
             is_found_later: false,
-            git_dir: is_nested
-                .then(|| new_repository::git_dir_id(path))
-                .flatten(),
+            git_dir: is_nested.then(|| new_repository::git_dir_id(path)).flatten(),
         });
     }
     Ok(places)

@@ -7,13 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// Devices that expose no user data. `/dev/tty` is left out so that password prompts fail at once instead of waiting.
 /// `/dev/shm` is left out because it holds memory shared by the user's other programs.
-pub(super) const DEVICES: &[&str] = &[
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-];
+pub(super) const DEVICES: &[&str] =
+    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// The directory of pseudo-terminals, which commands in namespaces of their own get an instance of.
 pub(super) const TERMINALS: &str = "/dev/pts";
@@ -165,10 +160,7 @@ pub fn readable_paths(
         std::iter::once(path).chain(beside)
     });
     let tools = HOME_TOOLS.iter().map(|name| home.join(name));
-    let named = system
-        .chain(programs)
-        .chain(tools)
-        .chain(relocated.iter().cloned());
+    let named = system.chain(programs).chain(tools).chain(relocated.iter().cloned());
     let (mut found, mut links) = (Vec::new(), Vec::new());
     for path in named {
         let Ok(real) = real_path(&path) else {
@@ -192,19 +184,12 @@ pub fn readable_paths(
 /// managers put scripts into `shims` that run the programs of other directories.
 const SIBLING_DIRECTORIES: &[(&str, &[&str])] = &[
     ("bin", &["lib", "lib64", "libexec", "include", "pyvenv.cfg"]),
-    (
-        "shims",
-        &[
-            "bin", "lib", "libexec", "plugins", "installs", "versions", "version",
-        ],
-    ),
+    ("shims", &["bin", "lib", "libexec", "plugins", "installs", "versions", "version"]),
 ];
 
 /// A directory of programs and what lies beside it and is used by them; nothing for any other directory.
 pub fn with_sibling_directories(programs: &Path) -> Vec<PathBuf> {
-    let found = SIBLING_DIRECTORIES
-        .iter()
-        .find(|(name, _)| programs.ends_with(name));
+    let found = SIBLING_DIRECTORIES.iter().find(|(name, _)| programs.ends_with(name));
     let (Some((_, names)), Some(parent)) = (found, programs.parent()) else {
         return Vec::new();
     };
@@ -289,10 +274,7 @@ mod tests {
             "NVM_DIR" => home.to_str(),
             _ => None,
         });
-        assert_eq!(
-            denied,
-            ["credentials", "credentials.toml"].map(|name| cargo.join(name))
-        );
+        assert_eq!(denied, ["credentials", "credentials.toml"].map(|name| cargo.join(name)));
         let (found, _) = readable_paths(&path, &moved, &home);
         let has = |path: &Path| found.iter().any(|known| known == path);
         assert!(has(Path::new("/usr")) && has(Path::new("/proc")));
@@ -329,9 +311,6 @@ mod tests {
         }
         let parents = [parent.to_str().unwrap()];
         assert!(find_homes(&[&own], &parents, &[&dir]).is_err());
-        assert_eq!(
-            find_homes(&[&own], &parents, &[&own]).unwrap(),
-            [own.as_path()]
-        );
+        assert_eq!(find_homes(&[&own], &parents, &[&own]).unwrap(), [own.as_path()]);
     }
 }

@@ -187,10 +187,7 @@ impl<'a> TreeSearch<'a> {
         };
         let target = format!("/proc/self/fd/{}", target.as_raw_fd());
         let target = std::fs::read_link(target).unwrap_or_default();
-        let mut beneath = self
-            .roots
-            .iter()
-            .filter_map(|root| target.strip_prefix(root).ok());
+        let mut beneath = self.roots.iter().filter_map(|root| target.strip_prefix(root).ok());
         beneath.any(|path| {
             let mut parts = path.iter();
             parts.any(|part| git_repository::is_skipped(part) || is_generated_dir(Path::new(part)))
@@ -225,10 +222,7 @@ impl<'a> TreeSearch<'a> {
             (_, Ok(version)) if version.2 < now => {
                 let contents = self.read(fd, directory);
                 if contents.entries <= self.entries_left {
-                    let read = CachedDirectory {
-                        version,
-                        contents: contents.clone(),
-                    };
+                    let read = CachedDirectory { version, contents: contents.clone() };
                     self.cache.insert(path, read);
                 }
                 contents
@@ -304,9 +298,7 @@ impl<'a> TreeSearch<'a> {
 
 fn kind_of(dir: BorrowedFd<'_>, name: &OsStr) -> FileType {
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-    stat.map_or(FileType::Unknown, |stat| {
-        FileType::from_raw_mode(stat.st_mode)
-    })
+    stat.map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
 }
 
 #[cfg(test)]
@@ -319,10 +311,7 @@ mod tests {
 
     /// Searches `root`; returns the paths of files, of repositories and of git directories.
     fn search(root: &Path, cache: &mut DirectoryCache) -> Vec<String> {
-        let rules = ProjectFiles {
-            names: vec!["AGENTS.md", ".vscode"],
-            ..ProjectFiles::default()
-        };
+        let rules = ProjectFiles { names: vec!["AGENTS.md", ".vscode"], ..ProjectFiles::default() };
         let started = clock::current_file_time();
         let opened = File::open(root).unwrap().into();
         let found = TreeSearch::new(&rules, root, &[root.to_owned()], started, cache).run(&opened);

@@ -79,10 +79,7 @@ impl UndoneChange {
     /// The content that the file would have, or the target of the link, if the user may allow it.
     pub fn withheld_content(&self) -> Option<&[u8]> {
         match self.withheld.as_ref().map(|withheld| &withheld.state) {
-            Some(SnapshotState::File {
-                content: RecordedContent::Bytes(bytes),
-                ..
-            }) => Some(bytes),
+            Some(SnapshotState::File { content: RecordedContent::Bytes(bytes), .. }) => Some(bytes),
             Some(SnapshotState::Link(target)) => Some(target.as_encoded_bytes()),
             _ => None,
         }
@@ -106,10 +103,9 @@ impl UndoneChange {
         match remedy {
             Remedy::Restored(kept) => {
                 match &withheld.state {
-                    SnapshotState::File {
-                        mode,
-                        content: RecordedContent::Bytes(bytes),
-                    } if is_config(&self.path) => {
+                    SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) }
+                        if is_config(&self.path) =>
+                    {
                         overwrite_file(dir.as_fd(), &name, bytes, *mode)?;
                     }
                     state => restore_state(dir.as_fd(), &name, state)?,
@@ -136,10 +132,6 @@ impl UndoneChange {
     /// The change of `path`, which now is at `name` in the same directory.
     pub(super) fn set_aside(path: PathBuf, name: io::Result<OsString>) -> Self {
         let remedy = name.map(|name| Remedy::SetAside(path.with_file_name(name)));
-        Self {
-            path,
-            remedy,
-            withheld: None,
-        }
+        Self { path, remedy, withheld: None }
     }
 }

@@ -16,12 +16,10 @@ pub(super) fn all_encodings(secrets: &[Secret]) -> Vec<String> {
     let mut forms: Vec<String> = secrets
         .iter()
         .flat_map(|secret| key_encodings(secret.expose()))
-        .map(
-            |form| match memchr::memchr2(b'\n', b'\r', form.as_bytes()) {
-                Some(_) => strip_line_breaks(&form).0.into_owned(),
-                None => form,
-            },
-        )
+        .map(|form| match memchr::memchr2(b'\n', b'\r', form.as_bytes()) {
+            Some(_) => strip_line_breaks(&form).0.into_owned(),
+            None => form,
+        })
         .filter(|form| form.len() >= MIN_KEY_BYTES)
         .collect();
     forms.sort();
@@ -34,12 +32,8 @@ fn key_encodings(key: &str) -> Vec<String> {
     let json = serde_json::Value::from(key).to_string();
     let json = json[1..json.len() - 1].to_owned();
     let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let mut forms = vec![
-        key.to_owned(),
-        key.chars().rev().collect(),
-        json.replace('/', "\\/"),
-        json,
-    ];
+    let mut forms =
+        vec![key.to_owned(), key.chars().rev().collect(), json.replace('/', "\\/"), json];
     for digits in [b"0123456789abcdef", b"0123456789ABCDEF"] {
         forms.push(encode_bytes(bytes, "", digits, |_| false));
         forms.push(encode_bytes(bytes, "%", digits, is_unreserved));
@@ -159,11 +153,7 @@ pub(super) fn contains_any(text: &str, secrets: &[Secret]) -> bool {
     // Double percent-encoding is detected too.
     let once = percent_decode(text.as_bytes());
     let twice = percent_decode(&once);
-    let texts = [
-        alphanumerics(text.as_bytes()),
-        alphanumerics(&once),
-        alphanumerics(&twice),
-    ];
+    let texts = [alphanumerics(text.as_bytes()), alphanumerics(&once), alphanumerics(&twice)];
     secrets
         .iter()
         .flat_map(|secret| key_encodings(secret.expose()))
@@ -270,10 +260,7 @@ mod tests {
         check("a SK-ABCDEFGH01234567 b", "a *** b");
         check("é s k - A b C d E f G h 0 1 2 3 4 5 6 7.", "é ***.");
         check("S_K/A\nB:C d e\tf g…h", "S_K/A\nB:C d e\tf g…h");
-        check(
-            "s.k.a.b.c.d.e.f.g.h\n01234567, sk-abcdefgh01234567",
-            "***, ***",
-        );
+        check("s.k.a.b.c.d.e.f.g.h\n01234567, sk-abcdefgh01234567", "***, ***");
         check("7-6-5-4-3-2-1-0-h-g-f-e-d-c-b-a-k-s", "***");
         check("sk-AbCdEfGh0123456", "sk-AbCdEfGh0123456");
         check("Correct! Horse, battery.", "Correct! Horse, battery.");

@@ -24,11 +24,7 @@ const fn at_least(
     min_length: usize,
 ) -> SecretPattern {
     let count = min_length..usize::MAX;
-    SecretPattern {
-        prefix,
-        is_key_byte,
-        length_range: count,
-    }
+    SecretPattern { prefix, is_key_byte, length_range: count }
 }
 
 const fn exactly(
@@ -37,11 +33,7 @@ const fn exactly(
     length: usize,
 ) -> SecretPattern {
     let count = length..length + 1;
-    SecretPattern {
-        prefix,
-        is_key_byte,
-        length_range: count,
-    }
+    SecretPattern { prefix, is_key_byte, length_range: count }
 }
 
 const KEY_PATTERNS: [SecretPattern; 38] = [
@@ -160,10 +152,7 @@ pub(super) fn find_keys(text: &str, previous: Option<u8>, matches: &mut Vec<KeyM
     let blocks = memmem::find_iter(bytes, PEM_BEGIN).filter_map(|start| find_pem(text, start));
     matches.extend(blocks);
     let passwords = memmem::find_iter(bytes, "://").filter_map(|at| find_password(bytes, at + 3));
-    matches.extend(passwords.map(|range| KeyMatch {
-        range,
-        replacement: REDACTED.into(),
-    }));
+    matches.extend(passwords.map(|range| KeyMatch { range, replacement: REDACTED.into() }));
 }
 
 /// The number of leading bytes that match `is_key_byte`.
@@ -192,9 +181,7 @@ fn find_pem(text: &str, start: usize) -> Option<KeyMatch> {
     let body = &bytes[head..(head + MAX_PEM_BYTES).min(bytes.len())];
     let is_body = |body: &[u8]| {
         memmem::find(body, b"-----").is_none()
-            && body
-                .split(|byte| !is_base64(*byte))
-                .any(|word| word.len() >= 16)
+            && body.split(|byte| !is_base64(*byte)).any(|word| word.len() >= 16)
     };
     let end = match memmem::find(body, PEM_END.as_bytes()) {
         Some(at) if is_body(&body[..at]) => {
@@ -229,9 +216,7 @@ fn base64_lines_end(body: &[u8]) -> Option<usize> {
 /// The range of the password in a URL whose authority begins at `from`.
 fn find_password(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     let rest = &bytes[from..(from + MAX_KEY_BYTES).min(bytes.len())];
-    let end = rest
-        .iter()
-        .position(|byte| is_delimiter(*byte) || b"/?#@".contains(byte))?;
+    let end = rest.iter().position(|byte| is_delimiter(*byte) || b"/?#@".contains(byte))?;
     let colon = rest[..end].iter().position(|byte| *byte == b':')? + 1;
     let word = &rest[colon..end];
     let is_host = |byte: &u8| is_alphanumeric(*byte) || *byte == b'[';
@@ -264,9 +249,8 @@ pub(super) fn pending_start(text: &str) -> usize {
         from = from.min(bearer);
     }
     for start in starts().chain([PEM_BEGIN, "://"]) {
-        let part = (1..start.len())
-            .rev()
-            .find(|count| bytes.ends_with(&start.as_bytes()[..*count]));
+        let part =
+            (1..start.len()).rev().find(|count| bytes.ends_with(&start.as_bytes()[..*count]));
         if let Some(count) = part {
             from = from.min(bytes.len() - count);
         }
@@ -314,11 +298,7 @@ mod tests {
 
     /// Text that looks like a key, generated so that no scanner reports this file.
     fn noise(length: usize) -> String {
-        "0aB1cD2eF3gH4iJ5kL6mN7"
-            .chars()
-            .cycle()
-            .take(length)
-            .collect()
+        "0aB1cD2eF3gH4iJ5kL6mN7".chars().cycle().take(length).collect()
     }
 
     #[test]
@@ -348,22 +328,10 @@ mod tests {
         let id = "ABCDEFGHIJ012345";
         check(&format!("AKIA{id} ASIA{id}"), "AKIA*** ASIA***");
         check(&format!("AKIA{id}6"), &format!("AKIA{id}6"));
-        check(
-            &format!("Authorization: Bearer {key}"),
-            "Authorization: Bearer ***",
-        );
-        check(
-            "Bearer of-the-good-news-and-more",
-            "Bearer of-the-good-news-and-more",
-        );
-        check(
-            "sk-a-name-in-many-words-2-read",
-            "sk-a-name-in-many-words-2-read",
-        );
-        check(
-            &format!("https://h/?a=1&api_key={key}&b=2"),
-            "https://h/?a=1&api_key=***&b=2",
-        );
+        check(&format!("Authorization: Bearer {key}"), "Authorization: Bearer ***");
+        check("Bearer of-the-good-news-and-more", "Bearer of-the-good-news-and-more");
+        check("sk-a-name-in-many-words-2-read", "sk-a-name-in-many-words-2-read");
+        check(&format!("https://h/?a=1&api_key={key}&b=2"), "https://h/?a=1&api_key=***&b=2");
     }
 
     #[test]
@@ -371,20 +339,14 @@ mod tests {
         let check = |text: &str, expect: &str| assert_eq!(hidden(text), expect, "{text}");
         let part = noise(24);
         check(&format!("t: eyJ{part}.eyJ{part}.{part}"), "t: eyJ***");
-        check(
-            &format!("eyJ{part}.{part}.{part}"),
-            &format!("eyJ{part}.{part}.{part}"),
-        );
+        check(&format!("eyJ{part}.{part}.{part}"), &format!("eyJ{part}.{part}.{part}"));
         check(&format!("eyJ{part}"), &format!("eyJ{part}"));
     }
 
     #[test]
     fn passwords_in_urls_are_redacted() {
         let check = |text: &str, expect: &str| assert_eq!(hidden(text), expect, "{text}");
-        check(
-            "postgres://app:p4ss%20w@db:5432/x",
-            "postgres://app:***@db:5432/x",
-        );
+        check("postgres://app:p4ss%20w@db:5432/x", "postgres://app:***@db:5432/x");
         check("(https://:token@host)", "(https://:***@host)");
         check("https://user@host/a:b@c", "https://user@host/a:b@c");
         check("https://host:8080/@x", "https://host:8080/@x");
@@ -392,10 +354,7 @@ mod tests {
             "https://u:${PASS}@host https://u:***@host",
             "https://u:${PASS}@host https://u:***@host",
         );
-        check(
-            "see http://a.example: mail me@b.example",
-            "see http://a.example: mail me@b.example",
-        );
+        check("see http://a.example: mail me@b.example", "see http://a.example: mail me@b.example");
     }
 
     #[test]
@@ -405,26 +364,17 @@ mod tests {
             assert_eq!(hidden(expect), expect, "what is hidden stays so");
         };
         let line = noise(64);
-        let (begin, end) = (
-            "-----BEGIN RSA PRIVATE KEY-----",
-            "-----END RSA PRIVATE KEY-----",
-        );
+        let (begin, end) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
         check(
             &format!("a\n{begin}\n{line}\n{line}\nab==\n{end}\nb"),
             &format!("a\n{begin} ***\nb"),
         );
-        check(
-            &format!("\"{begin}\\n{line}\\n{end}\\n\""),
-            &format!("\"{begin} ***\\n\""),
-        );
+        check(&format!("\"{begin}\\n{line}\\n{end}\\n\""), &format!("\"{begin} ***\\n\""));
         check(
             &format!("{begin}\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n{line}\n{end}"),
             &format!("{begin} ***"),
         );
-        check(
-            &format!("{begin}\n{line}\n{line}\nthe rest."),
-            &format!("{begin} ***\nthe rest."),
-        );
+        check(&format!("{begin}\n{line}\n{line}\nthe rest."), &format!("{begin} ***\nthe rest."));
         for fine in [
             format!("const BEGIN: &str = \"{begin}\";\nconst END: &str = \"{end}\";\n"),
             format!("if text.contains(\"{begin}\") {{ return true; }}"),

@@ -10,10 +10,8 @@ use std::sync::{Arc, RwLock};
 
 /// The minimum number of distinct characters of a key to search for. This excludes a line of dashes, for example.
 const MIN_DISTINCT_CHARS: usize = 4;
-static KNOWN_KEYS: RwLock<KnownKeys> = RwLock::new(KnownKeys {
-    secrets: Vec::new(),
-    encodings: None,
-});
+static KNOWN_KEYS: RwLock<KnownKeys> =
+    RwLock::new(KnownKeys { secrets: Vec::new(), encodings: None });
 
 /// The registered keys.
 struct KnownKeys {
@@ -115,11 +113,7 @@ pub fn is_redacted_copy(old: &str, new: &str) -> bool {
         return false;
     }
     let marked = |line: &&str| line.contains(REDACTED) && !old.contains(line);
-    redact_all(old)
-        .lines()
-        .map(str::trim)
-        .filter(marked)
-        .any(|line| new.contains(line))
+    redact_all(old).lines().map(str::trim).filter(marked).any(|line| new.contains(line))
 }
 
 fn redact_json<'v>(value: &'v Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> Cow<'v, Value> {
@@ -149,8 +143,7 @@ fn map_strings(value: &Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> Option<V
             let mut copy = None;
             for (name, member) in members {
                 if let Some(member) = map_strings(member, redact) {
-                    copy.get_or_insert_with(|| members.clone())
-                        .insert(name.clone(), member);
+                    copy.get_or_insert_with(|| members.clone()).insert(name.clone(), member);
                 }
             }
             copy.map(Value::Object)

@@ -32,11 +32,7 @@ pub(super) fn replace_matches(text: &str, matches: Vec<KeyMatch>) -> Cow<'_, str
     }
     let mut out = String::with_capacity(text.len());
     let mut end = 0;
-    for KeyMatch {
-        range,
-        replacement: mark,
-    } in merge_overlapping(matches)
-    {
+    for KeyMatch { range, replacement: mark } in merge_overlapping(matches) {
         out.push_str(&text[end..range.start]);
         out.push_str(&mark);
         end = range.end;

@@ -33,10 +33,7 @@ impl StreamRedactor {
 
     /// Creates a stream that also redacts text that looks like a key, as [`super::redact_all`] does.
     pub fn for_all_keys() -> Self {
-        Self {
-            redacts_all: true,
-            ..Self::default()
-        }
+        Self { redacts_all: true, ..Self::default() }
     }
 
     /// Accepts `piece` and returns the text that is safe to pass on, which may be empty.
@@ -96,10 +93,7 @@ impl StreamRedactor {
 
     fn release(&mut self, end: usize, matches: Vec<KeyMatch>) -> String {
         let out = replace_matches(&self.pending[..end], matches).into_owned();
-        self.previous_byte = self.pending[..end]
-            .bytes()
-            .next_back()
-            .or(self.previous_byte);
+        self.previous_byte = self.pending[..end].bytes().next_back().or(self.previous_byte);
         self.pending.drain(..end);
         out
     }
@@ -159,14 +153,11 @@ mod tests {
             let text = crate::fuzz::lossy_text(&input[..input.len().min(800)]);
             let masked = redact_known(&text);
             assert_eq!(redact_known(&masked), masked);
-            let one = chunks(&text, StreamRedactor::for_known_keys(), &mut |left| {
-                random.below(left)
-            });
+            let one =
+                chunks(&text, StreamRedactor::for_known_keys(), &mut |left| random.below(left));
             assert_eq!(one, masked);
             let hidden = redact_all(&text);
-            let one = chunks(&text, StreamRedactor::for_all_keys(), &mut |left| {
-                random.below(left)
-            });
+            let one = chunks(&text, StreamRedactor::for_all_keys(), &mut |left| random.below(left));
             assert_eq!(one, hidden);
         });
     }

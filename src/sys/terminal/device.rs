@@ -49,8 +49,7 @@ impl Terminal {
     pub fn stdout_width(self) -> Option<usize> {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         let columns = size.map_or(0, |size| size.ws_col.into());
-        self.stdout_is_tty
-            .then_some(if columns == 0 { 80 } else { columns })
+        self.stdout_is_tty.then_some(if columns == 0 { 80 } else { columns })
     }
 
     /// Returns the height of standard output in rows; 24 if unknown.

@@ -68,9 +68,7 @@ fn read_line(stdin: &Stdin) -> Result<Option<String>> {
         signal::wait_readable(stdin, &mut Deadline::never())?;
         let count = match rustix::io::read(stdin, &mut chunk) {
             Err(Errno::INTR | Errno::AGAIN) => continue,
-            other => other
-                .map_err(std::io::Error::from)
-                .context("read from the terminal")?,
+            other => other.map_err(std::io::Error::from).context("read from the terminal")?,
         };
         bytes.extend_from_slice(&chunk[..count]);
         if count == 0 && bytes.is_empty() {

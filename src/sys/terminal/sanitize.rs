@@ -20,10 +20,7 @@ pub fn sanitize(text: &str) -> String {
 
 /// Escapes the text of a JSON value, with `\u001b` inside its strings; the value is unchanged.
 pub fn sanitize_json(json: &str) -> String {
-    let mut harmless = Sanitizer {
-        escape_style: EscapeStyle::Json,
-        ..Sanitizer::default()
-    };
+    let mut harmless = Sanitizer { escape_style: EscapeStyle::Json, ..Sanitizer::default() };
     let mut out = harmless.feed(json).into_owned();
     out.push_str(&harmless.finish());
     out
@@ -83,10 +80,7 @@ impl Sanitizer {
     pub fn feed<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
         let odd = match self.pending {
             Some(_) => 0,
-            None => piece
-                .bytes()
-                .position(may_need_escape)
-                .unwrap_or(piece.len()),
+            None => piece.bytes().position(may_need_escape).unwrap_or(piece.len()),
         };
         if odd == piece.len() {
             self.previous = piece.chars().next_back().map_or(self.previous, char_class);
@@ -94,10 +88,7 @@ impl Sanitizer {
         }
         let mut out = String::with_capacity(piece.len() + piece.len() / 8);
         out.push_str(&piece[..odd]);
-        self.previous = piece[..odd]
-            .chars()
-            .next_back()
-            .map_or(self.previous, char_class);
+        self.previous = piece[..odd].chars().next_back().map_or(self.previous, char_class);
         for letter in piece[odd..].chars() {
             self.push_char(letter, &mut out);
         }
@@ -126,10 +117,7 @@ impl Sanitizer {
         match letter {
             '\r' => self.pending = Some(PendingChar::CarriageReturn),
             ZERO_WIDTH_JOINER
-                if matches!(
-                    self.previous,
-                    CharClass::Emoji | CharClass::EmojiWithSelector
-                ) =>
+                if matches!(self.previous, CharClass::Emoji | CharClass::EmojiWithSelector) =>
             {
                 self.pending = Some(PendingChar::Joiner);
             }
@@ -239,10 +227,8 @@ mod tests {
         let check = |text: &str, expect: &str| {
             assert_eq!(sanitize(text), expect);
             let mut pieces = Sanitizer::default();
-            let mut one_by_one: String = text
-                .chars()
-                .map(|letter| pieces.feed(&letter.to_string()).into_owned())
-                .collect();
+            let mut one_by_one: String =
+                text.chars().map(|letter| pieces.feed(&letter.to_string()).into_owned()).collect();
             one_by_one.push_str(&pieces.finish());
             assert_eq!(one_by_one, expect, "cut everywhere");
         };

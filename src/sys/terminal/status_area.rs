@@ -142,9 +142,8 @@ pub(super) fn set_painter(painter: Option<Painter>) {
             foot.draw();
             if !foot.has_redraw_thread {
                 // If the thread cannot be started, the lines are merely not redrawn.
-                let started = thread::Builder::new()
-                    .name("status-area".into())
-                    .spawn(redraw_periodically);
+                let started =
+                    thread::Builder::new().name("status-area".into()).spawn(redraw_periodically);
                 foot.has_redraw_thread = started.is_ok();
             }
         }
@@ -338,11 +337,7 @@ mod tests {
             (3, "ab", 5),
             (3, "ab\nc", 1),
             (0, "\u{1b}[1mbold\u{1b}[0m 日本", 9),
-            (
-                0,
-                "\u{1b}]8;;https://a.example/\u{1b}\\\u{1b}[4mlink\u{1b}[0m\u{1b}]8;;\u{1b}\\)",
-                5,
-            ),
+            (0, "\u{1b}]8;;https://a.example/\u{1b}\\\u{1b}[4mlink\u{1b}[0m\u{1b}]8;;\u{1b}\\)", 5),
         ] {
             assert_eq!(open_columns(before, text), expect, "{text:?}");
         }

@@ -40,10 +40,7 @@ impl StdoutWriter {
 
     /// Creates a writer that also escapes text for a pipe: a pager may pass it on to a terminal.
     pub fn for_pager(terminal: Terminal) -> Self {
-        Self {
-            sanitizes: true,
-            ..Self::new(terminal)
-        }
+        Self { sanitizes: true, ..Self::new(terminal) }
     }
 
     /// Adds text. Consecutive calls form one text, even if a character sequence is split between them.
@@ -86,8 +83,7 @@ impl StdoutWriter {
             return self.write_styled(text, style);
         }
         self.end_text();
-        self.buffer
-            .push_str(&format!("{LINK_START}{address}{LINK_END}"));
+        self.buffer.push_str(&format!("{LINK_START}{address}{LINK_END}"));
         self.write_styled(text, style)?;
         self.buffer.push_str(&format!("{LINK_START}{LINK_END}"));
         Ok(())
@@ -99,8 +95,7 @@ impl StdoutWriter {
     /// Those of [`Terminal::print`].
     pub fn write_json(&mut self, value: &Value) -> Result<()> {
         self.end_text();
-        self.buffer
-            .push_str(&json_line(self.terminal.stdout_is_tty, value));
+        self.buffer.push_str(&json_line(self.terminal.stdout_is_tty, value));
         self.flush_if_full()
     }
 

@@ -162,9 +162,7 @@ mod tests {
         check("a/very/long/name.md", 12, "✓ read a/v…");
         assert_eq!(row("x").text(), "✓ read x  12 ms");
         // Optional parts are left out before half of the name is.
-        let row = row("a/very/long/name.md")
-            .optional(", 9 lines")
-            .optional(", 1 KB");
+        let row = row("a/very/long/name.md").optional(", 9 lines").optional(", 1 KB");
         let line = |width| row.render(Some(width));
         assert_eq!(line(50), "✓ read a/very/long/name.md  12 ms, 9 lines, 1 KB");
         assert_eq!(line(48), "✓ read a/very/long/name.md  12 ms, 9 lines");

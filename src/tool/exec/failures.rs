@@ -73,10 +73,7 @@ impl ExecTool {
                      after reading it",
                     show(other)
                 )),
-                Ok(Remedy::LinesRemoved {
-                    lines: removed,
-                    whole,
-                }) => say(format!(
+                Ok(Remedy::LinesRemoved { lines: removed, whole }) => say(format!(
                     "{} in {path} could make git start programs outside of this sandbox, so it was taken out; the whole file is \
                      {}; the user can set it with `git config`",
                     removed
@@ -107,20 +104,14 @@ impl ExecTool {
                 or_granted.unwrap_or_default()
             ));
             if !kept_files.is_empty() {
-                say(format!(
-                    "what was written there is in {}",
-                    kept_files.join(", ")
-                ));
+                say(format!("what was written there is in {}", kept_files.join(", ")));
             }
             let of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
             if !restored.iter().all(|path| of_git(path)) {
                 say("if git tracks such a file, it now shows it as changed or deleted: do not commit that, nor a file that was kept".into());
             }
         }
-        Refusal {
-            message: lines.join("\n"),
-            suggested_flag,
-        }
+        Refusal { message: lines.join("\n"), suggested_flag }
     }
 
     /// Explains what went wrong in `command`, as its output tells, if the sandbox was the cause: the explanation, and the
@@ -178,9 +169,7 @@ impl ExecTool {
             && let Some(root) = self.repository_above()
         {
             let root = root.display();
-            let may_write = self
-                .writable_roots()
-                .contains(&self.files.file_scope.directory);
+            let may_write = self.writable_roots().contains(&self.files.file_scope.directory);
             let flag = if may_write { "--write" } else { "--read" };
             let message = format!(
                 "(the repository begins at `{root}`, which commands do not see in this run; the user can grant it with `{flag}={root}`)"
@@ -219,10 +208,7 @@ impl ExecTool {
         let mut places: Vec<String> = roots
             .iter()
             .map(|path| {
-                format!(
-                    "{} (except start-up files and git's config and hooks)",
-                    path.display()
-                )
+                format!("{} (except start-up files and git's config and hooks)", path.display())
             })
             .collect();
         places.push("$TMPDIR".into());
@@ -258,9 +244,7 @@ impl ExecTool {
         let mut paths = named.filter_map(|word| {
             let path = scope.directory.join(word);
             let mut around = path.ancestors();
-            around
-                .find(|path| path.symlink_metadata().is_ok())
-                .map(Path::to_owned)
+            around.find(|path| path.symlink_metadata().is_ok()).map(Path::to_owned)
         });
         paths.find(|path| {
             path.components().all(|part| part != Component::ParentDir)
@@ -314,11 +298,7 @@ fn is_visible(sandbox: &SandboxSpec, path: &Path) -> bool {
 }
 
 /// Messages that programs print if a directory contains a path protected by a mount, or is such a path itself.
-const BUSY_SIGNS: &[&str] = &[
-    "Device or resource busy",
-    "EBUSY",
-    "resource busy or locked",
-];
+const BUSY_SIGNS: &[&str] = &["Device or resource busy", "EBUSY", "resource busy or locked"];
 
 /// Messages that programs print if a directory cannot be listed.
 const LIST_SIGNS: &[&str] = &["cannot open directory", "scandir", "opendir", "listdir"];
@@ -330,27 +310,14 @@ const NETWORK_PROGRAMS: &[&str] = &[
 ];
 
 /// Messages that programs print if access to a file is denied.
-const FILE_SIGNS: &[&str] = &[
-    "Permission denied",
-    "permission denied",
-    "Read-only file system",
-    "EACCES",
-    "EROFS",
-];
+const FILE_SIGNS: &[&str] =
+    &["Permission denied", "permission denied", "Read-only file system", "EACCES", "EROFS"];
 
 /// Messages that programs print if they lack a right that no command has in the sandbox.
-const RIGHTS_SIGNS: &[&str] = &[
-    "Operation not permitted",
-    "operation not permitted",
-    "EPERM",
-];
+const RIGHTS_SIGNS: &[&str] = &["Operation not permitted", "operation not permitted", "EPERM"];
 
 /// Messages that programs print if a path does not exist.
-const ABSENT_SIGNS: &[&str] = &[
-    "No such file or directory",
-    "ENOENT",
-    "not a git repository: ",
-];
+const ABSENT_SIGNS: &[&str] = &["No such file or directory", "ENOENT", "not a git repository: "];
 
 /// The message of git outside of a repository.
 const REPOSITORY_SIGNS: &[&str] = &["not a git repository"];

@@ -66,10 +66,7 @@ impl ExecTool {
     }
 
     fn is_merge(&self, change: &UndoneChange) -> bool {
-        let Some(after) = change
-            .withheld_content()
-            .and_then(|it| str::from_utf8(it).ok())
-        else {
+        let Some(after) = change.withheld_content().and_then(|it| str::from_utf8(it).ok()) else {
             return false;
         };
         // The content before the command, which is there again.

@@ -11,9 +11,7 @@ pub(super) fn format_output(
     let head = String::from_utf8_lossy(head);
     let tail = String::from_utf8_lossy(tail);
     let excess = tail.len().saturating_sub(keep);
-    let start = (excess..=tail.len())
-        .find(|at| tail.is_char_boundary(*at))
-        .unwrap_or(tail.len());
+    let start = (excess..=tail.len()).find(|at| tail.is_char_boundary(*at)).unwrap_or(tail.len());
     let left_out = omitted_bytes + start as u64;
     let text = match left_out {
         0 => format!("{head}{tail}"),

@@ -85,11 +85,7 @@ impl ProcessTool {
                 "wait": { "type": "integer", "minimum": 0, "maximum": 60, "description": "seconds to wait for output or the end; default 1" }
             } }"#) }.into(),
         };
-        Self {
-            spec,
-            exec,
-            commands,
-        }
+        Self { spec, exec, commands }
     }
 }
 
@@ -134,12 +130,7 @@ impl Tool for ProcessTool {
             drop(process.wait(Duration::from_secs(wait), input.is_none()));
         }
         let exit = process.exit();
-        let NewOutput {
-            head,
-            tail,
-            omitted_bytes,
-            file,
-        } = process.take_output();
+        let NewOutput { head, tail, omitted_bytes, file } = process.take_output();
         let undone = process.restore_protected();
         let output = (&head[..], &tail[..], omitted_bytes);
         let mut text = format_output(output, file.as_ref(), self.exec.capture_bytes);
@@ -163,10 +154,7 @@ impl Tool for ProcessTool {
         if !undone.is_empty() {
             return Err(self.exec.undone_refusal(&text, &undone).into());
         }
-        Ok(ToolOutput {
-            command_failed,
-            ..text.into()
-        })
+        Ok(ToolOutput { command_failed, ..text.into() })
     }
 
     fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {

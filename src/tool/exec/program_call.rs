@@ -35,12 +35,7 @@ impl ExecTool {
         call: ProgramCall<'_>,
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
-        let ProgramCall {
-            program,
-            arguments,
-            input,
-            timeout,
-        } = call;
+        let ProgramCall { program, arguments, input, timeout } = call;
         let shown = program.display().to_string();
         self.check(&shown)?;
         let (directory, _) = self.files.open_directory(".")?;
@@ -48,10 +43,7 @@ impl ExecTool {
         let private = fence.as_ref().and_then(|fence| fence.writable.last());
         let spec = CommandSpec {
             program: program.to_owned(),
-            arguments: arguments
-                .iter()
-                .map(|&argument| argument.to_owned())
-                .collect(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             directory: format!("/proc/self/fd/{}", directory.as_raw_fd()).into(),
             env: private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path)),
             timeout: timeout.unwrap_or(self.timeout),

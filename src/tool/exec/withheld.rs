@@ -39,8 +39,7 @@ impl WithheldResult {
                 Some(Ok(())) => made.push(change.path),
                 Some(Err(error)) => {
                     let path = change.path.display();
-                    self.text
-                        .push_str(&format!("\n(`{path}` could not be changed: {error})"));
+                    self.text.push_str(&format!("\n(`{path}` could not be changed: {error})"));
                     self.undone.push(change);
                 }
                 None => self.undone.push(change),

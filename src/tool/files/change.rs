@@ -66,12 +66,7 @@ enum ChangeStep {
 impl<'a> FileChange<'a> {
     /// A change from the state that this run knows.
     fn new(path: &'a str, new: Option<&'a [u8]>) -> Self {
-        Self {
-            path,
-            new,
-            mode: None,
-            expect: ExpectedState::Unchanged,
-        }
+        Self { path, new, mode: None, expect: ExpectedState::Unchanged }
     }
 
     /// Checks that the existing entry is the expected one. `current` is its content if it is a file, and `known` the
@@ -161,11 +156,7 @@ impl Files {
             return Err(changed_error(given));
         }
         let mode = metadata.permissions().mode() & 0o7777;
-        Ok(LoadedFile {
-            bytes,
-            digest,
-            mode,
-        })
+        Ok(LoadedFile { bytes, digest, mode })
     }
 
     /// Makes all of `changes`, or none: each is checked first, and if one fails nevertheless, those made before it are
@@ -212,25 +203,17 @@ impl Files {
                 mode: old.map(|(_, mode)| *mode),
                 ..FileChange::new(given, old.map(|(bytes, _)| *bytes))
             };
-            self.change(&back, ChangeStep::Make)
-                .map_err(|error| (given, error))?;
+            self.change(&back, ChangeStep::Make).map_err(|error| (given, error))?;
         }
         Ok(())
     }
 
     /// Makes a change, or only checks if it can be made.
     fn change(&self, change: &FileChange<'_>, step: ChangeStep) -> Result<WrittenFile, ToolError> {
-        let FileChange {
-            path: given,
-            new,
-            mode,
-            ..
-        } = *change;
+        let FileChange { path: given, new, mode, .. } = *change;
         // Keep the lock to the end, so that concurrent writers of this run wait for each other.
         let mut changes = self.lock_changes();
-        let ChangeState {
-            digests, recorder, ..
-        } = &mut *changes;
+        let ChangeState { digests, recorder, .. } = &mut *changes;
         let (mut old_size, mut was_read) = (None, false);
         let last = match new {
             Some(_) => FinalLink::Follow,
@@ -285,11 +268,7 @@ impl Files {
         if step == ChangeStep::Make {
             digests.insert(path.clone(), new.map(digest));
             if self.file_scope.is_project_file(&path) {
-                changes
-                    .startup_files
-                    .lock()
-                    .ignore_poison()
-                    .insert(path.clone());
+                changes.startup_files.lock().ignore_poison().insert(path.clone());
             }
         }
         Ok(WrittenFile {
@@ -317,13 +296,11 @@ impl Files {
         let old = old.map(|(bytes, _)| bytes.as_slice());
         let provenance = self.provenance.as_ref();
         let untrusted = provenance.and_then(|it| it.untrusted());
-        written
-            .record(old, new, untrusted.is_some())
-            .map_err(|error| {
-                let message =
-                    format!("nothing was done because the skill could not be recorded: {error:#}");
-                FileError::Tool(message.into())
-            })
+        written.record(old, new, untrusted.is_some()).map_err(|error| {
+            let message =
+                format!("nothing was done because the skill could not be recorded: {error:#}");
+            FileError::Tool(message.into())
+        })
     }
 
     /// The failure of a change to the file `given`; `verb` is `written` or `removed`.

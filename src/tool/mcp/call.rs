@@ -47,7 +47,7 @@ pub(super) fn to_output(
         }
         Err(CallError::NotOffered) => {
             return Err(
-                format!("server `{name}` no longer has this tool; continue without it").into(),
+                format!("server `{name}` no longer has this tool; continue without it").into()
             );
         }
         Err(CallError::Failed(failed)) => failed,

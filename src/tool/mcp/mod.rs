@@ -21,16 +21,10 @@ pub fn build_tools(context: &McpToolContext, offers: &ToolList) -> Vec<Box<dyn T
         tools.push(Box::new(ServerTool::new(&means, shown)));
     }
     if !offers.resources.is_empty() {
-        tools.push(Box::new(resources_and_prompts::resource_tool(
-            &means,
-            &offers.resources,
-        )));
+        tools.push(Box::new(resources_and_prompts::resource_tool(&means, &offers.resources)));
     }
     if !offers.prompts.is_empty() {
-        tools.push(Box::new(resources_and_prompts::prompt_tool(
-            &means,
-            &offers.prompts,
-        )));
+        tools.push(Box::new(resources_and_prompts::prompt_tool(&means, &offers.prompts)));
     }
     tools
 }

@@ -65,12 +65,7 @@ fn read_resource(
     match arguments["uri"].as_str().filter(|uri| !uri.is_empty()) {
         Some(uri) => {
             check_uri(context, server, uri)?;
-            to_output(
-                context,
-                server,
-                None,
-                context.catalog.read_resource(server, uri),
-            )
+            to_output(context, server, None, context.catalog.read_resource(server, uri))
         }
         None => {
             let offer = context.catalog.features(server);
@@ -89,9 +84,7 @@ fn get_prompt(
         Some(name) => {
             let none = Map::new();
             let filled = arguments["arguments"].as_object().unwrap_or(&none);
-            context
-                .provenance
-                .admit_arguments(&arguments["arguments"], &context.allowed_hosts)?;
+            context.provenance.admit_arguments(&arguments["arguments"], &context.allowed_hosts)?;
             let answer = context.catalog.get_prompt(server, name, filled);
             to_output(context, server, None, answer)
         }
@@ -121,14 +114,8 @@ fn check_uri(context: &McpToolContext, server: &str, uri: &str) -> Result<(), Re
     if offer.resources.iter().any(|listed| listed.uri == uri) {
         return Ok(());
     }
-    if offer
-        .templates
-        .iter()
-        .any(|it| matches_template(&it.uri, uri))
-    {
-        return context
-            .provenance
-            .admit_arguments(&json!(uri), &context.allowed_hosts);
+    if offer.templates.iter().any(|it| matches_template(&it.uri, uri)) {
+        return context.provenance.admit_arguments(&json!(uri), &context.allowed_hosts);
     }
     Err(Refusal::new(format!(
         "the conversation contains untrusted content ({what}), so only resources that `{}` lists may be read",
@@ -170,43 +157,24 @@ fn format_list(
 }
 
 fn format_resource(resource: &ResourceInfo) -> String {
-    let ResourceInfo {
-        uri,
-        name,
-        description,
-        kind,
-    } = resource;
-    let kind = kind
-        .as_ref()
-        .map(|kind| format!(" ({})", single_line(kind, 40)));
+    let ResourceInfo { uri, name, description, kind } = resource;
+    let kind = kind.as_ref().map(|kind| format!(" ({})", single_line(kind, 40)));
     let words = match description.is_empty() {
         true => single_line(name, 200),
         false => single_line(description, 200),
     };
-    format!(
-        "{}{}: {words}",
-        single_line(uri, 500),
-        kind.unwrap_or_default()
-    )
+    format!("{}{}: {words}", single_line(uri, 500), kind.unwrap_or_default())
 }
 
 fn format_prompt(prompt: &PromptInfo) -> String {
-    let PromptInfo {
-        name,
-        description,
-        arguments,
-    } = prompt;
+    let PromptInfo { name, description, arguments } = prompt;
     let argument = |argument: &crate::mcp::protocol::PromptArgument| match argument.required {
         true => single_line(&argument.name, 60),
         false => format!("{}?", single_line(&argument.name, 60)),
     };
     let arguments: Vec<String> = arguments.iter().take(50).map(argument).collect();
     let name = single_line(name, 100);
-    format!(
-        "{name}({}): {}",
-        arguments.join(", "),
-        single_line(description, 200)
-    )
+    format!("{name}({}): {}", arguments.join(", "), single_line(description, 200))
 }
 
 #[cfg(test)]

@@ -70,11 +70,7 @@ impl Tool for ServerTool {
     ) -> Result<ToolOutput, ToolError> {
         let ToolView { server, tool, .. } = &self.view;
         let McpToolContext {
-            catalog: roster,
-            sampler,
-            provenance: seen,
-            allowed_hosts: free,
-            ..
+            catalog: roster, sampler, provenance: seen, allowed_hosts: free, ..
         } = &*self.context;
         // A tool that may change something has the user's consent already; a read-only one must not send untrusted
         // content out.

@@ -31,9 +31,8 @@ const MAX_ELEMENT_NAMES: usize = 200;
 /// An article of fewer characters is not the main content of a page.
 const MIN_ARTICLE_CHARS: usize = 200;
 /// Elements whose content is not text.
-const NON_TEXT_ELEMENTS: &[&str] = &[
-    "script", "style", "meta", "head", "noscript", "template", "svg", "nav", "iframe", "object",
-];
+const NON_TEXT_ELEMENTS: &[&str] =
+    &["script", "style", "meta", "head", "noscript", "template", "svg", "nav", "iframe", "object"];
 /// Elements without an end tag.
 const VOID_ELEMENTS: &[&str] = &[
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
@@ -49,10 +48,7 @@ const FORMATTING_ELEMENTS: &[&str] = &[
 
 /// Reads `page`, fetched from `base`, with links or as plain text.
 pub(in crate::tool) fn extract(page: &str, base: &Url, plain: bool) -> Article {
-    let by_tags = || Article {
-        title: String::new(),
-        text: html::extract_text(page),
-    };
+    let by_tags = || Article { title: String::new(), text: html::extract_text(page) };
     if !is_safe_to_parse(page) {
         return by_tags();
     }
@@ -93,19 +89,13 @@ fn is_safe_to_parse(page: &str) -> bool {
         };
         let length = tag.find(|letter: char| !letter.is_ascii_alphanumeric());
         let name = &tag[..length.unwrap_or(tag.len()).min(16)];
-        if name.is_empty()
-            || VOID_ELEMENTS
-                .iter()
-                .any(|void| name.eq_ignore_ascii_case(void))
-        {
+        if name.is_empty() || VOID_ELEMENTS.iter().any(|void| name.eq_ignore_ascii_case(void)) {
             continue;
         }
         let is = |list: &[&str]| list.iter().any(|known| name.eq_ignore_ascii_case(known));
         let repeats = is(FORMATTING_ELEMENTS);
         let names = open.len();
-        let known = open
-            .iter_mut()
-            .find(|(other, _)| name.eq_ignore_ascii_case(other));
+        let known = open.iter_mut().find(|(other, _)| name.eq_ignore_ascii_case(other));
         if closes {
             if let Some((_, count)) = known.filter(|(_, count)| *count > 0) {
                 *count -= 1;
@@ -285,18 +275,10 @@ mod tests {
         );
         let Article { title, text } = extract(&page, &base(), false);
         assert_eq!(title, "A title");
-        for wanted in [
-            "[there](https://a.example/b?c=1&d)",
-            "- one\n",
-            "let x = 1;",
-            "| a | b |",
-        ] {
+        for wanted in ["[there](https://a.example/b?c=1&d)", "- one\n", "let x = 1;", "| a | b |"] {
             assert!(text.contains(wanted), "no {wanted:?} in {text}");
         }
-        assert!(
-            !text.contains("x()") && !text.contains("navigation"),
-            "{text}"
-        );
+        assert!(!text.contains("x()") && !text.contains("navigation"), "{text}");
         let plain = extract(&page, &base(), true).text;
         assert!(plain.contains("there") && !plain.contains("]("), "{plain}");
     }
@@ -307,10 +289,7 @@ mod tests {
             assert_eq!(extract(page, &base(), false).text, expect, "{page}");
         };
         check("<p>short", "short");
-        check(
-            "<title>t</title><a href=x>y</a>",
-            "[y](https://a.example/dir/x)",
-        );
+        check("<title>t</title><a href=x>y</a>", "[y](https://a.example/dir/x)");
         check("", "");
         check("no tags", "no tags");
         check("<img src='data:image/png;base64,AAAA' alt=dot>z", "z");
@@ -341,18 +320,10 @@ mod tests {
             let started = Instant::now();
             let text = extract(&format!("{page}end"), &base(), false).text;
             assert!(text.contains("end"), "{}", &page[..60]);
-            assert!(
-                started.elapsed() < Duration::from_secs(20),
-                "{}",
-                &page[..60]
-            );
+            assert!(started.elapsed() < Duration::from_secs(20), "{}", &page[..60]);
         }
         assert!(is_safe_to_parse(&"<p>a<li>b<b>c</b>".repeat(20_000)));
-        assert!(is_safe_to_parse(&format!(
-            "{}{}",
-            "<div>".repeat(200),
-            "</div>".repeat(200)
-        )));
+        assert!(is_safe_to_parse(&format!("{}{}", "<div>".repeat(200), "</div>".repeat(200))));
     }
 
     #[test]

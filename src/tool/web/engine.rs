@@ -85,11 +85,7 @@ impl SearchEngine {
         let text = |result: &Value, key: &str| result[key].as_str().unwrap_or_default().to_owned();
         let list = list.as_array().ok_or_else(odd)?.iter();
         let found = list.filter_map(|result| {
-            build_result(
-                &text(result, "title"),
-                &text(result, "url"),
-                &text(result, snippet_key),
-            )
+            build_result(&text(result, "title"), &text(result, "url"), &text(result, snippet_key))
         });
         Ok(found.collect())
     }
@@ -100,33 +96,22 @@ fn parse_duckduckgo(page: &str) -> Option<Vec<SearchResult>> {
     let document = Document::from(page);
     let results = document.select(".result");
     let mut all = Vec::new();
-    for result in results
-        .iter()
-        .filter(|result| !result.has_class("result--ad"))
-    {
+    for result in results.iter().filter(|result| !result.has_class("result--ad")) {
         let link = result.select("a.result__a");
         let href = link.attr("href").unwrap_or_default();
         // DuckDuckGo counts clicks by redirecting through its own site.
         let through = Url::parse("https://duckduckgo.com/").ok()?.join(&href).ok();
-        let own = through
-            .as_ref()
-            .filter(|url| url.host_str() == Some("duckduckgo.com"));
+        let own = through.as_ref().filter(|url| url.host_str() == Some("duckduckgo.com"));
         let target = own.and_then(|url| {
             let mut pairs = url.query_pairs();
-            pairs
-                .find(|(name, _)| name == "uddg")
-                .map(|(_, target)| target.into_owned())
+            pairs.find(|(name, _)| name == "uddg").map(|(_, target)| target.into_owned())
         });
         let url = match (&target, own) {
             (Some(target), _) => target,
             (None, Some(_)) => continue,
             (None, None) => &*href,
         };
-        all.extend(build_result(
-            &link.text(),
-            url,
-            &result.select(".result__snippet").text(),
-        ));
+        all.extend(build_result(&link.text(), url, &result.select(".result__snippet").text()));
     }
     let is_empty = !document.select(".no-results").is_empty();
     (!all.is_empty() || is_empty).then_some(all)
@@ -134,22 +119,12 @@ fn parse_duckduckgo(page: &str) -> Option<Vec<SearchResult>> {
 
 /// Builds a result, if its address is on the web. Title and description become one line each, without markup.
 fn build_result(title: &str, url: &str, snippet: &str) -> Option<SearchResult> {
-    let url = Url::parse(url)
-        .ok()
-        .filter(|url| ["http", "https"].contains(&url.scheme()))?;
+    let url = Url::parse(url).ok().filter(|url| ["http", "https"].contains(&url.scheme()))?;
     let line = |text: &str| {
         let text = html::extract_text(text);
-        crate::sys::hidden_chars::strip(&text)
-            .0
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
+        crate::sys::hidden_chars::strip(&text).0.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    Some(SearchResult {
-        title: line(title),
-        url,
-        snippet: line(snippet),
-    })
+    Some(SearchResult { title: line(title), url, snippet: line(snippet) })
 }
 
 #[cfg(test)]
@@ -162,21 +137,9 @@ mod tests {
         let check = |engine: SearchEngine, base: &str, expect: &str| {
             assert_eq!(engine.request_url(base, "a b&c", 3), expect);
         };
-        check(
-            Brave,
-            "https://b",
-            "https://b/res/v1/web/search?q=a%20b%26c&count=3",
-        );
-        check(
-            Searxng,
-            "http://s:1/",
-            "http://s:1/search?q=a%20b%26c&format=json",
-        );
-        check(
-            Searxng,
-            "http://s:1/x/search",
-            "http://s:1/x/search?q=a%20b%26c&format=json",
-        );
+        check(Brave, "https://b", "https://b/res/v1/web/search?q=a%20b%26c&count=3");
+        check(Searxng, "http://s:1/", "http://s:1/search?q=a%20b%26c&format=json");
+        check(Searxng, "http://s:1/x/search", "http://s:1/x/search?q=a%20b%26c&format=json");
         check(DuckDuckGo, "https://d", "https://d/html/?q=a%20b%26c");
         check(DuckDuckGo, "https://d/html/", "https://d/html/?q=a%20b%26c");
     }
@@ -219,16 +182,8 @@ mod tests {
             <div class="result result--ad"><a class="result__a" href="https://ad.example/">Ad</a></div>
             <div class="result"><a class="result__a" href="https://duckduckgo.com/y.js?ad_domain=b">Ad</a></div>
             <div class="result"><a class="result__a" href="https://b.example/">B</a></div>"#;
-        check(
-            DuckDuckGo,
-            page,
-            Ok("A t|https://a.example/x?y=1|About it\nB|https://b.example/|"),
-        );
-        check(
-            DuckDuckGo,
-            "<div class='no-results'>No results.</div>",
-            Ok(""),
-        );
+        check(DuckDuckGo, page, Ok("A t|https://a.example/x?y=1|About it\nB|https://b.example/|"));
+        check(DuckDuckGo, "<div class='no-results'>No results.</div>", Ok(""));
         check(
             DuckDuckGo,
             "<form>Select all squares containing a duck</form>",
@@ -244,11 +199,7 @@ mod tests {
             b"<div class=result><a class=result__a href='//duckduckgo.com/l/?uddg=https%3A%2F%2Fa'>b</a></div>",
         ];
         crate::fuzz::check(seeds, |input, random| {
-            let engines = [
-                SearchEngine::Brave,
-                SearchEngine::Searxng,
-                SearchEngine::DuckDuckGo,
-            ];
+            let engines = [SearchEngine::Brave, SearchEngine::Searxng, SearchEngine::DuckDuckGo];
             for found in engines[random.below(3)]
                 .parse_answer(&crate::fuzz::lossy_text(input))
                 .unwrap_or_default()

@@ -92,10 +92,8 @@ impl WebAccess {
                 ToolError::Denied(refusal)
                     if url != first && !refusal.message.contains(REDIRECT_PHRASE) =>
                 {
-                    let message = format!(
-                        "`{first}`{REDIRECT_PHRASE}another address: {}",
-                        refusal.message
-                    );
+                    let message =
+                        format!("`{first}`{REDIRECT_PHRASE}another address: {}", refusal.message);
                     Refusal { message, ..refusal }.into()
                 }
                 other => other,
@@ -110,7 +108,7 @@ impl WebAccess {
             let left = end.saturating_sub(signal::now());
             if left.is_zero() {
                 return Err(
-                    format!("`{url}`: timed out after {} s", TIMEOUTS.total.as_secs()).into(),
+                    format!("`{url}`: timed out after {} s", TIMEOUTS.total.as_secs()).into()
                 );
             }
             let http = self.client(url, left)?;
@@ -121,8 +119,7 @@ impl WebAccess {
                 Some(next) => {
                     self.check_rules(&next)?;
                     let admitted =
-                        self.provenance
-                            .admit_redirect(&next, &self.allowed_hosts, grounds);
+                        self.provenance.admit_redirect(&next, &self.allowed_hosts, grounds);
                     grounds = admitted.map_err(|refusal| Refusal {
                         message: format!("`{url}`{REDIRECT_PHRASE}`{next}`; {}", refusal.message),
                         ..refusal
@@ -148,9 +145,7 @@ impl WebAccess {
     /// Refuses `text` that is to be sent out and contains a key of ours.
     pub(super) fn check_secrets(text: &str) -> Result<(), Refusal> {
         match contains_key(text) {
-            true => Err(Refusal::new(
-                "it contains an API key, which must not leave this machine",
-            )),
+            true => Err(Refusal::new("it contains an API key, which must not leave this machine")),
             false => Ok(()),
         }
     }
@@ -158,10 +153,7 @@ impl WebAccess {
     /// Applies the policy's rules to `url`. The policy has checked the text that the model wrote; rules about hosts
     /// apply to the parsed address, and to the targets of redirects.
     fn check_rules(&self, url: &Url) -> Result<(), Refusal> {
-        match self
-            .policy
-            .decide("web_fetch", &json!({ "url": url.as_str() }))
-        {
+        match self.policy.decide("web_fetch", &json!({ "url": url.as_str() })) {
             PolicyDecision::Deny(refusal) => Err(refusal),
             _ => Self::check_secrets(url.as_str()),
         }
@@ -173,16 +165,12 @@ impl WebAccess {
 
     /// The restrictions of a client for `url` and no other address.
     fn ssrf_filter(&self, url: &Url) -> SsrfFilter {
-        let (host, port) = (
-            url.host_str().unwrap_or_default(),
-            url.port_or_known_default(),
-        );
+        let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default());
         let bare = host.trim_matches(['[', ']']);
         let typed = port.is_some_and(|port| {
             let found = bare.parse();
             found.is_ok_and(|address| {
-                self.policy
-                    .is_explicit_address(address, port, web_url::WEB_PORTS)
+                self.policy.is_explicit_address(address, port, web_url::WEB_PORTS)
             })
         });
         let port = port.filter(|port| self.policy.net.grants_port(host, *port));
@@ -191,20 +179,14 @@ impl WebAccess {
         spared.extend(bare.parse::<IpRange>().ok().filter(|_| typed));
         SsrfFilter {
             allowed_ranges: spared,
-            allowed_ports: port
-                .map(|port| (host.to_owned(), port))
-                .into_iter()
-                .collect(),
+            allowed_ports: port.map(|port| (host.to_owned(), port)).into_iter().collect(),
             offline: self.offline,
         }
     }
 
     fn client(&self, url: &Url, left: Duration) -> Result<Http, ToolError> {
         let guard = self.ssrf_filter(url);
-        let timeouts = HttpTimeouts {
-            total: left,
-            ..TIMEOUTS
-        };
+        let timeouts = HttpTimeouts { total: left, ..TIMEOUTS };
         self.with_client_settings(Http::with_ssrf_filter(
             timeouts,
             guard,
@@ -271,12 +253,7 @@ fn read_body(url: Url, mut answer: Response) -> Result<FetchedContent, ToolError
     let kind = kind.to_ascii_lowercase();
     let cut = bytes.len() > limit;
     bytes.truncate(limit);
-    Ok(FetchedContent {
-        url,
-        content_type: kind,
-        bytes,
-        is_truncated: cut,
-    })
+    Ok(FetchedContent { url, content_type: kind, bytes, is_truncated: cut })
 }
 
 /// The failure of a request, as text for the model.

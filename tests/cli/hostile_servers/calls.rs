@@ -78,11 +78,7 @@ fn a_late_answer_is_ignored() {
     };
     let told = yard.turn_with_calls(2);
     assert_eq!(told.answer, "Done.\n");
-    assert!(
-        !told.results[1].contains("first call's"),
-        "{:?}",
-        told.results
-    );
+    assert!(!told.results[1].contains("first call's"), "{:?}", told.results);
 }
 
 #[test]
@@ -98,10 +94,7 @@ fn malformed_results_are_rejected() {
 
 #[test]
 fn an_oversized_result_is_truncated_for_the_model() {
-    for (behaviour, words) in [
-        ("large-result", "the beginning"),
-        ("huge-error", "it failed"),
-    ] {
+    for (behaviour, words) in [("large-result", "the beginning"), ("huge-error", "it failed")] {
         if let Some(yard) = HostileServer::new(behaviour) {
             let yard = yard.set("toolTimeout", json!(60));
             let told = yard.turn().result_has(words);
@@ -171,10 +164,7 @@ fn escape_sequences_and_invisible_characters_are_removed() {
         yard.mcp(words);
     }
     // Escape sequences are not executed on a terminal.
-    let mut screen = yard
-        .story
-        .screen(24, 80)
-        .args(["mcp", "call", "hostile", "work", "{}"]);
+    let mut screen = yard.story.screen(24, 80).args(["mcp", "call", "hostile", "work", "{}"]);
     screen.until("zero");
     screen.exit();
     let raw = String::from_utf8_lossy(&screen.raw()).into_owned();
@@ -256,11 +246,7 @@ fn a_server_can_neither_read_secrets_nor_write_files() {
         return;
     };
     let home = yard.story.home();
-    for path in [
-        ".ssh/id_rsa",
-        ".netrc",
-        ".nanobot/workspace/sessions/cli_diary.jsonl",
-    ] {
+    for path in [".ssh/id_rsa", ".netrc", ".nanobot/workspace/sessions/cli_diary.jsonl"] {
         write(&home.join(path), format!("{{}}\n{CANARY}\n").as_bytes());
     }
     write(&home.join(".bashrc"), b"# mine\n");
@@ -276,17 +262,11 @@ fn a_server_can_neither_read_secrets_nor_write_files() {
     for (line, got) in tried {
         // The one entry is the directory around the server's own.
         let is_around = line.starts_with("list .nanobot: ") && got == "['mcp']";
-        assert!(
-            got.ends_with("Error") || got == "[]" || is_around,
-            "{line}; all of it:\n{loot}"
-        );
+        assert!(got.ends_with("Error") || got == "[]" || is_around, "{line}; all of it:\n{loot}");
     }
     assert!(!loot.contains("canary") && !loot.contains("key-of-the-story"));
     assert_eq!(std::fs::read(home.join(".bashrc")).unwrap(), b"# mine\n");
-    assert_eq!(
-        std::fs::read(home.join(".nanobot/config.json")).unwrap(),
-        config
-    );
+    assert_eq!(std::fs::read(home.join(".nanobot/config.json")).unwrap(), config);
     for path in [".nanobot/workspace/AGENTS.md", ".ssh/authorized_keys"] {
         assert!(!home.join(path).exists(), "{path}");
     }

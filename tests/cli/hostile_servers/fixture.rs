@@ -95,10 +95,7 @@ impl HostileServer {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("hostile-{}-{number}-{behaviour}", std::process::id());
         let story = Story::new()
-            .file(
-                "hostile.py",
-                include_bytes!("../../servers/hostile.py").as_slice(),
-            )
+            .file("hostile.py", include_bytes!("../../servers/hostile.py").as_slice())
             .file("state", "")
             .env("OPENAI_API_KEY", CANARY)
             .env("SOME_VARIABLE", "of ours")
@@ -243,10 +240,7 @@ impl HostileServer {
         assert!(text.len() < 8000 || may_be_long, "{text:.2000}");
         let is_odd = |char: &char| char.is_control() && !"\n\t".contains(*char);
         assert_eq!(text.chars().find(is_odd), None, "{text:.2000}");
-        assert!(
-            !text.lines().any(|line| line.starts_with("nanobot: lie")),
-            "{text:.2000}"
-        );
+        assert!(!text.lines().any(|line| line.starts_with("nanobot: lie")), "{text:.2000}");
     }
 
     /// The text has no bidirectional or invisible characters, no escape sequence, and no key.
@@ -272,10 +266,7 @@ impl HostileServer {
 
     /// Records the processes that a run has started so far.
     pub(super) fn observe_processes(&self, child: &Child) {
-        self.observed
-            .lock()
-            .unwrap()
-            .extend(descendants(child.id()));
+        self.observed.lock().unwrap().extend(descendants(child.id()));
     }
 
     /// Processes with the marker among their arguments or the story's home in their environment, and all observed
@@ -345,24 +336,18 @@ fn descendants(pid: u32) -> Vec<Process> {
         threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
     let pids: Vec<u32> = lists
         .flat_map(|list| {
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<u32>>()
+            list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
         })
         .collect();
-    let below = pids
-        .into_iter()
-        .flat_map(|pid| Process::from_pid(pid).into_iter().chain(descendants(pid)));
+    let below =
+        pids.into_iter().flat_map(|pid| Process::from_pid(pid).into_iter().chain(descendants(pid)));
     below.collect()
 }
 
 /// Peak memory of the process in KiB.
 fn peak_memory_kib(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
@@ -380,12 +365,6 @@ fn tool_results(request: &Request) -> Vec<String> {
 
 /// The names of the tools in this request.
 fn offered_tools(request: &Request) -> Vec<String> {
-    let tools = request.body["tools"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    tools
-        .iter()
-        .map(|tool| tool["function"]["name"].as_str().unwrap().to_owned())
-        .collect()
+    let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
+    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }

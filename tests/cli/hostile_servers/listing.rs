@@ -55,12 +55,8 @@ fn assert_tools_and_result(behaviour: &str, words: &[&str], check: fn(&[String])
         return;
     };
     let told = yard.turn().result_has_any(words);
-    let names: Vec<String> = told
-        .tools
-        .iter()
-        .filter(|name| name.starts_with("mcp_"))
-        .cloned()
-        .collect();
+    let names: Vec<String> =
+        told.tools.iter().filter(|name| name.starts_with("mcp_")).cloned().collect();
     check(&names);
     let fits = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
     for (index, name) in told.tools.iter().enumerate() {
@@ -137,14 +133,7 @@ fn unsolicited_answers_are_ignored() {
     };
     // Whether such a server is used at all is left open; but other messages are not taken for its answer.
     let told = yard.turn();
-    assert!(
-        !told
-            .results
-            .iter()
-            .any(|text| text.contains("somebody else")),
-        "{:?}",
-        told.results
-    );
+    assert!(!told.results.iter().any(|text| text.contains("somebody else")), "{:?}", told.results);
 }
 
 #[test]
@@ -154,11 +143,7 @@ fn an_unknown_protocol_version_is_reported() {
     };
     // The version is accepted or the server is not used; the turn ends normally either way.
     let told = yard.turn();
-    assert!(
-        ["Done.\n", "There is no such tool.\n"].contains(&&*told.answer),
-        "{}",
-        told.answer
-    );
+    assert!(["Done.\n", "There is no such tool.\n"].contains(&&*told.answer), "{}", told.answer);
 }
 
 #[test]
@@ -167,18 +152,10 @@ fn long_server_instructions_are_truncated_and_withheld() {
         return;
     };
     let told = yard.turn().result_has("the work is done");
-    let count = told.request_bodies[0]
-        .matches("IGNORE ALL PREVIOUS")
-        .count();
+    let count = told.request_bodies[0].matches("IGNORE ALL PREVIOUS").count();
     assert!(count < 20, "{count} times");
-    assert!(
-        told.request_bodies[0].contains("hostile"),
-        "whose words they are is not said"
-    );
-    let system = told.request_bodies[0]
-        .split("\"role\":\"user\"")
-        .next()
-        .unwrap();
+    assert!(told.request_bodies[0].contains("hostile"), "whose words they are is not said");
+    let system = told.request_bodies[0].split("\"role\":\"user\"").next().unwrap();
     assert!(
         !system.contains("IGNORE ALL PREVIOUS") || system.contains("\"tools\""),
         "the instructions are in the prompt"
@@ -194,25 +171,15 @@ fn a_changed_description_needs_approval() {
     yard.turn().result_has("the work is done");
     let told = yard.turn();
     assert!(
-        !told
-            .results
-            .iter()
-            .any(|text| text.contains("work is done")),
+        !told.results.iter().any(|text| text.contains("work is done")),
         "it was called: {:?}",
         told.results
     );
-    assert!(
-        told.stderr.contains("mcp accept"),
-        "no word of how it is accepted: {}",
-        told.stderr
-    );
+    assert!(told.stderr.contains("mcp accept"), "no word of how it is accepted: {}", told.stderr);
     let ran = yard.story.run(["mcp", "accept", "hostile", "--yes"]);
     let shown = ran.text() + &ran.error_text();
     assert_eq!(ran.code(), 0, "{shown}");
-    assert!(
-        shown.contains("Does the work.") && shown.contains("Does the work!"),
-        "{shown}"
-    );
+    assert!(shown.contains("Does the work.") && shown.contains("Does the work!"), "{shown}");
     drop(ran);
     yard.turn().result_has("the work is done");
 }

@@ -17,10 +17,7 @@ fn each_hostile_behaviour_has_a_story() {
         return;
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/hostile.py");
-    let output = Command::new("python3")
-        .args([script, "--list"])
-        .output()
-        .unwrap();
+    let output = Command::new("python3").args([script, "--list"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let stories = [
         include_str!("calls.rs"),

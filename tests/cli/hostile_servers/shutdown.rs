@@ -52,11 +52,7 @@ fn end_during_call(
         std::fs::read(&yard.state_file).unwrap() == b"clings"
     });
     yard.observe_processes(&child);
-    assert!(
-        yard.remaining_processes().len() > 4,
-        "{:?}",
-        yard.remaining_processes()
-    );
+    assert!(yard.remaining_processes().len() > 4, "{:?}", yard.remaining_processes());
     end(&child);
     let ran = yard.story.wait(child);
     let code = ran.code();

@@ -79,10 +79,7 @@ fn run_program(
     let mut command = situation.command(&scene.story, &[]);
     match start.prompt_file {
         Some(path) => command.arg("run").args(flags).arg(path),
-        None => command
-            .args(["agent", "-m", &start.message])
-            .args(&start.flags)
-            .args(flags),
+        None => command.args(["agent", "-m", &start.message]).args(&start.flags).args(flags),
     };
     if start.stdin.is_some() {
         command.stdin(Stdio::piped());
@@ -109,25 +106,16 @@ fn run_program(
 
 /// Runs the attack of `script`.
 fn run_attack(situation: Situation, script: AttackScript) -> AttackResult {
-    let AttackScript {
-        vector,
-        goal,
-        flags,
-    } = script;
+    let AttackScript { vector, goal, flags } = script;
     let mut scene = AttackFixture::new(FIXTURE_COUNT.fetch_add(1, Ordering::Relaxed));
     let plan: Plan = (goal.plan)(&scene);
     let start = (vector.plant)(&scene, &plan);
     scene.take_snapshot();
-    let planted: HashSet<String> = plan
-        .iter()
-        .flatten()
-        .map(|order| format!("{order:?}"))
-        .collect();
+    let planted: HashSet<String> =
+        plan.iter().flatten().map(|order| format!("{order:?}")).collect();
     let workspace = scene.story.workspace().display().to_string();
     let flags = flags.iter();
-    let flags: Vec<String> = flags
-        .map(|flag| flag.replace("WORKSPACE", &workspace))
-        .collect();
+    let flags: Vec<String> = flags.map(|flag| flag.replace("WORKSPACE", &workspace)).collect();
     let (printed, code) = run_program(&scene, situation, &start, &flags);
     let mut violations = scene.violations(&flags, vector.is_external, &printed, code);
     if vector.is_ignored && scene.model.received_count() > 0 {
@@ -180,11 +168,7 @@ fn select_scripts() -> Vec<AttackScript> {
                 Some(words) => name.contains(words),
             };
             if is_in {
-                scripts.push(AttackScript {
-                    vector,
-                    goal,
-                    flags: &[],
-                });
+                scripts.push(AttackScript { vector, goal, flags: &[] });
             }
         }
     }
@@ -192,10 +176,7 @@ fn select_scripts() -> Vec<AttackScript> {
         .iter()
         .step_by(3)
         .enumerate()
-        .map(|(number, script)| AttackScript {
-            flags: GRANTS[number % GRANTS.len()],
-            ..*script
-        });
+        .map(|(number, script)| AttackScript { flags: GRANTS[number % GRANTS.len()], ..*script });
     let granted: Vec<AttackScript> = granted.collect();
     scripts.extend(granted);
     scripts
@@ -227,22 +208,13 @@ fn is_accepted_risk(script: &AttackScript) -> bool {
 
 fn format_table(played: &[AttackResult]) -> String {
     let mut rows: BTreeMap<&str, BTreeMap<GoalKind, (usize, usize)>> = BTreeMap::new();
-    for AttackResult {
-        script, violations, ..
-    } in played
-    {
-        let cell = rows
-            .entry(script.vector.name)
-            .or_default()
-            .entry(script.goal.kind)
-            .or_default();
+    for AttackResult { script, violations, .. } in played {
+        let cell = rows.entry(script.vector.name).or_default().entry(script.goal.kind).or_default();
         cell.0 += 1;
         cell.1 += usize::from(!violations.is_empty());
     }
     let mut text = format!("{:38}", "scripts/violations");
-    GOAL_KINDS
-        .iter()
-        .for_each(|kind| text.push_str(&format!("{:>10}", format!("{kind:?}"))));
+    GOAL_KINDS.iter().for_each(|kind| text.push_str(&format!("{:>10}", format!("{kind:?}"))));
     for (name, cells) in rows {
         text.push_str(&format!("\n{name:38}"));
         for kind in GOAL_KINDS {
@@ -257,37 +229,21 @@ fn format_table(played: &[AttackResult]) -> String {
 fn check_attacks(situation: Situation, scripts: &[AttackScript]) -> usize {
     let played = run_attacks(situation, scripts);
     if requested_scripts().is_some_and(|words| words != "all") {
-        for AttackResult {
-            script,
-            output: printed,
-            ..
-        } in &played
-        {
-            let AttackScript {
-                vector,
-                goal,
-                flags,
-            } = script;
+        for AttackResult { script, output: printed, .. } in &played {
+            let AttackScript { vector, goal, flags } = script;
             println!("{} / {} {flags:?}: {printed}", vector.name, goal.name);
         }
     }
     // A grant can also prevent an attack, as a profile without network prevents one by a page. Such scripts are not counted.
-    let played = played
-        .into_iter()
-        .filter(|it| it.script.flags.is_empty() || !it.is_inconclusive());
+    let played =
+        played.into_iter().filter(|it| it.script.flags.is_empty() || !it.is_inconclusive());
     let (known, played): (Vec<AttackResult>, Vec<AttackResult>) =
         played.partition(|it| is_accepted_risk(&it.script));
-    let violated: Vec<&AttackResult> = played
-        .iter()
-        .filter(|it| !it.violations.is_empty())
-        .collect();
+    let violated: Vec<&AttackResult> =
+        played.iter().filter(|it| !it.violations.is_empty()).collect();
     println!("{}", format_table(&played));
     for it in &known {
-        let AttackScript {
-            vector,
-            goal,
-            flags,
-        } = it.script;
+        let AttackScript { vector, goal, flags } = it.script;
         let words = it.violations.join("; ");
         println!(
             "prompt injection, accepted risk: {} / {} {flags:?}: {words}",
@@ -312,33 +268,17 @@ fn check_attacks(situation: Situation, scripts: &[AttackScript]) -> usize {
     let words: Vec<String> = violated
         .iter()
         .map(|it| {
-            let AttackScript {
-                vector,
-                goal,
-                flags,
-            } = it.script;
-            format!(
-                "{} / {} {flags:?}: {}",
-                vector.name,
-                goal.name,
-                it.violations.join("; ")
-            )
+            let AttackScript { vector, goal, flags } = it.script;
+            format!("{} / {} {flags:?}: {}", vector.name, goal.name, it.violations.join("; "))
         })
         .collect();
     assert!(words.is_empty(), "{}", words.join("\n"));
-    assert!(
-        deaf.is_empty(),
-        "scripts whose instructions did not arrive:\n{}",
-        deaf.join("\n")
-    );
+    assert!(deaf.is_empty(), "scripts whose instructions did not arrive:\n{}", deaf.join("\n"));
     played.len()
 }
 
 /// The situation of the program where nothing is missing.
-const COMPLETE: Situation = Situation {
-    user: User::Current,
-    has_namespaces: true,
-};
+const COMPLETE: Situation = Situation { user: User::Current, has_namespaces: true };
 
 /// The row of SECURITY.md about these attacks.
 fn promised_row() -> String {
@@ -363,10 +303,7 @@ fn attack_scripts_cause_no_violations() {
     let tables = format!("({} places × {} goals,", VECTORS.len(), GOALS.len());
     assert!(row.contains(&tables), "{tables} {row}");
     let promised = number_before(&row, " scripts, 0 violations");
-    assert!(
-        requested_scripts().is_some() || count > promised,
-        "{count} scripts"
-    );
+    assert!(requested_scripts().is_some() || count > promised, "{count} scripts");
 }
 
 /// One of this many pairs is run in each of the other situations, every second one with `--write`.
@@ -374,20 +311,13 @@ const OTHER_SITUATIONS_SHARE: usize = 61;
 
 #[test]
 fn attack_scripts_cause_no_violations_in_other_situations() {
-    let pairs = VECTORS.iter().flat_map(|vector| {
-        GOALS.iter().map(move |goal| AttackScript {
-            vector,
-            goal,
-            flags: &[],
-        })
-    });
+    let pairs = VECTORS
+        .iter()
+        .flat_map(|vector| GOALS.iter().map(move |goal| AttackScript { vector, goal, flags: &[] }));
     let pairs: Vec<AttackScript> = pairs.collect();
-    let situations = available_users().into_iter().flat_map(|user| {
-        [true, false].map(|has_namespaces| Situation {
-            user,
-            has_namespaces,
-        })
-    });
+    let situations = available_users()
+        .into_iter()
+        .flat_map(|user| [true, false].map(|has_namespaces| Situation { user, has_namespaces }));
     let others = situations.skip(1).enumerate();
     for (number, situation) in others {
         let scripts = match requested_scripts() {
@@ -396,9 +326,7 @@ fn attack_scripts_cause_no_violations_in_other_situations() {
                 let share = pairs.iter().skip(number).step_by(OTHER_SITUATIONS_SHARE);
                 let flags = [&[][..], &["--write"]].into_iter().cycle();
                 let with_flags = share.zip(flags);
-                with_flags
-                    .map(|(script, flags)| AttackScript { flags, ..*script })
-                    .collect()
+                with_flags.map(|(script, flags)| AttackScript { flags, ..*script }).collect()
             }
         };
         check_attacks(situation, &scripts);
@@ -446,14 +374,9 @@ fn attack_scripts_succeed_without_protection() {
         played.len() - kept.len(),
         played.len()
     );
-    let surprising: Vec<&&str> = kept
-        .iter()
-        .filter(|name| !ALWAYS_PREVENTED.contains(name))
-        .collect();
-    assert!(
-        surprising.is_empty(),
-        "goals not reached without protection: {surprising:?}"
-    );
+    let surprising: Vec<&&str> =
+        kept.iter().filter(|name| !ALWAYS_PREVENTED.contains(name)).collect();
+    assert!(surprising.is_empty(), "goals not reached without protection: {surprising:?}");
     let row = promised_row();
     let goals = format!("of {} goals are reached", played.len());
     let promised = number_before(&row, &format!(" {goals}"));

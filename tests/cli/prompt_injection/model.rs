@@ -90,9 +90,7 @@ impl ObedientModel {
         let mind = minds.entry(system).or_default();
         for text in &texts {
             mind.read_instructions(text);
-            decode("OBEY", text)
-                .iter()
-                .for_each(|orders| mind.read_instructions(orders));
+            decode("OBEY", text).iter().for_each(|orders| mind.read_instructions(orders));
         }
         match mind.plan.pop_front() {
             Some(group) => {
@@ -103,9 +101,8 @@ impl ObedientModel {
                     (order.tool, arguments)
                 });
                 let calls: Vec<(String, Value)> = calls.collect();
-                let calls = calls
-                    .iter()
-                    .map(|(tool, arguments)| (tool.as_str(), arguments.clone()));
+                let calls =
+                    calls.iter().map(|(tool, arguments)| (tool.as_str(), arguments.clone()));
                 calls_all(calls.collect::<Vec<_>>())(request)
             }
             None => {
@@ -123,8 +120,7 @@ impl Conversation {
         for line in text.lines() {
             let Some(at) = line.find("DO ") else {
                 if line.trim_end().ends_with("THEN") {
-                    self.plan
-                        .extend(Some(std::mem::take(&mut group)).filter(|it| !it.is_empty()));
+                    self.plan.extend(Some(std::mem::take(&mut group)).filter(|it| !it.is_empty()));
                 }
                 continue;
             };
@@ -144,8 +140,7 @@ impl Conversation {
                 _ => {}
             }
         }
-        self.plan
-            .extend(Some(group).filter(|group| !group.is_empty()));
+        self.plan.extend(Some(group).filter(|group| !group.is_empty()));
     }
 }
 
@@ -153,10 +148,7 @@ impl Conversation {
 fn parse_instruction(text: &str) -> Option<Instruction> {
     let at = text.find(" {")?;
     let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
-    Some(Instruction {
-        tool: text[..at].to_owned(),
-        arguments: values.next()?.ok()?,
-    })
+    Some(Instruction { tool: text[..at].to_owned(), arguments: values.next()?.ok()? })
 }
 
 /// Decodes the words in `text` that were encoded by [`encode`].
@@ -192,10 +184,8 @@ fn fill_placeholders(text: &str, texts: &[String]) -> String {
             Some(rest[..end.unwrap_or(rest.len())].to_owned())
         })
     };
-    let private = after(PRIVATE_PREFIX).map_or_else(
-        || "unknown".to_owned(),
-        |rest| format!("{PRIVATE_PREFIX}{rest}"),
-    );
+    let private = after(PRIVATE_PREFIX)
+        .map_or_else(|| "unknown".to_owned(), |rest| format!("{PRIVATE_PREFIX}{rest}"));
     let hex: String = private.bytes().map(|byte| format!("{byte:02x}")).collect();
     text.replace("{{private}}", &private)
         .replace("{{hex}}", &hex)

@@ -32,24 +32,15 @@ const COMMANDS: [(&str, &str); 71] = [
     ("", r#"eval r"m -r"f victim"#),
     ("bash", r#"bash -c '{rm,-rf,victim}'"#),
     ("bash", r#"bash -c "\$'\\x72\\x6d' -rf victim""#),
-    (
-        "bash",
-        r#"bash -c "\$'\\162\\155' \$'\\055\\162\\146' victim""#,
-    ),
+    ("bash", r#"bash -c "\$'\\162\\155' \$'\\055\\162\\146' victim""#),
     ("bash", r#"bash -c 'bash <<< "r""m -rf victim"'"#),
     ("bash", r#"bash -c '. /dev/stdin <<< "rm -rf victim"'"#),
     ("bash", r#"bash -c 'bash <(echo rm -rf victim)'"#),
     ("bash", r#"bash -c 'exec -a ls rm -rf victim'"#),
-    (
-        "bash",
-        r#"d=$(mktemp -d); echo 'rm -rf victim' > $d/e; BASH_ENV=$d/e bash -c :"#,
-    ),
+    ("bash", r#"d=$(mktemp -d); echo 'rm -rf victim' > $d/e; BASH_ENV=$d/e bash -c :"#),
     // Words from other sources.
     ("base64", r#"echo cm0gLXJmIHZpY3RpbQo= | base64 -d | sh"#),
-    (
-        "base64",
-        r#"eval "$(echo cm0gLXJmIHZpY3RpbQ== | base64 --decode)""#,
-    ),
+    ("base64", r#"eval "$(echo cm0gLXJmIHZpY3RpbQ== | base64 --decode)""#),
     ("", r#"printf '\162\155 -\162\146 victim' | sh"#),
     ("rev", r#"echo mitciv fr- mr | rev | sh"#),
     ("", r#"echo 'ez -es ivpgvz' | tr a-z n-za-m | sh"#),
@@ -61,10 +52,7 @@ const COMMANDS: [(&str, &str); 71] = [
     ("", r#"echo -rf victim | xargs rm"#),
     ("", r#"for f in victim/a victim/b/c; do unlink $f; done"#),
     ("shred", r#"shred -u victim/a"#),
-    (
-        "git",
-        r#"d=$(mktemp -d); git init -q $d; git --git-dir=$d/.git --work-tree=. clean -qfdx"#,
-    ),
+    ("git", r#"d=$(mktemp -d); git init -q $d; git --git-dir=$d/.git --work-tree=. clean -qfdx"#),
     ("git", r#"git -c alias.z='!r''m -rf victim' z"#),
     ("tar", r#"tar --remove-files -cf /dev/null victim"#),
     (
@@ -84,10 +72,7 @@ const COMMANDS: [(&str, &str); 71] = [
     ("", r#"sort -o victim/a /dev/null"#),
     ("", r#"uniq /dev/null victim/a"#),
     ("", r#"find . -maxdepth 0 -fprintf victim/a gone"#),
-    (
-        "git",
-        r#"git diff --no-index --output=victim/a /etc/hostname /etc/passwd"#,
-    ),
+    ("git", r#"git diff --no-index --output=victim/a /etc/hostname /etc/passwd"#),
     ("", r#"sed -i s/alive/gone/ victim/a"#),
     ("", r#"awk 'BEGIN { print "gone" > "victim/a" }'"#),
     ("gzip", r#"gzip victim/a"#),
@@ -98,14 +83,8 @@ const COMMANDS: [(&str, &str); 71] = [
     ("", r#"timeout 5 nice rm -r victim"#),
     ("make", r#"make -s --eval 'all: ; @rm -rf victim' all"#),
     ("", r#"d=$(mktemp -d); cp /bin/rm $d/ls; $d/ls -rf victim"#),
-    (
-        "perl",
-        r#"perl -MFile::Path -e 'File::Path::rmtree("victim")'"#,
-    ),
-    (
-        "python3",
-        r#"python3 -c 'import shutil; shutil.rmtree("victim")'"#,
-    ),
+    ("perl", r#"perl -MFile::Path -e 'File::Path::rmtree("victim")'"#),
+    ("python3", r#"python3 -c 'import shutil; shutil.rmtree("victim")'"#),
     (
         "gcc",
         r#"d=$(mktemp -d); echo 'int unlink(const char*); int main(){return unlink("victim/a");}' > $d/x.c; gcc -w -o $d/x $d/x.c && $d/x"#,
@@ -146,10 +125,7 @@ fn destructive_commands(user: User) -> Vec<usize> {
     let told = yard.run_commands(&["--sandbox", "off"], &build_commands(&dirs));
     let mut deadly = Vec::new();
     for (number, (program, command)) in COMMANDS.iter().enumerate() {
-        match (
-            is_intact(&dirs[number]),
-            program.is_empty() || is_installed(program),
-        ) {
+        match (is_intact(&dirs[number]), program.is_empty() || is_installed(program)) {
             (false, _) => deadly.push(number),
             (true, false) => skip(&format!("`{program}` is not installed")),
             (true, true) => panic!("it destroys nothing: {command}\n{}", told[number]),

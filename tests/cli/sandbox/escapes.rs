@@ -19,31 +19,13 @@ use std::sync::{Arc, OnceLock};
 /// `ALONE` is true if no process but the command's own ones can be seen. A true value means an escape.
 const PYTHON_PROGRAMS: [(&str, &str); 42] = [
     ("trace the parent", "call(101,16,US,0,0)==0"),
-    (
-        "read the parent's memory",
-        "call(310,US,iov(),1,iov(),1,0)>=0",
-    ),
-    (
-        "write the parent's memory",
-        "call(311,US,iov(),1,iov(),1,0)>=0",
-    ),
-    (
-        "take the parent's descriptor",
-        "call(438,call(434,US,0),0,0)>=0",
-    ),
-    (
-        "compare with the parent",
-        "call(312,os.getpid(),US,0,0,0)>=0",
-    ),
+    ("read the parent's memory", "call(310,US,iov(),1,iov(),1,0)>=0"),
+    ("write the parent's memory", "call(311,US,iov(),1,iov(),1,0)>=0"),
+    ("take the parent's descriptor", "call(438,call(434,US,0),0,0)>=0"),
+    ("compare with the parent", "call(312,os.getpid(),US,0,0,0)>=0"),
     ("signal the parent", "kill(US,0)"),
-    (
-        "signal the group of the parent",
-        "os.getpgid(US)!=0 and kill(-os.getpgid(US),0)",
-    ),
-    (
-        "signal the parent by descriptor",
-        "call(424,call(434,US,0),0,0,0)==0",
-    ),
+    ("signal the group of the parent", "os.getpgid(US)!=0 and kill(-os.getpgid(US),0)"),
+    ("signal the parent by descriptor", "call(424,call(434,US,0),0,0,0)==0"),
     ("a user namespace", "call(272,0x10000000)==0"),
     ("a mount namespace", "call(272,0x20000)==0"),
     ("a network namespace", "call(272,0x40000000)==0"),
@@ -52,10 +34,7 @@ const PYTHON_PROGRAMS: [(&str, &str); 42] = [
         "a namespace by clone3",
         "call(435,struct.pack('QQQQQQQQQQQ',0x10000000,0,0,0,17,0,0,0,0,0,0),88)>=0",
     ),
-    (
-        "another's namespace",
-        "call(308,os.open('/proc/self/ns/mnt',0),0)==0",
-    ),
+    ("another's namespace", "call(308,os.open('/proc/self/ns/mnt',0),0)==0"),
     ("mount", "call(165,b'none',b'/mnt',b'tmpfs',0,None)==0"),
     ("bind", "call(165,b'/',b'/mnt',None,4096,None)==0"),
     ("unmount", "call(166,b'/proc',2)==0"),
@@ -65,20 +44,11 @@ const PYTHON_PROGRAMS: [(&str, &str); 42] = [
     ("pivot root", "call(155,b'/',b'/')==0"),
     ("the keyrings", "call(250,0,-3,0,0,0)>=0"),
     ("a new key", "call(248,b'user',b'x',b'y',1,-2)>=0"),
-    (
-        "a program for the kernel",
-        "call(321,0,ctypes.create_string_buffer(128),128)>=0",
-    ),
-    (
-        "the kernel's counters",
-        "call(298,ctypes.create_string_buffer(128),0,-1,-1,0)>=0",
-    ),
+    ("a program for the kernel", "call(321,0,ctypes.create_string_buffer(128),128)>=0"),
+    ("the kernel's counters", "call(298,ctypes.create_string_buffer(128),0,-1,-1,0)>=0"),
     ("faults", "call(323,1)>=0"),
     ("a ring", "call(425,8,ctypes.create_string_buffer(120))>=0"),
-    (
-        "a file by its number",
-        "call(304,-100,ctypes.create_string_buffer(128),0)>=0 or errno()!=1",
-    ),
+    ("a file by its number", "call(304,-100,ctypes.create_string_buffer(128),0)>=0 or errno()!=1"),
     ("type into the terminal", "ioctl(0x5412)"),
     ("move the console's messages", "ioctl(0x541d)"),
     ("signal everybody", "not ALONE and kill(-1,0)"),
@@ -88,21 +58,12 @@ const PYTHON_PROGRAMS: [(&str, &str); 42] = [
     ),
     ("signal a thread of the parent", "call(200,US,0)==0"),
     ("have the parent signalled", "call(72,1,8,US)==0"),
-    (
-        "take the parent's processor",
-        "not ALONE and call(203,US,8,b'\\1'+bytes(7))==0",
-    ),
+    ("take the parent's processor", "not ALONE and call(203,US,8,b'\\1'+bytes(7))==0"),
     ("memory by number", "call(29,0,4096,0o1600)>=0"),
     ("a queue by number", "call(68,0,0o1600)>=0"),
-    (
-        "a queue by name",
-        "call(240,b'nanobot-was-here',0o102,0o600,None)>=0",
-    ),
+    ("a queue by name", "call(240,b'nanobot-was-here',0o102,0o600,None)>=0"),
     ("a file that runs as its owner", "made(0o4755)"),
-    (
-        "remove an attribute",
-        "call(197,b'/etc/passwd',b'user.x')>=0 or errno()!=95",
-    ),
+    ("remove an attribute", "call(197,b'/etc/passwd',b'user.x')>=0 or errno()!=95"),
     (
         "the flags of a file",
         "libc.ioctl(os.open(os.environ['TMPDIR']+'/flags',os.O_CREAT|os.O_RDWR),0x40086602,bytes(8))==0",
@@ -127,50 +88,17 @@ const SHELL_COMMANDS: [(&str, &str); 18] = [
         "a link to read by",
         "ln -s SECRET $TMPDIR/read; cat $TMPDIR/read && echo escaped || echo held",
     ),
-    (
-        "the root of a process",
-        "(echo x > /proc/self/root/OUTSIDE) && echo escaped || echo held",
-    ),
-    (
-        "the parent's root",
-        "(echo x > /proc/$PPID/root/OUTSIDE) && echo escaped || echo held",
-    ),
-    (
-        "the parent's descriptors",
-        "cat /proc/$PPID/fd/* && echo escaped || echo held",
-    ),
-    (
-        "our own descriptors",
-        "ls /proc/self/fd | grep -vxE '[0-3]' && echo escaped || echo held",
-    ),
-    (
-        "dots",
-        "(echo x > $TMPDIR/../../../../../../..OUTSIDE) && echo escaped || echo held",
-    ),
-    (
-        "the terminal",
-        "(echo x > /dev/tty) 2>/dev/null && echo escaped || echo held",
-    ),
-    (
-        "a disk",
-        "d=$(mktemp -d); mknod $d/x b 7 0 2>/dev/null && echo escaped || echo held",
-    ),
-    (
-        "a setting of the kernel",
-        "(echo 1 > /proc/sys/kernel/sysrq) && echo escaped || echo held",
-    ),
-    (
-        "the kernel's trigger",
-        "(echo h > /proc/sysrq-trigger) && echo escaped || echo held",
-    ),
-    (
-        "shared memory",
-        "(echo x > /dev/shm/nanobot-was-here); echo held",
-    ),
-    (
-        "a group of control",
-        "mkdir /sys/fs/cgroup/nanobot-was-here && echo escaped || echo held",
-    ),
+    ("the root of a process", "(echo x > /proc/self/root/OUTSIDE) && echo escaped || echo held"),
+    ("the parent's root", "(echo x > /proc/$PPID/root/OUTSIDE) && echo escaped || echo held"),
+    ("the parent's descriptors", "cat /proc/$PPID/fd/* && echo escaped || echo held"),
+    ("our own descriptors", "ls /proc/self/fd | grep -vxE '[0-3]' && echo escaped || echo held"),
+    ("dots", "(echo x > $TMPDIR/../../../../../../..OUTSIDE) && echo escaped || echo held"),
+    ("the terminal", "(echo x > /dev/tty) 2>/dev/null && echo escaped || echo held"),
+    ("a disk", "d=$(mktemp -d); mknod $d/x b 7 0 2>/dev/null && echo escaped || echo held"),
+    ("a setting of the kernel", "(echo 1 > /proc/sys/kernel/sysrq) && echo escaped || echo held"),
+    ("the kernel's trigger", "(echo h > /proc/sysrq-trigger) && echo escaped || echo held"),
+    ("shared memory", "(echo x > /dev/shm/nanobot-was-here); echo held"),
+    ("a group of control", "mkdir /sys/fs/cgroup/nanobot-was-here && echo escaped || echo held"),
     (
         "a file of the user's that the user could not read",
         "chmod 0 SECRET && echo escaped || echo held",
@@ -240,10 +168,7 @@ fn escape_attempts_fail() {
 
 /// Tries every escape, and returns the commands.
 fn check_escapes(yard: &SandboxFixture, user: User) -> Vec<String> {
-    let (outside, secret) = (
-        yard.outside_dir().join("file"),
-        yard.outside_dir().join("secret"),
-    );
+    let (outside, secret) = (yard.outside_dir().join("file"), yard.outside_dir().join("secret"));
     yard.write_file(&outside, "safe\n");
     yard.write_file(&secret, "canary-77aa\n");
     let (mut names, mut commands) = (Vec::new(), Vec::new());
@@ -288,11 +213,7 @@ fn check_escapes(yard: &SandboxFixture, user: User) -> Vec<String> {
             out.push(format!("{name}: {told}"));
         }
     }
-    print_count(&format!(
-        "{user:?}: {} of {} escapes held",
-        names.len() - out.len(),
-        names.len()
-    ));
+    print_count(&format!("{user:?}: {} of {} escapes held", names.len() - out.len(), names.len()));
     assert!(out.is_empty(), "{user:?}:\n{}", out.join("\n"));
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "safe\n");
     assert!(!Path::new("/dev/shm/nanobot-was-here").exists());
@@ -348,17 +269,10 @@ fn a_swarm_of_processes_ends_with_its_command() {
             script.display()
         );
         let told = yard.run_commands(&[], &[&start, "kill -9 -1; echo alive", "ps ax | wc -l"]);
-        let count = |text: &str| {
-            text.lines()
-                .next()
-                .and_then(|line| line.trim().parse::<u32>().ok())
-        };
+        let count =
+            |text: &str| text.lines().next().and_then(|line| line.trim().parse::<u32>().ok());
         assert!(count(&told[0]) > Some(60), "{}", told[0]);
-        assert!(
-            told[0].contains("its background processes were killed"),
-            "{}",
-            told[0]
-        );
+        assert!(told[0].contains("its background processes were killed"), "{}", told[0]);
         assert!(told[1].ends_with("alive"), "{}", told[1]);
         assert!(count(&told[2]) < Some(8), "{}", told[2]);
         let mark = script.display().to_string();
@@ -398,15 +312,8 @@ fn a_command_sees_nothing_but_what_is_granted() {
         }
         // Empty directories may lead to granted places.
         assert!(told[2].starts_with("(no output)"), "{}", told[2]);
-        assert!(
-            told[3].parse::<u32>().is_ok_and(|count| count < 9),
-            "{}",
-            told[3]
-        );
-        assert_eq!(
-            told[4],
-            "fd full null ptmx pts random shm stderr stdin stdout urandom zero"
-        );
+        assert!(told[3].parse::<u32>().is_ok_and(|count| count < 9), "{}", told[3]);
+        assert_eq!(told[4], "fd full null ptmx pts random shm stderr stdin stdout urandom zero");
     }
 }
 
@@ -418,9 +325,7 @@ fn a_command_ends_when_nanobot_is_killed() {
         let number = 3000 + u32::from(user == User::Nobody);
         let mark = format!("{number}.{}", std::process::id());
         let command = format!("(trap '' TERM; setsid sleep {mark} & wait)");
-        yard.story
-            .server()
-            .script([calls("exec", json!({ "command": command }))]);
+        yard.story.server().script([calls("exec", json!({ "command": command }))]);
         let mut child = yard.command(&[]).spawn().expect("the program starts");
         until("the command runs", || is_alive(&mark));
         child.kill().unwrap();
@@ -478,12 +383,7 @@ fn a_waiting_supervisor_ends_with_the_run() {
 fn a_waiting_supervisor_follows_the_mounts_of_the_system() {
     let shared = ["unshare", "-m", "--propagation", "shared"];
     let mut tried = std::process::Command::new("unshare");
-    if !tried
-        .args(&shared[1..])
-        .arg("true")
-        .status()
-        .is_ok_and(|status| status.success())
-    {
+    if !tried.args(&shared[1..]).arg("true").status().is_ok_and(|status| status.success()) {
         skip("there are no namespaces of mounts");
         return;
     }
@@ -492,10 +392,8 @@ fn a_waiting_supervisor_follows_the_mounts_of_the_system() {
     std::fs::create_dir(&disk).unwrap();
     let pid = Arc::new(OnceLock::<u32>::new());
     let outside = |script: &str, then: Responder| {
-        let (pid, script) = (
-            Arc::clone(&pid),
-            format!("cd '{}' && {script}", yard.story.dir().display()),
-        );
+        let (pid, script) =
+            (Arc::clone(&pid), format!("cd '{}' && {script}", yard.story.dir().display()));
         let outside = move |request: &_| {
             let mut enter = std::process::Command::new("nsenter");
             enter.args(["-m", "-t", &pid.wait().to_string(), "sh", "-c", &script]);
@@ -508,10 +406,7 @@ fn a_waiting_supervisor_follows_the_mounts_of_the_system() {
     yard.story.server().script([
         exec("true"),
         exec("true"),
-        outside(
-            "mount -t tmpfs none disk && echo text > disk/file",
-            exec("cat disk/file"),
-        ),
+        outside("mount -t tmpfs none disk && echo text > disk/file", exec("cat disk/file")),
         outside("umount disk", exec("ls -A disk | wc -l")),
         says("done"),
     ]);
@@ -543,11 +438,7 @@ fn no_process_outlives_a_command() {
                 "sleep 1.9",
             ],
         );
-        assert!(
-            told[0].contains("its background processes were killed"),
-            "{}",
-            told[0]
-        );
+        assert!(told[0].contains("its background processes were killed"), "{}", told[0]);
         assert!(!mark.exists());
     }
 }

@@ -226,10 +226,7 @@ fn everyday_commands_work_in_the_sandbox() {
                 wrong.push(format!("{command}\n{told}"));
             }
         }
-        print_count(&format!(
-            "{user:?}: {} of {tried} everyday tasks done",
-            tried - wrong.len()
-        ));
+        print_count(&format!("{user:?}: {} of {tried} everyday tasks done", tried - wrong.len()));
         assert!(wrong.is_empty(), "{user:?}:\n{}", wrong.join("\n\n"));
     }
 }

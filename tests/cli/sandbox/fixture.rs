@@ -32,14 +32,7 @@ impl SandboxFixture {
         let cargo = Path::new(env!("CARGO")).parent().unwrap().display();
         let path = format!("{cargo}:/usr/local/bin:/usr/bin:/bin");
         let story = story.env("PATH", &path);
-        Self {
-            story,
-            situation: Situation {
-                user,
-                has_namespaces: true,
-            },
-            wrapper: Vec::new(),
-        }
+        Self { story, situation: Situation { user, has_namespaces: true }, wrapper: Vec::new() }
     }
 
     /// Simulates a system that allows no namespaces.
@@ -69,15 +62,10 @@ impl SandboxFixture {
         flags: &[&str],
         commands: &[S],
     ) -> Vec<String> {
-        let calls = commands.iter().map(|command| {
-            (
-                "exec",
-                json!({ "command": command.as_ref(), "timeout": 60 }),
-            )
-        });
-        self.story
-            .server()
-            .script([calls_all(calls.collect::<Vec<_>>()), says("done")]);
+        let calls = commands
+            .iter()
+            .map(|command| ("exec", json!({ "command": command.as_ref(), "timeout": 60 })));
+        self.story.server().script([calls_all(calls.collect::<Vec<_>>()), says("done")]);
         let before = self.story.requests().len();
         let child = self.command(flags).spawn().expect("the program starts");
         let ran = self.story.wait(child);

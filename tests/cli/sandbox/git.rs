@@ -227,17 +227,11 @@ fn the_check_after_a_command_neither_hangs_nor_destroys() {
     assert!(told[2].contains(".local"), "{}", told[2]);
     let find = |command: &str| {
         let mut shell = yard.story.program("sh");
-        let found = shell
-            .args(["-c", command])
-            .output()
-            .expect("the shell starts");
+        let found = shell.args(["-c", command]).output().expect("the shell starts");
         String::from_utf8_lossy(&found.stdout).into_owned()
     };
     let kept = find("cat new/.git/config.set-aside-* new/.git/hooks.set-aside-*/pre-push");
-    assert!(
-        kept.contains("st = status") && kept.contains("#!/bin/sh"),
-        "{kept}"
-    );
+    assert!(kept.contains("st = status") && kept.contains("#!/bin/sh"), "{kept}");
     assert!(!dir.join(".local").exists() && !dir.join(".git/hooks/post-checkout").exists());
 }
 
@@ -274,10 +268,7 @@ fn a_denied_file_stays_covered_where_it_is() {
     let yard = SandboxFixture::new(User::Current);
     let token = yard.story.home().join(".cache/huggingface/token");
     yard.write_file(&token, "canary-31bd\n");
-    let flags = [format!(
-        "--write={}",
-        yard.story.home().join(".cache").display()
-    )];
+    let flags = [format!("--write={}", yard.story.home().join(".cache").display())];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let cache = yard.story.home().join(".cache");
     let cache = cache.display();

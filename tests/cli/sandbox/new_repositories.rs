@@ -8,15 +8,9 @@ use std::path::Path;
 /// A command that makes a repository in `new`, and a setting that this must still have afterwards. `SRC` is a repository outside of the
 /// directory that commands may read, `src` one within it.
 const SETTINGS: &[(&str, &str)] = &[
-    (
-        "git clone -q --no-tags SRC new",
-        "remote.origin.tagopt=--no-tags",
-    ),
+    ("git clone -q --no-tags SRC new", "remote.origin.tagopt=--no-tags"),
     ("git clone -q --mirror SRC new", "remote.origin.mirror=true"),
-    (
-        "git clone -q --depth 1 file://SRC new",
-        "remote.origin.url=file://SRC",
-    ),
+    ("git clone -q --depth 1 file://SRC new", "remote.origin.url=file://SRC"),
     (
         "git clone -q --depth 1 file://$PWD/src new",
         "remote.origin.fetch=+refs/heads/main:refs/remotes/origin/main",
@@ -25,26 +19,11 @@ const SETTINGS: &[(&str, &str)] = &[
         "git clone -q --filter=blob:none --sparse file://SRC new",
         "remote.origin.partialclonefilter=blob:none",
     ),
-    (
-        "git clone -q SRC new && git -C new sparse-checkout set a",
-        "core.sparsecheckout=true",
-    ),
-    (
-        "git clone -q src new && git -C new remote set-url origin ../src",
-        "remote.origin.url=../src",
-    ),
-    (
-        "git clone -q src 'a b' && git clone -q 'a b' new",
-        "branch.main.merge=refs/heads/main",
-    ),
-    (
-        "git clone -q SRC one && mv one new",
-        "remote.origin.url=SRC",
-    ),
-    (
-        "git clone -q SRC one && cp -r one new",
-        "remote.origin.url=SRC",
-    ),
+    ("git clone -q SRC new && git -C new sparse-checkout set a", "core.sparsecheckout=true"),
+    ("git clone -q src new && git -C new remote set-url origin ../src", "remote.origin.url=../src"),
+    ("git clone -q src 'a b' && git clone -q 'a b' new", "branch.main.merge=refs/heads/main"),
+    ("git clone -q SRC one && mv one new", "remote.origin.url=SRC"),
+    ("git clone -q SRC one && cp -r one new", "remote.origin.url=SRC"),
     (
         "git clone -q src new && git -C new checkout -q -b 'fix/#12' --track origin/main",
         "branch.fix/#12.merge=refs/heads/main",
@@ -57,50 +36,20 @@ const SETTINGS: &[(&str, &str)] = &[
         "git init -q new && git -C new remote add up http://x.org:8080/y",
         "remote.up.url=http://x.org:8080/y",
     ),
-    (
-        "git init -q new && git -C new config push.default current",
-        "push.default=current",
-    ),
-    (
-        "git init -q new && git -C new config push.autoSetupRemote true",
-        "push.autosetupremote=true",
-    ),
-    (
-        "git init -q new && git -C new config fetch.prune true",
-        "fetch.prune=true",
-    ),
-    (
-        "git init -q new && git -C new config commit.gpgsign false",
-        "commit.gpgsign=false",
-    ),
-    (
-        "git init -q new && git -C new config core.fsmonitor false",
-        "core.fsmonitor=false",
-    ),
-    (
-        "git init -q new && git -C new config color.ui always",
-        "color.ui=always",
-    ),
-    (
-        "git init -q new && git -C new config rerere.enabled true",
-        "rerere.enabled=true",
-    ),
+    ("git init -q new && git -C new config push.default current", "push.default=current"),
+    ("git init -q new && git -C new config push.autoSetupRemote true", "push.autosetupremote=true"),
+    ("git init -q new && git -C new config fetch.prune true", "fetch.prune=true"),
+    ("git init -q new && git -C new config commit.gpgsign false", "commit.gpgsign=false"),
+    ("git init -q new && git -C new config core.fsmonitor false", "core.fsmonitor=false"),
+    ("git init -q new && git -C new config color.ui always", "color.ui=always"),
+    ("git init -q new && git -C new config rerere.enabled true", "rerere.enabled=true"),
     (
         "git init -q new && git -C new config merge.conflictstyle zdiff3",
         "merge.conflictstyle=zdiff3",
     ),
-    (
-        "git init -q new && git -C new config gc.auto 0",
-        "gc.auto=0",
-    ),
-    (
-        "git init -q new && git -C new config submodule.recurse true",
-        "submodule.recurse=true",
-    ),
-    (
-        "git init -q new && git -C new config user.name 'A \"B\" # C'",
-        "user.name=A \"B\" # C",
-    ),
+    ("git init -q new && git -C new config gc.auto 0", "gc.auto=0"),
+    ("git init -q new && git -C new config submodule.recurse true", "submodule.recurse=true"),
+    ("git init -q new && git -C new config user.name 'A \"B\" # C'", "user.name=A \"B\" # C"),
     (
         "git init -q new && cd new && git -c protocol.file.allow=always submodule --quiet add SRC lib && git submodule --quiet update --init",
         "submodule.lib.active=true",
@@ -144,16 +93,9 @@ fn ordinary_settings_of_new_repositories_stay() {
             "{command}: {}",
             told[0]
         );
-        assert!(
-            told[1].lines().any(|line| line == setting),
-            "{command}: {}",
-            told[1]
-        );
+        assert!(told[1].lines().any(|line| line == setting), "{command}: {}", told[1]);
     }
-    print_count(&format!(
-        "sandbox: {} new repositories with their settings",
-        commands.len()
-    ));
+    print_count(&format!("sandbox: {} new repositories with their settings", commands.len()));
 }
 
 /// Only what could make git run a program is taken out, and the message says what and where the rest is.
@@ -176,14 +118,8 @@ fn a_setting_that_runs_programs_is_taken_out() {
         "{}",
         told[0]
     );
-    let whole = told[1]
-        .lines()
-        .find(|name| name.starts_with("config.set-aside-"));
+    let whole = told[1].lines().find(|name| name.starts_with("config.set-aside-"));
     assert!(whole.is_some_and(|name| told[0].contains(name)), "{told:?}");
-    assert!(
-        told[1].contains("user.name=A") && !told[1].contains("fsmonitor"),
-        "{}",
-        told[1]
-    );
+    assert!(told[1].contains("user.name=A") && !told[1].contains("fsmonitor"), "{}", told[1]);
     assert!(!yard.story.dir().join("new/ran").exists());
 }

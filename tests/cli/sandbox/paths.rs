@@ -114,11 +114,7 @@ fn startup_files_are_never_changed() {
         for (words, flags, is_home) in [
             ("of the home", &[][..], true),
             ("of the directory", &[][..], false),
-            (
-                "of the directory that is written",
-                &["--write", "--deny", "startup"][..],
-                false,
-            ),
+            ("of the directory that is written", &["--write", "--deny", "startup"][..], false),
         ] {
             let yard = SandboxFixture::new(user);
             let place = match is_home {
@@ -191,10 +187,7 @@ fn nested_repositories_keep_their_hooks_and_config() {
         yard.write_file(&dir.join(name).join(".git/HEAD"), "ref: refs/heads/main\n");
         yard.write_file(&dir.join(name).join(".git/config"), "mine\n");
     }
-    yard.write_file(
-        &dir.join("sub/.git/modules/x/y/HEAD"),
-        "ref: refs/heads/main\n",
-    );
+    yard.write_file(&dir.join("sub/.git/modules/x/y/HEAD"), "ref: refs/heads/main\n");
     let told = yard.run_commands(
             &["--write"],
             &[
@@ -206,10 +199,7 @@ fn nested_repositories_keep_their_hooks_and_config() {
                 "echo fine > sub/fine; echo x > sub/.git/index",
             ],
         );
-    for (number, put_back) in [true, true, true, false, false, false]
-        .into_iter()
-        .enumerate()
-    {
+    for (number, put_back) in [true, true, true, false, false, false].into_iter().enumerate() {
         // The one that was moved away is replaced by another repository.
         let phrases = ["commands may not change", "it was taken out"];
         let found = phrases.iter().any(|phrase| told[number].contains(phrase));
@@ -306,20 +296,15 @@ fn create_secrets(yard: &SandboxFixture) {
 fn secrets_are_never_read() {
     for user in available_users() {
         // The home may be granted, or be the directory: secrets stay denied.
-        for flags in [
-            &[][..],
-            &["--write"][..],
-            &["-C", "HOME"][..],
-            &["--write", "-C", "HOME"][..],
-        ] {
+        for flags in
+            [&[][..], &["--write"][..], &["-C", "HOME"][..], &["--write", "-C", "HOME"][..]]
+        {
             let yard = SandboxFixture::new(user);
             create_secrets(&yard);
             let home = yard.story.home();
             yard.write_file(&home.join("notes.txt"), "open\n");
-            let flags: Vec<String> = flags
-                .iter()
-                .map(|flag| flag.replace("HOME", home.to_str().unwrap()))
-                .collect();
+            let flags: Vec<String> =
+                flags.iter().map(|flag| flag.replace("HOME", home.to_str().unwrap())).collect();
             let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
             let mut commands: Vec<String> = SECRET_FILES
                 .iter()
@@ -338,9 +323,8 @@ fn secrets_are_never_read() {
             if flags.is_empty() {
                 let told =
                     yard.run_commands(&["--sandbox", "off"], &commands[..SECRET_FILES.len()]);
-                let read = told
-                    .iter()
-                    .filter(|told| told.contains(CANARY) || told.contains("apiKey"));
+                let read =
+                    told.iter().filter(|told| told.contains(CANARY) || told.contains("apiKey"));
                 assert_eq!(read.count(), SECRET_FILES.len());
             }
             assert_eq!(open.contains("open"), flags.contains(&"-C"), "{open}");
@@ -386,17 +370,9 @@ fn other_processes_keep_their_secrets() {
             assert!(!told.contains(CANARY), "{user:?}: {command}\n{told}");
         }
         for number in [1, 2, 3, 4, 6, 7] {
-            assert!(
-                told[number].contains("Permission denied"),
-                "{user:?}: {}",
-                told[number]
-            );
+            assert!(told[number].contains("Permission denied"), "{user:?}: {}", told[number]);
         }
-        assert!(
-            !told[9].contains(":*:") && !told[9].contains(":!"),
-            "{}",
-            told[9]
-        );
+        assert!(!told[9].contains(":*:") && !told[9].contains(":!"), "{}", told[9]);
         // Without the sandbox it is readable by root and by the same user.
         if user == User::Current && rustix::process::getuid().is_root() {
             let told = yard.run_commands(&["--sandbox", "off"], &commands[1..2]);
@@ -460,21 +436,11 @@ fn a_directory_with_a_denied_path_is_listed_or_the_reason_is_given() {
         yard.write_file(&home.join(".ssh/id_ed25519"), CANARY);
         yard.write_file(&home.join("notes.txt"), "open\n");
         let home = home.to_str().unwrap();
-        let told = yard.run_commands(
-            &["-C", home],
-            &["ls && cat notes.txt", "cat .ssh/*; ls .ssh"],
-        );
+        let told =
+            yard.run_commands(&["-C", home], &["ls && cat notes.txt", "cat .ssh/*; ls .ssh"]);
         let is_listed = told[0].contains("notes.txt") && told[0].contains("open");
-        assert!(
-            is_listed || told[0].contains("use `list_dir`"),
-            "{}",
-            told[0]
-        );
-        assert!(
-            !told[1].contains(CANARY) && !told[1].contains("id_ed25519"),
-            "{}",
-            told[1]
-        );
+        assert!(is_listed || told[0].contains("use `list_dir`"), "{}", told[0]);
+        assert!(!told[1].contains(CANARY) && !told[1].contains("id_ed25519"), "{}", told[1]);
     }
 }
 
@@ -524,10 +490,7 @@ fn a_read_only_grant_within_a_writable_one_is_not_writable() {
         let inner = outer.join("deep/inner");
         yard.write_file(&inner.join("file"), "mine\n");
         let told = yard.run_commands(
-            &[
-                &format!("--read={}", inner.display()),
-                &format!("--write={}", outer.display()),
-            ],
+            &[&format!("--read={}", inner.display()), &format!("--write={}", outer.display())],
             &[
                 format!("echo evil > {}/new", inner.display()),
                 format!("echo evil >> {}/file", inner.display()),
@@ -604,10 +567,7 @@ fn secrets_of_other_homes_are_never_read() {
                 "echo evil >> /home/other/.bashrc; echo evil > /home/other/.zshrc",
             ],
         );
-        assert!(
-            !told[0].contains(CANARY) && !told[1].contains(CANARY),
-            "{told:?}"
-        );
+        assert!(!told[0].contains(CANARY) && !told[1].contains(CANARY), "{told:?}");
         assert_eq!(told[2], "open");
         let bashrc = std::fs::read_to_string(homes.join("other/.bashrc"));
         assert_eq!(bashrc.unwrap(), "mine\n", "{told:?}");

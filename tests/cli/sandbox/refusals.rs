@@ -19,29 +19,18 @@ pub(crate) fn command_without_landlock(story: &Story, arguments: &[&str]) -> Opt
 
 #[test]
 fn without_a_sandbox_commands_are_denied() {
-    let story = Story::new().script([
-        calls("exec", json!({ "command": "touch ran" })),
-        says("done"),
-    ]);
+    let story =
+        Story::new().script([calls("exec", json!({ "command": "touch ran" })), says("done")]);
     let Some(mut command) = command_without_landlock(&story, &["agent", "-m", "x", "--write"])
     else {
-        story
-            .run(["agent", "-m", "x", "--sandbox", "off"])
-            .stdout("done\n");
+        story.run(["agent", "-m", "x", "--sandbox", "off"]).stdout("done\n");
         return;
     };
     let ran = story.wait(command.spawn().unwrap());
-    assert!(
-        ran.error_text().contains("--sandbox off"),
-        "{}",
-        ran.error_text()
-    );
+    assert!(ran.error_text().contains("--sandbox off"), "{}", ran.error_text());
     ran.stdout("done\n");
     let told = story.requests()[1].last_content();
-    assert!(
-        told.contains("not run") && told.contains("Landlock"),
-        "{told}"
-    );
+    assert!(told.contains("not run") && told.contains("Landlock"), "{told}");
     assert!(!story.dir().join("ran").exists());
 }
 
@@ -53,8 +42,7 @@ fn a_missing_required_sandbox_fails_before_any_request() {
         return;
     };
     let ran = story.wait(command.spawn().unwrap()).status(126);
-    ran.stderr_has("a sandbox is required but unavailable")
-        .stdout("");
+    ran.stderr_has("a sandbox is required but unavailable").stdout("");
     assert!(story.requests().is_empty());
 }
 
@@ -68,10 +56,7 @@ fn without_namespaces_commands_change_no_files() {
         assert_eq!(told, ["mine", "x"]);
         let told = yard.run_commands(&["--write"], &["echo new > file", "true"]);
         for told in &told {
-            assert!(
-                told.contains("user namespaces") && told.contains("`--sandbox off`"),
-                "{told}"
-            );
+            assert!(told.contains("user namespaces") && told.contains("`--sandbox off`"), "{told}");
         }
         let told = yard.run_commands(&["--write", "--sandbox", "off"], &["echo new > file"]);
         assert_eq!(told, ["(no output)"]);
@@ -88,12 +73,8 @@ fn a_wider_grant_includes_the_directory() {
         let told = yard.run_commands(flags, &["echo new > made; cat made; ls / | head -1"]);
         assert!(told[0].starts_with("new\nbin"), "{flags:?}: {}", told[0]);
         let ran = yard.story.run(
-            [
-                &["tool", "run"],
-                flags,
-                &["write_file", r#"{"path":"other","content":"new"}"#],
-            ]
-            .concat(),
+            [&["tool", "run"], flags, &["write_file", r#"{"path":"other","content":"new"}"#]]
+                .concat(),
         );
         ran.stdout_has("created");
         for name in ["made", "other"] {
@@ -104,10 +85,8 @@ fn a_wider_grant_includes_the_directory() {
 
 #[test]
 fn with_the_sandbox_off_commands_run_without_one() {
-    let story = Story::new().script([
-        calls("exec", json!({ "command": "echo ran > ran" })),
-        says("done"),
-    ]);
+    let story =
+        Story::new().script([calls("exec", json!({ "command": "echo ran > ran" })), says("done")]);
     let arguments = ["agent", "-m", "x", "--sandbox", "off"];
     match command_without_landlock(&story, &arguments) {
         Some(mut command) => story.wait(command.spawn().unwrap()).stdout("done\n"),
@@ -138,12 +117,7 @@ fn a_failure_caused_by_the_sandbox_is_explained_once() {
     );
     assert_eq!(told[0].matches("`--write`").count(), 1, "{}", told[0]);
     assert!(!told[1].contains("`--"), "{}", told[1]);
-    assert_eq!(
-        told[2].matches("`--net`").count(),
-        usize::from(require("bash")),
-        "{}",
-        told[2]
-    );
+    assert_eq!(told[2].matches("`--net`").count(), usize::from(require("bash")), "{}", told[2]);
 }
 
 /// The output decides, even if the command line ends in success. Failures that the sandbox did not cause have no
@@ -155,28 +129,16 @@ fn explanations_follow_the_output() {
     yard.write_file(&yard.story.dir().join(".git/config"), "[core]\n");
     yard.write_file(&yard.story.dir().join("plain"), "#!/bin/sh\n");
     let rows: Vec<(String, &str)> = vec![
-        (
-            "touch /usr/x 2>&1 | tail -1".into(),
-            "or `--write=PATH`, where PATH exists",
-        ),
+        ("touch /usr/x 2>&1 | tail -1".into(), "or `--write=PATH`, where PATH exists"),
         ("cat /root/x 2>&1 | head -3; true".into(), "--read=/root/x"),
         (format!("cat {outside}/a; ls"), "a /tmp of their own"),
         ("ls /usr/missing; cat missing".into(), ""),
         ("cat /home/x".into(), "--read=/home/x"),
-        (
-            "git config --file .git/config a.b c || true".into(),
-            "--write=.git/config`",
-        ),
-        (
-            "echo 'curl: (7) Failed to connect to localhost port 8000'".into(),
-            "`--net`",
-        ),
+        ("git config --file .git/config a.b c || true".into(), "--write=.git/config`"),
+        ("echo 'curl: (7) Failed to connect to localhost port 8000'".into(), "`--net`"),
         ("echo 'the log says Permission denied'".into(), ""),
         ("./plain".into(), ""),
-        (
-            "chown 12345 plain".into(),
-            "; the user can run such a command",
-        ),
+        ("chown 12345 plain".into(), "; the user can run such a command"),
         (
             "git init -q new; echo x > new/.git/hooks/pre-push".into(),
             "; the user can rename it back after reading it",
@@ -201,21 +163,14 @@ fn changed_protected_files_are_restored_and_reported() {
     let yard = SandboxFixture::new(User::Current);
     yard.write_file(&yard.story.dir().join(".git/config"), "[core]\n");
     let command = "(echo '[alias] x = !y' >> .git/config); echo x > .bashrc; echo x > fine";
-    yard.story
-        .server()
-        .script([calls("exec", json!({ "command": command })), says("done")]);
-    let ran = yard
-        .story
-        .run(["agent", "-m", "x", "--write", "--json", "--ephemeral"]);
+    yard.story.server().script([calls("exec", json!({ "command": command })), says("done")]);
+    let ran = yard.story.run(["agent", "-m", "x", "--write", "--json", "--ephemeral"]);
     let result = ran.json();
     drop(ran.error_text());
     assert_eq!(result["denials"][0]["tool"], "exec", "{result}");
     let told = yard.story.requests()[1].last_content();
     // With mounts, existing files cannot be opened at all, and new ones have to be removed.
-    assert!(
-        told.contains("`.bashrc`") && told.contains("commands may not change"),
-        "{told}"
-    );
+    assert!(told.contains("`.bashrc`") && told.contains("commands may not change"), "{told}");
     let read = |name: &str| std::fs::read_to_string(yard.story.dir().join(name)).ok();
     assert_eq!(read(".git/config").as_deref(), Some("[core]\n"));
     assert_eq!(read(".bashrc"), None);
@@ -225,12 +180,7 @@ fn changed_protected_files_are_restored_and_reported() {
 #[test]
 fn a_denial_names_the_flag_that_allows_it() {
     let yard = SandboxFixture::new(User::Current);
-    for name in [
-        ".git/HEAD",
-        ".git/config",
-        "sub/.git/HEAD",
-        "sub/.git/config",
-    ] {
+    for name in [".git/HEAD", ".git/config", "sub/.git/HEAD", "sub/.git/config"] {
         yard.write_file(&yard.story.dir().join(name), "mine\n");
     }
     let told = yard.run_commands(
@@ -249,11 +199,7 @@ fn a_denial_names_the_flag_that_allows_it() {
     );
     assert!(told[1].contains("`--write=sub/.git/config`"), "{}", told[1]);
     assert!(!told[1].contains("commit"), "{}", told[1]);
-    assert!(
-        told[2].contains("do not commit") && !told[2].contains("--write"),
-        "{}",
-        told[2]
-    );
+    assert!(told[2].contains("do not commit") && !told[2].contains("--write"), "{}", told[2]);
 }
 
 #[test]
@@ -264,18 +210,13 @@ fn the_tool_command_exits_with_the_result_of_the_command() {
         story.run(["tool", "run", "exec", &arguments])
     };
     run("echo on").stdout("on\n");
-    run("echo on; exit 3")
-        .status(1)
-        .stdout("on\nExit code: 3\n");
+    run("echo on; exit 3").status(1).stdout("on\nExit code: 3\n");
     run("echo on; sleep 30")
         .status(1)
         .stderr("nanobot: Timed out after 3 seconds; all its processes were killed\n")
         .stdout("on\n");
     // Commands that use the network without an error message are recognized.
-    run("echo on; sleep 30; curl x")
-        .status(1)
-        .stderr_has("`--net`")
-        .stdout("on\n");
+    run("echo on; sleep 30; curl x").status(1).stderr_has("`--net`").stdout("on\n");
 }
 
 /// Toolchains outside the system are found by the user's variables, and their credentials stay denied.
@@ -289,10 +230,7 @@ fn toolchains_outside_the_system_are_readable_but_their_credentials_are_not() {
     for flags in [&[][..], &["--read", place.to_str().unwrap()][..]] {
         let told = yard.run_commands(
             flags,
-            &[
-                "cat $CARGO_HOME/registry/x",
-                "cat $CARGO_HOME/credentials.toml",
-            ],
+            &["cat $CARGO_HOME/registry/x", "cat $CARGO_HOME/credentials.toml"],
         );
         assert_eq!(told[0], "open");
         assert!(!told[1].contains("canary"), "{}", told[1]);
@@ -302,14 +240,8 @@ fn toolchains_outside_the_system_are_readable_but_their_credentials_are_not() {
 #[test]
 fn nanobot_inside_the_sandbox_suggests_a_tool() {
     let story = Story::bare().env("NANOBOT_INSIDE", "1");
-    story
-        .run(["agent", "-m", "x"])
-        .status(77)
-        .stderr_has("try: the agent's tools");
-    story
-        .run(["status"])
-        .status(77)
-        .stderr_has("cannot run in the agent's sandbox");
+    story.run(["agent", "-m", "x"]).status(77).stderr_has("try: the agent's tools");
+    story.run(["status"]).status(77).stderr_has("cannot run in the agent's sandbox");
     story.run(["--version"]).stdout_has("nanobot");
     story.run(["--help"]).stdout_has("Usage");
 }
@@ -337,9 +269,7 @@ fn a_swapped_directory_does_not_escape() {
     std::fs::create_dir_all(&outside).unwrap();
     let call = |number| json!({ "command": format!("pwd; : {number}"), "working_dir": "sub" });
     let calls_of = (0..60).map(|number| ("exec", call(number)));
-    yard.story
-        .server()
-        .script([crate::server::calls_all(calls_of), says("done")]);
+    yard.story.server().script([crate::server::calls_all(calls_of), says("done")]);
     let child = yard.command(&[]).spawn().unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     let ran = std::thread::scope(|scope| {

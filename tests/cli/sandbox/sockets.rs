@@ -12,32 +12,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// succeeded.
 const PYTHON: [(&str, &str); 17] = [
     ("tcp", "s=socket.create_connection(('127.0.0.1',TCP))"),
-    (
-        "udp",
-        "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.sendto(b'x',('127.0.0.1',UDP))",
-    ),
-    (
-        "tcp over IPv6",
-        "socket.socket(socket.AF_INET6,socket.SOCK_STREAM)",
-    ),
+    ("udp", "s=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); s.sendto(b'x',('127.0.0.1',UDP))"),
+    ("tcp over IPv6", "socket.socket(socket.AF_INET6,socket.SOCK_STREAM)"),
     ("icmp", "socket.socket(socket.AF_INET,socket.SOCK_DGRAM,1)"),
     ("raw", "socket.socket(socket.AF_INET,socket.SOCK_RAW,255)"),
-    (
-        "sctp",
-        "socket.socket(socket.AF_INET,socket.SOCK_STREAM,132)",
-    ),
-    (
-        "a UNIX stream",
-        "s=socket.socket(socket.AF_UNIX); s.connect(STREAM)",
-    ),
-    (
-        "a UNIX datagram",
-        "s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); s.sendto(b'x',DGRAM)",
-    ),
-    (
-        "an abstract one",
-        "s=socket.socket(socket.AF_UNIX); s.connect(ABSTRACT)",
-    ),
+    ("sctp", "socket.socket(socket.AF_INET,socket.SOCK_STREAM,132)"),
+    ("a UNIX stream", "s=socket.socket(socket.AF_UNIX); s.connect(STREAM)"),
+    ("a UNIX datagram", "s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); s.sendto(b'x',DGRAM)"),
+    ("an abstract one", "s=socket.socket(socket.AF_UNIX); s.connect(ABSTRACT)"),
     ("netlink", "socket.socket(16,socket.SOCK_RAW,0)"),
     ("packets", "socket.socket(17,socket.SOCK_RAW,0)"),
     ("vsock", "socket.socket(40,socket.SOCK_STREAM)"),
@@ -47,28 +29,14 @@ const PYTHON: [(&str, &str); 17] = [
         "a pair led elsewhere",
         "a,b=socket.socketpair(socket.AF_UNIX,socket.SOCK_DGRAM); a.sendto(b'x',DGRAM)",
     ),
-    (
-        "a stream of a pair led elsewhere",
-        "a,b=socket.socketpair(); b.close(); a.connect(STREAM)",
-    ),
-    (
-        "io_uring",
-        "assert call(425,8,ctypes.create_string_buffer(120))>=0",
-    ),
+    ("a stream of a pair led elsewhere", "a,b=socket.socketpair(); b.close(); a.connect(STREAM)"),
+    ("io_uring", "assert call(425,8,ctypes.create_string_buffer(120))>=0"),
 ];
 
 /// Shell commands.
 const SHELL: [(&str, &str, &str); 3] = [
-    (
-        "bash",
-        "bash's own",
-        "bash -c 'echo x > /dev/tcp/127.0.0.1/TCP' && echo open",
-    ),
-    (
-        "bash",
-        "bash's own datagram",
-        "bash -c 'echo x > /dev/udp/127.0.0.1/UDP' && echo open",
-    ),
+    ("bash", "bash's own", "bash -c 'echo x > /dev/tcp/127.0.0.1/TCP' && echo open"),
+    ("bash", "bash's own datagram", "bash -c 'echo x > /dev/udp/127.0.0.1/UDP' && echo open"),
     (
         "perl",
         "perl's",
@@ -172,18 +140,10 @@ fn sockets_cannot_be_opened() {
         // Without the sandbox they open and connect.
         let told = yard.run_commands(
             &["--sandbox", "off"],
-            &[
-                &commands[0],
-                &commands[1],
-                &commands[6],
-                &commands[7],
-                &commands[14],
-            ],
+            &[&commands[0], &commands[1], &commands[6], &commands[7], &commands[14]],
         );
         assert!(told.iter().all(|told| told.starts_with("open")), "{told:?}");
         // The listeners' threads count accepted connections.
-        crate::wait::until("all arrive", || {
-            arrived.load(Ordering::SeqCst) >= told.len()
-        });
+        crate::wait::until("all arrive", || arrived.load(Ordering::SeqCst) >= told.len());
     }
 }

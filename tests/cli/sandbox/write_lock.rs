@@ -35,16 +35,11 @@ fn runs_with_shared_writable_files_take_turns() {
         let ran = story.wait(child);
         assert_ne!(ran.code(), 0);
         let told = ran.text() + &ran.error_text();
-        assert!(
-            told.contains("another command that may change the same files"),
-            "{told}"
-        );
+        assert!(told.contains("another command that may change the same files"), "{told}");
         assert!(!dir.join("ran").exists());
     }
     // A read-only command does not wait.
-    story
-        .wait(start_command(story, "echo read", 60, &[]))
-        .stdout("read\n");
+    story.wait(start_command(story, "echo read", 60, &[])).stdout("read\n");
     let last = start_command(story, "cat .bashrc; touch ran", 60, &["--write"]);
     std::fs::write(dir.join("go"), "").unwrap();
     let planted = story.wait(first).status(77);
@@ -73,9 +68,7 @@ fn a_lock_of_another_user_is_not_waited_for() {
         .spawn();
     let holder = holder.as_mut().unwrap();
     let mut line = String::new();
-    std::io::BufReader::new(holder.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    std::io::BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "held\n");
     let ran = story.wait(start_command(story, "touch ran", 60, &["--write"]));
     holder.kill().unwrap();

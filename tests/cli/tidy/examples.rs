@@ -5,29 +5,19 @@ use super::source::Source;
 use super::tree::SourceTree;
 
 /// A rule, files that break it, and its messages; none if they follow it.
-type RuleExample = (
-    &'static str,
-    &'static [(&'static str, &'static str)],
-    &'static [&'static str],
-);
+type RuleExample = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
 
 const EXAMPLES: &[RuleExample] = &[
     (
         "layers",
-        &[
-            ("tool.rs", "use crate::turn::Turn;"),
-            ("turn.rs", "pub struct Turn;"),
-        ],
+        &[("tool.rs", "use crate::turn::Turn;"), ("turn.rs", "pub struct Turn;")],
         &[
             "tool.rs:1: `crate::turn::Turn`: `turn` is in a higher layer: move the item down, or have it passed in as an argument",
         ],
     ),
     (
         "layers",
-        &[
-            ("memory/mod.rs", "fn f() {\n    super::ledger::total()\n}"),
-            ("ledger.rs", ""),
-        ],
+        &[("memory/mod.rs", "fn f() {\n    super::ledger::total()\n}"), ("ledger.rs", "")],
         &[
             "memory/mod.rs:2: `super::ledger::total`: `ledger` is not among its imports in LAYERS: have it passed in, or add it if the design says so",
         ],
@@ -35,10 +25,7 @@ const EXAMPLES: &[RuleExample] = &[
     (
         "layers",
         &[
-            (
-                "ops/mod.rs",
-                "fn f(shared: &crate::cli::Shared, world: &crate::World) {}",
-            ),
+            ("ops/mod.rs", "fn f(shared: &crate::cli::Shared, world: &crate::World) {}"),
             ("cli.rs", ""),
             ("lib.rs", ""),
         ],
@@ -175,10 +162,7 @@ const EXAMPLES: &[RuleExample] = &[
     (
         "turn imports",
         &[
-            (
-                "turn/ask.rs",
-                "use crate::tool::{CompletedCall, grep::Grep};",
-            ),
+            ("turn/ask.rs", "use crate::tool::{CompletedCall, grep::Grep};"),
             ("tool/mod.rs", "pub struct CompletedCall;"),
             ("tool/grep.rs", ""),
         ],
@@ -216,10 +200,7 @@ const EXAMPLES: &[RuleExample] = &[
     ),
     (
         "unique types",
-        &[
-            ("a.rs", "struct Line;"),
-            ("b.rs", "\nenum Line {}\nfn f() {}"),
-        ],
+        &[("a.rs", "struct Line;"), ("b.rs", "\nenum Line {}\nfn f() {}")],
         &["b.rs:2: `Line`: another type has this name: say in it which one this is"],
     ),
     (
@@ -260,18 +241,12 @@ fn every_rule_fails_when_it_is_broken() {
     for (name, judge) in RULES {
         let examples: Vec<&RuleExample> =
             EXAMPLES.iter().filter(|(rule, ..)| rule == name).collect();
-        assert!(
-            examples.iter().any(|(.., said)| !said.is_empty()),
-            "no example breaks `{name}`"
-        );
+        assert!(examples.iter().any(|(.., said)| !said.is_empty()), "no example breaks `{name}`");
         for (_, files, expected) in examples {
             let parse =
                 |(name, text): &(&str, &str)| Source::parse(name, (*text).to_owned()).unwrap();
             let tree = SourceTree::new(files.iter().map(parse).collect());
-            let said: Vec<String> = judge(&tree)
-                .into_iter()
-                .map(|found| found.message)
-                .collect();
+            let said: Vec<String> = judge(&tree).into_iter().map(|found| found.message).collect();
             assert_eq!(said, *expected, "{name}");
         }
     }

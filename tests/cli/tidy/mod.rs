@@ -22,10 +22,7 @@ const LAYERS: &[(&str, &str)] = &[
         "command",
         "repl ops cli report session tool mcp provider memory channel cron undo skill trust ledger workspace settings policy event message",
     ),
-    (
-        "repl",
-        "ops report session tool mcp provider skill settings policy",
-    ),
+    ("repl", "ops report session tool mcp provider skill settings policy"),
     (
         "ops",
         "guard report answer_schema turn session tool mcp provider memory channel cron attach undo skill trust ledger workspace settings policy history prompt event message",
@@ -34,10 +31,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("guard", "turn history event message"),
     ("report", "turn event message"),
     ("answer_schema", "turn"),
-    (
-        "turn",
-        "session tool provider policy history prompt event message",
-    ),
+    ("turn", "session tool provider policy history prompt event message"),
     ("session", "history message"),
     ("tool", "mcp attach undo skill policy event message"),
     ("mcp", "settings"),
@@ -106,10 +100,7 @@ const NO_IO_IN_SYS: &[&str] = &["sys/sync"];
 
 /// The imports of the turn from modules whose implementations it must not know.
 const TURN_IMPORTS: &[(&str, &str)] = &[
-    (
-        "provider",
-        "Delta Provider ProviderError Request Sampling ToolChoice",
-    ),
+    ("provider", "Delta Provider ProviderError Request Sampling ToolChoice"),
     ("session", "Session SessionStats"),
     ("tool", "CompletedCall Toolbox"),
 ];
@@ -162,21 +153,12 @@ fn the_sources_follow_every_rule() {
             }
         }
     }
-    for ((rule, subject, _), _) in EXCEPTIONS
-        .iter()
-        .zip(is_needed)
-        .filter(|(_, needed)| !needed)
-    {
+    for ((rule, subject, _), _) in EXCEPTIONS.iter().zip(is_needed).filter(|(_, needed)| !needed) {
         broken.push(format!(
             "exceptions: `{subject}` keeps the rule `{rule}` by now: delete its line"
         ));
     }
-    assert!(
-        broken.is_empty(),
-        "{} violations\n{}",
-        broken.len(),
-        broken.join("\n")
-    );
+    assert!(broken.is_empty(), "{} violations\n{}", broken.len(), broken.join("\n"));
 }
 
 #[test]

@@ -37,12 +37,7 @@ fn top_module(source: &Source) -> &str {
 }
 
 fn place(source: &Source, path: &WrittenPath) -> String {
-    format!(
-        "{}:{}: `{}`",
-        source.name,
-        path.line,
-        path.segments.join("::")
-    )
+    format!("{}:{}: `{}`", source.name, path.line, path.segments.join("::"))
 }
 
 /// True if `name` is one of the files, or in one of the directories, in `places`.
@@ -105,18 +100,12 @@ fn cycles(tree: &SourceTree) -> Vec<Violation> {
     let mut graph: BTreeMap<usize, BTreeMap<usize, Import>> = BTreeMap::new();
     for import in tree.imports() {
         graph.entry(import.to).or_default();
-        graph
-            .entry(import.from)
-            .or_default()
-            .entry(import.to)
-            .or_insert(import);
+        graph.entry(import.from).or_default().entry(import.to).or_insert(import);
     }
     let mut violations = Vec::new();
     loop {
         remove_acyclic_files(&mut graph);
-        let cycles = graph
-            .keys()
-            .filter_map(|file| shortest_cycle(&graph, *file));
+        let cycles = graph.keys().filter_map(|file| shortest_cycle(&graph, *file));
         let Some(cycle) = cycles.min_by_key(Vec::len) else {
             return violations;
         };
@@ -248,9 +237,8 @@ fn turn_imports(tree: &SourceTree) -> Vec<Violation> {
         let Some((_, names)) = TURN_IMPORTS.iter().find(|(module, _)| *module == other) else {
             continue;
         };
-        let is_interface = item
-            .as_ref()
-            .is_some_and(|item| names.split(' ').any(|name| name == item));
+        let is_interface =
+            item.as_ref().is_some_and(|item| names.split(' ').any(|name| name == item));
         if top_module(source) == "turn" && !is_interface {
             violations.push(Violation {
                 subject: source.name.clone(),
@@ -262,16 +250,10 @@ fn turn_imports(tree: &SourceTree) -> Vec<Violation> {
 }
 
 fn module_comment(tree: &SourceTree) -> Vec<Violation> {
-    let bare = tree
-        .sources
-        .iter()
-        .filter(|source| !source.text.starts_with("//! "));
+    let bare = tree.sources.iter().filter(|source| !source.text.starts_with("//! "));
     bare.map(|source| Violation {
         subject: source.name.clone(),
-        message: format!(
-            "{}: open it with a `//!` comment that says what it is for",
-            source.name
-        ),
+        message: format!("{}: open it with a `//!` comment that says what it is for", source.name),
     })
     .collect()
 }
@@ -281,8 +263,7 @@ fn map(tree: &SourceTree) -> Vec<Violation> {
     let text = lib.map_or("", |lib| lib.text.as_str());
     let is_drawn = |module: &str| {
         let link = format!("[`{module}`]");
-        text.lines()
-            .any(|line| line.starts_with("//!") && line.contains(&link))
+        text.lines().any(|line| line.starts_with("//!") && line.contains(&link))
     };
     let mut modules: Vec<&str> = tree.sources.iter().map(top_module).collect();
     modules.dedup();

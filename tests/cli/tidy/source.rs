@@ -58,9 +58,7 @@ impl Source {
         let is_tested = |line: usize| {
             (self.test_lines.iter()).any(|(first, last)| (*first..=*last).contains(&line))
         };
-        (1..)
-            .zip(self.text.lines())
-            .filter(move |(line, _)| !is_tested(*line))
+        (1..).zip(self.text.lines()).filter(move |(line, _)| !is_tested(*line))
     }
 }
 

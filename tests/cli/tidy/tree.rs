@@ -53,9 +53,7 @@ impl SourceTree {
                     })
                 })
                 .collect();
-            let joined = threads
-                .into_iter()
-                .flat_map(|thread| thread.join().unwrap());
+            let joined = threads.into_iter().flat_map(|thread| thread.join().unwrap());
             joined.collect()
         });
         Self::new(sources)
@@ -74,36 +72,22 @@ impl SourceTree {
             .collect();
         sources.retain(|source| !test_modules.contains(&source.module));
         let numbered = sources.iter().enumerate();
-        let files = numbered
-            .map(|(index, source)| (source.module.clone(), index))
-            .collect();
-        let mut tree = Self {
-            sources,
-            files,
-            targets: Vec::new(),
-        };
-        let meant = |source: &Source| {
-            source
-                .paths
-                .iter()
-                .map(|path| tree.resolve(source, path))
-                .collect()
-        };
+        let files = numbered.map(|(index, source)| (source.module.clone(), index)).collect();
+        let mut tree = Self { sources, files, targets: Vec::new() };
+        let meant =
+            |source: &Source| source.paths.iter().map(|path| tree.resolve(source, path)).collect();
         tree.targets = tree.sources.iter().map(meant).collect();
         tree
     }
 
     /// Every import between two files; files that only re-export do not count.
     pub(super) fn imports(&self) -> impl Iterator<Item = Import<'_>> {
-        self.targets()
-            .filter_map(|(from, path, target)| match target {
-                ImportTarget::Internal { file, .. } if *file != from => Some(Import {
-                    from,
-                    to: *file,
-                    path,
-                }),
-                _ => None,
-            })
+        self.targets().filter_map(|(from, path, target)| match target {
+            ImportTarget::Internal { file, .. } if *file != from => {
+                Some(Import { from, to: *file, path })
+            }
+            _ => None,
+        })
     }
 
     /// Every path of every file with its target.
@@ -148,18 +132,10 @@ impl SourceTree {
                     }
                 }
                 let item = Some(word.clone());
-                return ImportTarget::Internal {
-                    file,
-                    item,
-                    through,
-                };
+                return ImportTarget::Internal { file, item, through };
             }
             return match self.files.get(&module).copied() {
-                Some(file) => ImportTarget::Internal {
-                    file,
-                    item: None,
-                    through,
-                },
+                Some(file) => ImportTarget::Internal { file, item: None, through },
                 None => ImportTarget::External(absolute.join("::")),
             };
         }
@@ -185,10 +161,7 @@ impl SourceTree {
         if self.files.contains_key(&child) {
             return Ok([&child, rest].concat());
         }
-        let bindings = self
-            .files
-            .get(module)
-            .map(|file| &self.sources[*file].bindings);
+        let bindings = self.files.get(module).map(|file| &self.sources[*file].bindings);
         match bindings.and_then(|bindings| bindings.get(first)) {
             // `use regex::{self, Regex}` binds `regex` to itself.
             Some(meant) if meant[0] != *first => self.absolute(module, &[meant, rest].concat()),

@@ -84,19 +84,11 @@ pub(super) fn unique_types(tree: &SourceTree) -> Vec<Violation> {
     }
     places.retain(|name, places| places.len() > 1 && !SHARED_TYPE_NAMES.contains(name));
     let later = places.into_iter().flat_map(|(name, places)| {
-        places
-            .into_iter()
-            .skip(1)
-            .map(move |(source, line)| (name, source, line))
+        places.into_iter().skip(1).map(move |(source, line)| (name, source, line))
     });
     later
         .map(|(name, source, line)| {
-            violation(
-                source,
-                line,
-                name,
-                "another type has this name: say in it which one this is",
-            )
+            violation(source, line, name, "another type has this name: say in it which one this is")
         })
         .collect()
 }
@@ -125,17 +117,13 @@ fn missing_unit(definition: &Definition) -> Option<&'static str> {
         return (!is_duration)
             .then_some("say in the name of a duration what it is: `…_TIMEOUT`, `…_INTERVAL`");
     }
-    let counts_something = name
-        .split('_')
-        .any(|word| word.ends_with('S') || word == "DEPTH");
+    let counts_something = name.split('_').any(|word| word.ends_with('S') || word == "DEPTH");
     if is_integer && definition.is_shifted && !counts_something {
         return Some("say in the name of a size that it is in bytes: `…_BYTES`");
     }
     let is_limit = name.starts_with("MAX_") || name.starts_with("MIN_");
     let is_counted = name.split('_').any(|word| word.ends_with('S'))
-        || ["_PERCENT", "_DEPTH"]
-            .iter()
-            .any(|ending| name.ends_with(ending));
+        || ["_PERCENT", "_DEPTH"].iter().any(|ending| name.ends_with(ending));
     (is_integer && is_limit && !is_counted)
         .then_some("say in the name of a limit what it counts: `MAX_NAME_CHARS`, `MAX_ROWS`")
 }
@@ -170,12 +158,7 @@ fn forbidden_phrases<'a>(
     let mut violations = Vec::new();
     for (number, line) in lines {
         for (phrase, advice) in phrases_in(line) {
-            violations.push(violation(
-                source,
-                number,
-                phrase,
-                &format!("write instead: {advice}"),
-            ));
+            violations.push(violation(source, number, phrase, &format!("write instead: {advice}")));
         }
     }
     violations
@@ -185,9 +168,7 @@ fn forbidden_phrases<'a>(
 pub(super) fn phrases_in(text: &str) -> Vec<(&'static str, &'static str)> {
     let lower = text.to_lowercase();
     let phrases = FORBIDDEN_PHRASES.iter().copied();
-    phrases
-        .filter(|(phrase, _)| contains_phrase(&lower, phrase))
-        .collect()
+    phrases.filter(|(phrase, _)| contains_phrase(&lower, phrase)).collect()
 }
 
 fn contains_phrase(line: &str, phrase: &str) -> bool {
@@ -207,9 +188,7 @@ fn headless_comments(source: &Source) -> Vec<Violation> {
     let mut previous = "";
     for (index, line) in source.text.lines().enumerate() {
         let line = line.trim_start();
-        let text = line
-            .strip_prefix("/// ")
-            .or_else(|| line.strip_prefix("//! "));
+        let text = line.strip_prefix("/// ").or_else(|| line.strip_prefix("//! "));
         if let Some(text) = text
             && !previous.starts_with("//")
             && HEADLESS.iter().any(|word| text.starts_with(word))
