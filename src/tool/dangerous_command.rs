@@ -6,8 +6,11 @@ use crate::policy::Refusal;
 /// Maximum characters of a command in a refusal.
 const MAX_QUOTED_CHARS: usize = 100;
 /// Devices that are no disks, or the beginnings of their names.
-const HARMLESS_DEVICES: &[&str] =
-    &["null", "zero", "full", "random", "urandom", "std", "tty", "fd/", "shm/", "pts/", "mqueue/"];
+const HARMLESS_DEVICES: &[&str] = &[
+    "null", "zero", "full", "random", "urandom", "std", "tty", "fd/", "shm/", "pts/", "mqueue/",
+    // Names that bash itself knows, and devices that take text.
+    "tcp/", "udp/", "kmsg", "console", "log", "lp", "usb/", "serial/", "snd/",
+];
 
 /// Refuses plain accidents. `outcome` says that nothing has happened, such as `not run`.
 ///
@@ -31,6 +34,9 @@ fn dangerous_command(command: &str) -> Option<(&str, &'static str)> {
     }
     let mut is_above_everything = false;
     for SimpleCommand { source, arguments } in CommandSplitter::split(command) {
+        if redirection_targets(&arguments).any(is_disk) {
+            return Some((source, "overwrites a disk"));
+        }
         let mut words = arguments.iter().map(String::as_str);
         let is_prefix = |word: &&str| *word == "sudo" || word.contains('=');
         let Some(word) = words.find(|word| !is_prefix(word)) else {
@@ -61,10 +67,6 @@ fn describe_accident(
                 || (word.starts_with('-') && !word.starts_with("--") && word.contains(flag))
         })
     };
-    let is_disk = |path: &str| {
-        let device = path.strip_prefix("/dev/");
-        device.is_some_and(|name| !HARMLESS_DEVICES.iter().any(|it| name.starts_with(it)))
-    };
     match program {
         "rm" if has('r', "--recursive") || has('R', "--recursive") => rest
             .iter()
@@ -74,12 +76,40 @@ fn describe_accident(
             .iter()
             .any(|word| word.strip_prefix("of=").is_some_and(is_disk))
             .then_some("overwrites a disk"),
+        "cp" | "mv" => rest
+            .last()
+            .is_some_and(|word| rest.len() > 1 && is_disk(word))
+            .then_some("overwrites a disk"),
+        "tee" | "shred" | "wipefs" | "blkdiscard" => {
+            rest.iter().any(|word| is_disk(word)).then_some("overwrites a disk")
+        }
         "shutdown" | "reboot" | "poweroff" | "halt" => Some("shuts down the machine"),
         _ if program == "mkfs" || program.starts_with("mkfs.") => {
             rest.iter().any(|word| is_disk(word)).then_some("creates a file system")
         }
         _ => None,
     }
+}
+
+/// True for a device that may be a disk.
+fn is_disk(path: &str) -> bool {
+    let device = path.strip_prefix("/dev/");
+    device.is_some_and(|name| !HARMLESS_DEVICES.iter().any(|it| name.starts_with(it)))
+}
+
+/// The files that the output of a command with these words is redirected to.
+fn redirection_targets(words: &[String]) -> impl Iterator<Item = &str> {
+    words.iter().zip(words.iter().skip(1).map(Some).chain([None])).flat_map(|(word, next)| {
+        let ends = word.match_indices('>').map(|(at, _)| at);
+        let operators = ends.filter(|at| !word[..*at].ends_with('\\'));
+        operators.map(move |at| {
+            let rest = word[at + 1..].trim_start_matches(['>', '|', '&']);
+            match rest.is_empty() {
+                true => next.map_or("", String::as_str),
+                false => rest,
+            }
+        })
+    })
 }
 
 /// True for the root directory, the home directory, and the contents of either.
@@ -162,7 +192,7 @@ impl<'a> CommandSplitter<'a> {
         match letter {
             '\\' => match self.next() {
                 Some('\n') | None => {}
-                Some(literal) => self.push_literal(literal, "~*$"),
+                Some(literal) => self.push_literal(literal, "~*$>"),
             },
             '"' => {
                 self.is_quoted = !self.is_quoted;
@@ -174,16 +204,18 @@ impl<'a> CommandSplitter<'a> {
             }
             '`' if self.outer.last().is_some_and(|it| it.opening == '`') => self.close(),
             '`' => self.open('`'),
-            _ if self.is_quoted => self.push_literal(letter, "~*"),
+            _ if self.is_quoted => self.push_literal(letter, "~*>"),
             '\'' => {
                 let (quoted, _) = rest.split_once('\'').unwrap_or((rest, ""));
                 self.word.get_or_insert_default();
-                quoted.chars().for_each(|it| self.push_literal(it, "~*$"));
+                quoted.chars().for_each(|it| self.push_literal(it, "~*$>"));
                 self.at = (self.at + quoted.len() + 1).min(self.text.len());
             }
             '#' if self.word.is_none() => self.at += rest.find('\n').unwrap_or(rest.len()),
             '<' if rest.starts_with("<<") => self.at += 2,
             '<' if rest.starts_with('<') => self.read_document_end(),
+            // A redirection that replaces a file which must not be replaced.
+            '|' if self.text[..self.at - 1].ends_with('>') => self.push_literal(letter, ""),
             // A redirection of descriptors.
             '&' if rest.starts_with('>') || self.text[..self.at - 1].ends_with(['>', '<']) => {
                 self.push_literal(letter, "");
@@ -312,6 +344,16 @@ mod tests {
             "cat > a <<E\nrm -rf x\nE\nrm -rf /",
             "make 2>&1 | tee log; reboot",
             "echo it\\'s done; halt",
+            ": > /dev/sda",
+            ":>/dev/sda",
+            "> /dev/nvme0n1",
+            "cat disk.img >> \"/dev/sda1\"",
+            "cat a >| /dev/sda",
+            "make &> /dev/sda",
+            "sh -c x 2>/dev/sda; ls",
+            "cat a | sudo tee /dev/sda > /dev/null",
+            "cp disk.img /dev/sda",
+            "wipefs -a /dev/sda",
         ] {
             assert!(dangerous_command(command).is_some(), "{command}");
         }
@@ -342,6 +384,13 @@ mod tests {
             "case $1 in start) ls;; halt) ls;; reboot|halt) ls;; esac",
             "halt() { ls; }",
             "make &>halt >&2",
+            "ls > /dev/null 2>&1",
+            "echo x >/dev/stderr",
+            "echo '> /dev/sda' \"> /dev/sda\" \\> /dev/sda",
+            "exec 3<>/dev/tcp/127.0.0.1/80; echo > /dev/tcp/127.0.0.1/80",
+            "cp /dev/sda disk.img",
+            "cat /dev/sda > disk.img",
+            "git log > out 2>err; cat <out",
         ] {
             assert_eq!(dangerous_command(command), None, "{command}");
         }
