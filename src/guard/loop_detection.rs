@@ -41,13 +41,19 @@ impl Guard for LoopDetection {
     }
 }
 
-/// The tool of the latest denial, if at least [`MAX_REPEATED_DENIALS`] replies asked for the same. Denials are compared
-/// by their text, which names the denied action, so other arguments can be the same; parallel calls in one reply count
-/// once.
+/// The tool of the latest denial, if at least [`MAX_REPEATED_DENIALS`] replies asked for the same: for the same reason, the
+/// same file whatever was to be done to it, or else the same arguments. Parallel calls in one reply count once.
 fn repeatedly_denied_tool<'a>(denials: &'a [Denial], turn: &[Message]) -> Option<&'a str> {
     let last = denials.last()?;
-    let same =
-        |denial: &&Denial| denial.tool_name == last.tool_name && denial.message == last.message;
+    let subject = |denial: &Denial| {
+        let call = calls_of(turn).find(|call| call.id == denial.call_id)?;
+        Some(call.arguments.get("path").unwrap_or(&call.arguments))
+    };
+    let same = |denial: &&Denial| {
+        denial.tool_name == last.tool_name
+            && denial.message == last.message
+            && subject(denial) == subject(last)
+    };
     let ids: Vec<&str> =
         denials.iter().filter(same).map(|denial| denial.call_id.as_str()).collect();
     let asks = |message: &&Message| match message {
@@ -59,16 +65,18 @@ fn repeatedly_denied_tool<'a>(denials: &'a [Denial], turn: &[Message]) -> Option
     (turn.iter().filter(asks).count() >= MAX_REPEATED_DENIALS).then_some(&last.tool_name)
 }
 
+/// The calls of a turn, in order.
+fn calls_of(turn: &[Message]) -> impl Iterator<Item = &ToolCall> {
+    let replies = turn.iter().filter_map(|message| match message {
+        Message::Assistant(reply) => Some(&reply.tool_calls),
+        _ => None,
+    });
+    replies.flatten()
+}
+
 /// The latest call, if it failed, and the number of its identical failures in a row.
 fn repeated_failure(turn: &[Message]) -> Option<(&ToolCall, usize)> {
-    let calls: Vec<&ToolCall> = turn
-        .iter()
-        .filter_map(|message| match message {
-            Message::Assistant(reply) => Some(&reply.tool_calls),
-            _ => None,
-        })
-        .flatten()
-        .collect();
+    let calls: Vec<&ToolCall> = calls_of(turn).collect();
     let failed = |call: &ToolCall| {
         turn.iter().any(|message| matches!(message, Message::Tool(result) if result.call_id == call.id && result.failed))
     };
@@ -83,7 +91,7 @@ fn repeated_failure(turn: &[Message]) -> Option<(&ToolCall, usize)> {
 #[cfg(test)]
 mod tests {
     use super::repeated_failure;
-    use crate::message::{Message, Reply, ToolCall, ToolResult};
+    use crate::message::{Message, Reply, ResultSource, ToolCall, ToolResult};
     use serde_json::json;
 
     fn check(calls: &[(&str, bool)], expect: usize) {
@@ -101,6 +109,7 @@ mod tests {
                 name: "read_file".into(),
                 parts: Vec::new(),
                 failed: *failed,
+                source: ResultSource::Unspecified,
             };
             turn.push(Message::Tool(result));
         }

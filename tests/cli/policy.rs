@@ -77,6 +77,19 @@ fn the_same_denial_three_times_ends_the_turn() {
     assert!(!story.dir().join("a").exists());
 }
 
+/// A rule denies each of them, but they are not the same call.
+#[test]
+fn denials_of_different_commands_do_not_end_the_turn() {
+    let run = |command: &str| calls("exec", json!({ "command": command }));
+    let rule = ["agent", "-m", "x", "--deny", "exec(git push*)"];
+    let different = [run("git push"), run("git push -f"), run("git push origin"), says("Refused.")];
+    let story = Story::new().script(different);
+    story.run(rule).stdout("Refused.\n").stderr_has("denied: exec");
+    let same = [run("git push"), run("git push"), run("git push"), says("Refused.")];
+    let story = Story::new().script(same);
+    story.run(rule).stdout("Refused.\n").stderr_has("repeatedly denied").status(77);
+}
+
 #[test]
 fn only_probable_accidents_are_refused_as_explain_says() {
     let story = Story::new().file("b/old", "x");
