@@ -269,15 +269,9 @@ impl Tool for ExecTool {
         &self.spec
     }
 
-    fn effect(&self, arguments: &Value) -> CallEffect {
-        // The next call of the reply may need what was started.
-        if arguments.get("background").is_some() {
-            return CallEffect::Writes;
-        }
-        match self.containment.is_sandboxed && self.writable_roots().is_empty() {
-            true => CallEffect::Reads,
-            false => CallEffect::Writes,
-        }
+    fn effect(&self, _: &Value) -> CallEffect {
+        // The commands of a run share `$TMPDIR` and `/tmp`, so the next one may need what this one leaves there.
+        CallEffect::Writes
     }
 
     fn run(

@@ -139,7 +139,8 @@ impl Tool for ProgramTool {
     }
 
     fn effect(&self, _: &Value) -> CallEffect {
-        self.runner.effect(&Value::Null)
+        // As a command: it shares the private directories of the run.
+        CallEffect::Writes
     }
 
     fn run(

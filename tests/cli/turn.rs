@@ -151,6 +151,21 @@ fn results_of_parallel_reads_are_in_call_order() {
     }
 }
 
+/// Only reads run together: commands share `$TMPDIR`, and the second one needs what the first one writes.
+#[test]
+fn commands_of_one_reply_run_in_order() {
+    let slow = "for i in $(seq 30000); do :; done; echo one > $TMPDIR/f";
+    let story = Story::new().script([
+        calls_all([
+            ("exec", json!({ "command": slow })),
+            ("exec", json!({ "command": "cat $TMPDIR/f" })),
+        ]),
+        says("ok"),
+    ]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    assert_eq!(story.requests()[1].last_content(), "one");
+}
+
 #[test]
 fn at_the_iteration_limit_a_last_request_is_sent_without_tools() {
     let story = Story::new().script([
