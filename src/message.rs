@@ -279,6 +279,19 @@ pub struct ToolResult {
     pub name: String,
     pub parts: Vec<MessagePart>,
     pub failed: bool,
+    pub source: ResultSource,
+}
+
+/// The source of a result's text, as far as it was known when the call ended. Later turns cannot tell it from the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResultSource {
+    /// Whatever the tool and its arguments suggest.
+    #[default]
+    Unspecified,
+    /// This program: the call was not made, so it has returned nothing.
+    Program,
+    /// An address of which untrusted content cannot have chosen any part.
+    SafeAddress,
 }
 
 /// Token usage, as counted by the provider.

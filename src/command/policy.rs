@@ -101,7 +101,11 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
     }
     match tool.precheck(call) {
         Ok(()) => {}
-        Err(ToolError::Denied(refusal) | ToolError::Rejected(refusal)) => {
+        Err(
+            ToolError::Denied(refusal)
+            | ToolError::DeniedDuringCall(refusal)
+            | ToolError::Rejected(refusal),
+        ) => {
             return PolicyDecision::Deny(refusal);
         }
         Err(ToolError::Failed(words) | ToolError::Declined(words)) => {

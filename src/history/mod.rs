@@ -30,7 +30,7 @@ pub mod result_truncation;
 pub mod subagent_refs;
 
 use crate::message::{
-    FinishReason, Message, MessagePart, Reply, ToolCall, ToolResult, to_plain_text,
+    FinishReason, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult, to_plain_text,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -183,7 +183,13 @@ impl UniqueCallIds {
 /// The substitute result of a call that has none.
 fn interrupted_result(call: &ToolCall) -> ToolResult {
     let parts = vec![MessagePart::Text(INTERRUPTED.into())];
-    ToolResult { call_id: call.id.clone(), name: call.name.clone(), parts, failed: true }
+    ToolResult {
+        call_id: call.id.clone(),
+        name: call.name.clone(),
+        parts,
+        failed: true,
+        source: ResultSource::Program,
+    }
 }
 
 /// Creates results for the calls at the end of a log that have none.
@@ -216,7 +222,9 @@ pub fn is_interrupted(messages: &[Message]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{interrupted_results, is_interrupted, to_sendable};
-    use crate::message::{Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage};
+    use crate::message::{
+        Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult, UserMessage,
+    };
     use serde_json::json;
 
     /// `u`: a user; `n`: an empty user message; `a`: a text; `e`: an empty reply; `1+2`: a reply with these calls;
@@ -238,6 +246,7 @@ mod tests {
                     name: "t".into(),
                     parts,
                     failed: false,
+                    source: ResultSource::Unspecified,
                 })
             }
             _ => Message::Assistant(Reply {

@@ -32,7 +32,9 @@ pub fn leave_out(messages: Vec<Message>, turns: &[String]) -> (Vec<Message>, Vec
 #[cfg(test)]
 mod tests {
     use super::leave_out;
-    use crate::message::{Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage};
+    use crate::message::{
+        Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult, UserMessage,
+    };
     use serde_json::json;
 
     /// A message of turn `1`: `u1` of the user, `a1` an answer, `c1` a call, `i1` an injected message. `r` is a result.
@@ -52,6 +54,7 @@ mod tests {
                 name: word.into(),
                 parts,
                 failed: false,
+                source: ResultSource::Unspecified,
             }),
             _ => Message::Assistant(Reply {
                 id,

@@ -55,7 +55,7 @@ pub fn limit_result(result: &mut ToolResult, limit: usize) {
 #[cfg(test)]
 mod tests {
     use super::{limit_result, truncate_result};
-    use crate::message::{Message, MessagePart, ToolResult, plain_text};
+    use crate::message::{Message, MessagePart, ResultSource, ToolResult, plain_text};
 
     fn check(text: &str, expect: &str) {
         let mut result = Message::Tool(ToolResult {
@@ -63,6 +63,7 @@ mod tests {
             name: "t".into(),
             parts: vec![MessagePart::Text(text.into())],
             failed: false,
+            source: ResultSource::Unspecified,
         });
         assert_eq!(truncate_result(&mut result), text != expect);
         let twice = result.clone();
@@ -89,8 +90,13 @@ mod tests {
     fn long_results_retain_both_ends() {
         let check = |text: &str, limit: usize, expect: &str| {
             let parts = vec![MessagePart::Text(text.into())];
-            let mut result =
-                ToolResult { call_id: String::new(), name: String::new(), parts, failed: false };
+            let mut result = ToolResult {
+                call_id: String::new(),
+                name: String::new(),
+                parts,
+                failed: false,
+                source: ResultSource::Unspecified,
+            };
             limit_result(&mut result, limit);
             assert_eq!(plain_text(&result.parts), expect);
         };

@@ -42,7 +42,7 @@ pub fn last_number(messages: &[Message]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{last_number, unreported};
-    use crate::message::{Message, MessagePart, ToolResult, UserMessage};
+    use crate::message::{Message, MessagePart, ResultSource, ToolResult, UserMessage};
 
     #[test]
     fn finds_subagents_without_a_report() {
@@ -55,6 +55,7 @@ mod tests {
                         name: "spawn".into(),
                         parts,
                         failed: words.ends_with('!'),
+                        source: ResultSource::Unspecified,
                     }),
                     false => Message::User(UserMessage {
                         parts,

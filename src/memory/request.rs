@@ -236,7 +236,9 @@ mod tests {
     use super::{
         DetailLevel, format_message, format_messages, raw_entries, total_bytes, user_message,
     };
-    use crate::message::{Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage};
+    use crate::message::{
+        Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult, UserMessage,
+    };
     use serde_json::json;
 
     #[test]
@@ -263,6 +265,7 @@ mod tests {
             name: "t".into(),
             parts: parts(&"x".repeat(700)),
             failed: true,
+            source: ResultSource::Unspecified,
         };
         let expect = format!(
             "[2026-01-02T03:04] RESULT of t, failed: {} [… 100 characters …] {}",
@@ -291,6 +294,7 @@ mod tests {
             name: "look".into(),
             parts: parts(&"y".repeat(2000)),
             failed: false,
+            source: ResultSource::Unspecified,
         });
         let answer = Message::Assistant(Reply { text: "Therefore.".into(), ..Reply::default() });
         let mut messages = vec![&question];

@@ -2,7 +2,7 @@
 
 use super::tool_names::WRITE_TOOLS;
 
-/// The start of the result of a refused call. The provenance of a conversation recognizes our own refusals by it.
+/// The start of the result of a refused call.
 pub const DENIED: &str = "Tool call denied: ";
 
 /// A refusal by the policy.

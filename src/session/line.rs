@@ -6,7 +6,8 @@ use super::line_fields::{LineFields, StoredValue, read_calls, read_usage};
 use crate::history::compaction::CompactedHistory;
 use crate::message::lenient_json::parse as parse_json;
 use crate::message::{
-    FinishReason, Message, MessagePart, Reply, ToolCall, ToolResult, Usage, UserMessage, plain_text,
+    FinishReason, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult, Usage,
+    UserMessage, plain_text,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
@@ -283,6 +284,7 @@ fn read_message(fields: LineFields<'_>) -> Option<Message> {
             name: fields.name.into_text(),
             parts,
             failed: fields.failed.is_true(),
+            source: read_source(fields.source.as_str()),
         })),
         // A system message was never part of a stored session in this format.
         _ => None,
@@ -384,12 +386,29 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
             if result.failed {
                 put("failed", true.into());
             }
+            if let Some(source) = source_name(result.source) {
+                put("source", source.into());
+            }
         }
     }
     if !turn.is_empty() {
         put("turn", turn.into());
     }
     to_json_line(&Value::Object(line))
+}
+
+fn source_name(source: ResultSource) -> Option<&'static str> {
+    match source {
+        ResultSource::Unspecified => None,
+        ResultSource::Program => Some("program"),
+        ResultSource::SafeAddress => Some("safe_address"),
+    }
+}
+
+fn read_source(name: Option<&str>) -> ResultSource {
+    let known = [ResultSource::Program, ResultSource::SafeAddress];
+    let is_it = |source: &ResultSource| name.is_some() && source_name(*source) == name;
+    known.into_iter().find(is_it).unwrap_or_default()
 }
 
 /// The counts of a reply, without zeros. The other usage fields are in the ledger.
@@ -525,7 +544,8 @@ impl Formatter for PythonFormatter {
 mod tests {
     use super::{ClosingLine, MetadataLine, SessionLine, format_message, format_metadata, parse};
     use crate::message::{
-        Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage,
+        Document, Image, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult,
+        UserMessage,
     };
     use serde_json::json;
 
@@ -574,6 +594,7 @@ mod tests {
             name: "f".into(),
             parts: vec![MessagePart::Text("out".into())],
             failed: false,
+            source: ResultSource::Unspecified,
         };
         let expect = format!(
             "{{\"role\": \"tool\", \"tool_call_id\": \"c\", \"name\": \"f\", \"content\": \"out\", \"timestamp\": \"{TIME}\"}}\n"
@@ -607,6 +628,7 @@ mod tests {
                 name: "f".into(),
                 parts: vec![MessagePart::Text("x".into())],
                 failed: true,
+                source: ResultSource::Program,
             }),
         ];
         for message in messages {

@@ -27,6 +27,7 @@ pub(super) struct LineFields<'a> {
     pub(super) command: StoredValue<'a>,
     pub(super) injected: StoredValue<'a>,
     pub(super) failed: StoredValue<'a>,
+    pub(super) source: StoredValue<'a>,
     pub(super) images: StoredValue<'a>,
 }
 
@@ -53,6 +54,7 @@ impl<'a> LineFields<'a> {
                 "_command" => &mut fields.command,
                 "injected" => &mut fields.injected,
                 "failed" => &mut fields.failed,
+                "source" => &mut fields.source,
                 "images" => &mut fields.images,
                 _ => return,
             };

@@ -74,7 +74,12 @@ impl ResultAmendment {
                 replace(&mut parts);
                 *text = crate::message::plain_text(&parts);
             }
-            Err(ToolError::Denied(_) | ToolError::Declined(_) | ToolError::Rejected(_)) => {}
+            Err(
+                ToolError::Denied(_)
+                | ToolError::DeniedDuringCall(_)
+                | ToolError::Declined(_)
+                | ToolError::Rejected(_),
+            ) => {}
         }
     }
 }

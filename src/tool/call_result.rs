@@ -1,7 +1,7 @@
 //! The result of a call: what the tool returns, or the reason why it did not do what was asked for.
 
 use crate::event::{Event, ToolOutcome};
-use crate::message::{MessagePart, ToolResult, Usage};
+use crate::message::{MessagePart, ResultSource, ToolResult, Usage};
 use crate::policy::Refusal;
 use crate::sys::secret::redact_all_spellings;
 use std::borrow::Cow;
@@ -13,8 +13,10 @@ use std::time::Duration;
 pub enum ToolError {
     /// It could not be done; text for the model.
     Failed(String),
-    /// The policy refused it.
+    /// The policy refused it, so that nothing was done or read.
     Denied(Refusal),
+    /// The policy refused it when it was under way: the reason may quote what it had read by then.
+    DeniedDuringCall(Refusal),
     /// The user was asked and declined; text for the model.
     Declined(String),
     /// A hook of the user's forbids it. The model may try another way.
@@ -26,7 +28,9 @@ impl ToolError {
     pub fn message(&self) -> &str {
         match self {
             Self::Failed(message) | Self::Declined(message) => message,
-            Self::Denied(refusal) | Self::Rejected(refusal) => &refusal.message,
+            Self::Denied(refusal) | Self::DeniedDuringCall(refusal) | Self::Rejected(refusal) => {
+                &refusal.message
+            }
         }
     }
 }
@@ -67,6 +71,7 @@ pub struct ToolOutput {
     pub missing_grant: Option<Refusal>,
     /// The change to a file as a unified diff: for people who follow the run, not for the model.
     pub diff: Option<String>,
+    pub source: ResultSource,
 }
 
 impl From<String> for ToolOutput {
@@ -76,6 +81,7 @@ impl From<String> for ToolOutput {
             command_failed: false,
             missing_grant: None,
             diff: None,
+            source: ResultSource::Unspecified,
         }
     }
 }

@@ -329,7 +329,8 @@ impl Tool for ExecTool {
         let changed = self.files.changed_startup_files();
         changed.lock().ignore_poison().extend(made);
         if !result.undone.is_empty() {
-            return Err(self.undone_refusal(&result.text, &result.undone).into());
+            let refusal = self.undone_refusal(&result.text, &result.undone);
+            return Err(ToolError::DeniedDuringCall(refusal));
         }
         Ok(ToolOutput {
             command_failed: result.command_failed,
@@ -471,7 +472,7 @@ impl ExecTool {
             let refusal = self.undone_refusal(&text, &undone);
             *self.withheld.lock().ignore_poison() =
                 Some(WithheldResult { text, command_failed: unsuccessful, undone });
-            return Err(refusal.into());
+            return Err(ToolError::DeniedDuringCall(refusal));
         }
         Ok(ToolOutput {
             command_failed: unsuccessful,

@@ -6,8 +6,9 @@
 
 use crate::diff::Diff;
 use crate::event::ToolOutcome;
-use crate::message::ToolSpec;
-use crate::message::{Message, MessagePart, Origin, ToolCall, ToolResult, Usage, plain_text};
+use crate::message::{
+    Message, MessagePart, Origin, ResultSource, ToolCall, ToolResult, ToolSpec, Usage, plain_text,
+};
 use crate::policy::file_scope::FileScope;
 use crate::policy::provenance::{MessageCursor, ProvenanceTracker};
 use crate::policy::refusal::DENIED;
@@ -158,6 +159,8 @@ struct CallAttempt {
     /// The time at which it was made; the user's time for thinking does not count.
     started: Instant,
     was_asked: bool,
+    /// True if it was carried out although it counts as denied, so that the text about it may quote what it returned.
+    was_carried_out: bool,
 }
 
 impl CallAttempt {
@@ -307,10 +310,12 @@ impl Toolbox {
         cut: bool,
         on_output: &mut dyn FnMut(&str),
     ) -> CompletedCall {
-        let mut attempt = CallAttempt { started: Instant::now(), was_asked: false };
+        let mut attempt =
+            CallAttempt { started: Instant::now(), was_asked: false, was_carried_out: false };
         let mut refused = None;
         let mut unsuccessful = false;
         let mut changes = None;
+        let mut source = ResultSource::Program;
         // Redact keys in all output, wherever the tool found them.
         let mut stream = secret::StreamRedactor::for_all_keys();
         let mut pass = |text: &str| {
@@ -332,12 +337,18 @@ impl Toolbox {
                     Ok(Ok(output)) => {
                         unsuccessful = output.command_failed;
                         changes = output.diff.map(|diff| redact_all(&diff).into_owned());
+                        source = output.source;
                         (ToolOutcome::Ok, output.parts)
                     }
                     Ok(Err(ToolError::Failed(message))) => {
+                        source = ResultSource::Unspecified;
                         (ToolOutcome::Failed, vec![MessagePart::Text(message)])
                     }
                     Ok(Err(ToolError::Denied(refusal))) => {
+                        deny(refusal, &format!(". {DENIAL_SUFFIX}"))
+                    }
+                    Ok(Err(ToolError::DeniedDuringCall(refusal))) => {
+                        source = ResultSource::Unspecified;
                         deny(refusal, &format!(". {DENIAL_SUFFIX}"))
                     }
                     Ok(Err(ToolError::Rejected(refusal))) => deny(refusal, ""),
@@ -355,6 +366,9 @@ impl Toolbox {
                 }
             }
         };
+        if attempt.was_carried_out {
+            source = ResultSource::Unspecified;
+        }
         pass(&stream.finish());
         let failed = outcome != ToolOutcome::Ok;
         let duration = attempt.started.elapsed();
@@ -364,6 +378,7 @@ impl Toolbox {
             name: call.name.clone(),
             parts: redact_parts(parts),
             failed,
+            source,
         };
         CompletedCall {
             result,
@@ -430,7 +445,10 @@ impl Toolbox {
             return done;
         };
         match &done {
-            Err(ToolError::Denied(refusal @ Refusal { suggested_flag: Some(flag), .. })) => {
+            Err(
+                ToolError::Denied(refusal @ Refusal { suggested_flag: Some(flag), .. })
+                | ToolError::DeniedDuringCall(refusal @ Refusal { suggested_flag: Some(flag), .. }),
+            ) => {
                 let withheld = tool.withheld_changes(flag);
                 let asked = Instant::now();
                 let granted =
@@ -441,6 +459,7 @@ impl Toolbox {
                     // The call was made, and its result tells what was taken back.
                     Err(ToolError::Declined(answer)) => {
                         attempt.started += asked.elapsed();
+                        attempt.was_carried_out = true;
                         let result = &refusal.message;
                         return Err(ToolError::Declined(format!("{result}\n({answer})")));
                     }

@@ -82,12 +82,8 @@ impl Tool for ReadFile {
             }
             let name =
                 Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-            return Ok(ToolOutput {
-                parts: vec![MessagePart::Image(Image { media_type, bytes, name, source: None })],
-                command_failed: false,
-                missing_grant: None,
-                diff: None,
-            });
+            let image = MessagePart::Image(Image { media_type, bytes, name, source: None });
+            return Ok(ToolOutput { parts: vec![image], ..String::new().into() });
         }
         if bytes.is_empty() {
             return Ok(format!("({path} is empty)").into());

@@ -7,9 +7,7 @@ use super::web::WebAccess;
 use super::web::page_cache::FetchedContent;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits, charset};
-use crate::message::MessagePart;
-use crate::message::ToolSpec;
-use crate::message::tagged_block;
+use crate::message::{MessagePart, ResultSource, ToolSpec, tagged_block};
 use crate::sys::hidden_chars::strip;
 use crate::sys::input::image_type;
 use serde_json::{Value, json};
@@ -59,7 +57,7 @@ impl WebFetch {
         fetched: &FetchedContent,
         plain: bool,
     ) -> Result<(String, Vec<String>), ToolError> {
-        let FetchedContent { url, content_type: kind, bytes, is_truncated: cut } = fetched;
+        let FetchedContent { url, content_type: kind, bytes, is_truncated: cut, .. } = fetched;
         let mut notes = Vec::new();
         if *cut {
             notes.push("only the beginning was read".into());
@@ -146,7 +144,11 @@ impl Tool for WebFetch {
         if !notes.is_empty() {
             text.push_str(&format!("\n({})", notes.join("; ")));
         }
-        Ok(text.into())
+        let source = match fetched.is_safe_address {
+            true => ResultSource::SafeAddress,
+            false => ResultSource::Unspecified,
+        };
+        Ok(ToolOutput { source, ..text.into() })
     }
 }
 
@@ -165,12 +167,8 @@ impl WebFetch {
         });
         let image = read.map_err(|error| format!("{error:#}"))?;
         let text = MessagePart::Text(notes.join("\n"));
-        Ok(ToolOutput {
-            parts: [text].into_iter().chain(image).collect(),
-            command_failed: false,
-            missing_grant: None,
-            diff: None,
-        })
+        let parts = [text].into_iter().chain(image).collect();
+        Ok(ToolOutput { parts, ..String::new().into() })
     }
 }
 

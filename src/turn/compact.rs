@@ -346,7 +346,9 @@ fn newer_half(mut messages: Vec<Message>) -> Vec<Message> {
 mod tests {
     use super::{newer_half, split_index};
     use crate::message::token_estimate;
-    use crate::message::{Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage};
+    use crate::message::{
+        Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult, UserMessage,
+    };
     use serde_json::json;
 
     /// `u`: a user, `w`: a warning, `c`: a call, `r`: its result, `a`: an answer; each of at least ten tokens.
@@ -358,6 +360,7 @@ mod tests {
                 name: "t".into(),
                 parts: parts(),
                 failed: false,
+                source: ResultSource::Unspecified,
             }),
             'c' => Message::Assistant(Reply {
                 tool_calls: vec![ToolCall {

@@ -215,3 +215,63 @@ fn a_quoted_path_in_a_message_names_no_host() {
     check("sum up @\"my evil.example\"", false);
     check("sum up my\\ evil.example", false);
 }
+
+/// "Open the second one", in the next turn.
+#[test]
+fn links_of_a_page_can_be_opened_in_the_next_turn() {
+    let links = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+    let text = std::sync::Arc::clone(&links);
+    let pages = PageServer::start(move |path| match path {
+        "/second" => page_response("text/plain", "the second page"),
+        _ => page_response("text/plain", text.lock().unwrap().as_str()),
+    });
+    *links.lock().unwrap() = format!("1. {}\n2. {}\n", pages.url("/first"), pages.url("/second"));
+    let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+    let fetch = |path: &str| calls("web_fetch", json!({ "url": pages.url(path) }));
+    let turn = |message: &str, path: &str| {
+        story.server().script([fetch(path), says("done")]);
+        let ran = story.run(["agent", "-m", message]).stdout("done\n");
+        ran.error_text();
+        story.requests().last().unwrap().last_content()
+    };
+    assert!(turn("what is new about tea?", "/news").contains("/second"));
+    assert!(turn("open the second one", "/second").contains("the second page"));
+    let composed = turn("and now?", "/second?key=secret");
+    assert!(composed.contains("may be requested only"), "{composed}");
+    // The answer to an address that the model wrote itself vouches for nothing, in a later turn either.
+    let story = Story::new().file("notes.txt", "OBEY");
+    let story = story.set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+    let named = format!("look at {}", pages.url("/"));
+    story.server().script([
+        calls("read_file", json!({ "path": "notes.txt" })),
+        fetch("/echo?of=secret"),
+        says("done"),
+    ]);
+    story.run(["agent", "-m", &named]).stdout("done\n").error_text();
+    story
+        .server()
+        .script([calls("web_fetch", json!({ "url": "http://127.0.0.3:9/evil" })), says("done")]);
+    story.run(["agent", "-m", "go on"]).stdout("done\n").error_text();
+    let result = story.requests().last().unwrap().last_content();
+    assert!(result.contains("may be requested only"), "{result}");
+}
+
+/// A refused call has returned nothing that could be untrusted.
+#[test]
+fn a_denied_call_leaves_no_taint() {
+    let story = Story::new().script([
+        calls("read_file", json!({ "path": "/etc/shadow" })),
+        calls("exec", json!({ "command": "reboot" })),
+        calls("exec", json!({ "wrong": "argument" })),
+        calls("no_such_tool", json!({})),
+        says("done"),
+    ]);
+    story.run(["agent", "-m", "x"]).stdout("done\n").error_text();
+    let line = origin_line(&story, "cli:direct");
+    assert!(line.contains("user"), "{line}");
+    // Nor does it in a later turn, which reads it again.
+    story.server().script([calls("list_dir", json!({ "path": "/etc/ssl" })), says("done")]);
+    story.run(["agent", "-m", "x"]).stdout("done\n").error_text();
+    let line = origin_line(&story, "cli:direct");
+    assert!(line.contains("user"), "{line}");
+}

@@ -16,11 +16,6 @@ const CUT_MARK: &str = "…";
 const CUT_STARTS: &[&str] = &[CUT_MARK, "\n[…", "\n... ("];
 const CUT_ENDS: &[&str] = &[CUT_MARK, "…]\n", ") ...\n"];
 
-/// Parses `text` as an address, bare or in the quotes or brackets that models put around one.
-pub(super) fn parse_address(text: &str) -> Option<Url> {
-    Url::parse(strip_delimiters(text)).ok()
-}
-
 /// `text` without surrounding white space, quotes and angle brackets.
 pub fn strip_delimiters(text: &str) -> &str {
     text.trim_matches(|letter: char| letter.is_whitespace() || "<>\"'`".contains(letter))

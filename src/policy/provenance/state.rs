@@ -2,13 +2,12 @@
 //! that the model cannot have written. Pure.
 
 use super::addresses::{
-    comparison_key, find_hosts, find_whole_addresses, is_bare_address, normalize, parse_address,
+    comparison_key, find_hosts, find_whole_addresses, is_bare_address, normalize,
 };
 use super::trust_context::TrustContext;
 use super::user_text::{is_attachment_placeholder, is_number, is_piped, split_blocks};
-use crate::message::{Message, MessagePart, Origin, Reply, ToolResult, UserMessage};
+use crate::message::{Message, MessagePart, Origin, Reply, ResultSource, ToolResult, UserMessage};
 use crate::policy::call_files::files_of_call;
-use crate::policy::refusal::DENIED;
 use crate::policy::tool_names::{APPLY_PATCH, SESSIONS, runs_commands};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -28,14 +27,6 @@ const VERBATIM_TOOLS: &[&str] = &["read_file", "grep"];
 /// Maximum number of requests to hosts that only untrusted content names, per domain and per run.
 pub(super) const MAX_REQUESTS_PER_DOMAIN: usize = 8;
 pub(super) const MAX_REQUESTS_PER_RUN: usize = 40;
-
-/// The phrase in a refusal for an address that a server redirected to. The address is that server's text.
-pub const REDIRECT_PHRASE: &str = " redirects to ";
-/// The same phrase in sessions of earlier releases.
-const OLD_LEADS_ON: &str = " leads on to ";
-
-/// The start of the result of a refused call, now and in sessions of earlier releases.
-const DENIALS: [&str; 2] = [DENIED, "refused: "];
 
 /// The content of a conversation, as far as it decides what the run may do.
 #[derive(Default)]
@@ -61,9 +52,6 @@ pub(super) struct ProvenanceState {
 struct PendingCall {
     name: String,
     arguments: Value,
-    /// True if the model had read no untrusted content when it made the call, or the requested address was a vouched
-    /// one.
-    is_trusted: bool,
 }
 
 impl ProvenanceState {
@@ -147,26 +135,20 @@ impl ProvenanceState {
 
     fn observe_reply(&mut self, reply: &Reply, context: &TrustContext) {
         for call in &reply.tool_calls {
-            let text = |name: &str| call.arguments[name].as_str();
             let files = files_of_call(&call.name, &call.arguments).into_iter();
             let written = files.filter(|file| ["write_file", "edit_file"].contains(&file.tool));
             self.written_files.extend(written.map(|file| context.resolve(file.path)));
-            let vouches = self.origin == Origin::User
-                || text("url")
-                    .and_then(parse_address)
-                    .is_some_and(|url| self.addresses.contains(&comparison_key(&url)));
-            let called = PendingCall {
-                name: call.name.clone(),
-                arguments: call.arguments.clone(),
-                is_trusted: vouches,
-            };
+            let called = PendingCall { name: call.name.clone(), arguments: call.arguments.clone() };
             self.pending_calls.insert(call.id.clone(), called);
         }
     }
 
     fn observe_result(&mut self, result: &ToolResult, context: &TrustContext) {
-        let ToolResult { call_id: call, name, parts, failed } = result;
+        let ToolResult { call_id: call, name, parts, failed, source } = result;
         let called = self.pending_calls.remove(call);
+        if *source == ResultSource::Program {
+            return;
+        }
         // The arguments are the model's own text, and a copy of them in the result vouches for nothing.
         let asked = called.as_ref().map(|called| normalize(&called.arguments.to_string()));
         let vouches = match (name.as_str(), &called) {
@@ -175,8 +157,6 @@ impl ProvenanceState {
                 false
             }
             (name, _) if OWN_TEXT_TOOLS.contains(&name) => return,
-            // The request was refused before it was sent.
-            ("web_search" | "web_fetch", _) if *failed && is_own_refusal(parts) => return,
             // Failures count too: the message may quote the server, or name the address that it redirected to.
             ("web_search" | "web_fetch", _) if *failed => {
                 self.raise(Origin::External, || format!("the result of `{name}`"));
@@ -191,9 +171,9 @@ impl ProvenanceState {
                 self.raise(Origin::External, || "search results".into());
                 true
             }
-            ("web_fetch", called) => {
+            ("web_fetch", _) => {
                 self.raise(Origin::External, || "a web page".into());
-                called.as_ref().is_some_and(|called| called.is_trusted)
+                *source == ResultSource::SafeAddress
             }
             (name, Some(called)) if FILE_TOOLS.contains(&name) => {
                 let mut is_others_text = true;
@@ -276,13 +256,6 @@ fn origin_of_sessions(parts: &[MessagePart], failed: bool) -> Origin {
     let first = text.lines().next().unwrap_or_default();
     let is_stated = |origin: &Origin| first == format!("[origin: {}]", origin.name());
     Origin::ALL.into_iter().find(is_stated).unwrap_or(Origin::External)
-}
-
-/// True if a result is a refusal that quotes only what the model had requested.
-fn is_own_refusal(parts: &[MessagePart]) -> bool {
-    let text = crate::message::plain_text(parts);
-    DENIALS.iter().any(|start| text.starts_with(start))
-        && ![REDIRECT_PHRASE, OLD_LEADS_ON].iter().any(|it| text.contains(it))
 }
 
 /// The registrable part of a host, estimated from its form.

@@ -436,7 +436,8 @@ mod tests {
     use super::write_body;
     use crate::message::ToolSpec;
     use crate::message::{
-        Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage,
+        Document, Image, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult,
+        UserMessage,
     };
     use crate::provider::anthropic::AnthropicFormat;
     use crate::provider::quirks::{NONE, Quirks, Temperature, ThinkingStyle};
@@ -458,7 +459,13 @@ mod tests {
     }
 
     fn result(call: &str, parts: Vec<MessagePart>, failed: bool) -> Message {
-        Message::Tool(ToolResult { call_id: call.into(), name: "t".into(), parts, failed })
+        Message::Tool(ToolResult {
+            call_id: call.into(),
+            name: "t".into(),
+            parts,
+            failed,
+            source: ResultSource::Unspecified,
+        })
     }
 
     fn text(words: &str) -> MessagePart {

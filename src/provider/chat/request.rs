@@ -381,7 +381,8 @@ mod tests {
     use super::write_body;
     use crate::message::ToolSpec;
     use crate::message::{
-        Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage,
+        Document, Image, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult,
+        UserMessage,
     };
     use crate::provider::chat::ChatFormat;
     use crate::provider::quirks::{NONE, Quirks, Temperature, ToolCallIdFormat};
@@ -400,7 +401,13 @@ mod tests {
     }
 
     fn result(parts: Vec<MessagePart>) -> Message {
-        Message::Tool(ToolResult { call_id: "c".into(), name: "t".into(), parts, failed: false })
+        Message::Tool(ToolResult {
+            call_id: "c".into(),
+            name: "t".into(),
+            parts,
+            failed: false,
+            source: ResultSource::Unspecified,
+        })
     }
 
     fn body(messages: &[Message], quirks: &Quirks, calls: ToolChoice<'_>) -> Value {

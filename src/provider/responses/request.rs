@@ -256,7 +256,8 @@ mod tests {
     use super::write_body;
     use crate::message::ToolSpec;
     use crate::message::{
-        Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage,
+        Document, Image, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult,
+        UserMessage,
     };
     use crate::provider::quirks::{CODEX, NONE, Quirks, Temperature};
     use crate::provider::request_body::BodyWriter;
@@ -293,7 +294,13 @@ mod tests {
     }
 
     fn result(parts: Vec<MessagePart>) -> Message {
-        Message::Tool(ToolResult { call_id: "c".into(), name: "t".into(), parts, failed: false })
+        Message::Tool(ToolResult {
+            call_id: "c".into(),
+            name: "t".into(),
+            parts,
+            failed: false,
+            source: ResultSource::Unspecified,
+        })
     }
 
     fn reply(words: &str, calls: usize, keep: Value) -> Message {

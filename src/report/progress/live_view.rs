@@ -551,7 +551,9 @@ fn argument_rows(arguments: &Value, short: &str, width: usize) -> Vec<StyledLine
 mod tests {
     use super::{LiveView, ViewSettings};
     use crate::event::{Event, ToolOutcome};
-    use crate::message::{MessagePart, Reply, ToolCall, ToolResult, Usage, UserMessage};
+    use crate::message::{
+        MessagePart, Reply, ResultSource, ToolCall, ToolResult, Usage, UserMessage,
+    };
     use crate::sys::terminal::StyledLine;
     use serde_json::{Value, json};
     use std::time::{Duration, Instant};
@@ -602,6 +604,7 @@ mod tests {
                 name: name.into(),
                 parts: vec![MessagePart::Text(text.into())],
                 failed: outcome != ToolOutcome::Ok,
+                source: ResultSource::Unspecified,
             };
             self.emit(Event::ToolResult {
                 denied: None,

@@ -152,7 +152,7 @@ impl Tool for ProcessTool {
             text.push_str(&format!("\n({problem})"));
         }
         if !undone.is_empty() {
-            return Err(self.exec.undone_refusal(&text, &undone).into());
+            return Err(ToolError::DeniedDuringCall(self.exec.undone_refusal(&text, &undone)));
         }
         Ok(ToolOutput { command_failed, ..text.into() })
     }

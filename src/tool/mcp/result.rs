@@ -69,7 +69,7 @@ pub fn convert_answer(
     let parts: Vec<MessagePart> = [MessagePart::Text(text)].into_iter().chain(images).collect();
     match is_error {
         true => Err(ToolError::Failed(plain_text(&parts))),
-        false => Ok(ToolOutput { parts, command_failed: false, missing_grant: None, diff: None }),
+        false => Ok(ToolOutput { parts, ..String::new().into() }),
     }
 }
 

@@ -12,7 +12,7 @@ use super::ToolError;
 use crate::attach::pdf;
 use crate::error::{Exit, Stop, exit_for, hint_for};
 use crate::policy::provenance::addresses;
-use crate::policy::provenance::{AddressTrust, AllowedHosts, ProvenanceTracker, REDIRECT_PHRASE};
+use crate::policy::provenance::{AddressTrust, AllowedHosts, ProvenanceTracker};
 use crate::policy::{Policy, PolicyDecision, Refusal};
 use crate::shell_quote::quote;
 use crate::sys::env::Env;
@@ -87,14 +87,11 @@ impl WebAccess {
         self.fetch_following_redirects(&mut url)
             .map(|page| self.cache.insert(&first, page))
             .map_err(|failure| match failure {
-                // The refusal names the target, which the server chose. Say that it was a redirect, so that the target
-                // cannot be taken for our own text.
-                ToolError::Denied(refusal)
-                    if url != first && !refusal.message.contains(REDIRECT_PHRASE) =>
-                {
+                // The refusal names the target, which the server chose.
+                ToolError::Denied(refusal) if url != first => {
                     let message =
-                        format!("`{first}`{REDIRECT_PHRASE}another address: {}", refusal.message);
-                    Refusal { message, ..refusal }.into()
+                        format!("`{first}` redirects to another address: {}", refusal.message);
+                    ToolError::DeniedDuringCall(Refusal { message, ..refusal })
                 }
                 other => other,
             })
@@ -117,16 +114,16 @@ impl WebAccess {
                 .map_err(|error| fetch_error(url, &error))?;
             match redirect_target(url, &answer)? {
                 Some(next) => {
-                    self.check_rules(&next)?;
-                    let admitted =
-                        self.provenance.admit_redirect(&next, &self.allowed_hosts, grounds);
-                    grounds = admitted.map_err(|refusal| Refusal {
-                        message: format!("`{url}`{REDIRECT_PHRASE}`{next}`; {}", refusal.message),
-                        ..refusal
+                    let admitted = self.check_rules(&next).and_then(|()| {
+                        self.provenance.admit_redirect(&next, &self.allowed_hosts, grounds)
+                    });
+                    grounds = admitted.map_err(|refusal| {
+                        let message = format!("`{url}` redirects to `{next}`; {}", refusal.message);
+                        ToolError::DeniedDuringCall(Refusal { message, ..refusal })
                     })?;
                     *url = next;
                 }
-                None => return read_body(url.clone(), answer),
+                None => return read_body(url.clone(), answer, grounds),
             }
         }
         Err(format!("`{url}` redirects more than {MAX_REDIRECTS} times").into())
@@ -229,8 +226,12 @@ fn redirect_target(url: &Url, answer: &Response) -> Result<Option<Url>, ToolErro
     Ok(Some(next))
 }
 
-/// Reads the body of `answer`.
-fn read_body(url: Url, mut answer: Response) -> Result<FetchedContent, ToolError> {
+/// Reads the body of `answer` to a request that was made on the grounds of `trust`.
+fn read_body(
+    url: Url,
+    mut answer: Response,
+    trust: AddressTrust,
+) -> Result<FetchedContent, ToolError> {
     if !(200..300).contains(&answer.status) {
         return Err(format!("the server returned {} for `{url}`", answer.status).into());
     }
@@ -253,7 +254,13 @@ fn read_body(url: Url, mut answer: Response) -> Result<FetchedContent, ToolError
     let kind = kind.to_ascii_lowercase();
     let cut = bytes.len() > limit;
     bytes.truncate(limit);
-    Ok(FetchedContent { url, content_type: kind, bytes, is_truncated: cut })
+    Ok(FetchedContent {
+        url,
+        content_type: kind,
+        bytes,
+        is_truncated: cut,
+        is_safe_address: trust.is_safe(),
+    })
 }
 
 /// The failure of a request, as text for the model.

@@ -18,6 +18,8 @@ pub(in crate::tool) struct FetchedContent {
     pub(in crate::tool) bytes: Vec<u8>,
     /// True if the content was longer and has been cut.
     pub(in crate::tool) is_truncated: bool,
+    /// True if untrusted content cannot have chosen any part of the address that was requested.
+    pub(in crate::tool) is_safe_address: bool,
 }
 
 /// The pages of a run by the addresses that were asked for, the oldest first.
@@ -68,6 +70,7 @@ mod tests {
             content_type: String::new(),
             bytes: vec![0; MAX_CACHE_BYTES / 2],
             is_truncated: false,
+            is_safe_address: false,
         };
         for number in [0, 1, 1, 2] {
             cache.insert(&url(number), page(number));
