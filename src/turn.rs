@@ -11,7 +11,9 @@ use crate::session::Session;
 use crate::sys::signal;
 use agent::Agent;
 use anyhow::Result;
-use ending::{Ending, TurnStats, empty_reply_error, schema_mismatch};
+use ending::{
+    Ending, TurnStats, empty_reply_error, incomplete_answer_error, schema_mismatch, unknown_reason,
+};
 use guard::{GuardAction, TurnState};
 
 pub mod agent;
@@ -36,6 +38,11 @@ pub fn run(
 ) -> Ending {
     let mut turn = Turn::new(agent, session, sink);
     let (cause, reply, mut error) = match turn.run_loop(input) {
+        // The server ended the answer in a way that does not say that it is complete.
+        Ok((cause @ StopReason::Failed, Some(reply))) => {
+            let error = incomplete_answer_error(&reply.finish_reason);
+            (cause, Some(reply), Some(error))
+        }
         Ok((cause, reply)) => (cause, reply, None),
         Err(error) => (StopReason::Failed, None, Some(error)),
     };
@@ -57,8 +64,9 @@ pub fn run(
     if let Some(reply) = &reply {
         error = error.or(turn.emit_reply(reply, true).err());
     }
-    let partial =
-        reply.is_none() || matches!(cause, StopReason::OutputLimit | StopReason::Declined);
+    let is_cut =
+        matches!(cause, StopReason::OutputLimit | StopReason::Declined | StopReason::Failed);
+    let partial = reply.is_none() || is_cut;
     let text = match reply {
         Some(reply) => reply.text,
         None => turn.cut_text + &turn.streamed_text,
@@ -138,6 +146,12 @@ impl Turn<'_, '_, '_> {
                 (self.cut_text, self.cut_count) = (String::new(), 0);
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.emit_reply(&reply, false)?;
+                if let FinishReason::Other(word) = &reply.finish_reason {
+                    (self.sink)(Event::Notice(&format!(
+                        "a reply with tool calls has {}",
+                        unknown_reason(word)
+                    )))?;
+                }
                 self.run_calls(&reply)?;
             } else if self.has_pending_reports() {
                 self.wait_for_reports(&reply)?;
@@ -145,7 +159,9 @@ impl Turn<'_, '_, '_> {
                 if let Some(answer) = self.accept_answer(reply, &mut repairs)? {
                     return Ok(answer);
                 }
-            } else if blanks == MAX_BLANK_RETRIES || reply.finish_reason != FinishReason::Stop {
+            } else if blanks == MAX_BLANK_RETRIES
+                || !matches!(reply.finish_reason, FinishReason::Stop | FinishReason::ToolCalls)
+            {
                 return Err(empty_reply_error(&reply));
             } else {
                 blanks += 1;

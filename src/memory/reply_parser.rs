@@ -37,9 +37,10 @@ const CALL_TAGS: [&str; 2] = ["<tool_call>", "</tool_call>"];
 /// # Errors
 /// Describes why the reply cannot be used.
 pub fn parse_update(reply: &Reply) -> Result<ParsedUpdate, String> {
-    match reply.finish_reason {
+    match &reply.finish_reason {
         FinishReason::Length => return Err("the reply was cut off by the output limit".into()),
         FinishReason::Refusal => return Err("the model refused to answer".into()),
+        FinishReason::Other(_) => return Err("the reply has an unknown finish reason".into()),
         _ => {}
     }
     let call = reply.tool_calls.iter().find(|call| call.name == TOOL_NAME);

@@ -246,6 +246,9 @@ impl Sampler for TurnSampler {
         if reply.text.trim().is_empty() {
             return Err(ErrorObject::failure("the model returned an empty reply"));
         }
+        if matches!(reply.finish_reason, FinishReason::Refusal | FinishReason::Other(_)) {
+            return Err(ErrorObject::failure("the model did not complete its reply"));
+        }
         Ok(SampledReply {
             is_cut: reply.finish_reason == FinishReason::Length,
             model: match reply.model.is_empty() {

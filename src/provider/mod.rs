@@ -21,6 +21,7 @@ pub mod credentials;
 pub mod demo;
 mod error_response;
 pub mod fallback;
+mod finish_reason;
 pub mod http_provider;
 pub mod login;
 pub mod path_names;

@@ -36,7 +36,12 @@ impl Turn<'_, '_, '_> {
         let stop_reason = match reply.finish_reason {
             FinishReason::Length => StopReason::OutputLimit,
             FinishReason::Refusal => StopReason::Declined,
-            _ => StopReason::Answered,
+            FinishReason::Stop => StopReason::Answered,
+            FinishReason::Interrupted | FinishReason::Other(_) => StopReason::Failed,
+            FinishReason::ToolCalls if self.agent.toolbox.specs().is_empty() => {
+                StopReason::Answered
+            }
+            FinishReason::ToolCalls => StopReason::Failed,
         };
         let Some(format) = self.agent.answer_format else {
             if stop_reason == StopReason::OutputLimit && self.cut_count < MAX_CONTINUATIONS {

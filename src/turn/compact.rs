@@ -253,7 +253,7 @@ impl Turn<'_, '_, '_> {
                 Ok(reply)
                     if matches!(
                         reply.finish_reason,
-                        FinishReason::Length | FinishReason::Refusal
+                        FinishReason::Length | FinishReason::Refusal | FinishReason::Other(_)
                     ) =>
                 {
                     let cause = "the model returned an incomplete summary";

@@ -150,17 +150,36 @@ impl TurnStats {
     }
 }
 
-/// Creates the error for an answer with a schema that was truncated or declined. There is no retry, because it would
-/// end the same way.
+/// Creates the error for an answer that is not complete, according to its finish reason.
 pub fn incomplete_answer_error(finish: &FinishReason) -> anyhow::Error {
     match finish {
         FinishReason::Refusal => fail(Exit::Failed, DECLINED),
+        FinishReason::Other(word) => fail_with_hint(
+            Exit::Failed,
+            format!("the answer may be incomplete: it has {}", unknown_reason(word)),
+            "the documentation of the server for this word",
+        ),
+        FinishReason::ToolCalls => fail_with_hint(
+            Exit::Failed,
+            "the answer may be incomplete: the server reports tool calls, but sent none",
+            TOOL_PARSER_HINT,
+        ),
         _ => fail_with_hint(
             Exit::Limit,
             "the answer was truncated by the output limit",
             "a higher `--max-tokens`",
         ),
     }
+}
+
+/// The next step if a server does not recognize the model's tool calls.
+const TOOL_PARSER_HINT: &str = "the server's option for the model's tool calls (vLLM: `--enable-auto-tool-choice --tool-call-parser`; \
+     SGLang: `--tool-call-parser`; llama.cpp: `--jinja`), or `--no-tools`";
+
+/// Describes a finish reason that no vendor is known to send.
+pub(super) fn unknown_reason(word: &str) -> String {
+    let word: String = word.chars().filter(|letter| !letter.is_control()).take(80).collect();
+    format!("the unknown finish reason `{word}`")
 }
 
 /// Creates the error for a turn that the provider rejected: it adds to the hint what becomes of the turn.
@@ -196,14 +215,10 @@ pub(super) fn empty_reply_error(reply: &Reply) -> anyhow::Error {
             "a higher `--max-tokens`, or a lower `--reasoning-effort`",
         ),
         FinishReason::Refusal => fail(Exit::Failed, DECLINED),
-        FinishReason::Other(reason) => {
-            let reason: String =
-                reason.chars().filter(|letter| !letter.is_control()).take(80).collect();
-            fail(
-                Exit::Failed,
-                format!("the model returned an empty reply (finish reason `{reason}`)"),
-            )
-        }
+        FinishReason::Other(word) => fail(
+            Exit::Failed,
+            format!("the model returned an empty reply with {}", unknown_reason(word)),
+        ),
         _ => fail(Exit::Failed, "the model returned an empty reply"),
     }
 }

@@ -64,6 +64,7 @@ mod fake_crontab;
 mod fallback_models;
 mod fault_injection;
 mod files;
+mod finish_reasons;
 mod formats;
 mod gallery;
 mod graph_server;

@@ -78,7 +78,7 @@ fn to_answer(turn: &[Message]) -> Option<EarlierTurn> {
 
 /// The ending of a turn with this answer, and its status.
 pub(crate) fn to_ending(text: String, finish_reason: &FinishReason) -> (Ending, Exit) {
-    let is_incomplete = matches!(finish_reason, FinishReason::Length | FinishReason::Refusal);
+    let is_incomplete = !matches!(finish_reason, FinishReason::Stop);
     let error = is_incomplete.then(|| incomplete_answer_error(finish_reason));
     let exit = error.as_ref().map_or(Exit::Answered, exit_for);
     let ending = Ending { text, error, ..Ending::default() };

@@ -6,7 +6,7 @@ use crate::error::{Exit, fail_with_hint, outside_turn};
 use crate::format::format_dollars;
 use crate::ledger::CallPurpose;
 use crate::message::ToolSpec;
-use crate::message::{Message, MessagePart, Usage, UserMessage};
+use crate::message::{FinishReason, Message, MessagePart, Usage, UserMessage};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::turn_options::TurnOptions;
@@ -17,6 +17,7 @@ use crate::session::Session;
 use crate::settings::{FlagOverrides, Settings};
 use crate::sys::durable_file;
 use crate::sys::secret::random_hex;
+use crate::turn::ending::incomplete_answer_error;
 use anyhow::Result;
 use serde_json::json;
 
@@ -220,8 +221,14 @@ fn decide(
         .provider
         .reply(&request, &mut |delta| report.emit(delta.into_event("")))
         .map_err(|error| outside_turn(error.into_failure(), "check HEARTBEAT.md"))?;
-    // A missing call means no: a model that only writes text has found nothing to do.
+    // A missing call means no, if the reply is complete: a model that only writes text has found nothing to do.
     let call = reply.tool_calls.iter().find(|call| call.name == TOOL_NAME);
+    if call.is_none()
+        && !matches!(reply.finish_reason, FinishReason::Stop | FinishReason::ToolCalls)
+    {
+        let error = incomplete_answer_error(&reply.finish_reason);
+        return Err(outside_turn(error, "check HEARTBEAT.md"));
+    }
     let call_arguments = call.map(|call| call.arguments_object()).unwrap_or_default();
     let tasks = call_arguments["tasks"].as_str().unwrap_or_default().trim().to_owned();
     let is_run = call_arguments["action"].as_str().map(str::trim) == Some("run");

@@ -1,6 +1,7 @@
 //! Assembles a reply from the events of a stream, or from one complete response. Pure.
 
-use crate::message::{FinishReason, Reply, ToolCall, Usage};
+use crate::message::{Reply, ToolCall, Usage};
+use crate::provider::finish_reason;
 use crate::provider::reply_source::ReplySource;
 use crate::provider::response::{
     self, ReplyError, add_call, arguments_from_value, parse_arguments, parse_tokens,
@@ -331,14 +332,8 @@ impl response::ReplyBuilder for AnthropicReplyBuilder {
                 }
             }
         }
-        reply.finish_reason = match self.finish_reason.as_deref() {
-            Some("max_tokens" | "model_context_window_exceeded") => FinishReason::Length,
-            Some("refusal") => FinishReason::Refusal,
-            _ if !reply.tool_calls.is_empty() => FinishReason::ToolCalls,
-            None | Some("end_turn" | "stop_sequence" | "tool_use") => FinishReason::Stop,
-            Some(other) => FinishReason::Other(other.to_owned()),
-        };
         reply.provider_data = keeps.then(|| self.origin.wrap(keep.into()));
+        finish_reason::end_reply(&mut reply, self.finish_reason.as_deref(), false)?;
         Ok(reply)
     }
 }
@@ -562,11 +557,11 @@ mod tests {
         };
         check("end_turn", FinishReason::Stop);
         check("stop_sequence", FinishReason::Stop);
-        check("tool_use", FinishReason::Stop);
+        check("tool_use", FinishReason::ToolCalls);
         check("max_tokens", FinishReason::Length);
         check("model_context_window_exceeded", FinishReason::Length);
         check("refusal", FinishReason::Refusal);
-        check("pause_turn", FinishReason::Other("pause_turn".into()));
+        check("pause_turn", FinishReason::Length);
         let cut = json!([{ "type": "tool_use", "id": "a", "name": "f", "input": {} }]);
         assert_eq!(message(cut, "max_tokens").finish_reason, FinishReason::Length);
         assert_eq!(message(json!([]), "end_turn").text, "");

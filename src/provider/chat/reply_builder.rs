@@ -3,6 +3,7 @@
 use super::ChatFormat;
 use super::reasoning::{REASONING, REASONING_CONTENT, THINKING_CHUNK};
 use crate::message::{FinishReason, Reply, ToolCall, Usage};
+use crate::provider::finish_reason;
 use crate::provider::reply_source::ReplySource;
 use crate::provider::response::{self, ReplyError, parse_tokens};
 use crate::provider::text_event::{self, Object, Text};
@@ -65,6 +66,7 @@ struct TextChunk<'a> {
 struct TextChoice<'a> {
     #[serde(borrow)]
     delta: Object<ChatTextDelta<'a>>,
+    error: Option<IgnoredAny>,
     finish_reason: Option<IgnoredAny>,
 }
 
@@ -88,7 +90,7 @@ impl TextChunk<'_> {
         let Self { object, r#type, error, usage, model: _, choices: [Object(choice)] } = self;
         let Object(ChatTextDelta { refusal, reasoning_details, tool_calls, function_call, .. }) =
             &choice.delta;
-        let others = [r#type, error, usage, &choice.finish_reason];
+        let others = [r#type, error, usage, &choice.error, &choice.finish_reason];
         let deltas = [refusal, reasoning_details, tool_calls, function_call];
         text_event::as_str(object) == "error"
             || others.into_iter().chain(deltas).any(Option::is_some)
@@ -148,10 +150,17 @@ impl ChatReplyBuilder {
             return Ok(());
         };
         self.has_choices = true;
+        // OpenRouter reports a failure of the model's own server here.
+        if !choice["error"].is_null() {
+            return Err(ReplyError::Server(json!({ "error": choice["error"] })));
+        }
         let message =
             if choice["delta"].is_object() { &choice["delta"] } else { &choice["message"] };
         self.add_message(message, on_delta)?;
-        if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
+        // Qwen's servers send the text `null` before the end.
+        if let Some(reason) = choice["finish_reason"].as_str()
+            && !matches!(reason, "" | "null")
+        {
             self.finish_reason = Some(reason.to_owned());
         }
         Ok(())
@@ -408,28 +417,20 @@ impl response::ReplyBuilder for ChatReplyBuilder {
             response::add_call(&mut tool_calls, call, format!("call_{messages}_{number}"))?;
             extras.push(part.extra);
         }
-        let finish = match finish.as_deref() {
-            Some("length" | "max_tokens" | "model_length") => FinishReason::Length,
-            Some("content_filter") => FinishReason::Refusal,
-            _ if refused => FinishReason::Refusal,
-            _ if !tool_calls.is_empty() => FinishReason::ToolCalls,
-            None | Some("stop" | "eos" | "end_turn" | "tool_calls" | "function_call") => {
-                FinishReason::Stop
-            }
-            Some(other) => FinishReason::Other(other.to_owned()),
-        };
-        Ok(Reply {
+        let mut reply = Reply {
             id,
             text,
             reasoning,
             tool_calls,
-            finish_reason: finish,
+            finish_reason: FinishReason::Stop,
             usage,
             cost,
             model,
             provider_data: opaque_data(place, signature, details, extras)
                 .map(|keep| origin.wrap(keep)),
-        })
+        };
+        finish_reason::end_reply(&mut reply, finish.as_deref(), refused)?;
+        Ok(reply)
     }
 }
 
@@ -686,7 +687,7 @@ mod tests {
         );
         assert_eq!(
             answer(json!({ "content": "x" }), json!("tool_calls")).finish_reason,
-            FinishReason::Stop
+            FinishReason::ToolCalls
         );
         let old = json!({ "content": null, "function_call": { "name": "f", "arguments": "{}" } });
         assert_eq!(calls(&answer(old, json!("function_call"))), [("call_0_0", "f", json!({}))]);

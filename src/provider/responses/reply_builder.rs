@@ -3,7 +3,8 @@
 //! The same item is reported up to four times: when it begins, in pieces, when it ends, and within the complete
 //! response at the end. Servers omit any of these, and the index and id of an item may differ between them.
 
-use crate::message::{FinishReason, Reply, ToolCall, Usage};
+use crate::message::{Reply, ToolCall, Usage};
+use crate::provider::finish_reason;
 use crate::provider::reply_source::ReplySource;
 use crate::provider::response::{
     self, ReplyError, add_call, arguments_from_value, parse_arguments, parse_tokens,
@@ -239,17 +240,9 @@ impl ResponsesReplyBuilder {
         if response["error"].is_object() {
             return Err(ReplyError::Server(json!({ "error": response["error"] })));
         }
-        let why = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
-        match response["status"].as_str() {
-            Some("failed") => {
-                let error = json!({ "message": "the response failed without a reason" });
-                return Err(ReplyError::Server(json!({ "error": error })));
-            }
-            Some(status @ ("incomplete" | "cancelled")) => {
-                self.finish_reason = Some(why.unwrap_or(status).to_owned());
-            }
-            _ if why.is_some() => self.finish_reason = why.map(str::to_owned),
-            _ => {}
+        if response["status"] == "failed" {
+            let error = json!({ "message": "the response failed without a reason" });
+            return Err(ReplyError::Server(json!({ "error": error })));
         }
         Ok(())
     }
@@ -261,6 +254,8 @@ impl ResponsesReplyBuilder {
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
         self.update_response(response)?;
+        let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
+        self.finish_reason = reason.or(response["status"].as_str()).map(str::to_owned);
         self.is_complete = true;
         for (index, item) in response["output"].as_array().into_iter().flatten().enumerate() {
             self.complete_item(Some(index as u64), item, on_delta)?;
@@ -327,8 +322,18 @@ impl response::ReplyBuilder for ResponsesReplyBuilder {
                 }
             }
             Some(
-                "response.completed" | "response.incomplete" | "response.failed" | "response.done",
-            ) => self.finish_response(&event["response"], on_delta)?,
+                kind @ ("response.completed"
+                | "response.incomplete"
+                | "response.failed"
+                | "response.cancelled"
+                | "response.done"),
+            ) => {
+                self.finish_response(&event["response"], on_delta)?;
+                // Some servers repeat the response object of the beginning, with the status that it had there.
+                let is_stale =
+                    matches!(self.finish_reason.as_deref(), Some("in_progress" | "queued"));
+                self.finish_reason.take_if(|_| kind == "response.completed" && is_stale);
+            }
             // Some servers send the complete response as one event of the stream.
             None if event["object"] == "response" => self.add_response(event, on_delta)?,
             _ => {}
@@ -424,15 +429,8 @@ impl response::ReplyBuilder for ResponsesReplyBuilder {
                 _ => {}
             }
         }
-        reply.finish_reason = match self.finish_reason.as_deref() {
-            Some("max_output_tokens") => FinishReason::Length,
-            Some("content_filter") => FinishReason::Refusal,
-            _ if refused => FinishReason::Refusal,
-            _ if !reply.tool_calls.is_empty() => FinishReason::ToolCalls,
-            None => FinishReason::Stop,
-            Some(other) => FinishReason::Other(other.to_owned()),
-        };
         reply.provider_data = keeps.then(|| self.origin.wrap(keep.into()));
+        finish_reason::end_reply(&mut reply, self.finish_reason.as_deref(), refused)?;
         Ok(reply)
     }
 }
@@ -781,16 +779,13 @@ mod tests {
             answer["incomplete_details"] = reason;
             assert_eq!(read_object(&answer).finish_reason, expect);
             let event = json!({ "type": format!("response.{status}"), "response": answer });
-            assert!(
-                status == "cancelled" || stream(&[text(0, "x"), event]).finish_reason == expect
-            );
+            assert_eq!(stream(&[text(0, "x"), event]).finish_reason, expect);
         };
         check("completed", Value::Null, FinishReason::Stop);
         check("incomplete", json!({ "reason": "max_output_tokens" }), FinishReason::Length);
         check("incomplete", json!({ "reason": "content_filter" }), FinishReason::Refusal);
         check("incomplete", json!({ "reason": "odd" }), FinishReason::Other("odd".into()));
-        check("incomplete", Value::Null, FinishReason::Other("incomplete".into()));
-        check("cancelled", Value::Null, FinishReason::Other("cancelled".into()));
+        check("incomplete", Value::Null, FinishReason::Length);
         let refusal = json!({ "type": "message", "id": "msg_1", "content": [{ "type": "refusal", "refusal": "no" }] });
         let reply = read_object(&response("completed", std::slice::from_ref(&refusal)));
         assert_eq!((reply.text.as_str(), reply.finish_reason), ("no", FinishReason::Refusal));
