@@ -49,6 +49,41 @@ impl Message {
         }
     }
 
+    /// The message with each text of a user or a tool replaced by that of `map`; `None` if that changes nothing.
+    pub fn map_texts(&self, map: fn(&str) -> Cow<'_, str>) -> Option<Self> {
+        let is_changed = |text: &str| matches!(map(text), Cow::Owned(_));
+        let is_part_changed =
+            |part: &MessagePart| matches!(part, MessagePart::Text(text) if is_changed(text));
+        let is_message_changed = match self {
+            Self::User(user) => {
+                user.parts.iter().any(is_part_changed) || is_changed(&user.runtime_facts)
+            }
+            Self::Tool(result) => result.parts.iter().any(is_part_changed),
+            Self::Assistant(_) => false,
+        };
+        if !is_message_changed {
+            return None;
+        }
+        let change = |text: &mut String| *text = map(text).into_owned();
+        let change_parts = |parts: &mut [MessagePart]| {
+            for part in parts {
+                if let MessagePart::Text(text) = part {
+                    change(text);
+                }
+            }
+        };
+        let mut message = self.clone();
+        match &mut message {
+            Self::User(user) => {
+                change_parts(&mut user.parts);
+                change(&mut user.runtime_facts);
+            }
+            Self::Tool(result) => change_parts(&mut result.parts),
+            Self::Assistant(_) => {}
+        }
+        Some(message)
+    }
+
     /// The answer of a turn: the text of a reply without tool calls.
     pub fn answer_text(&self) -> Option<&str> {
         match self {

@@ -28,4 +28,9 @@ pub struct ModelArgs {
     /// Do not stream replies, for servers that cannot
     #[arg(long, hide_short_help = true)]
     pub no_stream: bool,
+    /// Send keys that nanobot knows, which are masked as `***` otherwise
+    ///
+    /// The session keeps them masked, and the next turn sends them masked.
+    #[arg(long, hide_short_help = true)]
+    pub send_keys: bool,
 }

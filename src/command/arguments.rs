@@ -98,6 +98,7 @@ pub(super) fn model_options(flags: ModelArgs) -> TurnOptions {
         max_iterations,
         max_cost,
         no_stream,
+        send_keys,
     } = flags;
     TurnOptions {
         model,
@@ -107,6 +108,7 @@ pub(super) fn model_options(flags: ModelArgs) -> TurnOptions {
         max_iterations,
         max_cost,
         no_stream,
+        send_keys,
         ..TurnOptions::default()
     }
 }

@@ -1,7 +1,9 @@
 //! The change of a file by a call that waits for approval, as the user is shown it.
 
 use crate::sys::durable_file;
+use crate::tool::masked_text::restore_keys;
 use crate::tool::{ApprovalRequest, edit_file};
+use std::borrow::Cow;
 
 /// The largest file whose change is shown, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -32,13 +34,15 @@ impl ChangePreview {
                 CurrentContent::None => (String::new(), true),
                 CurrentContent::Other => (String::new(), false),
             };
-            return Self { before, after: text("content"), is_complete };
+            let content = text("content");
+            let after = restore_keys(&before, &content).map(Cow::into_owned).unwrap_or(content);
+            return Self { before, after, is_complete };
         }
         let (mut before, mut after) = (text("old_text"), text("new_text"));
         // The content may not be known: reading needs a permission of its own.
         if let CurrentContent::Text(old) = old {
             let all = case.arguments["replace_all"] == true;
-            if let Ok(new) = edit_file::edit(&old, &before, &after, all) {
+            if let Ok(new) = edit_file::edit_with_keys(&old, &before, &after, all) {
                 (before, after) = (old, new);
             }
         }

@@ -2,6 +2,7 @@
 //! provider that shows its first request and ends it.
 
 use crate::error::{Exit, Stop};
+use crate::event::Event;
 use crate::message::{Message, Reply};
 use crate::ops::agent_turn::execute::build_guards;
 use crate::ops::agent_turn::prepare::PreparedTurn;
@@ -10,6 +11,7 @@ use crate::ops::model;
 use crate::ops::request_report::RequestBreakdown;
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
 use crate::provider::http_provider::HttpProvider;
+use crate::provider::redact::RedactingProvider;
 use crate::provider::{DeltaSink, Provider, ProviderError, Request};
 use crate::sys::sync::IgnorePoison;
 use crate::turn::agent::{Agent, AnswerFormat};
@@ -52,7 +54,11 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     }
     let model::Endpoint { choice, http_provider: wire } = endpoint?;
     let sampling = model::sampling(asked, context_window);
-    let preview = RequestPreview { http_provider: wire, form, first_request: Mutex::default() };
+    // Keys are masked as in a request that is sent.
+    let preview = RedactingProvider {
+        inner: RequestPreview { http_provider: wire, form, first_request: Mutex::default() },
+        sends_keys: options.send_keys,
+    };
     let mut guards = build_guards(settings, context_window, turn.reads_only);
     let mut agent = Agent {
         system: &turn.system,
@@ -68,14 +74,19 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         steering: None,
     };
     let session = &mut turn.session;
-    let ending = match &turn.compaction {
-        Some(words) => compact::compact_now(&mut agent, session, words.as_deref(), &mut |_| Ok(())),
-        None => turn::run(&mut agent, session, None, &mut |_| Ok(())),
+    let mut sink = |event: Event<'_>| {
+        if let Event::Notice(text) = event {
+            ctx.notice(text);
+        }
+        Ok(())
     };
-    match (preview.first_request.into_inner().ignore_poison(), ending.error) {
-        (Some(text), _) if form == DryRunForm::Curl => ctx.terminal.print(&text),
-        // Keys in the request are masked here, and only here.
-        (Some(text), _) => ctx.terminal.print_json(&serde_json::from_str(&text)?),
+    let ending = match &turn.compaction {
+        Some(words) => compact::compact_now(&mut agent, session, words.as_deref(), &mut sink),
+        None => turn::run(&mut agent, session, None, &mut sink),
+    };
+    match (preview.inner.first_request.into_inner().ignore_poison(), ending.error) {
+        (Some(text), _) if form == DryRunForm::Curl => ctx.terminal.print_request(&text),
+        (Some(text), _) => ctx.terminal.print_json_text(&format!("{text}\n")),
         (None, Some(error)) => Err(error),
         (None, None) => Ok(()),
     }

@@ -32,7 +32,7 @@ pub(crate) fn with_recording(
     account: &CallPurpose,
     provider: Arc<dyn Provider>,
 ) -> Arc<dyn Provider> {
-    let provider = RedactingProvider { inner: provider };
+    let provider = RedactingProvider { inner: provider, sends_keys: options.send_keys };
     match &options.record {
         Some(path) => Arc::new(RecordingProvider {
             inner: provider,

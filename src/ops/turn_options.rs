@@ -51,6 +51,8 @@ pub struct TurnOptions {
     pub schema: Option<String>,
     /// Do not stream replies.
     pub no_stream: bool,
+    /// Send known keys that the message contains.
+    pub send_keys: bool,
     pub grants: Grants,
     /// MCP servers in addition to those of the config, which take precedence.
     pub servers: Vec<McpServer>,
@@ -129,6 +131,7 @@ impl Default for TurnOptions {
             max_total_tokens: None,
             schema: None,
             no_stream: false,
+            send_keys: false,
             grants: Grants::default(),
             servers: Vec::new(),
             max_parallel: 8,

@@ -383,13 +383,10 @@ pub(crate) fn prepare_without_turn(
     own_tools: Vec<Box<dyn Tool>>,
     scheduler: Option<Arc<dyn JobScheduler>>,
 ) -> Result<TurnSetup> {
-    let config = ctx.load_config()?;
     let settings = ctx.settings()?;
     if !is_dry_run {
         durable_file::create_dir(&settings.workspace)?;
     }
-    let secrets = crate::settings::secrets::collect_secrets(&config, &ctx.env);
-    secrets.iter().for_each(secret::register);
     let profile = permissions::resolve_profile(ctx, grants, &settings)?;
     let input = SetupInput {
         grants,

@@ -1,15 +1,25 @@
-//! A wrapper that masks our keys in the model's text and reasoning, both streamed and in the final reply. Requests and
-//! the arguments of tool calls pass unchanged.
+//! A wrapper that masks our keys in requests, and in the model's text and reasoning, both streamed and in the final reply.
+//! The arguments of tool calls pass unchanged.
 
 use super::{Delta, DeltaSink, Provider, ProviderError, Request};
-use crate::message::Reply;
-use crate::sys::secret::{StreamRedactor, redact_known};
+use crate::message::{Message, Reply};
+use crate::sys::secret::{StreamRedactor, mask_for_request, redact_known};
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Forwards requests to `inner` and masks keys in its replies.
+/// Forwards requests to `inner`, and masks keys in them and in the replies.
 pub struct RedactingProvider<P> {
     pub inner: P,
+    /// Keys are sent, as the user has asked.
+    pub sends_keys: bool,
 }
+
+/// True once the notice about a masked key was given.
+static IS_MASK_ANNOUNCED: AtomicBool = AtomicBool::new(false);
+
+/// The notice about a masked key, given once per process.
+const MASK_NOTICE: &str =
+    "a known key is masked as `***` in what is sent and stored; `--send-keys` sends it";
 
 impl<P: Provider> Provider for RedactingProvider<P> {
     fn reply(
@@ -17,6 +27,11 @@ impl<P: Provider> Provider for RedactingProvider<P> {
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
+        let masked = if self.sends_keys { None } else { MaskedRequest::new(request) };
+        if masked.is_some() && !IS_MASK_ANNOUNCED.swap(true, Ordering::Relaxed) {
+            on_delta(Delta::Notice(MASK_NOTICE)).map_err(ProviderError::Aborted)?;
+        }
+        let request = &masked.as_ref().map_or(*request, |masked| masked.apply(request));
         let (mut text_stream, mut reasoning_stream) =
             (StreamRedactor::for_known_keys(), StreamRedactor::for_known_keys());
         let answer = self.inner.reply(request, &mut |delta| match delta {
@@ -45,6 +60,38 @@ impl<P: Provider> Provider for RedactingProvider<P> {
             .map_err(ProviderError::Aborted)
             .and(answer)
             .map(mask_reply)
+    }
+}
+
+/// The parts of a request without keys.
+struct MaskedRequest {
+    system: Option<String>,
+    messages: Option<Vec<Message>>,
+}
+
+impl MaskedRequest {
+    /// Masks the keys in `request`; `None` if there are none.
+    fn new(request: &Request<'_>) -> Option<Self> {
+        let system = match mask_for_request(request.system) {
+            Cow::Owned(system) => Some(system),
+            Cow::Borrowed(_) => None,
+        };
+        let mut messages = None;
+        for (index, message) in request.messages.iter().enumerate() {
+            // A model's own text was masked when it arrived.
+            if let Some(masked) = message.map_texts(mask_for_request) {
+                messages.get_or_insert_with(|| request.messages.to_vec())[index] = masked;
+            }
+        }
+        (system.is_some() || messages.is_some()).then_some(Self { system, messages })
+    }
+
+    fn apply<'a>(&'a self, request: &Request<'a>) -> Request<'a> {
+        Request {
+            system: self.system.as_deref().unwrap_or(request.system),
+            messages: self.messages.as_deref().unwrap_or(request.messages),
+            ..*request
+        }
     }
 }
 

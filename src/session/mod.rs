@@ -396,7 +396,9 @@ impl Session {
         let message = self.prepare_push(message);
         match &mut self.log {
             Some(log) => {
-                let line = line::format_message(&message, &self.turn, &log.clock.local_timestamp());
+                let masked = message.map_texts(secret::mask_for_request);
+                let stored = masked.as_ref().unwrap_or(&message);
+                let line = line::format_message(stored, &self.turn, &log.clock.local_timestamp());
                 log.append(&self.key, 1, |_| line.clone())?;
             }
             None => self.window.count += 1,
@@ -405,7 +407,8 @@ impl Session {
         Ok(())
     }
 
-    /// Prepares `message` for the log and for the messages, which get the same: a long tool result is cut.
+    /// Prepares `message` for the log and for the messages: a long tool result is cut. The log has known keys masked in
+    /// addition; a run with `--send-keys` sends those of its own messages.
     fn prepare_push(&mut self, mut message: Message) -> Message {
         match &mut message {
             Message::Tool(result) => result_truncation::limit_result(result, self.result_limit),

@@ -18,7 +18,7 @@ use crate::sys::env::{self, BRAVE_API_KEY, Env};
 use crate::sys::http::{Network, NetworkDefaults};
 use crate::sys::log;
 use crate::sys::paths::Paths;
-use crate::sys::secret::{self, Secret};
+use crate::sys::secret::Secret;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl Settings {
     ) -> Result<Self> {
         let FlagOverrides { max_iterations, workspace, .. } = flags;
         // Every command that resolves a config may handle its secrets, so they are registered for masking first.
-        secrets::collect_secrets(config, env).iter().for_each(secret::register);
+        secrets::register_secrets(config, env, paths);
         let layers = LayeredConfig::new(config, env);
         let unknown_keys = layers.check()?;
         let values = TypedReader(&layers);

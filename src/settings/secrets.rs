@@ -1,12 +1,14 @@
 //! Determines which parts of a config are secret: hidden by `config get` and masked in tool results.
 
-use super::expand::{expand_all, has_reference};
+use super::expand::{expand, expand_all, has_reference};
 use super::file::Config;
 use super::key_node::KeyNode;
 use super::key_type::KeyType;
-use crate::sys::env::Env;
+use crate::sys::env::{self, Env};
+use crate::sys::paths::Paths;
 use crate::sys::secret::{self, Secret};
 use serde_json::Value;
+use std::path::Path;
 
 /// Words in key names that indicate a secret.
 const SECRET_WORDS: [&str; 6] = ["key", "token", "secret", "password", "auth", "cookie"];
@@ -22,8 +24,23 @@ pub fn is_secret(path: &[impl AsRef<str>]) -> bool {
     }
 }
 
+/// Registers every secret that the config contains or refers to, the files of keys that are read only when a request is
+/// searched for them, and every environment variable that looks like a secret.
+pub fn register_secrets(config: &Config, variables: &Env, paths: &Paths) {
+    collect_secrets(config, variables).iter().for_each(secret::register);
+    let blocks = config.value()["providers"].as_object().into_iter().flatten();
+    let files = blocks.filter_map(|(_, block)| {
+        let path = block.get("apiKeyFile").or_else(|| block.get("api_key_file"))?.as_str()?;
+        expand(path, variables).ok()
+    });
+    files.for_each(|path| secret::register_file(&paths.expand(&path)));
+    if let Some(folder) = variables.get(env::CREDENTIALS_DIRECTORY) {
+        secret::register_files_of(Path::new(folder));
+    }
+}
+
 /// Returns every secret that the config contains or refers to, and every environment variable that looks like one.
-pub fn collect_secrets(config: &Config, env: &Env) -> Vec<Secret> {
+fn collect_secrets(config: &Config, env: &Env) -> Vec<Secret> {
     let mut found = Vec::new();
     collect_into(config.value(), &mut Vec::new(), env, &mut found);
     let tells = |name: &str| {

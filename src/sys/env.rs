@@ -29,6 +29,8 @@ pub const INSIDE_SANDBOX: &str = "NANOBOT_INSIDE";
 pub const INSIDE_HOOK: &str = "NANOBOT_HOOK";
 /// The API key of the Brave search engine.
 pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
+/// Directory of systemd credentials.
+pub const CREDENTIALS_DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
 /// Timeout for the first byte of an answer, in seconds.
 pub const FIRST_BYTE_TIMEOUT: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Maximum silence of a stream, in seconds.
@@ -109,7 +111,7 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "API key of the Brave search engine if the config has none",
     },
     Variable {
-        name: "CREDENTIALS_DIRECTORY",
+        name: CREDENTIALS_DIRECTORY,
         meaning: "directory of systemd credentials; one named like an API key variable is used as that key",
     },
 ];

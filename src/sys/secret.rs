@@ -3,7 +3,8 @@
 //!
 //! [`redact_known`] redacts the keys known to this program, in every form that they are likely to take; all output passes
 //! through it. [`redact_all`] also redacts text that looks like any key. It applies to tool results, errors, logs and
-//! recordings, but not to text of a user or a model. Nothing is built until there is a text to redact.
+//! recordings, but not to text of a user or a model. [`mask_for_request`] redacts the longer known keys in what is sent to a
+//! model and stored in a session. Nothing is built until there is a text to redact.
 
 mod encodings;
 mod key;
@@ -12,10 +13,12 @@ mod redact;
 mod replacement;
 mod stream;
 
+pub(crate) use key::REDACTED;
 pub use key::Secret;
 pub use redact::{
-    contains_key, is_redacted_copy, redact_all, redact_all_json, redact_all_spellings,
-    redact_known, redact_known_json, register,
+    contains_key, has_masked_request, is_redacted_copy, mask_for_request, redact_all,
+    redact_all_json, redact_all_spellings, redact_known, redact_known_json, register,
+    register_file, register_files_of,
 };
 pub use stream::StreamRedactor;
 

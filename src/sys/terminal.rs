@@ -49,6 +49,14 @@ impl Terminal {
         }
     }
 
+    /// Like [`Self::print`], for a request as it would be sent: its keys are masked already, or the user wants them sent.
+    pub fn print_request(self, text: &str) -> Result<()> {
+        match self.stdout_is_tty {
+            true => self.write_stdout(sanitize(text).as_bytes()),
+            false => self.write_stdout(text.as_bytes()),
+        }
+    }
+
     /// Like [`Self::print`], for bytes that may not be text: a pipe receives them unchanged.
     pub fn print_bytes(self, bytes: &[u8]) -> Result<()> {
         match self.stdout_is_tty {

@@ -4,13 +4,13 @@
 use super::files::Files;
 use super::files::change::{ExpectedState, FileChange, LoadedFile, RevertibleChange, to_text};
 use super::function_tool::FunctionTool;
-use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput, make_diff};
+use super::masked_text::{edit_masked, restore_keys};
+use super::{CallEffect, ToolError, ToolOutput, make_diff};
 use crate::message::{ToolSpec, without_blanks};
 use crate::patch::{self, FilePatch, Hunk};
 use crate::policy::call_files::files_of_call;
 use crate::policy::file_scope::{FileAccess, FileScope};
 use crate::policy::tool_names::APPLY_PATCH;
-use crate::sys::secret;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -109,7 +109,10 @@ impl<'a> PlannedSection<'a> {
         let path = section.path();
         let load = || files.load_for_change(path);
         let (old, new) = match section {
-            FilePatch::Add { text, .. } => (None, Some((path, text.clone()))),
+            FilePatch::Add { text, .. } => {
+                let text = restore_keys("", text).map_err(|error| format!("`{path}`: {error}"))?;
+                (None, Some((path, text.into_owned())))
+            }
             FilePatch::Delete { .. } => (Some(load()?), None),
             FilePatch::Update { new_path, hunks, .. } => {
                 let old = load()?;
@@ -184,12 +187,10 @@ impl<'a> PlannedSection<'a> {
 
 /// The content of the file `path` after the `hunks`.
 fn update(path: &str, old: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
-    let new = patch::apply(old, hunks).map_err(|error| format!("`{path}`: {error}"))?;
+    let new = edit_masked(old, |text| patch::apply(text, hunks))
+        .map_err(|error| format!("`{path}`: {error}"))?;
     if new == old && !hunks.is_empty() {
         return Err(format!("`{path}`: the hunks change nothing"));
-    }
-    if secret::is_redacted_copy(old, &new) {
-        return Err(format!("`{path}`: {MASK_ERROR}"));
     }
     Ok(new)
 }

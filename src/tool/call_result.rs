@@ -132,7 +132,7 @@ impl CompletedCall {
 
 /// Explains redacted keys to the model, so that it does not write the mask over them.
 const REDACTION_NOTE: &str =
-    "(*** replaces a hidden key: never overwrite the key with ***; edit around it)";
+    "(*** replaces a hidden key: write the line back as it is, with ***, and the key stays)";
 
 /// Redacts the keys in `parts`, and adds a note if there were any.
 pub(super) fn redact_parts(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {

@@ -3,11 +3,11 @@
 
 use super::files::Files;
 use super::function_tool::FunctionTool;
-use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput};
+use super::masked_text::edit_masked;
+use super::{CallEffect, ToolError, ToolOutput};
 use crate::diff::Diff;
 use crate::line_search::{IgnoredSpace, IndentationMap, describe_closest, find_lines};
 use crate::message::{ToolSpec, without_blanks};
-use crate::sys::secret;
 use serde_json::Value;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,11 +32,10 @@ fn edit_in_file(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolErro
     let (old, new) = (text("old_text"), text("new_text"));
     let all = arguments["replace_all"] == true;
     let (place, before, after) =
-        files.edit(text("path"), |before| match edit(before, old, new, all)? {
+        files.edit(text("path"), |before| match edit_with_keys(before, old, new, all)? {
             after if after == before => {
                 Err("old_text and new_text are the same; nothing was changed".into())
             }
-            after if secret::is_redacted_copy(before, &after) => Err(MASK_ERROR.into()),
             after => Ok(after),
         })?;
     let diff = Diff::new(&before, &after).unified(2);
@@ -44,11 +43,21 @@ fn edit_in_file(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolErro
     Ok(ToolOutput { diff: Some(diff), ..files.add_instructions(text, &place).into() })
 }
 
-/// Replaces `old` with `new` in `text`.
+/// Replaces `old` with `new` in `text`. Both may have masks in place of keys.
 ///
 /// # Errors
-/// Text for the model: `old` does not occur, or more than once and not `all` is true.
-pub(crate) fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
+/// Text for the model: `old` does not occur, or more than once and not `all` is true, or a key cannot be put back.
+pub(crate) fn edit_with_keys(
+    text: &str,
+    old: &str,
+    new: &str,
+    all: bool,
+) -> Result<String, String> {
+    edit_masked(text, |text| edit(text, old, new, all))
+}
+
+/// Replaces `old` with `new` in `text`.
+fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
     let exact: Vec<Range<usize>> =
         text.match_indices(old).map(|(at, found)| at..at + found.len()).collect();
     let is_exact = !exact.is_empty();

@@ -36,6 +36,7 @@ pub mod glob;
 pub mod grep;
 mod hidden_files;
 pub mod list_dir;
+pub mod masked_text;
 pub mod mcp;
 pub mod message;
 pub mod program;
@@ -572,10 +573,6 @@ fn make_diff(old: &str, new: &str) -> Option<String> {
     let is_short = old.len().max(new.len()) <= MAX_DIFF_BYTES;
     is_short.then(|| Diff::new(old, new).unified(2))
 }
-
-/// The refusal to write a text that contains the mask where the file contains the key.
-const MASK_ERROR: &str = "nothing was written: `***` replaces a hidden key and would overwrite it; \
-     change the lines around it with edit_file";
 
 #[cfg(test)]
 mod tests {

@@ -3,9 +3,9 @@
 use super::files::Files;
 use super::files::change::WrittenFile;
 use super::function_tool::FunctionTool;
-use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput, make_diff};
+use super::masked_text::restore_keys;
+use super::{CallEffect, ToolError, ToolOutput, make_diff};
 use crate::message::{ToolSpec, without_blanks};
-use crate::sys::secret;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -29,15 +29,9 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
 
 fn write(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     let text = |key: &str| arguments[key].as_str().unwrap_or_default();
-    let content = text("content");
     let old = files.load(text("path")).ok();
     let old = old.as_ref().map(|(old, _)| String::from_utf8_lossy(old));
-    if content.contains("***")
-        && let Some(old) = &old
-        && secret::is_redacted_copy(old, content)
-    {
-        return Err(MASK_ERROR.into());
-    }
+    let content = &*restore_keys(old.as_deref().unwrap_or_default(), text("content"))?;
     let WrittenFile { path, old_size: before, was_read: was_seen } =
         files.write(text("path"), content.as_bytes())?;
     let (bytes, lines) = (content.len(), content.lines().count());

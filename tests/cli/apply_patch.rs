@@ -174,16 +174,20 @@ fn a_hidden_key_is_not_overwritten() {
     let file = format!("name = one\nkey = {key}\n");
     let update = |lines: &str| patch(&format!("*** Update File: settings\n{lines}"));
     let story = codex_story().file("settings", &file).script([
-        calls("apply_patch", update("-name = one\n-key = sk-ant-***\n+name = two\n")),
-        calls("apply_patch", update("-name = one\n+name = two\n+key = sk-ant-***\n")),
+        calls("apply_patch", update("-key = sk-ant-***\n+other = sk-ant-***\n")),
+        calls(
+            "apply_patch",
+            update("-name = one\n-key = sk-ant-***\n+name = 1\n+key = sk-ant-***\n"),
+        ),
+        calls("apply_patch", update("-name = 1\n+name = one\n")),
         calls("apply_patch", update("-name = one\n+name = two\n")),
         says("ok"),
     ]);
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     let requests = story.requests();
     let results: Vec<String> = requests.iter().map(|it| it.last_content()).collect();
-    assert!(results[1].contains("does not have these lines"), "{}", results[1]);
-    assert!(results[2].contains("replaces a hidden key"), "{}", results[2]);
+    assert!(results[1].contains("not clear which one"), "{}", results[1]);
+    assert!(results[2].contains("updated"), "{}", results[2]);
     assert!(results.iter().all(|result| !result.contains(&key)));
     assert_eq!(text(&story, "settings"), file.replace("one", "two"));
 }

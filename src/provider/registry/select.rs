@@ -7,7 +7,7 @@ use super::provider_info::{ApiFormat, PrefixStripping, ProviderInfo, ProviderKin
 use super::table::{PROVIDERS, find_provider, normalize_name};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::provider::quirks::{NONE, Quirks, ThinkingStyle, is_reasoning_model};
-use crate::sys::env::Env;
+use crate::sys::env::{CREDENTIALS_DIRECTORY, Env};
 use crate::sys::http;
 use crate::sys::secret::Secret;
 use crate::sys::web_url;
@@ -167,7 +167,7 @@ fn is_usable(input: &SelectInput<'_>, entry: &ProviderInfo) -> bool {
 fn external_key(env: &Env, entry: &ProviderInfo) -> Option<ResolvedKey> {
     entry.key_variables.iter().find_map(|variable| {
         let credential =
-            env.get("CREDENTIALS_DIRECTORY").map(|folder| PathBuf::from(folder).join(variable));
+            env.get(CREDENTIALS_DIRECTORY).map(|folder| PathBuf::from(folder).join(variable));
         if let Some(path) = credential.filter(|path| path.is_file()) {
             return Some(ResolvedKey {
                 key: KeySource::File(path),

@@ -5,7 +5,7 @@ use std::fmt;
 /// The minimum length of a key to search for, in bytes: shorter ones occur in innocent words.
 pub(super) const MIN_KEY_BYTES: usize = 8;
 /// The replacement for a key.
-pub(super) const REDACTED: &str = "***";
+pub(crate) const REDACTED: &str = "***";
 
 /// A key. Every formatter shows it as `***`; only [`Secret::expose`] returns its text.
 #[derive(Clone, PartialEq, Eq)]
