@@ -1,6 +1,7 @@
 //! Lenient parsing of JSON written by models, servers and other programs.
 
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// Parses `text` as JSON. Models and servers do send lone surrogates, which become the replacement character, and
 /// strings with unescaped newlines.
@@ -55,6 +56,14 @@ fn escape_control_chars(json: &str) -> String {
 
 /// Replaces every lone surrogate escape in `json` with `\uFFFD`.
 pub fn without_lone_surrogates(json: &str) -> String {
+    replace_lone_surrogates(json, |_| "\\ufffd".into())
+}
+
+/// Replaces every lone surrogate escape in `json` with the text that `replacement` has for it.
+pub fn replace_lone_surrogates(
+    json: &str,
+    replacement: impl Fn(u16) -> Cow<'static, str>,
+) -> String {
     let unit = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
         u16::from_str_radix(digits, 16).ok()
@@ -64,13 +73,16 @@ pub fn without_lone_surrogates(json: &str) -> String {
     while let Some(found) = json[at..].find('\\') {
         out.push_str(&json[at..at + found]);
         at += found;
-        let (taken, kept) = match (unit(at), unit(at + 6)) {
-            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, true),
-            (Some(0xd800..=0xdfff), _) => (6, false),
+        let (taken, lone) = match (unit(at), unit(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, None),
+            (Some(unit @ 0xd800..=0xdfff), _) => (6, Some(unit)),
             // Skip the escaped character too: an escaped backslash must not start another escape.
-            _ => (1 + json[at + 1..].chars().next().map_or(0, char::len_utf8), true),
+            _ => (1 + json[at + 1..].chars().next().map_or(0, char::len_utf8), None),
         };
-        out.push_str(if kept { &json[at..at + taken] } else { "\\ufffd" });
+        match lone {
+            Some(unit) => out.push_str(&replacement(unit)),
+            None => out.push_str(&json[at..at + taken]),
+        }
         at += taken;
     }
     out.push_str(&json[at..]);

@@ -36,6 +36,7 @@ pub mod request_body;
 mod response;
 pub mod responses;
 pub mod retry;
+mod split_surrogates;
 mod text_event;
 pub mod think_tags;
 mod tool_call_ids;

@@ -2,6 +2,7 @@
 //! Pure: bytes are fed in as they arrive, and the reply is taken at the end.
 
 use super::error_response;
+use super::split_surrogates::SurrogateJoiner;
 use super::{Delta, DeltaSink};
 use crate::message::{Reply, ToolCall, lenient_json};
 use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
@@ -65,6 +66,7 @@ pub(super) struct ResponseReader {
     /// True if any data arrived since the last call of [`ResponseReader::take_progress`].
     has_progress: bool,
     builder: Box<dyn ReplyBuilder>,
+    surrogates: SurrogateJoiner,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,6 +87,7 @@ impl ResponseReader {
             shape,
             has_progress: false,
             builder,
+            surrogates: SurrogateJoiner::default(),
         }
     }
 
@@ -117,12 +120,13 @@ impl ResponseReader {
             return Ok(());
         }
         let draft = self.builder.as_mut();
+        let surrogates = &mut self.surrogates;
         let has_progress = &mut self.has_progress;
         let mut pieces = PieceJoiner::default();
         let mut join = |delta: Delta<'_>| pieces.add(delta, on_delta);
         let fed = self.parser.feed(bytes, &mut |found| {
             *has_progress |= found.data.as_ref().is_some_and(|data| !data.is_empty());
-            process_event(found, draft, &mut join)
+            process_event(found, draft, surrogates, &mut join)
         });
         self.has_progress |= self.parser.has_partial_line();
         // The pieces before an error have arrived.
@@ -140,7 +144,8 @@ impl ResponseReader {
     pub(super) fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
         let draft = self.builder.as_mut();
         if self.shape == ResponseShape::Events {
-            self.parser.finish(&mut |found| process_event(found, draft, on_delta))?;
+            let surrogates = &mut self.surrogates;
+            self.parser.finish(&mut |found| process_event(found, draft, surrogates, on_delta))?;
         } else {
             let text = String::from_utf8_lossy(&self.buffer);
             let text = text.trim_start_matches('\u{feff}').trim();
@@ -206,6 +211,7 @@ impl PieceJoiner {
 fn process_event(
     event: &SseEvent,
     builder: &mut dyn ReplyBuilder,
+    surrogates: &mut SurrogateJoiner,
     on_delta: &mut DeltaSink<'_>,
 ) -> Result<(), ReplyError> {
     let data = event.data.as_deref().unwrap_or_default().trim();
@@ -216,10 +222,11 @@ fn process_event(
     if data.is_empty() || builder.is_done() {
         return Ok(());
     }
-    if builder.add_text_event(data, on_delta)? {
+    if !surrogates.is_pending() && builder.add_text_event(data, on_delta)? {
         return Ok(());
     }
-    let object = lenient_json::parse(data)
+    let object = surrogates
+        .parse(data)
         .ok_or_else(|| ReplyError::Malformed(format!("an event that is not JSON: {data}")))?;
     check_for_error(&object)?;
     builder.add_event(&object, on_delta)

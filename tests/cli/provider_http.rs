@@ -837,6 +837,37 @@ fn unusual_but_valid_streams_are_accepted_in_every_format() {
     }
 }
 
+/// Replaces the first and the second half of a character in the events of `responder` by their escapes.
+fn with_split_character(responder: Responder) -> Responder {
+    Box::new(move |request| {
+        let mut response = responder(request);
+        for chunk in &mut response.chunks {
+            let text = String::from_utf8_lossy(chunk);
+            let text = text.replace("FIRST ", "\\ud83d").replace("SECOND", "\\ude00");
+            *chunk = text.into_bytes();
+        }
+        response
+    })
+}
+
+#[test]
+fn a_character_that_is_cut_in_two_is_joined() {
+    for format in ALL_FORMATS {
+        // The server cuts arguments in the middle.
+        let arguments = r#"{"content":"FIRST SECOND","path":"a"}"#;
+        assert_eq!(arguments.find("SECOND"), Some(arguments.len() / 2));
+        let function = json!({ "name": "write_file", "arguments": arguments });
+        let calls = json!([{ "id": "call_1", "type": "function", "function": function }]);
+        let call = json!({ "role": "assistant", "content": null, "tool_calls": calls });
+        let text = json!({ "role": "assistant", "content": "a FIRST SECONDb" });
+        let script = [replies(call, "tool_calls"), replies(text, "stop")];
+        let story = Story::in_format(format, "scripted").script(script.map(with_split_character));
+        story.run(["agent", "-m", "x", "--write"]).stdout("a \u{1f600}b\n");
+        let written = std::fs::read_to_string(story.dir().join("a")).unwrap();
+        assert_eq!(written, "\u{1f600}", "{format:?}");
+    }
+}
+
 #[test]
 fn a_session_continues_in_another_format() {
     let read = |text: &str| {
