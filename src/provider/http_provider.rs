@@ -6,6 +6,7 @@ use super::error_response;
 use super::rate_limit;
 use super::request_body::BodyWriter;
 use super::response::{ReplyBuilder, ReplyError, ResponseReader};
+use super::tool_call_repair;
 use super::{DeltaSink, Provider, ProviderError, Request};
 use crate::error::{HintedError, Stop};
 use crate::message::{Reply, Usage};
@@ -317,7 +318,9 @@ impl HttpProvider {
         if !is_ended {
             answer.drain(DRAIN_TIMEOUT);
         }
-        reading.into_reply().map_err(|trouble| self.parse_error(trouble))
+        let mut reply = reading.into_reply().map_err(|trouble| self.parse_error(trouble))?;
+        tool_call_repair::repair_calls(&mut reply, request.tools);
+        Ok(reply)
     }
 
     fn parse_error(&self, error: ReplyError) -> ProviderError {

@@ -40,6 +40,7 @@ mod split_surrogates;
 mod text_event;
 pub mod think_tags;
 mod tool_call_ids;
+mod tool_call_repair;
 pub mod tool_choice_fallback;
 
 /// A source of replies to a conversation: a model's server, a recording, or a wrapper.

@@ -869,6 +869,37 @@ fn a_character_that_is_cut_in_two_is_joined() {
 }
 
 #[test]
+fn calls_are_repaired_before_they_run_and_go_back() {
+    for format in ALL_FORMATS {
+        let call = |number: usize, (name, arguments): (&str, &str)| {
+            json!({ "id": format!("call_{number}"), "type": "function",
+                    "function": { "name": name, "arguments": arguments } })
+        };
+        let calls = [
+            ("functions.list_dir", "{\"path\": \".\",}"),
+            ("list_dir<|channel|>commentary", "{'path': '.'}"),
+            ("default_api:nothing", "{\"path\": \".\""),
+        ];
+        let calls: Vec<Value> =
+            calls.into_iter().enumerate().map(|(at, it)| call(at, it)).collect();
+        let message = json!({ "role": "assistant", "content": null, "tool_calls": calls });
+        let story = Story::in_format(format, "scripted")
+            .file("notes.md", "x")
+            .script([replies(message, "tool_calls"), says("Done.")]);
+        story.run(["agent", "-m", "x"]).stdout("Done.\n");
+        let request = &story.requests()[1];
+        let sent = request.raw.as_str();
+        for name in ["functions.", "<|channel|>", "default_api:nothing\"", "malformed_arguments"] {
+            assert!(!sent.contains(name), "{format:?}: {name} in {sent}");
+        }
+        assert!(sent.contains("default_api_nothing"), "{format:?}: {sent}");
+        let results = results_with_ids(format, request);
+        let is_list = |(_, text): &&(String, String)| text.contains("notes.md");
+        assert_eq!(results.iter().filter(is_list).count(), 2, "{format:?}: {results:?}");
+    }
+}
+
+#[test]
 fn a_session_continues_in_another_format() {
     let read = |text: &str| {
         let call = json!({ "id": "", "type": "function", "function": { "name": "read_file", "arguments": "{\"path\":\"a.txt\"}" } });

@@ -11,6 +11,7 @@ use crate::provider::quirks::{Temperature, ThinkingStyle};
 use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::{BodyWriter, ToolForm};
 use crate::provider::tool_call_ids::ToolCallIds;
+use crate::provider::tool_call_repair::to_legal_name;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
 use serde::Serialize;
@@ -126,7 +127,7 @@ enum Block<'a> {
     },
     ToolUse {
         id: Cow<'a, str>,
-        name: &'a str,
+        name: Cow<'a, str>,
         input: Cow<'a, Value>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheMark>,
@@ -375,7 +376,7 @@ fn assistant_blocks<'a>(
 ) -> Vec<Block<'a>> {
     let mut call = |call: &'a ToolCall| Block::ToolUse {
         id: ids.assign(&call.id),
-        name: &call.name,
+        name: to_legal_name(&call.name),
         input: call.arguments_object(),
         cache_control: None,
     };

@@ -12,6 +12,7 @@ use crate::provider::quirks::{Quirks, Temperature, ThinkingStyle};
 use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::{BodyWriter, ToolForm};
 use crate::provider::tool_call_ids::ToolCallIds;
+use crate::provider::tool_call_repair::to_legal_name;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
 use serde::ser::SerializeSeq;
@@ -166,7 +167,7 @@ struct ChatToolCall<'a> {
 
 #[derive(Serialize)]
 struct CalledFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     #[serde(serialize_with = "serialize_text")]
     arguments: String,
 }
@@ -354,7 +355,10 @@ fn assistant_message<'a>(
     let call = |(place, call): (usize, &'a ToolCall)| ChatToolCall {
         id: ids.assign(&call.id),
         r#type: "function",
-        function: CalledFunction { name: &call.name, arguments: call.arguments_json() },
+        function: CalledFunction {
+            name: to_legal_name(&call.name),
+            arguments: call.arguments_json(),
+        },
         extra_content: &keep["extra_content"][place],
     };
     AssistantMessage {

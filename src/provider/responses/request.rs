@@ -10,6 +10,7 @@ use crate::provider::quirks::Temperature;
 use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::{BodyWriter, ToolForm};
 use crate::provider::tool_call_ids::ToolCallIds;
+use crate::provider::tool_call_repair::to_legal_name;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
 use serde::Serialize;
@@ -92,7 +93,7 @@ enum InputItem<'a> {
     Call {
         r#type: &'static str,
         call_id: Cow<'a, str>,
-        name: &'a str,
+        name: Cow<'a, str>,
         #[serde(serialize_with = "serialize_text")]
         arguments: String,
     },
@@ -217,7 +218,7 @@ fn add_assistant_items<'a>(
     let mut call = |call: &'a ToolCall| InputItem::Call {
         r#type: "function_call",
         call_id: ids.assign(&call.id),
-        name: &call.name,
+        name: to_legal_name(&call.name),
         arguments: call.arguments_json(),
     };
     let text = |words: &'a str, phase: &'a Value| {
