@@ -256,6 +256,9 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Number of times that a model is asked again after a blank reply.
+    pub const MAX_BLANK_RETRIES: u32 = 2;
+
     /// True if it has neither tool calls nor visible text.
     pub fn is_blank(&self) -> bool {
         self.tool_calls.is_empty() && self.text.trim().is_empty()

@@ -26,9 +26,6 @@ mod reports;
 mod request;
 mod steering;
 
-/// Maximum retries after a reply with neither text nor calls.
-const MAX_BLANK_RETRIES: u32 = 2;
-
 /// Runs one turn to its end. Without `input`, resumes an interrupted turn.
 pub fn run(
     agent: &mut Agent<'_>,
@@ -159,7 +156,7 @@ impl Turn<'_, '_, '_> {
                 if let Some(answer) = self.accept_answer(reply, &mut repairs)? {
                     return Ok(answer);
                 }
-            } else if blanks == MAX_BLANK_RETRIES
+            } else if blanks == Reply::MAX_BLANK_RETRIES
                 || !matches!(reply.finish_reason, FinishReason::Stop | FinishReason::ToolCalls)
             {
                 return Err(empty_reply_error(&reply));

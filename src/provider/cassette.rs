@@ -62,6 +62,7 @@ fn kind_and_status(error: &ProviderError) -> (Value, Value) {
         ProviderError::Interrupted(_) => "interrupted",
         ProviderError::ContextExceeded(_) => "context_exceeded",
         ProviderError::KeyRejected(_) => "key_rejected",
+        ProviderError::OutOfCredit(_) => "out_of_credit",
         ProviderError::Refused(_) => "refused",
         ProviderError::NotFound(_) => "not_found",
         ProviderError::BudgetExceeded(error) | ProviderError::Aborted(error) => {
@@ -79,6 +80,7 @@ fn error_from_json(object: &Value, message: String) -> ProviderError {
         (Some("interrupted"), _) => ProviderError::Interrupted(message),
         (Some("context_exceeded"), _) => ProviderError::ContextExceeded(message),
         (Some("key_rejected"), _) => ProviderError::KeyRejected(message),
+        (Some("out_of_credit"), _) => ProviderError::OutOfCredit(message),
         (Some("not_found"), _) => ProviderError::NotFound(message),
         (None, Some(status)) => {
             let exit = Exit::from_code(i32::try_from(status).unwrap_or_default());
@@ -257,6 +259,7 @@ mod tests {
         check(ProviderError::Interrupted("cut".into()), Exit::Unavailable);
         check(ProviderError::ContextExceeded("long".into()), Exit::BadInput);
         check(ProviderError::KeyRejected("key".into()), Exit::Refused);
+        check(ProviderError::OutOfCredit("poor".into()), Exit::Refused);
         check(ProviderError::NotFound("gone".into()), Exit::Config);
         let busy = ProviderError::Busy { message: "later".into(), retry_after: None };
         check(busy, Exit::TryAgain);

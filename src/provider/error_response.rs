@@ -177,15 +177,17 @@ pub(super) fn retry_after(answer: &Response, now: Timestamp) -> Option<Duration>
 
 /// The delay that the server requests, from the body: as a field, or as text ("please retry in 36.5s").
 pub(super) fn retry_after_in_body(body: &str) -> Option<Duration> {
-    let after = |mark: &str| {
+    let after = |mark: &str, has_unit: bool| {
         let (_, rest) = body.split_once(mark)?;
         let rest = rest.trim_start_matches([' ', ':', '"']);
         let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
         let unit = &rest[end..];
-        let is_seconds = unit.starts_with('s') && !unit.starts_with("se ");
+        let is_seconds = !has_unit || unit.starts_with('s') && !unit.starts_with("se ");
         duration_from_secs(rest[..end].parse().ok().filter(|_| is_seconds))
     };
-    after("\"retryDelay\"").or_else(|| after("retry in"))
+    let delay = after("\"retryDelay\"", true).or_else(|| after("retry in", true));
+    // The limit of an account, as OpenAI's Codex backend reports it.
+    delay.or_else(|| after("\"resets_in_seconds\"", false))
 }
 
 fn duration_from_secs(number: Option<f64>) -> Option<Duration> {
@@ -288,6 +290,11 @@ mod tests {
         check(r#"{"error": {"details": [{"retryDelay": "36s"}]}}"#, Some(36.0));
         check("You exceeded your current quota. Please retry in 36.5s.", Some(36.5));
         check("please retry in a while", None);
+        check(
+            r#"{"error": {"type": "usage_limit_reached", "resets_in_seconds": 7200}}"#,
+            Some(7200.0),
+        );
+        check(r#"{"error": {"resets_in_seconds": null}}"#, None);
         check("retry in 5 minutes", None);
         check("", None);
     }

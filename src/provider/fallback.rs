@@ -3,8 +3,8 @@
 
 use super::{Delta, DeltaSink, Provider, ProviderError, Request, Sampling};
 use crate::error::{Exit, Stop, exit_for};
-use crate::message::Reply;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::message::{FinishReason, Reply};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// A model in the chain of fallbacks.
 pub struct FallbackModel {
@@ -29,6 +29,8 @@ pub struct FallbackProvider {
     models: Vec<FallbackModel>,
     /// Index of the current link. It only advances: a model that failed is not tried again in this run.
     current: AtomicUsize,
+    /// Number of consecutive blank replies of the current link.
+    blank_count: AtomicU32,
     /// True if the pieces of a reply are shown as they arrive.
     shows_pieces: bool,
 }
@@ -36,7 +38,22 @@ pub struct FallbackProvider {
 impl FallbackProvider {
     /// Starts with the first of `models`.
     pub fn new(models: Vec<FallbackModel>, shows_pieces: bool) -> Self {
-        Self { models, current: AtomicUsize::new(0), shows_pieces }
+        Self { models, current: AtomicUsize::new(0), blank_count: AtomicU32::new(0), shows_pieces }
+    }
+
+    /// Counts `reply` if it is blank. True if another one would be blank too.
+    fn stays_blank(&self, reply: &Reply) -> bool {
+        if !reply.is_blank() {
+            self.blank_count.store(0, Ordering::Relaxed);
+            return false;
+        }
+        match reply.finish_reason {
+            FinishReason::Stop | FinishReason::ToolCalls => {
+                self.blank_count.fetch_add(1, Ordering::Relaxed) >= Reply::MAX_BLANK_RETRIES
+            }
+            FinishReason::Other(_) => true,
+            FinishReason::Length | FinishReason::Interrupted | FinishReason::Refusal => false,
+        }
     }
 
     /// The sampling of `link` for a request with less than the first model's: a lower limit, another temperature. `None` for
@@ -78,18 +95,21 @@ impl Provider for FallbackProvider {
                 emitted |= self.shows_pieces && delta.is_piece();
                 on_delta(delta)
             });
-            let (error, next) = match (answer, self.models.get(at + 1)) {
-                (Err(error), Some(next)) if !emitted && can_fall_back(&error, link, next) => {
-                    (error, next)
-                }
-                (answer, _) => return answer,
+            let stays_blank = answer.as_ref().is_ok_and(|reply| self.stays_blank(reply));
+            let Some(next) = self.models.get(at + 1) else {
+                return answer;
             };
-            on_delta(Delta::Fallback {
-                from: &link.model,
-                to: &next.model,
-                cause: &error.to_string(),
-            })
-            .map_err(ProviderError::Aborted)?;
+            let cause = match answer {
+                Err(error) if !emitted && can_fall_back(&error, link, next) => error.to_string(),
+                Ok(Reply { usage, cost, .. }) if stays_blank => {
+                    on_delta(Delta::Charged { usage, cost }).map_err(ProviderError::Aborted)?;
+                    "the model returned an empty reply".to_owned()
+                }
+                answer => return answer,
+            };
+            on_delta(Delta::Fallback { from: &link.model, to: &next.model, cause: &cause })
+                .map_err(ProviderError::Aborted)?;
+            self.blank_count.store(0, Ordering::Relaxed);
             log::info!(target: "model", "fallback model `{}` replaces `{}`", next.model, link.model);
             self.current.store(at + 1, Ordering::Relaxed);
         }
@@ -103,7 +123,8 @@ fn can_fall_back(error: &ProviderError, current: &FallbackModel, next: &Fallback
         | ProviderError::Unavailable(_)
         | ProviderError::Interrupted(_)
         | ProviderError::NotFound(_)
-        | ProviderError::KeyRejected(_) => true,
+        | ProviderError::KeyRejected(_)
+        | ProviderError::OutOfCredit(_) => true,
         ProviderError::ContextExceeded(_) => match (current.context_tokens, next.context_tokens) {
             (Some(here), Some(there)) => there > here,
             _ => false,

@@ -339,7 +339,8 @@ impl HttpProvider {
                 let status = error_response::embedded_status(&error).unwrap_or(500);
                 let body = error.to_string();
                 let message = error_response::error_message(&body);
-                self.classify_error(&status.to_string(), status, &body, &message, None)
+                let wait = error_response::retry_after_in_body(&body);
+                self.classify_error(&status.to_string(), status, &body, &message, wait)
             }
         }
     }
@@ -388,7 +389,10 @@ impl HttpProvider {
         }
         // Some servers mention quota or billing at every rate limit. If the error names a delay, it is a rate limit.
         let is_limit = status == 429 && retry_after.is_some();
-        if matches!(status, 401..=403) || !is_limit && error_response::is_out_of_credit(&message) {
+        if status == 402 || !is_limit && error_response::is_out_of_credit(&message) {
+            return ProviderError::OutOfCredit(description);
+        }
+        if matches!(status, 401 | 403) {
             let source = match self.key.is_configured() {
                 true => format!("the key is from {}", self.key.source_label),
                 false => "no API key is configured".into(),

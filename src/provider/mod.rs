@@ -174,9 +174,12 @@ pub enum ProviderError {
     /// The conversation exceeds the model's context window.
     #[error("{0}")]
     ContextExceeded(String),
-    /// The key is missing or wrong, or lacks credit or permission.
+    /// The key is missing or wrong, or lacks permission.
     #[error("{0}")]
     KeyRejected(String),
+    /// The account has no credit left, or no way to pay.
+    #[error("{0}")]
+    OutOfCredit(String),
     /// The server rejects this request; a retry is pointless.
     #[error("{0}")]
     Refused(String),
@@ -209,6 +212,11 @@ impl ProviderError {
                 "a shorter input, `--new`, or a model with a larger context window",
             ),
             Self::KeyRejected(_) => fail(Exit::Refused, cause),
+            Self::OutOfCredit(_) => fail_with_hint(
+                Exit::Refused,
+                cause,
+                "credit or a payment method for the account at the provider, or another model",
+            ),
             Self::NotFound(_) => fail_with_hint(
                 Exit::Config,
                 cause,

@@ -147,6 +147,7 @@ const MODEL_QUIRKS: &[(&str, QuirkChange)] = &[
     ("o3", |quirks| quirks.temperature = Temperature::None),
     ("o4", |quirks| quirks.temperature = Temperature::None),
     ("deepseek", |quirks| quirks.requires_reasoning = true),
+    ("mimo", |quirks| quirks.requires_reasoning = true),
     // These models refuse any temperature except their own.
     ("kimi-k2.", |quirks| {
         quirks.requires_reasoning = true;
@@ -323,6 +324,7 @@ mod tests {
         assert_eq!(of("gpt-4o").temperature, Temperature::Configured);
         assert_eq!(of("kimi-k2.5").temperature, Temperature::Fixed(1.0));
         assert!(of("deepseek/deepseek-chat").requires_reasoning);
+        assert!(of("mimo-v2.5-pro").requires_reasoning);
         assert!(of("anthropic/claude-sonnet-4.5").cache_marks);
         assert!(!of("qwen3").cache_marks);
         assert!(OPENAI.with_model("o1-mini", false).no_system);

@@ -149,6 +149,9 @@ impl ResponseReader {
         } else {
             let text = String::from_utf8_lossy(&self.buffer);
             let text = text.trim_start_matches('\u{feff}').trim();
+            if text.is_empty() {
+                return Err(ReplyError::Malformed("the response is empty".into()));
+            }
             let object = lenient_json::parse(text)
                 .ok_or_else(|| ReplyError::Malformed(error_response::error_message(text)))?;
             check_for_error(&object)?;

@@ -63,6 +63,25 @@ fn a_stream_that_keeps_breaking_uses_the_fallback_if_nothing_was_shown() {
 }
 
 #[test]
+fn a_model_that_stays_empty_uses_the_fallback() {
+    let empty = || says("");
+    let story = with_fallback(Story::new(), other_model()).script([
+        empty(),
+        empty(),
+        empty(),
+        says("x"),
+        says("y"),
+    ]);
+    let ran = story.run(["agent", "-m", "hi", "--json"]);
+    assert!(ran.error_text().contains("an empty reply; falling back from `scripted` to `other`"));
+    let result = ran.json();
+    // All requests are paid for.
+    assert_eq!((&result["text"], &result["usage"]["output"]), (&json!("x"), &json!(28)));
+    drop(ran);
+    story.run(["agent", "-m", "hi"]).stdout("y\n");
+}
+
+#[test]
 fn a_fallback_is_used_for_the_rest_of_the_run() {
     let story = with_fallback(Story::new(), other_model()).script([
         fails(404, "gone"),

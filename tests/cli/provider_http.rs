@@ -212,7 +212,7 @@ fn errors_within_a_good_status_are_errors() {
         "Sign in",
     );
     check(Response::json(200, &json!({ "choices": [] })), 4, 69, "without choices");
-    check(Response::text(200, "application/json", ""), 4, 69, "http://127.0.0.1");
+    check(Response::text(200, "application/json", ""), 4, 69, ": the response is empty");
 }
 
 #[test]
@@ -277,6 +277,23 @@ fn a_rate_limit_says_until_when() {
     story.run(["agent", "--json", "-m", "x"]).status(75).stdout_has(words).stderr_has(words);
     let story = Story::new().script([busy()]);
     story.run(["status", "--check"]).status(75).stdout_has(words);
+}
+
+#[test]
+fn the_limit_of_an_account_is_not_waited_for() {
+    let error = json!({ "error": { "type": "usage_limit_reached", "message": "The usage limit has been reached",
+                                   "resets_in_seconds": 7200 } });
+    let story = Story::new().script([sends(Response::json(429, &error))]);
+    story.run(["agent", "-m", "x"]).status(75).stderr_has("until 2026-01-02T05:04:05Z");
+    assert_eq!(story.requests().len(), 1);
+}
+
+#[test]
+fn an_account_without_credit_is_not_the_fault_of_the_key() {
+    let story = Story::new().script([fails(402, "Payment required")]);
+    let told = story.run(["agent", "-m", "x"]).status(77).error_text();
+    assert!(told.contains("Payment required (status 402)\n"), "{told}");
+    assert!(told.contains("credit or a payment method") && !told.contains("key is"), "{told}");
 }
 
 #[test]

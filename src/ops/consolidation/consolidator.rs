@@ -436,6 +436,7 @@ fn is_uncounted(error: &ProviderError) -> bool {
         | ProviderError::Busy { .. }
         | ProviderError::Unavailable(_)
         | ProviderError::KeyRejected(_)
+        | ProviderError::OutOfCredit(_)
         | ProviderError::NotFound(_) => true,
         ProviderError::Aborted(error) => !error.is::<Stop>(),
         ProviderError::Interrupted(_)
