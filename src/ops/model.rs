@@ -17,7 +17,8 @@ use crate::provider::quirks::{Quirks, is_reasoning_model};
 use crate::provider::rate_limit::RateLimitedProvider;
 use crate::provider::registry::model_info::{MODELS, Prices, TokenPrice, find_family_bound};
 use crate::provider::registry::{
-    self, ApiFormat, KeySource, ProviderConfig, SelectInput, SelectedProvider, normalize_name,
+    self, ApiFormat, KeySource, ProviderConfig, ProviderInfo, SelectInput, SelectedProvider,
+    normalize_name,
 };
 use crate::provider::replay::ReplayProvider;
 use crate::provider::responses::ResponsesFormat;
@@ -438,6 +439,8 @@ pub(crate) fn resolve_endpoint(
         query: std::mem::take(&mut choice.query),
         stream: stream || choice.quirks.streaming_only,
         supports_schemas: choice.quirks.json_schemas || choice.format == ApiFormat::Responses,
+        accepts_written_calls: choice.entry.is_none_or(ProviderInfo::is_users_own)
+            || web_url::is_private_server(&choice.base_url),
         http,
         clock: ctx.clock.clone(),
     };

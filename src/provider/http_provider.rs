@@ -7,6 +7,7 @@ use super::rate_limit;
 use super::request_body::BodyWriter;
 use super::response::{ReplyBuilder, ReplyError, ResponseReader};
 use super::tool_call_repair;
+use super::written_calls;
 use super::{DeltaSink, Provider, ProviderError, Request};
 use crate::error::{HintedError, Stop};
 use crate::message::{Reply, Usage};
@@ -74,6 +75,8 @@ pub struct HttpProvider {
     pub stream: bool,
     /// True if the server is known to support JSON schemas. Others get the schema only as text in the prompt.
     pub supports_schemas: bool,
+    /// True if a call that the model wrote as text is taken as one: the server is the user's own.
+    pub accepts_written_calls: bool,
     pub http: Http,
     pub clock: Clock,
 }
@@ -320,6 +323,7 @@ impl HttpProvider {
         }
         let mut reply = reading.into_reply().map_err(|trouble| self.parse_error(trouble))?;
         tool_call_repair::repair_calls(&mut reply, request.tools);
+        written_calls::settle_written_call(&mut reply, request, self.accepts_written_calls);
         Ok(reply)
     }
 

@@ -161,7 +161,7 @@ pub fn incomplete_answer_error(finish: &FinishReason) -> anyhow::Error {
         ),
         FinishReason::ToolCalls => fail_with_hint(
             Exit::Failed,
-            "the answer may be incomplete: the server reports tool calls, but sent none",
+            "the answer is not complete: the model wants to call a tool, but the server sent no call",
             TOOL_PARSER_HINT,
         ),
         _ => fail_with_hint(

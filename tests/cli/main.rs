@@ -160,4 +160,5 @@ mod usage_rotation;
 mod wait;
 mod web;
 mod worktree;
+mod written_calls;
 mod year;

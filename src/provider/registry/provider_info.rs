@@ -39,6 +39,11 @@ impl ProviderInfo {
         self.kind == ProviderKind::Local
     }
 
+    /// True if the user runs the server or chooses it freely.
+    pub fn is_users_own(&self) -> bool {
+        self.is_local() || self.name == "custom"
+    }
+
     /// True if the provider works without a key.
     pub fn is_keyless(&self) -> bool {
         matches!(self.kind, ProviderKind::Local | ProviderKind::Direct)
