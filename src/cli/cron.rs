@@ -173,7 +173,7 @@ pub struct ScheduleArgs {
     pub cron: Option<String>,
     /// Time zone of `--cron`, such as `Europe/Paris`
     ///
-    /// Default: the system's time zone.
+    /// Default: `agents.defaults.timezone` of the config, else the system's time zone.
     #[arg(long, value_name = "ZONE")]
     pub tz: Option<String>,
     /// Interval: `90m`, `2h`, `1d`
@@ -183,7 +183,7 @@ pub struct ScheduleArgs {
     pub every: Option<String>,
     /// Once, at this time: `2026-12-24T18:00`
     ///
-    /// In the system's time zone, unless it has `Z` or an offset.
+    /// In the time zone of the config, else the system's, unless it has `Z` or an offset.
     #[arg(long, value_name = "TIME", conflicts_with = "in")]
     pub at: Option<String>,
     /// Once, after this time: `2h`

@@ -8,7 +8,7 @@
 use super::expression::{Expression, has_bit, set_bits};
 use super::schedule::{CatchUpPolicy, Schedule, ceil_minute, floor_minute};
 use jiff::Timestamp;
-use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
 /// Minutes of the hour at which clocks change in any zone, as seen from any other: offsets are whole quarters of an
 /// hour.
@@ -36,7 +36,7 @@ pub fn crontab_fields(
     system: &TimeZone,
 ) -> Vec<String> {
     let (mut hourly, line) = match schedule {
-        Schedule::Cron { expression, .. } if zone == system => {
+        Schedule::Cron { expression, .. } if is_same_clock(zone, system, created) => {
             (0, Some(expression.as_plain_cron().join(" ")))
         }
         Schedule::Cron { expression, .. } => {
@@ -68,6 +68,16 @@ pub fn crontab_fields(
         }
     });
     line.into_iter().chain(hourly).collect()
+}
+
+/// True if two zones show the same time from `start` on, whatever their names are.
+pub fn is_same_clock(one: &TimeZone, other: &TimeZone, start: Timestamp) -> bool {
+    let changes = |zone: &TimeZone| -> Vec<(Timestamp, Offset)> {
+        let following = zone.following(start).take(MAX_CLOCK_CHANGES);
+        following.map(|change| (change.timestamp(), change.offset())).collect()
+    };
+    one == other
+        || (one.to_offset(start) == other.to_offset(start) && changes(one) == changes(other))
 }
 
 /// Returns the time fields of the line that starts a retry at `time`; `None` if one of `lines` starts one in that minute.

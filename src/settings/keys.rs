@@ -94,7 +94,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("agents.defaults.failOnToolError", Bool, "true", Ignored, "tool errors are always passed to the model"),
     key("agents.defaults.providerRetryMode", OneOf(&["standard", "persistent"]), r#""standard""#, Ignored, "there is only one retry policy"),
     key("agents.defaults.toolHintMaxLength", UNBOUNDED_COUNT, "40", Ignored, "length of a tool hint"),
-    key("agents.defaults.timezone", Text, "null", Used, "time zone of the time that the model receives, such as `Europe/Berlin`; unset or unknown: the system's"),
+    key("agents.defaults.timezone", Text, "null", Used, "time zone of times that name none, as of jobs and of the time that the model receives, such as `Europe/Berlin`; unset or unknown: the system's"),
     key("agents.defaults.timezoneMode", Text, r#""auto""#, Ignored, "the system's time zone is used"),
     key("agents.defaults.promptFiles.system", Text, "null", Used, "file whose text replaces the start of the system prompt; the directories and permissions in force are added to it"),
     key("agents.defaults.promptFiles.compaction", Text, "null", Used, "file whose text replaces the instructions for the summary of a conversation that became too long"),

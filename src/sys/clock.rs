@@ -65,13 +65,16 @@ const ZONE_DIR: &str = "/usr/share/zoneinfo";
 /// The system's own zone, independent of `TZ`.
 const LOCALTIME_PATH: &str = "/etc/localtime";
 
+/// The name of the system's zone if `/etc/localtime` is no link.
+const UNNAMED_ZONE: &str = "Local";
+
 /// Returns the zone that `TZ` stands for, read from its own file: a look-up in the library's index would first read the
 /// names of all zones.
 fn zone_for_tz(name: Option<&str>) -> TimeZone {
     let read = match name.map(|name| name.trim_start_matches(':')) {
         None => read_tzif(
             Path::new(LOCALTIME_PATH),
-            localtime_zone_name().as_deref().unwrap_or("Local"),
+            localtime_zone_name().as_deref().unwrap_or(UNNAMED_ZONE),
         ),
         Some(path) if path.starts_with('/') => read_tzif(Path::new(path), path),
         Some(name) => named_zone(name),
@@ -99,8 +102,14 @@ pub fn system_zone(env: &Env) -> (TimeZone, Option<String>) {
         return utc();
     }
     let name = localtime_zone_name();
-    let read = read_tzif(Path::new(LOCALTIME_PATH), name.as_deref().unwrap_or("Local"));
+    let read = read_tzif(Path::new(LOCALTIME_PATH), name.as_deref().unwrap_or(UNNAMED_ZONE));
     read.map_or_else(utc, |zone| (zone, name))
+}
+
+/// Returns the name of the zone of `time` for people: that of the database, or else its offset then.
+pub fn zone_name(time: &Zoned) -> String {
+    let name = time.time_zone().iana_name().filter(|name| *name != UNNAMED_ZONE);
+    name.map_or_else(|| time.strftime("UTC%:z").to_string(), str::to_owned)
 }
 
 /// Returns the sorted names of all zones, to suggest a correction.

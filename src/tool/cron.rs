@@ -261,8 +261,8 @@ pub fn spec() -> ToolSpec {
             "name": { "type": "string", "description": "add: a few words" },
             "every_seconds": { "type": "integer", "description": "add: period, at least 60" },
             "cron_expr": { "type": "string", "description": "add: five fields, as `0 9 * * 1-5`" },
-            "tz": { "type": "string", "description": "time zone of cron_expr, as `Europe/Berlin`" },
-            "at": { "type": "string", "description": "add: once, as `2026-12-24T18:00`" },
+            "tz": { "type": "string", "description": "time zone of cron_expr, as `Europe/Berlin`; default: the user's, as in the current time" },
+            "at": { "type": "string", "description": "add: once, as `2026-12-24T18:00`, in the user's time zone" },
             "job_id": { "type": "string", "description": "remove: id" }
         } }"#) }.into(),
     }

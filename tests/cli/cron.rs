@@ -319,8 +319,157 @@ fn the_time_zone_defaults_to_the_system_zone() {
         &[("TZ", "Asia/Tokyo")],
         &["add", "-m", "x", "--at", "2026-01-03T09:00"],
     )
-    .stdout_has("once, on 2026-01-03 at 09:00\nnext: Sat 3 Jan 09:00 (in 20 h 55 min)");
+    .stdout_has(
+        "once, on 2026-01-03 at 09:00, Asia/Tokyo time\nnext: Sat 3 Jan 09:00 (in 20 h 55 min)",
+    );
     assert_eq!(jobs(&story).pop().unwrap()["schedule"]["atMs"], 1_767_398_400_000_u64);
+}
+
+/// The config's zone, which the model is told, is that of all times that name none.
+#[test]
+fn times_without_a_zone_are_in_the_zone_of_the_config() {
+    struct Case {
+        zone: &'static str,
+        flags: &'static [&'static str],
+        /// The stored zone and instant.
+        stored: (Value, Option<&'static str>),
+        shown: &'static str,
+        fields: &'static str,
+    }
+    let case = |zone, flags, tz: Value, at, shown, fields| Case {
+        zone,
+        flags,
+        stored: (tz, at),
+        shown,
+        fields,
+    };
+    let null = || Value::Null;
+    let nine = &["-c", "0 9 * * *"][..];
+    let quarters = "0,15,30,45 * * * * ";
+    let cases = [
+        case(
+            "Asia/Tokyo",
+            nine,
+            json!("Asia/Tokyo"),
+            None,
+            "at 09:00 each day, Asia/Tokyo time\nnext: Sat 3 Jan 09:00 (in 20 h 55 min)",
+            quarters,
+        ),
+        // A line of its own zone is not needed where another name of the same zone is the system's.
+        case(
+            "Etc/UTC",
+            nine,
+            json!("Etc/UTC"),
+            None,
+            "at 09:00 each day, Etc/UTC time\nnext: Fri 2 Jan 09:00 (in 5 h 55 min)",
+            "0 9 * * * ",
+        ),
+        case(
+            "Asia/Tokyo",
+            &["-c", "0 9 * * *", "--tz", "Europe/Berlin"],
+            json!("Europe/Berlin"),
+            None,
+            "at 09:00 each day, Europe/Berlin time\nnext: Fri 2 Jan 17:00 (in 4 h 55 min)",
+            quarters,
+        ),
+        // An empty name is the system's zone.
+        case(
+            "Asia/Tokyo",
+            &["-c", "0 9 * * *", "--tz", ""],
+            null(),
+            None,
+            "at 09:00 each day\nnext: Fri 2 Jan 18:00",
+            "0 9 * * * ",
+        ),
+        case(
+            "Asia/Tokyo",
+            &["--at", "2026-01-02T15:00"],
+            null(),
+            Some("2026-01-02T06:00:00Z"),
+            "once, on 2026-01-02 at 15:00, Asia/Tokyo time\nnext: Fri 2 Jan 15:00 (in 2 h 55 min)",
+            "0 6 2 1 * ",
+        ),
+        case(
+            "Asia/Tokyo",
+            &["--at", "2026-01-02T15:00Z"],
+            null(),
+            Some("2026-01-02T15:00:00Z"),
+            "once, on 2026-01-03 at 00:00, Asia/Tokyo time",
+            "0 15 2 1 * ",
+        ),
+        // 02:30 does not exist on that day, and 03:30 exists twice on the other.
+        case(
+            "Europe/Berlin",
+            &["--at", "2026-03-29T02:30"],
+            null(),
+            Some("2026-03-29T01:00:00Z"),
+            "once, on 2026-03-29 at 03:00, Europe/Berlin time",
+            "0 1 29 3 * ",
+        ),
+        case(
+            "Europe/Berlin",
+            &["--at", "2026-10-25T02:30"],
+            null(),
+            Some("2026-10-25T00:30:00Z"),
+            "once, on 2026-10-25 at 02:30, Europe/Berlin time",
+            "30 0 25 10 * ",
+        ),
+        case(
+            "Asia/Tokyo",
+            &["--every", "2h"],
+            null(),
+            None,
+            "every 2 hours\nnext: Fri 2 Jan 14:04",
+            "4 * * * * ",
+        ),
+        case(
+            "Nowhere/Land",
+            nine,
+            null(),
+            None,
+            "at 09:00 each day\nnext: Fri 2 Jan 09:00",
+            "0 9 * * * ",
+        ),
+    ];
+    for Case { zone, flags, stored, shown, fields } in cases {
+        let story = Story::new().set("agents.defaults.timezone", json!(zone));
+        let add = [&["add", "-m", "x"], flags].concat();
+        // The config is stronger than the shell.
+        let shell = if zone == "Nowhere/Land" { "UTC" } else { "America/Lima" };
+        let added = run_cron_with_env(&story, &[("TZ", shell)], &add).stdout_has(shown);
+        if zone == "Nowhere/Land" {
+            added.stderr_has("because `agents.defaults.timezone` (`Nowhere/Land`) is not a time zone name; `--tz` sets another");
+        } else {
+            drop(added);
+        }
+        let schedule = jobs(&story)[0]["schedule"].clone();
+        assert_eq!(schedule["tz"], stored.0, "{zone} {flags:?}");
+        let at = schedule["atMs"].as_i64();
+        let expect = stored.1.map(|time| time.parse::<jiff::Timestamp>().unwrap().as_millisecond());
+        assert_eq!(at, expect, "{zone} {flags:?}");
+        let table = story.crontab().table().unwrap();
+        assert!(table.lines().any(|line| line.starts_with(fields)), "{zone} {flags:?}: {table}");
+    }
+}
+
+#[test]
+fn jobs_are_shown_in_the_zone_of_the_config() {
+    let story = Story::new()
+        .set("agents.defaults.timezone", json!("Asia/Tokyo"))
+        .file("jobs.yaml", "- {name: a, at: '2026-01-02T15:00', message: x}\n")
+        .script([says("done")]);
+    run_cron(&story, &["apply", "-f", "jobs.yaml"]).stdout_has("Added job 'a'");
+    run_cron(&story, &["list"])
+        .stdout_has("on 2026-01-02 at 15:00, Asia/Tok")
+        .stdout_has("  Fri 2 Jan 15:00");
+    run_cron(&story, &["show", "a"]).stdout_has("next         Fri 2 Jan 15:00 (in 2 h 55 min)");
+    run_cron(&story, &["edit", "a", "--at", "2026-01-02T16:00"])
+        .stdout_has("next: Fri 2 Jan 16:00 (in 3 h 55 min)");
+    run_cron(&story, &["run", "a"]).stdout("done\n");
+    run_cron(&story, &["logs"]).stdout_has("Fri 2 Jan 12:04");
+    // It is the third of January in Tokyo already.
+    let evening = [("NANOBOT_TEST_TIME", "2026-01-02T16:00:00Z")];
+    run_cron_with_env(&story, &evening, &["logs", "--since", "today"]).stdout("No runs yet.\n");
 }
 
 #[test]

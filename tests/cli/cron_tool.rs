@@ -60,6 +60,68 @@ fn a_reminder_becomes_a_job_that_runs_and_is_removed() {
     assert_eq!(story.crontab().table().unwrap_or_default(), "");
 }
 
+/// A time that the model sets is in the zone of the time that it was told, in chats too.
+#[test]
+fn the_model_sets_times_in_the_zone_that_it_is_told() {
+    let check = |session: &str, arguments: Value, at: Option<&str>, tz: Value, first: &str| {
+        let story = Story::new().set("agents.defaults.timezone", json!("Asia/Tokyo")).script([
+            calls("cron", add_arguments(&arguments)),
+            calls("cron", json!({ "action": "list" })),
+            says("ok"),
+        ]);
+        story
+            .run(["agent", "-s", session, "-m", "x"])
+            .stdout("ok\n")
+            .stderr_has("the agent added the job");
+        let told = story.requests()[0].last_content();
+        assert!(told.contains("[Runtime: 2026-01-02 12:04 Friday (JST);"), "{told}");
+        let result = call_result(&story, 1);
+        assert!(result.ends_with(&format!("first run: {first}")), "{arguments}: {result}");
+        assert!(call_result(&story, 2).contains(", Asia/Tokyo time"), "{arguments}");
+        let schedule = &stored_jobs(&story)[0]["schedule"];
+        let at = at.map(|time| time.parse::<jiff::Timestamp>().unwrap().as_millisecond());
+        assert_eq!((schedule["atMs"].as_i64(), &schedule["tz"]), (at, &tz), "{arguments}");
+    };
+    let tokyo = || json!("Asia/Tokyo");
+    for session in ["cli:direct", "telegram:42"] {
+        check(
+            session,
+            json!({ "at": "2026-01-02T15:00" }),
+            Some("2026-01-02T06:00:00Z"),
+            Value::Null,
+            "Fri 2 Jan 15:00 (in 2 h 55 min), Asia/Tokyo time",
+        );
+    }
+    check(
+        "cli:direct",
+        json!({ "at": "2026-01-02T15:00Z" }),
+        Some("2026-01-02T15:00:00Z"),
+        Value::Null,
+        "Sat 3 Jan 00:00 (in 11 h 55 min), Asia/Tokyo time",
+    );
+    check(
+        "cli:direct",
+        json!({ "cron_expr": "0 9 * * *" }),
+        None,
+        tokyo(),
+        "Sat 3 Jan 09:00 (in 20 h 55 min), Asia/Tokyo time",
+    );
+    check(
+        "cli:direct",
+        json!({ "cron_expr": "0 9 * * *", "tz": "Europe/Berlin" }),
+        None,
+        json!("Europe/Berlin"),
+        "Fri 2 Jan 17:00 (in 4 h 55 min), Asia/Tokyo time",
+    );
+    check(
+        "cli:direct",
+        json!({ "every_seconds": 3600 }),
+        None,
+        Value::Null,
+        "Fri 2 Jan 13:04 (in 59 min), Asia/Tokyo time",
+    );
+}
+
 #[test]
 fn a_job_added_by_the_model_has_at_most_the_permissions_of_its_run() {
     let story = Story::new().script([

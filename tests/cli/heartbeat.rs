@@ -59,6 +59,16 @@ fn has_session(story: &Story) -> bool {
 }
 
 #[test]
+fn a_check_is_told_the_time_in_the_zone_of_the_config() {
+    let story = story_with_list()
+        .set("agents.defaults.timezone", json!("Asia/Tokyo"))
+        .script([calls_skip()]);
+    run_heartbeat(&story, &[]).stdout("");
+    let told = story.requests()[0].last_content();
+    assert!(told.contains("Now: 2026-01-02T12:04:05+09:00[Asia/Tokyo]"), "{told}");
+}
+
+#[test]
 fn without_tasks_no_request_is_sent() {
     let ours = include_str!("../../src/workspace/HEARTBEAT.md");
     // With the headings and comments of the Python program's template.

@@ -5,14 +5,14 @@ use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::job_status::{self, JobList, JobProblem, JobStatus};
 use crate::ops::jobs::time_format;
-use crate::ops::jobs::time_zone;
 use anyhow::Result;
+use jiff::Zoned;
 use serde_json::{Value, json};
 
 /// Runs `cron check`. Returns status 1 if there is anything to report.
 pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
-    let JobList { jobs, problems } = job_status::list(ctx)?;
-    let now = ctx.clock.timestamp();
+    let JobList { jobs, problems, now: local_now } = job_status::list(ctx)?;
+    let now = local_now.timestamp();
     let mut exit = Exit::Answered;
     for job in &jobs {
         let Some(problem) = job.problem(now) else {
@@ -21,7 +21,7 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
         exit = Exit::Failed;
         match as_json {
             true => ctx.terminal.print_json(&problem_json(job, &problem))?,
-            false => ctx.terminal.print(&problem_line(ctx, job, &problem))?,
+            false => ctx.terminal.print(&problem_line(job, &problem, &local_now))?,
         }
     }
     for text in &problems {
@@ -38,9 +38,8 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
 }
 
 /// The line about a job: what is wrong, since when, how often, why.
-fn problem_line(ctx: &Context, status: &JobStatus, problem: &JobProblem) -> String {
-    let now = time_zone::now(ctx);
-    let at = |time| time_format::format_time(time, &now);
+fn problem_line(status: &JobStatus, problem: &JobProblem, now: &Zoned) -> String {
+    let at = |time| time_format::format_time(time, now);
     let history = &status.history;
     let words = match problem {
         JobProblem::Unusable(reason) => format!("never runs: {}", cell(reason)),

@@ -12,12 +12,12 @@ use crate::ops::jobs::crontab_status::LineState;
 use crate::ops::jobs::job_notices::{can_deliver, unsupported_channel_notice};
 use crate::ops::jobs::job_status::{self, JobList, JobStatus};
 use crate::ops::jobs::time_format;
-use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::report::columns::{Side, align_columns, truncate};
 use crate::sys::secret;
 use crate::sys::terminal::sanitize;
 use anyhow::Result;
+use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ const MAX_CELL_COLUMNS: usize = 40;
 pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
     let CronListArgs { pattern, all, json } = arguments;
     let names = NamePattern(pattern.as_deref());
-    let JobList { jobs: mut known, problems } = job_status::list(ctx)?;
+    let JobList { jobs: mut known, problems, now } = job_status::list(ctx)?;
     known.retain(|known| names.matches(&known.job.name) || names.matches(&known.job.id));
     let hidden = match all {
         true => 0,
@@ -45,7 +45,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
     });
     if *json {
         for known in &known {
-            ctx.terminal.print_json(&job_json(ctx, known))?;
+            ctx.terminal.print_json(&job_json(ctx, known, now.time_zone()))?;
         }
         return Ok(Exit::Answered);
     }
@@ -55,7 +55,6 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
             None => "no jobs are scheduled",
         });
     } else {
-        let now = time_zone::now(ctx);
         ctx.terminal.print(&table(ctx, &known, &now))?;
     }
     if hidden > 0 {
@@ -93,7 +92,10 @@ fn table(ctx: &Context, known: &[JobStatus], now: &Zoned) -> String {
         vec![
             cell(&known.job.id),
             truncate(&cell(&known.job.name), Some(MAX_CELL_COLUMNS)),
-            truncate(&cell(&timing::describe_schedule(ctx, &known.job)), Some(MAX_CELL_COLUMNS)),
+            truncate(
+                &cell(&timing::describe_schedule(ctx, &known.job, now.time_zone())),
+                Some(MAX_CELL_COLUMNS),
+            ),
             cell(&describe_next_run(known, now)),
             cell(&describe_last_run(known, now)),
             cost.unwrap_or_default(),
@@ -235,7 +237,7 @@ pub(super) fn format_utc(time: Timestamp) -> String {
 }
 
 /// A job as a JSON object.
-pub(super) fn job_json(ctx: &Context, known: &JobStatus) -> Value {
+pub(super) fn job_json(ctx: &Context, known: &JobStatus, local: &TimeZone) -> Value {
     let JobStatus {
         job,
         schedule_error: _,
@@ -261,7 +263,7 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus) -> Value {
     let state = &job.state;
     let mut line = json!({
         "id": job.id, "name": job.name, "enabled": job.enabled, "schedule": schedule,
-        "words": timing::describe_schedule(ctx, job), "due": due.map(format_utc), "next": times.first(), "coming": times, "message": job.message,
+        "words": timing::describe_schedule(ctx, job, local), "due": due.map(format_utc), "next": times.first(), "coming": times, "message": job.message,
         "session": session, "own_session": is_own, "created": format_utc(job.created),
         "delete_after_run": job.delete_after_run,
         "delivery": {

@@ -7,7 +7,6 @@ use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::run_log;
 use crate::ops::jobs::time_format;
-use crate::ops::jobs::time_zone;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::since::SinceFilter;
 use crate::report::columns::{Side, align_columns};
@@ -15,7 +14,7 @@ use crate::settings::Settings;
 use crate::sys::signal;
 use crate::sys::terminal::sanitize;
 use anyhow::{Context as _, Result};
-use jiff::Timestamp;
+use jiff::{Timestamp, Zoned};
 use std::time::Duration;
 
 /// Interval between checks for new records.
@@ -23,6 +22,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The filters on what is printed.
 pub(super) struct RunLogFilter<'a> {
+    /// The current time in the user's zone.
+    pub(super) now: Zoned,
     pub(super) job: Option<&'a str>,
     pub(super) follow: bool,
     pub(super) lines: usize,
@@ -35,12 +36,12 @@ pub(super) struct RunLogFilter<'a> {
 
 impl RunLogFilter<'_> {
     /// The records of the jobs `ids` that pass the filter.
-    fn records(&self, ctx: &Context, store: &JobStore, ids: &[String]) -> Result<Vec<RunRecord>> {
+    fn records(&self, store: &JobStore, ids: &[String]) -> Result<Vec<RunRecord>> {
         let mut records = run_log::records(store, ids, usize::MAX)?;
         records.retain(|record| {
             let is_recent = |since: SinceFilter| {
                 run_log::end_time(record).is_some_and(|end| {
-                    let day = end.to_zoned(time_zone::local_zone(ctx)).date();
+                    let day = end.to_zoned(self.now.time_zone().clone()).date();
                     since.includes(end, day)
                 })
             };
@@ -58,9 +59,9 @@ pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &RunLogFilter<'_>)
         None => run_log::all_ids(&store)?,
     };
     if wanted.output {
-        return print_last_output(ctx, &store, &ids[0]);
+        return print_last_output(ctx, &store, &ids[0], &wanted.now);
     }
-    let mut records = wanted.records(ctx, &store, &ids)?;
+    let mut records = wanted.records(&store, &ids)?;
     let mut last = records.last().map(|record| record.end.clone());
     let had_any = !records.is_empty();
     let shown = records.split_off(records.len().saturating_sub(wanted.lines));
@@ -69,9 +70,10 @@ pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &RunLogFilter<'_>)
             ctx.terminal.print_json(&run_json(record))?;
         }
     } else {
-        let mut rows: Vec<Vec<String>> = shown.iter().map(|record| run_row(ctx, record)).collect();
+        let mut rows: Vec<Vec<String>> =
+            shown.iter().map(|record| run_row(record, &wanted.now)).collect();
         if wanted.lines > 0 {
-            rows.extend(unfinished_rows(ctx, &store, &ids)?);
+            rows.extend(unfinished_rows(&store, &ids, &wanted.now)?);
         }
         if rows.is_empty() && !had_any && !wanted.follow {
             ctx.terminal.print("No runs yet.\n")?;
@@ -90,11 +92,13 @@ pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &RunLogFilter<'_>)
             Some(_) => ids.clone(),
             None => run_log::all_ids(&store)?,
         };
-        let new = wanted.records(ctx, &store, &ids)?;
+        let new = wanted.records(&store, &ids)?;
         for record in new.iter().filter(|record| is_after(record, last.as_deref())) {
             match wanted.json {
                 true => ctx.terminal.print_json(&run_json(record))?,
-                false => ctx.terminal.print(&format!("{}\n", run_row(ctx, record).join("  ")))?,
+                false => {
+                    ctx.terminal.print(&format!("{}\n", run_row(record, &wanted.now).join("  ")))?
+                }
             }
         }
         last = new.last().map(|record| record.end.clone()).or(last);
@@ -112,11 +116,11 @@ const COLUMNS: &[(&str, Side)] = &[
 ];
 
 /// The runs that have begun and left no record yet, as rows.
-fn unfinished_rows(ctx: &Context, store: &JobStore, ids: &[String]) -> Result<Vec<Vec<String>>> {
+fn unfinished_rows(store: &JobStore, ids: &[String], now: &Zoned) -> Result<Vec<Vec<String>>> {
     let runs = run_log::unfinished_runs(store, ids)?.into_iter();
     let rows = runs.map(|run| {
         let mut row = vec![String::new(); COLUMNS.len()];
-        row[0] = time_format::format_time(run.start, &time_zone::now(ctx));
+        row[0] = time_format::format_time(run.start, now);
         row[1] = name_and_id(&run.job_name, &run.job_id);
         row[2] = list::describe_unfinished(run.is_running).into();
         row
@@ -133,7 +137,7 @@ fn name_and_id(name: &str, id: &str) -> String {
 }
 
 /// A run as a row.
-fn run_row(ctx: &Context, record: &RunRecord) -> Vec<String> {
+fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
     let RunRecord { usage: spent, name, job, .. } = record;
     let plain = |text: &str| sanitize(text).replace(['\n', '\t'], " ");
     let tokens = spent.input_tokens + spent.output_tokens;
@@ -150,10 +154,8 @@ fn run_row(ctx: &Context, record: &RunRecord) -> Vec<String> {
         about = plain(place);
     }
     vec![
-        parse_time(&record.start).map_or_else(
-            || plain(&record.start),
-            |time| time_format::format_time(time, &time_zone::now(ctx)),
-        ),
+        parse_time(&record.start)
+            .map_or_else(|| plain(&record.start), |time| time_format::format_time(time, now)),
         name_and_id(name, job),
         describe_outcome(record),
         took,
@@ -197,12 +199,12 @@ pub(in crate::command) fn print_last_run(ctx: &Context, id: &str) -> Result<()> 
 }
 
 /// Prints the output of the last run.
-fn print_last_output(ctx: &Context, store: &JobStore, id: &str) -> Result<Exit> {
+fn print_last_output(ctx: &Context, store: &JobStore, id: &str, now: &Zoned) -> Result<Exit> {
     let records = JobDir::new(store.job_dir(id)?).last_records(usize::MAX)?;
     let last = records.iter().rfind(|record| record.outcome.is_run());
     let no_output = last.filter(|record| record.output.is_none()).map(|record| {
         let start = parse_time(&record.start);
-        let start = start.map(|time| time_format::format_time(time, &time_zone::now(ctx)));
+        let start = start.map(|time| time_format::format_time(time, now));
         let when = start.unwrap_or_else(|| record.start.clone());
         format!("the last run ({}, {when}) had no output", describe_outcome(record))
     });

@@ -7,6 +7,7 @@ use crate::ops::context::Context;
 use crate::ops::jobs::job_edit;
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::time_format::to_one_line;
+use crate::ops::jobs::time_zone;
 use anyhow::Result;
 use saved_job::{describe_change, print_saved};
 use std::path::PathBuf;
@@ -35,19 +36,21 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
         CronCommand::Disable { jobs, all } => set_enabled(ctx, jobs, *all, false),
         CronCommand::Remove { jobs } => remove(ctx, jobs),
         CronCommand::Sync { dry_run } => sync::run(ctx, *dry_run),
-        CronCommand::Logs { job, follow, lines, output, failed, since, json } => logs::run(
-            ctx,
-            &ctx.settings()?,
-            &logs::RunLogFilter {
+        CronCommand::Logs { job, follow, lines, output, failed, since, json } => {
+            let settings = ctx.settings()?;
+            let now = time_zone::now(ctx, &settings);
+            let filter = logs::RunLogFilter {
                 job: job.as_deref(),
                 follow: *follow,
                 lines: *lines,
                 output: *output,
                 failed: *failed,
-                since: since.map(|since| since_filter(since, &ctx.clock.now())),
+                since: since.map(|since| since_filter(since, &now)),
+                now,
                 json: *json,
-            },
-        ),
+            };
+            logs::run(ctx, &settings, &filter)
+        }
         CronCommand::Export(arguments) => export::run(ctx, arguments),
     }
 }

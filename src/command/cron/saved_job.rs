@@ -6,7 +6,6 @@ use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::job_edit::{JobChange, SavedJob};
 use crate::ops::jobs::time_format::{format_times, to_one_line};
-use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use anyhow::Result;
 use serde_json::json;
@@ -35,7 +34,7 @@ pub(super) fn print_saved_json(ctx: &Context, saved: SavedJob) -> Result<Exit> {
     };
     ctx.terminal.print_json(&json!({
         "id": job.id, "name": job.name, "change": change,
-        "schedule": timing::describe_schedule(ctx, job), "next": next.first().copied().map(format_utc),
+        "schedule": timing::describe_schedule(ctx, job, saved.now.time_zone()), "next": next.first().copied().map(format_utc),
     }))?;
     finish_saved(ctx, saved)
 }
@@ -51,11 +50,12 @@ pub(in crate::command) fn print_saved(
         return print_saved_json(ctx, saved);
     }
     let job = &saved.job;
-    let now = time_zone::now(ctx);
-    let mut text = format!("{}\n{}\n", to_one_line(done), timing::describe_schedule(ctx, job));
+    let now = &saved.now;
+    let schedule = timing::describe_schedule(ctx, job, now.time_zone());
+    let mut text = format!("{}\n{schedule}\n", to_one_line(done));
     let times = timing::upcoming_runs(ctx, job, now.timestamp(), UPCOMING_RUNS);
     if job.enabled && !times.is_empty() {
-        text.push_str(&format!("next: {}\n", format_times(&times, &now)));
+        text.push_str(&format!("next: {}\n", format_times(&times, now)));
     }
     ctx.terminal.print(&text)?;
     finish_saved(ctx, saved)

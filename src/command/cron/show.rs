@@ -14,12 +14,11 @@ use crate::ops::jobs::job_notices::unsupported_channel_notice;
 use crate::ops::jobs::job_status::{self, JobDetails, JobStatus};
 use crate::ops::jobs::resolved_job;
 use crate::ops::jobs::time_format;
-use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::sys::secret;
 use crate::sys::terminal::sanitize;
 use anyhow::Result;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, Zoned};
 use serde_json::json;
 
 /// The rows of a policy that describe a job's permissions; the other rows are the same for all jobs.
@@ -42,7 +41,7 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
     let JobDetails { status: known, lines, .. } = &details;
     let may = permission_rows(ctx, &known.job);
     if as_json {
-        let mut line = job_json(ctx, known);
+        let mut line = job_json(ctx, known, details.now.time_zone());
         line["lines"] = json!(lines);
         line["may"] = json!(
             may.iter()
@@ -52,14 +51,14 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
         ctx.terminal.print_json(&line)?;
         return Ok(Exit::Answered);
     }
-    let mut rows = job_rows(ctx, known);
+    let mut rows = job_rows(ctx, known, &details.now);
     rows.extend(may);
     match lines.as_slice() {
         [] => rows.push(("crontab", "no line".into())),
         lines => rows.extend(lines.iter().map(|line| ("crontab", line.clone()))),
     }
     if let Some(records) = details.records()? {
-        rows.extend(run_rows(ctx, known, &records));
+        rows.extend(run_rows(ctx, known, &records, &details.now));
     }
     let shown = |text: &str| sanitize(text).replace('\n', &format!("\n{:13}", ""));
     let text: String =
@@ -74,19 +73,18 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
 }
 
 /// The rows about the job and how it runs.
-fn job_rows(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
+fn job_rows(ctx: &Context, known: &JobStatus, now: &Zoned) -> Vec<(&'static str, String)> {
     let job = &known.job;
-    let now = time_zone::now(ctx);
     let mut rows = vec![
         ("job", format!("{} ({})", time_format::to_one_line(&job.name), job.id)),
         ("state", describe_state(known)),
-        ("schedule", timing::describe_schedule(ctx, job)),
+        ("schedule", timing::describe_schedule(ctx, job, now.time_zone())),
     ];
     if known.due_slot.is_some() {
         rows.push(("due", "now".into()));
     }
     if !known.next_runs.is_empty() {
-        rows.push(("next", time_format::format_times(&known.next_runs, &now)));
+        rows.push(("next", time_format::format_times(&known.next_runs, now)));
     }
     rows.extend(start_rows(known));
     rows.push((
@@ -235,9 +233,9 @@ fn run_rows(
     ctx: &Context,
     known: &JobStatus,
     records: &[RunRecord],
+    now: &Zoned,
 ) -> Vec<(&'static str, String)> {
-    let now = time_zone::now(ctx);
-    let last_run = describe_last_run(known, &now);
+    let last_run = describe_last_run(known, now);
     if last_run.is_empty() {
         return vec![("last", "never run".into())];
     }
@@ -273,7 +271,7 @@ fn run_rows(
     }
     if known.history.failures > 0 {
         let success = match known.history.last_success {
-            Some(time) => time_format::format_time(time, &now),
+            Some(time) => time_format::format_time(time, now),
             None => "never".into(),
         };
         rows.push(("success", success));

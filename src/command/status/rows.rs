@@ -67,7 +67,7 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     let context = context.as_ref();
     rows.extend(context.map(|used| ("context", format_context(used, has_meters))));
     rows.extend(memory_rows(memory));
-    rows.extend(jobs_rows(ctx, jobs));
+    rows.extend(jobs_rows(ctx, settings, jobs));
     rows.push(("spent", format_spent(settings, costs, has_meters)));
     rows.extend(next_step.clone().map(|step| ("next", step)));
     show(ctx, &rows)
@@ -172,8 +172,8 @@ fn tool_rows(tools: &UnusedTools) -> Vec<StatusRow> {
     rows
 }
 
-fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<StatusRow> {
-    let now = time_zone::now(ctx);
+fn jobs_rows(ctx: &Context, settings: &Settings, summary: &JobsSummary) -> Vec<StatusRow> {
+    let now = time_zone::now(ctx, settings);
     let when = |time: Timestamp| {
         let away = format_time_until(time, now.timestamp());
         format!("{} ({away})", format_time(time, &now))
@@ -205,7 +205,7 @@ fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<StatusRow> {
         None => "off".into(),
         Some((job, next)) => {
             let next = next.map_or_else(|| "never".into(), when);
-            format!("{}, next {next}", timing::describe_schedule(ctx, job))
+            format!("{}, next {next}", timing::describe_schedule(ctx, job, now.time_zone()))
         }
     };
     rows.push(("heartbeat", heartbeat));

@@ -169,7 +169,7 @@ pub(crate) fn check_last_runs(input: &CheckContext) -> Vec<CheckResult> {
 
 /// The problem of the last run of `job`, phrased to follow the job's name.
 fn last_run_problem(input: &CheckContext, job: &Job) -> Result<Option<String>> {
-    let now = time_zone::now(input.ctx);
+    let now = time_zone::now(input.ctx, input.settings);
     let time = |text: &str| match text.parse::<Timestamp>() {
         Ok(time) => format_time(time, &now),
         Err(_) => text.to_owned(),

@@ -199,7 +199,8 @@ fn decide(
     let progress = ProgressDisplay::new(ctx.terminal, level);
     let mut report = Reporter::new(ctx.terminal, ReportFormat::Deferred, progress, envelope);
     let last = Session::read(&ctx.session_store(&settings)?, &session, &mut |_| {})?;
-    let text = build_prompt(&ctx.clock.now().to_string(), list, &describe_last_runs(&last));
+    let now = ctx.clock.now_in(settings.timezone.as_deref());
+    let text = build_prompt(&now.to_string(), list, &describe_last_runs(&last));
     let chosen = model::choose(ctx, options, &settings, &account, &mut report)?;
     let sampling = model::sampling(&settings.models[0], chosen.context_tokens);
     let messages = [Message::User(UserMessage {

@@ -13,6 +13,7 @@ use crate::ops::jobs::job_notices::{
 use crate::ops::jobs::job_options::{JobFlags, apply_flags};
 use crate::ops::jobs::schedule_flags::ScheduleFlags;
 use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::permissions::Grants;
@@ -20,7 +21,7 @@ use crate::settings::Settings;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
-use jiff::Timestamp;
+use jiff::{Timestamp, Zoned};
 use std::path::PathBuf;
 
 /// Maximum length, in characters, of a name taken from the message.
@@ -40,6 +41,8 @@ pub(crate) struct SavedJob {
     pub(crate) change: JobChange,
     /// Notices for the user.
     pub(crate) notices: Vec<String>,
+    /// The current time in the user's zone.
+    pub(crate) now: Zoned,
     /// The crontab change. The job is saved even if this failed.
     pub(crate) crontab: Result<CrontabChange>,
 }
@@ -66,7 +69,7 @@ impl SavedJob {
         let crontab = crontab_sync::write_crontab(ctx, settings, store, JobFilter::Managed);
         let lines = crontab.as_ref().ok();
         notices.extend(lines.and_then(|lines| lines.other_jobs_notice(&job.id)));
-        Self { job, change, notices, crontab }
+        Self { job, change, notices, now: time_zone::now(ctx, settings), crontab }
     }
 }
 
@@ -88,7 +91,7 @@ pub(crate) fn add(
     let store = workspace_jobs::open(ctx, &settings);
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
-    let when = schedule.resolve(ctx, None, now, &mut notices)?;
+    let when = schedule.resolve(ctx, &settings, None, now, &mut notices)?;
     let when = when.ok_or_else(missing_schedule_error)?;
     let message = read_message(message)?;
     let name = name.map(time_format::to_one_line).filter(|name| !name.is_empty());
@@ -200,7 +203,8 @@ pub(crate) fn edit(
         ));
     }
     let mut catch_up = schedule.catch_up;
-    if let Some(when) = schedule.resolve(ctx, job.schedule.as_ref().ok(), now, &mut notices)? {
+    let before_schedule = job.schedule.as_ref().ok();
+    if let Some(when) = schedule.resolve(ctx, &settings, before_schedule, now, &mut notices)? {
         catch_up = catch_up.or(set_schedule(&mut job, when, now));
     }
     if let Some(text) = name.map(time_format::to_one_line) {

@@ -17,6 +17,7 @@ use crate::ops::jobs::job_runner::{JobRunner, redact_and_shorten};
 use crate::ops::jobs::retry;
 use crate::ops::jobs::run_condition::ConditionResult;
 use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::turn_options::TurnOptions;
@@ -347,7 +348,8 @@ impl JobRunner<'_> {
 
     /// The section of the system prompt about the job. It is the same in each run.
     fn job_prompt(&self, job: &Job, terms: &JobOptions) -> String {
-        let when = timing::describe_schedule(self.ctx, job);
+        let local = time_zone::local_zone(self.ctx, self.settings);
+        let when = timing::describe_schedule(self.ctx, job, &local);
         let destination = delivery::describe_destination(terms);
         format!(
             "This run is the scheduled job `{}` (id {}): {when}. It is unattended, and you cannot ask questions. Your answer \

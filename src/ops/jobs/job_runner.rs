@@ -162,7 +162,8 @@ impl JobRunner<'_> {
         let history = self.job_dir.history().unwrap_or_default();
         match (history.failures, history.failing_since) {
             (failures @ 2.., Some(since)) => {
-                let since = time_format::format_time(since, &time_zone::now(self.ctx));
+                let since =
+                    time_format::format_time(since, &time_zone::now(self.ctx, self.settings));
                 format!(", failed {failures} times since {since}")
             }
             _ => String::new(),

@@ -3,6 +3,7 @@
 use super::crontab_status::{CrontabStatus, LineState};
 use super::retry;
 use super::time_format;
+use super::time_zone;
 use super::timing::{self, effective_schedule, upcoming_runs};
 use super::workspace_jobs;
 use crate::cron::job::Job;
@@ -11,7 +12,7 @@ use crate::cron::run_record::{JobDir, PendingRetry, RunHistory, RunRecord, RunSt
 use crate::cron::schedule::{DueState, Schedule};
 use crate::ops::context::Context;
 use anyhow::Result;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, Zoned};
 
 /// Maximum number of listed next runs.
 const UPCOMING_RUNS: usize = 5;
@@ -144,6 +145,8 @@ pub(crate) struct JobList {
     pub(crate) jobs: Vec<JobStatus>,
     /// Problems with the crontab, as messages for the user.
     pub(crate) problems: Vec<String>,
+    /// The current time in the user's zone.
+    pub(crate) now: Zoned,
 }
 
 /// All jobs of the workspace.
@@ -157,7 +160,7 @@ pub(crate) fn list(ctx: &Context) -> Result<JobList> {
     let states: Vec<_> =
         jobs.iter().map(|status| (status.job.id.as_str(), status.line_state)).collect();
     let problems = crontab.problems(&states);
-    Ok(JobList { jobs, problems })
+    Ok(JobList { jobs, problems, now: time_zone::now(ctx, &settings) })
 }
 
 /// One job with its crontab lines and its records.
@@ -165,6 +168,8 @@ pub(crate) struct JobDetails {
     pub(crate) status: JobStatus,
     /// The job's lines in the crontab.
     pub(crate) lines: Vec<String>,
+    /// The current time in the user's zone.
+    pub(crate) now: Zoned,
     store: JobStore,
 }
 
@@ -176,7 +181,12 @@ impl JobDetails {
         let job = workspace_jobs::find(&store, name_or_id)?;
         let crontab = CrontabStatus::new(ctx, &settings, &store);
         let status = JobStatus::new(ctx, &store, &crontab, job)?;
-        Ok(Self { lines: crontab.lines(&status.job).to_vec(), status, store })
+        Ok(Self {
+            lines: crontab.lines(&status.job).to_vec(),
+            now: time_zone::now(ctx, &settings),
+            status,
+            store,
+        })
     }
 
     /// The records of its runs; `None` if the job cannot have any.

@@ -6,6 +6,7 @@ use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
+use crate::settings::Settings;
 use anyhow::Result;
 use jiff::Timestamp;
 
@@ -40,6 +41,7 @@ impl ScheduleFlags {
     pub(crate) fn resolve(
         &self,
         ctx: &Context,
+        settings: &Settings,
         before: Option<&Schedule>,
         now: Timestamp,
         notices: &mut Vec<String>,
@@ -56,7 +58,7 @@ impl ScheduleFlags {
             let zone = match (typed, before) {
                 (Some(zone), _) => zone,
                 (None, Some(Schedule::Cron { zone, .. })) => zone.clone(),
-                (None, _) => time_zone::shell_zone(ctx, now, notices),
+                (None, _) => time_zone::default_zone(ctx, settings, now, notices),
             };
             return Ok(Some(Schedule::Cron { expression, zone }));
         }
@@ -79,8 +81,10 @@ impl ScheduleFlags {
             return Ok(Some(Schedule::Every(period)));
         }
         let time = match (at, after) {
-            (Some(text), _) => schedule::parse_time(text, &time_zone::local_zone(ctx), now)
-                .map_err(|words| wrong("--at", words))?,
+            (Some(text), _) => {
+                schedule::parse_time(text, &time_zone::local_zone(ctx, settings), now)
+                    .map_err(|words| wrong("--at", words))?
+            }
             (_, Some(text)) => {
                 schedule::parse_delay(text, now).map_err(|words| wrong("--in", words))?
             }

@@ -12,6 +12,7 @@ use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
 use crate::settings::Settings;
+use crate::sys::clock;
 use crate::tool::ToolError;
 use crate::tool::cron::{
     CreatedJob, JobRequest, JobScheduler, ListedJob, MAX_MODEL_JOBS, RequestedSchedule,
@@ -19,6 +20,7 @@ use crate::tool::cron::{
 };
 use crate::tool::message::ChatTarget;
 use anyhow::Result;
+use jiff::tz::TimeZone;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +47,10 @@ impl StoreScheduler {
         workspace_jobs::open(&self.ctx, &self.settings)
     }
 
+    fn local_zone(&self) -> TimeZone {
+        time_zone::local_zone(&self.ctx, &self.settings)
+    }
+
     fn parse_schedule(&self, when: &RequestedSchedule<'_>) -> Result<Schedule, ToolError> {
         Ok(match when {
             RequestedSchedule::Every(seconds) => Schedule::Every(Duration::from_secs(*seconds)),
@@ -56,8 +62,9 @@ impl StoreScheduler {
                         time_zone::validate_zone(name)
                             .map_err(|error| format!("`tz`: {error:#}"))?,
                     ),
-                    None => time_zone::shell_zone(
+                    None => time_zone::default_zone(
                         &self.ctx,
+                        &self.settings,
                         self.ctx.clock.timestamp(),
                         &mut Vec::new(),
                     ),
@@ -66,7 +73,7 @@ impl StoreScheduler {
             }
             RequestedSchedule::At(text) => {
                 let now = self.ctx.clock.timestamp();
-                let time = schedule::parse_time(text, &time_zone::local_zone(&self.ctx), now)
+                let time = schedule::parse_time(text, &self.local_zone(), now)
                     .map_err(|words| format!("`at`: {words}"))?;
                 Schedule::At(timing::truncate_to_millis(time))
             }
@@ -75,7 +82,7 @@ impl StoreScheduler {
 
     /// Tells the user of a new job, which outlives its conversation.
     fn report_new_job(&self, job: &Job) {
-        let when = timing::describe_schedule(&self.ctx, job);
+        let when = timing::describe_schedule(&self.ctx, job, &self.local_zone());
         let run = Context { quiet: self.is_quiet, ..self.ctx.clone() };
         run.notice(&format!(
             "the agent added the job `{}` ({when}); `nanobot cron remove {}` removes it",
@@ -134,7 +141,11 @@ impl JobScheduler for StoreScheduler {
             AddResult::LimitReached => return Err(job_limit_error()),
         }
         let times = timing::upcoming_runs(&self.ctx, &job, now, 1);
-        let mut next = time_format::format_times(&times, &time_zone::now(&self.ctx));
+        let here = time_zone::now(&self.ctx, &self.settings);
+        let mut next = time_format::format_times(&times, &here);
+        if !times.is_empty() {
+            next.push_str(&format!(", {} time", clock::zone_name(&here)));
+        }
         if let Some(why) = self.update_crontab() {
             next.push_str(&format!(
                 "; but nothing starts it: {why}. Tell the user to run `nanobot cron run --due` once a minute"
@@ -153,14 +164,17 @@ impl JobScheduler for StoreScheduler {
             .map(|job| (timing::upcoming_runs(&self.ctx, &job, now, 1).pop(), job))
             .collect();
         jobs.sort_by_key(|(next, _)| (next.is_none(), *next));
-        let here = time_zone::now(&self.ctx);
+        let here = time_zone::now(&self.ctx, &self.settings);
         let listed = jobs.into_iter().map(|(next, job)| ListedJob {
             schedule: match &job.schedule {
-                Ok(_) => timing::describe_schedule(&self.ctx, &job),
+                Ok(_) => timing::describe_schedule(&self.ctx, &job, here.time_zone()),
                 // The reason would quote the job file.
                 Err(_) => "never".into(),
             },
-            next: next.map(|next| time_format::format_time(next, &here)),
+            next: next.map(|next| {
+                let time = time_format::format_time(next, &here);
+                format!("{time}, {} time", clock::zone_name(&here))
+            }),
             by_model: job.options.as_ref().is_some_and(|terms| terms.by_model),
             chat: match (&job.delivery.channel, &job.delivery.to) {
                 (Some(channel), Some(to)) if job.delivery.deliver => {

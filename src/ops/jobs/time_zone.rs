@@ -1,21 +1,27 @@
-//! The time zone that applies: a job's own, the system's, which cron uses, or that of the user's shell.
+//! The time zone that applies: a job's own, the system's, which cron uses, or that of the user.
 
 use crate::cron::schedule;
+use crate::cron::time_fields;
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
+use crate::settings::Settings;
 use crate::sys::clock;
 use anyhow::Result;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan, Zoned};
+use jiff::{Timestamp, Zoned};
 
 /// The current time in the user's zone.
-pub(crate) fn now(ctx: &Context) -> Zoned {
-    ctx.clock.timestamp().to_zoned(local_zone(ctx))
+pub(crate) fn now(ctx: &Context, settings: &Settings) -> Zoned {
+    ctx.clock.timestamp().to_zoned(local_zone(ctx, settings))
 }
 
-/// The user's zone: that of the shell, or the system's.
-pub(crate) fn local_zone(ctx: &Context) -> TimeZone {
-    zone_from_env(ctx).map_or_else(|| clock::system_zone(&ctx.env).0, |(zone, _)| zone)
+/// The user's zone, in which times are read that name none: that of the config, which the model is told, else that of the
+/// shell, else the system's.
+pub(crate) fn local_zone(ctx: &Context, settings: &Settings) -> TimeZone {
+    let configured = settings.timezone.as_deref().and_then(clock::named_zone);
+    configured
+        .or_else(|| zone_from_env(ctx).map(|(zone, _)| zone))
+        .unwrap_or_else(|| clock::system_zone(&ctx.env).0)
 }
 
 /// The zone that `TZ` names, and its name.
@@ -35,28 +41,36 @@ pub(crate) fn validate_zone(name: &str) -> Result<String> {
     }
 }
 
-/// The default zone of a new job: `None`, which is the system's, unless the shell uses another zone.
-pub(crate) fn shell_zone(
+/// The default zone of a new job: that of the config, or that of the shell if it is not the system's. `None` is the
+/// system's.
+pub(crate) fn default_zone(
     ctx: &Context,
+    settings: &Settings,
     now: Timestamp,
     notices: &mut Vec<String>,
 ) -> Option<String> {
-    let written = ctx.env.get("TZ")?;
+    if let Some(name) = settings.timezone.as_deref()
+        && clock::named_zone(name).is_some()
+    {
+        return Some(name.to_owned());
+    }
     let (system, system_name) = clock::system_zone(&ctx.env);
     let system_name = system_name.unwrap_or_else(|| "the system's".into());
+    let not_a_name = |source: &str| {
+        format!(
+            "the job uses the system's time zone ({system_name}), because {source} is not a time zone name; `--tz` sets another"
+        )
+    };
+    if let Some(name) = &settings.timezone {
+        notices.push(not_a_name(&format!("`agents.defaults.timezone` (`{name}`)")));
+    }
+    let written = ctx.env.get("TZ")?;
     let Some((zone, name)) = zone_from_env(ctx) else {
-        notices.push(format!(
-            "the job uses the system's time zone ({system_name}), because TZ=`{written}` is not a time zone name; `--tz` sets another"
-        ));
+        notices.push(not_a_name(&format!("TZ=`{written}`")));
         return None;
     };
-    // Two names of the same zone need no notice. Samples over a year cover every change of the clock.
-    let is_alike = (0..13).all(|month| {
-        let time = now.to_zoned(TimeZone::UTC).saturating_add(month.months());
-        let time = time.timestamp();
-        zone.to_offset(time) == system.to_offset(time)
-    });
-    if is_alike {
+    // Two names of the same zone need no notice.
+    if time_fields::is_same_clock(&zone, &system, now) {
         return None;
     }
     notices.push(format!(

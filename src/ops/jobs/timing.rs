@@ -1,10 +1,10 @@
 //! The timing of a job: its effective schedule and zone, its due state, and its next runs.
 
-use super::time_zone;
 use crate::cron::job::Job;
 use crate::cron::run_record::RunState;
 use crate::cron::schedule::{DueState, Schedule};
 use crate::cron::start_delay;
+use crate::cron::time_fields;
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::sys::{clock, host};
@@ -94,11 +94,19 @@ pub(crate) fn upcoming_runs(
     slots.filter_map(|slot| slot.checked_add(delay).ok()).collect()
 }
 
-/// A description of the schedule of `job`.
-pub(crate) fn describe_schedule(ctx: &Context, job: &Job) -> String {
+/// A description of the schedule of `job` for a user in the zone `local`.
+pub(crate) fn describe_schedule(ctx: &Context, job: &Job, local: &TimeZone) -> String {
     match effective_schedule(ctx, job) {
-        // A one-time schedule is shown in the user's zone.
-        Ok((schedule @ Schedule::At(_), _)) => schedule.describe(&time_zone::local_zone(ctx)),
+        // A one-time schedule is shown in the user's zone, which is named if it is not the system's.
+        Ok((schedule @ Schedule::At(time), system)) => {
+            let words = schedule.describe(local);
+            match time_fields::is_same_clock(local, &system, *time) {
+                true => words,
+                false => {
+                    format!("{words}, {} time", clock::zone_name(&time.to_zoned(local.clone())))
+                }
+            }
+        }
         Ok((schedule, zone)) => schedule.describe(&zone),
         Err(words) => format!("never: {words}"),
     }
