@@ -204,7 +204,8 @@ fn hardening(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<
          SystemCallArchitectures=native\n\
          # The rest needs a manager that can create namespaces: the system's, or a user's if users may. Otherwise the status\n\
          # is 217, 218 or 226: then remove these lines.\n\
-         CapabilityBoundingSet=\n\
+         # The sandbox of a job that runs as root needs this one.\n\
+         CapabilityBoundingSet=CAP_SETFCAP\n\
          ProtectSystem=strict\n",
     );
     let places = scheduled_job.granted_paths();

@@ -38,11 +38,18 @@ pub fn enter(with_network: bool) -> io::Result<()> {
 
 /// Tells what keeps this user from making namespaces, and how to change it.
 pub fn explain_refusal() -> &'static str {
-    explain(&|name| std::fs::read_to_string(Path::new("/proc/sys").join(name)).ok())
+    // Mapping the user 0 takes this capability (user_namespaces(7)).
+    let lacks_capability = rustix::process::geteuid().is_root()
+        && rustix::thread::capabilities(None)
+            .is_ok_and(|sets| !sets.effective.contains(CapabilitySet::SETFCAP));
+    explain(lacks_capability, &|name| {
+        std::fs::read_to_string(Path::new("/proc/sys").join(name)).ok()
+    })
 }
 
-/// Tells which of the system's settings, as `read` returns them, keeps a user from making namespaces.
-fn explain(read: &dyn Fn(&str) -> Option<String>) -> &'static str {
+/// Tells which of the system's settings, as `read` returns them, keeps a user from making namespaces, or root, which lacks
+/// a capability.
+fn explain(lacks_capability: bool, read: &dyn Fn(&str) -> Option<String>) -> &'static str {
     let is = |name: &str, value: &str| read(name).is_some_and(|text| text.trim() == value);
     if is("kernel/apparmor_restrict_unprivileged_userns", "1") {
         return "AppArmor restricts them; this gives the program a profile: `printf 'abi <abi/4.0>,\\nprofile nanobot %s \
@@ -54,6 +61,10 @@ fn explain(read: &dyn Fn(&str) -> Option<String>) -> &'static str {
     }
     if is("user/max_user_namespaces", "0") {
         return "set `sudo sysctl -w user.max_user_namespaces=10000`";
+    }
+    if lacks_capability {
+        return "root needs the capability CAP_SETFCAP for them: keep it in `CapabilityBoundingSet=` of the systemd unit or with \
+                `--cap-add SETFCAP` of the container, or run as another user";
     }
     "a container must allow them, as `podman run --security-opt seccomp=unconfined --security-opt unmask=ALL` does"
 }
@@ -69,7 +80,7 @@ mod tests {
                 let found = set.iter().find(|(known, _)| name.ends_with(known));
                 found.map(|(_, value)| format!("{value}\n"))
             };
-            let found = explain(&read);
+            let found = explain(false, &read);
             assert!(found.contains(expect), "{set:?}: {found}");
         };
         check(
@@ -85,5 +96,6 @@ mod tests {
         ];
         check(&usual, "a container must allow them");
         check(&[], "a container must allow them");
+        assert!(explain(true, &|_| None).contains("CAP_SETFCAP"));
     }
 }
