@@ -958,6 +958,13 @@ fn a_removed_job_leaves_no_files() {
     let shared = add_job(&story, &["-n", "two", "-e", "1h", "-s", "work"]);
     let key = format!("cron:{id}");
     story.run(["agent", "-m", "x", "-s", &key]).stdout("Done.\n");
+    // What jobs leave in the trash is removed after a month.
+    let trash = story.workspace().join("sessions/.trash");
+    let old = trash.join("20251130000000000000-cron_old.jsonl.gone");
+    let recent = trash.join("20251215000000000000-cron_new.jsonl.gone");
+    for path in [&old, &recent] {
+        crate::story::write(path, b"");
+    }
     run_cron(&story, &["remove", "one", "nobody", "two"])
         .status(66)
         .stdout(&format!("✓ Removed job {id} ('one')\n✓ Removed job {shared} ('two')\n"))
@@ -965,6 +972,7 @@ fn a_removed_job_leaves_no_files() {
             "nanobot: moved the session of `one` to the trash; restore it with `nanobot session restore {key}`\n"
         ))
         .stderr_has("there is no job `nobody`");
+    assert!(!old.exists() && recent.exists());
     assert_eq!(jobs(&story), [Value::Null; 0]);
     assert!(!job_dir(&story, &id).exists() && !job_dir(&story, &shared).exists());
     assert_eq!(story.crontab().table().unwrap(), "5 4 * * * backup\n");

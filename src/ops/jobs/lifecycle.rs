@@ -136,11 +136,13 @@ pub(crate) fn discard_session(ctx: &Context, settings: &Settings, job: &Job) -> 
     }
     let place = ctx.session_store(settings)?;
     match sessions::move_to_trash(&place, &key, &|_| true) {
-        Ok(true) => ctx.notice(&format!(
+        Ok(true) => {
+            ctx.notice(&format!(
                 "moved the session of `{}` to the trash; restore it with `nanobot session restore {key}`",
                 time_format::to_one_line(&job.name)
-            ),
-        ),
+            ));
+            sessions::empty_trash(&place)?;
+        }
         Ok(false) => {}
         Err(error) if exit_for(&error) == Exit::NoInput => {}
         Err(error) if exit_for(&error) == Exit::TryAgain => {
