@@ -133,7 +133,8 @@ pub struct CronAddArgs {
 /// The file is a YAML or JSON list. Each item has the long flags of `cron add` as keys, without the dashes, for example
 /// `- {name: digest, cron: "0 8 * * 1-5", read: [~/inbox], message: summarise what is new in ~/inbox}`.
 ///
-/// As with `cron add --replace`, a job that is the same already is not changed, so the command can be repeated.
+/// `enabled: false` disables a job; without `enabled` it stays as it is. All items are checked before anything is changed. As
+/// with `cron add --replace`, a job that is the same already is not changed, so the command can be repeated.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CronApplyArgs {
     /// The file; `-` is standard input

@@ -15,7 +15,7 @@ use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// The path of the file, relative to the workspace or the data directory.
@@ -29,6 +29,16 @@ pub enum AddResult {
     Added,
     /// The limit on jobs created by runs is reached.
     LimitReached,
+}
+
+/// A job to add or to change.
+#[derive(Clone, Copy, Debug)]
+pub struct JobUpdate<'a> {
+    pub job: &'a Job,
+    /// The job that it replaces; `None` if it is added.
+    pub old: Option<&'a Job>,
+    /// Makes the job of the file, which may have changed meanwhile, what `job` is.
+    pub change: fn(&mut Job, &Job),
 }
 
 /// The jobs of a workspace.
@@ -135,6 +145,15 @@ impl JobStore {
                 warnings.push(format!(
                     "`{path}` has a job with the id `{HEARTBEAT_ID}`, which is ignored: the id is reserved"
                 ));
+            }
+            let mut ids = HashSet::new();
+            for id in entries(&load(path)?).filter_map(|value| get_text(value, "id")) {
+                if !ids.insert(id.clone()) {
+                    let path = path.display();
+                    warnings.push(format!(
+                        "`{path}` has two jobs with the id `{id}`; only the first one runs: give the other another id"
+                    ));
+                }
             }
             let places = path.is_file().then(|| [Some(path.as_path()), path.parent()]);
             for place in places.into_iter().flatten().flatten() {
@@ -284,6 +303,86 @@ impl JobStore {
         Ok(found)
     }
 
+    /// Adds and changes jobs and removes others, in one change of the file that contains them.
+    ///
+    /// # Errors
+    /// A job or the file cannot be written; then the file and the options are as before.
+    pub fn save(&self, saved: &[JobUpdate<'_>], removed: &[&str], now: Timestamp) -> Result<()> {
+        let before = self.file_contents()?;
+        let written = self.write_all(saved, removed, now);
+        if let Err(error) = written {
+            // The files may be written even if only the last system call failed; then the jobs keep their options.
+            if self.file_contents().is_ok_and(|after| after == before) {
+                for JobUpdate { job, old, .. } in saved {
+                    let restored = match old {
+                        Some(old) => self.write_options(old),
+                        None => self.remove_job_dir(&job.id),
+                    };
+                    if let Err(other) = restored {
+                        return Err(error.context(format!("{other:#}")));
+                    }
+                }
+            }
+            return Err(error);
+        }
+        for id in removed {
+            self.remove_options(id)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of the job files.
+    fn file_contents(&self) -> Result<Vec<Option<Vec<u8>>>> {
+        self.job_files.iter().map(|path| durable_file::read(path)).collect()
+    }
+
+    fn write_all(&self, saved: &[JobUpdate<'_>], removed: &[&str], now: Timestamp) -> Result<()> {
+        let changed: HashMap<&str, &JobUpdate<'_>> = saved
+            .iter()
+            .filter(|saved| saved.old.is_some())
+            .map(|saved| (saved.job.id.as_str(), saved))
+            .collect();
+        let new_file = self.job_file().to_owned();
+        for path in &self.job_files {
+            update(path, |file| {
+                let mut has_changed = false;
+                for value in entries_mut(file) {
+                    let id = get_text(value, "id").unwrap_or_default();
+                    let Some(saved) = changed.get(id.as_str()) else {
+                        continue;
+                    };
+                    let mut job = self.with_options(job_entry::to_job(value))?;
+                    (saved.change)(&mut job, saved.job);
+                    self.write_options(&job)?;
+                    update_entry(value, &job, now);
+                    has_changed = true;
+                }
+                let is_removed = |value: &Value| removed.iter().any(|id| has_id(value, id));
+                if entries(file).any(is_removed)
+                    && let Some(jobs) = file.get_mut("jobs").and_then(Value::as_array_mut)
+                {
+                    jobs.retain(|value| !is_removed(value));
+                    has_changed = true;
+                }
+                let added = saved.iter().filter(|saved| saved.old.is_none() && *path == new_file);
+                for JobUpdate { job, .. } in added {
+                    let mut job = (*job).clone();
+                    job.bind_options();
+                    self.write_options(&job)?;
+                    let jobs = file.entry("jobs").or_insert_with(|| json!([])).as_array_mut();
+                    let jobs =
+                        jobs.ok_or_else(|| damaged_error(path, "its `jobs` is not a list"))?;
+                    let mut value = json!({});
+                    update_entry(&mut value, &job, now);
+                    jobs.push(value);
+                    has_changed = true;
+                }
+                Ok(has_changed)
+            })?;
+        }
+        Ok(())
+    }
+
     fn remove_options(&self, id: &str) -> Result<()> {
         let path = self.options_path(id)?;
         match std::fs::remove_file(&path) {
@@ -316,6 +415,15 @@ impl JobStore {
             None => Err("its options have no interval".into()),
         };
         Ok(Some(Job { schedule, options: Some(terms), ..Job::heartbeat(made) }))
+    }
+
+    /// Checks that the options of the job `id` can be read.
+    ///
+    /// # Errors
+    /// Status 78 if the id is invalid or the options are damaged.
+    pub fn check_options(&self, id: &str) -> Result<()> {
+        self.job_dir(id)?;
+        self.read_options(id).map(drop)
     }
 
     /// True if the job `id` has stored options.

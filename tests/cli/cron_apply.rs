@@ -127,6 +127,17 @@ fn nothing_is_changed_if_an_item_is_wrong() {
         &format!("{good}- {{name: b, every: 1h, message: x, config: c.json}}\n"),
         "item 2 of `jobs.yaml`: `json`, `replace` and `config` are flags of the command",
     );
+    // The value of a key does not matter.
+    for item in [
+        "{name: b, every: 1h, message: x, enabld: false}",
+        "{name: b, every: 1h, message: x, retri: null}",
+    ] {
+        check(&format!("{good}- {item}\n"), "item 2 of `jobs.yaml`: unexpected argument '--");
+    }
+    check(
+        &format!("{good}- {{name: b, every: 1h, message: x, enabled: maybe}}\n"),
+        "item 2 of `jobs.yaml`: `enabled` is `true` or `false`",
+    );
     check("name: a\n", "`jobs.yaml` is not a list of jobs");
     check("- [\n", "is not YAML or JSON");
     let story = story().file("jobs.yaml", "- {name: a, cron: \"61 * * * *\", message: x}\n");
@@ -134,4 +145,84 @@ fn nothing_is_changed_if_an_item_is_wrong() {
         .status(2)
         .stderr_has("item 1 of `jobs.yaml`: ");
     quiet(&story, &["cron", "apply", "-f", "missing"]).status(66).stderr_has("missing");
+    // What depends on the system is checked for all items too, before the first is saved.
+    let story = self::story().file(
+        "jobs.yaml",
+        format!("{good}- {{name: b, every: 1h, message: x, channel: file, to: /nowhere/x}}\n"),
+    );
+    quiet(&story, &["cron", "apply", "-f", "jobs.yaml"])
+        .status(66)
+        .stderr_has("item 2 of `jobs.yaml`: ");
+    assert!(!story.workspace().join("cron/jobs.json").exists());
+}
+
+#[test]
+fn a_job_of_a_file_can_be_disabled() {
+    let item = |enabled: &str| format!("- {{name: a, every: 1h, message: x{enabled}}}\n");
+    let story = story().file("jobs.yaml", item(", enabled: false"));
+    let apply = ["cron", "apply", "-f", "jobs.yaml", "--json"];
+    let added = lines(&story, &apply);
+    assert_eq!((&added[0]["change"], &added[0]["next"]), (&Value::from("added"), &Value::Null));
+    let check = |enabled: bool| {
+        assert_eq!(jobs(&story)[0]["enabled"], enabled);
+        let table = story.crontab().table().unwrap();
+        assert_eq!(table.contains(" cron run "), enabled, "{table}");
+    };
+    check(false);
+    assert_eq!(changes(&lines(&story, &apply)), ["unchanged"]);
+    for (enabled, change, is_enabled) in [
+        (", enabled: true", "changed", true),
+        // Without the key it stays as it is.
+        ("", "unchanged", true),
+        (", enabled: false", "changed", false),
+        ("", "unchanged", false),
+    ] {
+        std::fs::write(story.dir().join("jobs.yaml"), item(enabled)).unwrap();
+        assert_eq!(changes(&lines(&story, &apply)), [change], "{enabled}");
+        check(is_enabled);
+    }
+}
+
+/// A reader that has ended does not leave half of the jobs.
+#[test]
+fn all_jobs_are_saved_before_anything_is_printed() {
+    let items: String =
+        (0..50).map(|n| format!("- {{name: job{n}, every: 1h, message: x}}\n")).collect();
+    let story = story().file("jobs.yaml", items);
+    let command = format!("{} cron apply -f jobs.yaml | true", crate::story::NANOBOT);
+    let ran = story.wait(story.program("/bin/sh").args(["-c", &command]).spawn().unwrap());
+    ran.text();
+    ran.error_text();
+    drop(ran);
+    assert_eq!(jobs(&story).len(), 50);
+    let table = story.crontab().table().unwrap();
+    assert_eq!(table.matches(" cron run ").count(), 50);
+}
+
+/// The cost of a repeated `apply` grows with the number of jobs, not with its square.
+#[test]
+fn two_hundred_unchanged_jobs_cost_little() {
+    if !crate::fault_injection::can_inject() {
+        return;
+    }
+    let calls = |count: usize| {
+        let items: String = (0..count)
+            .map(|n| format!("- {{name: job{n}, every: 1h, message: x, read: [.]}}\n"))
+            .collect();
+        let story = story().file("jobs.yaml", items);
+        assert_eq!(lines(&story, &["cron", "apply", "-f", "jobs.yaml", "--json"]).len(), count);
+        let before = story.crontab().calls().len();
+        let trace = story.dir().join("calls");
+        let mut strace = story.program("strace");
+        // Without children: `crontab` is a shell script here.
+        strace.args(["-qq", "-o"]).arg(&trace).arg(crate::story::NANOBOT);
+        let ran = strace.args(["cron", "apply", "-f", "jobs.yaml", "--json"]).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        let text = String::from_utf8(ran.stdout).unwrap();
+        assert_eq!(text.matches("\"unchanged\"").count(), count, "{text}");
+        assert_eq!(&story.crontab().calls()[before..], ["-l"]);
+        std::fs::read_to_string(trace).unwrap().lines().count()
+    };
+    let (few, many) = (calls(10), calls(200));
+    assert!(many - few < 100 * 190, "{few} system calls for 10 jobs, {many} for 200");
 }

@@ -1,84 +1,73 @@
 //! `cron apply`: creates and changes the jobs that a file lists. Each item of the file becomes the flags of `cron add`,
 //! so both accept the same options.
 
-use super::saved_job::{describe_change, finish_saved, print_saved_json};
+use super::saved_job::{describe_change, saved_json};
 use crate::cli::cron::{CronAddArgs, CronApplyArgs};
 use crate::command::arguments::job_settings;
-use crate::error::{Exit, fail, fail_with_hint, outside_turn};
+use crate::cron::job::Job;
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::ops::jobs::job_edit;
-use crate::ops::jobs::lifecycle;
+use crate::ops::jobs::crontab_sync;
+use crate::ops::jobs::job_apply::{self, AppliedJob, AppliedList, JobListItem};
+use crate::ops::jobs::job_edit::{JobDraft, JobSettings};
 use crate::ops::jobs::time_format::to_one_line;
-use crate::ops::jobs::workspace_jobs;
 use crate::sys::input::{self, StdinMode};
 use anyhow::Result;
 use clap::{Args, FromArgMatches};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::path::Path;
 
 /// Maximum size of the file in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Runs `cron apply`. The flags and names of all items are checked before the first job is changed. What depends on the
-/// system, such as a path that is granted, is checked job by job; an error names its item.
+/// Runs `cron apply`. All items are checked, and all jobs are saved, before anything is printed.
 pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
     let CronApplyArgs { file, prune, json } = arguments;
     let items = read_items(file)?;
     let position = |index: usize| format!("item {} of `{}`", index + 1, file.display());
-    let mut listed: Vec<CronAddArgs> = Vec::new();
+    let mut listed: Vec<(CronAddArgs, Option<bool>, JobSettings)> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let at = |words| fail(Exit::BadInput, format!("{}: {words}", position(index)));
-        let add = parse_item(item).map_err(at)?;
-        if listed.iter().any(|other| other.name == add.name) {
+        let (add, enabled) = parse_item(item).map_err(at)?;
+        if listed.iter().any(|(other, ..)| other.name == add.name) {
             return Err(at("an earlier item has the same name".into()));
         }
-        listed.push(add);
-    }
-    let mut exit = Exit::Answered;
-    for (index, add) in listed.iter().enumerate() {
         let mut settings = job_settings(&add.flags);
         settings.flags.applied = true;
-        let saved = job_edit::add(ctx, add.name.as_deref(), &add.message, &settings, true)
-            .map_err(|error| outside_turn(error, &position(index)))?;
-        let done = match json {
-            true => print_saved_json(ctx, saved)?,
-            false => {
-                ctx.terminal.print(&format!("{}\n", to_one_line(&describe_change(&saved))))?;
-                finish_saved(ctx, saved)?
-            }
-        };
-        if done != Exit::Answered {
-            exit = done;
-        }
+        listed.push((add, enabled, settings));
     }
-    if *prune {
-        let removed = remove_others(ctx, &listed, *json)?;
-        exit = if exit == Exit::Answered { removed } else { exit };
-    }
-    Ok(exit)
-}
-
-/// Removes the jobs that an earlier run of the command created and that are not `listed` any more.
-fn remove_others(ctx: &Context, listed: &[CronAddArgs], as_json: bool) -> Result<Exit> {
-    let settings = ctx.settings()?;
-    let jobs = workspace_jobs::open(ctx, &settings).jobs()?;
-    let is_other = |name: &str| listed.iter().all(|add| add.name.as_deref() != Some(name));
-    let others = jobs.iter().filter(|job| {
-        job.options.as_ref().is_some_and(|options| options.applied) && is_other(&job.name)
+    let listed = listed.iter().enumerate().map(|(index, (add, enabled, settings))| JobListItem {
+        draft: JobDraft {
+            name: add.name.as_deref(),
+            message: &add.message,
+            settings,
+            enabled: *enabled,
+        },
+        position: position(index),
     });
-    let ids: Vec<String> = others.map(|job| job.id.clone()).collect();
-    if ids.is_empty() {
-        return Ok(Exit::Answered);
-    }
-    lifecycle::remove(ctx, &ids, &mut |job| match as_json {
-        true => ctx.terminal.print_json(&serde_json::json!({
-            "id": job.id, "name": job.name, "change": "removed",
-        })),
-        false => {
-            let name = to_one_line(&job.name);
-            ctx.terminal.print(&format!("✓ Removed job '{name}' ({})\n", job.id))
+    let applied = job_apply::apply(ctx, &listed.collect::<Vec<_>>(), *prune)?;
+    let AppliedList { jobs, removed, now, crontab, exit } = applied;
+    for AppliedJob { job, change, .. } in &jobs {
+        if *json {
+            ctx.terminal.print_json(&saved_json(ctx, job, *change, &now))?;
+        } else {
+            let done = to_one_line(&describe_change(job, *change));
+            ctx.terminal.print(&format!("{done}\n"))?;
         }
-    })
+    }
+    for Job { id, name, .. } in &removed {
+        if *json {
+            let line = json!({ "id": id, "name": name, "change": "removed" });
+            ctx.terminal.print_json(&line)?;
+        } else {
+            let name = to_one_line(name);
+            ctx.terminal.print(&format!("✓ Removed job '{name}' ({id})\n"))?;
+        }
+    }
+    jobs.iter().flat_map(|job| &job.notices).for_each(|notice| ctx.notice(notice));
+    let saved_message = "the jobs are saved, but cron does not start them";
+    let crontab = crontab_sync::report_change(ctx, crontab, saved_message);
+    Ok(if crontab == Exit::Answered { exit } else { crontab })
 }
 
 /// Reads the list of jobs.
@@ -103,14 +92,30 @@ fn read_items(file: &Path) -> Result<Vec<Value>> {
     }
 }
 
-/// Parses an item as `cron add` parses its flags.
-fn parse_item(item: &Value) -> Result<CronAddArgs, String> {
+/// Parses an item as `cron add` parses its flags. Returns the value of its `enabled` too, which is no flag.
+fn parse_item(item: &Value) -> Result<(CronAddArgs, Option<bool>), String> {
     let Value::Object(keys) = item else {
         return Err("it is not a map of flags".into());
     };
+    let mut keys = keys.clone();
+    let enabled = match keys.remove("enabled") {
+        None | Some(Value::Null) => None,
+        Some(Value::Bool(enabled)) => Some(enabled),
+        Some(_) => return Err("`enabled` is `true` or `false`".into()),
+    };
     let command = CronAddArgs::augment_args(clap::Command::new("job").no_binary_name(true));
+    let is_known = |key: &str| {
+        command.get_arguments().any(|argument| {
+            let names = argument.get_long_and_visible_aliases().unwrap_or_default();
+            names.contains(&key)
+        })
+    };
+    // The value does not matter: a misspelled `false` would silently do nothing.
+    if let Some(key) = keys.keys().find(|key| !is_known(key)) {
+        return Err(format!("unexpected argument '--{key}' found"));
+    }
     let matches = command
-        .try_get_matches_from(to_flags(keys)?)
+        .try_get_matches_from(to_flags(&keys)?)
         .map_err(|error| first_line(&error.to_string()))?;
     let add =
         CronAddArgs::from_arg_matches(&matches).map_err(|error| first_line(&error.to_string()))?;
@@ -120,7 +125,7 @@ fn parse_item(item: &Value) -> Result<CronAddArgs, String> {
         _ if add.json || add.replace || add.flags.config.is_some() => {
             Err("`json`, `replace` and `config` are flags of the command, not of a job".into())
         }
-        _ => Ok(add),
+        _ => Ok((add, enabled)),
     }
 }
 

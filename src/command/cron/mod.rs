@@ -4,7 +4,7 @@ use crate::cli::cron::{CronAddArgs, CronCommand, CronEditArgs};
 use crate::command::arguments::{job_settings, since_filter};
 use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::ops::jobs::job_edit;
+use crate::ops::jobs::job_edit::{self, JobDraft};
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::time_format::to_one_line;
 use crate::ops::jobs::time_zone;
@@ -59,8 +59,9 @@ fn add(ctx: &Context, add: &CronAddArgs) -> Result<Exit> {
     let CronAddArgs { name, message, replace, json, flags } = add;
     let ctx = &with_config(ctx, &flags.config);
     let settings = job_settings(flags);
-    let saved = job_edit::add(ctx, name.as_deref(), message, &settings, *replace)?;
-    let done = describe_change(&saved);
+    let draft = JobDraft { name: name.as_deref(), message, settings: &settings, enabled: None };
+    let saved = job_edit::add(ctx, &draft, *replace)?;
+    let done = describe_change(&saved.job, saved.change);
     print_saved(ctx, saved, &done, *json)
 }
 
@@ -69,7 +70,7 @@ fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
     let ctx = &with_config(ctx, &flags.config);
     let (name, message) = (name.as_deref(), message.as_deref());
     let saved = job_edit::edit(ctx, job, name, message, &job_settings(flags))?;
-    let done = describe_change(&saved);
+    let done = describe_change(&saved.job, saved.change);
     print_saved(ctx, saved, &done, *json)
 }
 

@@ -1,6 +1,7 @@
 //! Prints a job that was created or changed.
 
 use super::list::format_utc;
+use crate::cron::job::Job;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
@@ -8,14 +9,14 @@ use crate::ops::jobs::job_edit::{JobChange, SavedJob};
 use crate::ops::jobs::time_format::{format_times, to_one_line};
 use crate::ops::jobs::timing;
 use anyhow::Result;
-use serde_json::json;
+use jiff::Zoned;
+use serde_json::{Value, json};
 
 /// Number of upcoming runs printed for a job.
 const UPCOMING_RUNS: usize = 3;
 
 /// Describes the change made to a job.
-pub(super) fn describe_change(saved: &SavedJob) -> String {
-    let SavedJob { job, change, .. } = saved;
+pub(super) fn describe_change(job: &Job, change: JobChange) -> String {
     match change {
         JobChange::Added => format!("✓ Added job '{}' ({})", job.name, job.id),
         JobChange::Changed => format!("✓ Changed job '{}' ({})", job.name, job.id),
@@ -23,20 +24,19 @@ pub(super) fn describe_change(saved: &SavedJob) -> String {
     }
 }
 
-/// Prints the change made to a job as one JSON object, and its notices.
-pub(super) fn print_saved_json(ctx: &Context, saved: SavedJob) -> Result<Exit> {
-    let SavedJob { job, change, .. } = &saved;
-    let next = timing::upcoming_runs(ctx, job, ctx.clock.timestamp(), 1);
+/// The change made to a job as one JSON object. `now` is in the user's zone.
+pub(super) fn saved_json(ctx: &Context, job: &Job, change: JobChange, now: &Zoned) -> Value {
+    let next = timing::upcoming_runs(ctx, job, now.timestamp(), 1);
+    let next = next.first().copied().filter(|_| job.enabled);
     let change = match change {
         JobChange::Added => "added",
         JobChange::Changed => "changed",
         JobChange::Unchanged => "unchanged",
     };
-    ctx.terminal.print_json(&json!({
+    json!({
         "id": job.id, "name": job.name, "change": change,
-        "schedule": timing::describe_schedule(ctx, job, saved.now.time_zone()), "next": next.first().copied().map(format_utc),
-    }))?;
-    finish_saved(ctx, saved)
+        "schedule": timing::describe_schedule(ctx, job, now.time_zone()), "next": next.map(format_utc),
+    })
 }
 
 /// Prints what was done with a job, its upcoming runs, and any notes about it; or the same as JSON.
@@ -47,7 +47,9 @@ pub(in crate::command) fn print_saved(
     as_json: bool,
 ) -> Result<Exit> {
     if as_json {
-        return print_saved_json(ctx, saved);
+        let line = saved_json(ctx, &saved.job, saved.change, &saved.now);
+        ctx.terminal.print_json(&line)?;
+        return finish_saved(ctx, saved);
     }
     let job = &saved.job;
     let now = &saved.now;

@@ -1,7 +1,7 @@
 //! Creates and edits jobs.
 
 use crate::cron::job::{Delivery, Job, JobKind, JobOptions, JobState};
-use crate::cron::job_store::JobStore;
+use crate::cron::job_store::{JobStore, JobUpdate};
 use crate::cron::schedule::{CatchUpPolicy, Schedule};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
@@ -73,28 +73,69 @@ impl SavedJob {
     }
 }
 
-/// Creates a job. The message `-` is read from standard input. With `replace`, a job of that name is changed instead, to
-/// what a new one would be; its id, its records and its being enabled stay.
+/// A job as flags describe it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobDraft<'a> {
+    pub(crate) name: Option<&'a str>,
+    /// The message; `-` is standard input.
+    pub(crate) message: &'a str,
+    pub(crate) settings: &'a JobSettings,
+    /// If it is enabled; `None` leaves a job as it is.
+    pub(crate) enabled: Option<bool>,
+}
+
+/// A job that was checked and is not stored yet.
+pub(super) struct PlannedJob {
+    pub(super) job: Job,
+    pub(super) change: JobChange,
+    /// Notices for the user.
+    pub(super) notices: Vec<String>,
+    /// The job that it replaces.
+    old: Option<Job>,
+}
+
+impl PlannedJob {
+    /// The change of the job file.
+    pub(super) fn to_saved(&self) -> JobUpdate<'_> {
+        JobUpdate { job: &self.job, old: self.old.as_ref(), change: apply_changes }
+    }
+}
+
+/// Creates a job. With `replace`, a job of that name is changed instead, to what a new one would be; its id, its records
+/// and its being enabled stay.
 ///
 /// # Errors
 /// Status 2 if a job has the given name, without `replace`: commands could not tell the two apart by it.
-pub(crate) fn add(
-    ctx: &Context,
-    name: Option<&str>,
-    message: &str,
-    job_settings: &JobSettings,
-    replace: bool,
-) -> Result<SavedJob> {
-    let JobSettings { schedule, flags, grants } = job_settings;
-    let grants = &with_expanded_home(ctx, grants);
+pub(crate) fn add(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Result<SavedJob> {
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
+    let planned = plan(ctx, &settings, &store, &store.jobs()?, draft, replace)?;
+    if planned.change != JobChange::Unchanged {
+        require_known_file(ctx, &settings, &store)?;
+        store.save(&[planned.to_saved()], &[], ctx.clock.timestamp())?;
+    }
+    let PlannedJob { job, change, notices, old: _ } = planned;
+    Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
+}
+
+/// Checks `draft`, and computes what becomes of it among `jobs`, all jobs of the store. With `replace`, it changes the job
+/// of its name.
+pub(super) fn plan(
+    ctx: &Context,
+    settings: &Settings,
+    store: &JobStore,
+    jobs: &[Job],
+    draft: &JobDraft<'_>,
+    replace: bool,
+) -> Result<PlannedJob> {
+    let JobSettings { schedule, flags, grants } = draft.settings;
+    let grants = &with_expanded_home(ctx, grants);
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
-    let when = schedule.resolve(ctx, &settings, None, now, &mut notices)?;
+    let when = schedule.resolve(ctx, settings, None, now, &mut notices)?;
     let when = when.ok_or_else(missing_schedule_error)?;
-    let message = read_message(message)?;
-    let name = name.map(time_format::to_one_line).filter(|name| !name.is_empty());
+    let message = read_message(draft.message)?;
+    let name = draft.name.map(time_format::to_one_line).filter(|name| !name.is_empty());
     let is_named = name.is_some();
     let name = match name {
         Some(name) => name,
@@ -102,9 +143,9 @@ pub(crate) fn add(
     };
     let is_once = matches!(when, Schedule::At(_));
     let mut job = Job {
-        id: workspace_jobs::unused_id(&store)?,
+        id: workspace_jobs::unused_id(store, jobs)?,
         name,
-        enabled: true,
+        enabled: draft.enabled.unwrap_or(true),
         delete_after_run: is_once,
         schedule: Ok(when),
         message,
@@ -117,32 +158,36 @@ pub(crate) fn add(
     // A one-time job is caught up if missed, unless the flags say otherwise.
     let catch_up = schedule.catch_up.or(is_once.then_some(CatchUpPolicy::Once));
     let resolved = apply_flags(ctx, &mut job, flags, catch_up, grants)?;
-    notices.extend(unknown_price_notice(ctx, &job, &resolved));
-    timing::update_next_run(ctx, &mut job, now);
-    // A new job file would make all existing lines look obsolete, so refuse if there are such lines. If the crontab
-    // cannot be read, it cannot be changed either, and no line is lost.
-    if let (false, Ok(lines)) =
-        (store.job_file().exists(), crontab_sync::read_lines(ctx, &settings))
-    {
-        crontab_sync::require_job_file(&store, &lines)?;
-    }
     // A name that follows from the message may be that of another job.
     let old = match replace || is_named {
-        true => workspace_jobs::find_named(&store, &job.name)?,
+        true => workspace_jobs::find_named(store, jobs, &job.name)?,
         false => None,
     };
-    let change = match old {
-        Some(old) if !replace => return Err(duplicate_name_error(&old)),
-        Some(old) => replace_job(&store, &old, &mut job, now)?,
-        None => {
-            store.add(&job, now, None)?;
-            JobChange::Added
-        }
+    let change = match &old {
+        Some(old) if !replace => return Err(duplicate_name_error(old)),
+        Some(old) => inherit(old, &mut job, draft.enabled, now)?,
+        None => JobChange::Added,
     };
+    timing::update_next_run(ctx, &mut job, now);
     if change != JobChange::Unchanged {
+        notices.extend(unknown_price_notice(ctx, &job, &resolved));
         notices.extend(consequence_notices(ctx, &job, grants, &resolved));
     }
-    Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
+    Ok(PlannedJob { job, change, notices, old })
+}
+
+/// Refuses to make a new job file while the crontab has lines of jobs: all of them would look obsolete. If the crontab
+/// cannot be read, it cannot be changed either, and no line is lost.
+pub(super) fn require_known_file(
+    ctx: &Context,
+    settings: &Settings,
+    store: &JobStore,
+) -> Result<()> {
+    if let (false, Ok(lines)) = (store.job_file().exists(), crontab_sync::read_lines(ctx, settings))
+    {
+        crontab_sync::require_job_file(store, &lines)?;
+    }
+    Ok(())
 }
 
 fn duplicate_name_error(old: &Job) -> anyhow::Error {
@@ -154,26 +199,22 @@ fn duplicate_name_error(old: &Job) -> anyhow::Error {
     )
 }
 
-/// Stores `job` in place of `old`, unless it is the same.
-fn replace_job(store: &JobStore, old: &Job, job: &mut Job, now: Timestamp) -> Result<JobChange> {
-    (job.id, job.created, job.enabled) = (old.id.clone(), old.created, old.enabled);
+/// Gives `job` what stays of `old`, which it replaces.
+fn inherit(old: &Job, job: &mut Job, enabled: Option<bool>, now: Timestamp) -> Result<JobChange> {
+    (job.id, job.created) = (old.id.clone(), old.created);
+    job.enabled = enabled.unwrap_or(old.enabled);
+    let is_enabled_again = job.enabled && !old.enabled;
     let has_same_schedule = old.schedule == job.schedule;
     if let Some(options) = &mut job.options {
         // Slots before the change are not caught up.
         options.since_ms = match &old.options {
-            Some(before) if has_same_schedule => before.since_ms,
+            Some(before) if has_same_schedule && !is_enabled_again => before.since_ms,
             _ => now.as_millisecond(),
         };
     }
     job.bind_options();
-    if comparable_text(old)? == comparable_text(job)? {
-        return Ok(JobChange::Unchanged);
-    }
-    store.update(&old.id, now, |stored| {
-        apply_changes(stored, job);
-        true
-    })?;
-    Ok(JobChange::Changed)
+    let is_same = old.enabled == job.enabled && comparable_text(old)? == comparable_text(job)?;
+    Ok(if is_same { JobChange::Unchanged } else { JobChange::Changed })
 }
 
 /// Changes the job that `name_or_id` names. Options that are not given stay unchanged.
@@ -271,10 +312,19 @@ fn set_schedule(job: &mut Job, when: Schedule, now: Timestamp) -> Option<CatchUp
 /// Applies the edited fields of `edited` to the job as it is stored now.
 fn apply_changes(stored: &mut Job, edited: &Job) {
     let Job {
-        name, schedule, message, delivery, session, delete_after_run, options: terms, ..
+        name,
+        enabled,
+        schedule,
+        message,
+        delivery,
+        session,
+        delete_after_run,
+        options: terms,
+        ..
     } = edited.clone();
     *stored = Job {
         name,
+        enabled,
         schedule,
         message,
         delivery,

@@ -107,8 +107,11 @@ impl JobScheduler for StoreScheduler {
         let schedule = self.parse_schedule(&plan.schedule)?;
         let now = self.ctx.clock.timestamp();
         let is_once = matches!(schedule, Schedule::At(_));
+        let store = self.store();
+        let id = store.jobs().and_then(|jobs| workspace_jobs::unused_id(&store, &jobs));
+        let id = id.map_err(|error| to_failure(&error))?;
         let mut job = Job {
-            id: workspace_jobs::unused_id(&self.store()).map_err(|error| to_failure(&error))?,
+            id,
             name: plan.name.clone(),
             enabled: true,
             schedule: Ok(schedule),

@@ -40,14 +40,7 @@ pub(crate) fn find(store: &JobStore, name_or_id: &str) -> Result<Job> {
     match named[..] {
         [job] => Ok(job.clone()),
         [] => Err(unknown_job_error(&jobs, name_or_id)),
-        _ => {
-            let ids: Vec<&str> = named.iter().map(|job| job.id.as_str()).collect();
-            Err(fail_with_hint(
-                Exit::Usage,
-                format!("{} jobs are named `{name_or_id}`", named.len()),
-                format!("an id: {}", ids.join(", ")),
-            ))
-        }
+        _ => Err(ambiguous_name_error(&named, name_or_id)),
     }
 }
 
@@ -63,16 +56,30 @@ pub(crate) fn find_usable(store: &JobStore, name_or_id: &str) -> Result<Job> {
     job.ok_or_else(|| unknown_job_error(&[], name_or_id))
 }
 
-/// The job named `name`, with its options; `None` if there is none.
+/// The job of `jobs` named `name`; `None` if there is none.
 ///
 /// # Errors
-/// Status 2 if several jobs have that name; as [`find_usable`].
-pub(crate) fn find_named(store: &JobStore, name: &str) -> Result<Option<Job>> {
-    let jobs = store.jobs()?;
-    match jobs.iter().any(|job| job.name == name) {
-        true => find_usable(store, name).map(Some),
-        false => Ok(None),
+/// Status 2 if several jobs have that name; status 78 if the job's id is invalid or its options are damaged.
+pub(crate) fn find_named(store: &JobStore, jobs: &[Job], name: &str) -> Result<Option<Job>> {
+    let named: Vec<&Job> = jobs.iter().filter(|job| job.name == name).collect();
+    match named[..] {
+        [] => Ok(None),
+        [job] => {
+            store.check_options(&job.id)?;
+            Ok(Some(job.clone()))
+        }
+        _ => Err(ambiguous_name_error(&named, name)),
     }
+}
+
+/// The error for a name of several jobs.
+fn ambiguous_name_error(named: &[&Job], name: &str) -> anyhow::Error {
+    let ids: Vec<&str> = named.iter().map(|job| job.id.as_str()).collect();
+    fail_with_hint(
+        Exit::Usage,
+        format!("{} jobs are named `{name}`", named.len()),
+        format!("an id: {}", ids.join(", ")),
+    )
 }
 
 /// The error for a job that does not exist.
@@ -86,10 +93,8 @@ pub(crate) fn unknown_job_error(jobs: &[Job], name_or_id: &str) -> anyhow::Error
     fail_with_hint(Exit::NoInput, format!("there is no job `{name_or_id}`"), hint)
 }
 
-/// A new id that no job has or had: a deleted job may have left records. Fails before anything is written if the job
-/// file cannot be read.
-pub(crate) fn unused_id(store: &JobStore) -> Result<String> {
-    let jobs = store.jobs()?;
+/// A new id that none of `jobs` has and no other had: a deleted job may have left records.
+pub(crate) fn unused_id(store: &JobStore, jobs: &[Job]) -> Result<String> {
     loop {
         let id = random_hex(4);
         if jobs.iter().all(|job| job.id != id) && !store.job_dir(&id)?.exists() {

@@ -1,0 +1,88 @@
+//! Creates, changes and removes many jobs at once: everything is checked before the job file and the crontab are written
+//! once.
+
+use super::crontab_sync::{self, CrontabChange, JobFilter};
+use super::job_edit::{self, JobChange, JobDraft};
+use super::{lifecycle, time_zone, workspace_jobs};
+use crate::cron::job::Job;
+use crate::cron::job_store::JobUpdate;
+use crate::error::{Exit, outside_turn};
+use crate::ops::context::{Context, report_error};
+use anyhow::Result;
+use jiff::Zoned;
+
+/// A job of a list.
+pub(crate) struct JobListItem<'a> {
+    pub(crate) draft: JobDraft<'a>,
+    /// Where it is listed, for errors.
+    pub(crate) position: String,
+}
+
+/// The result of applying a list.
+pub(crate) struct AppliedList {
+    /// The jobs of the list, in its order.
+    pub(crate) jobs: Vec<AppliedJob>,
+    /// Jobs of an earlier list that were removed.
+    pub(crate) removed: Vec<Job>,
+    /// The current time in the user's zone.
+    pub(crate) now: Zoned,
+    /// The crontab change. The jobs are saved even if this failed.
+    pub(crate) crontab: Result<CrontabChange>,
+    /// The status of what failed after the jobs were saved.
+    pub(crate) exit: Exit,
+}
+
+pub(crate) struct AppliedJob {
+    pub(crate) job: Job,
+    pub(crate) change: JobChange,
+    /// Notices for the user.
+    pub(crate) notices: Vec<String>,
+}
+
+/// Makes the jobs what `list` says. With `prune`, jobs of an earlier list that are not in it are removed.
+///
+/// # Errors
+/// An item is wrong, or the job file cannot be written; then nothing is changed.
+pub(crate) fn apply(ctx: &Context, list: &[JobListItem<'_>], prune: bool) -> Result<AppliedList> {
+    let settings = ctx.settings()?;
+    let store = workspace_jobs::open(ctx, &settings);
+    let now = ctx.clock.timestamp();
+    let mut jobs = store.jobs()?;
+    let mut plans = Vec::new();
+    for JobListItem { draft, position } in list {
+        let plan = job_edit::plan(ctx, &settings, &store, &jobs, draft, true)
+            .map_err(|error| outside_turn(error, position))?;
+        if plan.change == JobChange::Added {
+            jobs.push(plan.job.clone());
+        }
+        plans.push(plan);
+    }
+    let is_listed = |job: &&Job| plans.iter().any(|plan| plan.job.id == job.id);
+    let is_applied = |job: &&Job| job.options.as_ref().is_some_and(|options| options.applied);
+    let removed: Vec<Job> =
+        jobs.iter().filter(|job| prune && is_applied(job) && !is_listed(job)).cloned().collect();
+    let changed = plans.iter().filter(|plan| plan.change != JobChange::Unchanged);
+    let changed: Vec<JobUpdate<'_>> = changed.map(|plan| plan.to_saved()).collect();
+    if !changed.is_empty() || !removed.is_empty() {
+        job_edit::require_known_file(ctx, &settings, &store)?;
+        let ids: Vec<&str> = removed.iter().map(|job| job.id.as_str()).collect();
+        store.save(&changed, &ids, now)?;
+    }
+    let mut exit = Exit::Answered;
+    for job in &removed {
+        if let Err(error) = lifecycle::remove_data(ctx, &settings, &store, job) {
+            exit = report_error(&error, ctx.terminal);
+        }
+    }
+    let crontab = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Managed);
+    let jobs = plans.into_iter();
+    Ok(AppliedList {
+        jobs: jobs
+            .map(|plan| AppliedJob { job: plan.job, change: plan.change, notices: plan.notices })
+            .collect(),
+        removed,
+        now: time_zone::now(ctx, &settings),
+        crontab,
+        exit,
+    })
+}
