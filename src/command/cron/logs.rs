@@ -37,7 +37,7 @@ pub(super) struct RunLogFilter<'a> {
 impl RunLogFilter<'_> {
     /// The records of the jobs `ids` that pass the filter.
     fn records(&self, store: &JobStore, ids: &[String]) -> Result<Vec<RunRecord>> {
-        let mut records = run_log::records(store, ids, usize::MAX)?;
+        let mut records = run_log::records(store, ids, usize::MAX, self.now.timestamp())?;
         records.retain(|record| {
             let is_recent = |since: SinceFilter| {
                 run_log::end_time(record).is_some_and(|end| {

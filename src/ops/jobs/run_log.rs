@@ -73,17 +73,66 @@ pub(crate) fn all_ids(store: &JobStore) -> Result<Vec<String>> {
     Ok(ids)
 }
 
-/// The last `count` records of each job in `ids`, in the order in which the runs ended.
-pub(crate) fn records(store: &JobStore, ids: &[String], count: usize) -> Result<Vec<RunRecord>> {
+/// The last `count` records of each job in `ids`, in the order in which the runs ended. Those of one job stay in the order
+/// in which they were written, whatever the clock said.
+pub(crate) fn records(
+    store: &JobStore,
+    ids: &[String],
+    count: usize,
+    now: Timestamp,
+) -> Result<Vec<RunRecord>> {
     let mut records = Vec::new();
     for id in ids {
-        records.extend(JobDir::new(store.job_dir(id)?).last_records(count)?);
+        let of_job = JobDir::new(store.job_dir(id)?).last_records(count)?;
+        let ends: Vec<_> = of_job.iter().map(end_time).collect();
+        records.extend(plausible_times(&ends, now).into_iter().zip(of_job));
     }
-    records.sort_by_key(end_time);
-    Ok(records)
+    records.sort_by_key(|(end, _)| *end);
+    Ok(records.into_iter().map(|(_, record)| record).collect())
+}
+
+/// Times of a log in its order, corrected where the clock was wrong: none is in the future or before an earlier one.
+fn plausible_times(times: &[Option<Timestamp>], now: Timestamp) -> Vec<Timestamp> {
+    let mut next = now;
+    let mut plausible: Vec<Timestamp> = times
+        .iter()
+        .rev()
+        .map(|time| {
+            next = time.filter(|time| *time <= now).unwrap_or(next);
+            next
+        })
+        .collect();
+    plausible.reverse();
+    for index in 1..plausible.len() {
+        plausible[index] = plausible[index].max(plausible[index - 1]);
+    }
+    plausible
 }
 
 /// The time at which a run ended.
 pub(crate) fn end_time(record: &RunRecord) -> Option<Timestamp> {
     record.end.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plausible_times;
+    use jiff::Timestamp;
+
+    #[test]
+    fn a_wrong_clock_does_not_change_the_order_of_a_log() {
+        let check = |times: &[i64], expect: &[i64]| {
+            let time = |second: &i64| Timestamp::from_second(*second).unwrap();
+            let times: Vec<_> = times.iter().map(|second| Some(time(second))).collect();
+            let found = plausible_times(&times, time(&100));
+            assert_eq!(found, expect.iter().map(time).collect::<Vec<_>>(), "{times:?}");
+        };
+        check(&[], &[]);
+        check(&[10, 20, 100], &[10, 20, 100]);
+        // The clock was ahead, once, or until now.
+        check(&[10, 900, 30], &[10, 30, 30]);
+        check(&[10, 900, 901], &[10, 100, 100]);
+        // It was behind.
+        check(&[10, 1, 30], &[10, 10, 30]);
+    }
 }
