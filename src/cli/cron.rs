@@ -23,8 +23,9 @@ pub enum CronCommand {
     },
     /// Report the jobs that fail, are overdue or cannot run
     ///
-    /// One line for each, with the number of failures, the last success and the error. Prints nothing and exits with
-    /// status 0 if there is none.
+    /// One line for each, with the number of failures, the last success and the error, and one for each thing that stops all
+    /// jobs: the crontab, the program that it starts, the cron daemon, the disk. Prints nothing and exits with status 0 if
+    /// there is none.
     Check {
         /// One JSON object per line
         #[arg(long)]

@@ -5,6 +5,7 @@ use crate::cli::agent::{AgentArgs as Arguments, OutputFormat};
 use crate::error::Exit;
 use crate::ops::agent_turn;
 use crate::ops::context::{Context, report_error};
+use crate::ops::jobs::unseen_answers;
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::worktree::Worktree;
 use crate::report::ReportFormat;
@@ -34,6 +35,9 @@ pub(super) fn run_with(ctx: &Context, arguments: &Arguments, mut options: TurnOp
     };
     worktree.iter().for_each(|it| it.grant(&mut options.grants));
     let exit = agent_turn::run(ctx, &options, form);
+    if form == ReportFormat::Text {
+        unseen_answers::report(ctx);
+    }
     if let Some(worktree) = worktree.filter(|_| arguments.remove_worktree) {
         worktree.remove(ctx);
     }

@@ -5,67 +5,72 @@ use crate::cron::run_record::RunRecord;
 use crate::error::Exit;
 use crate::ledger::{CostSum, Ledger, round_usd};
 use crate::ops::context::Context;
-use crate::ops::jobs::job_status::{self, JobStatus};
+use crate::ops::jobs::job_status::{self, JobList, JobStatus};
+use crate::ops::jobs::scheduler_problems::ProblemKind;
 use anyhow::Result;
 use jiff::Timestamp;
 use std::fmt::Write;
 
 /// A gauge of a job: its name, its help, and its value; `None` if there is none.
-type JobGauge = (&'static str, &'static str, fn(&JobStatus, Timestamp) -> Option<f64>);
+type JobGauge = (&'static str, &'static str, fn(&JobStatus) -> Option<f64>);
 
 const JOB_GAUGES: &[JobGauge] = &[
-    ("enabled", "1 if the job is enabled.", |job, _| Some(f64::from(u8::from(job.job.enabled)))),
-    ("problem", "1 if the job fails, is overdue or cannot run.", |job, now| {
-        Some(f64::from(u8::from(job.problem(now).is_some())))
+    ("enabled", "1 if the job is enabled.", |job| Some(f64::from(u8::from(job.job.enabled)))),
+    ("problem", "1 if the job fails, is overdue or cannot run.", |job| {
+        Some(f64::from(u8::from(job.problem().is_some())))
     }),
-    ("failures", "Runs that failed since the last success.", |job, _| {
+    ("failures", "Runs that failed since the last success.", |job| {
         Some(job.history.failures as f64)
     }),
-    ("next_run_timestamp_seconds", "Time of the next run.", |job, _| {
+    ("next_run_timestamp_seconds", "Time of the next run.", |job| {
         job.next_runs.first().copied().map(seconds)
     }),
-    ("last_success_timestamp_seconds", "Start of the last run that did not fail.", |job, _| {
+    ("last_success_timestamp_seconds", "Start of the last run that did not fail.", |job| {
         job.history.last_success.map(seconds)
     }),
-    ("last_run_timestamp_seconds", "Start of the last run.", |job, _| {
+    ("last_run_timestamp_seconds", "Start of the last run.", |job| {
         start(job.history.last.as_ref()?).map(seconds)
     }),
-    ("last_run_status", "Exit status of the last run.", |job, _| {
+    ("last_run_status", "Exit status of the last run.", |job| {
         Some(f64::from(job.history.last.as_ref()?.status))
     }),
-    ("last_run_duration_seconds", "Duration of the last run.", |job, _| {
+    ("last_run_duration_seconds", "Duration of the last run.", |job| {
         let last = job.history.last.as_ref()?;
         let end: Timestamp = last.end.parse().ok()?;
         Some(end.duration_since(start(last)?).as_secs_f64())
     }),
-    ("last_run_input_tokens", "Input tokens of the last run.", |job, _| {
+    ("last_run_input_tokens", "Input tokens of the last run.", |job| {
         Some(job.history.last.as_ref()?.usage.input_tokens as f64)
     }),
-    ("last_run_output_tokens", "Output tokens of the last run.", |job, _| {
+    ("last_run_output_tokens", "Output tokens of the last run.", |job| {
         Some(job.history.last.as_ref()?.usage.output_tokens as f64)
     }),
     (
         "last_run_cost_dollars",
         "Cost of the last run in US dollars, if its price is known.",
-        |job, _| job.history.last.as_ref()?.usage.cost_usd.map(round_usd),
+        |job| job.history.last.as_ref()?.usage.cost_usd.map(round_usd),
     ),
 ];
 
 /// Runs `nanobot metrics`.
 pub fn run(ctx: &Context) -> Result<Exit> {
     let settings = ctx.settings()?;
-    let jobs = job_status::list(ctx)?.jobs;
+    let JobList { jobs, problems, .. } = job_status::check(ctx)?;
     let costs = Ledger::new(&ctx.paths.root, &ctx.clock).period_costs()?;
-    let now = ctx.clock.timestamp();
     let mut text = String::new();
     for (name, help, value) in JOB_GAUGES {
         let samples = jobs.iter().filter_map(|job| {
             let labels =
                 format!("job=\"{}\",name=\"{}\"", label(&job.job.id), label(&job.job.name));
-            Some((labels, value(job, now)?))
+            Some((labels, value(job)?))
         });
         write_gauge(&mut text, &format!("job_{name}"), help, samples);
     }
+    let is_found = |kind| problems.iter().any(|problem| problem.kind == kind);
+    let scheduler = ProblemKind::ALL
+        .map(|kind| (format!("kind=\"{}\"", kind.name()), f64::from(u8::from(is_found(kind)))));
+    let help = "1 if jobs are not started or cannot be recorded for this cause.";
+    write_gauge(&mut text, "cron_problem", help, scheduler);
     let periods = |value: &dyn Fn(&CostSum) -> f64| {
         let parts = [("day", &costs.today), ("month", &costs.month)];
         parts.map(|(period, sum)| (format!("period=\"{period}\""), value(sum)))

@@ -7,6 +7,7 @@ use crate::cli::{self, Cli};
 use crate::error::{Exit, fail};
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
+use crate::ops::jobs::unseen_answers;
 use crate::ops::turn_options::TurnOptions;
 use crate::repl::{self, program_commands::ProgramCommands};
 use crate::sys::terminal::Terminal;
@@ -37,6 +38,7 @@ fn start(ctx: &Context, options: TurnOptions) -> Result<Exit> {
             return Ok(exit);
         }
     }
+    unseen_answers::report(ctx);
     repl::run(ctx, options, &ReplProgramCommands)
 }
 

@@ -78,6 +78,19 @@ pub fn block_lines(table: &[u8], name: &str) -> Option<Vec<String>> {
     Some(lines.iter().map(text).collect())
 }
 
+/// Returns the value of `CRON_TZ` that applies to the block of `name`: the last one above it. Some cron daemons read the
+/// times of all lines below in that zone.
+pub fn zone_variable(table: &[u8], name: &str) -> Option<String> {
+    let above = TableParts::parse(table, &encode_name(name)).before;
+    let mut values = above.iter().rev().filter_map(|line| {
+        let line = str::from_utf8(line).ok()?;
+        let (name, value) = line.split_once('=')?;
+        let value = value.trim().trim_matches(['"', '\'']);
+        (name.trim() == "CRON_TZ").then(|| value.to_owned())
+    });
+    values.next()
+}
+
 /// The parts of a table. The block goes where its first part was; other lines inside it are moved after it.
 #[derive(Default)]
 struct TableParts<'a> {

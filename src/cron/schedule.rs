@@ -101,6 +101,24 @@ impl Timetable<'_> {
     }
 }
 
+impl Timetable<'_> {
+    /// Returns the first slot after the last run (or the creation) if its start is more than `grace` ago: then nothing
+    /// starts the job any more, whatever it does with missed slots. Times far ahead come from a wrong clock and do not count.
+    pub fn overdue_slot(
+        &self,
+        last_run: Option<Timestamp>,
+        now: Timestamp,
+        grace: SignedDuration,
+    ) -> Option<Timestamp> {
+        let is_plausible = |time: &Timestamp| time.duration_since(now) <= MAX_CLOCK_AHEAD;
+        let times = [last_run, Some(self.earliest_slot)].into_iter().flatten();
+        let last = times.filter(is_plausible).max()?;
+        let slot = self.schedule.next(last, self.created, self.zone)?;
+        let start = slot.checked_add(self.max_delay).ok()?;
+        (now.duration_since(start) > grace).then_some(slot)
+    }
+}
+
 impl Schedule {
     /// Returns the first slot after `after` for a job created at `created`. `zone` is the schedule's.
     pub fn next(&self, after: Timestamp, created: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
@@ -323,8 +341,8 @@ mod tests {
         unknown_zone_error,
     };
     use crate::cron::expression::Expression;
-    use jiff::Timestamp;
     use jiff::tz::TimeZone;
+    use jiff::{SignedDuration, Timestamp};
     use std::time::Duration;
 
     const CREATED: &str = "2026-01-01T00:00:20Z";
@@ -381,6 +399,52 @@ mod tests {
         check(before, "2026-01-05T08:40:01Z", DueState::Missed { slot });
         let next = time("2026-01-06T08:00:00Z");
         check("2026-01-05T08:00:00Z", "2026-01-05T08:20:05Z", not_yet(next));
+    }
+
+    #[test]
+    fn a_slot_is_overdue_if_nothing_has_run_since() {
+        let schedule = |text: &str| Schedule::Cron {
+            expression: Expression::parse(text).unwrap(),
+            zone: None,
+        };
+        let check = |text: &str, catch_up, last: &str, now: &str, expect: &str| {
+            let (schedule, created) = (schedule(text), time(CREATED));
+            let timetable = Timetable {
+                schedule: &schedule,
+                catch_up,
+                created,
+                earliest_slot: created,
+                zone: &TimeZone::UTC,
+                delay: Duration::ZERO,
+                max_delay: Duration::from_mins(2),
+            };
+            let last = (!last.is_empty()).then(|| time(last));
+            let found = timetable.overdue_slot(last, time(now), SignedDuration::from_mins(5));
+            let expect = (!expect.is_empty()).then(|| time(expect));
+            assert_eq!(found, expect, "{text} {last:?} {now}");
+        };
+        let eight = "2026-01-05T08:00:00Z";
+        for catch_up in [CatchUpPolicy::None, CatchUpPolicy::Once] {
+            // Just late enough: the delay, and the grace.
+            check("0 8 * * *", catch_up, eight, "2026-01-06T08:07:00Z", "");
+            check("0 8 * * *", catch_up, eight, "2026-01-06T08:07:01Z", "2026-01-06T08:00:00Z");
+            for now in ["2026-01-07T09:00:00Z", "2026-01-12T09:00:00Z", "2026-02-19T09:00:00Z"] {
+                check("0 8 * * *", catch_up, eight, now, "2026-01-06T08:00:00Z");
+                check("0 * * * *", catch_up, eight, now, "2026-01-05T09:00:00Z");
+                check("* * * * *", catch_up, eight, now, "2026-01-05T08:01:00Z");
+            }
+            // It never ran.
+            check("0 8 * * *", catch_up, "", "2026-02-01T00:00:00Z", "2026-01-01T08:00:00Z");
+            // A last run in the far future is an error of the clock.
+            check(
+                "0 8 * * *",
+                catch_up,
+                "2027-01-01T08:00:00Z",
+                "2026-02-01T00:00:00Z",
+                "2026-01-01T08:00:00Z",
+            );
+            check("* * * * *", catch_up, eight, "2026-01-05T08:04:00Z", "");
+        }
     }
 
     #[test]

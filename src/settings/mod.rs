@@ -84,6 +84,7 @@ pub struct Settings {
     /// Characters of a tool result that the session keeps: 16,000 are about 4,000 tokens.
     pub max_tool_result_chars: usize,
     pub session_sync: SessionSync,
+    pub job_starter: JobStarter,
     pub memory: MemorySettings,
     pub timeouts: ProviderTimeouts,
     /// The proxy and the CA certificates.
@@ -210,6 +211,15 @@ pub enum SessionSync {
     Turn,
     /// Never; the kernel writes it back at its own pace.
     None,
+}
+
+/// The scheduler that starts the jobs of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobStarter {
+    /// The lines in the user's crontab.
+    Crontab,
+    /// A scheduler that the user has set up, such as systemd's timers; the crontab is not used.
+    Other,
 }
 
 /// The config of a provider.

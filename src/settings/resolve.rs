@@ -9,7 +9,7 @@ use super::models::{self, ModelSettings};
 use super::typed_reader::{TypedReader, not_blank};
 use super::{
     BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory,
-    DefaultSession, ExecSettings, FlagOverrides, MemorySettings, PromptFileSettings,
+    DefaultSession, ExecSettings, FlagOverrides, JobStarter, MemorySettings, PromptFileSettings,
     ProviderSettings, ProviderTimeouts, SessionSync, Settings, SkillSettings, ToolSettings,
     WebSettings, config_hosts, secrets,
 };
@@ -89,6 +89,10 @@ impl Settings {
             session_sync: match values.text(const { config_key("session.sync") })?.as_str() {
                 "none" => SessionSync::None,
                 _ => SessionSync::Turn,
+            },
+            job_starter: match values.text(const { config_key("cron.scheduler") })?.as_str() {
+                "none" => JobStarter::Other,
+                _ => JobStarter::Crontab,
             },
             memory: values.memory()?,
             timeouts: values.timeouts(env)?,

@@ -28,6 +28,8 @@ const MAX_ATTEMPTS: usize = 5;
 /// Maximum wait for instances with another `NANOBOT_HOME` that change the same table, and the polling interval.
 const HOME_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Part of an implementation of cron that has no daemon: it generates systemd timers.
+const SYSTEMD_GENERATOR: &str = "/usr/lib/systemd/system-generators/systemd-crontab-generator";
 /// The search path if `PATH` is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Environment variables passed on to the program; never an API key.
@@ -135,6 +137,19 @@ impl Crontab {
     /// Returns the table; empty if there is none.
     pub fn read(&self) -> Result<Vec<u8>, CrontabError> {
         Ok(self.list()?.bytes)
+    }
+
+    /// True if the cron of this machine takes the times of lines in the zone of the variable `CRON_TZ`. Others pass it on
+    /// to the commands.
+    pub fn has_zone_variable(&self) -> bool {
+        let version = self.run(&["-V"]);
+        let is_cronie = |text: &[u8]| text.windows(6).any(|word| word == b"cronie");
+        Path::new(SYSTEMD_GENERATOR).exists()
+            || match version {
+                Ok(CallResult::Success(text)) => is_cronie(&text),
+                Ok(CallResult::Failure(message)) => is_cronie(message.as_bytes()),
+                Ok(CallResult::NoTable) | Err(_) => false,
+            }
     }
 
     /// Replaces the table with the result of `update`. Returns true if anything was changed.
@@ -363,9 +378,7 @@ fn classify_failure(message: &str) -> CrontabError {
 
 /// True if a cron daemon runs on this machine; `None` if that cannot be determined.
 pub fn is_cron_running() -> Option<bool> {
-    // This implementation of cron generates systemd timers and has no daemon.
-    let generator = "/usr/lib/systemd/system-generators/systemd-crontab-generator";
-    if Path::new(generator).exists() {
+    if Path::new(SYSTEMD_GENERATOR).exists() {
         return Path::new("/run/systemd/system").exists().then_some(true);
     }
     is_process_running(Path::new("/proc"), &["cron", "crond", "dcron", "fcron"])

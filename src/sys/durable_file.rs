@@ -349,6 +349,13 @@ pub fn check_can_create(path: &Path) -> Result<()> {
         .with_context(cannot)
 }
 
+/// The bytes that this user can still write to the file system of `path`.
+pub fn free_bytes(path: &Path) -> Result<u64> {
+    let stat = rustix::fs::statvfs(path).map_err(std::io::Error::from);
+    let stat = stat.with_context(|| format!("look at the file system of `{}`", path.display()))?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
 /// True if other users can reach and read `path`, apart from a group that shares it.
 pub fn is_readable_by_others(path: &Path) -> bool {
     let is_shared = EntryMode::of_new(&path.join("new")) != EntryMode::PRIVATE;

@@ -18,6 +18,8 @@ pub const TIME: TestHook = TestHook::new("NANOBOT_TEST_TIME");
 pub const ZONE: TestHook = TestHook::new("NANOBOT_TEST_ZONE");
 /// `yes`, `no` or `unknown`: whether a cron daemon runs on this machine.
 pub const CRON_DAEMON: TestHook = TestHook::new("NANOBOT_TEST_DAEMON");
+/// `yes` or `no`: whether cron can mail what jobs print.
+pub const MAILER: TestHook = TestHook::new("NANOBOT_TEST_MAILER");
 /// Any value makes a turn panic.
 pub const PANIC: TestHook = TestHook::new("NANOBOT_TEST_DEFECT");
 /// The base URL of every login server, as `http://127.0.0.1:8000`; only loopback is accepted.

@@ -102,6 +102,7 @@ ok    crontab      readable: 1 nanobot line
 ok    lines        they match the jobs
 ok    program      `{NANOBOT}`, nanobot {version}
 ok    cron         running
+ok    mail         cron can mail what jobs print
 ok    keys         every job can reach a model
 ok    probe        a demo job ran in cron's environment in less than 1 s; real jobs use `scripted` of custom, key from providers.custom.apiKey
 ok    runs         no job failed in its last run

@@ -19,7 +19,7 @@ pub(crate) fn run_cron<'a>(story: &'a Story, arguments: &[&str]) -> RunResult<'a
 }
 
 /// Like [`run_cron`], with additional variables.
-fn run_cron_with_env<'a>(
+pub(crate) fn run_cron_with_env<'a>(
     story: &'a Story,
     variables: &[(&str, &str)],
     arguments: &[&str],
@@ -105,7 +105,7 @@ fn a_job_is_added_to_the_file_and_to_the_crontab() {
     ran.stdout(&format!(
         "✓ Added job 'digest' ({id})\n\
          at 08:00 on Monday to Friday\n\
-         next: Fri 2 Jan 08:00 (in 4 h 55 min), Mon 5 Jan 08:00, Tue 6 Jan 08:00\n"
+         next: Fri 2 Jan 08:00 (in 4 h 55 min), Mon 5 Jan 08:00, Tue 6 Jan 08:00\nanswer: printed, and cron mails it to you\n"
     ));
     let now = 1_767_323_045_000_u64;
     assert_eq!(
@@ -145,7 +145,8 @@ fn schedules_are_accepted_in_every_form() {
         let text = ran.text();
         drop(ran);
         let told: Vec<&str> = text.lines().skip(1).collect();
-        assert_eq!(told, [words, &format!("next: {next}")], "{flags:?}");
+        let answer = "answer: printed, and cron mails it to you";
+        assert_eq!(told, [words, &format!("next: {next}"), answer], "{flags:?}");
         let job = jobs(&story).pop().unwrap();
         assert_eq!(job["schedule"]["kind"], kind, "{flags:?}");
         assert_eq!(job["deleteAfterRun"], kind == "at", "{flags:?}");
@@ -325,7 +326,7 @@ fn the_time_zone_defaults_to_the_system_zone() {
     assert_eq!(jobs(&story).pop().unwrap()["schedule"]["atMs"], 1_767_398_400_000_u64);
 }
 
-/// The config's zone, which the model is told, is that of all times that name none.
+/// The config's zone, which the model receives, is that of all times that name none.
 #[test]
 fn times_without_a_zone_are_in_the_zone_of_the_config() {
     struct Case {
@@ -333,14 +334,14 @@ fn times_without_a_zone_are_in_the_zone_of_the_config() {
         flags: &'static [&'static str],
         /// The stored zone and instant.
         stored: (Value, Option<&'static str>),
-        shown: &'static str,
+        expected: &'static str,
         fields: &'static str,
     }
-    let case = |zone, flags, tz: Value, at, shown, fields| Case {
+    let case = |zone, flags, tz: Value, at, expected, fields| Case {
         zone,
         flags,
         stored: (tz, at),
-        shown,
+        expected,
         fields,
     };
     let null = || Value::Null;
@@ -431,12 +432,12 @@ fn times_without_a_zone_are_in_the_zone_of_the_config() {
             "0 9 * * * ",
         ),
     ];
-    for Case { zone, flags, stored, shown, fields } in cases {
+    for Case { zone, flags, stored, expected, fields } in cases {
         let story = Story::new().set("agents.defaults.timezone", json!(zone));
         let add = [&["add", "-m", "x"], flags].concat();
         // The config is stronger than the shell.
         let shell = if zone == "Nowhere/Land" { "UTC" } else { "America/Lima" };
-        let added = run_cron_with_env(&story, &[("TZ", shell)], &add).stdout_has(shown);
+        let added = run_cron_with_env(&story, &[("TZ", shell)], &add).stdout_has(expected);
         if zone == "Nowhere/Land" {
             added.stderr_has("because `agents.defaults.timezone` (`Nowhere/Land`) is not a time zone name; `--tz` sets another");
         } else {
@@ -842,7 +843,7 @@ fn an_edit_changes_only_the_given_options() {
     run_cron_with_env(&story, &[later], &["edit", "digest", "-c", "30 9 * * *", "--max-cost", "1"])
         .stdout(&format!(
             "✓ Changed job 'digest' ({id})\nat 09:30 each day\n\
-         next: Fri 2 Jan 09:30 (in 30 min), Sat 3 Jan 09:30, Sun 4 Jan 09:30\n"
+         next: Fri 2 Jan 09:30 (in 30 min), Sat 3 Jan 09:30, Sun 4 Jan 09:30\nanswer: printed, and cron mails it to you\n"
         ))
         .stderr_has("the price of `scripted` is unknown, so `--max-cost` cannot be enforced");
     let terms = || job_terms(&story, &id);
@@ -1330,7 +1331,7 @@ fn the_heartbeat_is_an_ordinary_crontab_line() {
     let story = Story::new().workspace_file("HEARTBEAT.md", "- look\n");
     run_heartbeat(&story, &["enable"]).stdout(
         "✓ Heartbeat enabled\nevery 30 minutes\n\
-         next: Fri 2 Jan 03:34 (in 29 min), Fri 2 Jan 04:04, Fri 2 Jan 04:34\n",
+         next: Fri 2 Jan 03:34 (in 29 min), Fri 2 Jan 04:04, Fri 2 Jan 04:34\nanswer: printed, and cron mails it to you\n",
     );
     assert_eq!(crontab_lines(&story), ["4,34 * * * * heartbeat"]);
     assert!(!job_file(&story).exists());

@@ -62,6 +62,10 @@ case $1 in
     rm "$table.$$"
     echo "No modification made" >&2
     ;;
+-V)
+    [ "$kind" = cronie ] || fail "crontab: invalid option -- 'V'"
+    echo "cronie 1.7.2"
+    ;;
 -r)
     [ -e "$table" ] || none
     rm "$table"

@@ -45,6 +45,7 @@ mod conversation_recovery;
 pub(crate) mod crash;
 mod cron;
 mod cron_apply;
+mod cron_check;
 mod cron_kills;
 mod cron_real;
 mod cron_retry;

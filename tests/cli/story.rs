@@ -177,6 +177,7 @@ impl Story {
             .env("PATH", self.path())
             .env("NANOBOT_TEST_TIME", TIME)
             .env("NANOBOT_TEST_DAEMON", "yes")
+            .env("NANOBOT_TEST_MAILER", "yes")
             // Otherwise the result would depend on the machine's load. Stories about it set it themselves.
             .env("NANOBOT_MEMORY__CONSOLIDATE", "manual");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));

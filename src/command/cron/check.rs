@@ -4,6 +4,7 @@ use super::list::{cell, format_utc};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::job_status::{self, JobList, JobProblem, JobStatus};
+use crate::ops::jobs::scheduler_problems::SchedulerProblem;
 use crate::ops::jobs::time_format;
 use anyhow::Result;
 use jiff::Zoned;
@@ -11,23 +12,22 @@ use serde_json::{Value, json};
 
 /// Runs `cron check`. Returns status 1 if there is anything to report.
 pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
-    let JobList { jobs, problems, now: local_now } = job_status::list(ctx)?;
-    let now = local_now.timestamp();
+    let JobList { jobs, problems, now } = job_status::check(ctx)?;
     let mut exit = Exit::Answered;
     for job in &jobs {
-        let Some(problem) = job.problem(now) else {
+        let Some(problem) = job.problem() else {
             continue;
         };
         exit = Exit::Failed;
         match as_json {
             true => ctx.terminal.print_json(&problem_json(job, &problem))?,
-            false => ctx.terminal.print(&problem_line(job, &problem, &local_now))?,
+            false => ctx.terminal.print(&problem_line(job, &problem, &now))?,
         }
     }
-    for text in &problems {
+    for SchedulerProblem { kind, text } in &problems {
         exit = Exit::Failed;
         match as_json {
-            true => ctx.terminal.print_json(&json!({ "problem": "crontab", "error": text }))?,
+            true => ctx.terminal.print_json(&json!({ "problem": kind.name(), "error": text }))?,
             false => ctx.terminal.print(&format!("{text}\n"))?,
         }
     }

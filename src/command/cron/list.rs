@@ -64,7 +64,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
         };
         ctx.notice(&format!("{jobs} disabled; `--all` {show}"));
     }
-    problems.iter().for_each(|words| ctx.notice(words));
+    problems.iter().for_each(|problem| ctx.notice(&problem.text));
     for known in &known {
         let notices =
             [job_status::tampered_notice(&known.job), unsupported_channel_notice(ctx, &known.job)];
@@ -248,6 +248,7 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus, local: &TimeZone) -> Va
         due_slot: due,
         retry,
         next_runs: next,
+        overdue_slot: overdue,
     } = known;
     let last = &history.last;
     let (session, is_own) = job.session_key();
@@ -263,7 +264,7 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus, local: &TimeZone) -> Va
     let state = &job.state;
     let mut line = json!({
         "id": job.id, "name": job.name, "enabled": job.enabled, "schedule": schedule,
-        "words": timing::describe_schedule(ctx, job, local), "due": due.map(format_utc), "next": times.first(), "coming": times, "message": job.message,
+        "words": timing::describe_schedule(ctx, job, local), "due": due.map(format_utc), "overdue": overdue.map(format_utc), "next": times.first(), "coming": times, "message": job.message,
         "session": session, "own_session": is_own, "created": format_utc(job.created),
         "delete_after_run": job.delete_after_run,
         "delivery": {

@@ -1,13 +1,17 @@
 //! Prints a job that was created or changed.
 
 use super::list::format_utc;
+use super::show::describe_delivery;
 use crate::cron::job::Job;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
+use crate::ops::jobs::delivery;
 use crate::ops::jobs::job_edit::{JobChange, SavedJob};
 use crate::ops::jobs::time_format::{format_times, to_one_line};
 use crate::ops::jobs::timing;
+use crate::ops::jobs::unseen_answers;
+use crate::settings::JobStarter;
 use anyhow::Result;
 use jiff::Zoned;
 use serde_json::{Value, json};
@@ -59,6 +63,18 @@ pub(in crate::command) fn print_saved(
     if job.enabled && !times.is_empty() {
         text.push_str(&format!("next: {}\n", format_times(&times, now)));
     }
+    let settings = ctx.settings()?;
+    let fate = match (delivery::is_printed(ctx, job), settings.job_starter) {
+        (true, JobStarter::Other) => ", for the scheduler that starts it",
+        (true, JobStarter::Crontab) if unseen_answers::has_mailer(ctx) => {
+            ", and cron mails it to you"
+        }
+        (true, JobStarter::Crontab) => {
+            ", but this machine has no mailer (`sendmail`): the next `nanobot status` shows it; `--channel` sends it elsewhere"
+        }
+        (false, _) => "",
+    };
+    text.push_str(&format!("answer: {}{fate}\n", to_one_line(&describe_delivery(ctx, job))));
     ctx.terminal.print(&text)?;
     finish_saved(ctx, saved)
 }

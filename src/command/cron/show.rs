@@ -191,7 +191,7 @@ fn describe_state(known: &JobStatus) -> String {
 }
 
 /// The destination of the job's answer.
-fn describe_delivery(ctx: &Context, job: &Job) -> String {
+pub(super) fn describe_delivery(ctx: &Context, job: &Job) -> String {
     let terms = job.options.as_ref();
     match delivery::find_sink(ctx, job) {
         Some(AnswerSink::Chat { channel, to }) => format!("sent to {channel} {to}"),

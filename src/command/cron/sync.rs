@@ -3,6 +3,7 @@
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
+use crate::settings::JobStarter;
 use anyhow::Result;
 
 /// Runs `cron sync`.
@@ -21,7 +22,10 @@ pub(super) fn run(ctx: &Context, dry_run: bool) -> Result<Exit> {
         };
     }
     if text.is_empty() {
-        text = "The crontab is up to date.\n".into();
+        text = match ctx.settings()?.job_starter {
+            JobStarter::Crontab => "The crontab is up to date.\n".into(),
+            JobStarter::Other => "No line is needed: `cron.scheduler` is `none`.\n".into(),
+        };
     }
     ctx.terminal.print(&text)?;
     Ok(Exit::Answered)

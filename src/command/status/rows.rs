@@ -11,6 +11,7 @@ use crate::ops::doctor::unused_tools::{USAGE_DAYS, UnusedTools};
 use crate::ops::jobs::time_format::{count_jobs, format_time, format_time_until, to_one_line};
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::unseen_answers;
 use crate::ops::model::Endpoint;
 use crate::ops::toolset::can_write;
 use crate::policy::Sandbox;
@@ -30,7 +31,7 @@ type StatusRow = (&'static str, String);
 /// Columns before the text.
 const LABEL_COLUMNS: usize = 11;
 /// Labels of rows that are highlighted: problems, and things to do.
-const HIGHLIGHTED_LABELS: [&str; 3] = ["problem", "failed", "next"];
+const HIGHLIGHTED_LABELS: [&str; 4] = ["problem", "failed", "unseen", "next"];
 
 /// Prints the overview.
 pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
@@ -68,6 +69,8 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     rows.extend(context.map(|used| ("context", format_context(used, has_meters))));
     rows.extend(memory_rows(memory));
     rows.extend(jobs_rows(ctx, settings, jobs));
+    let unseen = unseen_answers::take(ctx, ctx.terminal.stdout_is_tty)?;
+    rows.extend(unseen_answers::describe(&unseen).map(|words| ("unseen", words)));
     rows.push(("spent", format_spent(settings, costs, has_meters)));
     rows.extend(next_step.clone().map(|step| ("next", step)));
     show(ctx, &rows)

@@ -6,6 +6,7 @@ use super::check::{CheckContext, CheckResult, Severity};
 use super::{crontab_checks as crontab, job_checks as jobs, probe_check, run_checks as run};
 use crate::ops::context::Context;
 use crate::ops::jobs::{crontab_sync, workspace_jobs};
+use crate::settings::JobStarter;
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 
@@ -38,10 +39,14 @@ const CRONTAB_CHECKS: &[(&str, CheckFn)] = &[
     ("lines", crontab::check_lines),
     ("program", crontab::check_program),
     ("cron", crontab::check_daemon),
+    ("mail", crontab::check_mailer),
     ("variables", crontab::check_variables),
     ("keys", jobs::check_model_access),
     ("probe", probe_check::check_probe),
 ];
+
+/// The checks of a crontab that starts no jobs, because `cron.scheduler` is `none`.
+const UNUSED_CRONTAB_CHECKS: &[(&str, CheckFn)] = &[("crontab", crontab::check_unused)];
 
 /// The checks of past runs and deliveries.
 const HISTORY_CHECKS: &[(&str, CheckFn)] =
@@ -74,7 +79,12 @@ pub(crate) fn run_all(
         crontab_lines: crontab_sync::read_lines(ctx, &settings),
         offline,
     };
-    let of_crontab = if no_crontab { &[] } else { CRONTAB_CHECKS };
+    let has_other = settings.job_starter == JobStarter::Other;
+    let of_crontab = match (no_crontab, has_other) {
+        (true, _) => &[],
+        (false, true) => UNUSED_CRONTAB_CHECKS,
+        (false, false) => CRONTAB_CHECKS,
+    };
     std::thread::scope(|scope| {
         let mut slow = Some(scope.spawn(|| run::check_provider(&input)));
         for (name, check) in [SETUP_CHECKS, of_crontab, HISTORY_CHECKS].concat() {

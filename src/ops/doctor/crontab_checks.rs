@@ -5,17 +5,12 @@ use crate::cron::command_line::ParsedCommand;
 use crate::cron::job::Job;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
-use crate::ops::jobs::time_format::to_one_line;
-use crate::sys::process::{self, CommandSpec};
-use anyhow::Result;
+use crate::ops::jobs::delivery;
+use crate::ops::jobs::scheduler_problems;
+use crate::ops::jobs::unseen_answers;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 const SYNC_HINT: &str = "`nanobot cron sync`";
-/// Timeout for a program that prints its version.
-const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of the program's output that are kept.
-const OUTPUT_LIMIT_BYTES: usize = 64 << 10;
 
 /// Checks that there is a readable crontab.
 pub(crate) fn check_crontab(input: &CheckContext) -> Vec<CheckResult> {
@@ -31,6 +26,17 @@ pub(crate) fn check_crontab(input: &CheckContext) -> Vec<CheckResult> {
         Err(error) => input.ok_unless_cron_needed(CheckResult::from_error(Severity::Failed, error)),
     };
     vec![finding]
+}
+
+/// Checks that the crontab has no lines, because another scheduler starts the jobs.
+pub(crate) fn check_unused(input: &CheckContext) -> Vec<CheckResult> {
+    let lines = input.crontab_lines.as_deref().unwrap_or_default();
+    vec![if lines.is_empty() {
+        CheckResult::ok("not used: `cron.scheduler` is `none`")
+    } else {
+        CheckResult::warn("it starts jobs too, though `cron.scheduler` is `none`")
+            .with_hint(format!("{SYNC_HINT}, which removes its lines"))
+    }]
 }
 
 /// Checks that the crontab lines match the jobs.
@@ -131,15 +137,9 @@ fn without_path_and_program(line: &str) -> Option<(&str, ParsedCommand)> {
 /// Checks that the program in the lines exists and is this release.
 pub(crate) fn check_program(input: &CheckContext) -> Vec<CheckResult> {
     let lines = input.crontab_lines.as_deref().unwrap_or_default();
-    let programs: BTreeSet<String> = lines
-        .iter()
-        .filter_map(|line| {
-            ParsedCommand::parse(line.get(crontab_sync::time_fields(line).len() + 1..)?)
-        })
-        .filter_map(|started| started.argv.into_iter().next())
-        .collect();
+    let programs = scheduler_problems::programs(lines);
     let own = format!("nanobot {}", env!("CARGO_PKG_VERSION"));
-    let judged = programs.iter().map(|path| match program_version(path) {
+    let judged = programs.iter().map(|path| match scheduler_problems::program_version(path) {
         Ok(version) if version == own => CheckResult::ok(format!("`{path}`, {version}")),
         Ok(version) => CheckResult::warn(format!(
             "the lines start `{path}`, which is {version}; this is {own}"
@@ -152,29 +152,6 @@ pub(crate) fn check_program(input: &CheckContext) -> Vec<CheckResult> {
         }
     });
     judged.collect()
-}
-
-/// The version that the program at `path` prints.
-fn program_version(path: &str) -> Result<String> {
-    let finished = process::run(
-        &CommandSpec {
-            program: path.into(),
-            arguments: vec!["--version".into()],
-            directory: "/".into(),
-            env: Vec::new(),
-            timeout: VERSION_TIMEOUT,
-            capture_bytes: OUTPUT_LIMIT_BYTES,
-            sandbox: None,
-            input: None,
-        },
-        &mut |_| {},
-    )?;
-    let output = to_one_line(&String::from_utf8_lossy(&finished.head));
-    match finished.status {
-        Some(status) if status.success() => Ok(output),
-        Some(status) => Err(anyhow::anyhow!("{status}: {output}")),
-        None => Err(anyhow::anyhow!("no answer to `--version`")),
-    }
 }
 
 /// Checks that a cron daemon is running.
@@ -192,6 +169,26 @@ pub(crate) fn check_daemon(input: &CheckContext) -> Vec<CheckResult> {
         ),
     };
     vec![finding]
+}
+
+/// Checks that cron can mail the answers of jobs that print them.
+pub(crate) fn check_mailer(input: &CheckContext) -> Vec<CheckResult> {
+    let prints = |job: &&Job| input.store.is_managed(job) && delivery::is_printed(input.ctx, job);
+    let jobs: Vec<&Job> = input.enabled_jobs().filter(prints).collect();
+    match (jobs.is_empty(), unseen_answers::has_mailer(input.ctx)) {
+        (true, _) => Vec::new(),
+        (false, true) => vec![CheckResult::ok("cron can mail what jobs print")],
+        (false, false) => {
+            let names = job_labels(jobs.iter().copied());
+            vec![
+                CheckResult::warn(format!(
+                    "there is no mailer (`sendmail`), so cron drops what jobs print: {names}"
+                ))
+                .with_hint("`nanobot cron edit JOB --channel …`, or a mailer such as `msmtp-mta`")
+                .with_jobs(jobs),
+            ]
+        }
+    }
 }
 
 /// Checks for environment variables that change the settings here but not in jobs.

@@ -1,7 +1,6 @@
 //! Checks that a run started from here would work: config, directories, stored data, sandbox, and provider.
 
 use super::check::{CheckContext, CheckResult, Severity};
-use super::probe_check::PROBE_JOB;
 use crate::error::{Exit, exit_for};
 use crate::mcp::catalog::ServerView;
 use crate::mcp::sanitize;
@@ -9,6 +8,7 @@ use crate::memory::Memory;
 use crate::memory::request::is_over_budget;
 use crate::ops::connection_test;
 use crate::ops::context::Context;
+use crate::ops::jobs::scheduler_problems;
 use crate::ops::mcp_servers;
 use crate::ops::model;
 use crate::ops::permissions::Grants;
@@ -21,7 +21,6 @@ use crate::settings::check::{self, ConfigSeverity};
 use crate::settings::servers::McpServer;
 use crate::settings::{Config, Settings};
 use crate::shell_quote::quote;
-use crate::sys::durable_file::check_can_create;
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::shell::UserShell;
 use crate::sys::{durable_file, owner, sandbox as os_sandbox, signal};
@@ -69,19 +68,9 @@ pub(crate) fn check_config(input: &CheckContext) -> Vec<CheckResult> {
 pub(crate) fn check_directories(input: &CheckContext) -> Vec<CheckResult> {
     let CheckContext { ctx, settings, .. } = input;
     let workspace = &settings.workspace;
-    let mut findings: Vec<CheckResult> = [
-        (ctx.paths.root.join("usage.jsonl"), "the usage ledger"),
-        (ctx.paths.cron().join(PROBE_JOB), "job records"),
-        (workspace.join("sessions/x"), "sessions"),
-        (workspace.join("cron/jobs.json"), "the job file"),
-    ]
-    .iter()
-    .filter_map(|(path, what)| {
-        let error = check_can_create(path.parent().unwrap_or(path)).err()?;
-        let message = format!("cannot write {what}: {error:#}");
-        Some(CheckResult::failed(message).with_exit(Exit::Io))
-    })
-    .collect();
+    let messages = scheduler_problems::unwritable_places(ctx, settings).into_iter();
+    let failed = |message| CheckResult::failed(message).with_exit(Exit::Io);
+    let mut findings: Vec<CheckResult> = messages.map(failed).collect();
     let display = ctx.paths.display(workspace);
     if findings.is_empty() {
         findings.push(match workspace.is_dir() {

@@ -5,7 +5,8 @@ use crate::cron::job_store::JobStore;
 use crate::cron::run_record::PendingRetry;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
-use crate::settings::Settings;
+use crate::ops::jobs::scheduler_problems::{ProblemKind, SchedulerProblem};
+use crate::settings::{JobStarter, Settings};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +44,9 @@ impl LineState {
 /// The crontab lines of each job, or the reason why they cannot be read.
 pub(crate) struct CrontabStatus {
     lines: Result<BTreeMap<String, Vec<String>>>,
+    starter: JobStarter,
+    /// The problem that the lines start at the times of another zone.
+    shifted: Option<String>,
     /// The ids of jobs whose job file is gone.
     orphans: Vec<String>,
 }
@@ -59,11 +63,31 @@ impl CrontabStatus {
             }
             by_id
         };
-        let lines = crontab_sync::read_lines(ctx, settings);
+        let starter = settings.job_starter;
+        let mut shifted = None;
+        let lines = match crontab_sync::read_block(ctx, settings) {
+            Ok(block) => {
+                if !block.lines.is_empty() {
+                    let zone = block.zone_variable.as_deref();
+                    shifted = crontab_sync::shifted_lines_message(ctx, zone);
+                }
+                Ok(block.lines)
+            }
+            // A machine whose jobs another scheduler starts need not have a crontab.
+            Err(_) if starter == JobStarter::Other => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
         Self {
             orphans: crontab_sync::orphans(store, lines.as_deref().unwrap_or_default()),
             lines: lines.map(by_id),
+            starter,
+            shifted,
         }
+    }
+
+    /// The lines of all jobs.
+    pub(crate) fn all_lines(&self) -> impl Iterator<Item = &String> {
+        self.lines.iter().flatten().flat_map(|(_, lines)| lines)
     }
 
     /// The lines of `job`.
@@ -85,7 +109,7 @@ impl CrontabStatus {
         let present: Vec<&str> =
             self.lines(job).iter().map(|line| crontab_sync::time_fields(line)).collect();
         let wanted = match crontab_sync::line_fields(ctx, job, retry) {
-            Ok(fields) if job.enabled => fields,
+            Ok(fields) if job.enabled && self.starter == JobStarter::Crontab => fields,
             // The lines of an unusable job are left alone.
             Err(_) if job.enabled && !present.is_empty() => return LineState::Present,
             _ => Vec::new(),
@@ -100,29 +124,37 @@ impl CrontabStatus {
     }
 
     /// Problems with the crontab to show to the user. `jobs` are all jobs, each with the state of its lines.
-    pub(crate) fn problems(&self, jobs: &[(&str, LineState)]) -> Vec<String> {
+    pub(crate) fn problems(&self, jobs: &[(&str, LineState)]) -> Vec<SchedulerProblem> {
+        let problem = |text: String| SchedulerProblem::new(ProblemKind::Crontab, text);
         let lines = match &self.lines {
             Ok(lines) => lines,
             Err(_) if jobs.is_empty() => return Vec::new(),
-            Err(error) => return vec![format!("cannot read the crontab: {error:#}")],
+            Err(error) => return vec![problem(format!("cannot read the crontab: {error:#}"))],
         };
         if !self.orphans.is_empty() {
-            return vec![crontab_sync::missing_file_message(&self.orphans)];
+            return vec![problem(crontab_sync::missing_file_message(&self.orphans))];
+        }
+        if self.starter == JobStarter::Other {
+            let text = "the crontab starts jobs too, though `cron.scheduler` is `none`; `nanobot cron sync` removes its lines";
+            return (!lines.is_empty()).then(|| problem(text.into())).into_iter().collect();
         }
         let mut problems = Vec::new();
         let has_any = |wanted: &[LineState]| jobs.iter().any(|(_, state)| wanted.contains(state));
         let ids: BTreeSet<&str> = jobs.iter().map(|(id, _)| *id).collect();
         let is_nobodys = |id: &String| !ids.contains(id.as_str());
         if has_any(&[LineState::Missing, LineState::Stale]) || lines.keys().any(is_nobodys) {
-            problems
-                .push("the crontab does not match the jobs; run `nanobot cron sync`".to_owned());
+            problems.push(problem(
+                "the crontab does not match the jobs; run `nanobot cron sync`".into(),
+            ));
         }
         if has_any(&[LineState::NotTakenOver]) {
-            problems.push(
+            problems.push(problem(
                 "some jobs belong to another program; `nanobot cron sync` adds them to the crontab"
                     .into(),
-            );
+            ));
         }
+        let shifted = self.shifted.iter().cloned();
+        problems.extend(shifted.map(|text| SchedulerProblem::new(ProblemKind::TimeZone, text)));
         problems
     }
 }

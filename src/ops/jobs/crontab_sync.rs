@@ -18,7 +18,7 @@ use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::permissions;
-use crate::settings::Settings;
+use crate::settings::{JobStarter, Settings};
 use crate::sys::crontab::{self, Crontab, CrontabError};
 use crate::sys::{clock, env, process, test_hooks};
 use anyhow::{Context as _, Result};
@@ -150,6 +150,12 @@ pub(crate) fn sync(ctx: &Context, dry_run: bool) -> Result<CrontabChange> {
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let change = match dry_run {
+        _ if settings.job_starter == JobStarter::Other => {
+            if !dry_run {
+                take_over(ctx, &store)?;
+            }
+            remove_lines(ctx, &settings, dry_run)?
+        }
         true => preview_crontab(ctx, &settings, &store)?,
         false => {
             // Taking over comes first: without a crontab, `cron run --due` relies on it.
@@ -188,13 +194,18 @@ pub(crate) fn write_crontab(
     store: &JobStore,
     filter: JobFilter,
 ) -> Result<CrontabChange> {
+    if settings.job_starter == JobStarter::Other {
+        return Ok(CrontabChange::default());
+    }
     let name = block_name(settings)?;
     // Read once, under the lock. Programs that change the job file later update the crontab themselves.
     let mut jobs = None;
     let mut first = None;
     let mut block = Ok(WorkspaceBlock::default());
+    let mut zone_variable = None;
     let crontab = Crontab::new(&ctx.env, &ctx.paths);
     let changed = crontab.change(&mut |table| {
+        zone_variable = crontab_block::zone_variable(table, &name);
         let current_lines = crontab_block::block_lines(table, &name).unwrap_or_default();
         block = match jobs.get_or_insert_with(|| store.jobs()) {
             Ok(jobs) => require_job_file(store, &current_lines).and_then(|()| {
@@ -211,7 +222,36 @@ pub(crate) fn write_crontab(
     });
     changed.map_err(CrontabError::into_error)?;
     jobs.transpose()?;
-    Ok(compare_blocks(&first.unwrap_or_default(), block?))
+    let mut block = block?;
+    if !block.lines.is_empty() {
+        block.notices.extend(shifted_lines_message(ctx, zone_variable.as_deref()));
+    }
+    Ok(compare_blocks(&first.unwrap_or_default(), block))
+}
+
+/// The message about lines that start at the times of another zone, because the crontab sets `CRON_TZ` above them.
+pub(crate) fn shifted_lines_message(ctx: &Context, zone_variable: Option<&str>) -> Option<String> {
+    let name = zone_variable?;
+    let now = ctx.clock.timestamp();
+    let (system, _) = clock::system_zone(&ctx.env);
+    let is_same =
+        clock::named_zone(name).is_some_and(|zone| time_fields::is_same_clock(&zone, &system, now));
+    let shifts = || Crontab::new(&ctx.env, &ctx.paths).has_zone_variable();
+    (!is_same && shifts()).then(|| {
+        format!(
+            "`CRON_TZ={name}` in the crontab shifts the times of all lines below it: move it below the lines of nanobot"
+        )
+    })
+}
+
+/// Removes the lines of this workspace, since another scheduler starts its jobs. Without a crontab there is nothing to do.
+fn remove_lines(ctx: &Context, settings: &Settings, dry_run: bool) -> Result<CrontabChange> {
+    let workspace = cron_environment::real_path(&settings.workspace);
+    let (removed, _) = lines_for_removal(ctx, &workspace)?;
+    if !removed.is_empty() && !dry_run {
+        remove_block(ctx, &workspace)?;
+    }
+    Ok(CrontabChange { removed, ..CrontabChange::default() })
 }
 
 /// Computes the change that [`write_crontab`] would make for all jobs.
@@ -222,11 +262,27 @@ fn preview_crontab(ctx: &Context, settings: &Settings, store: &JobStore) -> Resu
     Ok(compare_blocks(&before, block))
 }
 
-/// The lines of this workspace's block.
-pub(crate) fn read_lines(ctx: &Context, settings: &Settings) -> Result<Vec<String>> {
+/// The block of this workspace, as it is.
+pub(crate) struct PresentBlock {
+    pub(crate) lines: Vec<String>,
+    /// The value of `CRON_TZ` above it.
+    pub(crate) zone_variable: Option<String>,
+}
+
+/// The block of this workspace.
+pub(crate) fn read_block(ctx: &Context, settings: &Settings) -> Result<PresentBlock> {
     let crontab = Crontab::new(&ctx.env, &ctx.paths);
     let table = crontab.read().map_err(CrontabError::into_error)?;
-    Ok(crontab_block::block_lines(&table, &block_name(settings)?).unwrap_or_default())
+    let name = block_name(settings)?;
+    Ok(PresentBlock {
+        lines: crontab_block::block_lines(&table, &name).unwrap_or_default(),
+        zone_variable: crontab_block::zone_variable(&table, &name),
+    })
+}
+
+/// The lines of this workspace's block.
+pub(crate) fn read_lines(ctx: &Context, settings: &Settings) -> Result<Vec<String>> {
+    Ok(read_block(ctx, settings)?.lines)
 }
 
 /// The lines of the block of the workspace with the real path `workspace`, and the number of other lines that name this

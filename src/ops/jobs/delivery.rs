@@ -76,6 +76,12 @@ pub(crate) fn deliver(
     }
 }
 
+/// True if the answers of `job` are printed.
+pub(crate) fn is_printed(ctx: &Context, job: &Job) -> bool {
+    let is_quiet = job.options.as_ref().is_some_and(|terms| terms.quiet);
+    !is_quiet && find_sink(ctx, job).is_none()
+}
+
 /// The destination of the answers of a job: what the user chose, or a chat of the job file that the user knows. Other
 /// programs also write the job file.
 pub(crate) fn find_sink(ctx: &Context, job: &Job) -> Option<AnswerSink> {

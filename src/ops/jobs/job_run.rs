@@ -19,6 +19,7 @@ use crate::ops::jobs::run_condition::ConditionResult;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::unseen_answers;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
@@ -138,6 +139,11 @@ impl JobRunner<'_> {
             Trigger::Manual => stamps.retry.filter(|_| record.outcome.is_failure()),
         };
         let is_retried = trigger == Trigger::Schedule && stamps.retry.is_some();
+        let has_answer = record.outcome == RunOutcome::Ok;
+        if has_answer && self.is_stored {
+            let remembered = unseen_answers::remember(ctx, self.settings, job, &record);
+            errors.extend(remembered.err());
+        }
         let recorded = self.job_dir.append_record(&record);
         // If the record cannot be written, the stamp stays, so the next start detects that there was a run.
         let stamped = recorded.and_then(|()| self.job_dir.write_state(&stamps));

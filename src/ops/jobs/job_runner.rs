@@ -11,7 +11,7 @@ use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
-use crate::settings::Settings;
+use crate::settings::{JobStarter, Settings};
 use crate::sys::host;
 use crate::sys::secret;
 use anyhow::{Context as _, Result};
@@ -115,7 +115,7 @@ impl JobRunner<'_> {
             let lines = crontab_sync::read_lines(self.ctx, self.settings);
             lines.is_ok_and(|lines| lines.iter().any(is_line))
         };
-        if !self.is_stored || !has_line() {
+        if self.settings.job_starter == JobStarter::Other || !self.is_stored || !has_line() {
             return Ok(());
         }
         crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Managed)

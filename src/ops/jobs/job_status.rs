@@ -2,6 +2,7 @@
 
 use super::crontab_status::{CrontabStatus, LineState};
 use super::retry;
+use super::scheduler_problems::{self, SchedulerProblem};
 use super::time_format;
 use super::time_zone;
 use super::timing::{self, effective_schedule, upcoming_runs};
@@ -11,6 +12,7 @@ use crate::cron::job_store::JobStore;
 use crate::cron::run_record::{JobDir, PendingRetry, RunHistory, RunRecord, RunState};
 use crate::cron::schedule::{DueState, Schedule};
 use crate::ops::context::Context;
+use crate::settings::Settings;
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
@@ -31,6 +33,8 @@ pub(crate) struct JobStatus {
     pub(crate) is_running: bool,
     /// The slot that should have run by now.
     pub(crate) due_slot: Option<Timestamp>,
+    /// The first slot that did not run, although it is over.
+    pub(crate) overdue_slot: Option<Timestamp>,
     /// The retry that the job waits for.
     pub(crate) retry: Option<PendingRetry>,
     /// The times of the next runs, with that of the retry.
@@ -59,7 +63,7 @@ impl JobStatus {
             }
         }
         let now = ctx.clock.timestamp();
-        let (mut due, mut next) = (None, Vec::new());
+        let (mut due, mut overdue, mut next) = (None, None, Vec::new());
         let mut schedule_error = None;
         match effective_schedule(ctx, &job) {
             Ok((schedule, zone)) if job.enabled => {
@@ -67,6 +71,13 @@ impl JobStatus {
                 let verdict = timetable.due_state(stamps.last_slot(), now);
                 if let (DueState::Due { slot }, true) = (verdict, job.options.is_some()) {
                     due = Some(slot);
+                }
+                // A job that another program runs as well has a last run here once it is ours.
+                if job.options.is_some() || stamps.last_slot().is_some() {
+                    let last_run = history.last.as_ref().filter(|last| last.outcome.is_run());
+                    let last_run = last_run.and_then(|last| last.start.parse().ok());
+                    let last_run = last_run.max(job.state.last_run).max(stamps.last_slot());
+                    overdue = timetable.overdue_slot(last_run, now, OVERDUE_GRACE);
                 }
                 next = upcoming_runs(ctx, &job, now, UPCOMING_RUNS);
             }
@@ -86,6 +97,7 @@ impl JobStatus {
             stamps,
             is_running,
             due_slot: due,
+            overdue_slot: overdue,
             next_runs: next,
             job,
         })
@@ -99,7 +111,7 @@ impl JobStatus {
     }
 
     /// The reason why the job does not do what it should; `None` if it does, or is disabled.
-    pub(crate) fn problem(&self, now: Timestamp) -> Option<JobProblem> {
+    pub(crate) fn problem(&self) -> Option<JobProblem> {
         if !self.job.enabled && !self.has_failed_for_good() {
             return None;
         }
@@ -112,9 +124,7 @@ impl JobStatus {
         if self.history.failures > 0 {
             return Some(JobProblem::Failing);
         }
-        let is_late = |slot: &Timestamp| now.duration_since(*slot) > OVERDUE_GRACE;
-        let slot = self.due_slot.filter(|slot| !self.is_running && is_late(slot));
-        slot.map(JobProblem::Overdue)
+        self.overdue_slot.filter(|_| !self.is_running).map(JobProblem::Overdue)
     }
 }
 
@@ -143,14 +153,28 @@ impl JobProblem {
 /// All jobs, and the problems of the crontab.
 pub(crate) struct JobList {
     pub(crate) jobs: Vec<JobStatus>,
-    /// Problems with the crontab, as messages for the user.
-    pub(crate) problems: Vec<String>,
+    /// The problems that concern all of them.
+    pub(crate) problems: Vec<SchedulerProblem>,
     /// The current time in the user's zone.
     pub(crate) now: Zoned,
 }
 
 /// All jobs of the workspace.
 pub(crate) fn list(ctx: &Context) -> Result<JobList> {
+    read_jobs(ctx, &|_, _| Vec::new())
+}
+
+/// All jobs of the workspace, with the problems that only trying shows.
+pub(crate) fn check(ctx: &Context) -> Result<JobList> {
+    read_jobs(ctx, &|settings, crontab| {
+        scheduler_problems::find(ctx, settings, crontab.all_lines())
+    })
+}
+
+fn read_jobs(
+    ctx: &Context,
+    find_more: &dyn Fn(&Settings, &CrontabStatus) -> Vec<SchedulerProblem>,
+) -> Result<JobList> {
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let crontab = CrontabStatus::new(ctx, &settings, &store);
@@ -159,7 +183,11 @@ pub(crate) fn list(ctx: &Context) -> Result<JobList> {
     let jobs: Vec<JobStatus> = jobs.collect::<Result<_>>()?;
     let states: Vec<_> =
         jobs.iter().map(|status| (status.job.id.as_str(), status.line_state)).collect();
-    let problems = crontab.problems(&states);
+    let mut problems = crontab.problems(&states);
+    let is_started = |status: &JobStatus| status.job.enabled && store.is_managed(&status.job);
+    if jobs.iter().any(is_started) {
+        problems.extend(find_more(&settings, &crontab));
+    }
     Ok(JobList { jobs, problems, now: time_zone::now(ctx, &settings) })
 }
 

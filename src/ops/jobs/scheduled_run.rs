@@ -13,14 +13,16 @@ use crate::ops::jobs::retry;
 use crate::ops::jobs::timing::{self, StartCondition};
 use crate::settings::Settings;
 use crate::sys::file_lock::FileLock;
-use crate::sys::signal;
+use crate::sys::signal::{self, Deadline};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use std::path::Path;
 use std::time::Duration;
 
-/// Starts within 30 s of a running start are treated as duplicates: cron starts a line once a minute.
-const DUPLICATE_START_WINDOW: Duration = Duration::from_secs(30);
+/// The longest wait for a start that holds the job's lock to say which slot it runs.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval between two looks at it.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A start by a schedule.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,7 +112,8 @@ fn wait_for_start(
     Ok(Some(lock))
 }
 
-/// Handles the case that another process holds the job's lock.
+/// Handles the case that another process holds the job's lock. If it runs the slot that is due, as with two schedulers,
+/// there is nothing to report.
 fn report_locked(
     runner: &JobRunner,
     job: &Job,
@@ -118,22 +121,27 @@ fn report_locked(
     error: anyhow::Error,
 ) -> Result<Exit> {
     let ctx = runner.ctx;
-    let stamps = runner.job_dir.read_state()?;
     if exit_for(&error) != Exit::TryAgain {
         return Err(error);
     }
-    let since = stamps.started.and_then(|run| run.started_at());
-    match timing::due_state(ctx, job, &stamps, condition)? {
-        DueState::Due { slot } => {
+    let mut wait = Deadline::after(START_TIMEOUT);
+    loop {
+        let stamps = runner.job_dir.read_state()?;
+        let since = stamps.started.and_then(|run| run.started_at());
+        match timing::due_state(ctx, job, &stamps, condition)? {
             // With a run in progress, this slot is later than that of the run.
-            let slot = since.map(|_| slot);
-            runner.report_busy(job, slot, since, error)
+            DueState::Due { slot } if since.is_some() => {
+                return runner.report_busy(job, Some(slot), since, error);
+            }
+            // The run is about to begin, and has not written its slot yet.
+            DueState::Due { .. } if !wait.is_expired() => {
+                signal::sleep(POLL_INTERVAL)?;
+                wait.subtract(POLL_INTERVAL);
+            }
+            DueState::Due { .. } => return runner.report_busy(job, None, None, error),
+            // The job is running, and not due again.
+            _ => return Ok(Exit::Answered),
         }
-        _ if is_just_begun(&stamps, ctx.clock.timestamp()) => {
-            runner.report_busy(job, None, None, error)
-        }
-        // The job is running, and not due again.
-        _ => Ok(Exit::Answered),
     }
 }
 
@@ -194,12 +202,6 @@ fn run_slot(runner: &JobRunner, job: &Job, condition: StartCondition) -> Result<
 fn finish(runner: &JobRunner, job: &Job, slot: Timestamp, condition: StartCondition) -> Result<()> {
     let now = runner.ctx.clock.timestamp().max(condition.now);
     runner.finish_slot(job, slot, StartCondition { now, ..condition })
-}
-
-/// True if a run began so recently that another start is a duplicate, or is just beginning.
-fn is_just_begun(stamps: &RunState, now: Timestamp) -> bool {
-    let ago = stamps.started.map(|run| u128::from(now.as_millisecond().abs_diff(run.at_ms)));
-    ago.is_none_or(|ago| ago <= DUPLICATE_START_WINDOW.as_millis())
 }
 
 /// True if the slot of a one-time job was handled but its run did not finish. Such a job would never be due again, yet

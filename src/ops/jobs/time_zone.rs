@@ -15,7 +15,7 @@ pub(crate) fn now(ctx: &Context, settings: &Settings) -> Zoned {
     ctx.clock.timestamp().to_zoned(local_zone(ctx, settings))
 }
 
-/// The user's zone, in which times are read that name none: that of the config, which the model is told, else that of the
+/// The user's zone, in which times are read that name none: that of the config, which the model receives, else that of the
 /// shell, else the system's.
 pub(crate) fn local_zone(ctx: &Context, settings: &Settings) -> TimeZone {
     let configured = settings.timezone.as_deref().and_then(clock::named_zone);

@@ -100,11 +100,10 @@ pub(crate) fn describe_schedule(ctx: &Context, job: &Job, local: &TimeZone) -> S
         // A one-time schedule is shown in the user's zone, which is named if it is not the system's.
         Ok((schedule @ Schedule::At(time), system)) => {
             let words = schedule.describe(local);
-            match time_fields::is_same_clock(local, &system, *time) {
-                true => words,
-                false => {
-                    format!("{words}, {} time", clock::zone_name(&time.to_zoned(local.clone())))
-                }
+            if time_fields::is_same_clock(local, &system, *time) {
+                words
+            } else {
+                format!("{words}, {} time", clock::zone_name(&time.to_zoned(local.clone())))
             }
         }
         Ok((schedule, zone)) => schedule.describe(&zone),

@@ -14,7 +14,7 @@ use crate::ops::jobs::retry;
 use crate::ops::jobs::scheduled_run::{ScheduledStart, run_if_due};
 use crate::ops::jobs::timing::{self, StartCondition};
 use crate::ops::jobs::workspace_jobs;
-use crate::settings::Settings;
+use crate::settings::{JobStarter, Settings};
 use crate::sys::process;
 use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
@@ -58,13 +58,20 @@ pub(crate) fn run(
             let error = process::become_shell(&command, &env, &ctx.paths.home);
             Err(error).context("start a shell with cron's environment")
         }
-        StartMode::Scheduled { no_jitter } => match store.peek_job(name_or_id)? {
-            Some(job) => {
-                let start = ScheduledStart { no_jitter, replay: None };
-                run_if_due(ctx, settings, &store, &job, start)
-            }
-            None => Err(unknown_scheduled_job(ctx, &settings, &store, name_or_id)),
-        },
+        StartMode::Scheduled { no_jitter } => {
+            let job = match store.peek_job(name_or_id)? {
+                Some(job) => job,
+                // Lines of cron have the id; other schedulers may be given the name.
+                None => match workspace_jobs::find_named(&store, &store.jobs()?, name_or_id)? {
+                    Some(job) => job,
+                    None => {
+                        return Err(unknown_scheduled_job(ctx, &settings, &store, name_or_id));
+                    }
+                },
+            };
+            let start = ScheduledStart { no_jitter, replay: None };
+            run_if_due(ctx, settings, &store, &job, start)
+        }
     }
 }
 
@@ -76,6 +83,11 @@ fn unknown_scheduled_job(
     id: &str,
 ) -> anyhow::Error {
     let cause = format!("job `{id}` no longer exists");
+    if settings.job_starter == JobStarter::Other {
+        let hint =
+            "remove it from the scheduler that starts it; `nanobot cron list --all` shows the jobs";
+        return fail_with_hint(Exit::NoInput, cause, hint);
+    }
     match remove_stale_line(ctx, settings, store, id) {
         true => fail(Exit::NoInput, cause + "; its line was removed from the crontab"),
         false => fail_with_hint(

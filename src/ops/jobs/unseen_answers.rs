@@ -1,0 +1,130 @@
+//! Unseen answers: those that a job printed under cron on a machine without a mailer, so that cron drops them. The next
+//! `status`, or the next run on a terminal, reports them.
+
+use super::delivery;
+use crate::cron::job::Job;
+use crate::cron::run_record::{RunRecord, Trigger};
+use crate::ops::context::Context;
+use crate::settings::{JobStarter, Settings};
+use crate::sys::{durable_file, paths, test_hooks};
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The file, in the directory of the job records.
+const FILE_NAME: &str = "unseen.jsonl";
+/// Size of the file from which only the newest entries are kept, and their number.
+const MAX_FILE_BYTES: u64 = 64 << 10;
+const MAX_ENTRIES: usize = 20;
+/// Where cron looks for the program that sends mail, apart from `PATH`.
+const MAILER_DIRS: &str = "/usr/sbin:/usr/lib:/sbin";
+
+/// An answer that the user has not seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UnseenAnswer {
+    pub(crate) v: u32,
+    pub(crate) job: String,
+    pub(crate) name: String,
+    /// The start of the run, as in its record.
+    pub(crate) start: String,
+}
+
+fn file(ctx: &Context) -> PathBuf {
+    ctx.paths.cron().join(FILE_NAME)
+}
+
+/// True if cron can mail what jobs print.
+pub(crate) fn has_mailer(ctx: &Context) -> bool {
+    match test_hooks::MAILER.get(&ctx.env) {
+        Some(word) => word == "yes",
+        None => {
+            let dirs = format!("{}:{MAILER_DIRS}", ctx.env.get("PATH").unwrap_or_default());
+            paths::find_program("sendmail", &dirs).is_some()
+        }
+    }
+}
+
+/// Remembers the answer of the run in `record`, if cron drops it.
+pub(super) fn remember(
+    ctx: &Context,
+    settings: &Settings,
+    job: &Job,
+    record: &RunRecord,
+) -> Result<()> {
+    let is_lost = record.trigger == Trigger::Schedule
+        && record.output.is_some()
+        && settings.job_starter == JobStarter::Crontab
+        && delivery::is_printed(ctx, job)
+        && !ctx.terminal.stdout_is_tty
+        && !has_mailer(ctx);
+    if !is_lost {
+        return Ok(());
+    }
+    let answer = UnseenAnswer {
+        v: 1,
+        job: job.id.clone(),
+        name: job.name.clone(),
+        start: record.start.clone(),
+    };
+    let line = serde_json::to_string(&answer).context("encode the answer")? + "\n";
+    let path = file(ctx);
+    match std::fs::metadata(&path) {
+        Ok(found) if found.len() > MAX_FILE_BYTES => {
+            let known = read(&path)?;
+            let kept = known[known.len().saturating_sub(MAX_ENTRIES)..].iter();
+            let lines = kept.map(|answer| Ok(serde_json::to_string(answer)? + "\n"));
+            let text = lines.collect::<Result<String>>()?;
+            durable_file::replace(&path, (text + &line).as_bytes())
+        }
+        _ => durable_file::append(&path, line.as_bytes()),
+    }
+}
+
+/// The unseen answers, oldest first. With `are_shown` they count as seen from now on.
+pub(crate) fn take(ctx: &Context, are_shown: bool) -> Result<Vec<UnseenAnswer>> {
+    let path = file(ctx);
+    if !are_shown {
+        return read(&path);
+    }
+    // What is appended after the renaming is kept for the next time.
+    let taken = path.with_extension("seen");
+    match std::fs::rename(&path, &taken) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        renamed => renamed.with_context(|| format!("rename `{}`", path.display()))?,
+    }
+    let answers = read(&taken)?;
+    std::fs::remove_file(&taken).with_context(|| format!("remove `{}`", taken.display()))?;
+    Ok(answers)
+}
+
+/// Reports the unseen answers to a user at a terminal.
+pub(crate) fn report(ctx: &Context) {
+    if !ctx.terminal.stderr_is_tty || ctx.quiet {
+        return;
+    }
+    match take(ctx, true) {
+        Ok(answers) => describe(&answers).iter().for_each(|words| ctx.notice(words)),
+        Err(error) => ctx.notice(&format!("{error:#}")),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<UnseenAnswer>> {
+    let bytes = durable_file::read_limited(path, 2 * MAX_FILE_BYTES)?.unwrap_or_default();
+    let lines = bytes.split(|byte| *byte == b'\n');
+    // A line that a crash cut off is skipped.
+    Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+}
+
+/// A line for people about `answers`; `None` if there are none.
+pub(crate) fn describe(answers: &[UnseenAnswer]) -> Option<String> {
+    let last = answers.last()?;
+    let name = super::time_format::to_one_line(&last.name);
+    let read = format!("`nanobot cron logs {} --output` prints it", last.job);
+    Some(match answers.len() {
+        1 => format!("the answer of job `{name}` ({}) was not mailed: {read}", last.start),
+        count => format!(
+            "{count} answers of jobs were not mailed, the last of `{name}` ({}): {read}; `nanobot cron logs` lists the runs",
+            last.start
+        ),
+    })
+}
