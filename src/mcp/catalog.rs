@@ -123,6 +123,11 @@ impl ToolCatalog {
         }
     }
 
+    /// The file with the standard error of `server`, for people, if it has written any.
+    pub fn log(&self, server: &str) -> Option<String> {
+        self.0.clients.log(server)
+    }
+
     /// Reads the resource `uri` of `server`.
     ///
     /// # Errors

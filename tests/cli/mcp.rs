@@ -320,7 +320,8 @@ fn errors_and_images_are_passed_to_the_model() {
         gives("shows", json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": png },
             { "type": "audio", "mimeType": "audio/wav", "data": "AAAA" }] })),
         gives("values", json!({ "content": [], "structuredContent": { "n": 7 } })),
-    ] });
+        gives("mute", json!({ "isError": true, "content": [] })),
+    ], "warns": "the kettle is cold" });
     let story = story_with_servers(&[("one", plan, json!({}))]);
     let story = story.script([calls("mcp_one_fails", json!({})), says("done")]);
     run_agent(&story).stdout("done\n");
@@ -335,6 +336,12 @@ fn errors_and_images_are_passed_to_the_model() {
     let story = story.script([calls("mcp_one_values", json!({})), says("done")]);
     run_agent(&story).stdout("done\n");
     assert!(story.requests()[5].last_content().contains("\"n\": 7"));
+    // A failure without a reason is one all the same, and the log of the server may tell it.
+    let story = story.script([calls("mcp_one_mute", json!({})), says("done")]);
+    run_agent(&story).stdout("done\n");
+    let result = story.requests()[7].last_content();
+    assert!(result.contains("the call failed, and the server gave no reason"), "{result}");
+    assert!(result.contains("the log of the server is `~/.nanobot/mcp/logs/one.log`"), "{result}");
     let story = story.script([]);
     story
         .run(["tool", "run", "mcp_one_fails", "{}"])

@@ -4,7 +4,9 @@ use super::grants::SandboxFactory;
 use crate::sys::env::Env;
 use crate::sys::http::Network;
 use crate::sys::paths::Paths;
+use crate::sys::process::server_environment::server_file_name;
 use serde_json::{Map, Value};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The settings needed to start and reach servers.
@@ -30,4 +32,9 @@ pub trait ElicitationHandler: Send + Sync {
     /// Asks the user to fill in `schema`, the JSON Schema of an object, and shows the message `message` of `server`.
     /// Returns `None` if the user declines.
     fn ask_user(&self, server: &str, message: &str, schema: &Value) -> Option<Map<String, Value>>;
+}
+
+/// The file with the standard error of a local server.
+pub(super) fn log_path(paths: &Paths, server: &str) -> PathBuf {
+    paths.mcp().join("logs").join(format!("{}.log", server_file_name(server)))
 }

@@ -52,15 +52,15 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1000);
 /// # Errors
 /// A file cannot be removed.
 pub fn remove_server_files(paths: &Paths, server: &str) -> io::Result<()> {
-    let (root, name) = (paths.mcp(), server_file_name(server));
+    let (root, log) = (paths.mcp(), config::log_path(paths, server));
     let gone = |done: io::Result<()>| match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     };
-    for log in [format!("{name}.log"), format!("{name}.log.old")] {
-        gone(std::fs::remove_file(root.join("logs").join(log)))?;
+    for log in [log.with_extension("log.old"), log] {
+        gone(std::fs::remove_file(log))?;
     }
-    gone(std::fs::remove_dir_all(root.join("state").join(name)))
+    gone(std::fs::remove_dir_all(root.join("state").join(server_file_name(server))))
 }
 
 /// The servers of a run. They are ended when the last clone is dropped.
@@ -96,6 +96,14 @@ impl ClientPool {
     /// Returns what `server` offered when it was last asked in this run. It may have announced a change since.
     pub fn features(&self, server: &str) -> Option<Arc<ServerFeatures>> {
         self.0.slot(server).ok()?.features()
+    }
+
+    /// Returns the file with the standard error of `server`, for people, if it has written any.
+    pub fn log(&self, server: &str) -> Option<String> {
+        let paths = &self.0.config.paths;
+        let path = config::log_path(paths, server);
+        let is_written = path.metadata().is_ok_and(|metadata| metadata.len() > 0);
+        is_written.then(|| paths.display(&path))
     }
 
     /// Returns the path that the sandbox of `server` refused since this was last called, as far as its standard error

@@ -1,6 +1,6 @@
 //! Starts a server that is a local program, with the directories, the environment and the sandbox of its config entry.
 
-use super::config::ClientConfig;
+use super::config::{ClientConfig, log_path};
 use super::grants;
 use super::inbox::Inbox;
 use super::interpreter;
@@ -85,7 +85,7 @@ pub(super) fn start(
         env: server_env,
         sandbox: fence,
     };
-    let log = root.join("logs").join(format!("{name}.log"));
+    let log = log_path(&config.paths, &server.name);
     let walls = config.sandboxes.clone();
     StdioTransport::start(&spec, log, (programs, walls), inbox)
 }

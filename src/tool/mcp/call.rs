@@ -40,8 +40,15 @@ pub(super) fn to_output(
     answer: Result<ServerAnswer, CallError>,
 ) -> Result<ToolOutput, ToolError> {
     let name = sanitize::single_line(server, 64);
+    let log = || match context.catalog.log(server) {
+        Some(log) => format!("\n(for the user: the log of the server is `{log}`)"),
+        None => String::new(),
+    };
     let failed = match answer {
-        Ok(answer) => return result::convert_answer(&name, answer, context.limits, &context.env),
+        Ok(answer) => {
+            let converted = result::convert_answer(&name, answer, context.limits, &context.env);
+            return converted.map_err(|failure| format!("{failure}{}", log()).into());
+        }
         Err(CallError::Changed) => {
             return Err(changed_refusal(server, tool.unwrap_or_default()).into());
         }
@@ -60,7 +67,7 @@ pub(super) fn to_output(
         }
         _ => "",
     };
-    Err(format!("server `{name}`: {message}{next}").into())
+    Err(format!("server `{name}`: {message}{next}{}", log()).into())
 }
 
 /// The refusal to call a tool whose description has changed.

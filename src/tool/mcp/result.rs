@@ -1,8 +1,8 @@
 //! Converts a server's answer for the model: text within marks that the text itself cannot close, cut to a limit, and
 //! images if they can be displayed. Other content is described by its type and size.
 
+use super::super::ToolOutput;
 use super::super::web_fetch::UNTRUSTED_NOTICE;
-use super::super::{ToolError, ToolOutput};
 use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits};
 use crate::mcp::protocol::{ContentPart, ServerAnswer};
 use crate::mcp::sanitize::{clean, single_line};
@@ -29,13 +29,13 @@ pub struct ResultLimits {
 /// Converts the answer of `server`.
 ///
 /// # Errors
-/// The server reports a failure; the text is the server's.
+/// The server reports a failure; the text for the model quotes it.
 pub fn convert_answer(
     server: &str,
     answer: ServerAnswer,
     limits: ResultLimits,
     env: &Env,
-) -> Result<ToolOutput, ToolError> {
+) -> Result<ToolOutput, String> {
     let ServerAnswer { parts: pieces, structured, is_error } = answer;
     let mut content = ResultContent { server, env, texts: Vec::new(), images: Vec::new() };
     let has_text = pieces.iter().any(|piece| matches!(piece, ContentPart::Text(_)));
@@ -46,7 +46,13 @@ pub fn convert_answer(
     if let Some(value) = structured.filter(|_| !has_text) {
         texts.push(clean(&format!("{value:#}")));
     }
-    if texts.is_empty() && images.is_empty() {
+    if images.is_empty() && texts.iter().all(|text| text.trim().is_empty()) {
+        texts.clear();
+        if is_error {
+            return Err(format!(
+                "server `{server}`: the call failed, and the server gave no reason"
+            ));
+        }
         texts.push("(no output)".into());
     }
     let whole = texts.join("\n");
@@ -68,7 +74,7 @@ pub fn convert_answer(
     }
     let parts: Vec<MessagePart> = [MessagePart::Text(text)].into_iter().chain(images).collect();
     match is_error {
-        true => Err(ToolError::Failed(plain_text(&parts))),
+        true => Err(plain_text(&parts)),
         false => Ok(ToolOutput { parts, ..String::new().into() }),
     }
 }
@@ -175,10 +181,9 @@ mod tests {
     use crate::mcp::protocol::{ContentPart, ServerAnswer};
     use crate::message::MessagePart;
     use crate::sys::env::Env;
-    use crate::tool::ToolError;
     use serde_json::json;
 
-    fn converted(answer: ServerAnswer, result: usize) -> Result<Vec<String>, ToolError> {
+    fn converted(answer: ServerAnswer, result: usize) -> Result<Vec<String>, String> {
         let env: Env = [("HOME", "/h")].into_iter().collect();
         let limits = ResultLimits { max_result_chars: result };
         let output = convert_answer("git", answer, limits, &env)?;
@@ -251,9 +256,10 @@ mod tests {
             parts[0].contains("é…\n</result>\n(500 more characters omitted; until this run ends, "),
             "{parts:?}"
         );
-        let Err(ToolError::Failed(words)) = converted(answer("it is broken", true), 1_600) else {
-            panic!("an error is one");
-        };
+        let words = converted(answer("it is broken", true), 1_600).unwrap_err();
         assert!(words.contains("\nit is broken\n"), "{words}");
+        let nothing = ServerAnswer { parts: Vec::new(), structured: None, is_error: true };
+        let words = converted(nothing, 1_600).unwrap_err();
+        assert_eq!(words, "server `git`: the call failed, and the server gave no reason");
     }
 }
