@@ -17,13 +17,13 @@ use crate::sys::durable_file;
 use crate::tool::exec::program_call::ProgramCall;
 use crate::tool::files::Files;
 use crate::tool::program::{ProgramSpec, ToolProgram, program_name, tool_name};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The time that a program has to describe itself.
 const SPEC_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,6 +37,9 @@ const MAX_CACHE_BYTES: u64 = 4 << 20;
 struct SpecCache {
     v: u64,
     programs: BTreeMap<PathBuf, CachedSpec>,
+    /// The digests of programs that took too long to describe themselves, so that not every run waits for them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    timed_out: BTreeMap<PathBuf, String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,6 +59,7 @@ impl SpecCache {
     fn store(mut self, path: &Path) -> Result<()> {
         self.v = FORMAT_VERSION;
         self.programs.retain(|program, _| program.exists());
+        self.timed_out.retain(|program, _| program.exists());
         let text = serde_json::to_vec(&self).context("serialize the descriptions of tools")?;
         durable_file::create_dir(path.parent().context("the cache has no directory")?)?;
         durable_file::replace(path, &text)
@@ -100,8 +104,17 @@ pub(crate) fn load(
             let cached = cache.programs.get(&path).filter(|cached| cached.digest == digest);
             let spec = match cached {
                 Some(cached) => cached.spec.clone(),
+                None if cache.timed_out.get(&path) == Some(&digest) => {
+                    bail!("{}", describe_timeout(&name));
+                }
                 None => {
-                    let spec = ask_spec(ctx, settings, policy, &path)?;
+                    let started = Instant::now();
+                    let asked = ask_spec(ctx, settings, policy, &path);
+                    if asked.is_err() && started.elapsed() >= SPEC_TIMEOUT {
+                        cache.timed_out.insert(path.clone(), digest.clone());
+                        is_changed = true;
+                    }
+                    let spec = asked?;
                     let cached = CachedSpec { digest: digest.clone(), spec: spec.clone() };
                     cache.programs.insert(path.clone(), cached);
                     is_changed = true;
@@ -122,6 +135,42 @@ pub(crate) fn load(
         notice(&format!("the descriptions of tools were not stored: {error:#}"));
     }
     programs.into()
+}
+
+/// Says that the program `name` is not asked again.
+fn describe_timeout(name: &str) -> String {
+    let seconds = SPEC_TIMEOUT.as_secs();
+    format!("`--spec` took longer than {seconds} s; `nanobot tool check {name}` tries it again")
+}
+
+/// The enabled programs that runs leave out because they took too long to describe themselves: their paths, and what to do.
+pub(crate) fn timed_out(ctx: &Context, enabled: &[String]) -> Vec<(PathBuf, String)> {
+    if enabled.is_empty() {
+        return Vec::new();
+    }
+    let timed_out = SpecCache::load(&ctx.paths.tool_specs()).timed_out.into_iter();
+    let is_current = |(path, digest): &(PathBuf, String)| {
+        is_enabled(enabled, path) && digest_program(path).as_ref() == Some(digest)
+    };
+    let describe = |(path, _): (PathBuf, String)| {
+        let name = program_name(&path).unwrap_or_default();
+        let text = describe_timeout(&name);
+        (path, text)
+    };
+    timed_out.filter(is_current).map(describe).collect()
+}
+
+/// Lets runs ask the program at `path` for its description again, since it has given one.
+///
+/// # Errors
+/// The cache cannot be written.
+pub(crate) fn forget_timeout(ctx: &Context, path: &Path) -> Result<()> {
+    let cache_path = ctx.paths.tool_specs();
+    let mut cache = SpecCache::load(&cache_path);
+    match cache.timed_out.remove(path) {
+        Some(_) => cache.store(&cache_path),
+        None => Ok(()),
+    }
 }
 
 /// The paths of the programs in `~/.nanobot/tools` that the config enables.

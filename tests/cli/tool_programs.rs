@@ -146,6 +146,29 @@ fn programs_that_cannot_be_tools_are_left_out_with_the_reason() {
         .stderr_has("`tools.programs` names `missing`, which is no executable file");
 }
 
+/// A program that hangs is waited for once, not in every run, until it changes or `tool check` succeeds.
+#[test]
+fn a_description_that_takes_too_long_is_not_asked_for_again() {
+    let path = |story: &Story| story.home().join(".nanobot/tools/odd");
+    let story = Story::new().set("tools", json!({ "programs": ["odd"] }));
+    write_program(&path(&story), "#!/bin/sh\nexec sleep 600\n");
+    let run = || {
+        story.server().script([says("Hi.")]);
+        story.run(["agent", "-m", "x"]).stdout("Hi.\n").error_text()
+    };
+    assert!(run().contains("Timed out after 10 seconds"));
+    let remembered = "`--spec` took longer than 10 s; `nanobot tool check odd` tries it again";
+    assert!(run().contains(remembered));
+    let check = story.run(["status", "--check", "--offline", "--no-crontab"]);
+    assert!(check.text().contains(remembered));
+    check.code();
+    write_program(&path(&story), &tool("first", "echo 1"));
+    assert_eq!(
+        offered(&story, &["--allow", "tool_odd"]).iter().filter(|it| *it == "tool_odd").count(),
+        1
+    );
+}
+
 #[test]
 fn a_program_that_others_may_change_is_not_offered() {
     use std::os::unix::fs::PermissionsExt;

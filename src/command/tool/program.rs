@@ -125,6 +125,7 @@ pub(super) fn check(ctx: &Context, names: &[PathBuf], as_json: bool) -> Result<E
         let shown = ctx.paths.display(&path);
         let checked = programs::check_program(&path).and_then(|(name, real)| {
             let spec = programs::ask_spec(ctx, &settings, &policy, &real)?;
+            programs::forget_timeout(ctx, &real)?;
             Ok((name, spec))
         });
         let is_enabled = programs::is_enabled(&settings.tools.programs, &path);

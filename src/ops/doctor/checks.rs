@@ -23,6 +23,7 @@ const SETUP_CHECKS: &[(&str, CheckFn)] = &[
     ("memory", run::check_memory),
     ("trust", run::check_trust),
     ("skills", run::check_skills),
+    ("tools", run::check_programs),
     ("sandbox", run::check_sandbox),
     ("provider", run::check_provider),
     ("servers", run::check_servers),

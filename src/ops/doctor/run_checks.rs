@@ -12,6 +12,7 @@ use crate::ops::jobs::scheduler_problems;
 use crate::ops::mcp_servers;
 use crate::ops::model;
 use crate::ops::permissions::Grants;
+use crate::ops::programs;
 use crate::ops::skills::{self as workspace_skills, SkillsSummary};
 use crate::ops::toolset;
 use crate::ops::turn_setup;
@@ -335,6 +336,24 @@ pub(crate) fn check_skills(input: &CheckContext) -> Vec<CheckResult> {
     }
     if findings.is_empty() {
         findings.push(CheckResult::ok(summary.describe()));
+    }
+    findings
+}
+
+/// Checks that the enabled tool programs describe themselves, as far as earlier runs know.
+pub(crate) fn check_programs(input: &CheckContext) -> Vec<CheckResult> {
+    let enabled = &input.settings.tools.programs;
+    let timed_out = programs::timed_out(input.ctx, enabled).into_iter();
+    let mut findings: Vec<CheckResult> = timed_out
+        .map(|(path, reason)| {
+            CheckResult::warn(format!(
+                "`{}` is not offered: {reason}",
+                input.ctx.paths.display(&path)
+            ))
+        })
+        .collect();
+    if findings.is_empty() && !enabled.is_empty() {
+        findings.push(CheckResult::ok(format!("enabled: {}", enabled.join(", "))));
     }
     findings
 }
