@@ -63,7 +63,7 @@
 //! | [`event`] | what happens in a turn, as sinks receive it; plain data |
 //! | [`message`] | user message, reply, tool call, tool result, usage; plain data |
 //! | [`markdown`] | the grammar of Markdown: lines, inline marks, tables; pure |
-//! | [`diff`], [`format`], [`json_rpc`], [`line_search`], [`patch`], [`shell_quote`] | text to text; pure |
+//! | [`diff`], [`format`], [`json_rpc`], [`line_search`], [`patch`], [`shell_quote`], [`terminal_text`] | text to text; pure |
 //! | [`error`] | exit statuses, and errors with a hint |
 //! | [`sys`] | every contact with the operating system, one file or folder per kind |
 //!
@@ -74,7 +74,7 @@
 //!
 //! ops also uses               memory, channel, cron, attach, undo, skill, trust, ledger, workspace, settings, policy, history, prompt
 //! tools use                   attach, skill, undo and policy; the MCP client uses settings; providers use the ledger
-//! everything may use          sys, error, diff, format, json_rpc, line_search, markdown, patch, shell_quote
+//! everything may use          sys, error, diff, format, json_rpc, line_search, markdown, patch, shell_quote, terminal_text
 //! ```
 //!
 //! Imports go in one direction, between files too: there is no cycle. `ops` knows neither `command` nor `repl` nor clap:
@@ -175,6 +175,7 @@ pub mod settings;
 pub mod shell_quote;
 pub mod skill;
 pub mod sys;
+pub mod terminal_text;
 pub mod tool;
 pub mod trust;
 pub mod turn;

@@ -16,8 +16,7 @@ use crate::message::{ToolSpec, without_blanks};
 use crate::policy::{Refusal, startup_files};
 use crate::sys::clock;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
-use crate::sys::kept_output::KeptOutput;
-use crate::sys::process::{self, CommandSpec};
+use crate::sys::process::{self, CapturedText, CommandSpec};
 use crate::sys::sandbox::{
     self, ProjectFileAccess, SandboxError, SandboxSpec, namespaces, private_tmp, system_paths,
 };
@@ -32,6 +31,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use withheld::WithheldResult;
 
+/// The size in bytes from which on Linux takes no argument of a program.
+const MAX_ARGUMENT_BYTES: usize = 128 << 10;
 /// Maximum length of the note on the omitted middle of an output, in characters.
 const MAX_NOTE_CHARS: usize = 256;
 /// Environment variables that are passed on to a command if they are set.
@@ -289,20 +290,24 @@ impl Tool for ExecTool {
         let is_background = arguments["background"] == true;
         let fence = self.configured_sandbox_spec()?;
         let private = fence.as_ref().and_then(|fence| fence.writable.last());
+        let (script, input) = match command.len() < MAX_ARGUMENT_BYTES {
+            true => (command.to_owned(), None),
+            false => (script_from_input(command, is_background), Some(command.into())),
+        };
         let spec = CommandSpec {
             program: "/bin/sh".into(),
-            arguments: vec!["-c".into(), command.into()],
+            arguments: vec!["-c".into(), script],
             directory: format!("/proc/self/fd/{}", directory.as_raw_fd()).into(),
             env: private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path)),
             timeout,
             capture_bytes: self.capture_bytes,
             sandbox: fence,
-            input: None,
+            input,
         };
         if is_background {
             return self.start_in_background(command, &spec);
         }
-        self.run_to_end(command, &spec, on_output)
+        self.run_to_end(command, spec, on_output)
     }
 
     fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
@@ -414,11 +419,10 @@ impl ExecTool {
     fn to_output(
         &self,
         command: &str,
-        (finished, kept): (process::CommandResult, Option<&KeptOutput>),
+        (finished, output): (process::CommandResult, &CapturedText),
         timeout: Duration,
     ) -> Result<ToolOutput, ToolError> {
-        let output = (&finished.head[..], &finished.tail[..], finished.omitted_bytes);
-        let mut text = format_output(output, kept, self.capture_bytes);
+        let mut text = format_output(output, self.capture_bytes);
         let line = |text: String| format!("\n{text}");
         match (finished.status.and_then(|status| status.code()), finished.signal()) {
             (Some(0), _) => {}
@@ -480,6 +484,13 @@ impl ExecTool {
             ..text.trim_start_matches('\n').to_owned().into()
         })
     }
+}
+
+/// A script that runs `command`, which is too long for an argument, from the beginning of standard input. A command in the
+/// background gets the rest of the input.
+fn script_from_input(command: &str, is_background: bool) -> String {
+    let input = if is_background { "" } else { " </dev/null" };
+    format!("eval \"$(head -c {})\"{input}", command.len())
 }
 
 /// The end of a command, as far as it matters to an explanation of its failure.

@@ -166,6 +166,41 @@ fn commands_of_one_reply_run_in_order() {
     assert_eq!(story.requests()[1].last_content(), "one");
 }
 
+/// The model gets what a terminal shows at the end, in the foreground, in the background and of a tool program.
+#[test]
+fn progress_bars_reach_the_model_as_their_last_state() {
+    let draws = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); printf '\\r%d of 3000 [####]' $i; done; \
+                 printf '\\n\\033[32mdone\\033[0m\\n'";
+    let story = Story::new().script([
+        calls("exec", json!({ "command": draws })),
+        calls("exec", json!({ "command": draws, "background": true })),
+        calls("process", json!({ "id": "i0-1", "wait": 60, "end": false })),
+        says("ok"),
+    ]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let requests = story.requests();
+    assert_eq!(requests[1].last_content(), "3000 of 3000 [####]\ndone");
+    let background = requests[3].last_content();
+    assert!(!background.contains(['\r', '\u{1b}']), "{background:?}");
+}
+
+/// Linux takes no argument of more than 128 KiB.
+#[test]
+fn a_long_command_runs() {
+    let filler = "#".repeat(200_000);
+    let command = format!("cat; echo one\n{filler}\necho two; exit 3");
+    let story = Story::new().script([
+        calls("exec", json!({ "command": command })),
+        calls("exec", json!({ "command": format!("read line; echo got $line\n{filler}"), "background": true })),
+        calls("process", json!({ "id": "read-1", "input": "tea\n", "wait": 60 })),
+        says("ok"),
+    ]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let requests = story.requests();
+    assert_eq!(requests[1].last_content(), "one\ntwo\nExit code: 3");
+    assert!(requests[3].last_content().starts_with("got tea"), "{}", requests[3].last_content());
+}
+
 #[test]
 fn at_the_iteration_limit_a_last_request_is_sent_without_tools() {
     let story = Story::new().script([

@@ -12,6 +12,7 @@ use crate::report::short_text::{
     group_thousands, identifying_arguments,
 };
 use crate::sys::terminal::{StyledLine, theme};
+use crate::terminal_text::TerminalText;
 use console::Style;
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -84,6 +85,8 @@ struct RunningCall {
     /// Its latest output, and the number of lines of it that were shown.
     last: String,
     shown_lines: usize,
+    /// Reduces what it draws to lines.
+    screen: TerminalText,
     fold: LineFolder,
 }
 
@@ -99,6 +102,7 @@ impl RunningCall {
             is_subagent: true,
             last: String::new(),
             shown_lines: 0,
+            screen: TerminalText::new(1),
             fold: LineFolder::default(),
         }
     }
@@ -245,6 +249,7 @@ impl LiveView {
             is_subagent: false,
             last: String::new(),
             shown_lines: 0,
+            screen: TerminalText::new(1),
             fold: LineFolder::default(),
         });
     }
@@ -253,8 +258,10 @@ impl LiveView {
         let Some(call) = self.calls.iter_mut().rev().find(|call| call.id == id) else {
             return Vec::new();
         };
+        let text = call.screen.feed(text);
         let lines = text.lines().rev().map(str::trim);
-        if let Some(line) = lines.clone().find(|line| !line.is_empty()) {
+        let current = call.screen.last_line();
+        if let Some(line) = [current].into_iter().chain(lines).find(|line| !line.is_empty()) {
             let own = call.is_subagent.then(|| format!("{}: ", call.name));
             let line = own.and_then(|own| line.strip_prefix(&own)).unwrap_or(line);
             line.clone_into(&mut call.last);
@@ -262,7 +269,7 @@ impl LiveView {
         if !view.is_detailed {
             return Vec::new();
         }
-        let mut rows = call.fold.push(text, view.width);
+        let mut rows = call.fold.push(&text, view.width);
         // A sub-agent's output is short and shown in full; a command may print for hours.
         if !call.is_subagent {
             rows.truncate(MAX_OUTPUT_LINES.saturating_sub(call.shown_lines));

@@ -1,15 +1,13 @@
 //! Commands in the background: each runs in the sandbox of other commands, with a pipe for its input, and a thread that reads
 //! its output into bounded memory. Its supervisor ends it, with all its processes, as it does with servers.
 
-use super::output::HeadAndTail;
+use super::output::{CapturedText, TextOutput};
 use super::run::CommandSpec;
 use super::server::{self, SHUTDOWN_TIMEOUT, ServerExit, ServerProcess, ServerSpec};
 use super::write_lock::{BackgroundLock, LockError, WriteLock};
-use crate::sys::kept_output::{KeptOutput, OutputKeeper};
 use crate::sys::sandbox::{PathSnapshot, SandboxSpec, UndoneChange};
 use crate::sys::signal::{self, Deadline};
 use crate::sys::sync::IgnorePoison;
-use crate::sys::utf8_stream::Utf8Decoder;
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -32,18 +30,6 @@ pub struct BackgroundProcess {
     /// `None` if it may not write, and after its end.
     lock: Option<BackgroundLock>,
     exit: Option<ServerExit>,
-}
-
-/// The output of a command since it was last taken.
-pub struct NewOutput {
-    /// The beginning.
-    pub head: Vec<u8>,
-    /// The end.
-    pub tail: Vec<u8>,
-    /// The number of bytes between the two that were not kept.
-    pub omitted_bytes: u64,
-    /// The file with all of it, if it is long.
-    pub file: Option<KeptOutput>,
 }
 
 /// Starts the command in the background, without a timeout: that of `spec` limits only the wait for other commands. Long
@@ -86,6 +72,11 @@ pub fn start(spec: &CommandSpec, output_parents: &[PathBuf]) -> io::Result<Backg
     if let Some(pipe) = process.server.output.take() {
         process.output.start(pipe)?;
     }
+    if let Some(input) = &spec.input
+        && process.write(input, Deadline::after(spec.timeout))? < input.len()
+    {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
     Ok(process)
 }
 
@@ -98,15 +89,15 @@ impl BackgroundProcess {
         self.exit
     }
 
-    /// Writes `text` to its standard input, while `deadline` lasts. Returns the number of bytes written.
+    /// Writes `bytes` to its standard input, while `deadline` lasts. Returns the number of bytes written.
     ///
     /// # Errors
     /// [`io::ErrorKind::BrokenPipe`] if it reads no more; [`io::ErrorKind::Interrupted`] if the run is cancelled.
-    pub fn write(&mut self, text: &str, mut deadline: Deadline) -> io::Result<usize> {
+    pub fn write(&mut self, bytes: &[u8], mut deadline: Deadline) -> io::Result<usize> {
         self.output.clear_wake();
         let input = self.server.input.as_mut();
         let input = input.ok_or(io::ErrorKind::BrokenPipe)?;
-        let mut rest = text.as_bytes();
+        let mut rest = bytes;
         while !rest.is_empty() {
             match input.write(rest) {
                 Ok(count) => rest = &rest[count..],
@@ -121,7 +112,7 @@ impl BackgroundProcess {
                 Err(error) => return Err(error),
             }
         }
-        Ok(text.len() - rest.len())
+        Ok(bytes.len() - rest.len())
     }
 
     /// Waits until there is output that pauses, or until the end of the command, or of `limit`. Output that arrived before
@@ -160,7 +151,7 @@ impl BackgroundProcess {
     }
 
     /// Takes the output since the last call.
-    pub fn take_output(&mut self) -> NewOutput {
+    pub fn take_output(&mut self) -> CapturedText {
         self.output.take()
     }
 
@@ -209,14 +200,11 @@ struct OutputReader {
 }
 
 struct UnreadOutput {
-    captured: HeadAndTail,
-    keeper: OutputKeeper,
+    output: TextOutput,
     is_empty: bool,
     /// The wake pipe has a byte.
     is_awake: bool,
     has_ended: bool,
-    limit: usize,
-    parents: Vec<PathBuf>,
 }
 
 impl OutputReader {
@@ -224,13 +212,10 @@ impl OutputReader {
         let (wake_rx, wake_tx) = io::pipe()?;
         rustix::fs::fcntl_setfl(&wake_rx, OFlags::NONBLOCK)?;
         let unread = UnreadOutput {
-            captured: HeadAndTail::new(limit),
-            keeper: OutputKeeper::new(parents, limit * 2),
+            output: TextOutput::new(limit, parents),
             is_empty: true,
             is_awake: false,
             has_ended: false,
-            limit,
-            parents: parents.to_owned(),
         };
         Ok(Self { unread: Arc::new(Mutex::new(unread)), wake_rx, wake_tx: Some(wake_tx) })
     }
@@ -262,15 +247,10 @@ impl OutputReader {
         self.unread.lock().ignore_poison().has_ended
     }
 
-    fn take(&self) -> NewOutput {
+    fn take(&self) -> CapturedText {
         let mut unread = self.unread.lock().ignore_poison();
-        let (limit, next) = (unread.limit, HeadAndTail::new(unread.limit));
-        let HeadAndTail { head, tail, omitted_bytes, .. } =
-            std::mem::replace(&mut unread.captured, next);
-        let next = OutputKeeper::new(&unread.parents, limit * 2);
-        let keeper = std::mem::replace(&mut unread.keeper, next);
         unread.is_empty = true;
-        NewOutput { head, tail, omitted_bytes, file: keeper.finish() }
+        unread.output.take()
     }
 
     /// Waits until the output has ended, which it has as soon as no process holds the pipe.
@@ -289,29 +269,20 @@ impl OutputReader {
 /// Reads `pipe` to its end.
 fn read_all(mut pipe: PipeReader, unread: &Mutex<UnreadOutput>, mut wake_tx: &PipeWriter) {
     let mut block = vec![0; 64 << 10];
-    let mut letters = Utf8Decoder::default();
     loop {
-        let text = match pipe.read(&mut block) {
+        let count = match pipe.read(&mut block) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Ok(0) | Err(_) => break,
-            Ok(count) => letters.feed(&block[..count]),
+            Ok(count) => count,
         };
         let mut unread = unread.lock().ignore_poison();
-        unread.push(&text);
+        unread.is_empty &= unread.output.feed(&block[..count]).is_empty();
         if !std::mem::replace(&mut unread.is_awake, true) {
             // One byte at a time fits in the pipe. The receiver may be gone.
             drop(wake_tx.write(b"!"));
         }
     }
     let mut unread = unread.lock().ignore_poison();
-    unread.push(&letters.finish());
+    unread.is_empty &= unread.output.end().is_empty();
     unread.has_ended = true;
-}
-
-impl UnreadOutput {
-    fn push(&mut self, text: &str) {
-        self.is_empty &= text.is_empty();
-        self.captured.push(text.as_bytes());
-        self.keeper.feed(text);
-    }
 }

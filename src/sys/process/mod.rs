@@ -25,6 +25,7 @@ pub use inspect::{find_process, has_terminal, interrupt, is_alive};
 pub use namespaced_supervisor::{
     become_namespace_parent, check_namespaces, require_namespaces, test_sandbox,
 };
+pub use output::{CapturedText, TextOutput};
 pub use own_program::{program_path, spawn_detached, spawn_self};
 pub use resource_limits::describe_start_error;
 pub use run::{CommandResult, CommandSpec, run, run_split_stderr};

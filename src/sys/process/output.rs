@@ -1,7 +1,14 @@
 //! Reads the output of a command from a pipe and keeps its beginning and its end.
 
+use crate::sys::kept_output::{KeptOutput, OutputKeeper};
 use crate::sys::signal::{self, Deadline};
+use crate::sys::utf8_stream::Utf8Decoder;
+use crate::terminal_text::TerminalText;
 use std::io::{self, PipeReader, Read};
+use std::path::PathBuf;
+
+/// The lines of an output that a program may still draw over: more than the windows of most terminals have.
+const SCREEN_LINES: usize = 60;
 
 /// The read end of a pipe that a command writes to.
 pub(super) struct OutputPipe {
@@ -71,5 +78,80 @@ impl HeadAndTail {
         let excess = self.tail.len().saturating_sub(self.limit_bytes);
         self.tail.drain(..excess);
         self.omitted_bytes += excess as u64;
+    }
+}
+
+/// The output of a command as text for the model: as a terminal shows it at the end, in limited memory.
+pub struct TextOutput {
+    letters: Utf8Decoder,
+    screen: TerminalText,
+    captured: HeadAndTail,
+    keeper: OutputKeeper,
+    /// Bytes to keep of the beginning, and as many of the end.
+    limit_bytes: usize,
+    /// Candidate parents of the directory for the file.
+    parents: Vec<PathBuf>,
+}
+
+/// The output of a command, or what came since it was last taken.
+pub struct CapturedText {
+    /// The beginning.
+    pub head: Vec<u8>,
+    /// The end.
+    pub tail: Vec<u8>,
+    /// The number of bytes between the two that were not kept.
+    pub omitted_bytes: u64,
+    /// The file with all of it, if it is long.
+    pub file: Option<KeptOutput>,
+}
+
+impl TextOutput {
+    /// Keeps `limit_bytes` of the beginning, and as many of the end; all of an output that is longer, in a file in one of
+    /// `parents`.
+    pub fn new(limit_bytes: usize, parents: &[PathBuf]) -> Self {
+        Self {
+            letters: Utf8Decoder::default(),
+            screen: TerminalText::new(SCREEN_LINES),
+            captured: HeadAndTail::new(limit_bytes),
+            keeper: OutputKeeper::new(parents, limit_bytes * 2),
+            limit_bytes,
+            parents: parents.to_owned(),
+        }
+    }
+
+    /// Adds `bytes`, and returns their text as it came.
+    pub fn feed(&mut self, bytes: &[u8]) -> String {
+        let text = self.letters.feed(bytes);
+        self.draw(&text);
+        text
+    }
+
+    /// Ends the output, and returns the rest of its text as it came.
+    pub fn end(&mut self) -> String {
+        let text = self.letters.finish();
+        self.draw(&text);
+        text
+    }
+
+    /// Takes what came since the last call.
+    pub fn take(&mut self) -> CapturedText {
+        let rest = self.screen.flush();
+        self.keep(&rest);
+        let next = HeadAndTail::new(self.limit_bytes);
+        let HeadAndTail { head, tail, omitted_bytes, .. } =
+            std::mem::replace(&mut self.captured, next);
+        let next = OutputKeeper::new(&self.parents, self.limit_bytes * 2);
+        let file = std::mem::replace(&mut self.keeper, next).finish();
+        CapturedText { head, tail, omitted_bytes, file }
+    }
+
+    fn draw(&mut self, text: &str) {
+        let finished = self.screen.feed(text);
+        self.keep(&finished);
+    }
+
+    fn keep(&mut self, text: &str) {
+        self.captured.push(text.as_bytes());
+        self.keeper.feed(text);
     }
 }

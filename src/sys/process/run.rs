@@ -49,7 +49,7 @@ pub struct CommandSpec {
     pub capture_bytes: usize,
     /// The sandbox. `None` for no restrictions.
     pub sandbox: Option<SandboxSpec>,
-    /// The content of standard input.
+    /// The content of standard input; of a command in the background, its beginning.
     pub input: Option<Vec<u8>>,
 }
 
@@ -173,7 +173,7 @@ fn run_with(
     // Read the rest: no process writes any more, unless it could not be ended, so the time is limited.
     let end = signal::now() + PIPE_TIMEOUT;
     while output.is_readable(Deadline::after(Duration::ZERO)) && signal::now() < end {
-        output.read(&mut |_| {})?;
+        output.read(on_output)?;
     }
     let undone = remembered.as_ref().map(PathSnapshot::restore);
     let undone_in_background = lock.as_mut().map(WriteLock::restore_background);

@@ -1,13 +1,11 @@
 //! The output of a command for the model.
 
 use crate::sys::kept_output::KeptOutput;
+use crate::sys::process::CapturedText;
 
 /// The output as text, with a mark in place of a middle that was left out, which tells where all of it is.
-pub(super) fn format_output(
-    (head, tail, omitted_bytes): (&[u8], &[u8], u64),
-    kept: Option<&KeptOutput>,
-    keep: usize,
-) -> String {
+pub(super) fn format_output(output: &CapturedText, keep: usize) -> String {
+    let CapturedText { head, tail, omitted_bytes, file } = output;
     let head = String::from_utf8_lossy(head);
     let tail = String::from_utf8_lossy(tail);
     let excess = tail.len().saturating_sub(keep);
@@ -17,7 +15,7 @@ pub(super) fn format_output(
         0 => format!("{head}{tail}"),
         _ => format!(
             "{head}\n[… {left_out} bytes left out{} …]\n{}",
-            kept.map(KeptOutput::describe).unwrap_or_default(),
+            file.as_ref().map(KeptOutput::describe).unwrap_or_default(),
             &tail[start..]
         ),
     };

@@ -9,7 +9,7 @@ use super::{CommandEnd, ExecTool, start_error};
 use crate::message::{ToolSpec, without_blanks};
 use crate::policy::tool_names::PROCESS;
 use crate::sys::process::CommandSpec;
-use crate::sys::process::background::{self, BackgroundProcess, NewOutput};
+use crate::sys::process::background::{self, BackgroundProcess};
 use crate::sys::process::server::ServerExit;
 use crate::sys::signal::Deadline;
 use crate::tool::{CallEffect, Tool, ToolError, ToolOutput, dangerous_command};
@@ -130,11 +130,10 @@ impl Tool for ProcessTool {
             drop(process.wait(Duration::from_secs(wait), input.is_none()));
         }
         let exit = process.exit();
-        let NewOutput { head, tail, omitted_bytes, file } = process.take_output();
+        let output = process.take_output();
         let undone = process.restore_protected();
-        let output = (&head[..], &tail[..], omitted_bytes);
-        let mut text = format_output(output, file.as_ref(), self.exec.capture_bytes);
-        if !(head.is_empty() && tail.is_empty()) {
+        let mut text = format_output(&output, self.exec.capture_bytes);
+        if !(output.head.is_empty() && output.tail.is_empty()) {
             on_output(&text);
         }
         let mut command_failed = false;
@@ -165,7 +164,7 @@ impl Tool for ProcessTool {
 
 /// Writes `text` to the input of the command. Returns the reason if it did not read all of it.
 fn write_input(process: &mut BackgroundProcess, text: &str) -> Option<String> {
-    match process.write(text, Deadline::after(INPUT_TIMEOUT)) {
+    match process.write(text.as_bytes(), Deadline::after(INPUT_TIMEOUT)) {
         Ok(count) if count == text.len() => None,
         Ok(count) => Some(format!(
             "only {count} of {} bytes of the input were written: the command does not read it",

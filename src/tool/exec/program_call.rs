@@ -1,9 +1,7 @@
 //! Runs a program with arguments on standard input, in the sandbox of commands.
 
 use super::{ExecTool, start_error};
-use crate::sys::kept_output::OutputKeeper;
-use crate::sys::process::{self, CommandSpec};
-use crate::sys::utf8_stream::Utf8Decoder;
+use crate::sys::process::{self, CommandSpec, TextOutput};
 use crate::tool::{ToolError, ToolOutput};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -51,28 +49,24 @@ impl ExecTool {
             sandbox: fence,
             input: Some(input.as_bytes().to_vec()),
         };
-        self.run_to_end(&shown, &spec, on_output)
+        self.run_to_end(&shown, spec, on_output)
     }
 
     /// Runs `spec`, which `command` denotes, to its end.
     pub(super) fn run_to_end(
         &self,
         command: &str,
-        spec: &CommandSpec,
+        mut spec: CommandSpec,
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         let timeout = spec.timeout;
-        let mut letters = Utf8Decoder::default();
-        let mut keeper = OutputKeeper::new(&self.temp_parents, self.capture_bytes * 2);
-        let mut pass = |text: &str| {
-            keeper.feed(text);
-            on_output(text);
-        };
-        let mut run = || process::run(spec, &mut |bytes| pass(&letters.feed(bytes)));
+        let mut output = TextOutput::new(spec.capture_bytes, &self.temp_parents);
+        // The output is captured as text.
+        spec.capture_bytes = 0;
+        let mut run = || process::run(&spec, &mut |bytes| on_output(&output.feed(bytes)));
         let finished = self.files.record_command(&mut run);
         let finished = finished.map_err(|error| start_error(&error, timeout))?;
-        pass(&letters.finish());
-        let kept = keeper.finish();
-        self.to_output(command, (finished, kept.as_ref()), timeout)
+        on_output(&output.end());
+        self.to_output(command, (finished, &output.take()), timeout)
     }
 }

@@ -58,12 +58,13 @@ const LAYERS: &[(&str, &str)] = &[
     ("diff", ""),
     ("format", ""),
     ("shell_quote", ""),
+    ("terminal_text", ""),
     ("sys", ""),
     ("error", ""),
 ];
 
 /// Modules that every other one may import, except where [`PURE`] forbids I/O.
-const IMPORTABLE_BY_ALL: [&str; 9] = [
+const IMPORTABLE_BY_ALL: [&str; 10] = [
     "sys",
     "error",
     "diff",
@@ -73,6 +74,7 @@ const IMPORTABLE_BY_ALL: [&str; 9] = [
     "markdown",
     "patch",
     "shell_quote",
+    "terminal_text",
 ];
 
 /// Files and directories without I/O. Of `sys` they may only import [`NO_IO_IN_SYS`].
@@ -94,6 +96,7 @@ const PURE: &[&str] = &[
     "policy",
     "prompt",
     "shell_quote",
+    "terminal_text",
 ];
 
 const NO_IO_IN_SYS: &[&str] = &["sys/sync"];
