@@ -2,8 +2,10 @@
 
 use crate::cli::undo::UndoArgs as Arguments;
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::format::on_one_line;
 use crate::ops::context::Context;
 use crate::report::columns::{Side, align_columns};
+use crate::session;
 use crate::sys::terminal::sanitize;
 use crate::undo::UndoStore;
 use crate::undo::journal::UndoTurn;
@@ -78,8 +80,22 @@ fn undo_or_redo(ctx: &Context, arguments: &Arguments, owns: Option<TurnCheck<'_>
         // The last turn may only have run commands, so say which turn was chosen.
         ctx.notice(&describe_turn(turn));
     }
+    let during_command: Vec<String> = turn
+        .changed_paths
+        .iter()
+        .filter(|entry| entry.during_command && steps.iter().any(|step| step.path() == entry.path))
+        .map(|entry| format!("`{}`", display_path(&entry.path)))
+        .collect();
+    if way == RestoreDirection::Undo && !during_command.is_empty() {
+        ctx.notice(&format!(
+            "{} changed while a command ran; what you wrote there meanwhile is undone too, and `nanobot undo --redo {}` brings it back",
+            list_some(&during_command),
+            turn.id
+        ));
+    }
     if !dry_run {
         plan.execute(&ctx.clock.local_timestamp())?;
+        tell_model(ctx, turn, way, &steps);
     }
     let line = |step: &RestoreStep| {
         let (verb, path) = match (step, dry_run) {
@@ -96,6 +112,45 @@ fn undo_or_redo(ctx: &Context, arguments: &Arguments, owns: Option<TurnCheck<'_>
     }
     ctx.terminal.print(&text)?;
     Ok(Exit::Answered)
+}
+
+/// Maximum number of paths that a line names.
+const MAX_LISTED_PATHS: usize = 8;
+
+fn list_some(items: &[String]) -> String {
+    let more = match items.len().saturating_sub(MAX_LISTED_PATHS) {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    items[..items.len().min(MAX_LISTED_PATHS)].join(", ") + &more
+}
+
+/// Leaves a line for the next message of the conversation that changed the files, which else goes on from a wrong state.
+fn tell_model(ctx: &Context, turn: &UndoTurn, way: RestoreDirection, steps: &[RestoreStep]) {
+    let name = |step: &RestoreStep| {
+        let path = step.path().strip_prefix(&turn.info.directory).unwrap_or(step.path());
+        format!("`{}`", on_one_line(path))
+    };
+    let names: Vec<String> = steps.iter().map(name).collect();
+    if names.is_empty() {
+        return;
+    }
+    let what = match way {
+        RestoreDirection::Undo => {
+            "has undone file changes of this conversation; as before them again"
+        }
+        RestoreDirection::Redo => {
+            "has redone undone file changes of this conversation; changed again"
+        }
+    };
+    let note = format!("[The user {what}: {}]", list_some(&names));
+    let told = ctx
+        .settings()
+        .and_then(|settings| ctx.session_store(&settings))
+        .and_then(|store| session::add_undo_note(&store, &turn.info.session, &note));
+    if let Err(error) = told {
+        ctx.notice(&format!("the conversation is not told about it: {error:#}"));
+    }
 }
 
 /// Describes the turn for a user who gave no number.

@@ -42,6 +42,9 @@ pub(super) struct SessionMetadata {
     /// Ids of turns that the provider rejected, oldest first.
     #[serde(rename = "rejected", skip_serializing_if = "is_default")]
     pub(super) rejected_turns: Vec<String>,
+    /// Lines about what the user has undone since the last message. The next message tells it to the model.
+    #[serde(rename = "undone", skip_serializing_if = "is_default")]
+    pub(super) undo_notes: Vec<String>,
     /// The title that the user has given.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) title: String,
@@ -138,6 +141,7 @@ impl SessionStats {
 impl SessionMetadata {
     /// Ends the conversation, of which the messages in `range` are still to be consolidated.
     pub(super) fn begin_conversation(&mut self, range: (usize, usize)) {
+        self.undo_notes.clear();
         let ended = self.origin.replace(RecordedOrigin::default());
         let left = self.origin_left_by_new.take();
         let left = left.filter(|_| !self.ranges_left_by_new.is_empty());

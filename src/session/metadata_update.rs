@@ -24,6 +24,17 @@ pub fn set_title(store: &SessionStore, key: &str, title: &str) -> Result<()> {
     .map(drop)
 }
 
+/// Leaves `note` about what the user has undone for the next message of the session `key`. False if there is no such session.
+///
+/// # Errors
+/// Status 78 if a newer release wrote the session.
+pub fn add_undo_note(store: &SessionStore, key: &str, note: &str) -> Result<bool> {
+    update_metadata(store, key, &mut |metadata, _| {
+        metadata.update_session_metadata(|kept| kept.undo_notes.push(note.to_owned()));
+        true
+    })
+}
+
 /// Appends a metadata line after `change` has updated it. `change` receives the number of messages and returns false if
 /// there is nothing to write. It is called again if another program has written meanwhile.
 ///

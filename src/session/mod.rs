@@ -46,7 +46,7 @@ pub use layout::{SessionStore, SyncMode};
 pub use list::{SessionListing, SessionSummary, list, summarize};
 pub use lock::lock_holder;
 pub use metadata::{RecordedOrigin, SessionStats};
-pub use metadata_update::set_title;
+pub use metadata_update::{add_undo_note, set_title};
 pub use repair::{RepairFinding, list_files, repair};
 pub use search::{MessageMatch, search};
 pub use search_pattern::{MatchLine, SearchPattern};
@@ -74,6 +74,9 @@ pub struct Session {
     is_closed: bool,
     /// Turns that the provider rejected, oldest first.
     rejected_turns: Vec<String>,
+    /// Lines about what the user has undone since the last message, and the number that a message of this turn has told.
+    undo_notes: Vec<String>,
+    told_undo_notes: usize,
     /// The messages at the end of the log that they leave out.
     left_out: Vec<Message>,
     /// Maximum characters of a stored tool result.
@@ -188,6 +191,8 @@ impl Session {
             window,
             is_closed: tail.is_closed && !is_mid_turn,
             rejected_turns: kept.rejected_turns,
+            undo_notes: kept.undo_notes,
+            told_undo_notes: 0,
             left_out,
             result_limit,
             origin: kept.origin.or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
@@ -200,6 +205,11 @@ impl Session {
     fn prepare_messages(&mut self) {
         self.messages = history::to_sendable(std::mem::take(&mut self.messages));
         self.estimated_tokens = token_estimate::for_messages(&self.messages);
+    }
+
+    /// Lines about what the user has undone since the last message, for the next one.
+    pub fn undo_notes(&self) -> &[String] {
+        &self.undo_notes
     }
 
     /// The session's key.
@@ -423,6 +433,9 @@ impl Session {
             Message::User(_) => {}
         }
         self.left_out.clear();
+        if message.begins_turn() {
+            self.told_undo_notes = self.undo_notes.len();
+        }
         if message.begins_turn()
             && let Some(no_answer) = history::no_answer(&self.messages)
         {
@@ -460,6 +473,7 @@ impl Session {
         let answer = answer.map(|answer| self.prepare_push(answer));
         let (aged, ratio) = (self.window.shortened_before, self.window.token_ratio);
         let (origin, rejected) = (&self.origin, &self.rejected_turns);
+        let told = std::mem::take(&mut self.told_undo_notes);
         let closing = ClosingLine { turn: &self.turn, ending, summary: None };
         match &mut self.log {
             Some(log) if answer.is_some() || log.file.is_some() => {
@@ -472,6 +486,8 @@ impl Session {
                         kept.origin.clone_from(origin);
                         (kept.shortened_before, kept.token_ratio) = (aged, ratio);
                         kept.rejected_turns.clone_from(rejected);
+                        // Others may have been added during the turn.
+                        kept.undo_notes.drain(..told.min(kept.undo_notes.len()));
                     });
                 })?;
             }
@@ -486,6 +502,7 @@ impl Session {
     pub fn start_new_conversation(&mut self) -> Result<()> {
         self.messages.clear();
         self.left_out.clear();
+        self.undo_notes.clear();
         (self.estimated_tokens, self.summary) = (0, None);
         self.origin = Some(RecordedOrigin::default());
         let count = self.history_window().count;

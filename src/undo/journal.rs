@@ -87,6 +87,9 @@ pub(super) enum JournalLine {
         new_digest: Option<String>,
         /// The temporary file beside it, through which the content is written.
         temp: String,
+        /// True if it changed while a command ran.
+        #[serde(rename = "command", default, skip_serializing_if = "std::ops::Not::not")]
+        during_command: bool,
     },
     /// The turn is about to be undone. Holds the current state of each entry that will change.
     Undoing(Vec<(usize, RestorableState)>),
@@ -108,6 +111,8 @@ pub struct ChangedPath {
     pub before: RestorableState,
     /// The digests of the contents that the turn left, in order; `None` for a removal.
     pub written_digests: Vec<Option<String>>,
+    /// True if it changed while a command ran, so that somebody else may have changed it.
+    pub during_command: bool,
     /// The state of the path when the turn was undone.
     pub at_undo: Option<RestorableState>,
 }
@@ -179,7 +184,13 @@ impl UndoTurn {
         match line {
             JournalLine::Turn(_) => {}
             JournalLine::CreatedDirectory(path) => self.created_dirs.push(path),
-            JournalLine::Change { path, before: was, new_digest: becomes, temp } => {
+            JournalLine::Change {
+                path,
+                before: was,
+                new_digest: becomes,
+                temp,
+                during_command,
+            } => {
                 if !temp.is_empty() {
                     self.temp_files.push(path.with_file_name(temp));
                 }
@@ -188,12 +199,14 @@ impl UndoTurn {
                         path,
                         before: was,
                         written_digests: vec![becomes],
+                        during_command,
                         at_undo: None,
                     });
                 } else if let Some(entry) =
                     self.changed_paths.iter_mut().find(|entry| entry.path == path)
                 {
                     entry.written_digests.push(becomes);
+                    entry.during_command |= during_command;
                 }
             }
             JournalLine::Undoing(states) => {
@@ -229,6 +242,7 @@ mod tests {
                 before: Some(RestorableState::Link { target: path.clone().into() }),
                 new_digest: None,
                 temp: String::new(),
+                during_command: false,
             };
             let text = serde_json::to_string(&line).unwrap();
             assert!(!text.contains('\n'));

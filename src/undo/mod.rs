@@ -230,7 +230,7 @@ impl ChangeRecorder {
                 CommandChange::Changed { before, digest } => (before, Some(digest.clone())),
                 CommandChange::Removed { before } => (before, None),
             };
-            self.append_change(path, &before.as_previous(), new, "")?;
+            self.append_change(path, &before.as_previous(), new, None)?;
         }
         self.open_journal()?.sync()
     }
@@ -263,7 +263,7 @@ impl ChangeRecorder {
             // The file stays as it is, so there is nothing to take back.
             return Ok(());
         }
-        let is_first = self.append_change(path, before, new.map(digest), temp)?;
+        let is_first = self.append_change(path, before, new.map(digest), Some(temp))?;
         match is_first {
             true => self.open_journal()?.sync(),
             // Later lines about a path only serve to tell who changed a file last.
@@ -271,13 +271,14 @@ impl ChangeRecorder {
         }
     }
 
-    /// As [`Self::record_change`], but without syncing the journal. True if this is the first change of `path`.
+    /// As [`Self::record_change`], but without syncing the journal; `temp` is `None` for a change while a command ran. True if
+    /// this is the first change of `path`.
     fn append_change(
         &mut self,
         path: &Path,
         before: &PreviousState<'_>,
         new_digest: Option<String>,
-        temp: &str,
+        temp: Option<&str>,
     ) -> Result<bool> {
         let open = self.open_journal()?;
         let is_first = !open.entry_numbers.contains_key(path);
@@ -285,7 +286,8 @@ impl ChangeRecorder {
             path: path.to_owned(),
             before: None,
             new_digest,
-            temp: temp.to_owned(),
+            temp: temp.unwrap_or_default().to_owned(),
+            during_command: temp.is_none(),
         };
         if is_first {
             let number = open.entry_numbers.len();

@@ -35,6 +35,15 @@ pub enum RestoreStep {
     Remove(PathBuf),
 }
 
+impl RestoreStep {
+    /// The path that changes.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Restore(path) | Self::Remove(path) => path,
+        }
+    }
+}
+
 /// A checked plan of changes, not yet carried out.
 #[derive(Debug)]
 pub struct RestorePlan<'a> {

@@ -716,8 +716,44 @@ fn our_own_state_is_no_change_of_a_command() {
     // Without limits, commands can write everywhere; the session that grew meanwhile is not theirs.
     let list = story.run(["undo", "--list", "--json"]).text();
     assert!(!list.contains("sessions") && !list.contains(".nanobot"), "{list}");
-    let undone = story.run(["undo", "2"]).text();
+    let undone = story.run(["undo", "2"]).stderr_has("changed while a command ran").text();
     assert!(undone.contains("restored ") && !undone.contains("jsonl"), "{undone}");
-    assert_eq!(story.session("cli_direct.jsonl"), after);
+    assert_eq!(story.session("cli_direct.jsonl")[..after.len()], after[..]);
     assert_eq!(std::fs::read_to_string(story.home().join("a")).unwrap(), "1\n");
+}
+
+/// The conversation would go on from a wrong state: the model has read that it changed the files.
+#[test]
+fn an_undo_is_told_with_the_next_message() {
+    let put = calls("write_file", json!({ "path": "a", "content": "new" }));
+    let story = Story::new().file("a", "old").script([put, says("done")]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    let messages = |message: &str| {
+        story.server().script([says("ok")]);
+        story.run(["agent", "-m", message]).stdout("ok\n");
+        story.requests().last().unwrap().messages().iter().map(Value::to_string).collect::<String>()
+    };
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
+    let told = "[The user has undone file changes of this conversation; as before them again: `a`]";
+    assert_eq!(messages("go on").matches(told).count(), 1);
+    assert_eq!(messages("and on").matches(told).count(), 1);
+    story.run(["undo", "--redo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
+    assert!(messages("last").contains("has redone undone file changes of this conversation"));
+    // A new conversation has not read of the changes.
+    story.run(["undo"]).stderr_has("nanobot: turn ").stdout("restored a\n");
+    story.server().script([says("ok")]);
+    story.run(["agent", "-m", "hello", "--new"]).stdout("ok\n");
+    let request = story.requests().last().unwrap().body.to_string();
+    assert!(!request.contains("has undone"), "{request}");
+}
+
+/// A command's changes are found by comparison, so those of the user in the meantime are among them.
+#[test]
+fn an_undo_tells_what_changed_while_a_command_ran() {
+    let story = Story::new().file("a", "old");
+    run_command(&story, json!({ "command": "echo new > a" }));
+    story
+        .run(["undo"])
+        .stderr_has("`a` changed while a command ran; what you wrote there meanwhile is undone too")
+        .stdout("restored a\n");
 }

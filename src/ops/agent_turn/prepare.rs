@@ -93,6 +93,7 @@ pub(crate) fn prepare(
     let now = ctx.clock.now_in(settings.timezone.as_deref());
     let facts = [prompt::runtime_facts(&now, session.key())].into_iter();
     let facts = facts.chain(git_facts(ctx, &settings, &setup, session.messages()));
+    let facts = facts.chain(session.undo_notes().iter().cloned());
     let message = (!parts.is_empty()).then(|| UserMessage {
         id: format!("{}-{id_mark}", report.envelope.turn),
         parts,
