@@ -379,7 +379,15 @@ fn file_scope(
     let written: Vec<PathBuf> = written.map(|root| root.path.clone()).collect();
     let user_home = home.clone();
     let read_only = Deferred::new(move || {
-        let of_git = written.iter().flat_map(|root| git_paths::configured_paths(root, &user_home));
+        let of_git = written.iter().flat_map(|root| {
+            let mut paths = git_paths::configured_paths(root, &user_home);
+            // What the user grants by name may be changed, such as a directory of hooks.
+            paths.retain(|path| {
+                let is_named = |other: &&PathBuf| *other != root && other.starts_with(root);
+                !written.iter().filter(is_named).any(|other| path.starts_with(other))
+            });
+            paths
+        });
         own_read_only.iter().cloned().chain(of_git).collect()
     });
     Ok(FileScope {

@@ -768,6 +768,16 @@ const GIT: &[Scene] = &[
         "test $(git config core.hooksPath) = .husky",
     ),
     scene(
+        "a branch with other hooks, with the grant that the refusal names",
+        "git",
+        "git init -q -b main && git config core.hooksPath .husky && mkdir .husky && echo exit 0 > .husky/pre-commit && git add . \
+         && git commit -q -m one && git checkout -q -b other && echo exit 1 > .husky/pre-commit && git commit -q -a -m two \
+         && git checkout -q main",
+        &["--write", "--write=.husky"],
+        &[("exec", "git checkout -q other")],
+        "grep -q 'exit 1' .husky/pre-commit && test -z \"$(git status --short)\"",
+    ),
+    scene(
         "an empty list of submodules after a page",
         "git",
         COMMIT,

@@ -198,6 +198,9 @@ impl ExecTool {
         if let Some(path) = self.unwritable_path(line)
             && (may_write || !path.starts_with(directory))
         {
+            // An entry of a protected directory can be replaced only if the directory is granted.
+            let protected = self.sandbox_spec().map_or(Vec::new(), |sandbox| sandbox.protected);
+            let path = protected.into_iter().find(|kept| path.starts_with(kept)).unwrap_or(path);
             let shown = path.strip_prefix(directory).unwrap_or(&path).display();
             let also = if may_write { "--write " } else { "" };
             let message = format!(
