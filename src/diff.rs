@@ -2,6 +2,7 @@
 
 use imara_diff::{Algorithm, InternedInput, Token};
 use std::ops::Range;
+use unicode_normalization::char::is_combining_mark;
 
 /// The differences between two texts.
 pub struct Diff<'a> {
@@ -99,6 +100,59 @@ impl<'a> Diff<'a> {
     }
 }
 
+/// The words, blanks and signs that `old` and `new` have in common: ranges of both, in order.
+pub fn common_words(old: &str, new: &str) -> Vec<(Range<usize>, Range<usize>)> {
+    let (old_words, new_words) = (split_words(old), split_words(new));
+    let texts = |text, words: &[Range<usize>]| -> Vec<&str> {
+        let text: &str = text;
+        words.iter().map(|range| &text[range.clone()]).collect()
+    };
+    let common = common_tokens(&texts(old, &old_words), &texts(new, &new_words));
+    let place = |words: &[Range<usize>], range: Range<usize>| {
+        words[range.start].start..words[range.end - 1].end
+    };
+    let places = common
+        .into_iter()
+        .map(|(in_old, in_new)| (place(&old_words, in_old), place(&new_words, in_new)));
+    places.collect()
+}
+
+/// The runs of tokens that `old` and `new` have in common: ranges of the indices in both, in order.
+pub fn common_tokens(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usize>)> {
+    let mut input = InternedInput::default();
+    input.update_before(old.iter().copied());
+    input.update_after(new.iter().copied());
+    let mut diff = imara_diff::Diff::compute(Algorithm::Myers, &input);
+    diff.postprocess_no_heuristic(&input);
+    let mut common = Vec::new();
+    let (mut old_at, mut new_at) = (0, 0);
+    let changes = diff.hunks().map(|hunk| (hunk.before, hunk.after));
+    let end = (old.len() as u32..old.len() as u32, new.len() as u32..new.len() as u32);
+    for (before, after) in changes.chain([end]) {
+        if before.start as usize > old_at {
+            common.push((old_at..before.start as usize, new_at..after.start as usize));
+        }
+        (old_at, new_at) = (before.end as usize, after.end as usize);
+    }
+    common
+}
+
+/// The words of `text`, and each other character alone.
+fn split_words(text: &str) -> Vec<Range<usize>> {
+    let mut words: Vec<Range<usize>> = Vec::new();
+    let mut is_word = false;
+    for (at, letter) in text.char_indices() {
+        let end = at + letter.len_utf8();
+        let continues = letter.is_alphanumeric() || is_combining_mark(letter);
+        match words.last_mut() {
+            Some(last) if is_word && continues => last.end = end,
+            _ => words.push(at..end),
+        }
+        is_word = continues;
+    }
+    words
+}
+
 /// Merges two texts that come from the same `base`, line by line. Returns `None` if both change the same place, or adjacent
 /// ones, in different ways.
 pub fn merge(base: &str, ours: &str, theirs: &str) -> Option<String> {
@@ -130,7 +184,22 @@ pub fn merge(base: &str, ours: &str, theirs: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Diff, merge};
+    use super::{Diff, common_words, merge};
+
+    #[test]
+    fn words_in_common() {
+        let check = |old: &str, new: &str, expect: &[(&str, &str)]| {
+            let common = common_words(old, new);
+            let texts: Vec<(&str, &str)> =
+                common.into_iter().map(|(one, other)| (&old[one], &new[other])).collect();
+            assert_eq!(texts, expect, "{old:?} {new:?}");
+        };
+        check("", "", &[]);
+        check("a b", "a b", &[("a b", "a b")]);
+        check("a b", "", &[]);
+        check("a \"b\" c", "a \"x\" c!", &[("a \"", "a \""), ("\" c", "\" c")]);
+        check("one two", "ones two", &[(" two", " two")]);
+    }
 
     #[test]
     fn hunks_have_context_lines() {

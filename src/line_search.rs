@@ -2,6 +2,12 @@
 
 use crate::diff::Diff;
 
+mod look_alikes;
+
+pub use look_alikes::{
+    IgnoredForms, describe_difference, find_similar, fold, respell, with_content_of,
+};
+
 /// Maximum lines of a text that are compared to find the closest match; more would take too long.
 const MAX_COMPARED_LINES: usize = 4_000;
 
@@ -29,8 +35,9 @@ impl IgnoredSpace {
 }
 
 /// The indices at which `wanted` occurs in `lines`, in ascending order. Occurrences may overlap.
-pub fn find_lines(lines: &[&str], wanted: &[&str], ignored: IgnoredSpace) -> Vec<usize> {
-    let is_same = |(line, wanted): (&&str, &&str)| ignored.strip(line) == ignored.strip(wanted);
+pub fn find_lines<T: AsRef<str>>(lines: &[T], wanted: &[T], ignored: IgnoredSpace) -> Vec<usize> {
+    let is_same =
+        |(line, wanted): (&T, &T)| ignored.strip(line.as_ref()) == ignored.strip(wanted.as_ref());
     let starts = lines.windows(wanted.len().max(1)).enumerate();
     starts
         .filter(|(_, window)| window.iter().zip(wanted).all(is_same))
@@ -159,27 +166,70 @@ fn indentation(line: &str) -> &str {
     &line[..line.len() - line.trim_start().len()]
 }
 
+/// `text` without the line numbers that `read_file` puts before each line, if a model copied them: all lines have one, and
+/// they count up.
+pub fn strip_line_numbers(text: &str) -> Option<String> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let numbers = lines.iter().map(|line| split_line_number(line).map(|(number, _)| number));
+    let numbers = numbers.collect::<Option<Vec<u64>>>()?;
+    let counts_up = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
+    let stripped = || lines.iter().map(|line| without_line_number(line)).collect();
+    (counts_up && !lines.is_empty()).then(stripped)
+}
+
+/// `line` without a line number that `read_file` put before it.
+pub fn without_line_number(line: &str) -> &str {
+    split_line_number(line).map_or(line, |(_, rest)| rest)
+}
+
+/// The number and the rest of a line like `2| two`.
+pub fn split_line_number(line: &str) -> Option<(u64, &str)> {
+    let (number, rest) = line.split_once('|')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let rest = match rest.strip_prefix(' ') {
+        Some(rest) => rest,
+        None if rest.trim().is_empty() => rest,
+        None => return None,
+    };
+    Some((number.parse().ok().filter(|_| is_number)?, rest))
+}
+
 /// Describes the part of `text` that is most similar to `wanted`, which is called `name`; `None` if nothing is similar.
 pub fn describe_closest(text: &str, wanted: &str, name: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().take(MAX_COMPARED_LINES).collect();
-    let height = wanted.lines().count().max(1);
-    let first = wanted.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    let offset = wanted.lines().position(|line| line.trim() == first).unwrap_or(0);
-    let likeness =
-        |line: &&str| strsim::normalized_levenshtein(line_start(line.trim()), line_start(first));
+    let wanted_lines: Vec<&str> = wanted.lines().collect();
+    let offset = wanted_lines.iter().position(|line| !line.trim().is_empty()).unwrap_or(0);
+    let first = wanted_lines.get(offset).copied().unwrap_or_default();
+    let first_likeness = |line: &&str| likeness(line, first);
     let best =
-        lines.iter().map(likeness).enumerate().max_by(|one, other| one.1.total_cmp(&other.1));
+        lines.iter().map(first_likeness).enumerate().max_by(|one, other| one.1.total_cmp(&other.1));
     let (index, _) = best.filter(|(_, likeness)| *likeness > 0.5)?;
     let start = index.saturating_sub(offset);
-    let found = lines[start..(start + height).min(lines.len())].join("\n");
-    let diff = Diff::new(wanted.trim_end(), &found);
-    let percent = (diff.similarity() * 100.0).round();
+    let found = &lines[start..(start + wanted_lines.len().max(1)).min(lines.len())];
+    let pairs = || found.iter().zip(&wanted_lines);
+    let joined = found.join("\n");
+    let diff = Diff::new(wanted.trim_end(), &joined);
+    // Lines that are moved count in the diff, and lines that are changed a little in the pairs.
+    let paired: f64 = pairs().map(|(line, wanted)| likeness(line, wanted)).sum();
+    let paired = paired / found.len().max(wanted_lines.len()).max(1) as f64;
+    let percent = (diff.similarity().max(paired) * 100.0).floor();
     let changes = diff.unified_with_header(1, name, "the file");
-    Some(format!(
-        "The closest match is line {} ({percent}% similar):\n{}",
-        start + 1,
-        changes.trim_end().chars().take(3_000).collect::<String>()
-    ))
+    let changes: String = changes.trim_end().chars().take(3_000).collect();
+    let mut description =
+        format!("The closest match is line {} ({percent}% similar):\n{changes}", start + 1);
+    // A diff does not show these.
+    for (number, (line, wanted)) in (start + 1..).zip(pairs()) {
+        if let Some(difference) = describe_difference(line, wanted, name, 0) {
+            description.push_str(&format!("\nLine {number} {difference}."));
+        }
+    }
+    Some(description)
+}
+
+/// Likeness of two lines from 0 to 1, without regard to the blanks around them and to characters that look alike.
+fn likeness(line: &str, other: &str) -> f64 {
+    let [line, other] = [line, other].map(|line| fold(line.trim(), IgnoredForms::LookAlikes));
+    strsim::normalized_levenshtein(line_start(&line), line_start(&other))
 }
 
 /// The start of a line, long enough to compare it by.
@@ -189,7 +239,40 @@ fn line_start(line: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{IgnoredSpace, IndentationMap, find_lines};
+    use super::{IgnoredSpace, IndentationMap, describe_closest, find_lines, strip_line_numbers};
+
+    #[test]
+    fn line_numbers_are_recognised() {
+        let check = |text: &str, expect: Option<&str>| {
+            assert_eq!(strip_line_numbers(text).as_deref(), expect, "{text:?}");
+        };
+        check("2| two", Some("two"));
+        check("9| a\n10|   b\n11|\n", Some("a\n  b\n\n"));
+        check("2| two\r\n3| \r\n", Some("two\r\n\r\n"));
+        check("2| two\n2| three", None);
+        check("2| two\nthree", None);
+        check("2|two", None);
+        check("| two", None);
+        check("+2| two", None);
+        check("", None);
+    }
+
+    #[test]
+    fn the_closest_lines_are_described() {
+        let check = |text: &str, wanted: &str, words: &[&str]| {
+            let closest = describe_closest(text, wanted, "old_text").unwrap();
+            for word in words {
+                assert!(closest.contains(word), "no {word:?} in {closest}");
+            }
+        };
+        check("x\nlet a = 10;\n", "let a = 12;", &["line 2 (90% similar)"]);
+        check(
+            "one\u{a0}two\nthree\n",
+            "one two\nfour",
+            &["line 1 (", "Line 1 differs in U+00A0 at column 4; old_text has U+0020 there."],
+        );
+        check("a b\n", "a\u{a0}b c", &["line 1 (60% similar)"]);
+    }
 
     #[test]
     fn lines_are_found() {

@@ -4,7 +4,11 @@
 //! searched for in the file. A hunk that could apply at several places is an error, unless an `@@` line decides. The
 //! format is that of the prompting guide of GPT-4.1 and of the program Codex.
 
-use crate::line_search::{IgnoredSpace, IndentationMap, describe_closest, find_lines};
+use crate::line_search::{
+    IgnoredForms, IgnoredSpace, IndentationMap, describe_closest, find_lines, fold, respell,
+    split_line_number, with_content_of, without_line_number,
+};
+use std::borrow::Cow;
 use std::iter::Peekable;
 
 /// Maximum characters of a hunk that an error quotes.
@@ -203,30 +207,72 @@ struct FileLine<'a> {
     ending: &'a str,
 }
 
-/// The place of a hunk: the index of its first line, and the white space by which the file differs.
+/// The place of a hunk: the index of its first line, and how the file differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HunkPlace {
     start: usize,
-    ignored: IgnoredSpace,
+    difference: Difference,
 }
 
-/// Applies `hunks` to the `text` of a file, and returns the new text. The line endings, a byte-order mark and a missing
-/// newline at the end are kept.
+/// The differences that a comparison of lines ignores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Difference {
+    space: IgnoredSpace,
+    /// Characters that look alike.
+    look_alikes: bool,
+}
+
+impl Difference {
+    const NONE: Self = Self { space: IgnoredSpace::None, look_alikes: false };
+}
+
+/// The lines of a file, and what they are compared as apart from characters that look alike.
+struct ComparedLines<'a> {
+    texts: Vec<&'a str>,
+    folded: Vec<Cow<'a, str>>,
+}
+
+impl<'a> ComparedLines<'a> {
+    fn new(texts: Vec<&'a str>) -> Self {
+        let folded = texts.iter().map(|text| fold(text, IgnoredForms::LookAlikes)).collect();
+        Self { texts, folded }
+    }
+
+    /// All ways in which `wanted` occurs, the strictest first.
+    fn find<'s>(
+        &'s self,
+        wanted: &'s [&'s str],
+    ) -> impl Iterator<Item = (Difference, Vec<usize>)> + 's {
+        [false, true].into_iter().flat_map(move |look_alikes| {
+            IgnoredSpace::STEPS.into_iter().map(move |space| {
+                let found = if look_alikes {
+                    let fold = |line: &&'s str| fold(line, IgnoredForms::LookAlikes);
+                    let wanted: Vec<Cow<'_, str>> = wanted.iter().map(fold).collect();
+                    find_lines(&self.folded, &wanted, space)
+                } else {
+                    find_lines(&self.texts, wanted, space)
+                };
+                (Difference { space, look_alikes }, found)
+            })
+        })
+    }
+}
+
+/// Applies `hunks` to the `text` of a file, and returns the new text. The line endings and a missing newline at the end are
+/// kept. Line numbers of `read_file` before the lines of a hunk are left out if the file does not have them.
 ///
 /// # Errors
 /// A message with the number of the hunk that does not apply, and the lines that were searched for.
 pub fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
-    let (mark, body) = match text.strip_prefix('\u{feff}') {
-        Some(body) => ("\u{feff}", body),
-        None => ("", text),
-    };
-    let lines = split_lines(body);
-    let texts: Vec<&str> = lines.iter().map(|line| line.text).collect();
-    let mut new = mark.to_owned();
+    let lines = split_lines(text);
+    let compared = ComparedLines::new(lines.iter().map(|line| line.text).collect());
+    let mut new = String::with_capacity(text.len());
     let mut done = 0;
     for (number, hunk) in (1..).zip(hunks) {
         let name_hunk = |error: String| format!("{}: {error}", hunk.name(number));
-        let place = hunk.locate(&texts, done).map_err(name_hunk)?;
+        let plain = hunk.without_line_numbers(&compared);
+        let hunk = plain.as_ref().unwrap_or(hunk);
+        let place = hunk.locate(&compared, done).map_err(name_hunk)?;
         for line in &lines[done..place.start] {
             new.extend([line.text, line.ending]);
         }
@@ -236,7 +282,7 @@ pub fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
     for line in &lines[done..] {
         new.extend([line.text, line.ending]);
     }
-    if !body.is_empty() && !body.ends_with('\n') && new.ends_with('\n') {
+    if !text.is_empty() && !text.ends_with('\n') && new.ends_with('\n') {
         new.pop();
         if new.ends_with('\r') {
             new.pop();
@@ -277,8 +323,26 @@ impl<'a> Hunk<'a> {
         self.lines.iter().filter_map(old).collect()
     }
 
+    /// The hunk without line numbers before its lines, if it does not occur in `lines` with them.
+    fn without_line_numbers(&self, lines: &ComparedLines<'_>) -> Option<Self> {
+        let old = self.old_lines();
+        let numbers = old.iter().map(|line| split_line_number(line).map(|(number, _)| number));
+        let numbers = numbers.collect::<Option<Vec<u64>>>()?;
+        let counts_up = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        if old.is_empty() || !counts_up || lines.find(&old).any(|(_, found)| !found.is_empty()) {
+            return None;
+        }
+        let plain = self.lines.iter().map(|line| match *line {
+            HunkLine::Context(text) => HunkLine::Context(without_line_number(text)),
+            HunkLine::Removed(text) => HunkLine::Removed(without_line_number(text)),
+            HunkLine::Added(text) => HunkLine::Added(without_line_number(text)),
+        });
+        Some(Self { lines: plain.collect(), ..self.clone() })
+    }
+
     /// Finds the place of the hunk at or after the line `done`.
-    fn locate(&self, lines: &[&str], done: usize) -> Result<HunkPlace, String> {
+    fn locate(&self, lines: &ComparedLines<'_>, done: usize) -> Result<HunkPlace, String> {
+        let count = lines.texts.len();
         let after_headers = self.find_headers(lines)?;
         let old = self.old_lines();
         // Each occurrence of the headers leads to one place: the next one.
@@ -289,17 +353,16 @@ impl<'a> Hunk<'a> {
         });
         if old.is_empty() {
             // By convention lines without context are appended.
-            let places = origins.unwrap_or_else(|| vec![lines.len()]);
-            return only_place(&places, IgnoredSpace::None, "the `@@` line occurs");
+            let places = origins.unwrap_or_else(|| vec![count]);
+            return only_place(&places, Difference::NONE, "the `@@` line occurs");
         }
-        for ignored in IgnoredSpace::STEPS {
-            let found = find_lines(lines, &old, ignored);
-            let is_at_end = |start: &usize| start + old.len() == lines.len();
+        for (difference, found) in lines.find(&old) {
+            let is_at_end = |start: &usize| start + old.len() == count;
             if self.is_at_end
                 && let Some(start) = found.last().copied().filter(is_at_end)
                 && start >= done
             {
-                return Ok(HunkPlace { start, ignored });
+                return Ok(HunkPlace { start, difference });
             }
             let next = |origin: usize| found.iter().find(|start| **start >= origin).copied();
             let mut places: Vec<usize> = match &origins {
@@ -308,7 +371,7 @@ impl<'a> Hunk<'a> {
             };
             places.dedup();
             if !places.is_empty() {
-                let place = only_place(&places, ignored, "its lines occur");
+                let place = only_place(&places, difference, "its lines occur");
                 return place.map_err(|error| format!("{error}\n{}", quote(&old)));
             }
         }
@@ -316,18 +379,17 @@ impl<'a> Hunk<'a> {
     }
 
     /// The indices of the lines below the headers; several if they occur more than once, `None` without headers.
-    fn find_headers(&self, lines: &[&str]) -> Result<Option<Vec<usize>>, String> {
+    fn find_headers(&self, lines: &ComparedLines<'_>) -> Result<Option<Vec<usize>>, String> {
         let mut starts: Option<Vec<usize>> = None;
         for header in &self.headers {
-            let mut steps = IgnoredSpace::STEPS.iter();
-            let exact = steps.find_map(|ignored| {
-                let found = find_lines(lines, &[header], *ignored);
-                (!found.is_empty()).then_some(found)
-            });
+            let wanted = [*header];
+            let mut steps = lines.find(&wanted).map(|(_, found)| found);
+            let whole = steps.find(|found| !found.is_empty());
             // Models often shorten the line.
-            let found = exact.unwrap_or_else(|| {
-                let begins = |index: &usize| lines[*index].trim_start().starts_with(header);
-                (0..lines.len()).filter(begins).collect()
+            let found = whole.unwrap_or_else(|| {
+                let start = fold(header, IgnoredForms::LookAlikes);
+                let begins = |index: &usize| lines.folded[*index].trim_start().starts_with(&*start);
+                (0..lines.folded.len()).filter(begins).collect()
             });
             let next = |start: usize| found.iter().find(|index| **index >= start).copied();
             let mut below: Vec<usize> = match &starts {
@@ -344,9 +406,11 @@ impl<'a> Hunk<'a> {
     }
 
     /// Explains why `old` was not found at or after the line `done`.
-    fn explain_missing(&self, lines: &[&str], old: &[&str], done: usize) -> String {
-        let found = find_lines(lines, old, IgnoredSpace::Surrounding);
-        if let Some(line) = found.first() {
+    fn explain_missing(&self, lines: &ComparedLines<'_>, old: &[&str], done: usize) -> String {
+        let mut found = lines.find(old).map(|(_, found)| found);
+        if let Some(found) = found.find(|found| !found.is_empty())
+            && let Some(line) = found.first()
+        {
             let line = line + 1;
             return match line <= done {
                 true => format!(
@@ -359,7 +423,7 @@ impl<'a> Hunk<'a> {
                 }
             };
         }
-        let closest = describe_closest(&lines.join("\n"), &old.join("\n"), "the hunk");
+        let closest = describe_closest(&lines.texts.join("\n"), &old.join("\n"), "the hunk");
         let closest = closest.unwrap_or_else(|| "Nothing is similar; read the file again.".into());
         format!("the file does not have these lines:\n{}\n{closest}", quote(old))
     }
@@ -374,25 +438,47 @@ impl<'a> Hunk<'a> {
         let old = self.old_lines();
         let replaced = &lines[place.start..place.start + old.len()];
         let texts: Vec<&str> = replaced.iter().map(|line| line.text).collect();
+        let Difference { space, look_alikes } = place.difference;
+        // The old lines with the white space of the model and the characters of the file.
+        let respelled: Vec<String> =
+            old.iter().zip(&texts).map(|(old, text)| with_content_of(old, text)).collect();
+        let respelled: Vec<&str> = respelled.iter().map(String::as_str).collect();
+        let in_file = if look_alikes { &respelled } else { &old };
         // The model left out the indentation, or used a different one.
-        let indentations = match place.ignored {
-            IgnoredSpace::Surrounding => IndentationMap::new(&old, &texts),
+        let indentations = match space {
+            IgnoredSpace::Surrounding => IndentationMap::new(in_file, &texts),
             IgnoredSpace::None | IgnoredSpace::Trailing => IndentationMap::new(&[], &[]),
         };
-        let mut at = place.start;
-        for line in &self.lines {
-            match *line {
-                HunkLine::Context(_) => {
-                    new.extend([lines[at].text, lines[at].ending]);
-                    at += 1;
+        let mut at = 0;
+        // The first of the removed lines that the added ones replace.
+        let mut removed = 0;
+        let mut hunk_lines = self.lines.iter().peekable();
+        while let Some(line) = hunk_lines.next() {
+            let HunkLine::Added(first) = line else {
+                if matches!(line, HunkLine::Context(_)) {
+                    new.extend([replaced[at].text, replaced[at].ending]);
+                    removed = at + 1;
                 }
-                HunkLine::Removed(_) => at += 1,
-                HunkLine::Added(text) => {
-                    let near = lines.get(at).or_else(|| lines.last());
-                    let moved = indentations.reindent(text);
-                    new.push_str(&moved.map_err(|error| format!("{error}\n{}", quote(&texts)))?);
-                    new.push_str(near.map_or("\n", |line| line.ending));
-                }
+                at += 1;
+                continue;
+            };
+            let mut added = vec![*first];
+            while let Some(HunkLine::Added(text)) =
+                hunk_lines.next_if(|line| matches!(line, HunkLine::Added(_)))
+            {
+                added.push(text);
+            }
+            let mut added = added.join("\n");
+            if look_alikes {
+                let [old, in_file] = [&old, in_file].map(|lines| lines[removed..at].join("\n"));
+                added = respell(&added, &old, &in_file, IgnoredForms::LookAlikes);
+            }
+            removed = at;
+            let near = lines.get(place.start + at).or_else(|| lines.last());
+            for text in added.split('\n') {
+                let moved = indentations.reindent(text);
+                new.push_str(&moved.map_err(|error| format!("{error}\n{}", quote(&texts)))?);
+                new.push_str(near.map_or("\n", |line| line.ending));
             }
         }
         Ok(old.len())
@@ -400,9 +486,9 @@ impl<'a> Hunk<'a> {
 }
 
 /// The place, if there is only one.
-fn only_place(places: &[usize], ignored: IgnoredSpace, what: &str) -> Result<HunkPlace, String> {
+fn only_place(places: &[usize], difference: Difference, what: &str) -> Result<HunkPlace, String> {
     if let [start] = *places {
-        return Ok(HunkPlace { start, ignored });
+        return Ok(HunkPlace { start, difference });
     }
     let numbers: Vec<String> =
         places.iter().take(10).map(|place| (place + 1).to_string()).collect();
@@ -519,13 +605,12 @@ mod tests {
         check("", "+x\n", "x\n");
         check("a\nb\na\n", "@@\n-a\n*** End of File\n", "a\nb\n");
         check("a\nb\n", "@@\n-a\n*** End of File\n", "b\n");
-        // Line endings, a missing newline at the end, and a byte-order mark are kept.
+        // Line endings and a missing newline at the end are kept.
         check("a\r\nb\r\n", "@@\n a\n-b\n+x\n+y\n", "a\r\nx\r\ny\r\n");
         check("a\r\nb\nc\n", "@@\n-b\n+x\n", "a\r\nx\nc\n");
         check("a\nb", "@@\n a\n-b\n+x\n", "a\nx");
         check("a\r\nb", "@@\n b\n+x\n", "a\r\nb\r\nx");
         check("a\nb", "@@\n a\n-b\n", "a");
-        check("\u{feff}a\nb\n", "@@\n-a\n+x\n", "\u{feff}x\nb\n");
         // White space: an exact match comes first, then one that differs at the end, then one with another indentation.
         check("  a\na \na\n", "@@\n-a\n+x\n", "  a\na \nx\n");
         check("  a\na \n", "@@\n-a\n+x\n", "  a\nx\n");
@@ -537,6 +622,18 @@ mod tests {
             "all:\n\techo hey\n\techo ho\n",
         );
         check("a\n\nb\n", "@@\n a\n\n-b\n+x\n", "a\n\nx\n");
+        // Characters that look alike: those of the file are kept.
+        check(
+            "x\u{a0}y\n\u{201c}10\u{a0}km\u{201d} \u{2014} z\n",
+            "@@\n x y\n-\"10 km\" - z\n+\"12 km\" - z\n+new\n",
+            "x\u{a0}y\n\u{201c}12\u{a0}km\u{201d} \u{2014} z\nnew\n",
+        );
+        check("\tcafe\u{301} a\n", "@@\n-caf\u{e9} a\n+caf\u{e9} b\n", "\tcafe\u{301} b\n");
+        check("\u{2019}f\na\ng\na\n", "@@ 'f\n-a\n+b\n", "\u{2019}f\nb\ng\na\n");
+        check("a\u{a0}b\na b\n", "-a b\n+c\n", "a\u{a0}b\nc\n");
+        // Line numbers of read_file.
+        check("a\nb\nc\n", "@@\n 2| b\n-3| c\n+3| x\n", "a\nb\nx\n");
+        check("2| b\n", "-2| b\n+2| x\n", "2| x\n");
     }
 
     #[test]
@@ -578,6 +675,12 @@ mod tests {
         check("f\na\nf\na\n", "@@ f\n-a\n", &["at lines 2, 4"]);
         check("f\nf\n", "@@ f\n+a\n", &["the `@@` line occurs 2 times"]);
         check("", "@@\n-a\n", &["does not have these lines"]);
+        check("a\u{a0}b\na\u{a0}b\n", "-a b\n", &["2 times, at lines 1, 2"]);
+        check(
+            "one\u{a0}two\nthree\n",
+            "-one two\n-four\n",
+            &["Line 1 differs in U+00A0 at column 4; the hunk has U+0020 there"],
+        );
     }
 
     #[test]

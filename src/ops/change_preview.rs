@@ -43,7 +43,7 @@ impl ChangePreview {
         if let CurrentContent::Text(old) = old {
             let all = case.arguments["replace_all"] == true;
             if let Ok(new) = edit_file::edit_with_keys(&old, &before, &after, all) {
-                (before, after) = (old, new);
+                (before, after) = (old, new.text);
             }
         }
         Self { before, after, is_complete: true }

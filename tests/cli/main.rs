@@ -148,6 +148,7 @@ mod subagents;
 mod telegram_server;
 mod terminal;
 mod test_hooks;
+mod text_files;
 mod tidy;
 mod tool_programs;
 mod topics;

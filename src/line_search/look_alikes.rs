@@ -1,0 +1,318 @@
+//! Compares texts without regard to characters that look alike: blanks, quotes, dashes, composed and decomposed letters,
+//! invisible characters. Models write the plain ones whatever the file has.
+
+use crate::diff::common_words;
+use std::borrow::Cow;
+use std::ops::Range;
+use unicode_normalization::char::{decompose_canonical, is_combining_mark};
+
+/// The differences that a comparison ignores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IgnoredForms {
+    /// Of line endings.
+    LineEnds,
+    /// Of line endings, and of characters that look alike.
+    LookAlikes,
+}
+
+/// A text as it is compared, and where its parts stand in the original.
+struct FoldedText {
+    text: String,
+    /// The characters that are compared as something of another length, in order.
+    folds: Vec<Fold>,
+}
+
+struct Fold {
+    /// The place in the text as it is compared; empty if the character is ignored.
+    folded: Range<usize>,
+    original: Range<usize>,
+}
+
+impl FoldedText {
+    fn new(original: &str, ignored: IgnoredForms) -> Self {
+        let mut text = String::with_capacity(original.len());
+        let mut folds = Vec::new();
+        let mut letters = original.char_indices().peekable();
+        while let Some((at, letter)) = letters.next() {
+            let start = text.len();
+            let mut end = at + letter.len_utf8();
+            match letter {
+                '\r' if letters.next_if(|(_, next)| *next == '\n').is_some() => {
+                    text.push('\n');
+                    end += 1;
+                }
+                _ if letter.is_ascii() || ignored == IgnoredForms::LineEnds => text.push(letter),
+                _ => push_folded(letter, &mut text),
+            }
+            let is_one = text[start..].chars().nth(1).is_none();
+            if text.len() - start != end - at || !is_one {
+                folds.push(Fold { folded: start..text.len(), original: at..end });
+            }
+        }
+        Self { text, folds }
+    }
+
+    /// The part of the original that is compared as `range`, without ignored characters at its ends; `None` if it is no
+    /// whole characters.
+    fn original(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        let before_start = self.folds.partition_point(|fold| fold.folded.end <= range.start);
+        let before_end = self.folds.partition_point(|fold| {
+            fold.folded.end < range.end || (fold.folded.end == range.end && !fold.folded.is_empty())
+        });
+        let start = self.original_at(before_start, range.start)?;
+        let end = self.original_at(before_end, range.end)?;
+        // A mark belongs to the letter before it.
+        let splits_letter = self.text[range.end..].starts_with(is_combining_mark);
+        (!splits_letter && start <= end).then_some(start..end)
+    }
+
+    /// The place in the original of the `position` behind the first `count` folds.
+    fn original_at(&self, count: usize, position: usize) -> Option<usize> {
+        if self.folds.get(count).is_some_and(|next| next.folded.start < position) {
+            return None;
+        }
+        Some(match count.checked_sub(1).map(|last| &self.folds[last]) {
+            Some(last) => last.original.end + position - last.folded.end,
+            None => position,
+        })
+    }
+
+    /// The place in the text as it is compared, of a `position` in the original between two characters.
+    fn folded_at(&self, position: usize) -> usize {
+        let count = self.folds.partition_point(|fold| fold.original.end <= position);
+        match count.checked_sub(1).map(|last| &self.folds[last]) {
+            Some(last) => last.folded.end + position - last.original.end,
+            None => position,
+        }
+    }
+}
+
+/// Appends the plain characters that look like `letter`; none if it is invisible.
+fn push_folded(letter: char, text: &mut String) {
+    match letter {
+        '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => {
+            text.push(' ');
+        }
+        '\u{2bc}' | '\u{2018}'..='\u{201b}' | '\u{2032}' | '\u{ff07}' => text.push('\''),
+        '\u{201c}'..='\u{201f}' | '\u{2033}' | '\u{ff02}' => text.push('"'),
+        '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{fe58}' | '\u{fe63}' | '\u{ff0d}' => {
+            text.push('-');
+        }
+        '\u{2026}' => text.push_str("..."),
+        '\u{ad}'
+        | '\u{180e}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2060}'
+        | '\u{fe0e}'
+        | '\u{fe0f}'
+        | '\u{feff}' => {}
+        _ => decompose_canonical(letter, |part| text.push(part)),
+    }
+}
+
+/// `text` as it is compared.
+pub fn fold(text: &str, ignored: IgnoredForms) -> Cow<'_, str> {
+    let changes = match ignored {
+        IgnoredForms::LineEnds => text.contains('\r'),
+        IgnoredForms::LookAlikes => !text.is_ascii() || text.contains('\r'),
+    };
+    if changes { Cow::Owned(FoldedText::new(text, ignored).text) } else { Cow::Borrowed(text) }
+}
+
+/// Where `wanted` occurs in `text`, apart from what is `ignored`. The occurrences do not overlap.
+pub fn find_similar(text: &str, wanted: &str, ignored: IgnoredForms) -> Vec<Range<usize>> {
+    let wanted = fold(wanted, ignored);
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let folded = FoldedText::new(text, ignored);
+    let found = folded.text.match_indices(&*wanted);
+    found.filter_map(|(at, part)| folded.original(&(at..at + part.len()))).collect()
+}
+
+/// `new`, which a model wrote to replace `old`, with the characters of the file in all that it has in common with `old`;
+/// `found` is `old` as the file has it.
+pub fn respell(new: &str, old: &str, found: &str, ignored: IgnoredForms) -> String {
+    let (old_folded, found_folded) =
+        (FoldedText::new(old, ignored), FoldedText::new(found, ignored));
+    if old_folded.text != found_folded.text {
+        return new.to_owned();
+    }
+    let mut text = String::with_capacity(new.len());
+    let mut end = 0;
+    for (in_old, in_new) in common_words(old, new) {
+        let folded = old_folded.folded_at(in_old.start)..old_folded.folded_at(in_old.end);
+        text.push_str(&new[end..in_new.start]);
+        match found_folded.original(&folded) {
+            Some(kept) => text.push_str(&found[kept]),
+            None => text.push_str(&new[in_new.clone()]),
+        }
+        end = in_new.end;
+    }
+    text.push_str(&new[end..]);
+    text
+}
+
+/// Names the first character by which `line`, of a file, differs from `wanted`, which is called `name` and looks the same.
+/// `line` begins after `columns_before` characters of its line. `None` if they are equal, apart from white space around
+/// them, or look different.
+pub fn describe_difference(
+    line: &str,
+    wanted: &str,
+    name: &str,
+    columns_before: usize,
+) -> Option<String> {
+    let indentation = line.chars().take_while(|letter| letter.is_whitespace()).count();
+    let (line, wanted) = (line.trim(), wanted.trim());
+    let is_alike = fold(line, IgnoredForms::LookAlikes) == fold(wanted, IgnoredForms::LookAlikes);
+    if line == wanted || !is_alike {
+        return None;
+    }
+    let mut pairs = line.chars().zip(wanted.chars());
+    let same = pairs.by_ref().take_while(|(letter, other)| letter == other).count();
+    let at = |text: &str, index: usize| text.chars().nth(index);
+    let (mut letter, other) = (at(line, same), at(wanted, same));
+    let mut column = same + 1;
+    // The plain letter is not what is special, but the mark after it.
+    if letter.is_some_and(|it| it.is_ascii())
+        && let Some(mark) = at(line, column).filter(|next| is_combining_mark(*next))
+    {
+        letter = Some(mark);
+        column += 1;
+    }
+    let code = |letter: Option<char>| match letter {
+        Some(letter) if is_visible(letter) => format!("U+{:04X} ({letter})", u32::from(letter)),
+        Some(letter) => format!("U+{:04X}", u32::from(letter)),
+        None => "nothing".to_owned(),
+    };
+    let column = columns_before + indentation + column;
+    Some(format!(
+        "differs in {} at column {column}; {name} has {} there",
+        code(letter),
+        code(other)
+    ))
+}
+
+fn is_visible(letter: char) -> bool {
+    let mut plain = String::new();
+    push_folded(letter, &mut plain);
+    !plain.trim().is_empty() && !is_combining_mark(letter)
+}
+
+/// `line` as a model wrote it, with what the file has between the blanks at its ends.
+pub fn with_content_of(line: &str, found: &str) -> String {
+    let content = line.trim();
+    if content.is_empty() {
+        return line.to_owned();
+    }
+    let start = line.len() - line.trim_start().len();
+    format!("{}{}{}", &line[..start], found.trim(), &line[start + content.len()..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IgnoredForms, describe_difference, find_similar, respell};
+
+    #[test]
+    fn look_alikes_are_found() {
+        let check = |text: &str, wanted: &str, expect: &[&str]| {
+            let found = find_similar(text, wanted, IgnoredForms::LookAlikes);
+            let found: Vec<&str> = found.into_iter().map(|range| &text[range]).collect();
+            assert_eq!(found, expect, "{text:?} {wanted:?}");
+        };
+        check("a\u{a0}b a\u{202f}b", "a b", &["a\u{a0}b", "a\u{202f}b"]);
+        check("say \u{201c}it\u{2019}s\u{201d}.", "\"it's\"", &["\u{201c}it\u{2019}s\u{201d}"]);
+        check("1\u{2013}2 \u{2014} 3\u{2212}4", "1-2 - 3-4", &["1\u{2013}2 \u{2014} 3\u{2212}4"]);
+        check("and so on\u{2026} or", "so on... or", &["so on\u{2026} or"]);
+        check("cafe\u{301} x", "caf\u{e9} x", &["cafe\u{301} x"]);
+        check("caf\u{e9} x", "cafe\u{301} x", &["caf\u{e9} x"]);
+        check(
+            "\u{d55c}\u{ae00}",
+            "\u{1112}\u{1161}\u{11ab}\u{1100}\u{1173}\u{11af}",
+            &["\u{d55c}\u{ae00}"],
+        );
+        check("a\u{200b}b\u{feff}c", "abc", &["a\u{200b}b\u{feff}c"]);
+        check("abc", "a\u{200b}bc\u{ad}", &["abc"]);
+        check("x\u{200b}ab\u{200b}y", "ab", &["ab"]);
+        check("a\r\nb\r\nc", "b\nc", &["b\r\nc"]);
+        // A letter is not found in another, nor a part of one character.
+        check("cafe\u{301}", "cafe", &[]);
+        check("caf\u{e9}", "cafe", &[]);
+        check("wait\u{2026}", "wait.", &[]);
+        check("abc", "\u{200b}", &[]);
+        check("abc", "d", &[]);
+    }
+
+    #[test]
+    fn the_characters_of_the_file_are_kept_where_nothing_changes() {
+        let check = |new: &str, old: &str, found: &str, expect: &str| {
+            assert_eq!(respell(new, old, found, IgnoredForms::LookAlikes), expect, "{new:?}");
+        };
+        let found = "\u{201c}one\u{201d} is\u{a0}10\u{a0}km \u{2014} cafe\u{301}";
+        let old = "\"one\" is 10 km - caf\u{e9}";
+        check(
+            "\"one\" is 12 km - caf\u{e9}s!",
+            old,
+            found,
+            "\u{201c}one\u{201d} is\u{a0}12\u{a0}km \u{2014} caf\u{e9}s!",
+        );
+        check("\"two\" is 10 km", old, found, "\u{201c}two\u{201d} is\u{a0}10\u{a0}km");
+        check("", old, found, "");
+        check("x\nb", "a\nb", "a\r\nb", "x\r\nb");
+        // What does not correspond is left alone.
+        check("new", "old", "other", "new");
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let check = |line: &str, wanted: &str, expect: Option<&str>| {
+            let found = describe_difference(line, wanted, "old_text", 0);
+            assert_eq!(found.as_deref(), expect, "{line:?} {wanted:?}");
+        };
+        check("a", "a", None);
+        check("a", "b", None);
+        check(
+            "  a\u{a0}b",
+            "a b",
+            Some("differs in U+00A0 at column 4; old_text has U+0020 there"),
+        );
+        check("a\u{a0}b", "a b", Some("differs in U+00A0 at column 2; old_text has U+0020 there"));
+        check(
+            "\u{201c}a\u{201d}",
+            "\"a\"",
+            Some("differs in U+201C (\u{201c}) at column 1; old_text has U+0022 (\") there"),
+        );
+        check(
+            "cafe\u{301}",
+            "caf\u{e9}",
+            Some("differs in U+0301 at column 5; old_text has U+00E9 (\u{e9}) there"),
+        );
+        check(
+            "ab\u{200b}",
+            "ab",
+            Some("differs in U+200B at column 3; old_text has nothing there"),
+        );
+    }
+
+    #[test]
+    fn fuzz_matches_look_like_what_was_sought() {
+        let seeds: &[&[u8]] = &[
+            "a\u{a0}b\u{200b}\r\ncafe\u{301} \u{2026}\u{d55c}".as_bytes(),
+            "\u{201c}a\u{201d}\u{2014}\u{e9}\u{301}".as_bytes(),
+        ];
+        crate::fuzz::check(seeds, |input, random| {
+            let text = crate::fuzz::lossy_text(input);
+            let letters: Vec<char> = text.chars().take(40).collect();
+            let start = random.below(letters.len() + 1);
+            let wanted: String = letters[start..].iter().take(5).collect();
+            for ignored in [IgnoredForms::LineEnds, IgnoredForms::LookAlikes] {
+                for range in find_similar(&text, &wanted, ignored) {
+                    let found = &text[range];
+                    assert_eq!(super::fold(found, ignored), super::fold(&wanted, ignored));
+                    let respelled = respell(&wanted, &wanted, found, ignored);
+                    assert_eq!(super::fold(&respelled, ignored), super::fold(found, ignored));
+                }
+            }
+        });
+    }
+}
