@@ -1,6 +1,7 @@
 //! The change of a file by a call that waits for approval, as the user is shown it.
 
 use crate::sys::durable_file;
+use crate::tool::files::text_file::TextFile;
 use crate::tool::masked_text::restore_keys;
 use crate::tool::{ApprovalRequest, edit_file};
 use std::borrow::Cow;
@@ -19,8 +20,8 @@ pub(crate) struct ChangePreview {
 /// The content of a file.
 enum CurrentContent {
     None,
-    Text(String),
-    /// Cannot be shown: too large, not a regular file, or not UTF-8.
+    Text(TextFile),
+    /// Cannot be shown: too large, not a regular file, or not text.
     Other,
 }
 
@@ -29,21 +30,24 @@ impl ChangePreview {
         let text = |key: &str| case.arguments[key].as_str().unwrap_or_default().to_owned();
         let old = current_content(case);
         if case.tool == "write_file" {
-            let (before, is_complete) = match old {
-                CurrentContent::Text(old) => (old, true),
-                CurrentContent::None => (String::new(), true),
-                CurrentContent::Other => (String::new(), false),
+            let after = text("content");
+            let (before, after, is_complete) = match old {
+                CurrentContent::Text(old) => {
+                    let (after, _) = old.adapt_content(&after);
+                    (old.text, after, true)
+                }
+                CurrentContent::None => (String::new(), after, true),
+                CurrentContent::Other => (String::new(), after, false),
             };
-            let content = text("content");
-            let after = restore_keys(&before, &content).map(Cow::into_owned).unwrap_or(content);
+            let after = restore_keys(&before, &after).map(Cow::into_owned).unwrap_or(after);
             return Self { before, after, is_complete };
         }
         let (mut before, mut after) = (text("old_text"), text("new_text"));
         // The content may not be known: reading needs a permission of its own.
         if let CurrentContent::Text(old) = old {
             let all = case.arguments["replace_all"] == true;
-            if let Ok(new) = edit_file::edit_with_keys(&old, &before, &after, all) {
-                (before, after) = (old, new.text);
+            if let Ok(new) = edit_file::edit_with_keys(&old.text, &before, &after, all) {
+                (before, after) = (old.text, new.text);
             }
         }
         Self { before, after, is_complete: true }
@@ -66,11 +70,11 @@ fn current_content(case: &ApprovalRequest<'_>) -> CurrentContent {
         }
         Ok(_) => {}
     }
-    match durable_file::read_limited(&path, MAX_FILE_BYTES)
-        .map(|bytes| bytes.map(String::from_utf8))
-    {
-        Ok(Some(Ok(text))) => CurrentContent::Text(text),
+    match durable_file::read_limited(&path, MAX_FILE_BYTES) {
+        Ok(Some(bytes)) => {
+            TextFile::new(&bytes).map_or(CurrentContent::Other, CurrentContent::Text)
+        }
         Ok(None) => CurrentContent::None,
-        _ => CurrentContent::Other,
+        Err(_) => CurrentContent::Other,
     }
 }

@@ -2,7 +2,8 @@
 //! patch is applied as a whole or not at all.
 
 use super::files::Files;
-use super::files::change::{ExpectedState, FileChange, LoadedFile, RevertibleChange, to_text};
+use super::files::change::{ExpectedState, FileChange, LoadedFile, RevertibleChange};
+use super::files::text_file::{TextFile, text_to_change};
 use super::function_tool::FunctionTool;
 use super::masked_text::{edit_masked, restore_keys};
 use super::{CallEffect, ToolError, ToolOutput, make_diff};
@@ -99,8 +100,8 @@ fn apply(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
 struct PlannedSection<'a> {
     path: &'a str,
     old: Option<LoadedFile>,
-    /// The new path and content; `None` if the file is deleted.
-    new: Option<(&'a str, String)>,
+    /// The new path, content and text; `None` if the file is deleted.
+    new: Option<(&'a str, Vec<u8>, String)>,
 }
 
 impl<'a> PlannedSection<'a> {
@@ -111,13 +112,16 @@ impl<'a> PlannedSection<'a> {
         let (old, new) = match section {
             FilePatch::Add { text, .. } => {
                 let text = restore_keys("", text).map_err(|error| format!("`{path}`: {error}"))?;
-                (None, Some((path, text.into_owned())))
+                (None, Some((path, text.as_bytes().to_vec(), text.into_owned())))
             }
             FilePatch::Delete { .. } => (Some(load()?), None),
             FilePatch::Update { new_path, hunks, .. } => {
                 let old = load()?;
-                let new = update(path, to_text(path, &old.bytes)?, hunks)?;
-                (Some(old), Some((new_path.unwrap_or(path), new)))
+                let file = text_to_change(path, &old.bytes)?;
+                let new = update(path, &file.text, hunks)?;
+                let encoded = file.encode(&new, &old.bytes);
+                let bytes = encoded.map_err(|error| format!("`{path}`: {error}"))?;
+                (Some(old), Some((new_path.unwrap_or(path), bytes, new)))
             }
         };
         Ok(Self { path, old, new })
@@ -125,7 +129,7 @@ impl<'a> PlannedSection<'a> {
 
     /// The file that is written.
     fn write(&self) -> Option<RevertibleChange<'_>> {
-        let (path, text) = self.new.as_ref()?;
+        let (path, bytes, _) = self.new.as_ref()?;
         let old = self.old.as_ref();
         let (replaced, moved) = match *path == self.path {
             true => (old, None),
@@ -134,7 +138,7 @@ impl<'a> PlannedSection<'a> {
         Some(RevertibleChange {
             change: FileChange {
                 path,
-                new: Some(text.as_bytes()),
+                new: Some(bytes),
                 // As with every change, not the set-user-ID and set-group-ID bits.
                 mode: moved.map(|old| old.mode & 0o1777),
                 expect: replaced.map_or(ExpectedState::Missing, |old| {
@@ -148,7 +152,7 @@ impl<'a> PlannedSection<'a> {
     /// The file that is removed.
     fn removal(&self) -> Option<RevertibleChange<'_>> {
         let old = self.old.as_ref()?;
-        let stays = self.new.as_ref().is_some_and(|(path, _)| *path == self.path);
+        let stays = self.new.as_ref().is_some_and(|(path, ..)| *path == self.path);
         (!stays).then(|| RevertibleChange {
             change: FileChange {
                 path: self.path,
@@ -169,7 +173,7 @@ impl<'a> PlannedSection<'a> {
         let old_path = file_scope.absolute(self.path);
         let old_path = old_path.display();
         let path = self.new.as_ref().and_then(|_| written.next());
-        let is_moved = self.new.as_ref().is_some_and(|(path, _)| *path != self.path);
+        let is_moved = self.new.as_ref().is_some_and(|(path, ..)| *path != self.path);
         match path.map(|path| path.display()) {
             None => format!("deleted {old_path}"),
             Some(path) if self.old.is_none() => format!("added {path}"),
@@ -179,8 +183,11 @@ impl<'a> PlannedSection<'a> {
     }
 
     fn diff(&self) -> Option<String> {
-        let old = self.old.as_ref().map(|old| String::from_utf8_lossy(&old.bytes));
-        let new = self.new.as_ref().map(|(_, text)| text.as_str());
+        let old = self.old.as_ref().map(|old| match TextFile::new(&old.bytes) {
+            Some(file) => file.text,
+            None => String::from_utf8_lossy(&old.bytes).into_owned(),
+        });
+        let new = self.new.as_ref().map(|(.., text)| text.as_str());
         make_diff(&old.unwrap_or_default(), new.unwrap_or_default())
     }
 }
@@ -296,7 +303,7 @@ mod tests {
         let write = |name: &str, text: &[u8]| std::fs::write(dir.join(name), text).unwrap();
         write("a", b"one\ntwo\none\n");
         write("b", b"b\n");
-        write("binary", &[0xff, b'\n']);
+        write("binary", &[0xff, 0, b'\n']);
         write("locked", b"l\n");
         let mode = std::fs::Permissions::from_mode(0o444);
         std::fs::set_permissions(dir.join("locked"), mode).unwrap();
@@ -333,7 +340,7 @@ mod tests {
             Some("`a`: hunk 1: the file does not have these lines:\nzzz"),
         );
         check("*** Update File: a\n two\n", Some("`a`: the hunks change nothing"));
-        check("*** Update File: binary\n-a\n", Some("`binary` is not UTF-8"));
+        check("*** Update File: binary\n-a\n", Some("`binary` is a binary file"));
         check("*** Update File: locked\n-l\n+x\n", Some("`locked`"));
         check("*** Delete File: b\n", Some("`b` is changed more than once"));
         check(

@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 pub mod change;
+pub mod text_file;
 
 /// The largest file that a tool reads into memory, in bytes, and so the largest that it changes.
 const READ_LIMIT_BYTES: u64 = 64 << 20;
@@ -438,6 +439,9 @@ impl Files {
             return format!("`{given}` cannot be opened: {error}");
         }
         let path = self.file_scope.absolute(given);
+        if let Ok(target) = std::fs::read_link(&path) {
+            return format!("`{given}` is a link to `{}`, which does not exist", target.display());
+        }
         let wanted = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let parent = path.parent().unwrap_or(Path::new("/"));
         let mut near: Vec<(f64, String)> = std::fs::read_dir(parent)

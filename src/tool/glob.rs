@@ -60,23 +60,28 @@ impl Tool for Glob {
         let given = Path::new(arguments["path"].as_str().unwrap_or(".")).join(base);
         let matcher = build_matcher(rest)?;
         let dir = self.files.directory(&given.to_string_lossy())?;
-        let terms =
-            WalkOptions { all: arguments["all"] == true || names_hidden_files(rest), types: None };
-        let mut looked_at = 0;
-        let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
-        for entry in walk::entries(&self.files.file_scope, &dir, terms) {
-            looked_at += 1;
-            let relative = entry.path().strip_prefix(&dir).unwrap_or(entry.path());
-            if !matcher.is_match(relative) {
-                continue;
+        let all = arguments["all"] == true;
+        let names_hidden = names_hidden_files(rest);
+        let search = |hidden: bool| {
+            let options = WalkOptions { hidden, ignored: all || names_hidden, types: None };
+            let mut looked_at = 0;
+            let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+            for entry in walk::entries(&self.files.file_scope, &dir, options) {
+                looked_at += 1;
+                let relative = entry.path().strip_prefix(&dir).unwrap_or(entry.path());
+                if !matcher.is_match(relative) {
+                    continue;
+                }
+                if let Some(metadata) = self.files.metadata(entry.path())
+                    && !metadata.is_dir()
+                {
+                    let time = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                    found.push((time, entry.into_path()));
+                }
             }
-            if let Some(metadata) = self.files.metadata(entry.path())
-                && !metadata.is_dir()
-            {
-                let time = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                found.push((time, entry.into_path()));
-            }
-        }
+            (found, looked_at)
+        };
+        let (mut found, looked_at) = search(all || names_hidden);
         found.sort_by(|(time, path), (other, other_path)| {
             other.cmp(time).then_with(|| path.cmp(other_path))
         });
@@ -86,6 +91,12 @@ impl Tool for Glob {
         };
         let names: Vec<String> = found.iter().map(|(_, path)| shown(path)).collect();
         let mut text = page(&names, arguments, DEFAULT_FILES, "files")?;
+        if names.is_empty() && !all && !names_hidden {
+            let (hidden, _) = search(true);
+            let hidden: Vec<PathBuf> = hidden.into_iter().map(|(_, path)| path).collect();
+            let what = "hidden files match";
+            text.push_str(&walk::hidden_files_note(&self.files.file_scope, &hidden, what));
+        }
         if looked_at >= MAX_ENTRIES {
             text.push_str(&format!(
                 "\n(only the first {MAX_ENTRIES} entries below {} were searched)",
@@ -141,8 +152,8 @@ fn split_base(pattern: &str) -> (&str, &str) {
 }
 
 /// True if the pattern itself names hidden files.
-fn names_hidden_files(pattern: &str) -> bool {
-    pattern.starts_with('.') || pattern.contains("/.")
+pub(super) fn names_hidden_files(pattern: &str) -> bool {
+    ["/.", "{.", ",."].iter().any(|start| pattern.contains(start)) || pattern.starts_with('.')
 }
 
 /// Builds the matcher for paths relative to a directory. A pattern without a slash matches names at any depth.
@@ -238,6 +249,10 @@ mod tests {
         check(json!({ "pattern": "*.log" }), Ok("no files found"));
         check(json!({ "pattern": "*.log", "all": true }), Ok("x.log"));
         check(json!({ "pattern": ".h*" }), Ok(".hid.rs"));
+        check(json!({ "pattern": "{.h*,x}.rs" }), Ok(".hid.rs"));
+        let note = "no files found\n(hidden files match: `.hid.rs`; `all` includes them)";
+        check(json!({ "pattern": "h?d.rs" }), Ok("no files found"));
+        check(json!({ "pattern": "?hid.rs" }), Ok(note));
         check(json!({ "pattern": ".git/*" }), Ok(".git/a.rs"));
         check(
             json!({ "pattern": "*.rs", "head_limit": 1, "offset": 1 }),

@@ -4,7 +4,7 @@
 //! cannot lead outside.
 
 use super::files::Files;
-use super::glob::{build_matcher as glob_matcher, page};
+use super::glob::{build_matcher as glob_matcher, names_hidden_files, page};
 use super::walk::{self, MAX_ENTRIES, WalkOptions};
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{ToolSpec, without_blanks};
@@ -18,7 +18,7 @@ use grep_searcher::{
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Matching lines shown by default.
@@ -36,6 +36,8 @@ const MAX_LINE_CHARS: usize = 400;
 const MAX_CHARS_BEFORE_MATCH: usize = 100;
 /// Maximum bytes of a line kept in memory.
 const MAX_LINE_BYTES: usize = 16 << 20;
+/// Maximum number of files named that could not be searched.
+const MAX_UNREAD_FILES: usize = 10;
 
 /// The `grep` tool.
 pub struct Grep {
@@ -68,34 +70,65 @@ impl Grep {
         Self { spec, files }
     }
 
-    /// Collects the files to search; true if there are more than the walk looks at.
-    fn collect_files(
-        &self,
-        given: &str,
-        arguments: &Value,
-    ) -> Result<(Vec<PathBuf>, bool), ToolError> {
+    /// Collects the files to search; those that are hidden only if the call asks for them.
+    fn collect_files(&self, given: &str, arguments: &Value) -> Result<SearchedFiles, ToolError> {
         let dir = match self.files.directory(given) {
             Ok(dir) => dir,
             Err(ToolError::Failed(message)) if message.ends_with("is not a directory") => {
                 // `given` may be a link to the file; `read` resolves it.
-                return Ok((vec![self.files.file(given)?], false));
+                let paths = vec![self.files.file(given)?];
+                return Ok(SearchedFiles { paths, is_cut: false, has_hidden: true });
             }
             Err(error) => return Err(error),
         };
+        let ignored = arguments["all"] == true;
+        let glob = arguments["glob"].as_str().unwrap_or_default();
+        let has_hidden = ignored || names_hidden_files(glob);
+        let options = WalkOptions { hidden: has_hidden, ignored, types: None };
+        let (paths, is_cut) = self.walk(&dir, arguments, options)?;
+        Ok(SearchedFiles { paths, is_cut, has_hidden })
+    }
+
+    /// A note on the hidden files beneath `given` that were not searched.
+    fn hidden_files_note(&self, given: &str, arguments: &Value) -> Result<String, ToolError> {
+        let dir = self.files.directory(given)?;
+        let options = WalkOptions { hidden: true, ignored: false, types: None };
+        let (mut paths, _) = self.walk(&dir, arguments, options)?;
+        paths.retain(|path| walk::is_hidden(path, &dir));
+        let scope = &self.files.file_scope;
+        Ok(walk::hidden_files_note(scope, &paths, "hidden files were not searched"))
+    }
+
+    /// The files beneath `dir` that `arguments` name; true if there are more than the walk looks at.
+    fn walk(
+        &self,
+        dir: &Path,
+        arguments: &Value,
+        options: WalkOptions,
+    ) -> Result<(Vec<PathBuf>, bool), ToolError> {
         let text = |key: &str| arguments[key].as_str().filter(|text| !text.is_empty());
         let glob = text("glob").map(glob_matcher).transpose()?;
         let types = text("type").map(walk::file_types).transpose()?;
-        let all = arguments["all"] == true;
         let mut looked_at = 0;
-        let entries = walk::entries(&self.files.file_scope, &dir, WalkOptions { all, types });
+        let options = WalkOptions { types, ..options };
+        let entries = walk::entries(&self.files.file_scope, dir, options);
         let entries = entries.inspect(|_| looked_at += 1).filter(|entry| {
-            let relative = entry.path().strip_prefix(&dir).unwrap_or(entry.path());
+            let relative = entry.path().strip_prefix(dir).unwrap_or(entry.path());
             entry.file_type().is_some_and(|kind| kind.is_file())
                 && glob.as_ref().is_none_or(|glob| glob.is_match(relative))
         });
         let paths = entries.map(ignore::DirEntry::into_path).collect();
         Ok((paths, looked_at >= MAX_ENTRIES))
     }
+}
+
+/// The files of a search.
+struct SearchedFiles {
+    paths: Vec<PathBuf>,
+    /// True if there are more than the walk looks at.
+    is_cut: bool,
+    /// True if hidden files are among them.
+    has_hidden: bool,
 }
 
 impl Tool for Grep {
@@ -110,7 +143,7 @@ impl Tool for Grep {
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         let matcher = build_matcher(arguments)?;
         let given = arguments["path"].as_str().unwrap_or(".");
-        let (paths, cut) = self.collect_files(given, arguments)?;
+        let SearchedFiles { paths, is_cut, has_hidden } = self.collect_files(given, arguments)?;
         let mode = arguments["output_mode"].as_str().unwrap_or("content");
         let mut searcher = build_searcher(arguments, mode);
         let offset = number_argument(arguments, "offset", 0);
@@ -139,7 +172,7 @@ impl Tool for Grep {
                 Err(_) if signal::check().is_err() => {
                     return Err("interrupted: the run is ending".into());
                 }
-                Err(_) => found.unreadable_files += 1,
+                Err(error) => found.unread_files.push(describe_read_error(&name, &error)),
                 Ok(()) if sink.is_binary => found.binary_files += 1,
                 Ok(()) => {
                     let count = sink.next_number - found.matches;
@@ -157,7 +190,10 @@ impl Tool for Grep {
             "content" => found.page(&window)?,
             _ => page(&names, arguments, DEFAULT_FILES, "files")?,
         };
-        text.push_str(&search_notes(&found, &paths, cut));
+        text.push_str(&search_notes(&found, &paths, is_cut));
+        if found.matches == 0 && !has_hidden {
+            text.push_str(&self.hidden_files_note(given, arguments)?);
+        }
         Ok(text.into())
     }
 }
@@ -194,8 +230,10 @@ fn search_notes(found: &SearchResults, paths: &[PathBuf], cut: bool) -> String {
     if found.binary_files > 0 && paths.len() == 1 {
         notes.push("the file is binary, and was not searched".to_owned());
     }
-    if found.unreadable_files > 0 {
-        notes.push(format!("{} files could not be read", found.unreadable_files));
+    let unread = &found.unread_files;
+    notes.extend(unread.iter().take(MAX_UNREAD_FILES).cloned());
+    if unread.len() > MAX_UNREAD_FILES {
+        notes.push(format!("{} more files could not be read", unread.len() - MAX_UNREAD_FILES));
     }
     if cut {
         notes.push(format!("only the first {MAX_ENTRIES} entries were searched"));
@@ -203,6 +241,18 @@ fn search_notes(found: &SearchResults, paths: &[PathBuf], cut: bool) -> String {
     match notes.is_empty() {
         true => String::new(),
         false => format!("\n({})", notes.join("; ")),
+    }
+}
+
+/// Why the file `name` was not searched, or not to its end.
+fn describe_read_error(name: &str, error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(_) => format!("{name} could not be read: {error}"),
+        // The searcher's own limit, since the system has reported nothing.
+        None => format!(
+            "{name} was not searched to its end: it has a line of more than {} MiB; use exec",
+            MAX_LINE_BYTES >> 20
+        ),
     }
 }
 
@@ -245,7 +295,8 @@ struct SearchResults {
     shown_matches: usize,
     matching_files: usize,
     binary_files: usize,
-    unreadable_files: usize,
+    /// Messages about files that could not be searched.
+    unread_files: Vec<String>,
 }
 
 impl SearchResults {
@@ -467,6 +518,12 @@ mod tests {
             "a.rs\n3: fn two() {}\n(2 to 2 of 3 matches in 1 files; continue at offset 2)",
         );
         check(json!({ "pattern": "nowhere", "path": "a.rs" }), "no matches found");
+        check(
+            json!({ "pattern": "nowhere" }),
+            "no matches found\n(hidden files were not searched: `.gitignore`, `.hidden`; `all` includes them)",
+        );
+        check(json!({ "pattern": "fn one", "glob": ".h*" }), ".hidden\n1: fn one");
+        check(json!({ "pattern": "nowhere", "all": true }), "no matches found");
         check(
             json!({ "pattern": "one", "path": "sub/binary" }),
             "no matches found\n(the file is binary, and was not searched)",

@@ -1,6 +1,7 @@
 //! The `read_file` tool: returns a text, or the text of a document, with line numbers, or an image.
 
 use super::files::Files;
+use super::files::text_file::TextFile;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::attach::{self, AttachmentOrigin};
 use crate::message::{Image, MessagePart};
@@ -96,30 +97,12 @@ impl Tool for ReadFile {
                 format!("{page}\n(text of a document; it cannot be edited with edit_file)").into()
             );
         }
-        let (text, encoding) = decode(&bytes)
+        let file = TextFile::new(&bytes)
+            .filter(|file| !file.text.contains('\0'))
             .ok_or_else(|| format!("`{path}` is a binary file ({} bytes)", bytes.len()))?;
-        let page = format_page(&text, offset, limit, encoding)?;
+        let page = format_page(&file.text, offset, limit, file.describe_encoding().as_deref())?;
         Ok(self.files.add_instructions(page, &place).into())
     }
-}
-
-/// Decodes `bytes` as text, with the name of the encoding if it is not UTF-8. `None` if they are not text.
-fn decode(bytes: &[u8]) -> Option<(String, Option<&'static str>)> {
-    if let Some((encoding, mark)) = encoding_rs::Encoding::for_bom(bytes) {
-        let (text, _) = encoding.decode_without_bom_handling(&bytes[mark..]);
-        let other = (encoding != encoding_rs::UTF_8).then(|| encoding.name());
-        return Some((text.into_owned(), other));
-    }
-    if bytes.contains(&0) {
-        return None;
-    }
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        return Some((text.to_owned(), None));
-    }
-    let mut detector = chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
-    detector.feed(&bytes[..bytes.len().min(64 << 10)], bytes.len() <= 64 << 10);
-    let encoding = detector.guess(None, chardetng::Utf8Detection::Deny);
-    Some((encoding.decode(bytes).0.into_owned(), Some(encoding.name())))
 }
 
 /// The lines from `offset` to `offset + limit`, numbered, with a note on those not shown.
@@ -163,7 +146,7 @@ fn format_page(
 
 #[cfg(test)]
 mod tests {
-    use super::{decode, format_page};
+    use super::format_page;
 
     #[test]
     fn pages_are_numbered_and_note_omitted_lines() {
@@ -182,29 +165,5 @@ mod tests {
         assert!(long.ends_with("é… (20 more bytes)"));
         let many = format_page(&"0123456789\n".repeat(5_000), 1, 2_000, None).unwrap();
         assert!(many.len() < 15_100 && many.contains("of 5000; continue at offset "));
-    }
-
-    #[test]
-    fn encodings() {
-        let check = |bytes: &[u8], expect: Option<(&str, Option<&str>)>| {
-            let found = decode(bytes);
-            assert_eq!(
-                found.as_ref().map(|(text, name)| (text.as_str(), *name)),
-                expect,
-                "{bytes:?}"
-            );
-        };
-        check(b"plain", Some(("plain", None)));
-        check(b"\xef\xbb\xbfx", Some(("x", None)));
-        check(b"\xff\xfeh\x00i\x00", Some(("hi", Some("UTF-16LE"))));
-        check(b"\x7fELF\0\0", None);
-        check(
-            "na\u{ef}ve caf\u{e9} d\u{e9}j\u{e0} vu"
-                .chars()
-                .map(|letter| letter as u8)
-                .collect::<Vec<u8>>()
-                .as_slice(),
-            Some(("na\u{ef}ve caf\u{e9} d\u{e9}j\u{e0} vu", Some("windows-1252"))),
-        );
     }
 }

@@ -8,7 +8,7 @@ use crate::policy::file_scope::FileScope;
 use crate::sys::signal;
 use ignore::types::{Types, TypesBuilder};
 use ignore::{DirEntry, WalkBuilder};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Maximum number of entries examined. The result says if a tree is larger.
 pub(super) const MAX_ENTRIES: usize = 100_000;
@@ -18,9 +18,34 @@ const MAX_DEPTH: usize = 64;
 /// Options of a walk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WalkOptions {
-    /// Includes hidden and ignored files, but never the contents of `.git`.
-    pub(super) all: bool,
+    /// Includes hidden files, but never the contents of `.git`.
+    pub(super) hidden: bool,
+    /// Includes ignored files.
+    pub(super) ignored: bool,
     pub(super) types: Option<Types>,
+}
+
+/// Maximum number of hidden files that a note names.
+const MAX_NAMED_FILES: usize = 3;
+
+/// A note on hidden `files`, which were left out of a search without a result; empty if there are none.
+pub(super) fn hidden_files_note(file_scope: &FileScope, files: &[PathBuf], what: &str) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let shown = |path: &PathBuf| {
+        let path = path.strip_prefix(&file_scope.directory).unwrap_or(path);
+        format!("`{}`", path.display())
+    };
+    let named: Vec<String> = files.iter().take(MAX_NAMED_FILES).map(shown).collect();
+    let more = if files.len() > MAX_NAMED_FILES { ", …" } else { "" };
+    format!("\n({what}: {}{more}; `all` includes them)", named.join(", "))
+}
+
+/// True if the part of `path` beneath `dir` has a hidden file or directory.
+pub(super) fn is_hidden(path: &Path, dir: &Path) -> bool {
+    let relative = path.strip_prefix(dir).unwrap_or(path);
+    relative.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."))
 }
 
 /// The entries beneath `dir`, sorted by path; at most [`MAX_ENTRIES`]. Ends early if the run is to end; the run
@@ -30,16 +55,16 @@ pub(super) fn entries<'r>(
     dir: &Path,
     options: WalkOptions,
 ) -> impl Iterator<Item = DirEntry> + use<'r> {
-    let WalkOptions { all, types } = options;
+    let WalkOptions { hidden, ignored, types } = options;
     // As in git, ignore files of parent directories count up to the root of the repository, and not outside one.
     let in_repository = dir.ancestors().any(|above| above.join(".git").exists());
     let mut walk = WalkBuilder::new(dir);
     walk.standard_filters(false)
-        .hidden(!all)
-        .git_ignore(!all)
-        .ignore(!all)
+        .hidden(!hidden)
+        .git_ignore(!ignored)
+        .ignore(!ignored)
         .require_git(false)
-        .parents(!all && in_repository)
+        .parents(!ignored && in_repository)
         .follow_links(false)
         .max_depth(Some(MAX_DEPTH))
         .sort_by_file_path(Path::cmp);

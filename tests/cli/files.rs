@@ -408,9 +408,9 @@ fn special_files_neither_hang_nor_fail() {
         ("cr", b"a\rold\rb", Some(b"a\rnew\rb")),
         ("nul", b"a\0old\0b", Some(b"a\0new\0b")),
         ("bom", b"\xef\xbb\xbfold\n", Some(b"\xef\xbb\xbfnew\n")),
-        ("latin", b"caf\xe9 old", None),
-        ("torn", b"old \xe2\x82", None),
-        ("wide", b"\xff\xfeo\0l\0d\0", None),
+        ("latin", b"caf\xe9 old", Some(b"caf\xe9 new")),
+        ("torn", b"old \xe2\x82", Some(b"new \xe2\x82")),
+        ("wide", b"\xff\xfeo\0l\0d\0", Some(b"\xff\xfen\0e\0w\0")),
         ("empty", b"", None),
         ("twice", b"old old", None),
     ];

@@ -1,5 +1,6 @@
 //! Changes of files by tools. Each is recorded for undo before it is made.
 
+use super::text_file::text_to_change;
 use super::{ChangeState, FileError, Files, FinalLink, READ_LIMIT_BYTES, read_content};
 use crate::policy::Refusal;
 use crate::policy::file_scope::FileAccess;
@@ -124,16 +125,18 @@ impl Files {
             (loaded, _) => loaded?,
         };
         let LoadedFile { bytes, digest, .. } = loaded;
-        let before = to_text(given, &bytes)?.to_owned();
-        let after = edit(&before).map_err(|error| format!("`{given}`: {error}"))?;
+        let file = text_to_change(given, &bytes)?;
+        let name_file = |error: String| format!("`{given}`: {error}");
+        let after = edit(&file.text).map_err(name_file)?;
+        let new = file.encode(&after, &bytes).map_err(name_file)?;
         // The user should not be asked to permit an edit that cannot be made.
         allowed?;
         let change = FileChange {
             expect: ExpectedState::Digest(digest),
-            ..FileChange::new(given, Some(after.as_bytes()))
+            ..FileChange::new(given, Some(&new))
         };
         let written = self.change(&change, ChangeStep::Make)?;
-        Ok((written.path, before, after))
+        Ok((written.path, file.text, after))
     }
 
     /// Removes the file, link or empty directory `given`. Returns its path.
@@ -348,12 +351,6 @@ fn previous_state<'a>(
         (ExistingEntry::Directory(mode), _) => PreviousState::Directory { mode: *mode },
         (ExistingEntry::Missing | ExistingEntry::File(_), None) => PreviousState::Nothing,
     }
-}
-
-/// The content of the file `given` as text.
-pub(in crate::tool) fn to_text<'a>(given: &str, bytes: &'a [u8]) -> Result<&'a str, String> {
-    std::str::from_utf8(bytes)
-        .map_err(|_| format!("`{given}` is not UTF-8 text and cannot be edited"))
 }
 
 fn changed_error(given: &str) -> ToolError {
