@@ -10,16 +10,74 @@ use crate::sys::secret::{self, Secret};
 use serde_json::Value;
 use std::path::Path;
 
-/// Words in key names that indicate a secret.
-const SECRET_WORDS: [&str; 6] = ["key", "token", "secret", "password", "auth", "cookie"];
+/// Words of which one in a name tells of a secret.
+const SECRET_WORDS: [&str; 18] = [
+    "apikeys",
+    "auth",
+    "authorization",
+    "bearer",
+    "cookie",
+    "cookies",
+    "cred",
+    "credential",
+    "credentials",
+    "creds",
+    "key",
+    "keys",
+    "pass",
+    "passphrase",
+    "passwords",
+    "passwd",
+    "pat",
+    "secrets",
+];
+
+/// Ends of words that tell of a secret, as in `PGPASSWORD`.
+const SECRET_ENDS: [&str; 7] =
+    ["accesskey", "apikey", "password", "privatekey", "secret", "secretkey", "token"];
+
+/// True if `name`, that of a variable, a header, a flag or a key of the config, is that of a secret: one of its whole words
+/// tells so. `GIT_AUTHOR_NAME` and `PROJECT_PATH` have no such word.
+pub fn names_secret(name: &str) -> bool {
+    words_of_name(name).any(|word| {
+        SECRET_WORDS.contains(&word.as_str()) || SECRET_ENDS.iter().any(|end| word.ends_with(end))
+    })
+}
+
+/// The words of a name in any spelling, in lower case: `api`, `key` of `API_KEY`, `api-key`, `apiKey` and `APIKey`.
+fn words_of_name(name: &str) -> impl Iterator<Item = String> {
+    let letters: Vec<char> = name.chars().collect();
+    let mut words = vec![String::new()];
+    for (index, letter) in letters.iter().enumerate() {
+        let before = index.checked_sub(1).map(|before| letters[before]);
+        let after = letters.get(index + 1);
+        let begins = letter.is_uppercase()
+            && (before.is_some_and(|it| it.is_lowercase() || it.is_ascii_digit())
+                || (before.is_some_and(char::is_uppercase)
+                    && after.is_some_and(|it| it.is_lowercase())));
+        if begins || !letter.is_alphanumeric() {
+            words.push(String::new());
+        }
+        if letter.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(letter.to_lowercase());
+        }
+    }
+    words.into_iter().filter(|word| !word.is_empty())
+}
+
+/// True if `text` is the path of something that exists. It names a secret at most, and is in every message about the file.
+fn is_existing_path(text: &str) -> bool {
+    text.starts_with('/') && Path::new(text).symlink_metadata().is_ok()
+}
 
 /// True if text at `path` is a secret. Free-form values have no type in the table, so the key's name decides.
 pub fn is_secret(path: &[impl AsRef<str>]) -> bool {
     match KeyNode::kind_at(path) {
-        Some(KeyType::Any | KeyType::Verbatim) | None => path.last().is_some_and(|name| {
-            let name = name.as_ref().to_lowercase();
-            SECRET_WORDS.iter().any(|word| name.contains(word))
-        }),
+        Some(KeyType::Any | KeyType::Verbatim) | None => {
+            path.last().is_some_and(|name| names_secret(name.as_ref()))
+        }
         Some(kind) => kind.is_secret(),
     }
 }
@@ -43,10 +101,8 @@ pub fn register_secrets(config: &Config, variables: &Env, paths: &Paths) {
 fn collect_secrets(config: &Config, env: &Env) -> Vec<Secret> {
     let mut found = Vec::new();
     collect_into(config.value(), &mut Vec::new(), env, &mut found);
-    let tells = |name: &str| {
-        ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"].iter().any(|end| name.ends_with(end))
-    };
-    let variables = env.iter().filter(|(name, _)| tells(name));
+    let variables =
+        env.iter().filter(|(name, value)| names_secret(name) && !is_existing_path(value));
     found.extend(variables.map(|(_, value)| Secret::new(value)));
     found
 }
@@ -66,9 +122,7 @@ fn is_plain_proxy(path: &[&str], text: &str) -> bool {
 
 /// True if `name` or `text` looks like that of a key.
 pub fn looks_secret(name: &str, text: &str) -> bool {
-    let name = name.to_lowercase();
-    let telling = SECRET_WORDS.iter().chain(&["pass", "credential", "pat"]);
-    telling.into_iter().any(|word| name.contains(word)) || secret::redact_all(text) != text
+    (names_secret(name) && !is_existing_path(text)) || secret::redact_all(text) != text
 }
 
 fn collect_into<'v>(value: &'v Value, path: &mut Vec<&'v str>, env: &Env, found: &mut Vec<Secret>) {
@@ -103,23 +157,21 @@ fn collect_into<'v>(value: &'v Value, path: &mut Vec<&'v str>, env: &Env, found:
 /// The secrets among `items`, the arguments of a program, each with its index: what follows a flag whose name tells of a
 /// secret, as in `--api-key KEY` and `--api-key=KEY`. References to variables are no secrets themselves.
 pub fn secret_arguments(items: &[Value]) -> impl Iterator<Item = (usize, &str)> {
-    let names_secret = |flag: &str| {
-        let name = flag.to_lowercase();
-        flag.starts_with('-') && SECRET_WORDS.iter().any(|word| name.contains(word))
-    };
+    let tells = |flag: &str| flag.starts_with('-') && names_secret(flag);
     items.iter().enumerate().filter_map(move |(index, item)| {
         let text = item.as_str()?;
         let before = index.checked_sub(1).and_then(|before| items[before].as_str());
         let secret = match text.split_once('=') {
-            Some((name, value)) if names_secret(name) => value,
-            _ if before.is_some_and(|flag| names_secret(flag) && !flag.contains('='))
+            Some((name, value)) if tells(name) => value,
+            _ if before.is_some_and(|flag| tells(flag) && !flag.contains('='))
                 && !text.starts_with('-') =>
             {
                 text
             }
             _ => return None,
         };
-        (!secret.is_empty() && !has_reference(secret)).then_some((index, secret))
+        let is_plain = secret.is_empty() || has_reference(secret) || is_existing_path(secret);
+        (!is_plain).then_some((index, secret))
     })
 }
 
@@ -132,10 +184,77 @@ fn url_password(address: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::collect_secrets;
+    use super::{collect_secrets, looks_secret, names_secret, secret_arguments};
     use crate::settings::Config;
     use crate::sys::env::Env;
+    use serde_json::json;
     use std::path::Path;
+
+    #[test]
+    fn whole_words_tell_of_a_secret() {
+        for name in [
+            "API_KEY",
+            "api-key",
+            "apiKey",
+            "APIKey",
+            "APIKEY",
+            "X-Api-Key",
+            "GITHUB_PAT",
+            "githubPat",
+            "SMTP_PASS",
+            "PGPASSWORD",
+            "DB_PASSWD",
+            "accessToken",
+            "GH_TOKEN",
+            "AUTHTOKEN",
+            "clientSecret",
+            "Authorization",
+            "COOKIE",
+            "AUTH",
+            "basicAuth",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "AWS_SECRET_ACCESS_KEY",
+            "--token",
+            "my_password",
+            "KEY",
+            "S3Key",
+        ] {
+            assert!(names_secret(name), "{name}");
+        }
+        for name in [
+            "PROJECT_PATH",
+            "MEMORY_FILE_PATH",
+            "GIT_AUTHOR_NAME",
+            "AUTHORITY",
+            "PATH",
+            "PATTERN",
+            "COMPASS",
+            "PASSENGERS",
+            "KEYBOARD",
+            "MONKEY_ISLAND",
+            "maxTokens",
+            "TOKENIZER",
+            "SECRETARY",
+            "COMPATIBLE",
+            "UPDATE",
+            "",
+            "_",
+            "HOME",
+        ] {
+            assert!(!names_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn paths_that_exist_are_no_secrets() {
+        assert!(!looks_secret("SSL_KEY", "/etc/passwd"));
+        assert!(looks_secret("SSL_KEY", "/etc/passwd-that-does-not-exist"));
+        assert!(looks_secret("PLAIN", "sk-0123456789abcdefghijkl"));
+        let items =
+            ["--key", "/etc/passwd", "--key=/etc/passwd", "--api-key", "abc", "--author", "me"];
+        let items = items.map(|item| json!(item));
+        assert_eq!(secret_arguments(&items).collect::<Vec<_>>(), [(4, "abc")]);
+    }
 
     #[test]
     fn secrets_are_found_anywhere() {

