@@ -4,6 +4,7 @@ mod edit;
 
 use crate::cli::config::ConfigCommand as Arguments;
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::mcp::client::unmakeable_files;
 use crate::ops::context::Context;
 use crate::ops::{profiles, usable_config};
 use crate::provider::registry::{PROVIDERS, find_provider};
@@ -380,6 +381,12 @@ fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {
     // Settings that cannot be resolved are among the findings.
     if let Ok(settings) = ctx.resolve(&config, FlagOverrides::default()) {
         errors.extend(usable_config::errors(ctx, &settings));
+        for server in &settings.servers {
+            let files = unmakeable_files(server, &ctx.paths).into_iter().filter(|it| !it.exists);
+            found.extend(
+                files.map(|file| ConfigFinding::new(ConfigSeverity::Warning, file.explanation)),
+            );
+        }
     }
     for error in errors.into_iter().map(to_finding) {
         if !found.contains(&error) {

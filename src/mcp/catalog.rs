@@ -3,7 +3,7 @@
 
 use super::cache::{CachedResult, McpCache};
 use super::client::sampling::Sampler;
-use super::client::{ClientConfig, ClientPool, sandbox_refusal};
+use super::client::{ClientConfig, ClientPool, UnmakeableFile, sandbox_refusal};
 use super::pin::{self, PinFile, ToolChange};
 use super::protocol::{ContentPart, McpError, ServerAnswer, ServerFeatures};
 use super::{limits, sanitize};
@@ -115,7 +115,9 @@ impl ToolCatalog {
                 done => {
                     let mut answer = done?;
                     let logged = self.0.clients.take_refused_path(server);
-                    let walls = sandbox_explanation(self.server(server)?, &answer, logged);
+                    let server = self.server(server)?;
+                    let unmakeable = || self.0.clients.unmakeable_files(server);
+                    let walls = sandbox_explanation(server, &answer, logged, unmakeable);
                     answer.parts.extend(walls.map(ContentPart::Text));
                     return Ok(answer);
                 }
@@ -294,11 +296,13 @@ impl ToolCatalog {
 }
 
 /// Explains that the sandbox of `server` is the cause of a failed answer, if the answer or the server's standard error
-/// says so: the refused path, and what grants it. `logged` is the path in the standard error.
+/// says so: the refused path, and what grants it. `logged` is the path in the standard error, and `unmakeable` are the files
+/// of the entry that the server cannot make or replace.
 fn sandbox_explanation(
     server: &McpServer,
     answer: &ServerAnswer,
     logged: Option<String>,
+    unmakeable: impl FnOnce() -> Vec<UnmakeableFile>,
 ) -> Option<String> {
     let is_sandboxed =
         matches!(server.transport, ServerTransport::Program { .. }) && !server.is_unsandboxed;
@@ -311,6 +315,14 @@ fn sandbox_explanation(
             _ => None,
         })
     };
+    // The system calls such a file missing, not refused.
+    let names = |file: &UnmakeableFile| {
+        let path = file.path.to_string_lossy();
+        texts().any(|text| text.contains(&*path)) || logged.as_deref() == Some(&*path)
+    };
+    if let Some(file) = unmakeable().iter().find(|file| names(file)) {
+        return Some(format!("({}.)", sanitize::single_line(&file.explanation, 1000)));
+    }
     let told = texts().find_map(sandbox_refusal::refused_path);
     let told = told.map(|path| sanitize::single_line(path, 300));
     let Some(path) = told.or(logged) else {
@@ -325,7 +337,7 @@ fn sandbox_explanation(
     let value = quote(&Value::from(granted).to_string());
     Some(format!(
         "(This server runs in a sandbox and reports that `{path}` was refused. `nanobot config set tools.mcpServers.{name}.write {value}` \
-         grants changing it if it exists, else name its directory; `.read` grants reading only. `\"sandbox\": \"off\"` in \
+         grants changing it if it exists; to make or replace it, name its directory there; `.read` grants reading only. `\"sandbox\": \"off\"` in \
          the entry runs the server without a sandbox.)"
     ))
 }

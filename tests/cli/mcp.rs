@@ -656,6 +656,26 @@ fn a_url_composed_by_the_model_is_not_sent_to_a_server() {
 }
 
 #[test]
+fn a_call_that_misses_a_file_of_the_entry_names_it_and_what_to_do() {
+    let story =
+        story_with_servers(&[("notes", json!({ "tools": [plain_tool("save")] }), json!({}))]);
+    let file = story.home().join("servers/memory.json");
+    crate::story::write(&story.home().join("servers/other"), b"");
+    let error = format!("ENOENT: no such file or directory, open '{}'", file.display());
+    let gives = json!({ "content": [{ "type": "text", "text": error }], "isError": true });
+    let mut save = plain_tool("save");
+    save["gives"] = gives;
+    let story = with_plan(story, "notes", &json!({ "tools": [save] }))
+        .set("tools.mcpServers.notes.env", json!({ "MEMORY_FILE_PATH": file }));
+    let ran = story.run(["mcp", "call", "notes", "save"]);
+    let text = format!("{}{}", ran.text(), ran.error_text());
+    assert!(text.contains("its directory has other files"), "{text}");
+    let line = "nanobot config set tools.mcpServers.notes.env.MEMORY_FILE_PATH ";
+    assert!(text.contains(line), "{text}");
+    assert!(ran.code() > 0);
+}
+
+#[test]
 fn values_of_variables_with_ordinary_names_are_not_masked() {
     let mut show = read_only_tool("show", "Shows it.");
     show["gives"] =

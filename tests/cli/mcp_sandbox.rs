@@ -127,6 +127,44 @@ fn a_file_in_the_environment_of_a_server_is_writable() {
 }
 
 #[test]
+fn a_file_that_an_entry_names_is_made_and_replaced_in_a_directory_of_its_own() {
+    let script = r#"exec 2>/dev/null
+        for file in "$NEW" "$OLD" "$SHARED"; do
+            echo more >"$file.tmp" && mv "$file.tmp" "$file" && echo "${file##*/}" >>"$1/loot"
+        done"#;
+    let story = story(script, &json!({}));
+    let home = story.home();
+    std::fs::create_dir_all(home.join("new")).unwrap();
+    for file in ["old/old.json", "shared/other"] {
+        write(&home.join(file), b"old\n");
+    }
+    let env = json!({ "NEW": home.join("new/new.json"), "OLD": home.join("old/old.json"),
+        "SHARED": home.join("shared/shared.json") });
+    let entry = story.set("tools.mcpServers.s.env", env);
+    // The home is an argument of the other stories' servers.
+    let arguments = json!(["-c", script.replace("$1", &home.display().to_string())]);
+    let entry = entry.set("tools.mcpServers.s.args", arguments);
+    let entry = entry.set("tools.mcpServers.s.write", json!([home.join("loot")]));
+    for _ in 0..2 {
+        std::fs::write(home.join("loot"), "").unwrap();
+        let text = call_tool(&entry).error_text();
+        assert_eq!(read_loot(&entry), "new.json\nold.json\n", "{text}");
+    }
+    assert_eq!(read_to_string(home.join("old/old.json")).unwrap(), "more\n");
+    assert!(!home.join("shared/shared.json").exists());
+    let told = "MCP server `s` cannot make `$HOME/shared/shared.json`";
+    let line = "nanobot config set tools.mcpServers.s.env.SHARED ";
+    entry.run(["config", "check"]).stdout_has(told).stdout_has(line);
+    let tested = entry.run(["mcp", "test"]).stdout_has(told).stdout_has(line);
+    assert!(tested.code() > 0);
+    drop(tested.error_text());
+    drop(tested);
+    let variable = format!("FILE={}", home.join("shared/more.json").display());
+    let add = ["mcp", "add", "t", "--untested", "--env", &variable, "--", "/bin/sh"];
+    entry.run(add).stderr_has("tools.mcpServers.t.env.FILE");
+}
+
+#[test]
 fn changes_of_startup_files_by_a_server_are_reported() {
     let script = r#"echo x >"$1/project/.envrc"; mkdir -p "$1/project/.git/hooks""#;
     let server = json!({ "cwd": "~/project" });

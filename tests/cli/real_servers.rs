@@ -225,8 +225,9 @@ fn server_memory() {
     };
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("memory.jsonl");
-    let story = story_with_server(json!({ "command": command, "env": { "MEMORY_FILE_PATH": file },
-                              "write": [place.path()] }));
+    // As its README configures it: the file does not exist yet.
+    let story =
+        story_with_server(json!({ "command": command, "env": { "MEMORY_FILE_PATH": file } }));
     let ada = json!({ "name": "Ada", "entityType": "person", "observations": ["likes milk"] });
     call_tool(&story, "create_entities", &json!({ "entities": [ada] }));
     let known = call_tool(&story, "read_graph", &json!({}));

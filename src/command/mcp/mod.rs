@@ -76,6 +76,14 @@ pub(super) fn dispatch(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             if let Some(rule) = rule {
                 ctx.notice(&format!("added `{rule}` to `tools.allow`"));
             }
+            // With `--untested`, settings that cannot be used yet are no failure.
+            let servers = ctx.settings().map(|settings| settings.servers).unwrap_or_default();
+            for server in servers.iter().filter(|server| server.name == arguments.name) {
+                let files = client::unmakeable_files(server, &ctx.paths).into_iter();
+                for file in files.filter(|file| !file.exists) {
+                    ctx.notice(&file.explanation);
+                }
+            }
             match arguments.untested {
                 true => Ok(Exit::Answered),
                 false => test::test_added_server(&McpContext::open(ctx)?, &arguments.name),

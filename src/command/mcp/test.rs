@@ -4,6 +4,7 @@ use super::list::transport_name;
 
 use crate::error::{Exit, exit_for, hint_for};
 use crate::mcp::catalog::ServerView;
+use crate::mcp::client::unmakeable_files;
 use crate::mcp::sanitize;
 use crate::ops::mcp_servers::{McpContext, ServerTest, query_servers, query_under_cron};
 use crate::settings::servers::McpServer;
@@ -33,18 +34,32 @@ pub(super) fn run(mcp: &McpContext<'_>, names: &[String], as_json: bool) -> Resu
     });
     printed?;
     signal::check()?;
-    for (name, words) in query_under_cron(mcp, &working)? {
-        let terminal = mcp.ctx.terminal;
-        match as_json {
-            true => {
-                let line =
-                    json!({ "name": name, "ok": false, "environment": "cron", "error": words });
-                terminal.print_json_text(&format!("{line}\n"))?;
-            }
-            false => terminal.print(&format!("warn  {name}: {words}\n"))?,
+    for server in &servers {
+        let files = unmakeable_files(server, &mcp.ctx.paths).into_iter();
+        for file in files.filter(|file| !file.exists) {
+            print_warning(mcp, &server.name, "sandbox", &file.explanation, as_json)?;
         }
     }
+    for (name, words) in query_under_cron(mcp, &working)? {
+        print_warning(mcp, &name, "cron", &words, as_json)?;
+    }
     Ok(worst)
+}
+
+/// Prints why a server that answers will not work in `environment`.
+fn print_warning(
+    mcp: &McpContext<'_>,
+    name: &str,
+    environment: &str,
+    words: &str,
+    as_json: bool,
+) -> Result<()> {
+    let terminal = mcp.ctx.terminal;
+    if as_json {
+        let line = json!({ "name": name, "ok": false, "environment": environment, "error": words });
+        return terminal.print_json_text(&format!("{line}\n"));
+    }
+    terminal.print(&format!("warn  {name}: {words}\n"))
 }
 
 /// Contacts a server that was just added. It stays in the config even if it does not answer.

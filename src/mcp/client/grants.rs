@@ -1,5 +1,6 @@
 //! The files of the user that a local server may access: those that its config entry names, and nothing else.
 
+use super::named_files::{PROGRAM_VARIABLES, named_paths, own_directory};
 use crate::mcp::fingerprint::is_program;
 use crate::settings::servers::{McpServer, ServerTransport};
 use crate::sys::paths::Paths;
@@ -10,24 +11,6 @@ use std::path::{Path, PathBuf};
 /// Files and folders that mark the root directory of a program's project.
 const PROJECT_MARKERS: &[&str] =
     &["package.json", "node_modules", "pyproject.toml", "Cargo.toml", ".git"];
-
-/// Variables of a config entry that name programs, which the server may read.
-const PROGRAM_VARIABLES: &[&str] =
-    &["LD_LIBRARY_PATH", "NODE_PATH", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"];
-/// Variables of a config entry that grant nothing: places of the system and of the user.
-const SYSTEM_VARIABLES: &[&str] = &[
-    "HOME",
-    "OLDPWD",
-    "PATH",
-    "PWD",
-    "SHELL",
-    "TMPDIR",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_RUNTIME_DIR",
-    "XDG_STATE_HOME",
-];
 
 /// The files that a server may access. Paths are absolute, free of links, and exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,23 +59,15 @@ pub(super) fn resolve_grant(
         let places = list.iter().map(|place| paths.expand(place));
         places.filter_map(real).collect()
     };
-    let (arguments, env) = match &server.transport {
-        ServerTransport::Program { arguments, env, .. } => (arguments.as_slice(), env.as_slice()),
-        ServerTransport::Http(_) | ServerTransport::Sse(_) => Default::default(),
+    let env = match &server.transport {
+        ServerTransport::Program { env, .. } => env.as_slice(),
+        ServerTransport::Http(_) | ServerTransport::Sse(_) => &[],
     };
-    // Paths occur as `/a/b` and as `--file=/a/b`.
-    let values = arguments.iter().map(|argument| match argument.split_once('=') {
-        Some((flag, value)) if flag.starts_with('-') => value,
-        _ => argument.as_str(),
-    });
-    let is_in = |names: &[&str], name: &str| names.contains(&name);
-    let of_programs = env.iter().filter(|(name, _)| is_in(PROGRAM_VARIABLES, name));
-    let in_env = env
-        .iter()
-        .filter(|(name, _)| !is_in(PROGRAM_VARIABLES, name) && !is_in(SYSTEM_VARIABLES, name));
-    let in_env = in_env.map(|(_, value)| value.expose());
-    let absolute = values.chain(in_env).filter(|value| value.starts_with('/'));
-    let in_arguments: Vec<PathBuf> = absolute.filter_map(|value| real(value.into())).collect();
+    let of_programs = env.iter().filter(|(name, _)| PROGRAM_VARIABLES.contains(&name.as_str()));
+    let in_entry = named_paths(server);
+    let own_dirs = in_entry.iter().filter_map(|named| own_directory(&in_entry, named.path, paths));
+    let in_arguments: Vec<PathBuf> =
+        in_entry.iter().filter_map(|named| real(named.path.to_owned())).collect();
     let mut reads = named(&server.read_paths);
     reads.extend(of_programs.filter_map(|(_, value)| real(value.expose().into())));
     let files = in_arguments.iter().filter(|path| path.is_file());
@@ -107,6 +82,7 @@ pub(super) fn resolve_grant(
     // Programs are not writable: they may be run again later, possibly without a sandbox.
     let changed = in_arguments.iter().filter(|path| !is_program(path));
     writes.extend(changed.cloned());
+    writes.extend(own_dirs);
     writes.extend(real(directory.to_owned()));
     let is_all = |path: &PathBuf| path.parent().is_none();
     for all in [&mut reads, &mut writes] {

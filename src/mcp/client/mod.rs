@@ -16,6 +16,7 @@ use crate::sys::signal::Deadline;
 pub use config::{ClientConfig, ElicitationHandler};
 use connection::ServerRequest;
 pub use grants::{FileGrant, SandboxFactory, SandboxedSpec};
+pub use named_files::{UnmakeableFile, unmakeable_files};
 use reply::Wait;
 use sampling::Sampler;
 use serde_json::{Map, Value};
@@ -36,6 +37,7 @@ mod http_exchange;
 mod inbox;
 mod interpreter;
 mod listing;
+mod named_files;
 mod program;
 mod reply;
 pub mod sampling;
@@ -104,6 +106,11 @@ impl ClientPool {
         let path = config::log_path(paths, server);
         let is_written = path.metadata().is_ok_and(|metadata| metadata.len() > 0);
         is_written.then(|| paths.display(&path))
+    }
+
+    /// Returns the files that the entry of `server` names and that it cannot make or replace.
+    pub(super) fn unmakeable_files(&self, server: &McpServer) -> Vec<UnmakeableFile> {
+        unmakeable_files(server, &self.0.config.paths)
     }
 
     /// Returns the path that the sandbox of `server` refused since this was last called, as far as its standard error

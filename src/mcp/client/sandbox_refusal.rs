@@ -2,8 +2,16 @@
 //! searched for the error's names and for a path beside them. Pure.
 
 /// Names of the errors by which the system refuses a path.
-const PERMISSION_ERRORS: &[&str] =
-    &["EACCES", "EPERM", "EROFS", "ermission denied", "not permitted", "ead-only file system"];
+const PERMISSION_ERRORS: &[&str] = &[
+    "EACCES",
+    "EBUSY",
+    "EPERM",
+    "EROFS",
+    "ermission denied",
+    "esource busy",
+    "not permitted",
+    "ead-only file system",
+];
 
 /// Maximum length of a path that is reported, in bytes.
 const MAX_PATH_BYTES: usize = 300;
@@ -44,6 +52,8 @@ mod tests {
         );
         check("mkdir: cannot create directory \u{2018}x\u{2019}: Permission denied", None);
         check("open /a/b: read-only file system", Some("/a/b"));
+        // A granted file is mounted, and so cannot be replaced.
+        check("EBUSY: resource busy or locked, rename '/a/b.tmp' -> '/a/b'", Some("/a/b.tmp"));
         check("GET https://a.example//x failed at /a/b", None);
         check("EPERM (see //a)", None);
     }
