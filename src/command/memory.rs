@@ -82,10 +82,18 @@ fn consolidate(ctx: &Context, arguments: &ConsolidateArgs) -> Result<Exit> {
     let due = drain.due_sessions(session.as_deref())?;
     let wait = Duration::from_secs(*wait);
     if due.is_empty() {
+        let mut settled = None;
         if !*dry_run {
             drain.finish_interrupted(wait)?;
+            // What failed was archived, or its session is gone: nothing will succeed later that would clear the error.
+            if session.is_none() {
+                settled = drain.forget_error()?;
+            }
         }
-        ctx.notice("nothing to consolidate");
+        ctx.notice(&match settled {
+            Some(message) => format!("nothing to consolidate; no longer reported: {message}"),
+            None => "nothing to consolidate".to_owned(),
+        });
     } else if *dry_run {
         let lines: String = due.iter().map(due_line).collect();
         ctx.terminal.print(&lines)?;

@@ -185,6 +185,16 @@ impl Memory {
         durable_file::replace(&self.error_path(), format!("{now} {message}\n").as_bytes())
     }
 
+    /// Forgets the last error. Returns it.
+    pub fn forget_error(&self) -> Result<Option<String>> {
+        let message = self.last_error()?;
+        if message.is_some() {
+            let path = self.error_path();
+            std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+        }
+        Ok(message)
+    }
+
     /// Returns the last consolidation. If there is no record, which early releases did not write, derives it from the
     /// versions.
     pub fn last_run(&self) -> Result<Option<LastRun>> {

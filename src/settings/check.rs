@@ -172,7 +172,7 @@ struct ConfigChecker<'a> {
 impl ConfigChecker<'_> {
     fn check_value(&mut self, path: &mut KeyPath, branch: Option<KeyNode>, value: &Value) {
         let Some(branch) = branch else {
-            return self.report_unknown_key(path);
+            return self.report_unknown_key(path, value);
         };
         match (branch.key(), value) {
             (_, Value::Null) => {}
@@ -218,7 +218,7 @@ impl ConfigChecker<'_> {
         }
         if joined == "models" {
             for path in unknown_metadata_keys(path, &typed) {
-                self.report_unknown_key(&path);
+                self.report_unknown_key(&path, &Value::Null);
             }
         }
         if let Some(words) = validation::validate(path, &typed) {
@@ -248,8 +248,8 @@ impl ConfigChecker<'_> {
         }
     }
 
-    fn report_unknown_key(&mut self, path: &[String]) {
-        let key = UnknownKey::new(path);
+    fn report_unknown_key(&mut self, path: &[String], value: &Value) {
+        let key = UnknownKey::new(path, value);
         let severity = match key.may_be_limit {
             true => ConfigSeverity::Error,
             false => ConfigSeverity::Warning,

@@ -291,6 +291,15 @@ fn find_key(name: &str) -> Result<NamedEvent, String> {
     found.ok_or_else(|| unknown_event("`hooks` key", name))
 }
 
+/// True if `value` names an event, in the object notation or in the list notation.
+pub fn has_events(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => members.keys().any(|name| find_key(name).is_ok()),
+        Value::Array(items) => items.iter().any(|item| item.get("command").is_some()),
+        _ => false,
+    }
+}
+
 /// The event called `name` in the first dialect that `is_read` accepts.
 fn find_event(name: &str, is_read: impl Fn(HookDialect) -> bool) -> Option<NamedEvent> {
     let mut rows = EVENT_NAMES.iter();

@@ -7,6 +7,7 @@
 
 use super::expand::{UnsetVariable, expand_all};
 use super::file::{Config, KeyPath, get_in, set_in};
+use super::hooks::has_events;
 use super::key_node::KeyNode;
 use super::key_spelling::{camel_case, format_path};
 use super::key_type::{KeyType, type_name};
@@ -103,8 +104,8 @@ pub struct UnknownKey {
 }
 
 impl UnknownKey {
-    /// Describes the unknown key at `path`.
-    pub fn new(path: &[String]) -> Self {
+    /// Describes the unknown key at `path`, which has this `value`.
+    pub fn new(path: &[String], value: &Value) -> Self {
         let (name, above) = path.split_last().map_or(("", path), |(name, above)| (name, above));
         let meant = match above {
             [models, _] if models == "models" => nearest(name, METADATA_KEYS.iter().copied()),
@@ -113,7 +114,7 @@ impl UnknownKey {
             _ => nearest(name, KeyNode::at(above).map(KeyNode::names).unwrap_or_default()),
         };
         let may_be_limit = match above {
-            [] => meant.is_some_and(|meant| ["budget", "hooks", "tools"].contains(&meant)),
+            [] => meant.is_some_and(|meant| has_limits_of(meant, value)),
             [section, ..] if section == "budget" => true,
             [section, ..] if section == "tools" => {
                 meant.is_some_and(|meant| LIMIT_NAMES.contains(&meant))
@@ -128,6 +129,20 @@ impl UnknownKey {
             description: format!("unknown key `{}`{meant}", format_path(path)),
             may_be_limit,
         }
+    }
+}
+
+/// True if `value` has what the `section` with limits has. A key of another program, such as `badge`, may have a similar
+/// name, but has other contents.
+fn has_limits_of(section: &str, value: &Value) -> bool {
+    match section {
+        "budget" | "tools" => {
+            let names = || KeyNode::at(&[section]).map(KeyNode::names).unwrap_or_default();
+            let members = value.as_object().into_iter().flatten();
+            members.into_iter().any(|(name, _)| nearest(name, names()).is_some())
+        }
+        "hooks" => has_events(value),
+        _ => false,
     }
 }
 
@@ -273,7 +288,7 @@ impl<'a> LayeredConfig<'a> {
     ) -> Result<()> {
         let Some(branch) = branch else {
             let path: KeyPath = path.iter().map(|&name| name.into()).collect();
-            let key = UnknownKey::new(&path);
+            let key = UnknownKey::new(&path, value);
             if key.may_be_limit {
                 let cause = format!("{}{}", self.position_prefix(&path), key.description);
                 return Err(fail(Exit::Config, cause));

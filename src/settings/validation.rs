@@ -69,7 +69,7 @@ pub fn unknown_key(path: &[String], value: &Value) -> Option<UnknownKey> {
     let mut places = above.chain([(path, value)]);
     let found =
         places.find_map(|(path, value)| unknown_metadata_keys(path, value).into_iter().next())?;
-    Some(UnknownKey::new(&found))
+    Some(UnknownKey::new(&found, &Value::Null))
 }
 
 /// Returns a warning about a valid but risky `value` for the key at `path`.

@@ -554,6 +554,8 @@ fn a_misspelt_limit_stops_every_run() {
     check("budget.dayly", json!(1.0));
     check("budget.anything", json!(1.0));
     check("bugdet", json!({ "daily": 1.0 }));
+    check("tool", json!({ "restrict_to_workspace": true }));
+    check("hook", json!({ "pre_tool": [{ "command": "./forbid" }] }));
     check("tools.denny", json!(["exec"]));
     check("tools.permission", json!({ "exec": "never" }));
     check("tools.restrictToWorkspce", json!(true));
@@ -564,6 +566,20 @@ fn a_misspelt_limit_stops_every_run() {
         "NANOBOT_BUDGET__DAILLY: does not match any config key; did you mean `budget.daily`?";
     story.run(["agent", "-m", "x"]).status(78).stderr_has(meant);
     story.run(["config", "check"]).status(78).stdout_has(meant);
+}
+
+#[test]
+fn a_key_of_another_program_with_a_similar_name_stops_no_run() {
+    let story = Story::new()
+        .set("badge", json!({ "color": "green", "text": "ok" }))
+        .set("fools", json!(["april"]))
+        .set("hookah", json!({ "coals": 3 }))
+        .script([says("1")]);
+    story.run(["agent", "-m", "x"]).stdout("1\n").stderr_has("unknown keys: `badge`, `fools`");
+    let status = story.run(["status"]);
+    assert_eq!(status.code(), 0, "{}", status.error_text());
+    drop(status.text());
+    story.run(["config", "check"]).stdout_has("warning: ").stdout_has("unknown key `badge`");
 }
 
 #[test]

@@ -438,6 +438,26 @@ fn a_model_that_never_saves_costs_three_requests_and_loses_nothing() {
     assert!((0..70).all(|number| history.contains(&format!(": word{number}.\n"))));
     assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "");
     assert_eq!((consolidated_count(&story), failed_tries(&story)), (70, 0));
+    // The doctor's warning names a command after which it is gone.
+    let warning = "the last consolidation failed";
+    let check = || {
+        let ran = story.run(["status", "--check", "--offline"]);
+        ran.code();
+        drop(ran.error_text());
+        ran.text()
+    };
+    let checked = check();
+    assert!(
+        checked.contains(warning) && checked.contains("nanobot memory consolidate"),
+        "{checked}"
+    );
+    story
+        .run(["memory", "consolidate"])
+        .stderr_has("nothing to consolidate; no longer reported: ")
+        .stderr_has("archived unchanged");
+    story.run(["memory", "consolidate"]).stderr("nanobot: nothing to consolidate\n");
+    let checked = check();
+    assert!(!checked.contains(warning), "{checked}");
 }
 
 /// Control characters from a tool would make the history a binary file for `grep`.

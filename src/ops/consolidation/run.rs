@@ -97,6 +97,14 @@ impl<'a> ConsolidationRun<'a> {
         Ok(())
     }
 
+    /// Forgets why the last consolidation failed. Returns it.
+    ///
+    /// # Errors
+    /// The record cannot be read or removed.
+    pub(crate) fn forget_error(&self) -> Result<Option<String>> {
+        self.consolidator.memory.forget_error()
+    }
+
     /// Consolidates these sessions. Stops early if the next one would fail too.
     ///
     /// # Errors
