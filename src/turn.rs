@@ -71,6 +71,7 @@ pub fn run(
     Ending {
         stop_reason: cause,
         is_partial: partial && !text.is_empty(),
+        is_delivered: turn.agent.toolbox.has_answered(),
         text,
         stats: turn.stats.with_background_denials(),
         error,
@@ -156,6 +157,9 @@ impl Turn<'_, '_, '_> {
                 if let Some(answer) = self.accept_answer(reply, &mut repairs)? {
                     return Ok(answer);
                 }
+            } else if self.agent.toolbox.has_answered() && reply.finish_reason == FinishReason::Stop
+            {
+                return Ok((StopReason::Answered, Some(reply)));
             } else if blanks == Reply::MAX_BLANK_RETRIES
                 || !matches!(reply.finish_reason, FinishReason::Stop | FinishReason::ToolCalls)
             {

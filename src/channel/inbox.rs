@@ -7,7 +7,7 @@
 mod compaction;
 
 use super::settlement::Settlement;
-use super::{Destination, InboundMessage, Part, Sender};
+use super::{Destination, InboundMessage, MessageSource, Part, Sender};
 use crate::sys::durable_file;
 use crate::sys::file_lock::with_lock;
 use anyhow::{Context as _, Result};
@@ -47,6 +47,9 @@ pub enum InboxRecord {
         destination: Destination,
         parts: Vec<Part>,
         at: i64,
+        /// The sender, if the session does not have the message from its own turns.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<MessageSource>,
     },
     /// The service has taken a part.
     Sent { key: String, part: usize, remote: String },
@@ -109,6 +112,8 @@ pub struct OutboundEntry {
     pub destination: Destination,
     pub parts: Vec<Part>,
     pub created_at: i64,
+    /// The sender, if the session does not have the message from its own turns.
+    pub source: Option<MessageSource>,
     /// The service's ids of the parts that it has taken.
     pub sent: BTreeMap<usize, String>,
     /// True if no process has tried to send a part.
@@ -120,6 +125,24 @@ impl OutboundEntry {
     /// The key of a part, which is the same whenever the part is sent.
     pub fn part_key(&self, part: usize) -> String {
         format!("{}.{part}", self.key)
+    }
+
+    /// The text of the parts that the service has taken, with the names of files.
+    pub fn sent_text(&self) -> String {
+        let mut lines = Vec::new();
+        for number in self.sent.keys() {
+            let Some(part) = self.parts.get(*number) else {
+                continue;
+            };
+            if !part.plain.trim().is_empty() {
+                lines.push(part.plain.trim_end().to_owned());
+            }
+            for file in part.file.iter().chain(&part.attached) {
+                let name = file.file_name().unwrap_or_default();
+                lines.push(format!("[file: {}]", name.to_string_lossy()));
+            }
+        }
+        lines.join("\n")
     }
 }
 
@@ -193,7 +216,7 @@ impl InboxState {
                     }
                 }
             }
-            InboxRecord::Out { key, answers, session, destination, parts, at } => self
+            InboxRecord::Out { key, answers, session, destination, parts, at, source } => self
                 .add_outbound(OutboundEntry {
                     key,
                     answers,
@@ -201,6 +224,7 @@ impl InboxState {
                     destination,
                     parts,
                     created_at: at,
+                    source,
                     sent: BTreeMap::new(),
                     is_untried: false,
                     settlement: None,
@@ -311,6 +335,11 @@ impl InboxState {
     pub fn undelivered(&self) -> impl Iterator<Item = &OutboundEntry> {
         let waits = |entry: &&OutboundEntry| entry.settlement.is_none();
         self.outbound.iter().filter(waits)
+    }
+
+    /// Messages to the chat of `session` that are not from its own turns, in the order of creation.
+    pub fn from_others<'a>(&'a self, session: &'a str) -> impl Iterator<Item = &'a OutboundEntry> {
+        self.outbound.iter().filter(move |it| it.source.is_some() && it.session == session)
     }
 
     /// Number of messages that wait for an answer or a delivery.
@@ -512,6 +541,7 @@ mod tests {
             destination: Destination::default(),
             parts: vec![Part::default(), Part::default()],
             at: 2000,
+            source: None,
         }
     }
 

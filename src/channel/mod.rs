@@ -40,6 +40,7 @@ mod whatsapp;
 mod whatsapp_bridge;
 
 use crate::error::{Exit, exit_for, fail};
+use crate::message::Origin;
 use crate::sys::webhook_request::{WebhookRequest, WebhookResponse};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -364,6 +365,15 @@ pub struct Part {
     /// Files that go along with the text, where the service takes both in one message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attached: Vec<PathBuf>,
+}
+
+/// The sender of a message that no turn of the chat's session has written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageSource {
+    /// A phrase, such as "job `digest`".
+    pub name: String,
+    /// The origin of the text.
+    pub origin: Origin,
 }
 
 /// A message to a chat: Markdown text and files, before it is split into parts.

@@ -362,6 +362,7 @@ fn run_turn(
     let steering = origin.interactive().map(|repl| repl.steering.as_ref());
     let outputs = (&mut *report, steering);
     let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, outputs);
+    summary.origin = prepared.session.origin().map(|origin| origin.level);
     *post_turn = execute::finish((ctx, options), &prepared, &model, &place, (&mut ending, report));
     prepare::report_nested_files(&prepared.setup, report, summary);
     if matches!(origin, TurnOrigin::CommandLine) && prepared.settings.servers.is_empty() {

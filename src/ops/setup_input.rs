@@ -7,6 +7,7 @@ use crate::policy::profile::Profile;
 use crate::settings::Settings;
 use crate::tool::ask_user::UserPrompt;
 use crate::tool::cron::JobScheduler;
+use crate::tool::message::ChatTarget;
 use crate::workspace::Workspace;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -38,6 +39,8 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) user_prompt: Option<Arc<dyn UserPrompt>>,
     /// Answers the questions of MCP servers; `None` in unattended runs.
     pub(crate) elicitation: Option<Arc<dyn ElicitationHandler>>,
+    /// The chat that gets the final text, if it is not that of the session.
+    pub(crate) answer_chat: Option<ChatTarget>,
     /// Stores the jobs that the model schedules; `None` if it may not schedule any.
     pub(crate) scheduler: Option<Arc<dyn JobScheduler>>,
 }

@@ -403,6 +403,7 @@ pub(crate) fn prepare_without_turn(
         policy_limit: None,
         user_prompt: None,
         elicitation: None,
+        answer_chat: None,
         scheduler,
     };
     prepare(ctx, &input, own_tools, &mut |text| ctx.notice(text))
@@ -440,6 +441,7 @@ fn build_toolbox(
             Arc::clone(&shared.provenance),
             policy.change_grants(),
             input.session_key,
+            input.answer_chat.clone(),
         )));
     }
     if let Some(person) = &input.user_prompt {

@@ -3,7 +3,7 @@
 
 use crate::error::{Exit, exit_for, hint_for};
 use crate::event::{Denial, Event, ToolOutcome};
-use crate::message::{ToolCall, Usage, plain_text};
+use crate::message::{Origin, ToolCall, Usage, plain_text};
 use crate::sys::clock::Clock;
 use crate::sys::host;
 use crate::turn::ending::{Ending, ToolCallCounts};
@@ -102,6 +102,8 @@ pub struct RunMetadata {
     pub has_schema: bool,
     /// Instruction files that were found but not read, because their directory is not trusted.
     pub ignored_files: Vec<PathBuf>,
+    /// The origin of the conversation at the end of the turn; not a field of the result.
+    pub origin: Option<Origin>,
 }
 
 /// Converts the result of a run to a JSON object: the whole output of `json`, and the last line of `stream-json`.
@@ -111,7 +113,7 @@ pub fn result_json(
     run: &RunMetadata,
     envelope: &EventEnvelope,
 ) -> Value {
-    let Ending { stop_reason: _, text, is_partial, stats, error } = ending;
+    let Ending { stop_reason: _, text, is_partial, is_delivered: _, stats, error } = ending;
     let tools: Vec<Value> = stats
         .tools
         .iter()

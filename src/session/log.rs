@@ -220,18 +220,18 @@ impl SessionLog {
         Ok(true)
     }
 
-    /// Writes a closing line, after `change` has updated the metadata; it receives the number of messages. `answer`, the
-    /// line of the last message, precedes it.
+    /// Writes a closing line, after `change` has updated the metadata; it receives the number of messages. `last`, the
+    /// lines of the last messages, precede it.
     pub(super) fn write_closing_line(
         &mut self,
         key: &str,
-        answer: Option<&str>,
+        last: &[String],
         closing: &ClosingLine<'_>,
         change: &dyn Fn(&mut MetadataLine, usize),
     ) -> Result<()> {
-        let messages = usize::from(answer.is_some());
+        let messages = last.len();
         self.append(key, messages, |log| {
-            let mut lines = answer.unwrap_or_default().to_owned();
+            let mut lines = last.concat();
             if log.has_provider_state {
                 lines.push_str(line::NO_PROVIDER_STATE);
             }

@@ -48,6 +48,9 @@ pub(super) struct SessionMetadata {
     /// The title that the user has given.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) title: String,
+    /// The messages of others to the chat that the log has.
+    #[serde(rename = "sent", skip_serializing_if = "is_default")]
+    pub(super) known_deliveries: KnownDeliveries,
     /// The key of the session that this one is a copy of.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) fork_of: String,
@@ -66,6 +69,18 @@ pub struct RecordedOrigin {
     /// Number of the first message of the turn that had this content, counted from 1 in the log.
     #[serde(skip_serializing_if = "is_default")]
     pub since: usize,
+}
+
+/// The messages that others have sent to the chat of a session and that its log has, by their keys. A message is
+/// appended in one write with this, so it is in the log once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KnownDeliveries {
+    /// Every message up to this one is in the log, or was not delivered.
+    pub through: String,
+    /// Messages after it that are in the log, while others before them wait for their delivery.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub later: Vec<String>,
 }
 
 /// Sums over all turns of a session.

@@ -21,6 +21,7 @@ use tail_reader::LogTail;
 
 pub mod consolidation;
 mod copy;
+mod delivered;
 mod files;
 mod image_sources;
 mod integrity;
@@ -39,13 +40,14 @@ mod tail_reader;
 mod trash;
 
 pub use copy::{fork, rename};
+pub use delivered::DeliveredMessage;
 pub use files::{
     LoggedMessage, SessionEntry, not_found_error, open_raw, read_entries, read_last_entries,
 };
 pub use layout::{SessionStore, SyncMode};
 pub use list::{SessionListing, SessionSummary, list, summarize};
 pub use lock::lock_holder;
-pub use metadata::{RecordedOrigin, SessionStats};
+pub use metadata::{KnownDeliveries, RecordedOrigin, SessionStats};
 pub use metadata_update::{add_undo_note, set_title};
 pub use repair::{RepairFinding, list_files, repair};
 pub use search::{MessageMatch, search};
@@ -83,6 +85,8 @@ pub struct Session {
     result_limit: usize,
     /// `None` if no earlier turn has recorded it.
     origin: Option<RecordedOrigin>,
+    /// What it has of the messages that others have sent to its chat.
+    known_deliveries: KnownDeliveries,
     /// Number of messages in the log when the turn began.
     count_before_turn: usize,
     /// `None` for an ephemeral session.
@@ -196,6 +200,7 @@ impl Session {
             left_out,
             result_limit,
             origin: kept.origin.or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
+            known_deliveries: kept.known_deliveries,
             count_before_turn: tail.count,
             log,
         }
@@ -389,7 +394,7 @@ impl Session {
             let closing =
                 ClosingLine { turn: &self.turn, ending: line::COMPACTED, summary: Some(&summary) };
             let origin = &self.origin;
-            log.write_closing_line(&self.key, None, &closing, &|metadata, _| {
+            log.write_closing_line(&self.key, &[], &closing, &|metadata, _| {
                 metadata.update_session_metadata(|kept| kept.origin.clone_from(origin));
             })?;
         }
@@ -479,8 +484,8 @@ impl Session {
             Some(log) if answer.is_some() || log.file.is_some() => {
                 let now = log.clock.local_timestamp();
                 let format = |it: &Message| line::format_message(it, &self.turn, &now);
-                let line = answer.as_ref().map(format);
-                log.write_closing_line(&self.key, line.as_deref(), &closing, &|metadata, _| {
+                let line: Vec<String> = answer.iter().map(format).collect();
+                log.write_closing_line(&self.key, &line, &closing, &|metadata, _| {
                     metadata.update_session_metadata(|kept| {
                         kept.stats.add(stats);
                         kept.origin.clone_from(origin);
@@ -510,7 +515,7 @@ impl Session {
         let closing = ClosingLine { turn: &self.turn, ending: "new", summary: None };
         match &mut self.log {
             Some(log) if log.file.is_some() => {
-                log.write_closing_line(&self.key, None, &closing, &|metadata, count| {
+                log.write_closing_line(&self.key, &[], &closing, &|metadata, count| {
                     let left = (metadata.last_consolidated, count);
                     metadata.update_session_metadata(|kept| kept.begin_conversation(left));
                     metadata.set_consolidated(count);
@@ -537,7 +542,7 @@ impl Session {
         let closing = ClosingLine { turn: &self.turn, ending: "new", summary: None };
         match &mut self.log {
             Some(log) if log.file.is_some() => {
-                log.write_closing_line(&self.key, None, &closing, &|metadata, _| {
+                log.write_closing_line(&self.key, &[], &closing, &|metadata, _| {
                     metadata.set_consolidated(from);
                     metadata.summary_offset = None;
                 })

@@ -132,7 +132,7 @@ fn apply_repair(
     }
     log.count = examined.count;
     let closing = ClosingLine { turn: "", ending: "repaired", summary: None };
-    log.write_closing_line(key, None, &closing, &|metadata, count| {
+    log.write_closing_line(key, &[], &closing, &|metadata, count| {
         if metadata.last_consolidated > count {
             metadata.set_consolidated(0);
         }

@@ -5,13 +5,14 @@
 
 use super::files::Files;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
-use crate::message::{ToolSpec, without_blanks};
+use crate::message::{Origin, ToolSpec, without_blanks};
 use crate::policy::Refusal;
 use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
 use crate::policy::tool_names::MESSAGE;
 use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum number of files in a message.
 const MAX_FILES: usize = 10;
@@ -55,12 +56,17 @@ pub trait MessageOutlet: Send + Sync {
     /// There is no such channel.
     fn is_known(&self, chat: &ChatTarget) -> Result<bool, String>;
 
-    /// Sends a message. Returns false if it waits until the service can take it.
+    /// Sends a message, whose text is of this origin. Returns false if it waits until the service can take it.
     ///
     /// # Errors
     /// The message cannot be delivered.
-    fn send(&self, chat: &ChatTarget, text: &str, files: Vec<NamedContent>)
-    -> Result<bool, String>;
+    fn send(
+        &self,
+        chat: &ChatTarget,
+        text: &str,
+        files: Vec<NamedContent>,
+        origin: Origin,
+    ) -> Result<bool, String>;
 }
 
 /// The `message` tool.
@@ -71,24 +77,33 @@ pub struct MessageTool {
     provenance: Arc<ProvenanceTracker>,
     grants: ChangeGrants,
     own_chat: Option<ChatTarget>,
+    /// The chat that gets the final text.
+    answer_chat: Option<ChatTarget>,
+    /// True once the model has written to that chat.
+    has_answered: AtomicBool,
 }
 
 impl MessageTool {
-    /// Creates the tool for the session `key`. `provenance` and `grants` decide about chats other than the session's.
+    /// Creates the tool for the session `key`, whose final text goes to `answer_chat`, or else to its own chat. `provenance`
+    /// and `grants` decide about chats other than the session's.
     pub fn new(
         outlet: Arc<dyn MessageOutlet>,
         files: Arc<Files>,
         provenance: Arc<ProvenanceTracker>,
         grants: ChangeGrants,
         key: &str,
+        answer_chat: Option<ChatTarget>,
     ) -> Self {
+        let own_chat = ChatTarget::from_session_key(key);
         Self {
             spec: spec(),
             outlet,
             files,
             provenance,
             grants,
-            own_chat: ChatTarget::from_session_key(key),
+            answer_chat: answer_chat.or_else(|| own_chat.clone()),
+            own_chat,
+            has_answered: AtomicBool::new(false),
         }
     }
 
@@ -166,12 +181,23 @@ impl Tool for MessageTool {
             0 => String::new(),
             count => format!(" with {count} attachments"),
         };
-        let is_sent = self.outlet.send(&chat, text, files)?;
+        let is_sent = self.outlet.send(&chat, text, files, self.provenance.origin().0)?;
         let state = match is_sent {
             true => "",
             false => "; the service cannot take it now, so it is sent later",
         };
-        Ok(format!("Message sent to {chat}{attachments}{state}").into())
+        // Files are sent with a word from the final text.
+        let is_answer = self.answer_chat.as_ref() == Some(&chat) && !text.trim().is_empty();
+        let ending = match is_answer {
+            true => ". Your final text is not sent there too: what is left to say needs this tool",
+            false => "",
+        };
+        self.has_answered.fetch_or(is_answer, Ordering::SeqCst);
+        Ok(format!("Message sent to {chat}{attachments}{state}{ending}").into())
+    }
+
+    fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::SeqCst)
     }
 
     fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
@@ -183,7 +209,7 @@ fn spec() -> ToolSpec {
     ToolSpec {
         name: MESSAGE.into(),
         description: "Send a message to a chat of the user: to another chat, or files to this one. Your final text is sent to \
-                      the chat of this conversation by itself"
+                      the chat of this conversation by itself, unless you have written there with this tool"
             .into(),
         parameters: const { &without_blanks(br#"{ "type": "object", "required": ["content"], "properties": {
             "content": { "type": "string", "description": "Markdown" },

@@ -88,6 +88,11 @@ pub trait Tool: Send + Sync {
         Ok(())
     }
 
+    /// True if the tool has given the answer of this turn to the user, so that no final text is needed.
+    fn has_answered(&self) -> bool {
+        false
+    }
+
     /// The changes of files by the last call that were taken back, and that `flag` would have allowed.
     fn withheld_changes(&self, _flag: &str) -> Vec<WithheldFile> {
         Vec::new()
@@ -220,6 +225,11 @@ impl Toolbox {
             let mut heeded = heeded.lock().ignore_poison();
             seen.observe_all(&mut heeded, messages);
         }
+    }
+
+    /// True if a tool has given the answer of this turn to the user.
+    pub fn has_answered(&self) -> bool {
+        self.tools.iter().any(|tool| tool.has_answered())
     }
 
     /// The origin of the conversation, and its first content of that origin as a phrase; `None` if it is not tracked.

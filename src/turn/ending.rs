@@ -17,6 +17,8 @@ pub struct Ending {
     pub text: String,
     /// True if the text is not a complete answer.
     pub is_partial: bool,
+    /// True if a tool has given the answer to the user: the text, which may be empty, need not be delivered.
+    pub is_delivered: bool,
     pub stats: TurnStats,
     /// The error, if any. With a complete `text`, something else failed, such as writing to disk.
     pub error: Option<anyhow::Error>,

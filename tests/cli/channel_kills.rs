@@ -409,6 +409,45 @@ fn a_killed_poll_loses_no_message() {
     kill_at_calls(&|kind, n| kill_mail_poll_at(kind, n, 2));
 }
 
+/// Kills the run that has the session first after a message was delivered to its chat, or the run that delivers it: the
+/// session has the message once.
+fn kill_around_delivery(kind: &str, n: usize, kills_delivery: bool) -> bool {
+    let (story, telegram) = telegram_story();
+    let story = story.set("memory", json!({ "consolidate": "manual" }));
+    story.server().always(says("Snoozed."));
+    let send = ["channel", "send", "telegram", "7", "Call Bob.", "--key", "k"];
+    let is_killed = match kills_delivery {
+        true => run_killed(&story, &send, kind, n).1,
+        false => {
+            story.run(send).text();
+            telegram.message(7, "snooze this");
+            run_killed(&story, &["channel", "poll"], kind, n).1
+        }
+    };
+    if kills_delivery {
+        story.run(send).text();
+        telegram.message(7, "snooze this");
+    }
+    finish(&story, kind, n);
+    let lines = story.session("telegram_7.jsonl");
+    let count = lines.iter().filter(|it| it["role"] == "assistant");
+    let count = count.filter(|it| it["content"].to_string().contains("Call Bob.")).count();
+    assert_eq!(count, 1, "{kind} {n}: {lines:?}");
+    let request = story.requests().pop().unwrap();
+    assert_eq!(request.raw.matches("Call Bob.").count(), 1, "{kind} {n}: {}", request.raw);
+    is_killed
+}
+
+#[test]
+fn a_session_gets_what_was_delivered_once() {
+    kill_at_calls(&|kind, n| kill_around_delivery(kind, n, false));
+    if can_inject() {
+        for kind in ["write", "fsync"] {
+            assert!(inject_at_calls(|n| kill_around_delivery(kind, n, true)) > 0);
+        }
+    }
+}
+
 #[test]
 fn a_killed_poll_of_conversations_answers_once() {
     kill_at_calls(&|kind, n| kill_mattermost_poll_at(kind, n, 2));

@@ -14,6 +14,7 @@ mod channel;
 mod channel_adapter;
 mod channel_counterparts;
 mod channel_crontab;
+mod channel_deliveries;
 mod channel_discord;
 mod channel_endurance;
 mod channel_injection;

@@ -1,12 +1,14 @@
 //! The records that remain of a journal when it is written anew.
 
-use super::{BegunTurn, HOUR_MILLIS, InboxRecord, InboxState};
+use super::{BegunTurn, HOUR_MILLIS, InboxRecord, InboxState, OutboundEntry};
 use crate::channel::InboundMessage;
 use crate::channel::settlement::Settlement;
 use std::collections::BTreeMap;
 
 /// Age of settled entries that are forgotten, in milliseconds: a week. Services repeat messages for a day at most.
 const DEDUPLICATION_MILLIS: i64 = 7 * 24 * 3_600_000;
+/// Maximum number of delivered messages whose text is kept for the sessions that do not have it yet.
+const MAX_KEPT_TEXTS: usize = 100;
 /// Maximum number of settled messages, and of settled answers, that are remembered.
 const MAX_SETTLED_MESSAGES: usize = 10_000;
 
@@ -29,7 +31,13 @@ impl InboxState {
         records.extend(self.unsettled_inbound());
         let settled = self.outbound.iter().filter(|it| it.settlement.is_some());
         let mut excess = settled.count().saturating_sub(MAX_SETTLED_MESSAGES);
+        let is_delivered = |it: &OutboundEntry| it.settlement == Some(Settlement::Delivered);
+        let from_others = self.outbound.iter().filter(|it| it.source.is_some() && is_delivered(it));
+        let mut without_text = from_others.count().saturating_sub(MAX_KEPT_TEXTS);
         for entry in &self.outbound {
+            let is_for_session = entry.source.is_some() && is_delivered(entry);
+            let keeps_text = is_for_session && without_text == 0;
+            without_text -= usize::from(is_for_session && !keeps_text);
             if entry.settlement.is_some() {
                 let is_excess = excess > 0;
                 excess -= usize::from(is_excess);
@@ -43,11 +51,12 @@ impl InboxState {
                 session: entry.session.clone(),
                 destination: entry.destination.clone(),
                 // A message that was not delivered can be sent again by hand.
-                parts: match keeps_answers || entry.settlement != Some(Settlement::Delivered) {
+                parts: match keeps_answers || keeps_text || !is_delivered(entry) {
                     true => entry.parts.clone(),
                     false => Vec::new(),
                 },
                 at: entry.created_at,
+                source: entry.source.clone(),
             });
             let sent = entry.sent.iter().map(|(part, remote)| InboxRecord::Sent {
                 key: entry.key.clone(),

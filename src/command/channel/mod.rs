@@ -2,8 +2,10 @@
 
 pub(crate) mod login;
 
+use crate::channel::MessageSource;
 use crate::cli::channel::{ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand};
 use crate::error::{Exit, fail_with_hint};
+use crate::message::Origin;
 use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
 use crate::ops::channel::poll::{self, PollOptions};
 use crate::ops::channel::{listen, overview, pairing};
@@ -173,6 +175,10 @@ fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<Exit> {
         None if !attach.is_empty() => String::new(),
         None => read_stdin(ctx)?,
     };
+    let origin = match text {
+        Some(_) if attach.is_empty() => Origin::User,
+        _ => Origin::Project,
+    };
     let message = OutboxMessage {
         is_offline: false,
         is_in_conversation: false,
@@ -181,6 +187,7 @@ fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<Exit> {
         markdown,
         files: attach.iter().map(|path| OutboxFile::open(path)).collect::<Result<_>>()?,
         key: key.clone(),
+        source: Some(MessageSource { name: "`nanobot channel send`".into(), origin }),
     };
     print_ids(ctx, outbox::send(ctx, message)?)
 }

@@ -4,6 +4,7 @@ use super::origin::TurnOrigin;
 use super::request::{ChatCommand, TurnRequest};
 use crate::attach::{self, AttachOptions};
 use crate::error::{Exit, fail_with_hint};
+use crate::ops::channel::delivered;
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
@@ -18,8 +19,23 @@ const MAX_RESTORED_BYTES: usize = 10 << 20;
 /// Characters of a message that a notice quotes.
 const MAX_QUOTED_CHARS: usize = 40;
 
-/// Opens the session for the turn. Waits for its lock.
+/// Opens the session for the turn, with what was sent to its chat meanwhile. Waits for its lock.
 pub(crate) fn open(
+    ctx: &Context,
+    options: &TurnOptions,
+    request: &TurnRequest,
+    sessions: &SessionStore,
+    report: &mut Reporter,
+) -> Result<Session> {
+    let mut session = open_session(ctx, options, request, sessions, report)?;
+    // An interrupted turn goes on at the end of the session.
+    if !options.resume {
+        delivered::add_to(ctx, &mut session)?;
+    }
+    Ok(session)
+}
+
+fn open_session(
     ctx: &Context,
     options: &TurnOptions,
     request: &TurnRequest,

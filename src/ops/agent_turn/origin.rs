@@ -5,6 +5,7 @@ use crate::mcp::client::ElicitationHandler;
 use crate::policy::Policy;
 use crate::prompt::{self, PromptSection};
 use crate::tool::ask_user::UserPrompt;
+use crate::tool::message::ChatTarget;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -77,6 +78,8 @@ pub(crate) struct JobTurn<'a> {
     pub(crate) last_turn_only: bool,
     /// The reason why the message is untrusted content; `None` if it is trusted.
     pub(crate) untrusted_reason: Option<&'static str>,
+    /// The chat that gets the answer.
+    pub(crate) answer_chat: Option<ChatTarget>,
 }
 
 /// A turn that answers a message of a chat service, or of a program that writes to `nanobot pipe`.

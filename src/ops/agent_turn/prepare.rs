@@ -77,6 +77,7 @@ pub(crate) fn prepare(
             policy_limit: job.and_then(|job| job.policy_limit),
             user_prompt: person.map(|it| Arc::clone(&it.user_prompt)),
             elicitation: person.map(|it| Arc::clone(&it.elicitation)),
+            answer_chat: job.and_then(|job| job.answer_chat.clone()),
             scheduler: job.is_none().then(|| job_scheduler(ctx, &settings)),
         };
         let spawn = subagents.tool();

@@ -2,6 +2,7 @@
 
 use crate::channel::InboundMessage;
 use crate::ops::agent_turn;
+use crate::ops::channel::delivered;
 use crate::ops::context::Context;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -69,7 +70,9 @@ pub(crate) fn id_text(message: &InboundMessage) -> String {
 fn start_new_conversation(ctx: &Context, settings: &Settings, key: &str) -> Result<()> {
     let store = ctx.session_store(settings)?;
     let wait = agent_turn::CHAT_LOCK_TIMEOUT;
-    Session::open(&store, key, wait, &mut |_| {})?.start_new_conversation()
+    let mut session = Session::open(&store, key, wait, &mut |_| {})?;
+    delivered::add_to(ctx, &mut session)?;
+    session.start_new_conversation()
 }
 
 fn status_text(ctx: &Context, settings: &Settings, key: &str) -> Result<String> {

@@ -242,6 +242,7 @@ impl<'a> Intake<'a> {
             destination: destination(message),
             parts: self.channel.open.files.render(text),
             at: self.now,
+            source: None,
         });
     }
 

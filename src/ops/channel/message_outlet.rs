@@ -1,5 +1,7 @@
 //! The messages of the `message` tool: they go through the outbox.
 
+use crate::channel::MessageSource;
+use crate::message::Origin;
 use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
 use crate::ops::channel::recipients;
 use crate::ops::context::Context;
@@ -20,7 +22,14 @@ impl OutboxOutlet {
         Self { ctx: ctx.clone(), is_offline, session: session.to_owned() }
     }
 
-    fn send(&self, chat: &ChatTarget, text: &str, files: Vec<NamedContent>) -> Result<bool> {
+    fn send(
+        &self,
+        chat: &ChatTarget,
+        text: &str,
+        files: Vec<NamedContent>,
+        origin: Origin,
+    ) -> Result<bool> {
+        let is_in_conversation = self.session == format!("{}:{}", chat.channel, chat.recipient);
         let message = OutboxMessage {
             channel: chat.channel.clone(),
             to: chat.recipient.clone(),
@@ -28,7 +37,11 @@ impl OutboxOutlet {
             files: files.into_iter().map(OutboxFile::new).collect(),
             key: None,
             is_offline: self.is_offline,
-            is_in_conversation: self.session == format!("{}:{}", chat.channel, chat.recipient),
+            is_in_conversation,
+            source: (!is_in_conversation).then(|| MessageSource {
+                name: format!("a run in session `{}`", self.session),
+                origin,
+            }),
         };
         let outcome = outbox::send(&self.ctx, message)?;
         Ok(matches!(outcome, SendOutcome::Sent(_)))
@@ -46,7 +59,8 @@ impl MessageOutlet for OutboxOutlet {
         chat: &ChatTarget,
         text: &str,
         files: Vec<NamedContent>,
+        origin: Origin,
     ) -> Result<bool, String> {
-        self.send(chat, text, files).map_err(|error| format!("{error:#}"))
+        self.send(chat, text, files, origin).map_err(|error| format!("{error:#}"))
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod answer;
 pub(crate) mod attachments;
 pub(crate) mod chat_command;
 mod chat_progress;
+pub(crate) mod delivered;
 pub(crate) mod delivery;
 pub(crate) mod intake;
 pub(crate) mod listen;

@@ -2,7 +2,7 @@
 
 use crate::channel::inbox::{ChannelInbox, InboxRecord, InboxState};
 use crate::channel::settlement::Settlement;
-use crate::channel::{Destination, Part};
+use crate::channel::{Destination, MessageSource, Part};
 use crate::error::{Exit, exit_for, fail, fail_with_hint};
 use crate::ops::channel::attachments;
 use crate::ops::channel::delivery;
@@ -38,6 +38,8 @@ pub(crate) struct OutboxMessage {
     pub(crate) is_offline: bool,
     /// Sent by a turn to the chat that it answers.
     pub(crate) is_in_conversation: bool,
+    /// Who sends it, for the session of the chat, unless that has the message already.
+    pub(crate) source: Option<MessageSource>,
 }
 
 /// A file of a message.
@@ -123,6 +125,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
             destination: Destination { chat, reply_facts: reply_facts.unwrap_or_default() },
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
+            source: message.source,
         })?;
     }
     deliver(ctx, &open, inbox, &key)
@@ -162,6 +165,7 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
             destination: entry.destination,
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
+            source: entry.source,
         };
         let retried = InboxRecord::Done { key: key.to_owned(), result: Settlement::Retried };
         inbox.append_all(vec![renewed, retried])?;

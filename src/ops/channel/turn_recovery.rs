@@ -72,8 +72,9 @@ fn to_answer(turn: &[Message]) -> Option<EarlierTurn> {
         text.insert_str(0, &part.text);
         rest = before;
     }
-    let is_empty = text.trim().is_empty();
-    (!is_empty).then(|| EarlierTurn::Answered(text, last.finish_reason.clone()))
+    // Only a turn that has answered by a tool ends without a text.
+    let is_whole = !text.trim().is_empty() || last.text == NO_MORE_TEXT;
+    is_whole.then(|| EarlierTurn::Answered(text, last.finish_reason.clone()))
 }
 
 /// The ending of a turn with this answer, and its status.
@@ -81,7 +82,7 @@ pub(crate) fn to_ending(text: String, finish_reason: &FinishReason) -> (Ending, 
     let is_incomplete = !matches!(finish_reason, FinishReason::Stop);
     let error = is_incomplete.then(|| incomplete_answer_error(finish_reason));
     let exit = error.as_ref().map_or(Exit::Answered, exit_for);
-    let ending = Ending { text, error, ..Ending::default() };
+    let ending = Ending { is_delivered: text.is_empty(), text, error, ..Ending::default() };
     (ending, exit)
 }
 

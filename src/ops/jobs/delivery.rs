@@ -3,7 +3,7 @@
 //! cron: runs can write to a job's working directory, so a program found there could be theirs.
 
 use super::workspace_jobs::job_directory as directory;
-use crate::channel::table;
+use crate::channel::{MessageSource, table};
 use crate::cron::job::{AnswerSink, Delivery, Job, JobOptions};
 use crate::error::{Exit, fail};
 use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
@@ -38,6 +38,7 @@ pub(crate) fn deliver(
     job: &Job,
     terms: &JobOptions,
     text: &str,
+    source: MessageSource,
 ) -> DeliveryResult {
     let print = || ctx.terminal.print(&format!("{text}\n")).err();
     let Some(sink) = find_sink(ctx, job) else {
@@ -52,7 +53,7 @@ pub(crate) fn deliver(
         AnswerSink::Command(command) => {
             pipe_to_command(ctx, settings, job, command, text).map(|()| destination)
         }
-        AnswerSink::Chat { channel, to } => send_to_chat(ctx, channel, to, text).map(|is_sent| {
+        AnswerSink::Chat { channel, to } => send_to_chat(ctx, channel, to, text, source).map(|is_sent| {
             let state = if is_sent { "" } else { " (waits)" };
             format!("{destination}{state}")
         }),
@@ -104,13 +105,20 @@ pub(crate) fn find_sink(ctx: &Context, job: &Job) -> Option<AnswerSink> {
 }
 
 /// Sends an answer to a chat. False if it waits for the next poll.
-fn send_to_chat(ctx: &Context, channel: &str, to: &str, text: &str) -> Result<bool> {
+fn send_to_chat(
+    ctx: &Context,
+    channel: &str,
+    to: &str,
+    text: &str,
+    source: MessageSource,
+) -> Result<bool> {
     let message = OutboxMessage {
         is_offline: false,
         is_in_conversation: false,
         channel: channel.to_owned(),
         to: to.to_owned(),
         markdown: text.to_owned(),
+        source: Some(source),
         ..OutboxMessage::default()
     };
     match outbox::send(ctx, message)? {

@@ -3,11 +3,13 @@
 //! The order makes crashes detectable: the stamp is on disk before anything is paid for, the record is written before
 //! the stamp is removed, and the job file is updated last. The next start detects a crash at any point in between.
 
-use crate::cron::job::{Job, JobKind, JobOptions};
+use crate::channel::MessageSource;
+use crate::cron::job::{AnswerSink, Job, JobKind, JobOptions};
 use crate::cron::run_record::{
     PendingRetry, RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger,
 };
 use crate::error::{Exit, exit_for, fail_with_hint};
+use crate::message::Origin;
 use crate::ops::agent_turn::{self, TurnOutcome, origin::JobTurn};
 use crate::ops::hooks::{HookedRun, Hooks};
 use crate::ops::jobs::delivery::{self, DeliveryResult};
@@ -26,6 +28,7 @@ use crate::policy::Policy;
 use crate::session as sessions;
 use crate::settings::hooks::HookEvent;
 use crate::sys::signal;
+use crate::tool::message::ChatTarget;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use serde_json::json;
@@ -51,6 +54,8 @@ struct RunResult {
     exit: Option<Exit>,
     spent: RunUsage,
     turn: Option<TurnOutcome>,
+    /// The origin of what the turn has read.
+    origin: Option<Origin>,
 }
 
 impl RunResult {
@@ -72,6 +77,7 @@ impl RunResult {
             error: turn.ending.error.take(),
             exit: Some(turn.exit),
             spent,
+            origin: turn.run_metadata.origin,
             turn: Some(turn),
         }
     }
@@ -230,11 +236,21 @@ impl JobRunner<'_> {
         record: &mut RunRecord,
     ) -> Vec<anyhow::Error> {
         let text = result.text.trim_end();
+        let is_answered = result.turn.as_ref().is_some_and(|turn| turn.ending.is_delivered);
         let is_answer = !text.is_empty()
+            && !is_answered
             && matches!(result.exit(), Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget);
         let delivered = match is_answer && !has_nothing_to_report(text) {
             true if self.prints_answer || terms.sink.is_some() => {
-                delivery::deliver(self.ctx, self.settings, job, terms, text)
+                let source = MessageSource {
+                    name: match terms.kind {
+                        JobKind::Heartbeat => "the heartbeat".to_owned(),
+                        JobKind::Turn => format!("job `{}`", sanitized_name(&job.name)),
+                    },
+                    // A run that did not get as far as its answer has read nobody knows what.
+                    origin: result.origin.unwrap_or(Origin::External),
+                };
+                delivery::deliver(self.ctx, self.settings, job, terms, text, source)
             }
             true => DeliveryResult::default(),
             false => DeliveryResult::default(),
@@ -318,6 +334,12 @@ impl JobRunner<'_> {
                 input,
                 last_turn_only: is_own,
                 untrusted_reason: job.options.is_none().then_some("a job of another program"),
+                answer_chat: match delivery::find_sink(&ctx, job) {
+                    Some(AnswerSink::Chat { channel, to }) => {
+                        Some(ChatTarget { channel, recipient: to })
+                    }
+                    _ => None,
+                },
             },
         );
         let mut result = RunResult::from_turn(session, turn);

@@ -158,6 +158,7 @@ impl<'a> PipeJournal<'a> {
             destination: Destination::default(),
             parts: vec![Part { plain: line.to_owned(), ..Part::default() }],
             at: self.now(),
+            source: None,
         })
     }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use url::Url;
 
 /// Suffixes of the ids of injected user messages that hold our own text (the guards' messages), not untrusted content.
-const OWN_MESSAGE_SUFFIXES: &[&str] = &["lost", "plan", "task", "warning"];
+const OWN_MESSAGE_SUFFIXES: &[&str] = &["lost", "opening", "plan", "task", "warning"];
 /// Tools whose results hold only our own text.
 const OWN_TEXT_TOOLS: &[&str] =
     &["ask_user", "write_file", "delete_file", "todo", "message", "cron", "spawn"];

@@ -1,0 +1,52 @@
+//! What others have sent to the chat of a session: the session gets it when it is opened, so that no delivery waits for
+//! its lock.
+
+use crate::channel::inbox::ChannelInbox;
+use crate::channel::table;
+use crate::ops::context::Context;
+use crate::session::{DeliveredMessage, KnownDeliveries, Session};
+use anyhow::Result;
+
+/// Appends to `session` what was delivered to its chat since it was last opened.
+///
+/// # Errors
+/// The channel's journal cannot be read, or the session's log cannot be written.
+pub(crate) fn add_to(ctx: &Context, session: &mut Session) -> Result<()> {
+    let channel = session.key().split_once(':').and_then(|(name, _)| table::find(name));
+    let Some(channel) = channel else {
+        return Ok(());
+    };
+    let state = ChannelInbox::read(&ctx.paths.channels().join(channel.name))?;
+    let entries: Vec<_> = state.from_others(session.key()).collect();
+    let known = session.known_deliveries();
+    let last = entries.iter().position(|it| it.key == known.through);
+    let mut now_known = KnownDeliveries { through: known.through.clone(), later: Vec::new() };
+    let mut messages = Vec::new();
+    let mut is_without_gap = true;
+    for entry in &entries[last.map_or(0, |last| last + 1)..] {
+        if entry.settlement.is_none() {
+            is_without_gap = false;
+            continue;
+        }
+        let text = entry.sent_text();
+        if !text.is_empty()
+            && !known.later.contains(&entry.key)
+            && let Some(source) = &entry.source
+        {
+            messages.push(DeliveredMessage {
+                key: entry.key.clone(),
+                source: source.name.clone(),
+                origin: source.origin,
+                text,
+            });
+        }
+        match is_without_gap {
+            true => now_known.through.clone_from(&entry.key),
+            false => now_known.later.push(entry.key.clone()),
+        }
+    }
+    if messages.is_empty() {
+        return Ok(());
+    }
+    session.append_delivered(&messages, now_known)
+}
