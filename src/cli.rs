@@ -129,6 +129,7 @@ pub enum CliCommand {
     /// Check HEARTBEAT.md once, and do the tasks that are due
     Heartbeat(heartbeat::HeartbeatArgs),
     /// Answer messages of chat services
+    #[command(alias = "channels")]
     Channel {
         #[command(subcommand)]
         command: channel::ChannelCommand,

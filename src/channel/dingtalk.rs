@@ -313,7 +313,8 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
         }
     };
     let mut typed = String::new();
-    match text("msgtype")? {
+    let kind = text("msgtype")?;
+    match kind {
         "text" => typed += data["text"]["content"].as_str().unwrap_or_default(),
         "picture" => add_file(content, AttachmentKind::Image, "picture.png"),
         "file" => add_file(content, AttachmentKind::File, "file"),
@@ -329,7 +330,8 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
         _ => {}
     }
     let typed = typed.trim().to_owned();
-    if typed.is_empty() && files.is_empty() {
+    let is_unreadable = typed.is_empty() && files.is_empty();
+    if is_unreadable && ["text", "richText"].contains(&kind) {
         return None;
     }
     let chat = match is_group {
@@ -351,6 +353,7 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
         text: typed,
         mentions_us: data["isInAtList"] == true,
         files,
+        is_unreadable,
         sent_at: data["createAt"].as_i64().unwrap_or_default() / 1000,
         reply_facts: json!({ "id": id }),
         ..InboundMessage::default()

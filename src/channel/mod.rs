@@ -272,6 +272,9 @@ pub struct InboundMessage {
     pub mentions_us: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<RemoteFile>,
+    /// True for content that has no form here, such as a sticker. The answer says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unreadable: bool,
     /// Time of sending, in seconds since 1970; 0 if unknown.
     #[serde(default)]
     pub sent_at: i64,

@@ -243,6 +243,7 @@ fn to_message(line: &Value) -> std::result::Result<InboundMessage, String> {
     let quotes =
         texts("quotes").map(|text| QuotedText::cut("quoted message", &text, MAX_QUOTE_CHARS));
     let message = InboundMessage {
+        is_unreadable: false,
         chat: Chat { id: chat, thread: optional("thread"), is_direct: line["direct"] != false },
         from: Sender { id: from, name: optional("name"), is_bot: line["bot"] == true },
         text: optional("text").unwrap_or_default(),

@@ -346,9 +346,8 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
     let files = data["attachments"].as_array().into_iter().flatten();
     let files: Vec<RemoteFile> = files.filter_map(to_file).collect();
     let text = data["content"].as_str().unwrap_or_default().trim().to_owned();
-    if text.is_empty() && files.is_empty() {
-        return None;
-    }
+    // Faces and cards come without content.
+    let is_unreadable = text.is_empty() && files.is_empty();
     let sent_at = data["timestamp"].as_str().unwrap_or_default();
     let sent_at = sent_at.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second);
     Some(InboundMessage {
@@ -362,6 +361,7 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
         text,
         mentions_us: true,
         files,
+        is_unreadable,
         sent_at: sent_at.unwrap_or_default(),
         reply_facts: json!({ "id": id, "kind": kind }),
         ..InboundMessage::default()

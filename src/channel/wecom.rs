@@ -242,7 +242,8 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         _ => &typed,
     };
     let typed = typed.trim().to_owned();
-    if typed.is_empty() && quotes.is_empty() && files.is_empty() {
+    let is_unreadable = typed.is_empty() && quotes.is_empty() && files.is_empty();
+    if is_unreadable && ["text", "voice", "mixed", "event"].contains(&kind) {
         return None;
     }
     Some(InboundMessage {
@@ -257,6 +258,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         quotes,
         mentions_us: true,
         files,
+        is_unreadable,
         sent_at: body["create_time"].as_i64().unwrap_or_default(),
         reply_facts: json!({ "req_id": frame["headers"]["req_id"] }),
     })

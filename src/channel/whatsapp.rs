@@ -248,6 +248,32 @@ fn to_messages(body: &Value, phone_number: &str) -> Vec<InboundMessage> {
     messages.filter_map(to_message).collect()
 }
 
+/// Maximum characters of a place or of contacts.
+const MAX_SHARED_CHARS: usize = 4000;
+/// Content that has no form here.
+const UNREADABLE_KINDS: [&str; 3] = ["order", "sticker", "unsupported"];
+
+/// The name of a place, or contacts: text that the sender has not typed.
+fn shared_text(kind: &str, content: &Value) -> Option<QuotedText> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let lines: Vec<String> = match kind {
+        "location" => vec![text(&content["name"]), text(&content["address"])],
+        "contacts" => {
+            let contacts = content.as_array().into_iter().flatten();
+            let line = |contact: &Value| {
+                let phones = contact["phones"].as_array().into_iter().flatten();
+                let phones: Vec<String> =
+                    phones.map(|it| format!(", {}", text(&it["phone"]))).collect();
+                text(&contact["name"]["formatted_name"]) + &phones.concat()
+            };
+            contacts.map(line).collect()
+        }
+        _ => return None,
+    };
+    let lines: Vec<String> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+    (!lines.is_empty()).then(|| QuotedText::cut(kind, &lines.join("\n"), MAX_SHARED_CHARS))
+}
+
 fn to_message(message: &Value) -> Option<InboundMessage> {
     let (id, number) = (message["id"].as_str()?, message["from"].as_str());
     let number = number.filter(|number| !number.is_empty());
@@ -264,14 +290,21 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
         }
         _ => content["caption"].as_str(),
     };
-    let typed = typed.unwrap_or_default();
+    let place = content["latitude"].as_f64().zip(content["longitude"].as_f64());
+    let place = place.map(|(latitude, longitude)| {
+        format!("[location: latitude {latitude}, longitude {longitude}]")
+    });
+    let typed = typed.or(place.as_deref()).unwrap_or_default();
     let file = to_file(kind, content, is_forward);
-    let quotes = match is_forward && !typed.is_empty() {
+    let mut quotes = match is_forward && !typed.is_empty() {
         true => vec![QuotedText { label: "forwarded message".to_owned(), text: typed.to_owned() }],
         false => Vec::new(),
     };
+    quotes.extend(shared_text(kind, content));
     let text = if is_forward { "" } else { typed };
-    if text.is_empty() && quotes.is_empty() && file.is_none() {
+    let is_empty = text.is_empty() && quotes.is_empty() && file.is_none();
+    let is_unreadable = is_empty && UNREADABLE_KINDS.contains(&kind);
+    if is_empty && !is_unreadable {
         return None;
     }
     let sent_at = message["timestamp"].as_str().unwrap_or_default();
@@ -283,6 +316,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
         quotes,
         mentions_us: true,
         files: file.into_iter().collect(),
+        is_unreadable,
         sent_at: sent_at.parse().unwrap_or_default(),
         reply_facts: json!({ "message_id": id }),
     })

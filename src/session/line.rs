@@ -66,6 +66,9 @@ impl MetadataLine {
 /// Value of `ending` in the line of a compaction: the turn continues after it.
 pub(super) const COMPACTED: &str = "compacted";
 
+/// Value of `ending` in a line after messages that others have sent to the chat.
+pub(super) const DELIVERED: &str = "delivered";
+
 /// Value of `ending` in a line after a turn that was interrupted.
 pub(super) const OPEN: &str = "open";
 

@@ -85,7 +85,7 @@ pub struct Session {
     result_limit: usize,
     /// `None` if no earlier turn has recorded it.
     origin: Option<RecordedOrigin>,
-    /// What it has of the messages that others have sent to its chat.
+    /// The messages of others to its chat that the log has.
     known_deliveries: KnownDeliveries,
     /// Number of messages in the log when the turn began.
     count_before_turn: usize,
@@ -500,6 +500,52 @@ impl Session {
             None => self.window.count += usize::from(answer.is_some()),
         }
         answer.into_iter().for_each(|it| self.add_logged(it));
+        Ok(())
+    }
+
+    /// The messages of others to this chat that the log has.
+    pub fn known_deliveries(&self) -> &KnownDeliveries {
+        &self.known_deliveries
+    }
+
+    /// Appends messages that others have sent to this chat, with their origin and `known`, in one write. They have the
+    /// form of replies, since the user has seen them as such.
+    ///
+    /// # Errors
+    /// The log cannot be written; it is then as before.
+    pub fn append_delivered(
+        &mut self,
+        delivered: &[DeliveredMessage],
+        known: KnownDeliveries,
+    ) -> Result<()> {
+        // Without a recorded origin, that of the earlier messages is still unknown.
+        let is_closed = self.is_origin_complete() && self.origin.is_some();
+        let added = delivered::to_messages(delivered, &self.messages, self.is_interrupted());
+        for message in delivered.iter().filter(|it| it.origin > Origin::User) {
+            self.record_origin(message.origin, &format!("a message of {}", message.source));
+        }
+        self.known_deliveries = known;
+        let (origin, known) = (&self.origin, &self.known_deliveries);
+        match &mut self.log {
+            Some(log) => {
+                let now = log.clock.local_timestamp();
+                let lines = added.iter().map(|it| line::format_message(it, "", &now));
+                let lines: Vec<String> = lines.collect();
+                let ending = if is_closed { line::DELIVERED } else { line::OPEN };
+                let closing = ClosingLine { turn: "", ending, summary: None };
+                log.write_closing_line(&self.key, &lines, &closing, &|metadata, _| {
+                    metadata.update_session_metadata(|kept| {
+                        kept.origin.clone_from(origin);
+                        kept.known_deliveries.clone_from(known);
+                    });
+                })?;
+            }
+            None => self.window.count += added.len(),
+        }
+        self.is_closed = is_closed;
+        self.left_out.clear();
+        self.messages.extend(added);
+        self.prepare_messages();
         Ok(())
     }
 

@@ -99,7 +99,10 @@ fn only_what_was_delivered_is_known_with_its_origin() {
 fn a_message_of_another_run_is_known_with_its_session() {
     let (story, telegram) = telegram_story();
     story.server().script([
-        calls("message", json!({ "content": "Build done.", "channel": "telegram", "chat_id": "7" })),
+        calls(
+            "message",
+            json!({ "content": "Build done.", "channel": "telegram", "chat_id": "7" }),
+        ),
         says("Sent."),
         says("Green."),
     ]);
@@ -136,4 +139,19 @@ fn an_answer_of_a_job_by_the_message_tool_is_the_only_one() {
         assert_eq!(telegram.sent(), ["Done."], "{last:?}");
         assert_eq!(cron_run::outcomes(&story), ["ok"]);
     }
+}
+
+#[test]
+fn a_failure_is_told_in_words_for_the_sender() {
+    let (story, telegram) = telegram_story();
+    story.server().always(says(""));
+    telegram.message(ANN, "hi");
+    story.run(["channels", "poll"]).status(1).error_text();
+    let sent = telegram.sent();
+    assert_eq!(
+        sent,
+        [
+            "I could not answer this message: something went wrong. You can try it again, perhaps in other words."
+        ]
+    );
 }

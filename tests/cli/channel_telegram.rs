@@ -112,8 +112,6 @@ fn messages_that_say_nothing_start_no_turn() {
         json!({ "pinned_message": { "text": "old" } }),
         json!({ "new_chat_members": [{ "id": 9 }] }),
         json!({ "left_chat_member": { "id": 9 } }),
-        json!({ "location": { "latitude": 1.0, "longitude": 2.0 } }),
-        json!({ "sticker": { "file_id": "s" } }),
     ] {
         let mut message = in_group(&members);
         message["chat"] = direct.clone();
@@ -134,4 +132,28 @@ fn messages_that_say_nothing_start_no_turn() {
     }
     assert_eq!(telegram.sent(), ["Hello.", "Seen."]);
     assert!(story.server().requests()[0].raw.contains('👋'));
+}
+
+#[test]
+fn a_place_is_text_and_what_cannot_be_read_is_said() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("It rains.")]);
+    let direct = json!({ "id": 7, "type": "private" });
+    for (chat, members) in [
+        (direct.clone(), json!({ "location": { "latitude": 1.5, "longitude": 2.0 } })),
+        (direct, json!({ "sticker": { "file_id": "s" } })),
+        (json!({ "id": -100, "type": "supergroup" }), json!({ "game": { "title": "chess" } })),
+    ] {
+        let mut message = in_group(&members);
+        message["chat"] = chat;
+        telegram.add(message);
+        story.run(["channel", "poll"]);
+    }
+    let sent = telegram.sent();
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    assert_eq!(sent[0], "It rains.");
+    assert!(sent[1].contains("cannot read a message of this kind"), "{sent:?}");
+    let requests = story.server().requests();
+    assert!(requests[0].raw.contains("latitude 1.5, longitude 2"), "{}", requests[0].raw);
+    assert_eq!(requests.len(), 1);
 }

@@ -74,7 +74,17 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
     let is_voice = message["flags"].as_u64().unwrap_or_default() & VOICE_FLAG != 0;
     let files = message["attachments"].as_array().into_iter().flatten();
     let files: Vec<RemoteFile> = files.filter_map(|it| to_file(it, is_voice)).collect();
-    if text.is_empty() && files.is_empty() && quotes.is_empty() && !is_mention {
+    let poll = &message["poll"];
+    if let (true, Some(question)) = (text.is_empty(), poll["question"]["text"].as_str()) {
+        let answers = poll["answers"].as_array().into_iter().flatten();
+        let answers = answers.filter_map(|answer| answer["poll_media"]["text"].as_str());
+        let answers: Vec<String> = answers.map(|text| format!("\n- {text}")).collect();
+        text = format!("[poll]\n{question}{}", answers.concat());
+    }
+    let is_empty = text.is_empty() && files.is_empty() && quotes.is_empty();
+    let is_unreadable =
+        is_empty && message["sticker_items"].as_array().is_some_and(|items| !items.is_empty());
+    if is_empty && !is_mention && !is_unreadable {
         return None;
     }
     let millis = (number_of(&message["id"]) >> 22) + ID_EPOCH_MILLIS;
@@ -90,6 +100,7 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
         quotes,
         mentions_us: is_mention || is_reply_to_us,
         files,
+        is_unreadable,
         sent_at: i64::try_from(millis / 1000).unwrap_or_default(),
         reply_facts: json!({ "message_id": id }),
     })

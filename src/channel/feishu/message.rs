@@ -44,6 +44,7 @@ pub(super) fn to_message(
         quotes: quotes.into_iter().collect(),
         mentions_us: is_mentioned(mentions, account) || content.contains(MENTION_OF_ALL),
         files: body.files,
+        is_unreadable: false,
         sent_at: millis.unwrap_or_default() / 1000,
         reply_facts: json!({ "id": id, "parent": message["parent_id"], "topic": message["thread_id"] }),
     })

@@ -150,6 +150,7 @@ impl RoomReader<'_> {
             quotes: quotes.collect(),
             mentions_us: self.mentions_us(content, typed),
             files: file.into_iter().collect(),
+            is_unreadable: false,
             sent_at: event["origin_server_ts"].as_i64().unwrap_or_default() / 1000,
             reply_facts: json!({ "event_id": id }),
         })

@@ -95,6 +95,7 @@ impl PostReader<'_> {
         }
         let is_prop = |name: &str| post["props"][name] == "true";
         Some(InboundMessage {
+            is_unreadable: false,
             id: id.to_owned(),
             chat: Chat {
                 id: self.conversation.id.clone(),

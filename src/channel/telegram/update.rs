@@ -55,8 +55,11 @@ fn merge(album: &mut InboundMessage, message: InboundMessage) {
     album.files.extend(message.files);
 }
 
+/// Content that has no form here.
+const UNREADABLE_KINDS: [&str; 5] = ["sticker", "game", "story", "paid_media", "checklist"];
+
 /// Converts a message. `None` for an update without one, for messages without a sender, such as those of channels, and
-/// for those that say nothing: pins, joins, places.
+/// for those that say nothing: pins, joins.
 fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
     let from = &message["from"];
     let id = from["id"].as_i64()?;
@@ -66,7 +69,8 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
     // A sticker stands for its emoji.
     let typed = message["text"].as_str().or(message["caption"].as_str());
     let typed = typed.or(message["sticker"]["emoji"].as_str());
-    let typed = typed.unwrap_or_default();
+    let described = describe(message);
+    let typed = typed.or(described.as_deref()).unwrap_or_default();
     let mut quotes = quotes(message, account);
     let others = match message.get("via_bot") {
         _ if is_forward => Some("forwarded message"),
@@ -81,7 +85,10 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
         without_own_name(typed, &account.name)
     };
     let files = files(message);
-    if text.is_empty() && quotes.is_empty() && files.is_empty() {
+    let is_unreadable = UNREADABLE_KINDS.iter().any(|kind| message.get(*kind).is_some())
+        && text.is_empty()
+        && files.is_empty();
+    if text.is_empty() && quotes.is_empty() && files.is_empty() && !is_unreadable {
         return None;
     }
     Some(InboundMessage {
@@ -96,6 +103,7 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
         text,
         quotes,
         files,
+        is_unreadable,
         sent_at: message["date"].as_i64().unwrap_or(0),
         reply_facts: json!({ "message_id": message_id }),
     })
@@ -123,7 +131,41 @@ fn quotes(message: &Value, account: &Identity) -> Vec<QuotedText> {
     let is_partial = message["quote"].is_object();
     // The session has our own message already.
     let text = text.filter(|_| !is_own || is_partial);
-    text.map(|text| quote("quoted message", text)).into_iter().collect()
+    let mut quotes: Vec<QuotedText> =
+        text.map(|text| quote("quoted message", text)).into_iter().collect();
+    let [venue, contact] = [&message["venue"], &message["contact"]];
+    if venue.is_object() {
+        quotes.push(quote("venue", &join_texts(venue, &["title", "address"])));
+    }
+    if contact.is_object() {
+        let names = ["first_name", "last_name", "phone_number"];
+        quotes.push(quote("contact", &join_texts(contact, &names)));
+    }
+    quotes
+}
+
+/// The texts of these members, in one line.
+fn join_texts(value: &Value, names: &[&str]) -> String {
+    let texts = names.iter().filter_map(|name| value[*name].as_str());
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// The words for what the sender has chosen instead of typing: a place, a poll, a throw of dice.
+fn describe(message: &Value) -> Option<String> {
+    let [location, poll, dice] = ["location", "poll", "dice"].map(|name| &message[name]);
+    if let (Some(latitude), Some(longitude)) =
+        (location["latitude"].as_f64(), location["longitude"].as_f64())
+    {
+        return Some(format!("[location: latitude {latitude}, longitude {longitude}]"));
+    }
+    if let Some(question) = poll["question"].as_str() {
+        let options = poll["options"].as_array().into_iter().flatten();
+        let options = options.filter_map(|option| option["text"].as_str());
+        let options: Vec<String> = options.map(|text| format!("\n- {text}")).collect();
+        return Some(format!("[poll]\n{question}{}", options.concat()));
+    }
+    let value = dice["value"].as_i64()?;
+    Some(format!("[{}: {value}]", dice["emoji"].as_str().unwrap_or("dice")))
 }
 
 /// True if a `User` object is ours.
@@ -286,6 +328,35 @@ mod tests {
             "see",
             &[],
         );
+    }
+
+    #[test]
+    fn what_is_not_typed_becomes_text_or_is_marked() {
+        let check = |members: Value, text: &str, quotes: &[&str], is_unreadable: bool| {
+            let inbound = to_inbound(&message(members.clone()), &account()).unwrap();
+            let found: Vec<&str> = inbound.quotes.iter().map(|it| it.text.as_str()).collect();
+            assert_eq!(
+                (inbound.text.as_str(), found.as_slice(), inbound.is_unreadable),
+                (text, quotes, is_unreadable),
+                "{members}"
+            );
+        };
+        let place = json!({ "latitude": 52.5, "longitude": -13.25 });
+        let words = "[location: latitude 52.5, longitude -13.25]";
+        check(json!({ "location": place }), words, &[], false);
+        let venue = json!({ "title": "Bar", "address": "Main St 1", "location": place });
+        check(json!({ "location": place, "venue": venue }), words, &["Bar, Main St 1"], false);
+        check(json!({ "location": place, "forward_origin": {} }), "", &[words], false);
+        let contact = json!({ "first_name": "Bob", "phone_number": "+491" });
+        check(json!({ "contact": contact }), "", &["Bob, +491"], false);
+        let poll = json!({ "question": "Tea?", "options": [{ "text": "yes" }, { "text": "no" }] });
+        check(json!({ "poll": poll }), "[poll]\nTea?\n- yes\n- no", &[], false);
+        check(json!({ "dice": { "emoji": "🎲", "value": 3 } }), "[🎲: 3]", &[], false);
+        check(json!({ "sticker": { "emoji": "👋" } }), "👋", &[], false);
+        check(json!({ "sticker": {} }), "", &[], true);
+        check(json!({ "game": { "title": "x" } }), "", &[], true);
+        let service = message(json!({ "new_chat_members": [{ "id": 9 }] }));
+        assert!(to_inbound(&service, &account()).is_none());
     }
 
     #[test]

@@ -265,6 +265,21 @@ fn apology(reason: &str) -> String {
     format!("I could not answer this message: {reason}.")
 }
 
+/// The reason why a turn failed, for a person who cannot see the log.
+fn reason_for_sender(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Budget => "what it may cost is used up",
+        Exit::Limit => "it took too many steps",
+        Exit::BadInput => "it is too long, or has something that I cannot read",
+        Exit::NoInput => "a file that belongs to it is missing",
+        Exit::Config | Exit::Refused | Exit::NoSandbox => {
+            "my owner has to change my settings first"
+        }
+        Exit::Io => "my machine has a problem with its disk",
+        _ => "something went wrong. You can try it again, perhaps in other words",
+    }
+}
+
 /// One turn for messages of a chat.
 struct ChatTurnRun<'a> {
     run: &'a PollRun<'a>,
@@ -422,7 +437,7 @@ impl ChatTurnRun<'_> {
             }
             // The next poll goes on with it.
             () if is_cancelled || exit.is_temporary() => return self.note(true),
-            () => apology(exit.meaning()),
+            () => apology(reason_for_sender(exit)),
         };
         send_answer(self.run, self.channel, self.turn, self.entries, &answer)
     }

@@ -179,7 +179,7 @@ fn is_for_model(file: &RemoteFile, path: &Path) -> bool {
             let content = durable_file::read_limited(path, MAX_ATTACHMENT_BYTES).ok().flatten();
             let content = content.unwrap_or_default();
             content.starts_with(b"%PDF-")
-                || std::str::from_utf8(&content).is_ok()
+                || std::str::from_utf8(&content).is_ok_and(|text| !text.contains('\0'))
                 || is_office_document(&content, path)
         }
     }

@@ -1,5 +1,5 @@
-//! What others have sent to the chat of a session: the session gets it when it is opened, so that no delivery waits for
-//! its lock.
+//! Messages that others have sent to the chat of a session. The session gets them when it is opened, so that no delivery
+//! waits for its lock.
 
 use crate::channel::inbox::ChannelInbox;
 use crate::channel::table;

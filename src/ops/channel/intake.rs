@@ -17,6 +17,10 @@ use std::sync::Arc;
 /// Interval after which a refused sender is noted again, in milliseconds.
 const REFUSAL_NOTE_INTERVAL_MILLIS: i64 = 3_600_000;
 
+/// The answer to a message that has no form here.
+const UNREADABLE: &str =
+    "I cannot read a message of this kind. Please send it as text, a picture or a file.";
+
 /// Work for a session.
 pub(crate) type QueuedItem = (String, WorkItem);
 
@@ -124,6 +128,12 @@ impl<'a> Intake<'a> {
                 self.note_refusal(message, inbox);
                 self.offer_pairing(message, inbox)
             }
+            // In a group, it is for those who see it.
+            AccessDecision::Answer
+                if message.is_unreadable && !message.chat.is_direct && !message.mentions_us =>
+            {
+                Ok(())
+            }
             AccessDecision::Answer => {
                 self.accept(message, inbox);
                 Ok(())
@@ -147,6 +157,10 @@ impl<'a> Intake<'a> {
             self.run.ctx.notice(&format!(
                 "channel {name}: a message in {session} is too old and was not answered"
             ));
+            return;
+        }
+        if message.is_unreadable {
+            self.answer_now(message, session, UNREADABLE);
             return;
         }
         let command = InChatCommand::parse(&message.text);

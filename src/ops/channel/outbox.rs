@@ -38,7 +38,7 @@ pub(crate) struct OutboxMessage {
     pub(crate) is_offline: bool,
     /// Sent by a turn to the chat that it answers.
     pub(crate) is_in_conversation: bool,
-    /// Who sends it, for the session of the chat, unless that has the message already.
+    /// The sender, for the session of the chat, unless that has the message already.
     pub(crate) source: Option<MessageSource>,
 }
 

@@ -53,10 +53,12 @@ pub(crate) fn deliver(
         AnswerSink::Command(command) => {
             pipe_to_command(ctx, settings, job, command, text).map(|()| destination)
         }
-        AnswerSink::Chat { channel, to } => send_to_chat(ctx, channel, to, text, source).map(|is_sent| {
-            let state = if is_sent { "" } else { " (waits)" };
-            format!("{destination}{state}")
-        }),
+        AnswerSink::Chat { channel, to } => {
+            send_to_chat(ctx, channel, to, text, source).map(|is_sent| {
+                let state = if is_sent { "" } else { " (waits)" };
+                format!("{destination}{state}")
+            })
+        }
     };
     match done {
         Ok(destination) => DeliveryResult { destination: Some(destination), error: None },

@@ -37,6 +37,9 @@ use std::time::Duration;
 
 /// The last line of an answer that has nothing to report.
 pub(crate) const NOTHING_TO_REPORT: &str = "NOTHING_TO_REPORT";
+/// The last line, and the whole answer, of a heartbeat that says the same.
+const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
+const ALL_CLEAR: &str = "all clear";
 /// The reason why a job does not run after another program changed its message.
 pub(crate) const JOB_TAMPERED: &str = "another program changed the job's message";
 /// Size of a job's own session above which its next run begins a new one: some thousand short runs.
@@ -54,6 +57,7 @@ struct RunResult {
     exit: Option<Exit>,
     spent: RunUsage,
     turn: Option<TurnOutcome>,
+    kind: JobKind,
     /// The origin of what the turn has read.
     origin: Option<Origin>,
 }
@@ -73,6 +77,7 @@ impl RunResult {
         };
         Self {
             outcome: None,
+            kind: JobKind::default(),
             text: turn.ending.text.clone(),
             error: turn.ending.error.take(),
             exit: Some(turn.exit),
@@ -87,7 +92,7 @@ impl RunResult {
     }
 
     fn outcome(&self) -> RunOutcome {
-        let is_silent = || has_nothing_to_report(&self.text);
+        let is_silent = || has_nothing_to_report(&self.text, self.kind);
         self.outcome.unwrap_or_else(|| match self.error {
             Some(_) => RunOutcome::Failed,
             None if is_silent() => RunOutcome::Nothing,
@@ -240,14 +245,14 @@ impl JobRunner<'_> {
         let is_answer = !text.is_empty()
             && !is_answered
             && matches!(result.exit(), Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget);
-        let delivered = match is_answer && !has_nothing_to_report(text) {
+        let delivered = match is_answer && !has_nothing_to_report(text, terms.kind) {
             true if self.prints_answer || terms.sink.is_some() => {
                 let source = MessageSource {
                     name: match terms.kind {
                         JobKind::Heartbeat => "the heartbeat".to_owned(),
                         JobKind::Turn => format!("job `{}`", sanitized_name(&job.name)),
                     },
-                    // A run that did not get as far as its answer has read nobody knows what.
+                    // Of a run that failed before its answer, it is unknown what it has read.
                     origin: result.origin.unwrap_or(Origin::External),
                 };
                 delivery::deliver(self.ctx, self.settings, job, terms, text, source)
@@ -342,7 +347,7 @@ impl JobRunner<'_> {
                 },
             },
         );
-        let mut result = RunResult::from_turn(session, turn);
+        let mut result = RunResult { kind: terms.kind, ..RunResult::from_turn(session, turn) };
         if let Some(spent) = check_cost {
             result.spent.add(&spent);
         }
@@ -450,22 +455,39 @@ fn sanitized_name(name: &str) -> String {
     time_format::to_one_line(&name).chars().take(MAX_NAME_CHARS).collect()
 }
 
-/// True if the last line of an answer says that there is nothing to report.
-fn has_nothing_to_report(text: &str) -> bool {
-    let last = text.trim_end().lines().next_back().unwrap_or_default();
-    let bare =
-        last.trim_matches(|letter: char| letter.is_whitespace() || "`*_.\"'".contains(letter));
-    bare == NOTHING_TO_REPORT
+/// True if the last line of an answer says that there is nothing to report. That of a heartbeat may say so in the words
+/// that models know from other programs.
+fn has_nothing_to_report(text: &str, kind: JobKind) -> bool {
+    let bare = |line: &str| {
+        let is_mark = |letter: char| letter.is_whitespace() || "`*_.!\"'".contains(letter);
+        line.trim_matches(is_mark).to_owned()
+    };
+    let last = bare(text.trim_end().lines().next_back().unwrap_or_default());
+    let is_heartbeat = kind == JobKind::Heartbeat;
+    last == NOTHING_TO_REPORT
+        || is_heartbeat && (last == HEARTBEAT_OK || bare(text).eq_ignore_ascii_case(ALL_CLEAR))
 }
 
 #[cfg(test)]
 mod tests {
     use super::has_nothing_to_report;
+    use crate::cron::job::JobKind;
 
     #[test]
     fn recognizes_nothing_to_report() {
-        let check =
-            |text: &str, expect: bool| assert_eq!(has_nothing_to_report(text), expect, "{text:?}");
+        let check = |text: &str, expect: bool| {
+            assert_eq!(has_nothing_to_report(text, JobKind::Turn), expect, "{text:?}");
+        };
+        let check_heartbeat = |text: &str, expect: bool| {
+            assert_eq!(has_nothing_to_report(text, JobKind::Heartbeat), expect, "{text:?}");
+        };
+        check_heartbeat("HEARTBEAT_OK", true);
+        check_heartbeat("I looked.\n\n**HEARTBEAT_OK**", true);
+        check_heartbeat("All clear.", true);
+        check_heartbeat("The disk is full. All clear otherwise.", false);
+        check_heartbeat("NOTHING_TO_REPORT", true);
+        check("All clear.", false);
+        check("HEARTBEAT_OK", false);
         check("NOTHING_TO_REPORT", true);
         check("  NOTHING_TO_REPORT.\n", true);
         check("`NOTHING_TO_REPORT`", true);

@@ -32,12 +32,12 @@ impl PipeMessage {
         let Value::Object(mut object) = value else {
             return Err("the line is no JSON object".into());
         };
-        let text = take_text(&mut object, "text")?.ok_or("`text` is missing")?;
+        let text = take_first(&mut object, ["text", "content"])?.ok_or("`text` is missing")?;
         if text.trim().is_empty() {
             return Err("`text` is empty".into());
         }
         let channel = take_text(&mut object, "channel")?;
-        let chat = take_text(&mut object, "chat")?;
+        let chat = take_first(&mut object, ["chat", "chat_id"])?;
         let session = match (take_text(&mut object, "session")?, channel, chat) {
             (Some(session), ..) => session,
             (None, Some(channel), Some(chat)) => format!("{channel}:{chat}"),
@@ -71,6 +71,16 @@ impl PipeMessage {
     }
 }
 
+/// Removes the value of a key, or else that of the name which programs written for the Python program use for it. A key
+/// that is not needed comes back with the answer.
+fn take_first(object: &mut Map<String, Value>, names: [&str; 2]) -> Result<Option<String>, String> {
+    let [name, other] = names;
+    match take_text(object, name)? {
+        Some(text) => Ok(Some(text)),
+        None => take_text(object, other),
+    }
+}
+
 /// Removes the value of `name`, which must be a text if it is present and not null.
 fn take_text(object: &mut Map<String, Value>, name: &str) -> Result<Option<String>, String> {
     match object.shift_remove(name) {
@@ -99,6 +109,8 @@ mod tests {
         check(r#"{"channel":"mqtt","chat":"a:b","text":"hi"}"#, Ok(("mqtt:a:b", "hi")));
         check(r#"{"session":"s","channel":"c","chat":"d","text":"hi"}"#, Ok(("s", "hi")));
         check(r#"{"session":null,"channel":"c","chat":"d","text":"hi"}"#, Ok(("c:d", "hi")));
+        check(r#"{"channel":"c","chat_id":"d","content":"hi"}"#, Ok(("c:d", "hi")));
+        check(r#"{"session":"s","text":"hi","content":7}"#, Ok(("s", "hi")));
         check("{", Err("no JSON"));
         check("[]", Err("no JSON object"));
         check(r#"{"session":"s"}"#, Err("`text` is missing"));

@@ -37,7 +37,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("mcp", "settings"),
     ("provider", "ledger event message"),
     ("memory", "message"),
-    ("channel", "settings"),
+    ("channel", "settings message"),
     ("cron", ""),
     ("attach", "policy message"),
     ("undo", ""),
