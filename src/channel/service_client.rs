@@ -24,6 +24,11 @@ pub(super) const TIMEOUTS: HttpTimeouts = HttpTimeouts {
     idle: Duration::from_secs(60),
     total: Duration::from_secs(600),
 };
+/// Time for a request and its response, besides the time for which the service may wait, for all attempts together. A
+/// service that sends a byte now and then does not extend it.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The size of a body above which the total timeout of the client holds instead: an upload may be slow.
+const MAX_SMALL_BODY_BYTES: usize = 64 << 10;
 /// The longest time for which a service may be asked to wait before it responds. Proxies close connections after a
 /// minute.
 pub(super) const MAX_SERVICE_TIMEOUT: Duration = Duration::from_secs(50);
@@ -103,6 +108,20 @@ impl<'r> ServiceRequest<'r> {
     /// A request that is sent again only if it has not reached the service. It has no body if `media_type` is empty.
     pub(super) fn post(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
         Self { method: HttpMethod::Post(media_type, body), is_idempotent: false, ..Self::get(path) }
+    }
+}
+
+impl ServiceRequest<'_> {
+    /// The time at which the response must be complete, on the clock of [`signal::now`], if the request is sent now.
+    fn end(&self) -> Duration {
+        let is_small = match self.method {
+            HttpMethod::Get | HttpMethod::Delete => true,
+            HttpMethod::Post(_, body) | HttpMethod::Put(_, body) => {
+                body.len() <= MAX_SMALL_BODY_BYTES
+            }
+        };
+        let limit = if is_small { EXCHANGE_TIMEOUT } else { TIMEOUTS.total };
+        signal::now() + limit + self.wait.min(MAX_SERVICE_TIMEOUT)
     }
 }
 
@@ -301,6 +320,7 @@ impl ServiceClient {
             wait => wait,
         };
         let mut attempts = 0;
+        let mut end = request.end();
         let route = route_of(request.method, request.path);
         loop {
             let wait = self.limits.wait(&route, signal::now());
@@ -310,9 +330,10 @@ impl ServiceClient {
             }
             if !wait.is_zero() {
                 rate_limit_left -= wait;
+                end += wait;
                 self.pause(wait)?;
             }
-            let sent = self.request_once(request);
+            let sent = self.request_until(request, end);
             if let Ok(response) = &sent {
                 self.store_limit(&route, response);
             }
@@ -331,6 +352,7 @@ impl ServiceClient {
                         return Err(SendError::RateLimited(RateLimit(wait), cause));
                     }
                     rate_limit_left -= wait;
+                    end += wait;
                     self.pause(wait)?;
                     continue;
                 }
@@ -346,7 +368,7 @@ impl ServiceClient {
                 }
             };
             attempts += 1;
-            if attempts >= self.max_attempts || !is_retried {
+            if attempts >= self.max_attempts || !is_retried || signal::now() >= end {
                 return Err(SendError::Unavailable(cause));
             }
             let (name, next, max) = (self.name, attempts + 1, self.max_attempts);
@@ -419,7 +441,15 @@ impl ServiceClient {
         &self,
         request: &ServiceRequest<'_>,
     ) -> anyhow::Result<ServiceResponse> {
-        read_response(self.open(request)?)
+        self.request_until(request, request.end())
+    }
+
+    fn request_until(
+        &self,
+        request: &ServiceRequest<'_>,
+        end: Duration,
+    ) -> anyhow::Result<ServiceResponse> {
+        read_response(self.open_until(request, end)?, end)
     }
 
     /// Sends a request once, and returns the response with its body unread.
@@ -427,6 +457,10 @@ impl ServiceClient {
     /// # Errors
     /// There is no response.
     pub(super) fn open(&self, request: &ServiceRequest<'_>) -> anyhow::Result<Response> {
+        self.open_until(request, request.end())
+    }
+
+    fn open_until(&self, request: &ServiceRequest<'_>, end: Duration) -> anyhow::Result<Response> {
         let headers = [&self.headers[..], request.headers].concat();
         let url = match self.owns(request.path) {
             true => request.path.to_owned(),
@@ -436,7 +470,7 @@ impl ServiceClient {
             true => &self.http,
             false => &self.waiting_http,
         };
-        http.request(&url, &headers, request.method)
+        http.request_until(&url, &headers, request.method, end)
     }
 
     /// Writes the body of a GET request, at most `limit_bytes` of it. Returns false if it is longer, and the response
@@ -456,7 +490,8 @@ impl ServiceClient {
             Err(error) => error.into_error(),
         })?;
         if response.status != 200 {
-            return Ok(Err(read_response(response)?));
+            let end = signal::now() + EXCHANGE_TIMEOUT;
+            return Ok(Err(read_response(response, end)?));
         }
         let mut body = response.body;
         std::io::copy(&mut (&mut body).take(limit_bytes), into)?;
@@ -515,17 +550,19 @@ pub(super) fn failure(error: anyhow::Error) -> Result<String, SendError> {
     }
 }
 
-fn read_response(response: Response) -> anyhow::Result<ServiceResponse> {
+/// Reads a response, which must be complete at `end`, on the clock of [`signal::now`].
+fn read_response(mut response: Response, end: Duration) -> anyhow::Result<ServiceResponse> {
     let retry_after = response.header("retry-after");
     let retry_after = retry_after.or_else(|| response.header("x-ratelimit-reset"));
     let retry_after = retry_after.and_then(|text| text.trim().parse().ok());
     let limit = RequestLimit::from_response(&response);
-    let mut body = Vec::new();
     let status = response.status;
-    let read = response.body.take(MAX_RESPONSE_BYTES).read_to_end(&mut body);
-    if let Err(error) = read {
-        signal::check()?;
-        return Err(anyhow::Error::msg(body_error_message(&error)));
-    }
+    let body = match response.read_to_end(MAX_RESPONSE_BYTES, end) {
+        Ok(body) => body,
+        Err(error) => {
+            signal::check()?;
+            return Err(anyhow::Error::msg(body_error_message(&error)));
+        }
+    };
     Ok(ServiceResponse { status, body, retry_after: retry_after.map(Duration::from_secs), limit })
 }

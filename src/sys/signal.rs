@@ -377,16 +377,16 @@ pub fn wait(
         let woken = poll(&mut all, timeout.as_ref());
         let waited = before.elapsed();
         let stopped = update_stopped_time();
+        // At most the requested time counts; the process did not wait for the rest. A wait that succeeds counts too: a
+        // peer that sends a byte now and then does not extend the deadline of a whole request.
+        if !stopped {
+            deadline.subtract(if woken == Ok(0) { slice } else { waited.min(slice) });
+        }
         let mut all = all[..fds.len()].iter();
         if let Some(ready) = all.position(|fd| !fd.revents().is_empty()) {
             return Ok(Some(ready));
         }
-        if stopped {
-            continue;
-        }
-        // At most the requested time counts; the process did not wait for the rest.
-        deadline.subtract(if woken == Ok(0) { slice } else { waited.min(slice) });
-        if deadline.is_expired() {
+        if !stopped && deadline.is_expired() {
             return Ok(None);
         }
     }

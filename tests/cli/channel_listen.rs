@@ -439,3 +439,26 @@ fn other_channels_take_no_webhooks() {
     ran.text();
     ran.stderr_has("takes no webhooks");
 }
+
+#[test]
+fn a_request_that_trickles_is_ended_at_its_deadline() {
+    let graph = GraphServer::start();
+    let story = graph.story();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let mut command = story.command(["channel", "listen", "whatsapp"]);
+    command.stdin(OwnedFd::from(theirs.try_clone().unwrap())).stdout(OwnedFd::from(theirs));
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    let mut bytes = post(&[], &"x".repeat(9000)).into_bytes().into_iter();
+    // A byte now and then, which must not extend the time for the whole request.
+    while child.try_wait().unwrap().is_none() {
+        let byte = bytes.next().expect("the request is refused before all of it has come");
+        // The other end may be closed by now.
+        drop(ours.write_all(&[byte]));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let mut response = String::new();
+    ours.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
+    assert_eq!(child.wait().unwrap().code(), Some(65));
+}

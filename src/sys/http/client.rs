@@ -80,6 +80,17 @@ impl Response {
         with_read_end(end, || self.body.read(buffer))
     }
 
+    /// Reads the rest of the body, at most `limit_bytes` of it. It must be complete at `end`.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_to_end(&mut self, limit_bytes: u64, end: Duration) -> std::io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        let mut rest = (&mut self.body).take(limit_bytes);
+        with_read_end(Some(end), || rest.read_to_end(&mut body))?;
+        Ok(body)
+    }
+
     /// Reads the rest of the body, so that the connection can be reused. If the rest takes longer than `limit`, the
     /// connection is closed instead.
     pub fn drain(mut self, limit: Duration) {
@@ -222,6 +233,21 @@ impl Http {
         method: HttpMethod<'_>,
     ) -> anyhow::Result<Response> {
         self.exchange(&parse_uri(url)?, headers, method)
+    }
+
+    /// Sends a request whose response head must have arrived at `end`, on the clock of [`signal::now`], however slowly its
+    /// bytes come. [`Response::read`] takes the same end for the body.
+    ///
+    /// # Errors
+    /// As [`Http::send`].
+    pub fn request_until(
+        &self,
+        url: &str,
+        headers: &[(String, String)],
+        method: HttpMethod<'_>,
+        end: Duration,
+    ) -> anyhow::Result<Response> {
+        with_read_end(Some(end), || self.request(url, headers, method))
     }
 
     fn exchange(

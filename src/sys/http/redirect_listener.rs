@@ -57,11 +57,16 @@ impl RedirectListener {
 
 /// Answers a request, and returns its query if it is the redirect.
 fn answer(mut stream: TcpStream) -> io::Result<Option<String>> {
-    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    let end = signal::now() + REQUEST_TIMEOUT;
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut head = Vec::new();
     let mut buffer = [0; 4096];
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < MAX_HEAD_BYTES {
+        let left = end.saturating_sub(signal::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
         match stream.read(&mut buffer)? {
             0 => break,
             count => head.extend_from_slice(&buffer[..count]),

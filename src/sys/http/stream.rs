@@ -194,7 +194,7 @@ pub(super) fn run_connector(
 
 #[cfg(test)]
 mod tests {
-    use crate::sys::http::{Http, HttpTimeouts, Network};
+    use crate::sys::http::{Http, HttpMethod, HttpTimeouts, Network};
     use crate::sys::signal;
     use std::io::{Read, Write};
     use std::net::TcpListener;
@@ -233,6 +233,36 @@ mod tests {
         assert_eq!(&server.join().unwrap(), b"DONE\n");
         let error = stream.read_line(&mut text, 100).unwrap_err();
         assert_eq!(error.to_string(), "connection closed unexpectedly");
+    }
+
+    #[test]
+    fn a_server_that_trickles_does_not_extend_a_deadline() {
+        // Opens a connection to a server that begins with `head`, and then sends a byte now and then, without an end.
+        let check = |head: &'static [u8], exchange: &dyn Fn(u16, Duration) -> String| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let server = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut sent = stream.write_all(head);
+                while sent.is_ok() {
+                    std::thread::sleep(Duration::from_millis(5));
+                    sent = stream.write_all(b"x");
+                }
+            });
+            let end = signal::now() + Duration::from_millis(100);
+            let error = exchange(port, end);
+            assert!(signal::now() >= end, "{error}");
+            server.join().unwrap();
+        };
+        let url = |port: u16| format!("http://127.0.0.1:{port}/");
+        check(b"HTTP/1.1 200 OK\r\nx-long: ", &|port, end| {
+            let sent = client(true).request_until(&url(port), &[], HttpMethod::Get, end);
+            sent.err().unwrap().to_string()
+        });
+        check(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n", &|port, end| {
+            let sent = client(true).request_until(&url(port), &[], HttpMethod::Get, end);
+            sent.unwrap().read_to_end(u64::MAX, end).unwrap_err().to_string()
+        });
     }
 
     #[test]

@@ -87,7 +87,9 @@ impl Socket {
 
 impl<In> SignalTransport<In> {
     pub(super) fn new(route: Route<In>, limits: ExchangeLimits) -> Self {
-        Self { route, limits, deadline: None, awaits_response: false, is_kept: false }
+        // The greeting of a mail server comes before any request.
+        let deadline = end_of_exchange(limits);
+        Self { route, limits, deadline, awaits_response: false, is_kept: false }
     }
 
     /// The timeout for sending. A server that accepts no data counts as unresponsive, as one that sends none.
@@ -142,6 +144,12 @@ impl<In: Transport> Route<In> {
     }
 }
 
+/// The end of an exchange that begins now, on the clock of [`signal::now`].
+fn end_of_exchange(limits: ExchangeLimits) -> Option<Duration> {
+    let total = Some(limits.timeouts.total).filter(|total| !total.is_zero());
+    total.map(|total| signal::now().saturating_add(total))
+}
+
 fn would_block(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
@@ -158,8 +166,7 @@ impl<In: Transport> Transport for SignalTransport<In> {
         signal::check().map_err(from_stop)?;
         self.is_kept = false;
         if !std::mem::replace(&mut self.awaits_response, true) {
-            let total = Some(self.limits.timeouts.total).filter(|total| !total.is_zero());
-            self.deadline = total.map(|total| signal::now().saturating_add(total));
+            self.deadline = end_of_exchange(self.limits);
         }
         let mut deadline = self.send_deadline();
         match &mut self.route {

@@ -5,6 +5,7 @@
 use super::client::Http;
 use super::stream::LineStream;
 use super::timeouts::HttpTimeouts;
+use super::transport::with_read_end;
 use crate::error::{Exit, fail};
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
@@ -26,6 +27,8 @@ pub const WEBSOCKET_TIMEOUTS: HttpTimeouts = HttpTimeouts {
     idle: Duration::ZERO,
     total: Duration::ZERO,
 };
+/// Time for the whole opening handshake, after which a connection may be silent for long.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The silence after which we ask if the server is still there, and the time that it has for an answer.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PONG_TIMEOUT: Duration = Duration::from_secs(30);
@@ -76,7 +79,8 @@ impl Http {
         let host = parsed.host_str().ok_or_else(invalid)?;
         let port = parsed.port_or_known_default().ok_or_else(invalid)?;
         let stream = self.open_stream(host, port, parsed.scheme() == "https")?;
-        let stream = shake_hands(stream, &parsed, headers)
+        let end = signal::now() + HANDSHAKE_TIMEOUT;
+        let stream = with_read_end(Some(end), || shake_hands(stream, &parsed, headers))
             .with_context(|| format!("open the WebSocket of `{host}`"))?;
         let config = WebSocketConfig::default()
             .max_message_size(Some(MAX_MESSAGE_BYTES))
@@ -143,7 +147,13 @@ impl WebSocket {
                     };
                     return Ok(Some(WebSocketEvent::Closed(code, reason)));
                 }
-                Ok(_) => self.note_sign_of_life(),
+                Ok(_) => {
+                    self.note_sign_of_life();
+                    // A server that sends one ping after the other does not extend the wait.
+                    if signal::now() >= end {
+                        return Ok(None);
+                    }
+                }
                 Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
                     signal::check()?;
                     if signal::now() >= end {
