@@ -141,7 +141,7 @@ impl MessageBus<'_> {
             number += 1;
             let parsed = match line {
                 Ok(line) if line.trim_ascii().is_empty() => continue,
-                Ok(line) => self.parse(&line)?,
+                Ok(line) => self.parse(without_byte_order_mark(&line, number))?,
                 Err(reason) => Err(reason),
             };
             match parsed {
@@ -288,7 +288,7 @@ impl MessageBus<'_> {
             self.lock().causes.push(exit);
         }
         let line = answer_line(message, turn, ending, exit).to_string();
-        if exit.is_temporary() {
+        if comes_again(ending, exit) {
             if let Some(journal) = &self.journal {
                 journal.end_turn(message, turn)?;
             }
@@ -314,6 +314,18 @@ impl MessageBus<'_> {
     fn write(&self, lines: &str) -> Result<()> {
         self.ctx.terminal.print_json_text(lines)
     }
+}
+
+/// The line without the byte order mark with which a file of Windows may begin.
+fn without_byte_order_mark(line: &[u8], number: u64) -> &[u8] {
+    let rest = line.strip_prefix(b"\xef\xbb\xbf").filter(|_| number == 1);
+    rest.unwrap_or(line)
+}
+
+/// True if a message that ended so comes again: the failure passes, or a budget stopped it before any model was asked.
+fn comes_again(ending: &Ending, exit: Exit) -> bool {
+    let usage = ending.stats.usage;
+    exit.is_temporary() || exit == Exit::Budget && usage.input == 0 && usage.output == 0
 }
 
 /// The line of an answer. A temporary failure has no text: the message will come again.

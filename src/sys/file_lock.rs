@@ -100,7 +100,7 @@ impl FileLock {
                 return Err(fail_with_hint(
                     Exit::TryAgain,
                     format!("{subject} is in use{who}"),
-                    "again later, or `--wait`",
+                    "again later, when it has ended",
                 ));
             }
             if !std::mem::replace(&mut has_notified, true) {

@@ -1,5 +1,6 @@
 //! `nanobot pipe`: JSON lines in, answers and acknowledgements out.
 
+use crate::budgets::with_price;
 use crate::server::{Responder, Response, calls, fails, replies, says, sends};
 use crate::signals::send_signal;
 use crate::story::Story;
@@ -190,6 +191,15 @@ fn a_failure_that_passes_is_not_acknowledged() {
     let found = lines(&story.run(["pipe"]).status(75).text());
     assert_eq!(answers(&found), [("1", "One."), ("2", "")]);
     assert_eq!(found[2]["status"]["number"], 75);
+    let acknowledged: Vec<&Value> = found.iter().filter(|line| line["type"] == "ack").collect();
+    assert_eq!(acknowledged, [&json!({ "v": 1, "type": "ack", "id": "1" })]);
+    // So is one that a budget stopped before the model was asked. A byte order mark is no part of the first message.
+    let story = with_price(Story::new()).script([says("One.")]);
+    let story = story.set("budget", json!({ "daily": 0.5 }));
+    let input = [message("1", "s", "one"), message("2", "s", "two")].concat();
+    let story = story.stdin(format!("\u{feff}{input}"));
+    let found = lines(&story.run(["pipe"]).status(4).text());
+    assert_eq!(answers(&found), [("1", "One."), ("2", "")]);
     let acknowledged: Vec<&Value> = found.iter().filter(|line| line["type"] == "ack").collect();
     assert_eq!(acknowledged, [&json!({ "v": 1, "type": "ack", "id": "1" })]);
     // One that stays is.
