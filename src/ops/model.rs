@@ -13,7 +13,7 @@ use crate::provider::credentials::{LazyCredentials, LoginStore};
 use crate::provider::fallback::{FallbackModel, FallbackProvider};
 use crate::provider::http_provider::{HttpProvider, WireFormat};
 use crate::provider::login::LoginEndpoints;
-use crate::provider::quirks::{Quirks, is_reasoning_model};
+use crate::provider::quirks::{Quirks, Temperature, is_reasoning_model};
 use crate::provider::rate_limit::RateLimitedProvider;
 use crate::provider::registry::model_info::{MODELS, Prices, TokenPrice, find_family_bound};
 use crate::provider::registry::{
@@ -220,7 +220,10 @@ fn temperature_notice(choice: &SelectedProvider, asked: &ModelSettings) -> Optio
     let thinks = choice.format == ApiFormat::Anthropic
         && asked.reasoning_effort.as_deref().is_some_and(|effort| effort != "none");
     let while_thinking = || thinks.then(|| "takes no temperature while it thinks".to_owned());
-    let reason = choice.quirks.temperature.refusal(wanted).or_else(while_thinking)?;
+    let reason = match choice.quirks.temperature {
+        Temperature::None => "takes no temperature".to_owned(),
+        Temperature::Configured => while_thinking()?,
+    };
     Some(format!("`{}` {reason}: {wanted} is not sent", choice.model))
 }
 

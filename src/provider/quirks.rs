@@ -38,8 +38,6 @@ pub enum Temperature {
     Configured,
     /// The model has its own and refuses others.
     None,
-    /// Only this value is accepted.
-    Fixed(f64),
 }
 
 /// The way to express a reasoning effort.
@@ -148,18 +146,18 @@ const MODEL_QUIRKS: &[(&str, QuirkChange)] = &[
     ("o4", |quirks| quirks.temperature = Temperature::None),
     ("deepseek", |quirks| quirks.requires_reasoning = true),
     ("mimo", |quirks| quirks.requires_reasoning = true),
-    // These models refuse any temperature except their own.
+    // These models refuse any temperature except their own, which is another one while they do not think.
     ("kimi-k2.", |quirks| {
         quirks.requires_reasoning = true;
-        quirks.temperature = Temperature::Fixed(1.0);
+        quirks.temperature = Temperature::None;
     }),
     ("kimi-k2-thinking", |quirks| {
         quirks.requires_reasoning = true;
-        quirks.temperature = Temperature::Fixed(1.0);
+        quirks.temperature = Temperature::None;
     }),
     ("kimi-k3", |quirks| {
         quirks.requires_reasoning = true;
-        quirks.temperature = Temperature::Fixed(1.0);
+        quirks.temperature = Temperature::None;
     }),
     // It always reasons, and refuses requests that configure it.
     ("magistral", |quirks| {
@@ -200,11 +198,8 @@ impl Quirks {
             reports_cost: tells_cost,
         } = *self;
         let temperature = match temperature {
-            Temperature::Configured => String::new(),
-            Temperature::None => "no temperature is sent".into(),
-            Temperature::Fixed(degree) => {
-                format!("the temperature is always {degree}")
-            }
+            Temperature::Configured => "",
+            Temperature::None => "no temperature is sent",
         };
         let thinking = match thinking {
             ThinkingStyle::Effort => "",
@@ -221,7 +216,7 @@ impl Quirks {
         let words = [
             when(max_completion_tokens, "the output limit is sent as `max_completion_tokens`"),
             when(no_limit, "no output limit is sent"),
-            temperature,
+            temperature.to_owned(),
             thinking.to_owned(),
             when(reasoning_back, "every reply is sent back with a reasoning field"),
             when(no_stream_options, "no `stream_options` are sent"),
@@ -234,19 +229,6 @@ impl Quirks {
             when(tells_cost, "the server reports costs"),
         ];
         words.into_iter().filter(|words| !words.is_empty()).collect()
-    }
-}
-
-impl Temperature {
-    /// The reason why `wanted` is not sent to the model, as a phrase; `None` if it is sent.
-    pub fn refusal(self, wanted: f64) -> Option<String> {
-        let is_same = |degree: f64| (degree - wanted).abs() < f64::EPSILON;
-        match self {
-            Self::Configured => None,
-            Self::Fixed(degree) if is_same(degree) => None,
-            Self::Fixed(degree) => Some(format!("takes no temperature other than {degree}")),
-            Self::None => Some("takes no temperature".into()),
-        }
     }
 }
 
@@ -322,7 +304,7 @@ mod tests {
         let of = |model: &str| NONE.with_model(model, false);
         assert_eq!(of("openai/gpt-5-mini").temperature, Temperature::None);
         assert_eq!(of("gpt-4o").temperature, Temperature::Configured);
-        assert_eq!(of("kimi-k2.5").temperature, Temperature::Fixed(1.0));
+        assert_eq!(of("kimi-k2.5").temperature, Temperature::None);
         assert!(of("deepseek/deepseek-chat").requires_reasoning);
         assert!(of("mimo-v2.5-pro").requires_reasoning);
         assert!(of("anthropic/claude-sonnet-4.5").cache_marks);

@@ -53,7 +53,6 @@ pub(super) fn write_body(
         // While a model thinks, it takes no other temperature than its own.
         Temperature::Configured if !thinks => request.sampling.temperature,
         Temperature::Configured | Temperature::None => None,
-        Temperature::Fixed(degree) => Some(degree),
     };
     if let Some(temperature) = temperature {
         body.put("temperature", temperature.min(MAX_TEMPERATURE));
@@ -736,7 +735,6 @@ mod tests {
         };
         check(Temperature::Configured, json!(0.5));
         check(Temperature::None, Value::Null);
-        check(Temperature::Fixed(1.0), json!(1.0));
     }
 
     #[test]

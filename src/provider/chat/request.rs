@@ -36,7 +36,6 @@ pub(super) fn write_body(
     }
     let temperature = match quirks.temperature {
         Temperature::Configured => request.sampling.temperature,
-        Temperature::Fixed(degree) => Some(degree),
         Temperature::None => None,
     };
     if let Some(temperature) = temperature {
