@@ -20,8 +20,8 @@ pub struct PromptInput<'a> {
     pub workspace: &'a Path,
     /// The working directory.
     pub directory: &'a Path,
-    /// True if files in the working directory may be changed.
-    pub may_write: bool,
+    /// The access to the files of the working directory.
+    pub directory_access: DirectoryAccess,
     /// True if files in the workspace may be changed.
     pub may_write_workspace: bool,
     /// Descriptions of further permitted directories, one per line; empty if there are none.
@@ -41,6 +41,15 @@ pub struct PromptInput<'a> {
     pub active_skills: &'a str,
     /// The list of all skills.
     pub skills: &'a str,
+}
+
+/// The access to the files of the working directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectoryAccess {
+    Write,
+    /// Changes need the approval of the user, who can be asked.
+    Ask,
+    Read,
 }
 
 /// One section of the system prompt.
@@ -172,7 +181,7 @@ fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
         own_text,
         workspace,
         directory,
-        may_write,
+        directory_access,
         may_write_workspace: may_note,
         extra_directories: grants,
         has_tools,
@@ -181,9 +190,10 @@ fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
     } = input;
     let same = directory == workspace;
     if !same {
-        let rights = match may_write {
-            true => "you may read and change its files",
-            false => {
+        let rights = match directory_access {
+            DirectoryAccess::Write => "you may read and change its files",
+            DirectoryAccess::Ask => "you may read its files; the user is asked to approve a change",
+            DirectoryAccess::Read => {
                 "you may read its files but not change them; if a change is needed, show it and mention the flag `--write`"
             }
         };
@@ -248,7 +258,7 @@ pub fn with_piped(message: Option<&str>, piped: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{PromptInput, join_sections, runtime_facts, sections, with_piped};
+    use super::{DirectoryAccess, PromptInput, join_sections, runtime_facts, sections, with_piped};
     use crate::message::tagged_block;
     use std::path::Path;
 
@@ -262,7 +272,7 @@ mod tests {
             platform: "Linux x86_64",
             workspace: Path::new("/home/u/.nanobot/workspace"),
             directory: Path::new("/src"),
-            may_write: false,
+            directory_access: DirectoryAccess::Read,
             may_write_workspace: true,
             extra_directories: &[],
             is_interactive: false,
@@ -319,9 +329,11 @@ mod tests {
     #[test]
     fn states_write_permission() {
         assert!(system_prompt(&input()).contains("`--write`"));
-        assert!(
-            system_prompt(&PromptInput { may_write: true, ..input() }).contains("read and change")
-        );
+        let with_access =
+            |directory_access| system_prompt(&PromptInput { directory_access, ..input() });
+        assert!(with_access(DirectoryAccess::Write).contains("read and change"));
+        let asked = with_access(DirectoryAccess::Ask);
+        assert!(asked.contains("asked to approve a change") && !asked.contains("not change"));
         let home = system_prompt(&PromptInput {
             directory: Path::new("/home/u/.nanobot/workspace"),
             ..input()

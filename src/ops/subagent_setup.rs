@@ -6,7 +6,7 @@ use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform
 use crate::ops::toolset::{all_tools, can_write};
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
-use crate::prompt::{self, PromptInput};
+use crate::prompt::{self, DirectoryAccess, PromptInput};
 use crate::settings::Settings;
 use crate::tool::Toolbox;
 use anyhow::{Context as _, Result};
@@ -45,7 +45,10 @@ pub(crate) fn prepare_subagent(
         platform: &platform(),
         workspace: &policy.file_scope.workspace,
         directory: &policy.file_scope.directory,
-        may_write: can_write(policy),
+        directory_access: match can_write(policy) {
+            true => DirectoryAccess::Write,
+            false => DirectoryAccess::Read,
+        },
         may_write_workspace: !policy.reads_only,
         extra_directories: &describe_extra_grants(policy),
         is_interactive: false,

@@ -28,7 +28,7 @@ use crate::policy::provenance::addresses::find_linked_hosts;
 use crate::policy::rule::Pattern;
 use crate::policy::tool_names::{self, SESSIONS};
 use crate::policy::{Permission, Policy, Sandbox};
-use crate::prompt::{self, PromptInput, PromptSection};
+use crate::prompt::{self, DirectoryAccess, PromptInput, PromptSection};
 use crate::settings::Settings;
 use crate::settings::keys::nearest;
 use crate::skill::{self, SearchPaths, Skill, SkillSource, WrittenSkills};
@@ -239,7 +239,11 @@ fn prompt_sections(
         platform: &platform(),
         workspace: &policy.file_scope.workspace,
         directory: &policy.file_scope.directory,
-        may_write: can_write(policy),
+        directory_access: match can_write(policy) {
+            true => DirectoryAccess::Write,
+            false if attended && !policy.reads_only => DirectoryAccess::Ask,
+            false => DirectoryAccess::Read,
+        },
         may_write_workspace: !input.profile.reads_only,
         extra_directories: &describe_extra_grants(policy),
         is_interactive: attended,
