@@ -30,6 +30,8 @@ pub struct ProviderInfo {
     /// Alternative names of the provider in model prefixes.
     pub model_prefixes: &'static [&'static str],
     pub strip: PrefixStripping,
+    /// True if a vendor also serves models of others, whose names have prefixes. Gateways all do.
+    pub serves_others: bool,
     pub quirks: Quirks,
 }
 
@@ -42,6 +44,16 @@ impl ProviderInfo {
     /// True if the user runs the server or chooses it freely.
     pub fn is_users_own(&self) -> bool {
         self.is_local() || self.name == "custom"
+    }
+
+    /// True if it takes names of other vendors' models. `is_prefixed` tells if the name has the form `vendor/model`.
+    pub fn takes_foreign_models(&self, is_prefixed: bool) -> bool {
+        match self.kind {
+            ProviderKind::Standard => self.serves_others && is_prefixed,
+            ProviderKind::Gateway => is_prefixed || self.strip == PrefixStripping::All,
+            ProviderKind::Local | ProviderKind::Direct | ProviderKind::Login => true,
+            ProviderKind::Unsupported => false,
+        }
     }
 
     /// True if the provider works without a key.

@@ -58,7 +58,7 @@ pub struct SelectedProvider {
 }
 
 /// Selects a provider as the Python program does: by name; else by the model's prefix, by a keyword in its name, or the
-/// first provider with a key.
+/// first provider with a key. A model that belongs to a vendor whose key is in a variable is not sent to another vendor.
 ///
 /// # Errors
 /// Status 78 if no provider is usable, with hints.
@@ -90,9 +90,7 @@ pub fn select_provider(input: &SelectInput<'_>) -> Result<SelectedProvider> {
         !(entry.is_local() && is_foreign)
             && entry.keywords.iter().any(|word| matches_keyword(word, &lower))
     };
-    if let Some(entry) = PROVIDERS.iter().filter(usable).find(matches_keywords) {
-        return resolve_provider(input, entry.name);
-    }
+    let by_keyword = PROVIDERS.iter().filter(usable).find(matches_keywords);
     // A local server with a configured address accepts any model that no other provider claims. Old releases require a
     // key for vLLM: with a key, it is considered in its usual position, as they do.
     let has_key = |entry: &ProviderInfo| {
@@ -103,12 +101,24 @@ pub fn select_provider(input: &SelectInput<'_>) -> Result<SelectedProvider> {
         entry.is_local() && has_base_url(input, entry) && !is_keyed_vllm(entry) && !is_foreign
     };
     let is_metered = |entry: &&ProviderInfo| entry.kind != ProviderKind::Login;
-    if let Some(entry) = PROVIDERS
-        .iter()
-        .find(is_configured_local)
+    let has_variable = |entry: &&ProviderInfo| {
+        !entry.base_url.is_empty() && external_key(input.env, entry).is_some()
+    };
+    let is_named = |entry: &&ProviderInfo| {
+        prefix.as_deref() == Some(&normalize_name(entry.name))
+    };
+    if let Some(entry) = by_keyword
+        .or_else(|| PROVIDERS.iter().find(is_configured_local))
         .or_else(|| PROVIDERS.iter().filter(usable).find(is_metered))
     {
-        return resolve_provider(input, entry.name);
+        // The model of another vendor, whose key is in a variable, goes to that vendor.
+        let owner = || {
+            let mut owners = PROVIDERS.iter().filter(has_variable);
+            let named = owners.clone().find(is_named);
+            named.or_else(|| owners.find(|it| by_keyword.is_none() && matches_keywords(it)))
+        };
+        let owner = if entry.takes_foreign_models(prefix.is_some()) { None } else { owner() };
+        return resolve_provider(input, owner.unwrap_or(entry).name);
     }
     if let Some((name, _)) = input.configs.iter().find(|(name, block)| {
         find_provider(name).is_none() && block.base_url.is_some() && block.key.is_some()
@@ -116,14 +126,9 @@ pub fn select_provider(input: &SelectInput<'_>) -> Result<SelectedProvider> {
         return resolve_provider(input, name);
     }
     // No block is usable. Try environment variables, those of the model's own provider first.
-    let has_variable = |entry: &&ProviderInfo| {
-        !entry.base_url.is_empty() && external_key(input.env, entry).is_some()
-    };
     // Many users have a Hugging Face token for downloads only.
     let is_for_inference = |entry: &&ProviderInfo| entry.name != "huggingface";
-    let is_preferred = |entry: &&ProviderInfo| {
-        prefix.as_deref() == Some(&normalize_name(entry.name)) || matches_keywords(entry)
-    };
+    let is_preferred = |entry: &&ProviderInfo| is_named(entry) || matches_keywords(entry);
     let by_variable = PROVIDERS
         .iter()
         .filter(has_variable)
@@ -764,6 +769,45 @@ mod tests {
             "auto",
             "gpt-9",
             &format!("openai gpt-9 {openai} e"),
+        );
+        // A model goes to its own vendor, also if only the variable has its key.
+        let deepseek = "deepseek deepseek-chat https://api.deepseek.com d";
+        let claude = "anthropic claude-opus-4-5 https://api.anthropic.com a";
+        let variables = [("DEEPSEEK_API_KEY", "d"), ("ANTHROPIC_API_KEY", "a")];
+        for model in ["deepseek/deepseek-chat", "deepseek-chat"] {
+            check(&[("openai", "o", "")], &variables, "auto", model, deepseek);
+        }
+        for model in ["anthropic/claude-opus-4-5", "claude-opus-4-5"] {
+            check(&[("openai", "o", "")], &variables, "auto", model, claude);
+        }
+        check(&[("openrouter", "r", "")], &variables, "auto", "claude-opus-4-5", claude);
+        let routed = format!("openrouter openai/gpt-9 {openrouter} r");
+        let variable = [("OPENROUTER_API_KEY", "r")];
+        check(&[("openai", "o", "")], &variable, "auto", "openrouter/openai/gpt-9", &routed);
+        // A gateway, a local server and a vendor that serves models of others are asked for what they serve.
+        let routed = format!("openrouter deepseek/deepseek-chat {openrouter} r");
+        check(&[("openrouter", "r", "")], &variables, "auto", "deepseek/deepseek-chat", &routed);
+        check(
+            &[("ollama", "", "http://h/v1")],
+            &variables,
+            "auto",
+            "deepseek-r1",
+            "ollama deepseek-r1 http://h/v1 -",
+        );
+        check(
+            &[("groq", "g", "")],
+            &[("OPENAI_API_KEY", "e")],
+            "auto",
+            "openai/gpt-oss-120b",
+            "groq openai/gpt-oss-120b https://api.groq.com/openai/v1 g",
+        );
+        // A provider that the user names is asked.
+        check(
+            &[("openai", "o", "")],
+            &variables,
+            "openai",
+            "claude-opus-4-5",
+            &format!("openai claude-opus-4-5 {openai} o"),
         );
         // A vendor's environment variable is never sent to another host.
         check(

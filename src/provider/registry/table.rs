@@ -23,6 +23,7 @@ const DEFAULTS: ProviderInfo = ProviderInfo {
     keywords: &[],
     model_prefixes: &[],
     strip: PrefixStripping::Own,
+    serves_others: false,
     quirks: crate::provider::quirks::NONE,
 };
 
@@ -246,7 +247,7 @@ pub const PROVIDERS: &[ProviderInfo] = &[
         keywords: &["openvino", "ovms"], ..DEFAULTS
     },
     ProviderInfo {
-        name: "nvidia", label: "NVIDIA NIM", strip: PrefixStripping::None,
+        name: "nvidia", label: "NVIDIA NIM", strip: PrefixStripping::None, serves_others: true,
         key_variables: &["NVIDIA_NIM_API_KEY"], key_prefix: "nvapi-", base_url: "https://integrate.api.nvidia.com/v1", url_keyword: "nvidia.com", default_model: "nvidia/nemotron-3-super-120b-a12b",
         keywords: &["nvidia", "nemotron", "nvapi"], ..DEFAULTS
     },
@@ -256,7 +257,7 @@ pub const PROVIDERS: &[ProviderInfo] = &[
         keywords: &["grok", "xai"], ..DEFAULTS
     },
     ProviderInfo {
-        name: "groq", label: "Groq",
+        name: "groq", label: "Groq", serves_others: true,
         key_variables: &["GROQ_API_KEY"], key_prefix: "gsk_", base_url: "https://api.groq.com/openai/v1", url_keyword: "api.groq.com", default_model: "openai/gpt-oss-120b",
         keywords: &["groq"], ..DEFAULTS
     },
