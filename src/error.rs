@@ -173,8 +173,8 @@ pub fn fail_with_hint(
     anyhow::Error::new(HintedError { exit, cause: cause.into(), hint: Some(hint.into()) })
 }
 
-/// Adapts `error` for an operation outside a turn: prefixes it with `operation`, and replaces hints to `--resume` or
-/// `--new`, which do not apply there.
+/// Adapts `error` for an operation outside a turn: prefixes it with `operation`, and replaces a hint to `--new`, which
+/// does not apply there.
 pub fn outside_turn(error: anyhow::Error, operation: &str) -> anyhow::Error {
     if error.is::<Stop>() {
         return error;
@@ -182,9 +182,7 @@ pub fn outside_turn(error: anyhow::Error, operation: &str) -> anyhow::Error {
     let (exit, cause) = (exit_for(&error), format!("{operation}: {error:#}"));
     match hint_for(&error) {
         None => fail(exit, cause),
-        Some(hint) if hint.contains("--resume") || hint.contains("--new") => {
-            fail_with_hint(exit, cause, "again later")
-        }
+        Some(hint) if hint.contains("--new") => fail_with_hint(exit, cause, "again later"),
         Some(hint) => fail_with_hint(exit, cause, hint),
     }
 }
@@ -230,7 +228,7 @@ pub fn exit_for(error: &anyhow::Error) -> Exit {
 /// The hint that `error` carries.
 pub fn hint_for(error: &anyhow::Error) -> Option<&str> {
     if error.downcast_ref::<Stop>() == Some(&Stop(Exit::Timeout)) {
-        return Some("a longer `--timeout`; `--resume` continues where this run stopped");
+        return Some("a longer `--timeout`");
     }
     error.downcast_ref::<HintedError>()?.hint.as_deref()
 }

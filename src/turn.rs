@@ -73,6 +73,7 @@ pub fn run(
         is_partial: partial && !text.is_empty(),
         is_delivered: turn.agent.toolbox.has_answered(),
         text,
+        is_left_out: turn.is_left_out,
         stats: turn.stats.with_background_denials(),
         error,
     }
@@ -101,6 +102,8 @@ struct Turn<'a, 'b, 's> {
     rejection_count: u32,
     /// True if no further compaction is possible in this turn.
     compaction_exhausted: bool,
+    /// True if later runs leave the message of this turn out.
+    is_left_out: bool,
 }
 
 impl Turn<'_, '_, '_> {

@@ -2,7 +2,7 @@
 
 use crate::cli::model::ModelCommand as Arguments;
 use crate::command::name_pattern::NamePattern;
-use crate::error::{Exit, fail, fail_with_hint};
+use crate::error::{Exit, fail_with_hint};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
@@ -203,8 +203,7 @@ fn list_remote(
 /// The failure of a server that does not list its models. The hints for a failed turn do not apply here.
 fn list_error(error: ProviderError) -> anyhow::Error {
     match error {
-        ProviderError::Unavailable(cause) => fail(Exit::Unavailable, cause),
-        ProviderError::NotFound(cause) => fail_with_hint(
+        ProviderError::NotFound(cause) | ProviderError::NoSuchAddress(cause) => fail_with_hint(
             Exit::Config,
             cause,
             "the provider's documentation: not every server lists its models",

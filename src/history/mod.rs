@@ -17,8 +17,10 @@
 //! | interrupted before any text | the message | the message, and [`NO_ANSWER`] as its reply | a notice with the next message | `an_abandoned_question_is_not_merged_into_the_next_one` |
 //! | interrupted in a call | a failed result for each call without one | all of it, and [`NO_ANSWER`] | a notice with the next message | `signals.rs`: `a_signal_ends_the_children_before_the_program` |
 //! | broken stream | after all retries, as interrupted in a text | the same | status 69 | `provider_http.rs`: `an_unfinished_stream_is_retried_if_nothing_was_shown` |
-//! | refused by the server | the message, and its turn in the metadata | nothing since the last answer | once, as the hint of the error | `a_refused_message_is_left_out_until_it_is_resumed` |
-//! | too long | as refused | nothing since the last answer | once, as the hint of the error | `a_message_that_is_too_long_does_not_end_the_conversation` |
+//! | refused by the server | the message, and its turn in the metadata | a note for all since the last answer | once, as the hint of the error | `a_refused_message_is_left_out_until_it_is_resumed` |
+//! | refused by status | as refused, or as interrupted if the status has another cause | as refused, or the message | the same | `no_status_of_a_refusal_ends_the_conversation` |
+//! | the server fails (5xx) | the message, and its turn in the metadata | the message; a note once it failed twice and others succeed | a notice | `a_message_on_which_the_server_fails_is_left_out` |
+//! | too long | as refused | a note for all since the last answer | once, as the hint of the error | `a_message_that_is_too_long_does_not_end_the_conversation` |
 //! | compacted | the summary | the summary, and what follows it | a notice | `a_message_that_is_too_long_does_not_end_the_conversation` |
 //! | being consolidated | as before; refused turns are no part of it | as before | nothing | `a_refused_message_is_left_out_of_the_consolidation` |
 //! | resumed | for a partial reply, a message that asks for the complete answer | the whole turn, refused or not | nothing | `a_resumed_answer_is_complete` |
@@ -107,6 +109,11 @@ pub fn no_answer(messages: &[Message]) -> Option<Message> {
             ..Reply::default()
         })
     })
+}
+
+/// True if `message` is that of [`no_answer`].
+pub fn is_no_answer(message: &Message) -> bool {
+    matches!(message, Message::Assistant(reply) if reply.finish_reason == FinishReason::Interrupted && reply.text == NO_ANSWER)
 }
 
 /// True if a message is empty: providers reject it, and every request that contains it.

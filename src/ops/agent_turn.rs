@@ -3,11 +3,12 @@
 //! Commands, jobs, channels and the REPL call the four `run…` functions. Every failure inside a turn, panics included, ends in a
 //! [`TurnOutcome`].
 
-use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
+use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint, hint_for};
 use crate::event::{Event, StopReason};
 use crate::ledger::CallPurpose;
 use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::{Context, report_error};
+use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::{connection_test, dry_run, model};
@@ -363,6 +364,16 @@ fn run_turn(
     let outputs = (&mut *report, steering);
     let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, outputs);
     summary.origin = prepared.session.origin().map(|origin| origin.level);
+    let session = &prepared.session;
+    let default_key =
+        default_session_key(ctx, &prepared.settings, options.grants.directory.as_deref());
+    if session.is_stored()
+        && session.is_interrupted()
+        && let Some(command) = origin.resume_command(session.key(), &default_key)
+    {
+        let is_left_out = ending.is_left_out;
+        ending.error = ending.error.map(|error| with_next_step(error, &command, is_left_out));
+    }
     *post_turn = execute::finish((ctx, options), &prepared, &model, &place, (&mut ending, report));
     prepare::report_nested_files(&prepared.setup, report, summary);
     if matches!(origin, TurnOrigin::CommandLine) && prepared.settings.servers.is_empty() {
@@ -394,6 +405,28 @@ fn create_workspace(ctx: &Context, options: &TurnOptions, request: &TurnRequest)
         created => created?,
     }
     Ok(())
+}
+
+/// Adds to the hint of `error` what becomes of the turn, which `command` continues.
+fn with_next_step(error: anyhow::Error, command: &str, is_left_out: bool) -> anyhow::Error {
+    let exit = exit_for(&error);
+    let step = match exit {
+        _ if is_left_out => {
+            format!(
+                "{command} sends this message again, to another model perhaps; until then it is left out"
+            )
+        }
+        Exit::Timeout | Exit::Budget => format!("{command} continues where this run stopped"),
+        Exit::Unavailable => format!("{command} continues this turn"),
+        // The same command would send the message twice.
+        Exit::TryAgain => format!("{command} continues this turn, later"),
+        _ => return error,
+    };
+    let hint = match hint_for(&error) {
+        Some(hint) if exit != Exit::TryAgain => format!("{hint}; {step}"),
+        _ => step,
+    };
+    fail_with_hint(exit, format!("{error:#}"), hint)
 }
 
 /// Panics if a test requests it.

@@ -120,9 +120,6 @@ pub(crate) fn send_test_request(
 /// Turns a provider's error into an error, without the hints that only fit a turn.
 pub(crate) fn to_error(error: ProviderError) -> anyhow::Error {
     match error {
-        ProviderError::Unavailable(cause) | ProviderError::Interrupted(cause) => {
-            fail(Exit::Unavailable, cause)
-        }
         ProviderError::ContextExceeded(cause) => fail(Exit::BadInput, cause),
         other => other.into_failure(),
     }

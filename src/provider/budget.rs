@@ -114,7 +114,7 @@ impl RunBudget {
             Some((what, flag)) => Err(fail_with_hint(
                 Exit::Budget,
                 format!("stopped by the budget of {what}"),
-                format!("a higher `{flag}`, with `--resume` to continue this turn"),
+                format!("a higher `{flag}`"),
             )),
         }
     }

@@ -59,12 +59,16 @@ fn kind_and_status(error: &ProviderError) -> (Value, Value) {
     let kind = match error {
         ProviderError::Busy { .. } => "busy",
         ProviderError::Unavailable(_) => "unavailable",
+        ProviderError::ServerFailed(_) => "server_failed",
         ProviderError::Interrupted(_) => "interrupted",
         ProviderError::ContextExceeded(_) => "context_exceeded",
         ProviderError::KeyRejected(_) => "key_rejected",
         ProviderError::OutOfCredit(_) => "out_of_credit",
         ProviderError::Refused(_) => "refused",
+        ProviderError::Forbidden(_) => "forbidden",
+        ProviderError::NotAccepted(_) => "not_accepted",
         ProviderError::NotFound(_) => "not_found",
+        ProviderError::NoSuchAddress(_) => "no_such_address",
         ProviderError::BudgetExceeded(error) | ProviderError::Aborted(error) => {
             return (Value::Null, exit_for(error).code().into());
         }
@@ -77,11 +81,15 @@ fn error_from_json(object: &Value, message: String) -> ProviderError {
     match (object["kind"].as_str(), object["status"].as_i64()) {
         (Some("busy"), _) => ProviderError::Busy { message, retry_after: None },
         (Some("unavailable"), _) => ProviderError::Unavailable(message),
+        (Some("server_failed"), _) => ProviderError::ServerFailed(message),
         (Some("interrupted"), _) => ProviderError::Interrupted(message),
         (Some("context_exceeded"), _) => ProviderError::ContextExceeded(message),
         (Some("key_rejected"), _) => ProviderError::KeyRejected(message),
         (Some("out_of_credit"), _) => ProviderError::OutOfCredit(message),
+        (Some("forbidden"), _) => ProviderError::Forbidden(message),
+        (Some("not_accepted"), _) => ProviderError::NotAccepted(message),
         (Some("not_found"), _) => ProviderError::NotFound(message),
+        (Some("no_such_address"), _) => ProviderError::NoSuchAddress(message),
         (None, Some(status)) => {
             let exit = Exit::from_code(i32::try_from(status).unwrap_or_default());
             ProviderError::Aborted(fail(exit, message))
@@ -261,6 +269,10 @@ mod tests {
         check(ProviderError::KeyRejected("key".into()), Exit::Refused);
         check(ProviderError::OutOfCredit("poor".into()), Exit::Refused);
         check(ProviderError::NotFound("gone".into()), Exit::Config);
+        check(ProviderError::NoSuchAddress("where".into()), Exit::Config);
+        check(ProviderError::Forbidden("no".into()), Exit::Refused);
+        check(ProviderError::NotAccepted("image".into()), Exit::Failed);
+        check(ProviderError::ServerFailed("bug".into()), Exit::Unavailable);
         let busy = ProviderError::Busy { message: "later".into(), retry_after: None };
         check(busy, Exit::TryAgain);
         let over = fail(Exit::Budget, "spent");

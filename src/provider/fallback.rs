@@ -121,8 +121,12 @@ fn can_fall_back(error: &ProviderError, current: &FallbackModel, next: &Fallback
     match error {
         ProviderError::Busy { .. }
         | ProviderError::Unavailable(_)
+        | ProviderError::ServerFailed(_)
         | ProviderError::Interrupted(_)
+        | ProviderError::Forbidden(_)
+        | ProviderError::NotAccepted(_)
         | ProviderError::NotFound(_)
+        | ProviderError::NoSuchAddress(_)
         | ProviderError::KeyRejected(_)
         | ProviderError::OutOfCredit(_) => true,
         ProviderError::ContextExceeded(_) => match (current.context_tokens, next.context_tokens) {

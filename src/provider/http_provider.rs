@@ -3,6 +3,7 @@
 
 use super::credentials::LazyCredentials;
 use super::error_response;
+use super::failure_kind::{self, ErrorResponse, FailureKind};
 use super::rate_limit;
 use super::request_body::BodyWriter;
 use super::response::{ReplyBuilder, ReplyError, ResponseReader};
@@ -99,7 +100,7 @@ impl Provider for HttpProvider {
         log::info!(target: "http", "status {status}, first byte after {first} ms");
         let reply = match status {
             200..=299 => self.read_reply(answer, request, on_delta),
-            _ => Err(self.status_error(answer)),
+            _ => Err(self.status_error(answer, Some(request.model))),
         };
         let total = started.elapsed().as_millis();
         match &reply {
@@ -126,20 +127,22 @@ impl HttpProvider {
         for _ in 0..MAX_MODEL_PAGES {
             let answer = self.send(url, &headers, None)?;
             if !(200..=299).contains(&answer.status) {
-                return Err(self.status_error(answer));
+                return Err(self.status_error(answer, None));
             }
             let mut text = Vec::new();
             let read = answer.body.take(MAX_RESPONSE_BYTES as u64).read_to_end(&mut text);
             if let Err(error) = read {
                 signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
                 return Err(
-                    self.parse_error(ReplyError::Truncated(http::body_error_message(&error)))
+                    self.parse_error(ReplyError::Truncated(http::body_error_message(&error)), None)
                 );
             }
             let Some((ids, next)) =
                 serde_json::from_slice(&text).ok().and_then(|list| parse_model_list(&list))
             else {
-                return Err(self.parse_error(ReplyError::Malformed("not a list of models".into())));
+                return Err(
+                    self.parse_error(ReplyError::Malformed("not a list of models".into()), None)
+                );
             };
             found.extend(ids);
             let Some(next) = next else {
@@ -285,6 +288,7 @@ impl HttpProvider {
     ) -> Result<Reply, ProviderError> {
         let events =
             answer.header("content-type").is_some_and(|kind| kind.contains("event-stream"));
+        let model = Some(request.model);
         let mut reading = ResponseReader::new(self.format.reply_builder(request), events);
         let mut chunk = vec![0; 4 << 10];
         let mut total = 0;
@@ -299,9 +303,10 @@ impl HttpProvider {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
-                    return Err(
-                        self.parse_error(ReplyError::Truncated(http::body_error_message(&error)))
-                    );
+                    return Err(self.parse_error(
+                        ReplyError::Truncated(http::body_error_message(&error)),
+                        model,
+                    ));
                 }
             };
             is_ended = count == 0;
@@ -312,22 +317,24 @@ impl HttpProvider {
                     MAX_RESPONSE_BYTES >> 20
                 )));
             }
-            reading.feed(&chunk[..count], on_delta).map_err(|trouble| self.parse_error(trouble))?;
+            reading
+                .feed(&chunk[..count], on_delta)
+                .map_err(|trouble| self.parse_error(trouble, model))?;
             if reading.take_progress() {
                 data_due = end_of(idle);
             }
         }
-        reading.finish(on_delta).map_err(|trouble| self.parse_error(trouble))?;
+        reading.finish(on_delta).map_err(|trouble| self.parse_error(trouble, model))?;
         if !is_ended {
             answer.drain(DRAIN_TIMEOUT);
         }
-        let mut reply = reading.into_reply().map_err(|trouble| self.parse_error(trouble))?;
+        let mut reply = reading.into_reply().map_err(|trouble| self.parse_error(trouble, model))?;
         tool_call_repair::repair_calls(&mut reply, request.tools);
         written_calls::settle_written_call(&mut reply, request, self.accepts_written_calls);
         Ok(reply)
     }
 
-    fn parse_error(&self, error: ReplyError) -> ProviderError {
+    fn parse_error(&self, error: ReplyError, model: Option<&str>) -> ProviderError {
         match error {
             ReplyError::Cancelled(error) => ProviderError::Aborted(error),
             ReplyError::Truncated(cause) => {
@@ -344,13 +351,20 @@ impl HttpProvider {
                 let body = error.to_string();
                 let message = error_response::error_message(&body);
                 let wait = error_response::retry_after_in_body(&body);
-                self.classify_error(&status.to_string(), status, &body, &message, wait)
+                let response = ErrorResponse {
+                    status,
+                    body: &body,
+                    message: &message,
+                    names_delay: wait.is_some(),
+                    model,
+                };
+                self.to_provider_error(&response, &status.to_string(), wait)
             }
         }
     }
 
     /// Converts a response with an error status.
-    fn status_error(&self, answer: Response) -> ProviderError {
+    fn status_error(&self, answer: Response, model: Option<&str>) -> ProviderError {
         let named = error_response::retry_after(&answer, self.clock.timestamp());
         let place = answer.header("location").map(str::to_owned);
         let status = answer.status;
@@ -369,43 +383,46 @@ impl HttpProvider {
                 "redirected to {place}; the key is not sent there without your consent: set that base URL"
             );
         }
-        self.classify_error(&shown, status, &text, &message, wait)
+        let response = ErrorResponse {
+            status,
+            body: &text,
+            message: &message,
+            names_delay: wait.is_some(),
+            model,
+        };
+        self.to_provider_error(&response, &shown, wait)
     }
 
-    /// Converts an error with this body, and the message from it. `shown_status` is the status as users see it.
-    fn classify_error(
+    /// Converts an error response. `shown_status` is the status as users see it.
+    fn to_provider_error(
         &self,
+        response: &ErrorResponse<'_>,
         shown_status: &str,
-        status: u16,
-        body: &str,
-        message: &str,
         retry_after: Option<Duration>,
     ) -> ProviderError {
-        let message = self.sanitize(message);
+        let message = self.sanitize(response.message);
         let detail = if message.is_empty() {
             format!("status {shown_status}")
         } else {
             format!("{message} (status {shown_status})")
         };
         let description = format!("{}: {detail}", self.display_url());
-        if error_response::is_context_overflow(status, body, &message) {
-            return ProviderError::ContextExceeded(description);
-        }
-        // Some servers mention quota or billing at every rate limit. If the error names a delay, it is a rate limit.
-        let is_limit = status == 429 && retry_after.is_some();
-        if status == 402 || !is_limit && error_response::is_out_of_credit(&message) {
-            return ProviderError::OutOfCredit(description);
-        }
-        if matches!(status, 401 | 403) {
-            let source = match self.key.is_configured() {
-                true => format!("the key is from {}", self.key.source_label),
-                false => "no API key is configured".into(),
-            };
-            return ProviderError::KeyRejected(format!("{description}; {source}"));
-        }
-        match status {
-            404 | 501 => ProviderError::NotFound(description),
-            429 | 503 | 529 if status == 429 || retry_after.is_some() => ProviderError::Busy {
+        let with_key = |description: &str| match self.key.is_configured() {
+            true => format!("{description}; the key is from {}", self.key.source_label),
+            false => format!("{description}; no API key is configured"),
+        };
+        match failure_kind::classify(response) {
+            FailureKind::ContextExceeded => ProviderError::ContextExceeded(description),
+            FailureKind::KeyRejected => ProviderError::KeyRejected(with_key(&description)),
+            FailureKind::OutOfCredit => ProviderError::OutOfCredit(description),
+            FailureKind::Forbidden => ProviderError::Forbidden(with_key(&description)),
+            FailureKind::ProxyLogin => {
+                ProviderError::KeyRejected(format!("{description}; the proxy asks for a login"))
+            }
+            FailureKind::ModelNotFound => ProviderError::NotFound(description),
+            FailureKind::NoSuchAddress => ProviderError::NoSuchAddress(description),
+            FailureKind::NotAccepted => ProviderError::NotAccepted(description),
+            FailureKind::Busy => ProviderError::Busy {
                 message: match retry_after
                     .filter(|wait| *wait >= MIN_REPORTED_DELAY)
                     .and_then(|wait| self.clock.timestamp().checked_add(wait).ok())
@@ -415,8 +432,9 @@ impl HttpProvider {
                 },
                 retry_after,
             },
-            408 | 409 | 425 | 500..=599 => ProviderError::Unavailable(description),
-            _ => ProviderError::Refused(description),
+            FailureKind::Unavailable => ProviderError::Unavailable(description),
+            FailureKind::ServerFailed => ProviderError::ServerFailed(description),
+            FailureKind::Refused => ProviderError::Refused(description),
         }
     }
 

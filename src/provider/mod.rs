@@ -20,6 +20,7 @@ pub mod context_window;
 pub mod credentials;
 pub mod demo;
 mod error_response;
+mod failure_kind;
 pub mod fallback;
 mod finish_reason;
 pub mod http_provider;
@@ -166,9 +167,12 @@ pub enum ProviderError {
     /// Rate limit or overload. The server may have named a delay.
     #[error("{message}")]
     Busy { message: String, retry_after: Option<Duration> },
-    /// No connection, a broken or silent connection, or a server error.
+    /// No connection, a broken or silent connection, or a conflict that passes.
     #[error("{0}")]
     Unavailable(String),
+    /// An error of the server itself (5xx). It is down, or something in the conversation makes it fail.
+    #[error("{0}")]
+    ServerFailed(String),
     /// The response broke off before it was complete. The partial response is charged.
     #[error("{0}")]
     Interrupted(String),
@@ -181,12 +185,22 @@ pub enum ProviderError {
     /// The account has no credit left, or no way to pay.
     #[error("{0}")]
     OutOfCredit(String),
+    /// The server forbids the request and does not say why: it may be the key or the content.
+    #[error("{0}")]
+    Forbidden(String),
     /// The server rejects this request; a retry is pointless.
     #[error("{0}")]
     Refused(String),
-    /// The model or the address does not exist.
+    /// The model does not take what the conversation contains, such as an image, or moderation flags it. Another model
+    /// may take it.
+    #[error("{0}")]
+    NotAccepted(String),
+    /// The model does not exist.
     #[error("{0}")]
     NotFound(String),
+    /// The address has no such interface, as far as the server tells.
+    #[error("{0}")]
+    NoSuchAddress(String),
     /// A budget forbids the request, or the ledger that it depends on cannot be read.
     #[error("{0}")]
     BudgetExceeded(anyhow::Error),
@@ -195,7 +209,38 @@ pub enum ProviderError {
     Aborted(anyhow::Error),
 }
 
+/// The part that the last message of a conversation may have in a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageFault {
+    /// Another cause is known.
+    None,
+    /// The server failed. The message is the cause if it fails again while others succeed.
+    Possible,
+    /// The server refused the request and named no other cause. Any request with this message fails.
+    Assumed,
+}
+
 impl ProviderError {
+    /// The part that the last message may have in this failure.
+    pub fn message_fault(&self) -> MessageFault {
+        match self {
+            Self::ContextExceeded(_)
+            | Self::Forbidden(_)
+            | Self::Refused(_)
+            | Self::NotAccepted(_)
+            | Self::NoSuchAddress(_) => MessageFault::Assumed,
+            Self::ServerFailed(_) => MessageFault::Possible,
+            Self::Busy { .. }
+            | Self::Unavailable(_)
+            | Self::Interrupted(_)
+            | Self::KeyRejected(_)
+            | Self::OutOfCredit(_)
+            | Self::NotFound(_)
+            | Self::BudgetExceeded(_)
+            | Self::Aborted(_) => MessageFault::None,
+        }
+    }
+
     /// The failure as the error that ends the run: with exit status and hint.
     pub fn into_failure(self) -> anyhow::Error {
         let cause = self.to_string();
@@ -204,15 +249,15 @@ impl ProviderError {
             Self::Busy { .. } => {
                 fail_with_hint(Exit::TryAgain, cause, "the same command again later")
             }
-            Self::Unavailable(_) | Self::Interrupted(_) => {
-                fail_with_hint(Exit::Unavailable, cause, "`--resume` to continue this turn")
+            Self::Unavailable(_) | Self::ServerFailed(_) | Self::Interrupted(_) => {
+                fail(Exit::Unavailable, cause)
             }
             Self::ContextExceeded(_) => fail_with_hint(
                 Exit::BadInput,
                 cause,
                 "a shorter input, `--new`, or a model with a larger context window",
             ),
-            Self::KeyRejected(_) => fail(Exit::Refused, cause),
+            Self::KeyRejected(_) | Self::Forbidden(_) => fail(Exit::Refused, cause),
             Self::OutOfCredit(_) => fail_with_hint(
                 Exit::Refused,
                 cause,
@@ -223,6 +268,14 @@ impl ProviderError {
                 cause,
                 "`nanobot model list --remote` for the models of the provider",
             ),
+            Self::NoSuchAddress(_) => fail_with_hint(
+                Exit::Config,
+                cause,
+                "another `--model`, or the address that the provider documents: `nanobot status` shows the present one",
+            ),
+            Self::NotAccepted(_) => {
+                fail_with_hint(Exit::Failed, cause, "another `--model`, which may accept it")
+            }
             Self::Refused(_) => fail(Exit::Failed, cause),
         }
     }

@@ -37,7 +37,9 @@ impl<P: Provider> Provider for RetryProvider<P> {
             };
             let requested_delay = match &error {
                 ProviderError::Busy { retry_after: wait, .. } => *wait,
-                ProviderError::Unavailable(_) | ProviderError::Interrupted(_) => None,
+                ProviderError::Unavailable(_)
+                | ProviderError::ServerFailed(_)
+                | ProviderError::Interrupted(_) => None,
                 _ => return Err(error),
             };
             let wait = requested_delay.unwrap_or_else(|| backoff(attempt));

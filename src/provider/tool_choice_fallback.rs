@@ -23,7 +23,14 @@ impl<P: Provider> Provider for ToolChoiceFallback<P> {
         }
         if !self.ignores_tool_choice.load(Ordering::Relaxed) {
             let answer = self.inner.reply(request, on_delta);
-            if !matches!(answer, Err(ProviderError::Refused(_) | ProviderError::NotFound(_))) {
+            let is_refused = matches!(
+                answer,
+                Err(ProviderError::Refused(_)
+                    | ProviderError::NotAccepted(_)
+                    | ProviderError::NotFound(_)
+                    | ProviderError::NoSuchAddress(_))
+            );
+            if !is_refused {
                 return answer;
             }
         }

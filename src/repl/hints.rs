@@ -7,7 +7,6 @@ use anyhow::Error;
 /// Texts in hints and their replacements. A text that contains another one must come before it.
 const HINT_REPLACEMENTS: &[(&str, &str)] = &[
     ("`nanobot agent --resume`", "`/retry`"),
-    ("`--resume`", "`/retry`"),
     ("`--new`", "`/new`"),
     ("the same command again later", "`/retry` later"),
     ("a new message with `-m`", "a new message"),
@@ -39,7 +38,6 @@ mod tests {
     fn flags_are_commands_here() {
         let check = |hint: &str, expect: &str| assert_eq!(rewrite_hint(hint), expect);
         check("`nanobot agent --resume`, or `--new`", "`/retry`, or `/new`");
-        check("`--resume` to continue this turn", "`/retry` to continue this turn");
         check(
             "a shorter input, `--new`, or a model with a larger context window",
             "a shorter input, `/new`, or a model with a larger context window",

@@ -169,6 +169,7 @@ impl<'w> ReplSession<'w> {
         let typing = self.editor().guard_typing();
         self.bell.begin_turn();
         let repl = InteractiveContext {
+            resume_command: Some("`/retry`"),
             steering: Box::new(typing.steering()),
             user_prompt: Arc::clone(&self.prompter) as _,
             elicitation: Arc::clone(&self.prompter) as _,

@@ -113,7 +113,8 @@ pub fn result_json(
     run: &RunMetadata,
     envelope: &EventEnvelope,
 ) -> Value {
-    let Ending { stop_reason: _, text, is_partial, is_delivered: _, stats, error } = ending;
+    let Ending { stop_reason: _, text, is_partial, is_left_out: _, is_delivered: _, stats, error } =
+        ending;
     let tools: Vec<Value> = stats
         .tools
         .iter()

@@ -45,6 +45,9 @@ pub(super) struct SessionMetadata {
     /// Lines about what the user has undone since the last message. The next message tells it to the model.
     #[serde(rename = "undone", skip_serializing_if = "is_default")]
     pub(super) undo_notes: Vec<String>,
+    /// Ids of the turns without an answer on which the server has failed.
+    #[serde(rename = "failing", skip_serializing_if = "is_default")]
+    pub(super) failing_turns: Vec<String>,
     /// The title that the user has given.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) title: String,

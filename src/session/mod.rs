@@ -5,7 +5,7 @@
 //! repaired when the log is opened: no other recovery is needed.
 
 use crate::history::compaction::CompactedHistory;
-use crate::history::rejection::leave_out;
+use crate::history::rejection::{self, leave_out, unanswered_turns};
 use crate::history::{self, result_truncation};
 use crate::message::token_estimate;
 use crate::message::{Image, ImageSource, Message, MessagePart, Origin};
@@ -79,6 +79,8 @@ pub struct Session {
     /// Lines about what the user has undone since the last message, and the number that a message of this turn has told.
     undo_notes: Vec<String>,
     told_undo_notes: usize,
+    /// Turns without an answer on which the server has failed.
+    failing_turns: Vec<String>,
     /// The messages at the end of the log that they leave out.
     left_out: Vec<Message>,
     /// Maximum characters of a stored tool result.
@@ -91,6 +93,13 @@ pub struct Session {
     count_before_turn: usize,
     /// `None` for an ephemeral session.
     log: Option<SessionLog>,
+}
+
+/// The messages that a session sent before [`Session::leave_out_failing_turns`].
+#[derive(Debug)]
+pub struct EarlierMessages {
+    messages: Vec<Message>,
+    rejected_turns: Vec<String>,
 }
 
 /// The part of a log that is sent.
@@ -197,6 +206,7 @@ impl Session {
             rejected_turns: kept.rejected_turns,
             undo_notes: kept.undo_notes,
             told_undo_notes: 0,
+            failing_turns: kept.failing_turns,
             left_out,
             result_limit,
             origin: kept.origin.or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
@@ -358,13 +368,79 @@ impl Session {
         let question = self.messages.iter().rfind(|message| message.begins_turn());
         // If the turn was resumed, its messages have the ids of several runs.
         let begun = question.map(Message::turn_id).unwrap_or_default().to_owned();
-        for turn in [begun, self.turn.clone()] {
+        self.add_rejected_turns([begun, self.turn.clone()]);
+    }
+
+    fn add_rejected_turns(&mut self, turns: impl IntoIterator<Item = String>) {
+        for turn in turns {
             if !turn.is_empty() && !self.rejected_turns.contains(&turn) {
                 self.rejected_turns.push(turn);
             }
         }
         let excess = self.rejected_turns.len().saturating_sub(MAX_REJECTED_TURNS);
         self.rejected_turns.drain(..excess);
+    }
+
+    /// Records that the server failed on what was sent. A message without an answer on which it has failed before is
+    /// left out by later runs, if it has answered others. True if the last turn is left out.
+    pub fn record_server_failure(&mut self) -> bool {
+        let is_reply = |message: &Message| matches!(message, Message::Assistant(_) if !history::is_no_answer(message));
+        let has_replied = self.summary.is_some() || self.messages.iter().any(is_reply);
+        let mut failing = Vec::new();
+        let mut rejected = Vec::new();
+        let mut is_last_rejected = false;
+        for turn in unanswered_turns(&self.messages) {
+            is_last_rejected = has_replied && self.is_failing(&turn);
+            let turns = if is_last_rejected { &mut rejected } else { &mut failing };
+            turns.extend(turn.into_iter().map(str::to_owned));
+        }
+        if is_last_rejected {
+            rejected.push(self.turn.clone());
+        }
+        self.add_rejected_turns(rejected);
+        self.failing_turns = failing;
+        is_last_rejected
+    }
+
+    /// True if the server has failed on a turn with these ids.
+    fn is_failing(&self, turn: &[&str]) -> bool {
+        self.failing_turns.iter().any(|failing| turn.contains(&failing.as_str()))
+    }
+
+    /// Leaves out the turns before the running one that have no answer and on which the server has failed before.
+    /// Returns what was sent, to be put back if it fails without them too; `None` if there are no such turns.
+    pub fn leave_out_failing_turns(&mut self) -> Option<EarlierMessages> {
+        let turns = unanswered_turns(&self.messages);
+        let (_, before) = turns.split_last()?;
+        let failing = before.iter().filter(|turn| self.is_failing(turn)).flatten();
+        let failing: Vec<String> = failing.map(|turn| (*turn).to_owned()).collect();
+        if failing.is_empty() {
+            return None;
+        }
+        let earlier = EarlierMessages {
+            messages: self.messages.clone(),
+            rejected_turns: self.rejected_turns.clone(),
+        };
+        self.add_rejected_turns(failing);
+        let mut all = std::mem::take(&mut self.messages);
+        all.retain(|message| !history::is_no_answer(message));
+        self.leave_out_rejected_turns(all);
+        Some(earlier)
+    }
+
+    /// Sends again what was sent before [`Self::leave_out_failing_turns`].
+    pub fn put_back(&mut self, earlier: EarlierMessages) {
+        (self.messages, self.rejected_turns) = (earlier.messages, earlier.rejected_turns);
+        self.prepare_messages();
+    }
+
+    /// Sets the messages to send: `all`, which begin with the summary if there is one, without the rejected turns.
+    fn leave_out_rejected_turns(&mut self, mut all: Vec<Message>) {
+        let summary = all.drain(..usize::from(self.summary.is_some())).next();
+        let (messages, left_out) = leave_out(all, &self.rejected_turns);
+        self.messages = summary.into_iter().chain(messages).collect();
+        self.left_out = left_out;
+        self.prepare_messages();
     }
 
     /// Sends the last turn again, if the provider rejected it.
@@ -377,12 +453,8 @@ impl Session {
         let turns: Vec<&str> = last_turn.map(Message::turn_id).collect();
         self.rejected_turns.retain(|turn| !turns.contains(&turn.as_str()));
         let mut all = std::mem::take(&mut self.messages);
-        let summary = all.drain(..usize::from(self.summary.is_some())).next();
         all.append(&mut self.left_out);
-        let (messages, left_out) = leave_out(all, &self.rejected_turns);
-        self.messages = summary.into_iter().chain(messages).collect();
-        self.left_out = left_out;
-        self.prepare_messages();
+        self.leave_out_rejected_turns(all);
     }
 
     /// Replaces all messages but the last `keep_count`, which belong to this turn, by `summary`. The log keeps every
@@ -437,6 +509,9 @@ impl Session {
             }
             Message::User(_) => {}
         }
+        if message.begins_turn() && !self.left_out.is_empty() {
+            self.add_logged(rejection::note());
+        }
         self.left_out.clear();
         if message.begins_turn() {
             self.told_undo_notes = self.undo_notes.len();
@@ -475,9 +550,12 @@ impl Session {
         ending: &str,
         stats: &SessionStats,
     ) -> Result<()> {
+        if answer.is_some() {
+            self.failing_turns.clear();
+        }
         let answer = answer.map(|answer| self.prepare_push(answer));
         let (aged, ratio) = (self.window.shortened_before, self.window.token_ratio);
-        let (origin, rejected) = (&self.origin, &self.rejected_turns);
+        let (origin, rejected, failing) = (&self.origin, &self.rejected_turns, &self.failing_turns);
         let told = std::mem::take(&mut self.told_undo_notes);
         let closing = ClosingLine { turn: &self.turn, ending, summary: None };
         match &mut self.log {
@@ -493,6 +571,7 @@ impl Session {
                         kept.rejected_turns.clone_from(rejected);
                         // Others may have been added during the turn.
                         kept.undo_notes.drain(..told.min(kept.undo_notes.len()));
+                        kept.failing_turns.clone_from(failing);
                     });
                 })?;
             }

@@ -1,9 +1,8 @@
 //! The end of a turn: with an answer, without one, or with a failure; and its cost.
 
-use crate::error::{Exit, exit_for, fail, fail_with_hint, hint_for};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::event::{Denial, StopReason, ToolOutcome};
 use crate::message::{FinishReason, Reply, Usage};
-use crate::provider::ProviderError;
 use crate::session::SessionStats;
 use crate::tool::CompletedCall;
 use std::collections::BTreeMap;
@@ -20,6 +19,8 @@ pub struct Ending {
     /// True if a tool has given the answer to the user: the text, which may be empty, need not be delivered.
     pub is_delivered: bool,
     pub stats: TurnStats,
+    /// True if later runs leave the message out, because the provider refused it.
+    pub is_left_out: bool,
     /// The error, if any. With a complete `text`, something else failed, such as writing to disk.
     pub error: Option<anyhow::Error>,
 }
@@ -182,17 +183,6 @@ const TOOL_PARSER_HINT: &str = "the server's option for the model's tool calls (
 pub(super) fn unknown_reason(word: &str) -> String {
     let word: String = word.chars().filter(|letter| !letter.is_control()).take(80).collect();
     format!("the unknown finish reason `{word}`")
-}
-
-/// Creates the error for a turn that the provider rejected: it adds to the hint what becomes of the turn.
-pub(super) fn rejected_turn_error(error: ProviderError) -> anyhow::Error {
-    let error = error.into_failure();
-    let next = "`--resume` to send this message again; until then it is left out";
-    let hint = match hint_for(&error) {
-        Some(hint) => format!("{hint}; {next}"),
-        None => next.to_owned(),
-    };
-    fail_with_hint(exit_for(&error), error.to_string(), hint)
 }
 
 /// Creates the error for answers that do not satisfy the schema.

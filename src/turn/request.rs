@@ -3,10 +3,10 @@
 use super::Turn;
 use super::agent::Agent;
 use super::compact::ShrinkStage;
-use super::ending::{TurnStats, rejected_turn_error};
-use crate::event::EventSink;
+use super::ending::TurnStats;
+use crate::event::{Event, EventSink};
 use crate::message::{Message, MessagePart, Reply, Usage, UserMessage};
-use crate::provider::{Delta, ProviderError};
+use crate::provider::{Delta, MessageFault, ProviderError};
 use crate::session::Session;
 use anyhow::Result;
 use std::borrow::Cow;
@@ -33,28 +33,61 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
             steering_count: 0,
             rejection_count: 0,
             compaction_exhausted: false,
+            is_left_out: false,
         }
     }
 
     /// Sends one request, and shortens the conversation if the server rejects it as too long. If it is rejected all the
-    /// same, later runs leave the turn out. `closing_message` ends the turn: it is sent as the last message, and tool
+    /// same, later runs leave the turn out. If the server fails, and has failed on an earlier message, the request is
+    /// repeated without that message. `closing_message` ends the turn: it is sent as the last message, and tool
     /// calls are not allowed.
     pub(super) fn send_request(&mut self, closing_message: Option<&str>) -> Result<Reply> {
         self.stats.iterations += 1;
         let mut made = ShrinkStage::default();
+        let mut earlier = None;
         loop {
-            match self.send_once(closing_message) {
-                Err(ProviderError::ContextExceeded(_)) if self.shrink_request(&mut made)? => {}
-                Err(error @ (ProviderError::ContextExceeded(_) | ProviderError::Refused(_)))
-                    if self.session.is_stored() =>
-                {
-                    self.session.reject_turn();
-                    self.pending_reply_id.clear();
-                    return Err(rejected_turn_error(error));
+            let error = match self.send_once(closing_message) {
+                Err(ProviderError::ContextExceeded(_)) if self.shrink_request(&mut made)? => {
+                    continue;
                 }
-                answer => return answer.map_err(ProviderError::into_failure),
+                Err(error) => error,
+                Ok(reply) => {
+                    if earlier.is_some() {
+                        let notice =
+                            "the server fails on an earlier message, which is left out from now on";
+                        (self.sink)(Event::Notice(notice))?;
+                    }
+                    return Ok(reply);
+                }
+            };
+            if error.message_fault() == MessageFault::Possible && earlier.is_none() {
+                earlier = self.session.leave_out_failing_turns();
+                if earlier.is_some() {
+                    continue;
+                }
             }
+            if let Some(earlier) = earlier {
+                self.session.put_back(earlier);
+            }
+            return Err(self.request_failure(error));
         }
+    }
+
+    /// Converts the failure of a request, and leaves the turn out of later runs if its message is the cause.
+    fn request_failure(&mut self, error: ProviderError) -> anyhow::Error {
+        self.is_left_out = self.session.is_stored()
+            && match error.message_fault() {
+                MessageFault::None => false,
+                MessageFault::Possible => self.session.record_server_failure(),
+                MessageFault::Assumed => {
+                    self.session.reject_turn();
+                    true
+                }
+            };
+        if self.is_left_out {
+            self.pending_reply_id.clear();
+        }
+        error.into_failure()
     }
 
     fn send_once(&mut self, closing_message: Option<&str>) -> Result<Reply, ProviderError> {

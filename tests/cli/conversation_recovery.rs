@@ -1,5 +1,7 @@
 //! A conversation after a failure: the next request, `--resume`, and the messages to the user.
 
+use crate::attach::encode_image;
+use crate::formats::Format;
 use crate::server::{Ending, Responder, Response, calls, fails, replies, says, sends};
 use crate::signals::send_signal;
 use crate::story::Story;
@@ -14,6 +16,28 @@ fn refuses() -> Responder {
 /// A provider's refusal of a conversation that is too long.
 fn too_long() -> Responder {
     fails(400, "maximum context length exceeded")
+}
+
+/// The text that is sent for a message that is left out.
+const NOTE: &str = "[message not accepted: the provider refused it, so it is left out]";
+
+/// A server that refuses each request with `bad words` or an image by `status`, and answers all others.
+fn refuses_content(status: u16, message: &'static str) -> Responder {
+    Box::new(move |request| {
+        let is_bad = request.raw.contains("bad words") || request.raw.contains("base64");
+        let respond = if is_bad { fails(status, message) } else { says("Fine.") };
+        respond(request)
+    })
+}
+
+const FORMATS: [Format; 3] = [Format::Chat, Format::Anthropic, Format::Responses];
+
+/// A conversation with one answer, and an image in the directory.
+fn begun(format: Format) -> Story {
+    let png = encode_image(image::RgbImage::new(2, 2), image::ImageFormat::Png);
+    let story = Story::in_format(format, "scripted").file("a.png", png).script([says("Noted.")]);
+    story.run(["agent", "-m", "My cat is Mia."]).stdout("Noted.\n");
+    story
 }
 
 /// The beginning of an answer; then the server does nothing more.
@@ -51,20 +75,147 @@ fn a_refused_message_is_left_out_until_it_is_resumed() {
     story
         .run(["agent", "-m", "something bad"])
         .status(1)
-        .stderr_has("try: `--resume` to send this message again; until then it is left out");
+        .stderr_has("try: `--resume` sends this message again, to another model perhaps; until then it is left out");
     story.server().script([says("Mia."), refuses(), says("Fine.")]);
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
-    assert_eq!(sent(&story, 2).len(), 3, "{:?}", sent(&story, 2));
+    let expect = ["My cat is Mia.", "Noted.", NOTE, "[interrupted before an answer]", "Who?"];
+    assert_eq!(sent(&story, 2), expect);
     drop(story.run(["agent", "-m", "worse"]).status(1).error_text());
     story.run(["agent", "--resume"]).stdout("Fine.\n");
     let last = sent(&story, 4);
-    assert_eq!(last.len(), 5, "{last:?}");
-    assert!(last[4].contains("worse") && !last.concat().contains("bad"), "{last:?}");
+    assert_eq!(last.len(), 7, "{last:?}");
+    assert!(last[6].contains("worse") && !last.concat().contains("bad"), "{last:?}");
     // From now on, it is a part of the conversation.
     story.server().script([says("Yes.")]);
     story.run(["agent", "-m", "and now?"]).stdout("Yes.\n");
     assert!(sent(&story, 5).concat().contains("worse"));
     story.run(["agent", "--resume"]).status(66).stderr_has("no interrupted turn");
+}
+
+/// The table of all statuses is that of `provider::failure_kind`.
+#[test]
+fn no_status_of_a_refusal_ends_the_conversation() {
+    let statuses = [
+        400, 401, 402, 403, 404, 407, 408, 409, 410, 413, 415, 422, 425, 429, 451, 500, 501, 502,
+        503, 529,
+    ];
+    for (number, status) in statuses.into_iter().enumerate() {
+        for message in [["-m", "bad words"].as_slice(), &["-m", "look", "-a", "a.png"]] {
+            let story = begun(FORMATS[number % FORMATS.len()]);
+            story.server().always(refuses_content(status, "no"));
+            let ran = story.run([&["agent"], message].concat());
+            let failed = ran.error_text();
+            assert_ne!(ran.code(), 0, "{status} {failed}");
+            let next = story.run(["agent", "-m", "Who?"]);
+            let told = next.error_text();
+            if matches!(status, 401 | 402 | 407 | 408 | 409 | 425 | 429) {
+                assert!(!failed.contains("left out"), "{status} {failed}");
+                assert_ne!(next.code(), 0, "{status}");
+                assert!(told.contains(&format!("status {status}")), "{status} {told}");
+                continue;
+            }
+            assert_eq!(failed.contains("until then it is left out"), status < 500, "{failed}");
+            drop(next.stdout("Fine.\n"));
+            let last = story.requests().pop().unwrap().raw;
+            assert!(last.contains(NOTE) && last.contains("Mia"), "{status} {last}");
+            let again = story.run(["agent", "-m", "And now?"]);
+            again.stdout("Fine.\n").stderr("");
+        }
+    }
+}
+
+#[test]
+fn an_image_that_the_model_does_not_take_is_left_out() {
+    for format in FORMATS {
+        for (status, message) in [
+            (404, "No endpoints found that support image input"),
+            (403, "m/m requires moderation. Your input was flagged for \"violence\"."),
+        ] {
+            let story = begun(format);
+            story.server().always(refuses_content(status, message));
+            story
+                .run(["agent", "-m", "look", "-a", "a.png"])
+                .status(1)
+                .stderr_has("until then it is left out");
+            story.run(["agent", "-m", "Who?"]).stdout("Fine.\n");
+            story.server().always(says("A cat."));
+            story.run(["agent", "-m", "And now?"]).stdout("A cat.\n");
+        }
+    }
+}
+
+/// As llama.cpp does with an image when it has no projector for it.
+#[test]
+fn a_message_on_which_the_server_fails_is_left_out() {
+    let message = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj";
+    for format in FORMATS {
+        let story = begun(format);
+        story.server().always(refuses_content(500, message));
+        let look = ["agent", "-m", "look", "-a", "a.png"];
+        story.run(look).status(69).stderr_has("try: `--resume` continues this turn\n");
+        // The server may be down, so the message is sent once more.
+        story.run(["agent", "--resume"]).status(69).stderr_has("until then it is left out");
+        story.run(["agent", "-m", "Who?"]).stdout("Fine.\n").stderr("");
+        // The next message is answered in spite of it.
+        drop(story.run(look).status(69).error_text());
+        story
+            .run(["agent", "-m", "And?"])
+            .stdout("Fine.\n")
+            .stderr_has("the server fails on an earlier message, which is left out from now on");
+        story.run(["agent", "-m", "And now?"]).stdout("Fine.\n").stderr("");
+    }
+    // The first message of a conversation.
+    let story = Story::new();
+    story.server().always(refuses_content(500, message));
+    drop(story.run(["agent", "-m", "bad words"]).status(69).error_text());
+    story.run(["agent", "-m", "Who?"]).stdout("Fine.\n").stderr_has("left out from now on");
+    story.run(["agent", "-m", "And?"]).stdout("Fine.\n").stderr("");
+}
+
+/// While the server is down, no message is blamed for it.
+#[test]
+fn an_outage_leaves_no_message_out() {
+    let story = Story::new();
+    story.server().always(fails(502, "bad gateway"));
+    for message in ["one", "two"] {
+        drop(story.run(["agent", "-m", message]).status(69).error_text());
+    }
+    story.server().always(says("Fine."));
+    let ran = story.run(["agent", "-m", "three"]).stdout("Fine.\n");
+    assert!(ran.error_text().contains("marked as interrupted"));
+    let last = sent(&story, story.requests().len() - 1).concat();
+    assert!(last.contains("one") && last.contains("two") && last.contains("three"), "{last}");
+}
+
+#[test]
+fn the_hint_of_a_failure_names_what_continues_the_turn() {
+    let check = |arguments: &[&str], status: u16, expect: &str| {
+        let story = Story::new();
+        story.server().always(fails(status, "no"));
+        let ran = story.run(arguments);
+        let told = ran.error_text();
+        assert_ne!(ran.code(), 0, "{told}");
+        assert!(told.ends_with(expect), "{arguments:?} {told}");
+    };
+    check(&["agent", "-m", "x"], 502, "  try: `--resume` continues this turn\n");
+    check(&["agent", "-m", "x"], 429, "  try: `--resume` continues this turn, later\n");
+    check(
+        &["agent", "-m", "x", "-s", "a b"],
+        502,
+        "  try: `-s 'a b' --resume` continues this turn\n",
+    );
+    check(&["agent", "-m", "x", "--ephemeral"], 502, "(status 502)\n");
+    check(&["agent", "-m", "x", "--ephemeral"], 400, "(status 400)\n");
+    // Piped text has a session of its own.
+    let story = Story::new().stdin("x");
+    story.server().always(fails(502, "no"));
+    let told = story.run(["agent"]).status(69).error_text();
+    let hint = told.split('`').find(|part| part.starts_with("-s pipe:")).unwrap().to_owned();
+    story.server().always(says("Fine."));
+    let arguments = [&["agent"], hint.split(' ').collect::<Vec<_>>().as_slice()].concat();
+    let resumed =
+        story.wait(story.command(arguments).stdin(std::process::Stdio::null()).spawn().unwrap());
+    resumed.stdout("Fine.\n");
 }
 
 #[test]
@@ -78,7 +229,7 @@ fn a_refused_turn_with_tool_calls_is_left_out_as_a_whole() {
     ]);
     drop(story.run(["agent", "-m", "read"]).status(1).error_text());
     story.run(["agent", "-m", "Hi"]).stdout("Hello.\n");
-    assert_eq!(sent(&story, 2).len(), 1, "{:?}", sent(&story, 2));
+    assert_eq!(sent(&story, 2), [format!("{NOTE}\n\nHi")]);
     // The message that is resumed is the last one.
     story.run(["agent", "--resume"]).status(66).stderr_has("no interrupted turn");
     drop(story.run(["agent", "-m", "again"]).status(1).error_text());

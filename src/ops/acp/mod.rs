@@ -336,6 +336,7 @@ impl<'a> AcpServer<'a> {
         });
         let extra = prompt.extra_input;
         let context = InteractiveContext {
+            resume_command: None,
             user_prompt: Arc::clone(&prompter) as _,
             elicitation: prompter,
             attached: prompt.content,

@@ -4,6 +4,7 @@ use crate::ledger::CallPurpose;
 use crate::mcp::client::ElicitationHandler;
 use crate::policy::Policy;
 use crate::prompt::{self, PromptSection};
+use crate::shell_quote;
 use crate::tool::ask_user::UserPrompt;
 use crate::tool::message::ChatTarget;
 use std::cell::RefCell;
@@ -52,6 +53,17 @@ impl<'a> TurnOrigin<'a> {
             Self::Job(job) => Some(prompt::job_section(job.job_prompt)),
             Self::Chat(chat) => Some(prompt::chat_section(chat.chat_prompt)),
             Self::CommandLine | Self::Interactive(_) => None,
+        }
+    }
+
+    /// The command that continues an interrupted turn: a flag, with the session unless it is the default, or a slash
+    /// command. `None` if the user has none.
+    pub(crate) fn resume_command(&self, key: &str, default_key: &str) -> Option<String> {
+        match self {
+            Self::CommandLine if key == default_key => Some("`--resume`".into()),
+            Self::CommandLine => Some(format!("`-s {} --resume`", shell_quote::quote(key))),
+            Self::Interactive(context) => context.resume_command.map(str::to_owned),
+            Self::Job(_) | Self::Chat(_) => None,
         }
     }
 
@@ -116,6 +128,8 @@ pub(crate) struct InteractiveContext {
     pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
     /// Content that comes with the next message, like `--attach`.
     pub(crate) attached: Vec<AttachedContent>,
+    /// The command that continues an interrupted turn, if there is one.
+    pub(crate) resume_command: Option<&'static str>,
     /// Returns the next message that the user has for the running turn.
     pub(crate) steering: Box<dyn Fn() -> Option<String>>,
 }

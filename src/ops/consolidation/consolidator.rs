@@ -435,12 +435,16 @@ fn is_uncounted(error: &ProviderError) -> bool {
         ProviderError::BudgetExceeded(_)
         | ProviderError::Busy { .. }
         | ProviderError::Unavailable(_)
+        | ProviderError::ServerFailed(_)
         | ProviderError::KeyRejected(_)
         | ProviderError::OutOfCredit(_)
-        | ProviderError::NotFound(_) => true,
+        | ProviderError::NotFound(_)
+        | ProviderError::NoSuchAddress(_)
+        | ProviderError::Forbidden(_) => true,
         ProviderError::Aborted(error) => !error.is::<Stop>(),
         ProviderError::Interrupted(_)
         | ProviderError::ContextExceeded(_)
+        | ProviderError::NotAccepted(_)
         | ProviderError::Refused(_) => false,
     }
 }

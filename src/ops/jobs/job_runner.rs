@@ -149,8 +149,8 @@ impl JobRunner<'_> {
         // Cron mails this text, and the output of a command may contain keys.
         let cause = secret::redact_all(&cause).into_owned();
         let exit = exit_for(error);
-        let job_error = match hint_for(error) {
-            Some(hint) => fail_with_hint(exit, cause, adapt_hint(hint, exit, &job.id)),
+        let job_error = match adapt_hint(hint_for(error), exit, &job.id) {
+            Some(hint) => fail_with_hint(exit, cause, hint),
             None => fail(exit, cause),
         };
         report_error(&job_error, self.ctx.terminal);
@@ -171,14 +171,19 @@ impl JobRunner<'_> {
     }
 }
 
-/// Adapts `hint` to a job, which cannot be resumed.
-fn adapt_hint(hint: &str, exit: Exit, id: &str) -> String {
-    match exit {
-        _ if !hint.contains("--resume") && !hint.contains("--new") => hint.to_owned(),
+/// Adapts `hint` to a job, which has its limits from its own settings and cannot be resumed.
+fn adapt_hint(hint: Option<&str>, exit: Exit, id: &str) -> Option<String> {
+    let names = |flag: &str| hint.is_some_and(|hint| hint.contains(flag));
+    Some(match exit {
         Exit::Timeout => format!("`nanobot cron edit {id} --timeout …` with a higher limit"),
-        Exit::Budget => format!("`nanobot cron edit {id} --max-cost …` with a higher limit"),
-        _ => "nothing: the next run starts from the beginning".into(),
-    }
+        Exit::Budget if names("--max-") => {
+            format!("`nanobot cron edit {id} --max-cost …` with a higher limit")
+        }
+        _ if exit == Exit::Unavailable && hint.is_none() || names("--new") => {
+            "nothing: the next run starts from the beginning".into()
+        }
+        _ => return hint.map(str::to_owned),
+    })
 }
 
 /// Shortens `text` and hides keys in it, because others can read the place where it is stored.
@@ -197,12 +202,19 @@ mod tests {
 
     #[test]
     fn adapts_turn_hints_to_jobs() {
-        let check =
-            |hint: &str, exit: Exit, expect: &str| assert_eq!(adapt_hint(hint, exit, "x"), expect);
-        let more = "a higher `--max-cost`; `--resume` goes on where this stopped";
-        check(more, Exit::Budget, "`nanobot cron edit x --max-cost …` with a higher limit");
-        check(more, Exit::Timeout, "`nanobot cron edit x --timeout …` with a higher limit");
-        check(more, Exit::Unavailable, "nothing: the next run starts from the beginning");
-        check("nanobot login", Exit::Refused, "nanobot login");
+        let check = |hint: Option<&str>, exit: Exit, expect: Option<&str>| {
+            assert_eq!(adapt_hint(hint, exit, "x").as_deref(), expect, "{hint:?} {exit:?}");
+        };
+        let cost = Some("`nanobot cron edit x --max-cost …` with a higher limit");
+        check(Some("a higher `--max-cost`"), Exit::Budget, cost);
+        let usage = Some("`nanobot usage` to see the costs");
+        check(usage, Exit::Budget, usage);
+        let time = Some("`nanobot cron edit x --timeout …` with a higher limit");
+        check(Some("a longer `--timeout`"), Exit::Timeout, time);
+        let nothing = Some("nothing: the next run starts from the beginning");
+        check(None, Exit::Unavailable, nothing);
+        check(Some("a shorter input, `--new`"), Exit::BadInput, nothing);
+        check(Some("nanobot login"), Exit::Refused, Some("nanobot login"));
+        check(None, Exit::Failed, None);
     }
 }

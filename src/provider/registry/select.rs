@@ -104,9 +104,7 @@ pub fn select_provider(input: &SelectInput<'_>) -> Result<SelectedProvider> {
     let has_variable = |entry: &&ProviderInfo| {
         !entry.base_url.is_empty() && external_key(input.env, entry).is_some()
     };
-    let is_named = |entry: &&ProviderInfo| {
-        prefix.as_deref() == Some(&normalize_name(entry.name))
-    };
+    let is_named = |entry: &&ProviderInfo| prefix.as_deref() == Some(&normalize_name(entry.name));
     if let Some(entry) = by_keyword
         .or_else(|| PROVIDERS.iter().find(is_configured_local))
         .or_else(|| PROVIDERS.iter().filter(usable).find(is_metered))

@@ -103,7 +103,7 @@ const NO_IO_IN_SYS: &[&str] = &["sys/sync"];
 
 /// The imports of the turn from modules whose implementations it must not know.
 const TURN_IMPORTS: &[(&str, &str)] = &[
-    ("provider", "Delta Provider ProviderError Request Sampling ToolChoice"),
+    ("provider", "Delta MessageFault Provider ProviderError Request Sampling ToolChoice"),
     ("session", "Session SessionStats"),
     ("tool", "CompletedCall Toolbox"),
 ];
