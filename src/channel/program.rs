@@ -43,11 +43,12 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let command = config.required_text("command", "PROGRAM")?;
     // Its standard error goes to the log.
-    config.secrets("env").iter().for_each(|(_, secret)| register(secret));
+    let variables = config.secrets("env")?;
+    variables.iter().for_each(|(_, secret)| register(secret));
     let inherited = setup.command_env.iter();
     let env = build_environment(
         inherited.map(|(name, value)| (name.as_str(), value.as_str())),
-        config.secrets("env"),
+        &variables,
         Path::new(TEMPORARY_DIRECTORY),
     );
     let directory = setup.paths.home.clone();

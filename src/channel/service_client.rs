@@ -49,6 +49,8 @@ pub(super) struct ServiceClient {
     /// The key of the token, for errors.
     token_key: &'static str,
     base: String,
+    /// The base address, for messages.
+    shown_base: String,
     headers: Vec<(String, String)>,
     /// Hosts that belong to the service, with their subdomains, besides that of `base`.
     hosts: &'static [&'static str],
@@ -221,12 +223,13 @@ impl ServiceClient {
         }
         let proxy_key = format!("`channels.{name}.proxy`");
         let client = |timeouts| {
-            Http::new(timeouts, false, network).with_proxy(config.secret("proxy"), &proxy_key)
+            Http::new(timeouts, false, network).with_proxy(config.secret("proxy")?, &proxy_key)
         };
         Ok(Self {
             name,
             token_key,
             base: base.to_owned(),
+            shown_base: redact_url(base),
             headers: Vec::new(),
             hosts: &[],
             http: client(timeouts)?,
@@ -245,6 +248,12 @@ impl ServiceClient {
     /// Sends a token with every request.
     pub(super) fn with_bearer(self, token: &Secret) -> Self {
         self.with_header("authorization", format!("Bearer {}", token.expose()))
+    }
+
+    /// Leaves out of messages what follows the host in the base address.
+    pub(super) fn with_secret_address(mut self) -> Self {
+        self.shown_base = web_url::origin(&self.base);
+        self
     }
 
     /// Sends a header with every request.
@@ -297,7 +306,7 @@ impl ServiceClient {
 
     /// The error of a response that has not what the protocol requires, such as a page of a proxy.
     pub(super) fn unexpected_response(&self) -> SendError {
-        let (name, base) = (self.name, redact_url(&self.base));
+        let (name, base) = (self.name, &self.shown_base);
         SendError::Unavailable(format!("`{base}` does not respond as {name} does"))
     }
 

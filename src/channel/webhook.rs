@@ -4,6 +4,8 @@ use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::{Batch, Channel, Chat, Destination, Identity, Part, RemoteFile, SendError};
 use crate::error::{Exit, fail};
+use crate::sys::secret::{Secret, register};
+use crate::sys::web_url::origin;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 struct Webhook {
     client: ServiceClient,
-    /// The address without its query, for messages.
+    /// The host, for messages: a program that knows the address can post there.
     name: String,
 }
 
@@ -20,12 +22,16 @@ struct Webhook {
 /// # Errors
 /// Status 78 if the address is missing or unusable.
 pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
-    let url = setup.config.required_text("url", "URL")?;
-    let mut client = ServiceClient::new(setup, "url", "secret")?;
-    if let Some(secret) = setup.config.secret("secret") {
+    let url = setup.config.required_secret("url")?.expose().trim();
+    // Errors of connections name the address.
+    let path = url.strip_prefix(&*origin(url)).unwrap_or(url);
+    register(&Secret::new(path));
+    register(&Secret::new(path.split('?').next().unwrap_or_default()));
+    let mut client = ServiceClient::at(setup, url, "url", "secret")?.with_secret_address();
+    if let Some(secret) = setup.config.secret("secret")? {
         client = client.with_bearer(secret);
     }
-    let name = url.split('?').next().unwrap_or_default().to_owned();
+    let name = origin(url);
     Ok(Box::new(Webhook { client, name }))
 }
 
@@ -70,7 +76,7 @@ impl Channel for Webhook {
         Err(fail(Exit::Config, "a webhook receives no files"))
     }
 
-    /// The address. Nothing is sent there.
+    /// The host. Nothing is sent there.
     fn identity(&self) -> Result<Identity> {
         Ok(Identity { id: self.name.clone(), name: self.name.clone() })
     }

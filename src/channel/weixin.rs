@@ -84,7 +84,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let mut base = config.required_text("baseUrl", "URL")?;
     let file_base = config.required_text("cdnBaseUrl", "URL")?;
     let account = read_account(setup)?;
-    let (mut token, mut first_position) = (config.secret("token").cloned(), String::new());
+    let (mut token, mut first_position) = (config.secret("token")?.cloned(), String::new());
     let text = |name: &str| account[name].as_str().filter(|text| !text.is_empty());
     let of_python = text("token").map(Secret::new);
     if token.is_none() || token == of_python {

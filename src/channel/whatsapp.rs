@@ -59,7 +59,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         client: client.with_bearer(token).with_hosts(FILE_HOSTS),
         phone_number,
         app_secret,
-        verify_token: config.secret("verifyToken").cloned(),
+        verify_token: config.secret("verifyToken")?.cloned(),
     }))
 }
 

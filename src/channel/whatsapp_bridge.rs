@@ -43,7 +43,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     };
     Ok(Box::new(WhatsAppBridge {
         client: ServiceClient::at(setup, &base, "bridgeUrl", "bridgeToken")?,
-        token: setup.config.secret("bridgeToken").cloned(),
+        token: setup.config.secret("bridgeToken")?.cloned(),
         listener: PushListener::default(),
     }))
 }

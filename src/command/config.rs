@@ -281,7 +281,8 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
                 "-" => Some(read_stdin_value()?),
                 _ => None,
             };
-            if from_input.is_none() && is_secret(&path) && !has_reference(text) {
+            let is_place = kind == KeyType::Secret && kind.parse(text).is_object();
+            if from_input.is_none() && is_secret(&path) && !has_reference(text) && !is_place {
                 ctx.terminal.eprint(&format!(
                     "nanobot: every process can see a key on the command line; `nanobot config set {} -` reads it from standard input",
                     quote(key)

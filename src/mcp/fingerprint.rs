@@ -39,13 +39,13 @@ pub fn of_server(server: &McpServer, env: &Env) -> String {
         ServerTransport::Program { command, arguments, env: own, directory } => {
             for (name, value) in own {
                 mark.add(name);
-                mark.add(value.expose());
+                mark.add(value.identity());
             }
             let directory = directory.as_deref().unwrap_or_default();
             mark.add(directory);
             let own = own.iter().find(|(name, _)| name == "PATH");
             let path = match own {
-                Some((_, path)) => path.expose(),
+                Some((_, path)) => path.identity(),
                 None => env.get("PATH").unwrap_or_default(),
             };
             match command.contains('/') {
@@ -65,7 +65,7 @@ pub fn of_server(server: &McpServer, env: &Env) -> String {
         ServerTransport::Http(remote) | ServerTransport::Sse(remote) => {
             for (name, value) in &remote.headers {
                 mark.add(name);
-                mark.add(value.expose());
+                mark.add(value.identity());
             }
         }
     }
@@ -129,10 +129,10 @@ mod tests {
     use super::{of_endpoint, of_server};
     use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
     use crate::sys::env::Env;
-    use crate::sys::secret::Secret;
+    use crate::sys::secret::LazySecret;
 
     fn program(command: &str, arguments: &[&str], env: &[(&str, &str)]) -> McpServer {
-        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), Secret::new(*value));
+        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), LazySecret::new(*value));
         McpServer {
             name: "s".into(),
             transport: ServerTransport::Program {
@@ -149,7 +149,7 @@ mod tests {
         McpServer {
             transport: ServerTransport::Http(RemoteEndpoint {
                 url: url.into(),
-                headers: vec![("Authorization".into(), Secret::new(token))],
+                headers: vec![("Authorization".into(), LazySecret::new(token))],
                 uses_login: false,
             }),
             ..McpServer::default()

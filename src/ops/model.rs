@@ -32,6 +32,7 @@ use crate::settings::{ModelSettings, Settings};
 use crate::shell_quote;
 use crate::sys::http::{Http, HttpTimeouts};
 use crate::sys::input;
+use crate::sys::secret::LazySecret;
 use crate::sys::web_url;
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -416,6 +417,7 @@ pub(crate) fn resolve_endpoint(
         total: limits.total,
     };
     let proxy = block.and_then(|block| block.proxy.as_ref());
+    let proxy = proxy.map(LazySecret::resolve).transpose()?;
     let http = Http::new(timeouts, offline, &settings.network)
         .with_proxy(proxy, "the provider's `proxy`")?
         .with_pool(&ctx.connections, &choice.base_url);
@@ -431,13 +433,16 @@ pub(crate) fn resolve_endpoint(
         }
         _ => Vec::new(),
     };
+    let headers = std::mem::take(&mut choice.headers).into_iter();
+    let headers = headers.map(|(name, value)| Ok((name, value.resolve()?.expose().to_owned())));
+    let headers = headers.collect::<Result<_>>()?;
     let wire = HttpProvider {
         format: wire_format(&choice, model_settings.overrides.max_output_tokens),
         base_url: choice.base_url.clone(),
         is_base_configured: choice.is_base_configured,
         key: LazyCredentials::new(choice.key.take(), choice.key_label.clone(), env, logins),
         key_header: choice.key_header,
-        headers: std::mem::take(&mut choice.headers),
+        headers,
         extra_body: std::mem::take(&mut choice.body),
         query: std::mem::take(&mut choice.query),
         stream: stream || choice.quirks.streaming_only,
@@ -523,19 +528,16 @@ pub(crate) fn provider_configs(
 ) -> BTreeMap<String, ProviderConfig> {
     let blocks = settings.providers.iter().map(|(name, block)| {
         let file = |path: &String| KeySource::File(ctx.paths.expand(path));
-        let key = block.api_key.clone().map(KeySource::Text);
+        let key = block.api_key.clone().map(KeySource::Secret);
         let key = key
             .or_else(|| block.api_key_file.as_ref().map(file))
             .or_else(|| block.api_key_command.clone().map(KeySource::Command));
-        let headers = block.extra_headers.iter();
         let block = ProviderConfig {
             key,
             base_url: block.api_base.clone(),
             api_type: block.api_type.clone(),
             thinking_style: block.thinking_style.clone(),
-            headers: headers
-                .map(|(name, value)| (name.clone(), value.expose().to_owned()))
-                .collect(),
+            headers: block.extra_headers.clone(),
             body: block.extra_body.clone(),
             query: block.extra_query.clone(),
         };

@@ -3,19 +3,14 @@
 
 use super::login::{self, LoginEndpoints, RequestCredentials};
 use super::registry::KeySource;
-use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
 use crate::sys::http::Http;
-use crate::sys::input;
-use crate::sys::process;
 use crate::sys::secret::{self, Secret};
+use crate::sys::stored_secret::{self, SecretPlace};
 use crate::sys::sync::IgnorePoison;
 use anyhow::{Context, Result};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
-
-/// Maximum length of a key in bytes. A longer one indicates the wrong file.
-const MAX_KEY_BYTES: usize = 16 << 10;
 
 /// A key that is resolved on first use.
 pub struct LazyCredentials {
@@ -69,29 +64,24 @@ impl LazyCredentials {
                 return Ok(Some(access));
             }
             (_, Some(key)) => key,
-            (KeySource::Text(key), None) => key.clone(),
-            (KeySource::File(path), None) => self.with_source_context(read_key_file(path))?,
+            (KeySource::Secret(key), None) => key.resolve()?.clone(),
+            (KeySource::File(path), None) => self.read(&SecretPlace::File(path.clone()))?,
             (KeySource::Command(command), None) => {
-                self.with_source_context(process::run_secret_command(command, &self.env))?
+                self.read(&SecretPlace::Command(command.clone()))?
             }
         };
         self.cache_key(&key);
         Ok(Some(RequestCredentials { token: key, base_url: None, headers: Vec::new() }))
     }
 
-    fn with_source_context(&self, key: Result<Secret>) -> Result<Secret> {
-        key.with_context(|| format!("read the key from {}", self.source_label))
+    fn read(&self, place: &SecretPlace) -> Result<Secret> {
+        let label = &self.source_label;
+        stored_secret::read(place, &self.env, label)
+            .with_context(|| format!("read the key from {label}"))
     }
 
     fn cache_key(&self, key: &Secret) {
         secret::register(key);
         *self.cached_key.lock().ignore_poison() = Some(key.clone());
     }
-}
-
-fn read_key_file(path: &Path) -> Result<Secret> {
-    let bytes = input::read_file(path, &path.display().to_string(), MAX_KEY_BYTES)
-        .map_err(|error| fail(Exit::Config, format!("{error:#}")))?;
-    process::first_line(&bytes)
-        .ok_or_else(|| fail(Exit::Config, format!("`{}` is empty", path.display())))
 }

@@ -1,11 +1,13 @@
 //! The settings of chat channels, read only by the commands that use channels.
 
 use super::key_node::KeyNode;
+use super::key_type::KeyType;
 use super::keys::{ConfigKey, config_key};
 use super::layers::LayeredConfig;
+use super::secret_form::secret_from;
 use super::typed_reader::TypedReader;
 use crate::error::{Exit, fail_with_hint};
-use crate::sys::secret::Secret;
+use crate::sys::secret::{LazySecret, Secret};
 use anyhow::Result;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -45,8 +47,8 @@ pub struct ChannelConfig {
 #[derive(Clone, Debug)]
 enum ChannelValue {
     Plain(Value),
-    Secret(Secret),
-    SecretMap(Vec<(String, Secret)>),
+    Secret(LazySecret),
+    SecretMap(Vec<(String, LazySecret)>),
 }
 
 /// The keys of `transcription`, and older ones of the Python program.
@@ -162,12 +164,13 @@ impl ChannelConfig {
             let rest = &key.path[start..];
             let value = layers.read_key(key)?.unwrap_or_else(|| key.default_value());
             let value = match (key.kind.is_secret(), value) {
-                (true, Value::String(text)) => ChannelValue::Secret(Secret::new(text)),
+                (true, Value::String(text)) => ChannelValue::Secret(LazySecret::new(text)),
+                (true, place) if key.kind == KeyType::Secret && !place.is_null() => {
+                    let secret = secret_from(layers.env(), key.path, &place);
+                    ChannelValue::Secret(secret.unwrap_or_else(|| LazySecret::new("")))
+                }
                 (true, Value::Object(members)) => {
-                    let text = |value: Value| Some(Secret::new(value.as_str()?));
-                    let members = members.into_iter();
-                    let members = members.filter_map(|(name, value)| Some((name, text(value)?)));
-                    ChannelValue::SecretMap(members.collect())
+                    ChannelValue::SecretMap(layers.secrets_in(key.path, &members))
                 }
                 (_, value) => ChannelValue::Plain(value),
             };
@@ -198,9 +201,9 @@ impl ChannelConfig {
     /// The value of a secret that must be set. The hint lets its value be typed.
     ///
     /// # Errors
-    /// Status 78 if it is empty.
+    /// Status 78 if it is empty or cannot be read.
     pub fn required_secret(&self, key: &str) -> Result<&Secret> {
-        self.secret(key).ok_or_else(|| self.missing(key, "-"))
+        self.secret(key)?.ok_or_else(|| self.missing(key, "-"))
     }
 
     fn missing(&self, key: &str, example: &str) -> anyhow::Error {
@@ -239,20 +242,34 @@ impl ChannelConfig {
         texts.map(str::to_owned).collect()
     }
 
-    /// The value of a secret; `None` if it is empty.
-    pub fn secret(&self, key: &str) -> Option<&Secret> {
-        match self.values.get(key)? {
-            ChannelValue::Secret(secret) => Some(secret).filter(|secret| !secret.is_empty()),
-            ChannelValue::Plain(_) | ChannelValue::SecretMap(_) => None,
+    /// The value of a secret, which is read if it is kept elsewhere; `None` if it is empty.
+    ///
+    /// # Errors
+    /// Status 78 if it cannot be read.
+    pub fn secret(&self, key: &str) -> Result<Option<&Secret>> {
+        match self.values.get(key) {
+            Some(ChannelValue::Secret(secret)) if !secret.is_empty() => secret.resolve().map(Some),
+            _ => Ok(None),
         }
     }
 
-    /// The members of an object of secrets.
-    pub fn secrets(&self, key: &str) -> &[(String, Secret)] {
-        match self.values.get(key) {
-            Some(ChannelValue::SecretMap(members)) => members,
+    /// True if a secret has a value. It is not read.
+    pub fn has_secret(&self, key: &str) -> bool {
+        matches!(self.values.get(key), Some(ChannelValue::Secret(secret)) if !secret.is_empty())
+    }
+
+    /// The members of an object of secrets, which are read if they are kept elsewhere.
+    ///
+    /// # Errors
+    /// Status 78 if one cannot be read.
+    pub fn secrets(&self, key: &str) -> Result<Vec<(String, Secret)>> {
+        let members = match self.values.get(key) {
+            Some(ChannelValue::SecretMap(members)) => &members[..],
             _ => &[],
-        }
+        };
+        let resolved =
+            |(name, secret): &(String, LazySecret)| Ok((name.clone(), secret.resolve()?.clone()));
+        members.iter().map(resolved).collect()
     }
 
     /// True if the value of a key is secret.
@@ -281,10 +298,10 @@ impl ChannelConfig {
         let mut text = String::new();
         for (key, value) in &self.values {
             match value {
-                ChannelValue::Secret(secret) => text.push_str(secret.expose()),
+                ChannelValue::Secret(secret) => text.push_str(secret.identity()),
                 ChannelValue::Plain(Value::String(value)) => text.push_str(value),
                 ChannelValue::SecretMap(members) => {
-                    let secrets = members.iter().map(|(_, secret)| secret.expose());
+                    let secrets = members.iter().map(|(_, secret)| secret.identity());
                     secrets.for_each(|secret| text.push_str(secret));
                 }
                 ChannelValue::Plain(_) => continue,

@@ -197,6 +197,11 @@ impl ConfigChecker<'_> {
             Ok(typed) => typed,
             Err(error) => return self.push_error(path, &error),
         };
+        for secret in self.layers.secrets_of(path, key.kind, &typed) {
+            if let Err(error) = secret.resolve() {
+                self.push(ConfigSeverity::Error, path, &format!("{error:#}"));
+            }
+        }
         if let Some(words) = self.layers.name_error(path, &typed, self.options.is_provider) {
             // Blank text counts as absent.
             let severity = match typed.as_str().is_some_and(|text| text.trim().is_empty()) {

@@ -1,12 +1,13 @@
 //! The types of config keys: the values that each accepts, and the words that describe a mismatch.
 
+use super::secret_form::{PLACE_NAMES, is_place};
 use serde_json::{Map, Number, Value, json};
 
 /// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyType {
     Text,
-    /// Text that is never displayed.
+    /// Text that is never displayed, or the place of one.
     Secret,
     /// A whole number within inclusive bounds.
     Whole(i64, i64),
@@ -32,7 +33,8 @@ impl KeyType {
     /// require it.
     pub fn accept(self, value: &Value) -> Option<Value> {
         match self {
-            Self::Text | Self::Secret => value.is_string().then(|| value.clone()),
+            Self::Text => value.is_string().then(|| value.clone()),
+            Self::Secret => (value.is_string() || is_place(value)).then(|| value.clone()),
             Self::Whole(low, high) => {
                 let number = to_integer(value)?;
                 (low..=high).contains(&number).then(|| number.into())
@@ -50,9 +52,13 @@ impl KeyType {
                 let list = value.as_array()?;
                 list.iter().all(Value::is_string).then(|| value.clone())
             }
-            Self::Map | Self::SecretMap => {
+            Self::Map => {
                 let map = value.as_object()?;
                 map.values().all(Value::is_string).then(|| value.clone())
+            }
+            Self::SecretMap => {
+                let mut values = value.as_object()?.values();
+                values.all(|value| value.is_string() || is_place(value)).then(|| value.clone())
             }
             Self::OneOf(words) => words.contains(&value.as_str()?).then(|| value.clone()),
             Self::Any | Self::Verbatim => Some(value.clone()),
@@ -66,7 +72,7 @@ impl KeyType {
             Self::TextList | Self::Map | Self::SecretMap | Self::Any | Self::Verbatim
         );
         match serde_json::from_str(text) {
-            Ok(value) if compound => value,
+            Ok(value) if compound || self == Self::Secret && is_place(&value) => value,
             _ => Value::String(text.to_owned()),
         }
     }
@@ -74,13 +80,15 @@ impl KeyType {
     /// Describes the type, to follow "expected".
     pub fn describe(self) -> String {
         match self {
-            Self::Text | Self::Secret => "a string".into(),
+            Self::Text => "a string".into(),
+            Self::Secret => "a string, or an object with `file`, `command` or `credential`".into(),
             Self::Whole(low, i64::MAX) => format!("an integer of at least {low}"),
             Self::Whole(low, high) => format!("an integer from {low} to {high}"),
             Self::Number(low, high) => format!("a number from {low} to {high}"),
             Self::Bool => "true or false".into(),
             Self::TextList => "a list of strings".into(),
-            Self::Map | Self::SecretMap => "an object with string values".into(),
+            Self::Map => "an object with string values".into(),
+            Self::SecretMap => "an object whose values are strings, or objects with `file`, `command` or `credential`".into(),
             Self::OneOf(words) => format!("one of `{}`", words.join("`, `")),
             Self::Any | Self::Verbatim => "a value".into(),
         }
@@ -112,7 +120,8 @@ impl KeyType {
     /// Returns the type as JSON Schema. `null` means "not set" for every type.
     pub fn schema(self) -> Map<String, Value> {
         let shape = match self {
-            Self::Text | Self::Secret => json!({"type": ["string", "null"]}),
+            Self::Text => json!({"type": ["string", "null"]}),
+            Self::Secret => secret_schema(&["string", "null"]),
             Self::Whole(low, i64::MAX) => json!({"type": ["integer", "null"], "minimum": low}),
             Self::Whole(low, high) => {
                 json!({"type": ["integer", "null"], "minimum": low, "maximum": high})
@@ -122,8 +131,11 @@ impl KeyType {
             }
             Self::Bool => json!({"type": ["boolean", "null"]}),
             Self::TextList => json!({"type": ["array", "null"], "items": {"type": "string"}}),
-            Self::Map | Self::SecretMap => {
+            Self::Map => {
                 json!({"type": ["object", "null"], "additionalProperties": {"type": "string"}})
+            }
+            Self::SecretMap => {
+                json!({"type": ["object", "null"], "additionalProperties": secret_schema(&["string"])})
             }
             Self::OneOf(words) => {
                 let mut words: Vec<Value> = words.iter().map(|word| json!(word)).collect();
@@ -137,6 +149,16 @@ impl KeyType {
             _ => Map::new(),
         }
     }
+}
+
+/// The schema of a secret: a text of one of these types, or its place.
+fn secret_schema(texts: &[&str]) -> Value {
+    let members = PLACE_NAMES.map(|name| (name.to_owned(), json!({"type": "string"})));
+    json!({ "anyOf": [
+        { "type": texts },
+        { "type": "object", "properties": Map::from_iter(members), "additionalProperties": false,
+            "minProperties": 1, "maxProperties": 1 },
+    ] })
 }
 
 /// Returns the name of a JSON value's type.

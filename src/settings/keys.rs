@@ -430,7 +430,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("channels.program.groupAllowFrom", TextList, "[]", Used, "groups to answer in"),
     key("channels.program.recipients", TextList, "[]", Used, "further chats that the `message` tool may write to"),
     key("channels.webhook.enabled", Bool, "false", Used, "use a webhook; it only sends"),
-    key("channels.webhook.url", Text, r#""""#, Used, "the address that messages are posted to"),
+    key("channels.webhook.url", Secret, r#""""#, Used, "the address that messages are posted to"),
     key("channels.webhook.secret", Secret, r#""""#, Used, "sent as a bearer token"),
     key("channels.webhook.recipients", TextList, "[]", Used, "further chats that the `message` tool may write to"),
 

@@ -14,8 +14,10 @@ use super::key_type::{KeyType, type_name};
 use super::keys::{ConfigKey, KeySupport, nearest};
 use super::model_keys::{METADATA_KEYS, PRESET_KEYS, PRICE_KEYS, unknown_metadata_keys};
 use super::other_releases::RENAMED_KEYS;
+use super::secret_form::secret_from;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::Env;
+use crate::sys::secret::LazySecret;
 use anyhow::Result;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -177,6 +179,40 @@ impl<'a> LayeredConfig<'a> {
     /// The environment used to expand `${VARIABLE}`.
     pub fn env(&self) -> &'a Env {
         self.env
+    }
+
+    /// The secrets in the object `members`, the value of the key `key`.
+    pub(super) fn secrets_in(
+        &self,
+        key: &str,
+        members: &Map<String, Value>,
+    ) -> Vec<(String, LazySecret)> {
+        let secret = |(name, value): (&String, &Value)| {
+            let secret = match value {
+                // Here a blank is a value too.
+                Value::String(text) => LazySecret::new(text),
+                place => secret_from(self.env, &format!("{key}.{name}"), place)?,
+            };
+            Some((name.clone(), secret))
+        };
+        members.iter().filter_map(secret).collect()
+    }
+
+    /// The secrets in `value`, that of the key at `path`, which has this type.
+    pub(super) fn secrets_of(
+        &self,
+        path: &[String],
+        kind: KeyType,
+        value: &Value,
+    ) -> Vec<LazySecret> {
+        let key = format_path(path);
+        match (kind, value) {
+            (KeyType::Secret, value) => secret_from(self.env, &key, value).into_iter().collect(),
+            (KeyType::SecretMap, Value::Object(members)) => {
+                self.secrets_in(&key, members).into_iter().map(|(_, secret)| secret).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Variables that match no key.

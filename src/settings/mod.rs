@@ -21,6 +21,7 @@ pub mod models;
 pub mod other_releases;
 mod resolve;
 pub mod schema;
+mod secret_form;
 pub mod secrets;
 pub mod servers;
 pub mod terminal;
@@ -34,7 +35,7 @@ pub use models::ModelSettings;
 use crate::error::{Exit, fail};
 use crate::sys::http::Network;
 use crate::sys::ip_ranges::IpRange;
-use crate::sys::secret::Secret;
+use crate::sys::secret::LazySecret;
 use anyhow::Result;
 use key_spelling::snake_case;
 use serde_json::{Map, Value};
@@ -225,7 +226,7 @@ pub enum JobStarter {
 /// The config of a provider.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderSettings {
-    pub api_key: Option<Secret>,
+    pub api_key: Option<LazySecret>,
     /// Path of a file that contains the API key.
     pub api_key_file: Option<String>,
     /// Command whose output is the API key.
@@ -234,8 +235,8 @@ pub struct ProviderSettings {
     /// The wire format as written in the config.
     pub api_type: Option<String>,
     pub thinking_style: Option<String>,
-    pub proxy: Option<Secret>,
-    pub extra_headers: Vec<(String, Secret)>,
+    pub proxy: Option<LazySecret>,
+    pub extra_headers: Vec<(String, LazySecret)>,
     pub extra_body: Map<String, Value>,
     pub extra_query: Vec<(String, String)>,
     /// The reason why the block cannot be used, such as an unset variable. It only matters once the provider is
@@ -285,11 +286,11 @@ pub struct ExecSettings {
 #[derive(Clone, Debug)]
 pub struct WebSettings {
     pub enabled: bool,
-    pub proxy: Option<Secret>,
+    pub proxy: Option<LazySecret>,
     pub user_agent: Option<String>,
     /// The search engine as written; `None` if not configured.
     pub search_engine: Option<String>,
-    pub search_api_key: Option<Secret>,
+    pub search_api_key: Option<LazySecret>,
     pub search_base_url: Option<String>,
     /// Results per search: 5 are enough to see if there is anything relevant.
     pub max_results: usize,

@@ -18,7 +18,7 @@ use crate::sys::env::{self, BRAVE_API_KEY, Env};
 use crate::sys::http::{Network, NetworkDefaults};
 use crate::sys::log;
 use crate::sys::paths::Paths;
-use crate::sys::secret::Secret;
+use crate::sys::secret::LazySecret;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -185,7 +185,7 @@ impl TypedReader<'_> {
         let text = |key: &'static ConfigKey| self.optional_text(key, None);
         let ca_file = text(const { config_key("http.caFile") })?;
         let defaults = NetworkDefaults {
-            proxy: text(const { config_key("http.proxy") })?.map(Secret::new),
+            proxy: self.secret(const { config_key("http.proxy") })?,
             no_proxy: self.text_list(const { config_key("http.noProxy") })?,
             ca_file: ca_file.map(|path| paths.expand(&path)),
         };
@@ -307,9 +307,9 @@ impl TypedReader<'_> {
 
     fn web(&self, config: &Config, env: &Env) -> Result<WebSettings> {
         let name = |key: &'static ConfigKey| self.optional_text(key, None);
-        let key = match name(const { config_key("tools.web.search.apiKey") })? {
+        let key = match self.secret(const { config_key("tools.web.search.apiKey") })? {
             Some(key) => Some(key),
-            None => env.get(BRAVE_API_KEY).map(str::to_owned),
+            None => env.get(BRAVE_API_KEY).map(LazySecret::new),
         };
         let range = |text: String| {
             text.parse().map_err(|()| {
@@ -325,10 +325,10 @@ impl TypedReader<'_> {
         let written = self.0.read_key(const { config_key("tools.web.search.provider") })?;
         Ok(WebSettings {
             enabled: self.boolean(const { config_key("tools.web.enable") })?,
-            proxy: name(const { config_key("tools.web.proxy") })?.map(Secret::new),
+            proxy: self.secret(const { config_key("tools.web.proxy") })?,
             user_agent: name(const { config_key("tools.web.userAgent") })?,
             search_engine: written.as_ref().and_then(Value::as_str).and_then(not_blank),
-            search_api_key: key.map(Secret::new),
+            search_api_key: key,
             search_base_url: name(const { config_key("tools.web.search.baseUrl") })?,
             max_results: self.count(const { config_key("tools.web.search.maxResults") })?.min(10),
             search_timeout: Duration::from_secs(
@@ -369,17 +369,14 @@ impl TypedReader<'_> {
             other => other.to_string(),
         };
         Ok(ProviderSettings {
-            api_key: text("apiKey")?.map(Secret::new),
+            api_key: self.secret_at(&["providers", name, "apiKey"])?,
             api_key_file: text("apiKeyFile")?,
             api_key_command: text("apiKeyCommand")?,
             api_base: text("apiBase")?,
             api_type: text("apiType")?,
             thinking_style: text("thinkingStyle")?,
-            proxy: text("proxy")?.map(Secret::new),
-            extra_headers: map("extraHeaders")?
-                .into_iter()
-                .filter_map(|(name, value)| Some((name, Secret::new(value.as_str()?))))
-                .collect(),
+            proxy: self.secret_at(&["providers", name, "proxy"])?,
+            extra_headers: self.secrets_at(&["providers", name, "extraHeaders"])?,
             extra_body: map("extraBody")?,
             extra_query: map("extraQuery")?
                 .into_iter()
@@ -472,8 +469,8 @@ mod tests {
         .unwrap();
         assert!(settings.provider("custom").unwrap().unwrap().api_key.is_none());
         let codex = settings.provider("openai_codex").unwrap().unwrap();
-        assert_eq!(codex.api_key.as_ref().unwrap().expose(), "k");
-        assert_eq!(codex.extra_headers[0].1.expose(), "y");
+        assert_eq!(codex.api_key.as_ref().unwrap().text(), Some("k"));
+        assert_eq!(codex.extra_headers[0].1.text(), Some("y"));
         assert!(settings.provider("openai").unwrap().is_none());
     }
 
@@ -483,7 +480,7 @@ mod tests {
             r#"{"providers": {"openai": {"apiKey": "${NO}"}, "custom": {"apiKey": "${YES}"}}}"#;
         let settings = resolve(text, &[("YES", "k")], &FlagOverrides::default()).unwrap();
         let custom = settings.provider("custom").unwrap().unwrap();
-        assert_eq!(custom.api_key.as_ref().unwrap().expose(), "k");
+        assert_eq!(custom.api_key.as_ref().unwrap().text(), Some("k"));
         let error = settings.provider("openai").unwrap_err();
         assert_eq!(exit_for(&error), Exit::Config);
         assert_eq!(

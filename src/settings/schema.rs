@@ -57,7 +57,7 @@ mod tests {
         check(&format!("{tokens}/default"), json!(8192));
         check(&format!("{tokens}/maximum"), json!(10_000_000));
         check(
-            "/properties/providers/additionalProperties/properties/apiKey/type",
+            "/properties/providers/additionalProperties/properties/apiKey/anyOf/0/type",
             json!(["string", "null"]),
         );
         check("/properties/session/properties/sync/enum", json!(["turn", "none", null]));

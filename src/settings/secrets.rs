@@ -4,6 +4,7 @@ use super::expand::{expand, expand_all, has_reference};
 use super::file::Config;
 use super::key_node::KeyNode;
 use super::key_type::KeyType;
+use super::secret_form;
 use crate::sys::env::{self, Env};
 use crate::sys::paths::Paths;
 use crate::sys::secret::{self, Secret};
@@ -86,6 +87,7 @@ pub fn is_secret(path: &[impl AsRef<str>]) -> bool {
 /// searched for them, and every environment variable that looks like a secret.
 pub fn register_secrets(config: &Config, variables: &Env, paths: &Paths) {
     collect_secrets(config, variables).iter().for_each(secret::register);
+    register_files(config.value(), &mut Vec::new(), variables, paths);
     let blocks = config.value()["providers"].as_object().into_iter().flatten();
     let files = blocks.filter_map(|(_, block)| {
         let path = block.get("apiKeyFile").or_else(|| block.get("api_key_file"))?.as_str()?;
@@ -105,6 +107,24 @@ fn collect_secrets(config: &Config, env: &Env) -> Vec<Secret> {
         env.iter().filter(|(name, value)| names_secret(name) && !is_existing_path(value));
     found.extend(variables.map(|(_, value)| Secret::new(value)));
     found
+}
+
+/// Registers the files that secrets of the config name.
+fn register_files<'v>(value: &'v Value, path: &mut Vec<&'v str>, env: &Env, paths: &Paths) {
+    let Value::Object(members) = value else {
+        return;
+    };
+    if KeyNode::kind_at(path) == Some(KeyType::Secret) {
+        // A reference to an unset variable names no file.
+        let place = expand_all(value, env).ok();
+        let file = place.and_then(|place| secret_form::file_of(&place, env, paths));
+        return file.iter().for_each(|path| secret::register_file(path));
+    }
+    for (name, member) in members {
+        path.push(name);
+        register_files(member, path, env, paths);
+        path.pop();
+    }
 }
 
 /// True if `text` at `path` is a variable or header of an MCP server that does not look like a secret. Masking such a
@@ -136,9 +156,12 @@ fn collect_into<'v>(value: &'v Value, path: &mut Vec<&'v str>, env: &Env, found:
             // A secret that refers to an unset variable cannot be used, so it needs no masking.
             if let Ok(Value::String(text)) = expand_all(value, env) {
                 found.extend(url_password(&text).map(Secret::new));
+                found.extend(url_tokens(&text).map(Secret::new));
                 found.push(Secret::new(text));
             }
         }
+        // The place of a secret is none.
+        Value::Object(_) if KeyNode::kind_at(path) == Some(KeyType::Secret) => {}
         Value::Object(members) => {
             for (name, member) in members {
                 path.push(name);
@@ -173,6 +196,16 @@ pub fn secret_arguments(items: &[Value]) -> impl Iterator<Item = (usize, &str)> 
         let is_plain = secret.is_empty() || has_reference(secret) || is_existing_path(secret);
         (!is_plain).then_some((index, secret))
     })
+}
+
+/// The minimum length of a part of an address that is a secret of its own.
+const MIN_URL_TOKEN_BYTES: usize = 16;
+
+/// The long parts of the path and the query of an address: that of a webhook has its key there.
+fn url_tokens(address: &str) -> impl Iterator<Item = &str> {
+    let path = address.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+    let parts = path.map_or("", |(_, path)| path).split(['/', '?', '&', '=', '#']);
+    parts.filter(|part| part.len() >= MIN_URL_TOKEN_BYTES)
 }
 
 /// Returns the password in an address, such as a proxy's.

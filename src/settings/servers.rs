@@ -3,9 +3,9 @@
 
 use super::typed_reader::{TypedReader, not_blank};
 use crate::policy::rule::Pattern;
-use crate::sys::secret::Secret;
+use crate::sys::secret::LazySecret;
 use anyhow::Result;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::time::Duration;
 
 /// An MCP server as configured.
@@ -66,7 +66,7 @@ pub enum ServerTransport {
         command: String,
         arguments: Vec<String>,
         /// Environment variables in addition to the usual ones.
-        env: Vec<(String, Secret)>,
+        env: Vec<(String, LazySecret)>,
         directory: Option<String>,
     },
     /// Streamable HTTP.
@@ -79,7 +79,7 @@ pub enum ServerTransport {
 #[derive(Clone, Debug)]
 pub struct RemoteEndpoint {
     pub url: String,
-    pub headers: Vec<(String, Secret)>,
+    pub headers: Vec<(String, LazySecret)>,
     /// True if requests carry the token of a login (OAuth).
     pub uses_login: bool,
 }
@@ -127,13 +127,8 @@ impl TypedReader<'_> {
             let items = list.as_array().into_iter().flatten();
             Ok(items.filter_map(Value::as_str).map(str::to_owned).collect())
         };
-        let secrets = |key: &str| -> Result<Vec<(String, Secret)>> {
-            let members = match get(key)? {
-                Value::Object(members) => members,
-                _ => Map::new(),
-            };
-            let pair = |(name, value): (String, Value)| Some((name, Secret::new(value.as_str()?)));
-            Ok(members.into_iter().filter_map(pair).collect())
+        let secrets = |key: &str| -> Result<Vec<(String, LazySecret)>> {
+            self.secrets_at(&["tools", "mcpServers", name, key])
         };
         let seconds = |key: &str| -> Result<Duration> {
             Ok(Duration::from_secs(get(key)?.as_u64().unwrap_or_default()))
@@ -228,7 +223,7 @@ mod tests {
                 (None, ServerTransport::Program { command, arguments, env, .. }) => {
                     format!(
                         "{command} {arguments:?} {:?} {:?}",
-                        env.first().map(|it| it.1.expose()),
+                        env.first().map(|it| it.1.identity()),
                         server.call_timeout
                     )
                 }
@@ -236,7 +231,7 @@ mod tests {
                     format!(
                         "http {} {:?}",
                         remote.url,
-                        remote.headers.first().map(|it| it.1.expose())
+                        remote.headers.first().map(|it| it.1.identity())
                     )
                 }
                 (None, ServerTransport::Sse(remote)) => format!("sse {}", remote.url),

@@ -1,9 +1,12 @@
 //! Typed reads from the layered config.
 
 use super::key_node::KeyNode;
+use super::key_spelling::format_path;
 use super::keys::ConfigKey;
 use super::layers::LayeredConfig;
+use super::secret_form::secret_from;
 use crate::error::{Exit, fail};
+use crate::sys::secret::LazySecret;
 use anyhow::Result;
 use serde_json::Value;
 
@@ -51,6 +54,26 @@ impl TypedReader<'_> {
         flag: Option<(&'static str, Value)>,
     ) -> Result<Option<String>> {
         Ok(self.get(key, flag)?.as_str().and_then(not_blank))
+    }
+
+    /// Reads a secret; a blank one counts as absent.
+    pub(super) fn secret(&self, key: &'static ConfigKey) -> Result<Option<LazySecret>> {
+        Ok(secret_from(self.0.env(), key.path, &self.get(key, None)?))
+    }
+
+    /// Reads the secret at a path with a name that the user chose.
+    pub(super) fn secret_at(&self, names: &[&str]) -> Result<Option<LazySecret>> {
+        let value = self.0.read(names)?;
+        let key = format_path(names);
+        Ok(value.and_then(|value| secret_from(self.0.env(), &key, &value)))
+    }
+
+    /// Reads the secrets in the object at a path with a name that the user chose.
+    pub(super) fn secrets_at(&self, names: &[&str]) -> Result<Vec<(String, LazySecret)>> {
+        let Some(Value::Object(members)) = self.0.read(names)? else {
+            return Ok(Vec::new());
+        };
+        Ok(self.0.secrets_in(&format_path(names), &members))
     }
 
     pub(super) fn whole_number(

@@ -30,6 +30,7 @@ pub mod shell;
 pub mod signal;
 pub mod sse;
 pub mod stdin_lines;
+pub mod stored_secret;
 pub mod symlinks;
 pub mod sync;
 pub mod terminal;

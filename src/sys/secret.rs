@@ -9,12 +9,14 @@
 mod encodings;
 mod key;
 mod key_patterns;
+mod lazy_secret;
 mod redact;
 mod replacement;
 mod stream;
 
 pub(crate) use key::REDACTED;
 pub use key::Secret;
+pub use lazy_secret::LazySecret;
 pub use redact::{
     contains_key, has_masked_request, is_redacted_copy, mask_for_request, redact_all,
     redact_all_json, redact_all_spellings, redact_known, redact_known_json, register,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use sanitize::{json_line, redact_and_sanitize};
 use serde_json::Value;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 mod device;
 mod prompt;
@@ -201,6 +201,13 @@ impl Terminal {
         write_buffer::flush_deferring_error();
         status_area::eprint(&text, self.stdout_is_tty && self.stderr_is_tty);
     }
+}
+
+/// Writes a line to standard error, escaped and redacted, for code that has no [`Terminal`].
+pub(super) fn eprint_notice(line: &str) {
+    let is_shared = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    write_buffer::flush_deferring_error();
+    status_area::eprint(&(redact_and_sanitize(line) + "\n"), is_shared);
 }
 
 /// Writes `text` to standard error, escaped and redacted, even while the process panics.

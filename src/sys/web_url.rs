@@ -155,6 +155,14 @@ pub fn check_server(url: &str) -> Result<(), String> {
     }
 }
 
+/// Returns the scheme and the host of `address`, with its port.
+pub fn origin(address: &str) -> String {
+    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    format!("{scheme}://{host}")
+}
+
 /// Returns `base` without its user information and its query, which may contain keys.
 pub fn redact_url(base: &str) -> String {
     let (base, query) = match base.split_once('?') {

@@ -9,7 +9,7 @@ use crate::error::Stop;
 use crate::message::tagged_block;
 use crate::message::{ToolSpec, without_blanks};
 use crate::sys::http::body_error_message;
-use crate::sys::secret::Secret;
+use crate::sys::secret::LazySecret;
 use serde_json::Value;
 use std::fmt::Write;
 use std::io::Read;
@@ -29,7 +29,7 @@ const MAX_UNTRUSTED_QUERY_CHARS: usize = 300;
 pub struct SearchSettings {
     /// The engine's name in the config.
     pub provider: String,
-    pub key: Option<Secret>,
+    pub key: Option<LazySecret>,
     /// The base address, if not the engine's default. The user chose it, so it may be on any network.
     pub base: Option<String>,
     pub count: usize,
@@ -79,6 +79,7 @@ impl WebSearch {
         };
         let mut headers = vec![("accept".to_owned(), "application/json, text/html".to_owned())];
         if let (SearchEngine::Brave, Some(key)) = (engine, key) {
+            let key = key.resolve().map_err(|error| format!("{error:#}; tell the user"))?;
             headers.push(("x-subscription-token".into(), key.expose().into()));
         }
         let http = self.web.configured_client(*timeout)?;

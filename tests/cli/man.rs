@@ -486,7 +486,12 @@ fn config_page() -> String {
          Every key can also be given by a variable: `NANOBOT_` and the key in capitals, with two underscores for a dot and one \
          between words, such as `NANOBOT_AGENTS__DEFAULTS__MAX_TOKENS`. A flag is stronger than a variable, a variable than the \
          file, and the file than the default.\n\n\
-         In any text `${NAME}` stands for the variable of that name. `nanobot config check` tells what is odd about a config, \
+         In any text `${NAME}` stands for the variable of that name.\n\n\
+         A secret (a key, a token, a password, a header, a proxy, the address of a webhook) is a text, in which `${NAME}` stands for a \
+         variable, or an object with one member: `{\"file\": \"~/key\"}` is the first line of a file, `{\"command\": \"pass show key\"}` the \
+         first line that a command of the shell prints within a minute, and `{\"credential\": \"key\"}` that of a file in \
+         `CREDENTIALS_DIRECTORY`, as set by systemd's `LoadCredential=`. It is read when it is first needed, once per process.\n\n\
+         `nanobot config check` tells what is odd about a config, \
          with line and column, and `nanobot config get --origin` what is in force and where it comes from.",
     );
     roff.section("KEYS");

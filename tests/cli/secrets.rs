@@ -3,9 +3,12 @@
 use crate::channel::telegram_story;
 use crate::cron_run::{JOB_ID, every_minute, python_job, write_jobs};
 use crate::formats::{ALL_FORMATS, Format};
+use crate::mail::mail_story;
+use crate::mail_server::PASSWORD;
 use crate::screen::Key;
-use crate::server::{Request, Responder, Response, calls, fails, says, sends};
+use crate::server::{Request, Responder, Response, Server, calls, fails, says, sends};
 use crate::story::{Story, write};
+use crate::telegram_server::TOKEN;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -487,4 +490,142 @@ fn known_keys_are_masked_in_tool_results_however_they_are_spelled() {
     let seen = &requests.last().unwrap().raw;
     assert!(!seen.contains("QUINCE7") && !seen.contains("Q u i n c e"), "{seen}");
     assert!(seen.matches("***").count() >= 2, "{seen}");
+}
+
+/// The forms of a secret in the config. `keep` stores its text where the form finds it.
+fn secret_forms(story: Story, text: &str) -> (Story, Vec<(&'static str, Value)>) {
+    let folder = story.home().join("credentials");
+    write(&folder.join("kept"), format!("{text}\n").as_bytes());
+    write(&story.home().join("kept"), format!("{text}\n").as_bytes());
+    let forms = vec![
+        ("value", json!(text)),
+        ("variable", json!("${KEPT_VALUE}")),
+        ("file", json!({ "file": "~/kept" })),
+        ("command", json!({ "command": "echo run >> ~/ran; cat ~/kept" })),
+        ("credential", json!({ "credential": "kept" })),
+    ];
+    let story =
+        story.env("KEPT_VALUE", text).env("CREDENTIALS_DIRECTORY", folder.to_str().unwrap());
+    (story, forms)
+}
+
+#[test]
+fn the_token_of_a_channel_can_be_kept_anywhere() {
+    for index in 0..5 {
+        let (story, telegram) = telegram_story();
+        let (story, forms) = secret_forms(story, TOKEN);
+        let (form, value) = &forms[index];
+        let story = story.set("channels.telegram.token", value.clone()).script([says("ok")]);
+        // Neither listing nor showing needs the token.
+        story.run(["config", "list"]).stdout_has("channels.telegram.token");
+        assert!(!story.home().join("ran").exists(), "{form}");
+        assert!(story.command(["config", "check"]).output().unwrap().status.success(), "{form}");
+        telegram.message(7, "hi");
+        story.run(["channel", "poll"]).stderr("");
+        assert_eq!(telegram.sent(), ["ok"], "{form}");
+        if *form == "command" {
+            let ran = std::fs::read_to_string(story.home().join("ran")).unwrap();
+            assert_eq!(ran, "run\nrun\n", "once for the check and once for the poll");
+        }
+    }
+}
+
+#[test]
+fn the_password_of_a_mailbox_can_be_kept_anywhere() {
+    for index in 0..5 {
+        let (story, server) = mail_story();
+        let (story, forms) = secret_forms(story, PASSWORD);
+        let (form, value) = &forms[index];
+        let story = story
+            .set("channels.email.smtpPassword", value.clone())
+            .set("channels.email.imapPassword", value.clone())
+            .script([says("ok")]);
+        server.receive("Hello", "hi");
+        story.run(["channel", "poll"]).stderr("");
+        assert_eq!(server.sent().len(), 1, "{form}");
+    }
+}
+
+#[test]
+fn the_address_of_a_webhook_is_a_secret_and_can_be_kept_anywhere() {
+    let server = Server::start();
+    let url = format!("http://127.0.0.1:{}/hooks/Quince7Medlar3?sig=Sloe", server.port);
+    for index in 0..5 {
+        let (story, forms) = secret_forms(Story::new(), &url);
+        let (form, value) = &forms[index];
+        let webhook = json!({ "enabled": true, "url": value });
+        let story = story.set("channels", json!({ "webhook": webhook }));
+        server.script([sends(Response::text(200, "text/plain", "ok"))]);
+        story.run(["channel", "send", "webhook", "ops", "Done", "--key", "k"]).stdout("send.k.0\n");
+        assert_eq!(server.requests().len(), index + 1, "{form}");
+        assert_eq!(server.requests()[index].path, "/hooks/Quince7Medlar3?sig=Sloe");
+        let mut shown = String::new();
+        for arguments in [
+            &["config", "list"][..],
+            &["config", "get", "channels"],
+            &["channel", "show", "webhook"],
+            &["channel", "show", "webhook", "--json"],
+            &["channel", "test", "webhook"],
+            &["channel", "list"],
+            &["status"],
+        ] {
+            let ran = story.command(arguments).env("NANOBOT_LOG", "http=debug").output().unwrap();
+            shown += &String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat());
+        }
+        // A closed port: the error of the connection.
+        let text = format!("http://127.0.0.1:1/hooks/Quince7Medlar3?sig=Sloe{index}");
+        let story = story.set("channels.webhook.url", json!(text));
+        let failed = story.command(["channel", "send", "webhook", "ops", "x"]).output().unwrap();
+        assert!(!failed.status.success());
+        shown += &String::from_utf8_lossy(&failed.stderr);
+        assert!(!shown.contains("Medlar3") && !shown.contains("Sloe"), "{form}: {shown}");
+    }
+}
+
+#[test]
+fn config_check_names_a_secret_that_cannot_be_read() {
+    for (place, cause) in [
+        (json!({ "file": "/nowhere/token" }), "/nowhere/token"),
+        (json!({ "command": "echo Quince7Medlar3; exit 3" }), "the command failed"),
+        (json!({ "credential": "token" }), "`CREDENTIALS_DIRECTORY` is not set"),
+    ] {
+        let story = Story::new()
+            .set("channels", json!({ "telegram": { "token": place } }))
+            .set("tools.mcpServers", json!({ "m": { "command": "x", "env": { "K": place } } }));
+        let checked = story.command(["config", "check"]).output().unwrap();
+        let text = String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned();
+        assert_eq!(checked.status.code(), Some(78), "{text}");
+        for words in ["`channels.telegram.token`", "`tools.mcpServers.m.env.K`", cause] {
+            assert!(text.contains(words), "no {words} in {text}");
+        }
+        assert!(!text.contains("Quince7Medlar3"), "{text}");
+    }
+    // Other places are refused where they are set.
+    let story = Story::new();
+    let wrong = ["config", "set", "channels.telegram.token", r#"{"vault": "x"}"#];
+    drop(story.run(wrong).stderr_has("every process can see"));
+    let right = ["config", "set", "channels.telegram.token", r#"{"file": "~/kept"}"#];
+    write(&story.home().join("kept"), b"1:x");
+    drop(story.run(right));
+    story.run(["config", "get", "channels.telegram.token"]).stdout("{\"file\":\"~/kept\"}\n");
+}
+
+/// The key of a provider, a header of a provider, and those of an MCP server over HTTP.
+#[test]
+fn keys_and_headers_of_requests_can_be_kept_anywhere() {
+    for index in 0..5 {
+        let (story, forms) = secret_forms(Story::new(), KEY);
+        let (form, value) = &forms[index];
+        let story = story
+            .set("providers.custom.apiKey", value.clone())
+            .set("providers.custom.extraHeaders", json!({ "X-Team": value }))
+            .script([says("ok")]);
+        story.run(["agent", "-m", "hi"]).stdout("ok\n").stderr("");
+        let request = &story.requests()[0];
+        assert_eq!(request.header("authorization"), Some(&*format!("Bearer {KEY}")), "{form}");
+        assert_eq!(request.header("x-team"), Some(KEY), "{form}");
+        if *form == "command" {
+            assert_eq!(std::fs::read_to_string(story.home().join("ran")).unwrap(), "run\n");
+        }
+    }
 }

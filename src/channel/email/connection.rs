@@ -48,7 +48,7 @@ impl MailConnector {
     /// Status 78 for an unusable proxy.
     pub(super) fn new(setup: &ChannelSetup) -> anyhow::Result<Self> {
         let http = Http::new(TIMEOUTS, false, &setup.network);
-        let proxy = setup.config.secret("proxy");
+        let proxy = setup.config.secret("proxy")?;
         Ok(Self {
             http: Arc::new(http.with_proxy(proxy, "`channels.email.proxy`")?),
             clock: setup.clock.clone(),

@@ -97,7 +97,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         client: client.with_hosts(HOSTS),
         accounts_client: ServiceClient::at(setup, &accounts, "accountsBase", "appSecret")?,
         app_id: config.text("appId").unwrap_or_default(),
-        app_secret: config.secret("appSecret").cloned(),
+        app_secret: config.secret("appSecret")?.cloned(),
         access: setup.access.clone(),
         settings: FeishuSettings {
             has_topics: config.flag("topicIsolation"),
@@ -107,8 +107,8 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
             done_emoji: config.text("doneEmoji"),
         },
         webhook_secrets: WebhookSecrets {
-            encrypt_key: config.secret("encryptKey").cloned(),
-            verification_token: config.secret("verificationToken").cloned(),
+            encrypt_key: config.secret("encryptKey")?.cloned(),
+            verification_token: config.secret("verificationToken")?.cloned(),
         },
         clock: setup.clock.clone(),
         token: AccessToken::default(),

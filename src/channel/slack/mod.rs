@@ -82,7 +82,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let bot_token = config.required_secret("botToken")?;
     let is_socket = config.text("mode").as_deref() == Some("socket");
-    let app_token = config.secret("appToken").filter(|_| is_socket);
+    let app_token = config.secret("appToken")?.filter(|_| is_socket);
     let app_api = app_token.map(|token| WebApi::new(setup, "appToken", token));
     let emoji = |key| {
         let name = config.text(key)?;
@@ -102,7 +102,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     Ok(Box::new(Slack {
         api: WebApi::new(setup, "botToken", bot_token)?,
         app_api: app_api.transpose()?,
-        signing_secret: config.secret("signingSecret").cloned(),
+        signing_secret: config.secret("signingSecret")?.cloned(),
         access: setup.access.clone(),
         clock: setup.clock.clone(),
         settings,

@@ -69,7 +69,7 @@ pub(super) fn resolve_grant(
     let in_arguments: Vec<PathBuf> =
         in_entry.iter().filter_map(|named| real(named.path.to_owned())).collect();
     let mut reads = named(&server.read_paths);
-    reads.extend(of_programs.filter_map(|(_, value)| real(value.expose().into())));
+    reads.extend(of_programs.filter_map(|(_, value)| real(value.text()?.into())));
     let files = in_arguments.iter().filter(|path| path.is_file());
     for file in files.chain(programs) {
         reads.extend(installation_of(file).into_iter().filter_map(real));

@@ -418,7 +418,7 @@ mod tests {
     use crate::sys::env::Env;
     use crate::sys::http::Network;
     use crate::sys::paths::Paths;
-    use crate::sys::secret::Secret;
+    use crate::sys::secret::LazySecret;
     use serde_json::{Value, json};
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{TcpListener, TcpStream};
@@ -553,7 +553,7 @@ mod tests {
             let (port, requests) = listen(answer);
             let remote = RemoteEndpoint {
                 url: format!("http://127.0.0.1:{port}/mcp"),
-                headers: vec![("X-Key".into(), Secret::new("k"))],
+                headers: vec![("X-Key".into(), LazySecret::new("k"))],
                 uses_login: false,
             };
             let server = McpServer {

@@ -100,6 +100,8 @@ impl HttpClient {
         }
         let mut headers = Vec::with_capacity(remote.headers.len());
         for (name, value) in &remote.headers {
+            let value =
+                value.resolve().map_err(|error| McpError::Unusable(format!("{error:#}")))?;
             if name.parse::<HeaderName>().is_err() || !is_header_value(value.expose()) {
                 return Err(McpError::Unusable(format!("invalid header `{}`", one_line(name))));
             }

@@ -367,7 +367,7 @@ for line in sys.stdin:
                 transport: ServerTransport::Program {
                     command: "python3".into(),
                     arguments: vec![script.display().to_string(), habit.into()],
-                    env: vec![("TOLD".into(), crate::sys::secret::Secret::new(told))],
+                    env: vec![("TOLD".into(), crate::sys::secret::LazySecret::new(told))],
                     directory: None,
                 },
                 call_timeout: Duration::from_secs(60),
@@ -588,7 +588,7 @@ for line in sys.stdin:
         let check = |url: &str, header: Option<&str>, offline: bool, expect: &str| {
             let folder = tempfile::tempdir().unwrap();
             let headers =
-                header.map(|value| ("x".to_owned(), crate::sys::secret::Secret::new(value)));
+                header.map(|value| ("x".to_owned(), crate::sys::secret::LazySecret::new(value)));
             let remote = RemoteEndpoint {
                 url: url.into(),
                 headers: headers.into_iter().collect(),

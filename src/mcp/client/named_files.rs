@@ -52,7 +52,7 @@ pub(super) fn named_paths(server: &McpServer) -> Vec<NamedPath<'_>> {
     let in_env = env
         .iter()
         .filter(|(name, _)| !is_in(PROGRAM_VARIABLES, name) && !is_in(SYSTEM_VARIABLES, name))
-        .map(|(name, value)| (value.expose(), Some(name.as_str())));
+        .filter_map(|(name, value)| Some((value.text()?, Some(name.as_str()))));
     let values = in_arguments.chain(in_env).filter(|(value, _)| value.starts_with('/'));
     values.map(|(value, variable)| NamedPath { path: Path::new(value), variable }).collect()
 }
@@ -167,7 +167,7 @@ mod tests {
     use crate::settings::servers::{McpServer, ServerTransport};
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
-    use crate::sys::secret::Secret;
+    use crate::sys::secret::LazySecret;
 
     #[test]
     fn a_file_gets_a_directory_without_other_files() {
@@ -193,7 +193,7 @@ mod tests {
                 transport: ServerTransport::Program {
                     command: "x".into(),
                     arguments: Vec::new(),
-                    env: vec![("FILE".into(), Secret::new(path.to_str().unwrap()))],
+                    env: vec![("FILE".into(), LazySecret::new(path.to_str().unwrap()))],
                     directory: None,
                 },
                 write_paths: vec!["~/granted".into()],

@@ -12,7 +12,7 @@ use crate::sys::process::server::ServerSpec;
 use crate::sys::process::server_environment::{
     build_environment, resolve_program, server_file_name,
 };
-use crate::sys::secret::Secret;
+use crate::sys::secret::{LazySecret, Secret};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +30,12 @@ pub(super) fn start(
     let ServerTransport::Program { command, arguments, env, directory } = &server.transport else {
         unreachable!("only programs are started");
     };
+    let read = |(name, value): &(String, LazySecret)| Ok((name.clone(), value.resolve()?.clone()));
+    let env: Vec<_> = env
+        .iter()
+        .map(read)
+        .collect::<anyhow::Result<_>>()
+        .map_err(|error| McpError::Unusable(format!("{error:#}")))?;
     let name = server_file_name(&server.name);
     let root = config.paths.mcp();
     let state_dir = root.join("state").join(&name);
@@ -44,7 +50,7 @@ pub(super) fn start(
         let words = format!("its `cwd` `{}` is not a directory", directory.display());
         return Err(McpError::Unusable(words));
     }
-    let mut server_env = build_environment(config.env.iter(), env, &temporary);
+    let mut server_env = build_environment(config.env.iter(), &env, &temporary);
     let program = resolve_program(command, &server_env, &directory, &config.paths)
         .map_err(McpError::Unusable)?;
     if command.contains('/') {
@@ -67,7 +73,7 @@ pub(super) fn start(
                 ErrorKind::InvalidInput => McpError::Unusable(error.to_string()),
                 _ => McpError::Unreachable(format!("create its sandbox: {error}")),
             })?;
-            add_sandbox_env(&mut server_env, walled.env, env);
+            add_sandbox_env(&mut server_env, walled.env, &env);
             let mut fence = walled.sandbox;
             // The sandbox cannot allow one network address and deny another.
             fence.net &= !config.offline;

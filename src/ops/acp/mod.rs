@@ -25,7 +25,7 @@ use crate::settings::Settings;
 use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::paths::PathResolver;
-use crate::sys::secret::{Secret, random_hex};
+use crate::sys::secret::{LazySecret, random_hex};
 use crate::sys::signal;
 use crate::sys::stdin_lines::StdinLines;
 use crate::sys::sync::IgnorePoison;
@@ -388,7 +388,7 @@ fn parse_server(given: &Value) -> Result<McpServer, ErrorObject> {
     let pairs = |key: &str| {
         let items = given[key].as_array().into_iter().flatten();
         let pairs = items.filter_map(|item| {
-            Some((item["name"].as_str()?.to_owned(), Secret::new(item["value"].as_str()?)))
+            Some((item["name"].as_str()?.to_owned(), LazySecret::new(item["value"].as_str()?)))
         });
         pairs.collect::<Vec<_>>()
     };

@@ -43,7 +43,7 @@ impl<'a> ChannelLogin<'a> {
         let config = &self.files.config;
         let mut required = self.kind().login.iter().filter(|it| !it.is_optional);
         required.all(|it| {
-            let is_set = config.text(it.key).is_some() || config.secret(it.key).is_some();
+            let is_set = config.text(it.key).is_some() || config.has_secret(it.key);
             is_set || config.flag(it.key)
         })
     }

@@ -14,6 +14,7 @@ use crate::settings::{ModelSettings, Settings};
 use crate::sys::durable_file;
 use crate::sys::http::{Http, HttpTimeouts};
 use crate::sys::process::{self, CommandSpec};
+use crate::sys::secret::LazySecret;
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -152,6 +153,7 @@ impl Transcriber<'_> {
             endpoint.http_provider.base_and_headers().map_err(ProviderError::into_failure)?;
         let proxy = self.settings.provider(provider)?;
         let proxy = proxy.and_then(|block| block.proxy.as_ref());
+        let proxy = proxy.map(LazySecret::resolve).transpose()?;
         let http = Http::new(TIMEOUTS, false, &self.settings.network)
             .with_proxy(proxy, "the provider's `proxy`")?;
         let url = format!("{}/audio/transcriptions", base.trim_end_matches('/'));

@@ -1,6 +1,6 @@
 //! The configuration of one provider.
 
-use crate::sys::secret::Secret;
+use crate::sys::secret::LazySecret;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub struct ProviderConfig {
     /// The wire format, as written.
     pub api_type: Option<String>,
     pub thinking_style: Option<String>,
-    pub headers: Vec<(String, String)>,
+    pub headers: Vec<(String, LazySecret)>,
     /// Extra fields of every request body.
     pub body: Map<String, Value>,
     pub query: Vec<(String, String)>,
@@ -21,7 +21,7 @@ pub struct ProviderConfig {
 /// The source of an API key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
-    Text(Secret),
+    Secret(LazySecret),
     File(PathBuf),
     /// A shell command that prints the key.
     Command(String),

@@ -9,7 +9,7 @@ use crate::error::{Exit, fail, fail_with_hint};
 use crate::provider::quirks::{NONE, Quirks, ThinkingStyle, is_reasoning_model};
 use crate::sys::env::{CREDENTIALS_DIRECTORY, Env};
 use crate::sys::http;
-use crate::sys::secret::Secret;
+use crate::sys::secret::LazySecret;
 use crate::sys::web_url;
 use anyhow::Result;
 use serde_json::{Map, Value};
@@ -45,7 +45,7 @@ pub struct SelectedProvider {
     /// True if the address comes from the config.
     pub is_base_configured: bool,
     pub key_header: &'static str,
-    pub headers: Vec<(String, String)>,
+    pub headers: Vec<(String, LazySecret)>,
     /// Extra fields of every request body.
     pub body: Map<String, Value>,
     pub query: Vec<(String, String)>,
@@ -179,7 +179,7 @@ fn external_key(env: &Env, entry: &ProviderInfo) -> Option<ResolvedKey> {
             });
         }
         Some(ResolvedKey {
-            key: KeySource::Text(Secret::new(env.get(variable)?.trim())),
+            key: KeySource::Secret(LazySecret::new(env.get(variable)?.trim())),
             kind: "variable",
             label: format!("${variable}"),
         })
@@ -212,7 +212,7 @@ fn resolve_key(
     }
     if let Some(key) = &config.key {
         let (from, place) = match key {
-            KeySource::Text(_) => ("config", format!("`providers.{name}.apiKey`")),
+            KeySource::Secret(_) => ("config", format!("`providers.{name}.apiKey`")),
             KeySource::File(path) => ("file", format!("`{}`", path.display())),
             KeySource::Command(_) => ("command", format!("`providers.{name}.apiKeyCommand`")),
             KeySource::Login(name) => ("login", format!("`nanobot provider login {name}`")),
@@ -388,7 +388,7 @@ fn detect_gateway(config: &ProviderConfig, entry: &ProviderInfo) -> Option<&'sta
         return None;
     }
     let key = match &config.key {
-        Some(KeySource::Text(key)) => key.expose(),
+        Some(KeySource::Secret(key)) => key.text().unwrap_or_default(),
         _ => "",
     };
     let base = config.base_url.as_deref().unwrap_or_default();
@@ -525,7 +525,7 @@ mod tests {
         ApiFormat, KeySource, PROVIDERS, ProviderConfig, ProviderKind,
     };
     use crate::sys::env::Env;
-    use crate::sys::secret::Secret;
+    use crate::sys::secret::LazySecret;
     use std::collections::BTreeMap;
 
     fn select_with(
@@ -539,7 +539,7 @@ mod tests {
             .iter()
             .map(|(name, key, base)| {
                 let block = ProviderConfig {
-                    key: some(key).map(|key| KeySource::Text(Secret::new(key))),
+                    key: some(key).map(|key| KeySource::Secret(LazySecret::new(key))),
                     base_url: some(base),
                     ..ProviderConfig::default()
                 };
@@ -556,7 +556,7 @@ mod tests {
         };
         let choice = select_provider(&input).map_err(|error| exit_for(&error))?;
         let key = match &choice.key {
-            Some(KeySource::Text(key)) => key.expose(),
+            Some(KeySource::Secret(key)) => key.identity(),
             Some(_) => "?",
             None => "-",
         };

@@ -3,7 +3,7 @@
 
 use crate::error::{Exit, fail};
 use crate::sys::env::{Env, NO_PROXY_VARIABLES, PROXY_VARIABLES};
-use crate::sys::secret::Secret;
+use crate::sys::secret::{LazySecret, Secret};
 use std::path::PathBuf;
 use std::sync::Arc;
 use ureq::Proxy;
@@ -21,7 +21,7 @@ const CERTIFICATE_PATHS: &[&str] = &[
 /// The values of the config, each of which applies where no variable is set.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkDefaults {
-    pub proxy: Option<Secret>,
+    pub proxy: Option<LazySecret>,
     /// Hosts that are reached without the proxy, in the syntax of `NO_PROXY`.
     pub no_proxy: Vec<String>,
     /// A file of CA certificates in PEM format.
@@ -68,7 +68,7 @@ impl Network {
             .find_map(|url| parse_proxy(url, &no_proxy));
         let proxy = match (from_env, proxy) {
             (Some(proxy), _) => Some(proxy),
-            (None, Some(url)) => Some(configured_proxy(&url, &no_proxy, "`http.proxy`")?),
+            (None, Some(url)) => Some(configured_proxy(url.resolve()?, &no_proxy, "`http.proxy`")?),
             (None, None) => None,
         };
         let certificates = match (set(&["SSL_CERT_FILE", "SSL_CERT_DIR"]), ca_file) {
@@ -174,14 +174,14 @@ fn system_path() -> Option<&'static str> {
 mod tests {
     use super::{Network, NetworkDefaults};
     use crate::sys::env::Env;
-    use crate::sys::secret::Secret;
+    use crate::sys::secret::LazySecret;
 
     #[test]
     fn a_variable_overrides_the_config() {
         let check = |variables: &[(&str, &str)], host: Option<&str>, direct: &str| {
             let env: Env = variables.iter().copied().collect();
             let defaults = NetworkDefaults {
-                proxy: Some(Secret::new("http://user:p%40ss@config:3128")),
+                proxy: Some(LazySecret::new("http://user:p%40ss@config:3128")),
                 no_proxy: vec![".config.example".into()],
                 ca_file: None,
             };
@@ -206,7 +206,7 @@ mod tests {
     fn the_password_is_kept_and_an_invalid_url_is_rejected() {
         let network = |url: &str| {
             let defaults = NetworkDefaults {
-                proxy: Some(Secret::new(url)),
+                proxy: Some(LazySecret::new(url)),
                 no_proxy: vec!["a".into()],
                 ca_file: None,
             };

@@ -21,7 +21,7 @@ use crate::sys::http::{
 };
 use crate::sys::input::image_type;
 use crate::sys::ip_ranges::IpRange;
-use crate::sys::secret::{Secret, contains_key};
+use crate::sys::secret::{LazySecret, contains_key};
 use crate::sys::test_dns::TestHosts;
 use crate::sys::{signal, web_url};
 use page_cache::{FetchedContent, PageCache};
@@ -61,7 +61,7 @@ pub struct WebAccess {
     pub allowed_ranges: Vec<IpRange>,
     /// True if only this machine may be reached.
     pub offline: bool,
-    pub proxy: Option<Secret>,
+    pub proxy: Option<LazySecret>,
     pub user_agent: Option<String>,
     /// Hosts whose addresses are known without a DNS query.
     pub test_dns: TestHosts,
@@ -199,9 +199,11 @@ impl WebAccess {
     }
 
     fn with_client_settings(&self, http: Http) -> Result<Http, ToolError> {
-        http.with_user_agent(self.user_agent.clone())
-            .with_proxy(self.proxy.as_ref(), "`tools.web.proxy`")
-            .map_err(|error| error.to_string().into())
+        let proxy = self.proxy.as_ref().map(LazySecret::resolve).transpose();
+        let client = proxy.and_then(|proxy| {
+            http.with_user_agent(self.user_agent.clone()).with_proxy(proxy, "`tools.web.proxy`")
+        });
+        client.map_err(|error| format!("{error:#}").into())
     }
 }
 
