@@ -17,6 +17,9 @@ use std::time::Instant;
 /// Maximum number of times that messages too long to summarize are halved.
 const MAX_HALVINGS: u32 = 6;
 
+/// Stands for the summary when none could be made.
+const NO_SUMMARY: &str = "No summary of the earlier answers and tool results could be made. Look up again what is needed.";
+
 /// The measures taken so far to make one request fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ShrinkStage {
@@ -139,11 +142,31 @@ impl Turn<'_, '_, '_> {
         if *stage == ShrinkStage::ResultsTruncated {
             *stage = ShrinkStage::Summarized;
             let done = self.compact(None, self.session.estimated_tokens() / 4, None);
-            if self.report_compaction(done)? {
+            if self.report_compaction(done)? || self.omit_old_messages()? {
                 return Ok(true);
             }
         }
         self.truncate_compacted_messages()
+    }
+
+    /// Leaves out what no summary could be made of, but for the user's messages. True if there was anything: without it, a
+    /// model that cannot summarize would end the conversation.
+    fn omit_old_messages(&mut self) -> Result<bool> {
+        let Some((old, keep)) = self.replaceable_messages(self.session.estimated_tokens() / 4)
+        else {
+            return Ok(false);
+        };
+        let stored = self.replace_messages(&old, keep, NO_SUMMARY, MAX_USER_TOKENS);
+        if let Err(error) = stored {
+            return match error {
+                ProviderError::Aborted(error) => Err(error),
+                _ => Ok(false),
+            };
+        }
+        let notice =
+            "the session is too long for the model; earlier answers and tool results are left out";
+        (self.sink)(Event::Notice(notice))?;
+        Ok(true)
     }
 
     /// Halves the user's messages that stand beside the summary of an earlier compaction, if they are a large part of
@@ -175,14 +198,9 @@ impl Turn<'_, '_, '_> {
         max_tail_tokens: u64,
         threshold: Option<u64>,
     ) -> Result<Option<CompactionResult>, ProviderError> {
-        let messages = self.session.messages();
-        let (old, kept) = messages.split_at(split_index(messages, max_tail_tokens));
-        // Without a reply there are only user messages, which must not be altered.
-        let is_reply = |message: &Message| matches!(message, Message::Assistant(reply) if reply.finish_reason != FinishReason::Interrupted);
-        if !old.iter().any(is_reply) {
+        let Some((old, keep)) = self.replaceable_messages(max_tail_tokens) else {
             return Ok(None);
-        }
-        let (old, keep) = (old.to_vec(), kept.len());
+        };
         let before = self.context_tokens();
         let mut instructions = instructions.map(str::to_owned);
         if let Some(hooks) = self.agent.hooks {
@@ -199,16 +217,7 @@ impl Turn<'_, '_, '_> {
             // Limit the user's messages, so that they leave enough room for the work.
             let budget =
                 threshold.map_or(MAX_USER_TOKENS, |threshold| MAX_USER_TOKENS.min(threshold / 8));
-            let weight = token_estimate::for_messages(&old);
-            let summary =
-                CompactedHistory::new(&text, self.session.summary(), &old, budget.min(weight / 2));
-            if token_estimate::for_message(&summary.to_message()) >= weight {
-                let cause = "the summary is not shorter than the messages it replaces";
-                return Err(ProviderError::Refused(cause.into()));
-            }
-            // The summary does not show the origin of what it replaces.
-            self.agent.record_origin(self.session);
-            self.session.compact(keep, summary).map_err(ProviderError::Aborted)
+            self.replace_messages(&old, keep, &text, budget)
         });
         let after = self.context_tokens();
         let error = done.as_ref().err().map(ToString::to_string);
@@ -220,6 +229,36 @@ impl Turn<'_, '_, '_> {
         };
         (self.sink)(end).map_err(ProviderError::Aborted)?;
         done.map(|()| Some(CompactionResult { before, after }))
+    }
+
+    /// The messages that a summary may replace, and the number of those after them. `None` without a reply among them: there
+    /// are only messages of the user then, which must not be altered.
+    fn replaceable_messages(&self, max_tail_tokens: u64) -> Option<(Vec<Message>, usize)> {
+        let messages = self.session.messages();
+        let (old, kept) = messages.split_at(split_index(messages, max_tail_tokens));
+        let is_reply = |message: &Message| matches!(message, Message::Assistant(reply) if reply.finish_reason != FinishReason::Interrupted);
+        old.iter().any(is_reply).then(|| (old.to_vec(), kept.len()))
+    }
+
+    /// Replaces `old`, which are all messages but the last `keep`, by `summary` and at most `user_budget` tokens of the
+    /// user's messages.
+    fn replace_messages(
+        &mut self,
+        old: &[Message],
+        keep: usize,
+        summary: &str,
+        user_budget: u64,
+    ) -> Result<(), ProviderError> {
+        let weight = token_estimate::for_messages(old);
+        let budget = user_budget.min(weight / 2);
+        let summary = CompactedHistory::new(summary, self.session.summary(), old, budget);
+        if token_estimate::for_message(&summary.to_message()) >= weight {
+            let cause = "the summary is not shorter than the messages it replaces";
+            return Err(ProviderError::Refused(cause.into()));
+        }
+        // The summary does not show the origin of what it replaces.
+        self.agent.record_origin(self.session);
+        self.session.compact(keep, summary).map_err(ProviderError::Aborted)
     }
 
     /// Requests a summary of `messages` from the model. If they are too long for that, the older ones are left out.

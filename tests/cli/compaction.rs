@@ -295,6 +295,22 @@ fn a_failed_compaction_leaves_the_session_unchanged() {
     }
 }
 
+/// A small model that cannot summarize must not end the conversation.
+#[test]
+fn a_rejected_request_without_a_summary_goes_out_without_the_old_answers() {
+    let cut = replies(json!({ "role": "assistant", "content": "- the us" }), "length");
+    let too_long = || fails(400, "maximum context length exceeded");
+    let story =
+        Story::new().script([says(&long_text("Noted.", 600)), too_long(), cut, says("Mia.")]);
+    story.run(["agent", "-m", "My cat is Mia."]).stdout_has("Noted.");
+    let ran = story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
+    let text = ran.error_text();
+    assert!(text.contains("earlier answers and tool results are left out"), "{text}");
+    let requests = story.requests();
+    let last = message_texts(&requests[3])[1..].concat();
+    assert!(last.contains("My cat is Mia.") && last.contains("Who?") && !last.contains("Noted."));
+}
+
 /// There is no turn to resume, and `--new` would discard the messages that must be preserved.
 #[test]
 fn a_failed_compact_command_suggests_neither_resume_nor_new() {
