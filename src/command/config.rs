@@ -31,7 +31,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         Arguments::Path => ctx.terminal.print(&format!("{}\n", path.display()))?,
         Arguments::Get { key: Some(key), origin, json } => get(ctx, key, *origin, *json)?,
         Arguments::Get { key: None, origin, json } | Arguments::List { origin, json } => {
-            list(ctx, *origin, *json)?
+            list(ctx, *origin, *json)?;
         }
         Arguments::Set { key, value, unset: _ } => set(ctx, key, value.as_deref())?,
         Arguments::Unset { key } => set(ctx, key, None)?,

@@ -45,7 +45,7 @@ impl PathNames {
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.replace_in(item, replace)),
             Value::Object(members) => {
-                members.values_mut().for_each(|member| self.replace_in(member, replace))
+                members.values_mut().for_each(|member| self.replace_in(member, replace));
             }
             _ => {}
         }

@@ -140,7 +140,7 @@ mod tests {
             parameters: json!({}).into(),
         });
         let check = |name: &str, expect: Option<&str>| {
-            assert_eq!(repair_name(name, &tools), expect, "{name}")
+            assert_eq!(repair_name(name, &tools), expect, "{name}");
         };
         for name in [
             "functions.list_dir",

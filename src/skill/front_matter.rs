@@ -127,7 +127,7 @@ pub(super) fn parse_lenient(text: &str) -> FrontMatter<'_> {
         Ok(Value::Object(fields)) => lenient.fields = fields,
         Ok(Value::Null) => {}
         Ok(_) => {
-            lenient.warnings.push("its front matter is not a list of `key: value` lines".into())
+            lenient.warnings.push("its front matter is not a list of `key: value` lines".into());
         }
         Err(_) => lenient.parse_fields(&head),
     }

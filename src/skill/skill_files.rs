@@ -60,7 +60,7 @@ pub(super) fn read_all(
         let path = entry.path().join("SKILL.md");
         match read_text(&path, dir, source) {
             Ok(Some((text, warning))) => {
-                texts.push(SkillFile { name: name.to_owned(), text, warning })
+                texts.push(SkillFile { name: name.to_owned(), text, warning });
             }
             Ok(None) => {}
             Err(error) => tell(Some(name), error.to_string()),

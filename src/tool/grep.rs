@@ -104,13 +104,12 @@ impl Grep {
         &self,
         dir: &Path,
         arguments: &Value,
-        options: WalkOptions,
+        mut options: WalkOptions,
     ) -> Result<(Vec<PathBuf>, bool), ToolError> {
         let text = |key: &str| arguments[key].as_str().filter(|text| !text.is_empty());
         let glob = text("glob").map(glob_matcher).transpose()?;
-        let types = text("type").map(walk::file_types).transpose()?;
+        options.types = text("type").map(walk::file_types).transpose()?;
         let mut looked_at = 0;
-        let options = WalkOptions { types, ..options };
         let entries = walk::entries(&self.files.file_scope, dir, options);
         let entries = entries.inspect(|_| looked_at += 1).filter(|entry| {
             let relative = entry.path().strip_prefix(dir).unwrap_or(entry.path());

@@ -19,7 +19,7 @@ impl Turn<'_, '_, '_> {
         {
             match news {
                 BackgroundEvent::Progress { call_id: call, text } => {
-                    (self.sink)(Event::ToolOutput { call_id: &call, text: &text })?
+                    (self.sink)(Event::ToolOutput { call_id: &call, text: &text })?;
                 }
                 BackgroundEvent::Notice(text) => (self.sink)(Event::Notice(&text))?,
                 BackgroundEvent::Report(BackgroundReport {

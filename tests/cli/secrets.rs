@@ -111,7 +111,7 @@ fn read_files(folder: &Path, found: &mut Vec<(String, String)>) {
             true => read_files(&path, found),
             false if is_source => {}
             false => {
-                found.push((name, String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into()))
+                found.push((name, String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into()));
             }
         }
     }

@@ -97,7 +97,8 @@ pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &RunLogFilter<'_>)
             match wanted.json {
                 true => ctx.terminal.print_json(&run_json(record))?,
                 false => {
-                    ctx.terminal.print(&format!("{}\n", run_row(record, &wanted.now).join("  ")))?
+                    ctx.terminal
+                        .print(&format!("{}\n", run_row(record, &wanted.now).join("  ")))?;
                 }
             }
         }

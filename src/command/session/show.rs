@@ -35,7 +35,7 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
             }
             SessionEntry::Message(logged) => transcript.push(*logged, &mut page)?,
             SessionEntry::Invalid(at) => {
-                ctx.terminal.eprint(&format!("nanobot: the line at byte {at} cannot be read"))
+                ctx.terminal.eprint(&format!("nanobot: the line at byte {at} cannot be read"));
             }
         }
     }

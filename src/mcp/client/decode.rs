@@ -162,7 +162,7 @@ impl SizeBudget {
                 Err(wrong) => self.push_text(format!("[image omitted: {wrong}]")),
             },
             "audio" => {
-                self.parts.push(ContentPart::Audio { kind: media(), bytes: data.len() / 4 * 3 })
+                self.parts.push(ContentPart::Audio { kind: media(), bytes: data.len() / 4 * 3 });
             }
             "resource" => self.push_contents(part.get("resource").unwrap_or(&Value::Null)),
             "resource_link" => {

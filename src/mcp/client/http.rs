@@ -536,7 +536,7 @@ mod tests {
                 &json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "far", "version": "1"}}),
             ),
             Some("tools/list") => {
-                json_of(stream, &request.id, &json!({"tools": [{"name": "t", "inputSchema": {}}]}))
+                json_of(stream, &request.id, &json!({"tools": [{"name": "t", "inputSchema": {}}]}));
             }
             Some("tools/call") => return false,
             _ if request.line.starts_with("GET") => send(stream, "405 No", ""),

@@ -153,7 +153,7 @@ impl LiveView {
             }
             Event::ToolCall(call) => self.begin_call(call, view.now),
             Event::ToolOutput { call_id: call, text } => {
-                rows.extend(self.add_output(call, text, view))
+                rows.extend(self.add_output(call, text, view));
             }
             Event::ToolResult {
                 result,

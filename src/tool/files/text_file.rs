@@ -408,10 +408,10 @@ mod tests {
             b"\x82\xb1\x82\xea\x82\xcd\x93\xfa\x96{\x8c\xea\n",
         ];
         fuzz::check(seeds, |input, _| {
-            if let Some(file) = TextFile::new(input) {
-                if let Ok(bytes) = file.encode(&file.text, input) {
-                    assert_eq!(bytes, input);
-                }
+            if let Some(file) = TextFile::new(input)
+                && let Ok(bytes) = file.encode(&file.text, input)
+            {
+                assert_eq!(bytes, input);
             }
         });
     }

@@ -6,9 +6,7 @@ use super::definitions::{Definition, definitions};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use std::collections::BTreeMap;
 use syn::visit::{self, Visit};
-use syn::{
-    Attribute, File, ImplItemFn, ItemFn, ItemMod, ItemUse, Macro, Meta, UseTree, VisRestricted,
-};
+use syn::{Attribute, ImplItemFn, ItemFn, ItemMod, ItemUse, Macro, Meta, UseTree, VisRestricted};
 
 pub(super) struct Source {
     /// Below `src`: `cron/job.rs`.
