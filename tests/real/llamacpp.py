@@ -3,7 +3,8 @@
 
     KEY=… llamacpp.py FILE PORT [WINDOW]
 
-WINDOW is the context window in tokens. Without it, it is that of the model.
+WINDOW is the context window in tokens. Without it, it is that of the model. One thread computes: several wait for each other
+where other processes use the processors too, and become far slower than one.
 """
 
 import os
@@ -20,6 +21,9 @@ params.api_keys = [os.environ["KEY"]]
 if len(sys.argv) > 3:
     params.n_ctx = int(sys.argv[3])
 params.n_parallel = 1
+params.cpuparams.n_threads = 1
+params.sampling.temp = 0
+params.sampling.seed = 1
 params.n_gpu_layers = 0
 params.warmup = False
 server = xllamacpp.Server(params)
