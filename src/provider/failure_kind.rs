@@ -163,7 +163,7 @@ mod tests {
     fn the_words_of_403_and_404_tell_the_key_the_model_and_the_content_apart() {
         use FailureKind::{Forbidden, KeyRejected, ModelNotFound, NoSuchAddress, NotAccepted};
         let check = |status: u16, message: &str, expect| {
-            assert_eq!(kind(status, message), expect, "{message}")
+            assert_eq!(kind(status, message), expect, "{message}");
         };
         check(404, "No endpoints found that support image input", NotAccepted);
         check(404, "No endpoints found for llama-3.2-vision.", ModelNotFound);
