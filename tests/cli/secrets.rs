@@ -9,10 +9,13 @@ use crate::screen::Key;
 use crate::server::{Request, Responder, Response, Server, calls, fails, says, sends};
 use crate::story::{Story, write};
 use crate::telegram_server::TOKEN;
+use crate::web::{PageServer, page_response};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::Stdio;
 
 /// Twelve keys and their sources.
 const CANARIES: [(&str, &str); 12] = [
@@ -627,5 +630,112 @@ fn keys_and_headers_of_requests_can_be_kept_anywhere() {
         if *form == "command" {
             assert_eq!(std::fs::read_to_string(story.home().join("ran")).unwrap(), "run\n");
         }
+    }
+}
+
+/// The key of a vendor whose keys can tell that a gateway is meant.
+#[test]
+fn the_key_of_a_vendor_can_be_kept_anywhere() {
+    for index in 0..5 {
+        let (story, forms) = secret_forms(Story::with_provider("openai", "gpt-6-luna"), KEY);
+        let (form, value) = &forms[index];
+        let story = story
+            .set("providers.openai.apiKey", value.clone())
+            .set("providers.openai.apiType", json!("chat"))
+            .script([says("ok")]);
+        story.run(["provider", "list"]).stdout_has("openai");
+        assert!(!story.home().join("ran").exists(), "a list reads no key");
+        story.run(["agent", "-m", "hi"]).stdout("ok\n");
+        let bearer = format!("Bearer {KEY}");
+        assert_eq!(story.requests()[0].header("authorization"), Some(&*bearer), "{form}");
+    }
+}
+
+#[test]
+fn variables_of_mcp_servers_can_be_kept_anywhere() {
+    for index in 0..5 {
+        let (story, forms) = secret_forms(Story::new(), KEY);
+        let (form, value) = &forms[index];
+        let seen = story.home().join("seen");
+        write(&seen, b"");
+        let script = r#"printf %s "$API_KEY" >"$1""#;
+        let server = json!({ "command": "/bin/sh", "args": ["-c", script, "x", seen],
+            "env": { "API_KEY": value } });
+        let story = story.set("tools.mcpServers.s", server);
+        story.run(["mcp", "list"]).stdout_has("s ");
+        assert!(!story.home().join("ran").exists(), "a list reads no key");
+        // The server speaks no protocol.
+        let called = story.run(["mcp", "call", "s", "x"]).stderr_has("MCP server `s`: it ");
+        assert_ne!(called.code(), 0);
+        assert_eq!(std::fs::read_to_string(&seen).unwrap(), KEY, "{form}");
+    }
+}
+
+#[test]
+fn headers_of_mcp_servers_and_search_keys_can_be_kept_anywhere() {
+    let pages =
+        PageServer::start(|_| page_response("application/json", r#"{"web": {"results": []}}"#));
+    for index in 0..5 {
+        let (story, forms) = secret_forms(Story::new(), KEY);
+        let (form, value) = &forms[index];
+        let count = pages.requests().len();
+        let server = json!({ "url": pages.url("/mcp"), "headers": { "X-Key": value } });
+        let search = json!({ "provider": "brave", "apiKey": value, "baseUrl": pages.url("") });
+        let story = story.set("tools.mcpServers", json!({ "s": server }));
+        let called = story.run(["mcp", "call", "s", "x"]).stderr_has("not an MCP message");
+        assert_ne!(called.code(), 0);
+        drop(called);
+        let requests = pages.requests().split_off(count);
+        assert!(!requests.is_empty(), "{form}");
+        let header = format!("x-key: {KEY}\n");
+        assert!(requests.iter().all(|head| head.contains(&header)), "{form}: {requests:?}");
+        let story = story.set("tools", json!({ "web": { "search": search } }));
+        let searched = story.run(["tool", "run", "web_search", r#"{"query": "a"}"#]);
+        drop(searched.stdout_has("No results"));
+        let header = format!("x-subscription-token: {KEY}\n");
+        assert!(pages.requests().last().unwrap().contains(&header), "{form}");
+    }
+    // One that cannot be read is named, and nothing is sent.
+    let place = json!({ "file": "/nowhere/key" });
+    let server = json!({ "url": pages.url("/mcp"), "headers": { "X-Key": place } });
+    let search = json!({ "provider": "brave", "apiKey": place, "baseUrl": pages.url("") });
+    let story = Story::new().set("tools.mcpServers", json!({ "s": server }));
+    let count = pages.requests().len();
+    let called = story.run(["mcp", "call", "s", "x"]);
+    let called = called.stderr_has("read `tools.mcpServers.s.headers.X-Key`");
+    assert_ne!(called.code(), 0);
+    drop(called);
+    let story = story.set("tools", json!({ "web": { "search": search } }));
+    let searched = story.run(["tool", "run", "web_search", r#"{"query": "a"}"#]);
+    let searched = searched.stderr_has("read `tools.web.search.apiKey`");
+    assert_ne!(searched.code(), 0);
+    assert_eq!(pages.requests().len(), count);
+}
+
+/// The commands wait until the notice was seen.
+#[test]
+fn a_slow_command_of_a_key_is_named_while_it_is_waited_for() {
+    let command = "until [ -e ~/seen ]; do sleep 0.1; done; echo key-of-a-command";
+    let start = |key: &'static str, value: Value| {
+        let story = Story::new().script([says("ok")]);
+        let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+        let story = story.set("providers.custom", json!({ "apiBase": base })).set(key, value);
+        let mut run = story.command(["agent", "-m", "hi"]);
+        let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        (key, story, run)
+    };
+    let runs = [
+        start("providers.custom.apiKeyCommand", json!(command)),
+        start("providers.custom.apiKey", json!({ "command": command })),
+    ];
+    for (key, story, mut run) in runs {
+        let mut notice = String::new();
+        BufReader::new(run.stderr.take().unwrap()).read_line(&mut notice).unwrap();
+        let expect = format!("nanobot: waiting for the command of `{key}`, up to a minute\n");
+        assert_eq!(notice, expect);
+        write(&story.home().join("seen"), b"");
+        story.wait(run).stdout("ok\n");
+        let header = story.requests()[0].header("authorization").map(str::to_owned);
+        assert_eq!(header.as_deref(), Some("Bearer key-of-a-command"));
     }
 }

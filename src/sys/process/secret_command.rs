@@ -17,13 +17,17 @@ const MAX_OUTPUT_BYTES: usize = 16 << 10;
 /// # Errors
 /// Status 78 if it fails, takes longer than a minute, or prints nothing.
 pub fn run_secret_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
+    run_within(command, env, COMMAND_TIMEOUT)
+}
+
+fn run_within(command: &str, env: &[(String, String)], timeout: Duration) -> Result<Secret> {
     let spec = CommandSpec {
         program: PathBuf::from("/bin/sh"),
         // Standard error is discarded, because it must not be mistaken for the key.
         arguments: vec!["-c".into(), format!("{{ {command}\n}} 2>/dev/null")],
         directory: PathBuf::from("/"),
         env: env.to_vec(),
-        timeout: COMMAND_TIMEOUT,
+        timeout,
         capture_bytes: MAX_OUTPUT_BYTES,
         sandbox: None,
         input: None,
@@ -34,7 +38,10 @@ pub fn run_secret_command(command: &str, env: &[(String, String)]) -> Result<Sec
     }
     let hint = "run the command by hand to see its output";
     match finished.status {
-        None => Err(fail_with_hint(Exit::Config, "the command timed out after 60 s", hint)),
+        None => {
+            let cause = format!("the command timed out after {} s", timeout.as_secs());
+            Err(fail_with_hint(Exit::Config, cause, hint))
+        }
         Some(status) if !status.success() => {
             Err(fail_with_hint(Exit::Config, format!("the command failed: {status}"), hint))
         }
@@ -48,4 +55,19 @@ pub fn first_line(bytes: &[u8]) -> Option<Secret> {
     let text = String::from_utf8_lossy(bytes);
     let line = text.trim_start_matches('\u{feff}').trim().lines().next()?;
     Some(Secret::new(line.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run_within;
+    use crate::error::{Exit, exit_for};
+    use std::time::Duration;
+
+    #[test]
+    fn a_command_that_hangs_is_ended() {
+        let env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
+        let error = run_within("echo key; sleep 600", &env, Duration::from_secs(1)).unwrap_err();
+        assert_eq!(exit_for(&error), Exit::Config);
+        assert!(format!("{error:#}").contains("timed out after 1 s"), "{error:#}");
+    }
 }
