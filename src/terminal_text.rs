@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthChar;
 
 /// The size in bytes from which on a line can no longer be drawn over: no progress bar is that long, and drawing must not take
 /// long.
-const MAX_LINE_BYTES: usize = 2 << 10;
+const MAX_LINE_BYTES: usize = 1 << 10;
 /// The last column that the cursor can be moved to, unless the line is longer.
 const MAX_PADDED_COLUMNS: usize = 200;
 /// Maximum characters of the parameters of an escape sequence.

@@ -64,11 +64,11 @@ pub(super) fn own_directory(
     path: &Path,
     paths: &Paths,
 ) -> Option<PathBuf> {
-    if path.is_dir() || is_program(path) {
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if path.is_dir() || is_program(&real(path)) {
         return None;
     }
     let directory = std::fs::canonicalize(path.parent()?).ok()?;
-    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let is_shared = real(&paths.home).starts_with(&directory)
         || directory.components().count() < 3
         || directory.starts_with(real(&paths.root))
