@@ -9,8 +9,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RateLimit,
-    RemoteFile, SendError, Sender,
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part,
+    QuotedText, RateLimit, RemoteFile, SendError, Sender,
 };
 use crate::error::{Exit, fail};
 use crate::sys::secret::Secret;
@@ -30,6 +30,8 @@ const TOKEN_HEADER: &str = "x-acs-dingtalk-access-token";
 const GROUP_PREFIX: &str = "group:";
 /// Largest upload: 20 MB (DingTalk, "Upload media files").
 const MAX_UPLOAD_BYTES: u64 = 20_000_000;
+/// Maximum characters of a text that is quoted.
+const MAX_QUOTE_CHARS: usize = 500;
 /// Maximum characters of the title, which notifications show.
 const MAX_TITLE_CHARS: usize = 40;
 /// The wait after a rate limit, for which the service names none.
@@ -334,6 +336,11 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
     if is_unreadable && ["text", "richText"].contains(&kind) {
         return None;
     }
+    let replied = &data["text"]["repliedMsg"];
+    let quoted = replied["content"]["text"].as_str().filter(|text| !text.is_empty());
+    let quoted = quoted.map(|text| {
+        QuotedText::replied(text, MAX_QUOTE_CHARS, replied["msgId"].as_str(), false)
+    });
     let chat = match is_group {
         true => format!("{GROUP_PREFIX}{}", text("conversationId")?),
         false => sender.to_owned(),
@@ -351,6 +358,7 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
             is_bot: false,
         },
         text: typed,
+        quotes: quoted.into_iter().collect(),
         mentions_us: data["isInAtList"] == true,
         files,
         is_unreadable,

@@ -8,6 +8,7 @@ mod compaction;
 
 use super::settlement::Settlement;
 use super::{Destination, InboundMessage, MessageSource, Part, Sender};
+use crate::message::Origin;
 use crate::sys::durable_file;
 use crate::sys::file_lock::with_lock;
 use anyhow::{Context as _, Result};
@@ -50,6 +51,9 @@ pub enum InboxRecord {
         /// The sender, if the session does not have the message from its own turns.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         source: Option<MessageSource>,
+        /// The origin of an answer of the session; `None` if it is unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        origin: Option<Origin>,
     },
     /// The service has taken a part.
     Sent { key: String, part: usize, remote: String },
@@ -114,6 +118,8 @@ pub struct OutboundEntry {
     pub created_at: i64,
     /// The sender, if the session does not have the message from its own turns.
     pub source: Option<MessageSource>,
+    /// The origin of an answer of the session; `None` if it is unknown.
+    pub answer_origin: Option<Origin>,
     /// The service's ids of the parts that it has taken.
     pub sent: BTreeMap<usize, String>,
     /// True if no process has tried to send a part.
@@ -125,6 +131,11 @@ impl OutboundEntry {
     /// The key of a part, which is the same whenever the part is sent.
     pub fn part_key(&self, part: usize) -> String {
         format!("{}.{part}", self.key)
+    }
+
+    /// The origin of the text; `None` if it is unknown.
+    pub fn origin(&self) -> Option<Origin> {
+        self.source.as_ref().map(|source| source.origin).or(self.answer_origin)
     }
 
     /// The text of the parts that the service has taken, with the names of files.
@@ -216,8 +227,8 @@ impl InboxState {
                     }
                 }
             }
-            InboxRecord::Out { key, answers, session, destination, parts, at, source } => self
-                .add_outbound(OutboundEntry {
+            InboxRecord::Out { key, answers, session, destination, parts, at, source, origin } => {
+                self.add_outbound(OutboundEntry {
                     key,
                     answers,
                     session,
@@ -225,10 +236,12 @@ impl InboxState {
                     parts,
                     created_at: at,
                     source,
+                    answer_origin: origin,
                     sent: BTreeMap::new(),
                     is_untried: false,
                     settlement: None,
-                }),
+                })
+            }
             InboxRecord::Sent { key, part, remote } => {
                 if let Some(entry) = self.outbound_mut(&key) {
                     entry.sent.insert(part, remote);
@@ -542,6 +555,7 @@ mod tests {
             parts: vec![Part::default(), Part::default()],
             at: 2000,
             source: None,
+            origin: None,
         }
     }
 

@@ -289,16 +289,39 @@ pub struct QuotedText {
     /// A short name for the model, such as `quoted message` or `forwarded message`.
     pub label: String,
     pub text: String,
+    /// If the text is of the message that this one replies to. It may be empty where the service gives only the id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replied: Option<RepliedMessage>,
+}
+
+/// A message that another one replies to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepliedMessage {
+    /// The service's id; `None` if it gives only the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// True if the service states that we have sent exactly the quoted text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ours: bool,
 }
 
 impl QuotedText {
+    /// The mark for the rest of a text that is too long.
+    pub const CUT_MARK: &str = " […]";
+
     /// A quote of at most `max_chars` characters of a text.
-    fn cut(label: &str, text: &str, max_chars: usize) -> Self {
+    pub fn cut(label: &str, text: &str, max_chars: usize) -> Self {
         let mut cut: String = text.chars().take(max_chars).collect();
         if cut.len() < text.len() {
-            cut.push_str(" […]");
+            cut.push_str(Self::CUT_MARK);
         }
-        Self { label: label.to_owned(), text: cut }
+        Self { label: label.to_owned(), text: cut, replied: None }
+    }
+
+    /// The text of a message that is replied to.
+    fn replied(text: &str, max_chars: usize, id: Option<&str>, is_ours: bool) -> Self {
+        let replied = RepliedMessage { id: id.map(str::to_owned), is_ours };
+        Self { replied: Some(replied), ..Self::cut("quoted message", text, max_chars) }
     }
 }
 

@@ -242,7 +242,7 @@ fn to_message(line: &Value) -> std::result::Result<InboundMessage, String> {
         RemoteFile { id: path, name, kind: AttachmentKind::File, ..RemoteFile::default() }
     });
     let quotes =
-        texts("quotes").map(|text| QuotedText::cut("quoted message", &text, MAX_QUOTE_CHARS));
+        texts("quotes").map(|text| QuotedText::replied(&text, MAX_QUOTE_CHARS, None, false));
     let message = InboundMessage {
         is_unreadable: false,
         chat: Chat { id: chat, thread: optional("thread"), is_direct: line["direct"] != false },

@@ -12,8 +12,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RateLimit,
-    RemoteFile, SendError, Sender,
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part,
+    QuotedText, RateLimit, RemoteFile, SendError, Sender,
 };
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
@@ -348,6 +348,9 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
     let text = data["content"].as_str().unwrap_or_default().trim().to_owned();
     // Faces and cards come without content.
     let is_unreadable = text.is_empty() && files.is_empty();
+    // The service gives the id of the message alone.
+    let replied = data["message_reference"]["message_id"].as_str();
+    let replied = replied.map(|id| QuotedText::replied("", 0, Some(id), false));
     let sent_at = data["timestamp"].as_str().unwrap_or_default();
     let sent_at = sent_at.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second);
     Some(InboundMessage {
@@ -359,6 +362,7 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
             is_bot: author["bot"] == true,
         },
         text,
+        quotes: replied.into_iter().collect(),
         mentions_us: true,
         files,
         is_unreadable,

@@ -7,12 +7,13 @@ const MAX_QUOTE_CHARS: usize = 500;
 
 /// A message of a thread.
 pub(super) struct ThreadMessage {
+    pub(super) id: String,
     pub(super) is_own: bool,
     pub(super) text: String,
 }
 
 /// The last `max_messages` messages since our last one, of those before the message that is answered: the session has
-/// what is older.
+/// what is older. A thread that others have opened below our message begins with that one.
 pub(super) fn context_quotes(
     thread: impl Iterator<Item = ThreadMessage>,
     max_messages: usize,
@@ -20,12 +21,15 @@ pub(super) fn context_quotes(
     let thread: Vec<ThreadMessage> = thread.collect();
     let own = thread.iter().rposition(|message| message.is_own);
     let since = &thread[own.map_or(0, |own| own + 1)..];
+    let replied = thread.first().filter(|_| own == Some(0));
+    let replied =
+        replied.map(|root| QuotedText::replied(&root.text, MAX_QUOTE_CHARS, Some(&root.id), true));
     let newest = &since[since.len().saturating_sub(max_messages)..];
     let texts = newest.iter().map(|message| message.text.as_str());
     let quotes = texts
         .filter(|text| !text.is_empty())
         .map(|text| QuotedText::cut("earlier message of the thread", text, MAX_QUOTE_CHARS));
-    quotes.collect()
+    replied.into_iter().chain(quotes).collect()
 }
 
 #[cfg(test)]
@@ -35,9 +39,11 @@ mod tests {
     #[test]
     fn messages_since_our_last_one_are_quoted() {
         let check = |thread: &[(bool, &str)], expect: &[&str]| {
-            let messages = thread
-                .iter()
-                .map(|(is_own, text)| ThreadMessage { is_own: *is_own, text: (*text).to_owned() });
+            let messages = thread.iter().map(|(is_own, text)| ThreadMessage {
+                id: "1".to_owned(),
+                is_own: *is_own,
+                text: (*text).to_owned(),
+            });
             let quotes = context_quotes(messages, 2);
             let texts: Vec<&str> = quotes.iter().map(|quote| quote.text.as_str()).collect();
             assert_eq!(texts, expect);
@@ -46,5 +52,7 @@ mod tests {
         check(&[(false, "a"), (false, "b"), (false, "c")], &["b", "c"]);
         check(&[(false, "a"), (true, "b"), (false, "c"), (false, "")], &["c"]);
         check(&[(false, "a"), (true, "b")], &[]);
+        check(&[(true, "a"), (false, "b")], &["a", "b"]);
+        check(&[(true, "a"), (true, "b")], &[]);
     }
 }

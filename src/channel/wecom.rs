@@ -222,6 +222,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
             None => quotes.push(QuotedText {
                 label: "attachment".to_owned(),
                 text: format!("a file of the kind {kind}, which cannot be read"),
+                replied: None,
             }),
         },
         _ => {}
@@ -235,7 +236,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     }
     let quote = &body["quote"];
     let quoted = quote["text"]["content"].as_str().or(quote["content"].as_str());
-    quotes.extend(quoted.map(|text| QuotedText::cut("quoted message", text, MAX_QUOTE_CHARS)));
+    quotes.extend(quoted.map(|text| QuotedText::replied(text, MAX_QUOTE_CHARS, None, false)));
     // The mention comes first, under the bot's name.
     let typed = match typed.trim_start().strip_prefix('@') {
         Some(rest) if is_group => rest.split_once(char::is_whitespace).map_or("", |(_, it)| it),

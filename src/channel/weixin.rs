@@ -479,12 +479,13 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
             (None, None) => quotes.push(QuotedText {
                 label: "attachment".to_owned(),
                 text: "a file, which cannot be read".to_owned(),
+                replied: None,
             }),
         }
         let quoted = &item["ref_msg"];
         let quoted =
             quoted["message_item"]["text_item"]["text"].as_str().or(quoted["title"].as_str());
-        quotes.extend(quoted.map(|text| QuotedText::cut("quoted message", text, MAX_QUOTE_CHARS)));
+        quotes.extend(quoted.map(|text| QuotedText::replied(text, MAX_QUOTE_CHARS, None, false)));
     }
     let text = typed.join("\n").trim().to_owned();
     if text.is_empty() && quotes.is_empty() && files.is_empty() {

@@ -297,7 +297,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     let typed = typed.or(place.as_deref()).unwrap_or_default();
     let file = to_file(kind, content, is_forward);
     let mut quotes = match is_forward && !typed.is_empty() {
-        true => vec![QuotedText { label: "forwarded message".to_owned(), text: typed.to_owned() }],
+        true => vec![QuotedText::cut("forwarded message", typed, typed.len())],
         false => Vec::new(),
     };
     quotes.extend(shared_text(kind, content));
@@ -307,6 +307,9 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     if is_empty && !is_unreadable {
         return None;
     }
+    // The service gives the id of the message alone.
+    let replied = message["context"]["id"].as_str();
+    quotes.extend(replied.map(|id| QuotedText::replied("", 0, Some(id), false)));
     let sent_at = message["timestamp"].as_str().unwrap_or_default();
     Some(InboundMessage {
         id: id.to_owned(),

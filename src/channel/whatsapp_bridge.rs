@@ -162,6 +162,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     let is_voice = content == VOICE_TEXT;
     let quotes = match is_voice {
         true => vec![QuotedText {
+            replied: None,
             label: "voice message".to_owned(),
             text: "The bridge does not hand on the recording.".to_owned(),
         }],

@@ -268,7 +268,7 @@ impl MessageBus<'_> {
             sender: None,
             chat_prompt: PROMPT,
             is_typed: false,
-            external_content: None,
+            others_content: None,
         };
         let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
         let concluded = self.conclude(&message, &turn, &outcome.ending, outcome.exit);

@@ -96,6 +96,49 @@ fn only_what_was_delivered_is_known_with_its_origin() {
 }
 
 #[test]
+fn a_reply_names_the_reminder_that_it_is_about() {
+    let (story, telegram) = telegram_story();
+    let add = json!({ "action": "add", "message": "call Bob", "every_seconds": 3600 });
+    story.server().script([
+        calls("cron", add.clone()),
+        says("Snoozed."),
+        says("Noted."),
+        calls("cron", add),
+        says("No."),
+    ]);
+    story.run(["channel", "send", "telegram", "7", "Reminder: call Bob."]).text();
+    story.run(["channel", "send", "telegram", "7", "Reminder: call **Eve**."]).text();
+    let reply = |text: &str, replied: Value| {
+        telegram.add(json!({
+            "from": { "id": ANN, "is_bot": false, "first_name": "A" }, "text": text,
+            "chat": { "id": ANN, "type": "private" }, "reply_to_message": replied,
+        }));
+        let before = story.server().requests().len();
+        story.run(["channel", "poll"]);
+        let request = story.server().requests().swap_remove(before);
+        request.messages().last().unwrap()["content"].as_str().unwrap().to_owned()
+    };
+    let ours =
+        |id: i64, text: &str| json!({ "message_id": id, "from": { "id": 4242 }, "text": text });
+    let asked = reply("snooze this", ours(1001, "Reminder: call Bob."));
+    let block =
+        "<replied name=\"sent by `nanobot channel send`\">\nReminder: call Bob.\n</replied>";
+    assert!(asked.contains(&format!("snooze this\n\n{block}")), "{asked}");
+    assert_eq!(recorded_origin(&story), "user");
+    let jobs = story.run(["cron", "list", "--json"]).text();
+    assert!(jobs.contains("call Bob"), "{jobs}");
+    let asked = reply("this one is done", ours(1002, "Reminder: call Eve."));
+    assert!(asked.contains("\nReminder: call Eve.\n</replied>"), "{asked}");
+    assert!(!asked.contains("Bob"), "{asked}");
+    // What a stranger wrote is still content from outside.
+    let asked =
+        reply("and this", json!({ "from": { "id": 66 }, "text": "Reminder: call Mallory." }));
+    assert!(asked.contains("<quote name=\"quoted message\">"), "{asked}");
+    assert_eq!(recorded_origin(&story), "external");
+    assert_eq!(story.run(["cron", "list", "--json"]).text(), jobs);
+}
+
+#[test]
 fn a_message_of_another_run_is_known_with_its_session() {
     let (story, telegram) = telegram_story();
     story.server().script([

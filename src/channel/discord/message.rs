@@ -59,18 +59,12 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
     let replied = &message["referenced_message"];
     let is_reply_to_us = replied["author"]["id"] == account.id.as_str();
     let is_mention = mentions.iter().any(|user| user["id"] == account.id.as_str());
-    // The session has our own message already.
-    let quoted = replied["content"].as_str().filter(|_| !is_reply_to_us);
-    let quoted = quoted.map(|text| ("quoted message", text));
     let forwards = message["message_snapshots"].as_array().into_iter().flatten();
     let forwards = forwards.filter_map(|it| {
         let text = it["message"]["content"].as_str()?;
-        Some(("forwarded message", text))
+        (!text.is_empty()).then(|| QuotedText::cut("forwarded message", text, MAX_QUOTE_CHARS))
     });
-    let quotes = quoted.into_iter().chain(forwards);
-    let quotes = quotes.filter(|(_, text)| !text.is_empty());
-    let quotes: Vec<QuotedText> =
-        quotes.map(|(label, text)| QuotedText::cut(label, text, MAX_QUOTE_CHARS)).collect();
+    let mut quotes: Vec<QuotedText> = forwards.collect();
     let is_voice = message["flags"].as_u64().unwrap_or_default() & VOICE_FLAG != 0;
     let files = message["attachments"].as_array().into_iter().flatten();
     let files: Vec<RemoteFile> = files.filter_map(|it| to_file(it, is_voice)).collect();
@@ -87,6 +81,10 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
     if is_empty && !is_mention && !is_unreadable {
         return None;
     }
+    let quoted = replied["content"].as_str().filter(|text| !text.is_empty());
+    let replied_id = replied["id"].as_str();
+    let to_quote = |text| QuotedText::replied(text, MAX_QUOTE_CHARS, replied_id, is_reply_to_us);
+    quotes.splice(..0, quoted.map(to_quote));
     let millis = (number_of(&message["id"]) >> 22) + ID_EPOCH_MILLIS;
     Some(InboundMessage {
         id: id.to_owned(),

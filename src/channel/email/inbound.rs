@@ -184,7 +184,7 @@ pub(super) fn add_content(
     message.quotes = quotes
         .into_iter()
         .filter(|(_, text)| !text.is_empty())
-        .map(|(label, text)| QuotedText { label: label.to_owned(), text })
+        .map(|(label, text)| QuotedText { label: label.to_owned(), text, replied: None })
         .collect();
 }
 

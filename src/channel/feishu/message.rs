@@ -51,11 +51,14 @@ pub(super) fn to_message(
 }
 
 /// The text of a message that another one answers, as a request returns it.
-pub(super) fn to_quote(message: &Value) -> Option<QuotedText> {
+pub(super) fn to_quote(message: &Value, app_id: &str) -> Option<QuotedText> {
     let content = message["body"]["content"].as_str()?;
     let body = MessageBody::read(message["msg_type"].as_str()?, content, "");
     let text = if body.text.is_empty() { body.shared? } else { body.text };
-    Some(QuotedText::cut("quoted message", &text, MAX_QUOTE_CHARS))
+    let id = message["message_id"].as_str();
+    // The sender of our messages is the app itself.
+    let is_ours = message["sender"]["id"] == app_id && message["sender"]["sender_type"] == "app";
+    Some(QuotedText::replied(&text, MAX_QUOTE_CHARS, id, is_ours))
 }
 
 #[derive(Default)]
@@ -214,6 +217,6 @@ mod tests {
         check("interactive", json!({ "title": "card" }), "", &[], 1);
         assert_eq!(read("text", &json!({ "text": " " }), Value::Null), None);
         let quoted = json!({ "msg_type": "text", "body": { "content": "{\"text\":\"earlier\"}" } });
-        assert_eq!(to_quote(&quoted).unwrap().text, "earlier");
+        assert_eq!(to_quote(&quoted, "app").unwrap().text, "earlier");
     }
 }

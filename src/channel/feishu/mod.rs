@@ -372,7 +372,7 @@ impl Feishu {
             let path = format!("/open-apis/im/v1/messages/{}", percent_encode(parent));
             match self.get(&path) {
                 Ok(found) => {
-                    let quote = message::to_quote(&found["data"]["items"][0]);
+                    let quote = message::to_quote(&found["data"]["items"][0], &self.app_id);
                     message.quotes.extend(quote);
                 }
                 Err(error) => log::info!(target: "channel", "feishu: no quoted message: {error}"),

@@ -57,6 +57,7 @@ impl InboxState {
                 },
                 at: entry.created_at,
                 source: entry.source.clone(),
+                origin: entry.answer_origin,
             });
             let sent = entry.sent.iter().map(|(part, remote)| InboxRecord::Sent {
                 key: entry.key.clone(),

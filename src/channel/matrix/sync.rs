@@ -128,16 +128,18 @@ impl RoomReader<'_> {
         }
         let id = event["event_id"].as_str()?;
         let body = content["body"].as_str().unwrap_or_default();
-        let is_reply = relation["m.in_reply_to"]["event_id"].is_string();
-        let (quote, typed) = if is_reply { split_reply(body) } else { ("", body) };
+        let replied = relation["m.in_reply_to"]["event_id"].as_str();
+        let (quote, typed) = if replied.is_some() { split_reply(body) } else { ("", body) };
         let file = to_file(kind, content);
         // The body of a file is its name, unless there is a caption.
         let is_caption = content["filename"].as_str().is_some_and(|name| name != body);
         let text = if file.is_none() || is_caption { typed } else { "" };
-        let quotes = [("quoted message", quote)].into_iter().filter(|(_, text)| !text.is_empty());
-        let quotes = quotes
-            .map(|(label, text)| QuotedText { label: label.to_owned(), text: text.to_owned() });
         let is_thread = relation["rel_type"] == "m.thread";
+        // For other clients, a message of a thread seems to reply to the last one.
+        let replied = replied.filter(|_| relation["is_falling_back"] != true);
+        // The text is the sender's word for it, and clients of today send none.
+        let quotes =
+            replied.map(|id| QuotedText::replied(quote, quote.len(), Some(id), false));
         Some(InboundMessage {
             id: id.to_owned(),
             chat: Chat {
@@ -147,7 +149,7 @@ impl RoomReader<'_> {
             },
             from: Sender { id: event["sender"].as_str()?.to_owned(), ..Sender::default() },
             text: text.to_owned(),
-            quotes: quotes.collect(),
+            quotes: quotes.into_iter().collect(),
             mentions_us: self.mentions_us(content, typed),
             files: file.into_iter().collect(),
             is_unreadable: false,

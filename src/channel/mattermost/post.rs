@@ -125,6 +125,7 @@ impl PostReader<'_> {
     ) -> Vec<QuotedText> {
         let before = thread.iter().take_while(|post| post["id"] != id);
         let messages = before.map(|post| ThreadMessage {
+            id: post["id"].as_str().unwrap_or_default().to_owned(),
             is_own: post["user_id"] == self.account.id.as_str(),
             text: post["message"].as_str().unwrap_or_default().to_owned(),
         });

@@ -450,6 +450,7 @@ impl Slack {
             self.api.read_pages("conversations.replies", &arguments, "messages", &|_| false)?;
         let texts = thread.iter().filter(|it| it["ts"] != stamp);
         let texts = texts.map(|it| ThreadMessage {
+            id: it["ts"].as_str().unwrap_or_default().to_owned(),
             is_own: it["user"] == account.id.as_str(),
             text: message::to_plain(it["text"].as_str().unwrap_or_default()),
         });

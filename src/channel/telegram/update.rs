@@ -85,10 +85,11 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
         without_own_name(typed, &account.name)
     };
     let files = files(message);
+    let has_reply_only = quotes.iter().all(|it| it.replied.is_some());
     let is_unreadable = UNREADABLE_KINDS.iter().any(|kind| message.get(*kind).is_some())
         && text.is_empty()
         && files.is_empty();
-    if text.is_empty() && quotes.is_empty() && files.is_empty() && !is_unreadable {
+    if text.is_empty() && has_reply_only && files.is_empty() && !is_unreadable {
         return None;
     }
     Some(InboundMessage {
@@ -127,12 +128,15 @@ fn quotes(message: &Value, account: &Identity) -> Vec<QuotedText> {
         .as_str()
         .or(replied["text"].as_str())
         .or(replied["caption"].as_str());
-    let is_own = is_account(&replied["from"], account);
-    let is_partial = message["quote"].is_object();
-    // The session has our own message already.
-    let text = text.filter(|_| !is_own || is_partial);
-    let mut quotes: Vec<QuotedText> =
-        text.map(|text| quote("quoted message", text)).into_iter().collect();
+    let whole = replied["text"].as_str().or(replied["caption"].as_str()).unwrap_or_default();
+    let mut quotes = Vec::new();
+    if let Some(text) = text {
+        // A quote can be of another message than the one that is replied to.
+        let is_part = whole.contains(text);
+        let is_ours = is_part && is_account(&replied["from"], account);
+        let id = replied["message_id"].as_i64().filter(|_| is_part).map(|id| id.to_string());
+        quotes.push(QuotedText::replied(text, MAX_QUOTE_CHARS, id.as_deref(), is_ours));
+    }
     let [venue, contact] = [&message["venue"], &message["contact"]];
     if venue.is_object() {
         quotes.push(quote("venue", &join_texts(venue, &["title", "address"])));
@@ -321,7 +325,7 @@ mod tests {
         check(
             json!({ "text": "a", "reply_to_message": { "from": { "id": 99 }, "text": "b" } }),
             "a",
-            &[],
+            &["b"],
         );
         check(
             json!({ "caption": "see", "photo": [{ "file_id": "s" }, { "file_id": "l" }] }),

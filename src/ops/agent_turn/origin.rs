@@ -2,6 +2,7 @@
 
 use crate::ledger::CallPurpose;
 use crate::mcp::client::ElicitationHandler;
+use crate::message::Origin;
 use crate::policy::Policy;
 use crate::prompt::{self, PromptSection};
 use crate::shell_quote;
@@ -104,8 +105,8 @@ pub(crate) struct ChatTurn<'a> {
     pub(crate) chat_prompt: &'a str,
     /// True if an allowed person typed the message; false for text of a program.
     pub(crate) is_typed: bool,
-    /// A phrase for text in the message that its sender did not type; `None` if there is none.
-    pub(crate) external_content: Option<&'a str>,
+    /// The origin of text in the message that its sender did not type, and a phrase for it; `None` if there is none.
+    pub(crate) others_content: Option<(Origin, &'a str)>,
 }
 
 /// Content that was sent with a message.

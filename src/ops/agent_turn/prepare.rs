@@ -154,8 +154,8 @@ fn restore_origin(ctx: &Context, session: &Session, origin: &TurnOrigin<'_>, set
     if let Some(reason) = origin.job().and_then(|job| job.untrusted_reason) {
         provenance.raise(Origin::Project, reason);
     }
-    if let Some(content) = origin.chat().and_then(|chat| chat.external_content) {
-        provenance.raise(Origin::External, content);
+    if let Some((level, content)) = origin.chat().and_then(|chat| chat.others_content) {
+        provenance.raise(level, content);
     }
 }
 

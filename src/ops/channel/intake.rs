@@ -5,6 +5,7 @@ use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord};
 use crate::channel::pairing::PairingFile;
 use crate::channel::settlement::Settlement;
 use crate::channel::{Batch, Destination, Identity, InboundMessage};
+use crate::message::Origin;
 use crate::ops::channel::chat_command::{InChatCommand, id_text};
 use crate::ops::channel::poll_run::{PollRun, PolledChannel};
 use crate::ops::channel::work_queue::{SessionWork, WorkItem};
@@ -257,6 +258,7 @@ impl<'a> Intake<'a> {
             parts: self.channel.open.files.render(text),
             at: self.now,
             source: None,
+            origin: Some(Origin::User),
         });
     }
 

@@ -15,6 +15,7 @@ pub(crate) mod intake;
 pub(crate) mod listen;
 pub(crate) mod login;
 pub(crate) mod message_outlet;
+mod message_quotes;
 pub(crate) mod open_channel;
 pub(crate) mod outbox;
 pub(crate) mod overview;

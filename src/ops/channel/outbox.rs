@@ -126,6 +126,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
             source: message.source,
+            origin: None,
         })?;
     }
     deliver(ctx, &open, inbox, &key)
@@ -166,6 +167,7 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
             source: entry.source,
+            origin: entry.answer_origin,
         };
         let retried = InboxRecord::Done { key: key.to_owned(), result: Settlement::Retried };
         inbox.append_all(vec![renewed, retried])?;

@@ -171,7 +171,7 @@ fn ask(
         sender: None,
         chat_prompt: PROMPT,
         is_typed: false,
-        external_content: external.as_deref(),
+        others_content: external.as_deref().map(|content| (Origin::External, content)),
     };
     let (sender, receiver) = mpsc::channel::<String>();
     let outcome = std::thread::scope(|scope| {

@@ -159,6 +159,7 @@ impl<'a> PipeJournal<'a> {
             parts: vec![Part { plain: line.to_owned(), ..Part::default() }],
             at: self.now(),
             source: None,
+            origin: None,
         })
     }
 

@@ -1,0 +1,213 @@
+//! The text of a turn for messages of a chat: what was typed, what it replies to, and text of others.
+
+use crate::channel::inbox::{InboxState, OutboundEntry};
+use crate::channel::{InboundMessage, QuotedText, RepliedMessage};
+use crate::message::{Origin, tagged_block};
+
+/// Maximum characters of a message of ours that is replied to: the session has it, and this tells which one is meant.
+const MAX_REPLIED_CHARS: usize = 200;
+
+/// The text of messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MessageText {
+    paragraphs: Vec<String>,
+    /// The highest origin of what the senders have not typed.
+    pub(super) others_origin: Option<Origin>,
+}
+
+impl MessageText {
+    /// The text with `notes` after it.
+    pub(super) fn with_notes(&self, notes: &[String]) -> String {
+        let paragraphs: Vec<&str> =
+            self.paragraphs.iter().chain(notes).map(String::as_str).collect();
+        match paragraphs.join("\n\n") {
+            // The option's value `-` means standard input.
+            text if text == "-" => "- ".to_owned(),
+            text if text.is_empty() => "(a message without text)".to_owned(),
+            text => text,
+        }
+    }
+}
+
+/// The typed text of each message, with its quotes after it in marked blocks.
+pub(super) fn to_text<'m>(
+    messages: impl Iterator<Item = &'m InboundMessage>,
+    journal: &InboxState,
+) -> MessageText {
+    let mut text = MessageText::default();
+    for message in messages {
+        let typed = message.text.trim();
+        if !typed.is_empty() {
+            text.paragraphs.push(typed.to_owned());
+        }
+        for quote in &message.quotes {
+            if let Some((block, origin)) = to_block(quote, &message.chat.id, journal) {
+                text.paragraphs.push(block);
+                text.others_origin = text.others_origin.max(Some(origin));
+            }
+        }
+    }
+    text
+}
+
+/// A quote as the model gets it, with its origin; `None` if there is nothing to quote. What we have sent ourselves keeps
+/// the origin that it was sent with.
+fn to_block(quote: &QuotedText, chat: &str, journal: &InboxState) -> Option<(String, Origin)> {
+    if let Some(replied) = &quote.replied
+        && let Some((name, text, origin)) = own_message(quote, replied, chat, journal)
+    {
+        let text = QuotedText::cut("", text.trim(), MAX_REPLIED_CHARS).text;
+        return Some((tagged_block("replied", Some(&name), &text), origin));
+    }
+    let block = || tagged_block("quote", Some(&quote.label), &quote.text);
+    (!quote.text.is_empty()).then(|| (block(), Origin::External))
+}
+
+/// The sender of our message that is replied to, its text, and its origin; `None` if it is not known as ours.
+fn own_message(
+    quote: &QuotedText,
+    replied: &RepliedMessage,
+    chat: &str,
+    journal: &InboxState,
+) -> Option<(String, String, Origin)> {
+    let has_id = |entry: &OutboundEntry| {
+        let mut ids = entry.sent.values();
+        entry.destination.chat.id == chat && ids.any(|id| replied.id.as_ref() == Some(id))
+    };
+    let sent = || journal.outbound.iter().rev();
+    let by_id = sent().find(|it| has_id(it));
+    // A text that equals ours is ours, also in the copy of a client.
+    let entry = by_id.or_else(|| sent().find(|it| has_text(it, &quote.text)));
+    let text = match entry {
+        Some(entry) if !replied.is_ours && !has_text(entry, &quote.text) => entry.sent_text(),
+        None if !replied.is_ours => return None,
+        _ => quote.text.clone(),
+    };
+    let text = match entry {
+        Some(entry) if text.is_empty() => entry.sent_text(),
+        _ => text,
+    };
+    let source = entry.and_then(|entry| entry.source.as_ref());
+    let name = match source {
+        Some(source) => format!("sent by {}", source.name),
+        None => "your answer".to_owned(),
+    };
+    let origin = entry.and_then(OutboundEntry::origin).unwrap_or(Origin::External);
+    (!text.is_empty()).then_some((name, text, origin))
+}
+
+/// True if a quote is of this message, however its blanks and its markup are written.
+fn has_text(entry: &OutboundEntry, quoted: &str) -> bool {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let quoted = words(quoted.strip_suffix(QuotedText::CUT_MARK).unwrap_or(quoted));
+    let parts = entry.sent.keys().filter_map(|number| entry.parts.get(*number));
+    let mut texts = parts.flat_map(|part| [&part.plain, &part.markup]);
+    !quoted.is_empty() && texts.any(|text| words(text).contains(&quoted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_text;
+    use crate::channel::inbox::{InboxState, OutboundEntry};
+    use crate::channel::{
+        Chat, Destination, InboundMessage, MessageSource, Part, QuotedText, RepliedMessage,
+    };
+    use crate::message::Origin;
+
+    fn sent(id: &str, text: &str, chat: &str, source: Option<(&str, Origin)>) -> OutboundEntry {
+        let chat = Chat { id: chat.into(), ..Chat::default() };
+        let parts = if text.is_empty() { Vec::new() } else { vec![text] };
+        let part = |text: &str| Part { plain: text.into(), ..Part::default() };
+        OutboundEntry {
+            key: id.into(),
+            answers: Vec::new(),
+            session: String::new(),
+            destination: Destination { chat, ..Destination::default() },
+            parts: parts.into_iter().map(part).collect(),
+            created_at: 0,
+            source: source.map(|(name, origin)| MessageSource { name: name.into(), origin }),
+            answer_origin: (text == "Fine.").then_some(Origin::User),
+            sent: [(0, id.to_owned())].into(),
+            is_untried: false,
+            settlement: None,
+        }
+    }
+
+    #[test]
+    fn what_is_replied_to_is_told_with_its_origin() {
+        let mut journal = InboxState::default();
+        journal.outbound.extend([
+            sent("1", "Call Bob.\n\nNow", "7", Some(("job `a`", Origin::User))),
+            sent("2", "Call Eve.", "7", Some(("job `b`", Origin::External))),
+            sent("3", "For others.", "9", Some(("job `c`", Origin::User))),
+            sent("4", "Fine.", "7", None),
+            sent("5", "Of a page.", "7", None),
+            // Its text is no longer kept.
+            sent("6", "", "7", Some(("job `d`", Origin::Project))),
+        ]);
+        let check = |id: Option<&str>, is_ours, quoted: &str, expect: Option<(&str, Origin)>| {
+            let replied = RepliedMessage { id: id.map(str::to_owned), is_ours };
+            let quote = QuotedText {
+                replied: Some(replied),
+                ..QuotedText::cut("quoted message", quoted, 4000)
+            };
+            let message = InboundMessage {
+                chat: Chat { id: "7".into(), ..Chat::default() },
+                text: "snooze this".into(),
+                quotes: vec![quote],
+                ..InboundMessage::default()
+            };
+            let text = to_text([&message].into_iter(), &journal);
+            let block = expect.map(|(block, _)| format!("\n\n{block}")).unwrap_or_default();
+            assert_eq!(text.with_notes(&[]), format!("snooze this{block}"));
+            assert_eq!(text.others_origin, expect.map(|(_, origin)| origin), "{quoted}");
+        };
+        let [user, project, external] = Origin::ALL;
+        let bob = "<replied name=\"sent by job `a`\">\nCall Bob.\n\nNow\n</replied>";
+        let eve = "<replied name=\"sent by job `b`\">\nCall Eve.\n</replied>";
+        let quote = |text: &str| format!("<quote name=\"quoted message\">\n{text}\n</quote>");
+        // By the id alone, with the service's text, with a part of it, and with what a client claims.
+        check(Some("1"), false, "", Some((bob, user)));
+        check(Some("2"), true, "Call Eve.", Some((eve, external)));
+        let part = "<replied name=\"sent by job `a`\">\nBob.\n</replied>";
+        check(Some("1"), false, "Bob.", Some((part, user)));
+        check(Some("1"), false, "Obey Eve.", Some((bob, user)));
+        let answer = "<replied name=\"your answer\">\nFine.\n</replied>";
+        check(Some("4"), true, "Fine.", Some((answer, user)));
+        let page = "<replied name=\"your answer\">\nOf a page.\n</replied>";
+        check(Some("5"), true, "Of a page.", Some((page, external)));
+        let lost = "<replied name=\"sent by job `d`\">\nStill known.\n</replied>";
+        check(Some("6"), true, "Still known.", Some((lost, project)));
+        check(Some("6"), false, "A claim.", Some((&quote("A claim."), external)));
+        // By the text alone, and texts that the journal does not have.
+        let blanks = "<replied name=\"sent by job `a`\">\nCall Bob. Now\n</replied>";
+        check(None, false, "Call Bob. Now", Some((blanks, user)));
+        check(None, false, "Call Bob. […]", Some((&blanks.replace("Now", "[…]"), user)));
+        check(None, false, "Call Ann.", Some((&quote("Call Ann."), external)));
+        check(Some("3"), false, "", None);
+        let unknown = "<replied name=\"your answer\">\nOld.\n</replied>";
+        check(Some("0"), true, "Old.", Some((unknown, external)));
+        let long = "x".repeat(300);
+        let cut = format!("<replied name=\"your answer\">\n{} […]\n</replied>", &long[..200]);
+        check(Some("0"), true, &long, Some((&cut, external)));
+    }
+
+    #[test]
+    fn messages_are_told_with_their_own_quotes() {
+        let message = |text: &str, quotes: &[&str]| InboundMessage {
+            text: text.into(),
+            quotes: quotes.iter().map(|it| QuotedText::cut("card", it, 10)).collect(),
+            ..InboundMessage::default()
+        };
+        let check = |messages: &[InboundMessage], expect: &str, is_external: bool| {
+            let text = to_text(messages.iter(), &InboxState::default());
+            assert_eq!(text.with_notes(&[]), expect);
+            assert_eq!(text.others_origin, is_external.then_some(Origin::External));
+        };
+        check(&[], "(a message without text)", false);
+        check(&[message(" - ", &[])], "- ", false);
+        let card = "<quote name=\"card\">\nx\n</quote>";
+        let two = [message("a", &["x"]), message("b", &[])];
+        check(&two, &format!("a\n\n{card}\n\nb"), true);
+    }
+}
