@@ -80,7 +80,7 @@ fn read_items(file: &Path) -> Result<Vec<Value>> {
     };
     let text = String::from_utf8(bytes)
         .map_err(|_| fail(Exit::BadInput, format!("`{name}` is not UTF-8")))?;
-    let read: Value = serde_saphyr::from_str(&text)
+    let read = parse_yaml(&text)
         .map_err(|error| fail(Exit::BadInput, format!("`{name}` is not YAML or JSON: {error}")))?;
     match read {
         Value::Array(items) => Ok(items),
@@ -92,6 +92,24 @@ fn read_items(file: &Path) -> Result<Vec<Value>> {
     }
 }
 
+/// Parses YAML. Only `true` and `false` are booleans: a message may be `y`.
+fn parse_yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
+    serde_saphyr::from_str_with_options(text, serde_saphyr::options! { strict_booleans: true })
+}
+
+/// The boolean of a value, also in the words of YAML 1.1.
+fn to_boolean(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(value) => Some(*value),
+        Value::String(word) => match word.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "y" | "on" => Some(true),
+            "false" | "no" | "n" | "off" => Some(false),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Parses an item as `cron add` parses its flags. Returns the value of its `enabled` too, which is no flag.
 fn parse_item(item: &Value) -> Result<(CronAddArgs, Option<bool>), String> {
     let Value::Object(keys) = item else {
@@ -100,23 +118,13 @@ fn parse_item(item: &Value) -> Result<(CronAddArgs, Option<bool>), String> {
     let mut keys = keys.clone();
     let enabled = match keys.remove("enabled") {
         None | Some(Value::Null) => None,
-        Some(Value::Bool(enabled)) => Some(enabled),
-        Some(_) => return Err("`enabled` is `true` or `false`".into()),
+        Some(value) => Some(to_boolean(&value).ok_or("`enabled` is `true` or `false`")?),
     };
-    let command = CronAddArgs::augment_args(clap::Command::new("job").no_binary_name(true));
-    let is_known = |key: &str| {
-        command.get_arguments().any(|argument| {
-            let names = argument.get_long_and_visible_aliases().unwrap_or_default();
-            names.contains(&key)
-        })
-    };
-    // The value does not matter: a misspelled `false` would silently do nothing.
-    if let Some(key) = keys.keys().find(|key| !is_known(key)) {
-        return Err(format!("unexpected argument '--{key}' found"));
-    }
-    let matches = command
-        .try_get_matches_from(to_flags(&keys)?)
-        .map_err(|error| first_line(&error.to_string()))?;
+    let mut command = CronAddArgs::augment_args(clap::Command::new("job").no_binary_name(true));
+    command.build();
+    let flags = to_flags(&command, &keys)?;
+    let matches =
+        command.try_get_matches_from(flags).map_err(|error| first_line(&error.to_string()))?;
     let add =
         CronAddArgs::from_arg_matches(&matches).map_err(|error| first_line(&error.to_string()))?;
     match (&add.name, add.message.as_str()) {
@@ -135,20 +143,30 @@ fn first_line(error: &str) -> String {
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
-/// Converts the keys of an item to flags. `true` is a flag without a value, `false` no flag, a list a repeated flag.
-fn to_flags(keys: &Map<String, Value>) -> Result<Vec<String>, String> {
+/// Converts the keys of an item to flags. `true` is a flag without a value, `false` no flag, a list a repeated flag. For a
+/// flag that needs a value, each is text.
+fn to_flags(command: &clap::Command, keys: &Map<String, Value>) -> Result<Vec<String>, String> {
     let mut flags = Vec::new();
     for (key, value) in keys {
+        let has_name = |argument: &&clap::Arg| {
+            let names = argument.get_long_and_visible_aliases().unwrap_or_default();
+            names.contains(&key.as_str())
+        };
+        // The value does not matter: a misspelled `false` would silently do nothing.
+        let Some(argument) = command.get_arguments().find(has_name) else {
+            return Err(format!("unexpected argument '--{key}' found"));
+        };
+        let needs_value = argument.get_num_args().is_some_and(|count| count.min_values() > 0);
         let values = match value {
             Value::Array(values) => values.as_slice(),
             value => std::slice::from_ref(value),
         };
         for value in values {
-            match value {
-                Value::Bool(false) | Value::Null => {}
-                Value::Bool(true) => flags.push(format!("--{key}")),
-                Value::String(text) => flags.push(format!("--{key}={text}")),
-                Value::Number(number) => flags.push(format!("--{key}={number}")),
+            match (to_boolean(value).filter(|_| !needs_value), value) {
+                (Some(false), _) | (None, Value::Null) => {}
+                (Some(true), _) => flags.push(format!("--{key}")),
+                (None, Value::String(text)) => flags.push(format!("--{key}={text}")),
+                (None, Value::Bool(_) | Value::Number(_)) => flags.push(format!("--{key}={value}")),
                 _ => {
                     return Err(format!("the value of `{key}` is not a text, a number or a list"));
                 }
@@ -156,4 +174,31 @@ fn to_flags(keys: &Map<String, Value>) -> Result<Vec<String>, String> {
         }
     }
     Ok(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_item, parse_yaml};
+
+    /// The item with these lines, as its message, whether it is delivered, and whether it is enabled.
+    fn read(lines: &str) -> Result<(String, bool, Option<bool>), String> {
+        let item = parse_yaml(&format!("name: job\nevery: 1h\n{lines}")).unwrap();
+        parse_item(&item).map(|(add, enabled)| (add.message, add.flags.terms.deliver, enabled))
+    }
+
+    #[test]
+    fn words_are_text_or_booleans_as_the_flag_wants() {
+        let words = [("y", true), ("yes", true), ("on", true), ("On", true), ("true", true)];
+        let off = [("n", false), ("no", false), ("off", false), ("NO", false), ("false", false)];
+        for (word, value) in words.into_iter().chain(off) {
+            let found =
+                read(&format!("message: {word}\ndeliver: {word}\nenabled: {word}")).unwrap();
+            assert_eq!(found, (word.to_owned(), value, Some(value)));
+        }
+        assert_eq!(read("message: ask\ndeliver: maybe").unwrap_err().lines().count(), 1);
+        assert!(read("message: ask\nenabled: maybe").is_err());
+        assert!(read("message: ask\nqiet: false").is_err());
+        assert_eq!(read("message: 12\ndeliver: null").unwrap(), ("12".to_owned(), false, None));
+        assert_eq!(read("message: \"no\"").unwrap().0, "no");
+    }
 }
