@@ -2,6 +2,7 @@
 
 use crate::channel::telegram_story;
 use crate::server::says;
+use crate::telegram_server::NUL_FILE;
 use serde_json::{Value, json};
 
 /// A page of a proxy, or of a wrong address.
@@ -156,4 +157,34 @@ fn a_place_is_text_and_what_cannot_be_read_is_said() {
     let requests = story.server().requests();
     assert!(requests[0].raw.contains("latitude 1.5, longitude 2"), "{}", requests[0].raw);
     assert_eq!(requests.len(), 1);
+}
+
+#[test]
+fn a_file_with_a_nul_is_named_and_the_message_is_answered() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("Seen.")]);
+    let file = json!({ "file_id": NUL_FILE, "file_name": "a.txt", "file_size": 15 });
+    let mut message = in_group(&json!({ "caption": "what is this?", "document": file }));
+    message["chat"] = json!({ "id": 7, "type": "private" });
+    telegram.add(message);
+    story.run(["channel", "poll"]).status(0);
+    assert_eq!(telegram.sent(), ["Seen."]);
+    let asked = story.requests()[0].last_content();
+    assert!(asked.starts_with("what is this?\n\n[file: ") && asked.contains("a.txt]"), "{asked}");
+}
+
+#[test]
+fn the_parts_of_a_long_paste_are_one_message() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("All of it.")]);
+    let parts = ["a", "b", "c"].map(|letter| letter.repeat(4096));
+    for part in &parts {
+        telegram.message(7, part);
+    }
+    story.run(["channel", "poll"]).status(0);
+    assert_eq!(telegram.sent(), ["All of it."]);
+    let requests = story.requests();
+    assert_eq!(requests.len(), 1);
+    let asked = requests[0].last_content();
+    assert!(asked.contains(&parts.join("\n\n")), "{asked}");
 }

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// The fixed time of a story, 2026-01-02T03:04:05Z.
 const STORY_TIME: i64 = 1_767_323_045;
+/// The id of a file whose text has a NUL.
+pub(crate) const NUL_FILE: &str = "nul";
 pub(crate) const TOKEN: &str = "4242:token-of-the-story";
 
 /// One call: the method, and the JSON body or the fields of a form. `raw` is the text of either.
@@ -247,7 +249,13 @@ fn answer(
     // Some clients escape the colon of the token.
     let path = &path.replace("%3A", ":");
     if path.starts_with(&format!("/file/bot{TOKEN}/")) {
-        return Some((200, b"the content of the file".to_vec()));
+        return Some((
+            200,
+            match path.ends_with(NUL_FILE) {
+                true => b"text\0with a NUL".to_vec(),
+                false => b"the content of the file".to_vec(),
+            },
+        ));
     }
     let Some(method) = path.strip_prefix(&format!("/bot{TOKEN}/")) else {
         let mut state = shared.0.lock().unwrap();
@@ -304,7 +312,11 @@ fn answer(
             state.send(&call.body)
         }
         "getFile" => {
-            json!({ "file_id": "f1", "file_unique_id": "u1", "file_path": "documents/file_1" })
+            let name = match call.body["file_id"] == NUL_FILE {
+                true => NUL_FILE,
+                false => "file_1",
+            };
+            json!({ "file_id": "f1", "file_unique_id": "u1", "file_path": format!("documents/{name}") })
         }
         "sendChatAction" | "setMessageReaction" | "setMyCommands" => true.into(),
         other => return error(404, &format!("Not Found: {other}")),
