@@ -9,8 +9,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part,
-    QuotedText, RateLimit, RemoteFile, SendError, Sender,
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
+    RateLimit, RemoteFile, SendError, Sender,
 };
 use crate::error::{Exit, fail};
 use crate::sys::secret::Secret;
@@ -338,9 +338,8 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
     }
     let replied = &data["text"]["repliedMsg"];
     let quoted = replied["content"]["text"].as_str().filter(|text| !text.is_empty());
-    let quoted = quoted.map(|text| {
-        QuotedText::replied(text, MAX_QUOTE_CHARS, replied["msgId"].as_str(), false)
-    });
+    let quoted = quoted
+        .map(|text| QuotedText::replied(text, MAX_QUOTE_CHARS, replied["msgId"].as_str(), false));
     let chat = match is_group {
         true => format!("{GROUP_PREFIX}{}", text("conversationId")?),
         false => sender.to_owned(),
@@ -406,5 +405,25 @@ mod tests {
         let rich = json!({ "richText": [{ "text": "see " }, { "downloadCode": "c" }] });
         check("richText", rich, "see", 1);
         assert_eq!(to_message(&json!({ "msgId": "1" }), false), None);
+        let of = |members: serde_json::Value| {
+            let mut data = members;
+            (data["msgId"], data["senderStaffId"]) = (json!("1"), json!("ann"));
+            to_message(&data, false)
+        };
+        // Kinds without a form here are said.
+        let is_unreadable = |members| of(members).map(|message| message.is_unreadable);
+        assert_eq!(is_unreadable(json!({ "msgtype": "interactiveCard" })), Some(true));
+        assert_eq!(
+            is_unreadable(json!({ "msgtype": "text", "text": { "content": "a" } })),
+            Some(false)
+        );
+        assert_eq!(is_unreadable(json!({ "msgtype": "text", "text": { "content": " " } })), None);
+        let replied = json!({ "msgId": "0", "msgType": "text", "content": { "text": "earlier" } });
+        let text = json!({ "content": "this", "isReplyMsg": true, "repliedMsg": replied });
+        let quote = of(json!({ "msgtype": "text", "text": text })).unwrap().quotes.remove(0);
+        assert_eq!(
+            (quote.text.as_str(), quote.replied.unwrap().id.as_deref()),
+            ("earlier", Some("0"))
+        );
     }
 }

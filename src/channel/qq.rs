@@ -12,8 +12,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part,
-    QuotedText, RateLimit, RemoteFile, SendError, Sender,
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
+    RateLimit, RemoteFile, SendError, Sender,
 };
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
@@ -405,6 +405,16 @@ mod tests {
         assert_eq!(message.files[0].id, "https://x.qq.com/a");
         assert_eq!(message.sent_at, 1_767_294_245);
         assert_eq!(to_message("MESSAGE_CREATE", &group), None);
+        assert!(!message.is_unreadable && message.quotes.is_empty());
+        let of = |members: serde_json::Value| {
+            let mut data = members;
+            (data["id"], data["author"]) = (json!("m1"), json!({ "user_openid": "ann" }));
+            to_message("C2C_MESSAGE_CREATE", &data).unwrap()
+        };
+        assert!(of(json!({ "content": " " })).is_unreadable, "a face");
+        assert!(!of(json!({ "content": "a" })).is_unreadable);
+        let reply = of(json!({ "content": "this", "message_reference": { "message_id": "m0" } }));
+        assert_eq!(reply.quotes[0].replied.as_ref().unwrap().id.as_deref(), Some("m0"));
         assert_ne!(sequence_of("a.0"), sequence_of("a.1"));
     }
 }

@@ -294,5 +294,17 @@ mod tests {
             json!([{ "msgtype": "text", "text": { "content": "see" } }, { "msgtype": "image" }]);
         check(json!({ "msgtype": "mixed", "mixed": { "msg_item": items } }), Some(("see", 1)));
         check(json!({ "msgtype": "event" }), None);
+        let quote = json!({ "msgtype": "text", "text": { "content": "earlier" } });
+        let text = json!({ "content": "this" });
+        check(json!({ "msgtype": "text", "text": text, "quote": quote }), Some(("this", 1)));
+        // Kinds without a form here are said.
+        let is_unreadable = |body: serde_json::Value| {
+            let mut body = body;
+            (body["msgid"], body["from"]["userid"]) = (json!("1"), json!("ann"));
+            to_message(&json!({ "body": body })).map(|message| message.is_unreadable)
+        };
+        assert_eq!(is_unreadable(json!({ "msgtype": "location" })), Some(true));
+        assert_eq!(is_unreadable(json!({ "msgtype": "text", "text": text })), Some(false));
+        assert_eq!(is_unreadable(json!({ "msgtype": "text", "text": {} })), None);
     }
 }

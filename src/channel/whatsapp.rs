@@ -345,3 +345,62 @@ fn to_file(kind: &str, content: &Value, is_forward: bool) -> Option<RemoteFile> 
         seconds: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::to_message;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn what_a_user_sends_is_read_or_said() {
+        // The text, the quotes, the number of files, and if it cannot be read.
+        let check = |members: Value, expect: Option<(&str, &[&str], usize, bool)>| {
+            let mut message = members;
+            (message["id"], message["from"]) = (json!("m1"), json!("491"));
+            let found = to_message(&message);
+            let found = found.as_ref().map(|it| {
+                let quotes: Vec<&str> = it.quotes.iter().map(|quote| quote.text.as_str()).collect();
+                (it.text.as_str(), quotes, it.files.len(), it.is_unreadable)
+            });
+            let expect = expect.map(|(text, quotes, files, unreadable)| {
+                (text, quotes.to_vec(), files, unreadable)
+            });
+            assert_eq!(found, expect);
+        };
+        let text = json!({ "body": "hi" });
+        check(json!({ "type": "text", "text": text }), Some(("hi", &[], 0, false)));
+        // Of the message that is replied to, only the id is known.
+        let reply = json!({ "type": "text", "text": text, "context": { "id": "m0" } });
+        check(reply.clone(), Some(("hi", &[""], 0, false)));
+        let mut reply = reply;
+        (reply["id"], reply["from"]) = (json!("m1"), json!("491"));
+        let replied = to_message(&reply).unwrap().quotes.remove(0).replied.unwrap();
+        assert_eq!((replied.id.as_deref(), replied.is_ours), (Some("m0"), false));
+        check(
+            json!({ "type": "text", "text": text, "context": { "forwarded": true } }),
+            Some(("", &["hi"], 0, false)),
+        );
+        let place =
+            json!({ "latitude": 1.5, "longitude": 2.0, "name": "Mill", "address": "Lane 1" });
+        check(
+            json!({ "type": "location", "location": place }),
+            Some(("[location: latitude 1.5, longitude 2]", &["Mill\nLane 1"], 0, false)),
+        );
+        let contacts = json!([{ "name": { "formatted_name": "Bob" }, "phones": [{ "phone": "+49 1" }] },
+            { "name": { "formatted_name": "Eve" } }]);
+        check(
+            json!({ "type": "contacts", "contacts": contacts }),
+            Some(("", &["Bob, +49 1\nEve"], 0, false)),
+        );
+        let button = json!({ "button_reply": { "title": "Yes" } });
+        check(
+            json!({ "type": "interactive", "interactive": button }),
+            Some(("Yes", &[], 0, false)),
+        );
+        check(json!({ "type": "sticker", "sticker": { "id": "s" } }), Some(("", &[], 1, false)));
+        check(json!({ "type": "sticker", "sticker": {} }), Some(("", &[], 0, true)));
+        check(json!({ "type": "order", "order": {} }), Some(("", &[], 0, true)));
+        check(json!({ "type": "unsupported", "errors": [] }), Some(("", &[], 0, true)));
+        check(json!({ "type": "reaction", "reaction": { "emoji": "x" } }), None);
+    }
+}

@@ -119,3 +119,49 @@ fn to_file(attachment: &Value, is_voice: bool) -> Option<RemoteFile> {
         seconds: seconds.map(|seconds| std::time::Duration::from_secs_f64(seconds).as_secs()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::to_message;
+    use crate::channel::{Chat, Identity};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn what_a_user_sends_is_read_or_said() {
+        let account = Identity { id: "8".into(), name: "bot".into() };
+        // The text, the quotes, the number of files, and if it cannot be read.
+        let check = |members: Value, expect: Option<(&str, &[&str], usize, bool)>| {
+            let mut message = members;
+            (message["id"], message["author"]) = (json!("1"), json!({ "id": "7" }));
+            if message["type"].is_null() {
+                message["type"] = 0.into();
+            }
+            let found = to_message(&message, &Chat::default(), &account);
+            let found = found.as_ref().map(|it| {
+                let quotes: Vec<&str> = it.quotes.iter().map(|quote| quote.text.as_str()).collect();
+                (it.text.as_str(), quotes, it.files.len(), it.is_unreadable)
+            });
+            let expect = expect.map(|(text, quotes, files, unreadable)| {
+                (text, quotes.to_vec(), files, unreadable)
+            });
+            assert_eq!(found, expect);
+        };
+        check(json!({ "content": "hi" }), Some(("hi", &[], 0, false)));
+        let poll = json!({ "question": { "text": "Tea?" }, "answers": [
+            { "poll_media": { "text": "yes" } }, { "poll_media": { "text": "no" } }] });
+        check(
+            json!({ "content": "", "poll": poll }),
+            Some(("[poll]\nTea?\n- yes\n- no", &[], 0, false)),
+        );
+        let sticker = json!([{ "id": "5", "name": "wave" }]);
+        check(json!({ "content": "", "sticker_items": sticker }), Some(("", &[], 0, true)));
+        check(json!({ "content": "hi", "sticker_items": sticker }), Some(("hi", &[], 0, false)));
+        let file = json!([{ "url": "https://x", "filename": "a.txt" }]);
+        check(json!({ "content": "", "attachments": file }), Some(("", &[], 1, false)));
+        let ours = json!({ "id": "2", "author": { "id": "8" }, "content": "Call Bob." });
+        let reply = |content: &str| json!({ "type": 19, "content": content, "referenced_message": ours, "sticker_items": sticker });
+        check(reply("done"), Some(("done", &["Call Bob."], 0, false)));
+        check(reply(""), Some(("", &["Call Bob."], 0, true)));
+        check(json!({ "content": "" }), None);
+    }
+}

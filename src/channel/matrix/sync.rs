@@ -109,9 +109,27 @@ fn membership<'e>(event: &'e Value, user: &str) -> Option<&'e str> {
     is_ours.then(|| event["content"]["membership"].as_str())?
 }
 
+/// The types of events that people send, with the polls of clients before version 1.7 of the specification.
+const MESSAGE_TYPES: [&str; 4] =
+    ["m.room.message", "m.sticker", "m.poll.start", "org.matrix.msc3381.poll.start"];
+
 /// True for a message of another user.
 pub(super) fn is_from_others(event: &Value, user: &str) -> bool {
-    event["type"] == "m.room.message" && event["sender"] != user
+    MESSAGE_TYPES.iter().any(|kind| event["type"] == *kind) && event["sender"] != user
+}
+
+/// The question of a poll and its answers; `None` for other content.
+fn poll_text(content: &Value) -> Option<String> {
+    let text = |value: &Value| {
+        let new = value["m.text"].as_array().and_then(|forms| forms.last()?["body"].as_str());
+        let text = new.or(value["org.matrix.msc1767.text"].as_str()).or(value["body"].as_str());
+        text.unwrap_or_default().to_owned()
+    };
+    let forms = [&content["m.poll"], &content["org.matrix.msc3381.poll.start"]];
+    let poll = forms.into_iter().find(|poll| poll.is_object())?;
+    let answers = poll["answers"].as_array().into_iter().flatten();
+    let answers: Vec<String> = answers.map(|answer| format!("\n- {}", text(answer))).collect();
+    Some(format!("[poll]\n{}{}", text(&poll["question"]), answers.concat()))
 }
 
 impl RoomReader<'_> {
@@ -119,7 +137,11 @@ impl RoomReader<'_> {
     pub(super) fn to_message(self, event: &Value) -> Option<InboundMessage> {
         let content = &event["content"];
         let relation = &content["m.relates_to"];
-        let kind = content["msgtype"].as_str()?;
+        let poll = poll_text(content);
+        let kind = match event["type"].as_str() {
+            Some("m.sticker") => "m.sticker",
+            _ => content["msgtype"].as_str().or(poll.as_ref().map(|_| "poll"))?,
+        };
         if !is_from_others(event, self.user)
             || kind == "m.notice"
             || relation["rel_type"] == "m.replace"
@@ -134,12 +156,14 @@ impl RoomReader<'_> {
         // The body of a file is its name, unless there is a caption.
         let is_caption = content["filename"].as_str().is_some_and(|name| name != body);
         let text = if file.is_none() || is_caption { typed } else { "" };
+        let text = poll.as_deref().unwrap_or(text);
         let is_thread = relation["rel_type"] == "m.thread";
         // For other clients, a message of a thread seems to reply to the last one.
         let replied = replied.filter(|_| relation["is_falling_back"] != true);
         // The text is the sender's word for it, and clients of today send none.
-        let quotes =
-            replied.map(|id| QuotedText::replied(quote, quote.len(), Some(id), false));
+        let quotes = replied.map(|id| QuotedText::replied(quote, quote.len(), Some(id), false));
+        // A file of an encrypted room, or none at all.
+        let is_unreadable = text.is_empty() && file.is_none();
         Some(InboundMessage {
             id: id.to_owned(),
             chat: Chat {
@@ -152,7 +176,7 @@ impl RoomReader<'_> {
             quotes: quotes.into_iter().collect(),
             mentions_us: self.mentions_us(content, typed),
             files: file.into_iter().collect(),
-            is_unreadable: false,
+            is_unreadable,
             sent_at: event["origin_server_ts"].as_i64().unwrap_or_default() / 1000,
             reply_facts: json!({ "event_id": id }),
         })
@@ -181,7 +205,7 @@ fn split_reply(body: &str) -> (&str, &str) {
 
 fn to_file(kind: &str, content: &Value) -> Option<RemoteFile> {
     let kind = match kind {
-        "m.image" => AttachmentKind::Image,
+        "m.image" | "m.sticker" => AttachmentKind::Image,
         "m.audio" if content["org.matrix.msc3245.voice"].is_object() => AttachmentKind::Voice,
         "m.audio" => AttachmentKind::Audio,
         "m.video" => AttachmentKind::Video,
@@ -276,6 +300,43 @@ mod tests {
             json!({ "msgtype": "m.image", "body": "look", "filename": "a.png", "url": "mxc://h/1" }),
             Some(("look", &[], None, false)),
         );
+    }
+
+    #[test]
+    fn stickers_and_polls_are_read_or_said() {
+        let check = |kind: &str, content: Value, text: &str, files: &[&str], is_unreadable| {
+            let reader = RoomReader {
+                room_id: "!r:h",
+                user: "@bot:h",
+                is_direct: true,
+                allows_room_mentions: false,
+            };
+            let event =
+                json!({ "type": kind, "event_id": "$1", "sender": "@ann:h", "content": content });
+            let message = reader.to_message(&event).unwrap();
+            let names: Vec<&str> = message.files.iter().map(|file| file.name.as_str()).collect();
+            assert_eq!((message.text.as_str(), names.as_slice()), (text, files), "{kind}");
+            assert_eq!(message.is_unreadable, is_unreadable, "{kind}");
+        };
+        let sticker = json!({ "body": "wave", "url": "mxc://h/1", "info": { "size": 5 } });
+        check("m.sticker", sticker, "", &["wave"], false);
+        check("m.sticker", json!({ "body": "", "file": {} }), "", &[], true);
+        let text = |text: &str| json!({ "m.text": [{ "mimetype": "text/html", "body": "x" }, { "body": text }] });
+        let poll = json!({ "question": text("Tea?"), "answers": [text("yes"), text("no")] });
+        check("m.poll.start", json!({ "m.poll": poll }), "[poll]\nTea?\n- yes\n- no", &[], false);
+        let old = |text: &str| json!({ "org.matrix.msc1767.text": text });
+        let poll = json!({ "question": old("Tea?"), "answers": [old("yes")] });
+        check(
+            "org.matrix.msc3381.poll.start",
+            json!({ "org.matrix.msc3381.poll.start": poll }),
+            "[poll]\nTea?\n- yes",
+            &[],
+            false,
+        );
+        let place = json!({ "msgtype": "m.location", "body": "At the mill", "geo_uri": "geo:1,2" });
+        check("m.room.message", place, "At the mill", &[], false);
+        let encrypted = json!({ "msgtype": "m.image", "body": "", "file": {} });
+        check("m.room.message", encrypted, "", &[], true);
     }
 
     #[test]

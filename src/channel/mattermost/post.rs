@@ -90,12 +90,19 @@ impl PostReader<'_> {
         let files = post["metadata"]["files"].as_array().into_iter().flatten();
         let files: Vec<RemoteFile> = files.filter_map(to_file).collect();
         let text = without_own.unwrap_or_else(|| written.to_owned());
-        if text.is_empty() && files.is_empty() && !is_mention {
+        let is_empty = text.is_empty() && files.is_empty() && !is_mention;
+        let has_items = |list: &Value| list.as_array().is_some_and(|items| !items.is_empty());
+        // The content of a plugin, or a file that the server does not describe.
+        let is_unreadable = is_empty
+            && (kind.starts_with("custom_")
+                || has_items(&post["file_ids"])
+                || has_items(&post["props"]["attachments"]));
+        if is_empty && !is_unreadable {
             return None;
         }
         let is_prop = |name: &str| post["props"][name] == "true";
         Some(InboundMessage {
-            is_unreadable: false,
+            is_unreadable,
             id: id.to_owned(),
             chat: Chat {
                 id: self.conversation.id.clone(),
@@ -142,4 +149,47 @@ fn to_file(info: &Value) -> Option<RemoteFile> {
         size_bytes: info["size"].as_u64(),
         seconds: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PostReader;
+    use crate::channel::Identity;
+    use crate::channel::access::GroupPolicy;
+    use crate::channel::conversation_poll::Conversation;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn what_a_user_sends_is_read_or_said() {
+        let account = Identity { id: "bot".into(), name: "bot".into() };
+        let conversation = Conversation { id: "c".into(), is_direct: true, newest: None };
+        let reader = PostReader {
+            account: &account,
+            conversation: &conversation,
+            replies_in_thread: false,
+            policy_in_thread: GroupPolicy::Open,
+        };
+        // The text, the number of files, and if it cannot be read.
+        let check = |members: Value, expect: Option<(&str, usize, bool)>| {
+            let mut post = members;
+            (post["id"], post["user_id"]) = (json!("p"), json!("ann"));
+            let found = reader.to_entry(&post).message;
+            let found =
+                found.as_ref().map(|it| (it.text.as_str(), it.files.len(), it.is_unreadable));
+            assert_eq!(found, expect);
+        };
+        check(json!({ "message": "hi" }), Some(("hi", 0, false)));
+        check(json!({ "message": "waves", "type": "me" }), Some(("waves", 0, false)));
+        let described = json!({ "files": [{ "id": "f", "name": "a.txt" }] });
+        check(
+            json!({ "message": "", "file_ids": ["f"], "metadata": described }),
+            Some(("", 1, false)),
+        );
+        check(json!({ "message": "", "file_ids": ["f"] }), Some(("", 0, true)));
+        check(json!({ "message": "", "type": "custom_voice" }), Some(("", 0, true)));
+        let card = json!({ "attachments": [{ "text": "a" }] });
+        check(json!({ "message": "", "props": card }), Some(("", 0, true)));
+        check(json!({ "message": "" }), None);
+        check(json!({ "message": "joined", "type": "system_join_channel" }), None);
+    }
 }

@@ -2,8 +2,13 @@
 
 use crate::channel::conversation_poll::{Conversation, ConversationEntry};
 use crate::channel::mention::{typed_mention, without_mention};
-use crate::channel::{AttachmentKind, Chat, Identity, InboundMessage, RemoteFile, Sender};
+use crate::channel::{
+    AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender,
+};
 use serde_json::{Value, json};
+
+/// Maximum characters of a message that is shared.
+const MAX_QUOTE_CHARS: usize = 4000;
 
 /// Converts messages of a conversation.
 pub(super) struct MessageReader<'r> {
@@ -65,7 +70,7 @@ impl MessageReader<'_> {
         let sender = message["user"].as_str().or(bot)?;
         let is_content = matches!(
             message["subtype"].as_str(),
-            None | Some("file_share" | "thread_broadcast" | "bot_message")
+            None | Some("file_share" | "thread_broadcast" | "bot_message" | "me_message")
         );
         if sender == self.account.id || !is_content {
             return None;
@@ -80,7 +85,18 @@ impl MessageReader<'_> {
         let files = message["files"].as_array().into_iter().flatten();
         let files: Vec<RemoteFile> = files.filter_map(to_file).collect();
         let text = to_plain(without_own.as_deref().unwrap_or(written));
-        if text.is_empty() && files.is_empty() && !is_mention {
+        // A shared message, or the card of a bot.
+        let cards = message["attachments"].as_array().into_iter().flatten();
+        let cards = cards.filter_map(|card| card["text"].as_str().or(card["fallback"].as_str()));
+        let cards = cards.map(to_plain).filter(|card| text.is_empty() && !card.is_empty());
+        let quotes: Vec<QuotedText> =
+            cards.map(|card| QuotedText::cut("shared message", &card, MAX_QUOTE_CHARS)).collect();
+        let is_empty = text.is_empty() && files.is_empty() && quotes.is_empty();
+        let has_items =
+            |name: &str| message[name].as_array().is_some_and(|items| !items.is_empty());
+        let is_unreadable =
+            is_empty && ["files", "attachments", "blocks"].iter().any(|it| has_items(it));
+        if is_empty && !is_mention && !is_unreadable {
             return None;
         }
         let opens_thread = self.replies_in_thread && !is_direct;
@@ -93,6 +109,8 @@ impl MessageReader<'_> {
             chat: Chat { id: id.clone(), thread: thread.map(str::to_owned), is_direct },
             from: Sender { id: sender.to_owned(), name: None, is_bot: bot.is_some() },
             text,
+            quotes,
+            is_unreadable: is_unreadable && !is_mention,
             mentions_us: is_mention,
             files,
             sent_at: i64::try_from(sent_at).unwrap_or_default(),
@@ -149,9 +167,11 @@ pub(super) fn to_plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{position_of, stamp_of, to_plain};
+    use super::{MessageReader, position_of, stamp_of, to_plain};
+    use crate::channel::Identity;
+    use crate::channel::conversation_poll::Conversation;
     use crate::fuzz;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn stamps_are_positions() {
@@ -161,6 +181,45 @@ mod tests {
         assert_eq!(position_of(&json!("12.5")), 12_500_000);
         assert_eq!(position_of(&json!("x.é")), 0);
         assert_eq!(position_of(&json!(null)), 0);
+    }
+
+    #[test]
+    fn what_a_user_sends_is_read_or_said() {
+        let account = Identity { id: "UBOT".into(), name: "bot".into() };
+        let conversation = Conversation { id: "D1".into(), is_direct: true, newest: None };
+        let reader = MessageReader {
+            account: &account,
+            conversation: &conversation,
+            replies_in_thread: false,
+            requires_mention: false,
+        };
+        // The text, the quotes, the number of files, and if it cannot be read.
+        let check = |members: Value, expect: Option<(&str, &[&str], usize, bool)>| {
+            let mut message = members;
+            (message["ts"], message["user"]) = (json!("1.0"), json!("UANN"));
+            let found = reader.to_entry(&message).message;
+            let found = found.as_ref().map(|it| {
+                let quotes: Vec<&str> = it.quotes.iter().map(|quote| quote.text.as_str()).collect();
+                (it.text.as_str(), quotes, it.files.len(), it.is_unreadable)
+            });
+            let expect = expect.map(|(text, quotes, files, unreadable)| {
+                (text, quotes.to_vec(), files, unreadable)
+            });
+            assert_eq!(found, expect);
+        };
+        check(json!({ "text": "hi" }), Some(("hi", &[], 0, false)));
+        check(json!({ "subtype": "me_message", "text": "waves" }), Some(("waves", &[], 0, false)));
+        let shared = json!([{ "is_share": true, "text": "a &amp; b", "fallback": "x" }]);
+        check(json!({ "text": "", "attachments": shared }), Some(("", &["a & b"], 0, false)));
+        // The preview of a link that was typed.
+        check(json!({ "text": "see", "attachments": shared }), Some(("see", &[], 0, false)));
+        let file = json!([{ "url_private": "https://files.slack.com/a", "name": "a.txt" }]);
+        check(json!({ "text": "", "files": file }), Some(("", &[], 1, false)));
+        let hidden = json!([{ "id": "F1", "mode": "hidden_by_limit" }]);
+        check(json!({ "text": "", "files": hidden }), Some(("", &[], 0, true)));
+        check(json!({ "text": "", "blocks": [{ "type": "image" }] }), Some(("", &[], 0, true)));
+        check(json!({ "text": "" }), None);
+        check(json!({ "subtype": "channel_topic", "text": "new" }), None);
     }
 
     #[test]
