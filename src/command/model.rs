@@ -178,11 +178,14 @@ fn list_remote(
         false,
         true,
     )?;
-    if wire.key.is_configured() && web_url::is_remote_cleartext(&wire.base_url) && !ctx.quiet {
-        let base = web_url::redact_url(&wire.base_url);
+    if wire.key.is_configured()
+        && web_url::is_remote_cleartext(&wire.address.current())
+        && !ctx.quiet
+    {
+        let base = web_url::redact_url(&wire.address.current());
         ctx.terminal.eprint(&format!("nanobot: the API key is sent to {base} unencrypted"));
     }
-    let mut names = wire.list_models().map_err(list_error)?;
+    let mut names = wire.list_models(&mut |text| ctx.notice(text)).map_err(list_error)?;
     names.retain(|name| pattern.matches(name));
     if names.is_empty() && !as_json {
         ctx.explain_empty("the provider lists no model that matches");
@@ -309,7 +312,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     quirks.max_completion_tokens &= choice.format == ApiFormat::Chat;
     let quirks = quirks.describe();
     let label = choice.entry.map_or("", |entry| entry.label);
-    let address = web_url::redact_url(&wire.base_url);
+    let address = web_url::redact_url(&wire.address.current());
     let key = wire.key.is_configured().then_some(&choice.key_label);
     let fallbacks = &settings.models[1..];
     if as_json {

@@ -190,7 +190,8 @@ pub(crate) fn list_models(ctx: &Context, options: &TurnOptions) -> Result<Vec<St
     let settings = connection_test::with_short_timeouts(&settings, MODEL_LIST_TIMEOUT);
     let asked = &settings.models[0];
     let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.offline, true)?;
-    let listed = endpoint.http_provider.list_models();
+    let listed =
+        endpoint.http_provider.list_models(&mut |text| log::info!(target: "http", "{text}"));
     listed.map_err(ProviderError::into_failure)
 }
 

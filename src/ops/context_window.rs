@@ -74,12 +74,12 @@ impl Endpoint {
             || settings.context_window != Settings::DEFAULT_CONTEXT_WINDOW;
         let is_custom_here = |entry: &ProviderInfo| {
             entry.name == CUSTOM_PROVIDER
-                && web_url::is_local_cleartext(&self.http_provider.base_url)
+                && web_url::is_local_cleartext(&self.http_provider.address.current())
         };
         let is_local = |entry: &ProviderInfo| entry.is_local() || is_custom_here(entry);
         (self.choice.entry.is_some_and(is_local) && !is_configured).then(|| {
             let SelectedProvider { provider, model, .. } = &self.choice;
-            let name = server_file_name(provider, &self.http_provider.base_url, model);
+            let name = server_file_name(provider, &self.http_provider.address.current(), model);
             WindowReport {
                 path: ctx.paths.root.join("limits").join(format!("{name}.context")),
                 clock: ctx.clock.clone(),

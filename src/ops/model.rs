@@ -7,6 +7,7 @@ use crate::ops::context::Context;
 use crate::ops::recording::{path_names, with_recording};
 use crate::ops::turn_options::TurnOptions;
 use crate::provider::anthropic::AnthropicFormat;
+use crate::provider::base_address::BaseAddress;
 use crate::provider::budget::{BudgetedProvider, RunBudget};
 use crate::provider::chat::ChatFormat;
 use crate::provider::credentials::{LazyCredentials, LoginStore};
@@ -168,8 +169,8 @@ fn fallback_chain(
         way.update_window_report(ctx, settings, asked, options.offline);
         let context = way.known_context_tokens(ctx, settings, asked);
         let Endpoint { choice, http_provider: wire } = way;
-        if wire.key.is_configured() && web_url::is_remote_cleartext(&wire.base_url) {
-            let place = web_url::redact_url(&wire.base_url);
+        if wire.key.is_configured() && web_url::is_remote_cleartext(&wire.address.current()) {
+            let place = web_url::redact_url(&wire.address.current());
             notice(&format!("the API key is sent to {place} unencrypted"));
         }
         if first.is_none()
@@ -178,7 +179,7 @@ fn fallback_chain(
         {
             notice(&text);
         }
-        let place = web_url::redact_url(&wire.base_url);
+        let place = web_url::redact_url(&wire.address.current());
         let (model, provider, key) = (&choice.model, &choice.provider, &wire.key.source_label);
         log::info!(target: "model", "{} `{model}` of `{provider}` at {place}, key from {key}",
                    if first.is_none() { "primary" } else { "fallback" });
@@ -281,7 +282,7 @@ pub(crate) fn single_attempt(
     account: &CallPurpose,
     budget: &Arc<RunBudget>,
 ) -> BudgetedProvider<RateLimitedProvider<HttpProvider>> {
-    let name = server_file_name(&choice.provider, &wire.base_url, &choice.model);
+    let name = server_file_name(&choice.provider, &wire.address.current(), &choice.model);
     let pace = RateLimitedProvider {
         path: ctx.paths.root.join("limits").join(name),
         inner: wire,
@@ -436,9 +437,11 @@ pub(crate) fn resolve_endpoint(
     let headers = std::mem::take(&mut choice.headers).into_iter();
     let headers = headers.map(|(name, value)| Ok((name, value.resolve()?.expose().to_owned())));
     let headers = headers.collect::<Result<_>>()?;
+    let address_file = format!("{}.address", server_file_name(&name, &choice.base_url, ""));
+    let address_file = ctx.paths.root.join("limits").join(address_file);
     let wire = HttpProvider {
         format: wire_format(&choice, model_settings.overrides.max_output_tokens),
-        base_url: choice.base_url.clone(),
+        address: BaseAddress::new(choice.base_url.clone(), address_file),
         is_base_configured: choice.is_base_configured,
         key: LazyCredentials::new(choice.key.take(), choice.key_label.clone(), env, logins),
         key_header: choice.key_header,

@@ -1,6 +1,7 @@
 //! One HTTP exchange with a model's server. The translation of the request and of the response is left to a
 //! [`WireFormat`].
 
+use super::base_address::BaseAddress;
 use super::credentials::LazyCredentials;
 use super::error_response;
 use super::failure_kind::{self, ErrorResponse, FailureKind};
@@ -9,7 +10,7 @@ use super::request_body::BodyWriter;
 use super::response::{ReplyBuilder, ReplyError, ResponseReader};
 use super::tool_call_repair;
 use super::written_calls;
-use super::{DeltaSink, Provider, ProviderError, Request};
+use super::{Delta, DeltaSink, Provider, ProviderError, Request};
 use crate::error::{HintedError, Stop};
 use crate::message::{Reply, Usage};
 use crate::sys::clock::Clock;
@@ -61,8 +62,8 @@ const MAX_MODEL_PAGES: usize = 100;
 /// A model server, and how to reach it.
 pub struct HttpProvider {
     pub format: Box<dyn WireFormat>,
-    /// The base URL without a trailing slash, such as `https://api.openai.com/v1`.
-    pub base_url: String,
+    /// The base URL, such as `https://api.openai.com/v1`.
+    pub address: BaseAddress,
     /// True if the address comes from the user's config. A login does not override it then.
     pub is_base_configured: bool,
     pub key: LazyCredentials,
@@ -82,6 +83,15 @@ pub struct HttpProvider {
     pub clock: Clock,
 }
 
+/// The content of a request.
+#[derive(Clone, Copy)]
+struct RequestContent<'a> {
+    /// The body as JSON; a request without one is a GET.
+    body: Option<&'a [u8]>,
+    /// The model of the request, if it has one.
+    model: Option<&'a str>,
+}
+
 impl Provider for HttpProvider {
     fn reply(
         &self,
@@ -89,19 +99,15 @@ impl Provider for HttpProvider {
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
         let body = self.body(request);
-        let (base, headers) = self.base_and_headers()?;
         let started = Instant::now();
         let place = self.display_url();
         let (size, count) = (body.len(), request.messages.len());
         log::info!(target: "http", "post to {place}: {size} bytes, {count} messages, {} tools", request.tools.len());
-        let url = self.url(&base, self.format.path());
-        let answer = self.send(url, &headers, Some(&body))?;
-        let (status, first) = (answer.status, started.elapsed().as_millis());
-        log::info!(target: "http", "status {status}, first byte after {first} ms");
-        let reply = match status {
-            200..=299 => self.read_reply(answer, request, on_delta),
-            _ => Err(self.status_error(answer, Some(request.model))),
-        };
+        let content = RequestContent { body: Some(&body), model: Some(request.model) };
+        let mut notice = |text: &str| on_delta(Delta::Notice(text)).map_err(ProviderError::Aborted);
+        let reply = self
+            .send_to_server(self.format.path(), content, &mut notice)
+            .and_then(|(_, answer)| self.read_reply(answer, request, on_delta));
         let total = started.elapsed().as_millis();
         match &reply {
             Ok(reply) => {
@@ -119,16 +125,16 @@ impl HttpProvider {
     ///
     /// # Errors
     /// Those of a request. A server without a list of models is reported as unusable.
-    pub fn list_models(&self) -> Result<Vec<String>, ProviderError> {
-        let (base, headers) = self.base_and_headers()?;
-        let first = self.url(&base, self.format.models_path());
+    pub fn list_models(&self, notice: &mut dyn FnMut(&str)) -> Result<Vec<String>, ProviderError> {
+        let mut say = |text: &str| {
+            notice(text);
+            Ok(())
+        };
+        let content = RequestContent { body: None, model: None };
+        let (first, mut answer) =
+            self.send_to_server(self.format.models_path(), content, &mut say)?;
         let mut found = Vec::new();
-        let mut url = first.clone();
         for _ in 0..MAX_MODEL_PAGES {
-            let answer = self.send(url, &headers, None)?;
-            if !(200..=299).contains(&answer.status) {
-                return Err(self.status_error(answer, None));
-            }
             let mut text = Vec::new();
             let read = answer.body.take(MAX_RESPONSE_BYTES as u64).read_to_end(&mut text);
             if let Err(error) = read {
@@ -149,9 +155,67 @@ impl HttpProvider {
                 break;
             };
             let mark = if first.contains('?') { '&' } else { '?' };
-            url = format!("{first}{mark}after_id={}", web_url::percent_encode(&next));
+            let url = format!("{first}{mark}after_id={}", web_url::percent_encode(&next));
+            let (_, headers) = self.base_and_headers()?;
+            answer = self.send_successfully(&url, &headers, content)?;
         }
         Ok(found)
+    }
+
+    /// Sends a request to `path` of the server, and returns its URL and the successful response. If there is no such
+    /// address, and the configured one may lack its `/v1`, the request is sent to that one. The address that answers is
+    /// kept for later requests and runs.
+    fn send_to_server(
+        &self,
+        path: &str,
+        content: RequestContent<'_>,
+        notice: &mut dyn FnMut(&str) -> Result<(), ProviderError>,
+    ) -> Result<(String, Response), ProviderError> {
+        let (base, headers) = self.base_and_headers()?;
+        let send = |base: &str| {
+            let url = self.url(base, path);
+            let answer = self.send_successfully(&url, &headers, content)?;
+            Ok((url, answer))
+        };
+        let first = send(&base);
+        if !matches!(first, Err(ProviderError::NoSuchAddress(_)))
+            || !self.is_base_configured
+            || path.starts_with("/v1")
+        {
+            return first;
+        }
+        for other in self.address.others() {
+            self.address.set_current(other.clone());
+            match send(&other) {
+                Err(ProviderError::NoSuchAddress(_)) => {}
+                Err(error) => return Err(error),
+                Ok(answer) => {
+                    self.address.store();
+                    let (given, found) = (web_url::redact_url(&base), self.display_url());
+                    notice(&format!("there is no API at {given}; {found} is used instead"))?;
+                    return Ok(answer);
+                }
+            }
+        }
+        self.address.set_current(base);
+        first
+    }
+
+    /// Sends a request and returns the response, if it is successful.
+    fn send_successfully(
+        &self,
+        url: &str,
+        headers: &[(String, String)],
+        content: RequestContent<'_>,
+    ) -> Result<Response, ProviderError> {
+        let started = Instant::now();
+        let answer = self.send(url.to_owned(), headers, content.body)?;
+        let (status, first) = (answer.status, started.elapsed().as_millis());
+        log::info!(target: "http", "status {status}, first byte after {first} ms");
+        match status {
+            200..=299 => Ok(answer),
+            _ => Err(self.status_error(answer, content.model)),
+        }
     }
 
     /// Sends a request with `body` as JSON, or a GET request without one. Redirects that keep the method are followed
@@ -189,7 +253,7 @@ impl HttpProvider {
         };
         let mut headers: Vec<(String, String)> = fixed.filter(own).collect();
         headers.extend(self.headers.iter().cloned());
-        let mut base = self.base_url.clone();
+        let mut base = self.address.current();
         if let Some(access) = self.key.resolve(&self.http).map_err(ProviderError::Aborted)? {
             let key = self.key_value(access.token.expose());
             headers.push((self.key_header().into(), key));
@@ -205,7 +269,7 @@ impl HttpProvider {
         match error.is::<HintedError>() || error.is::<Stop>() {
             true => ProviderError::Aborted(error),
             false => {
-                let question = match web_url::is_local_cleartext(&self.base_url) {
+                let question = match web_url::is_local_cleartext(&self.address.current()) {
                     true => "; is the server running?",
                     false => "",
                 };
@@ -258,7 +322,9 @@ impl HttpProvider {
     pub fn curl(&self, request: &Request<'_>) -> String {
         let mut command = format!(
             "curl -sS {} \\\n  -H 'content-type: application/json' \\\n",
-            shell_quote(&web_url::redact_url(&self.url(&self.base_url, self.format.path())))
+            shell_quote(&web_url::redact_url(
+                &self.url(&self.address.current(), self.format.path())
+            ))
         );
         if self.key.is_configured() {
             let variable = self.key.source_label.strip_prefix('$').unwrap_or("API_KEY");
@@ -440,7 +506,7 @@ impl HttpProvider {
 
     /// The base URL, without a password.
     fn display_url(&self) -> String {
-        web_url::redact_url(&self.base_url)
+        web_url::redact_url(&self.address.current())
     }
 
     /// Makes a server's message fit to display: masked, on one line, short. Masking comes first, because a truncated

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub mod anthropic;
+pub mod base_address;
 mod body_text;
 pub mod budget;
 mod cassette;

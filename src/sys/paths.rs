@@ -258,7 +258,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/limits/",
-        meaning: "rate limits: the times before which a server asked not to be called",
+        meaning: "facts about model servers: the times before which one asked not to be called, context windows, and addresses",
     },
 ];
 

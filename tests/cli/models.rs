@@ -1,6 +1,7 @@
 //! `models` and `providers`: usable providers, their models, and the sources of their keys.
 
-use crate::server::{Response, fails, says, sends};
+use crate::formats::Format;
+use crate::server::{Responder, Response, fails, says, sends};
 use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
 
@@ -206,6 +207,49 @@ fn a_failed_fetch_exits_with_its_cause() {
     check(fails(500, "down"), 69, "down");
     check(nonsense("<html>"), 69, "not a list of models");
     check(nonsense("{\"data\": 7}"), 69, "not a list of models");
+}
+
+/// A server whose API is below `/v1`, as Ollama's is.
+fn answers_below_v1() -> Responder {
+    Box::new(|request| {
+        let respond = match request.path.as_str() {
+            "/v1/models" => sends(Response::json(
+                200,
+                &json!({ "data": [{ "id": "small" }, { "id": "large" }] }),
+            )),
+            path if path.starts_with("/v1/") => says("Hello."),
+            _ => sends(Response::text(404, "text/plain", "404 page not found")),
+        };
+        respond(request)
+    })
+}
+
+#[test]
+fn an_address_without_its_version_is_completed_and_kept() {
+    for (format, path) in [(Format::Chat, ""), (Format::Responses, "/api")] {
+        let story = Story::in_format(format, "scripted");
+        let root = format!("http://127.0.0.1:{}", story.server().port);
+        let story = story.set("providers.custom.apiBase", json!(format!("{root}{path}")));
+        story.server().always(answers_below_v1());
+        let told = format!("nanobot: there is no API at {root}{path}; {root}/v1 is used instead\n");
+        story.run(["agent", "-m", "hello"]).stdout("Hello.\n").stderr(&told);
+        let count = story.requests().len();
+        story.run(["agent", "-m", "hello"]).stdout("Hello.\n").stderr("");
+        assert!(story.requests()[count..].iter().all(|request| request.path.starts_with("/v1/")));
+        story.run(["model", "list", "--remote"]).stdout("small\nlarge\n").stderr("");
+    }
+}
+
+#[test]
+fn an_address_that_is_completed_in_vain_is_reported_as_given() {
+    let story = Story::new();
+    let root = format!("http://127.0.0.1:{}", story.server().port);
+    let story = story.set("providers.custom.apiBase", json!(root));
+    story.server().always(sends(Response::text(404, "text/plain", "404 page not found")));
+    let told = format!("nanobot: {root}: 404 page not found (status 404)\n");
+    story.run(["model", "list", "--remote"]).status(78).stderr_has(&told);
+    let paths: Vec<String> = story.requests().iter().map(|it| it.path.clone()).collect();
+    assert_eq!(paths, ["/models", "/v1/models"]);
 }
 
 #[test]

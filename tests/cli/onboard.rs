@@ -106,6 +106,37 @@ fn a_wrong_key_is_prompted_for_again() {
 }
 
 #[test]
+fn an_address_without_its_version_is_completed() {
+    let story = Story::bare().script([
+        sends(Response::text(404, "text/plain", "404 page not found")),
+        lists_models(&["small", "large"]),
+        says("Hi."),
+    ]);
+    let base = base_url(&story);
+    let mut screen = story.screen(60, 80).args(["onboard"]);
+    answer_provider(&mut screen, base.strip_suffix("/v1").unwrap());
+    answer_prompt(&mut screen, "API key, not shown [none]:", "");
+    assert_eq!(accept_defaults(&mut screen), 0);
+    assert!(screen.text_with_scrollback().contains("Note: there is no API at"));
+    assert_eq!(read_config(&story)["providers"]["custom"]["apiBase"], base);
+}
+
+#[test]
+fn no_model_is_suggested_that_the_server_may_not_have() {
+    let story = Story::bare().script([fails(404, "no list"), says("Hi.")]);
+    let mut screen = story.screen(60, 80).args(["onboard"]);
+    answer_provider(&mut screen, &base_url(&story));
+    answer_prompt(&mut screen, "API key, not shown [none]:", "");
+    answer_prompt(&mut screen, "Number or name:", "");
+    answer_prompt(&mut screen, "Number or name:", "mine");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "Conversation [one]:", "");
+    answer_prompt(&mut screen, "Channel [none]:", "");
+    assert_eq!(screen.code(), 0);
+    assert_eq!(read_config(&story)["agents"]["defaults"]["model"], "mine");
+}
+
+#[test]
 fn a_failed_test_can_be_retried_or_saved_anyway() {
     // A server that is down; then one without the model; then one that rejects the request.
     let story = Story::bare().script([

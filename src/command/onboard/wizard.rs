@@ -338,8 +338,8 @@ impl Wizard<'_> {
             (Some(model), _) => model.clone(),
             (None, Some(model)) => model.to_owned(),
             // A local server may not have the default model, so use one that it has.
-            (None, None) if self.entry.is_keyless() && !is_there(own) => {
-                first.cloned().unwrap_or_else(|| own.to_owned())
+            (None, None) if self.entry.is_users_own() && !is_there(own) => {
+                first.cloned().unwrap_or_default()
             }
             (None, None) => own.to_owned(),
         };
@@ -353,6 +353,10 @@ impl Wizard<'_> {
         }
         let model = loop {
             let answer = ask_text(self.ctx.terminal, "Number or name", &default)?;
+            if answer.is_empty() {
+                self.print("The server does not list its models: the name of one is needed.");
+                continue;
+            }
             if answer == default {
                 break answer;
             }
@@ -380,9 +384,16 @@ impl Wizard<'_> {
     }
 
     /// Lists the provider's models; empty if it does not support that.
-    fn list_models(&self) -> Result<Vec<String>> {
+    fn list_models(&mut self) -> Result<Vec<String>> {
         let (_, endpoint) = self.resolve_endpoint(LIST_TIMEOUT)?;
-        match endpoint.http_provider.list_models().map_err(connection_test::to_error) {
+        let server = &endpoint.http_provider;
+        let listed = server.list_models(&mut |text| self.print(&format!("Note: {text}.")));
+        // The address that answered, which may be a longer one than the user gave.
+        let base = server.address.current();
+        if listed.is_ok() && base != endpoint.choice.base_url {
+            self.base = Some(base);
+        }
+        match listed.map_err(connection_test::to_error) {
             Ok(names) => Ok(names),
             Err(error) if error.is::<Stop>() => Err(error),
             // Not every server has a list. But one that rejects the key, or is unreachable, will not answer other
@@ -528,7 +539,7 @@ fn model_items(entry: &ProviderInfo, names: &[String], default: &str) -> Vec<Men
             .filter(|facts| normalize_name(facts.vendor) == normalize_name(entry.name));
         names.extend(known.map(|facts| facts.name.to_owned()));
     }
-    if !names.iter().any(|name| name == default) {
+    if !default.is_empty() && !names.iter().any(|name| name == default) {
         names.push(default.to_owned());
     }
     let price = |name: &str| {
