@@ -410,6 +410,7 @@ pub(crate) fn resolve_endpoint(
     }
     let mut choice = choice?;
     apply_overrides(&mut choice, model_settings.overrides);
+    choice.body.extend(model_settings.extra_body.clone());
     let limits = &settings.timeouts;
     let timeouts = HttpTimeouts {
         connect: limits.connect,

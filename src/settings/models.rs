@@ -20,6 +20,8 @@ pub struct ModelSettings {
     pub max_tokens: u32,
     pub temperature: f64,
     pub reasoning_effort: Option<String>,
+    /// Additional fields of the request body, which win over those of the provider.
+    pub extra_body: Map<String, Value>,
     pub overrides: ModelOverrides,
 }
 
@@ -162,6 +164,7 @@ fn from_preset(
         reasoning_effort: fields
             .text("reasoningEffort")?
             .or_else(|| defaults.reasoning_effort.clone()),
+        extra_body: fields.object("extraBody")?,
         overrides: fields.model_overrides()?,
         model: Some(model),
     };
@@ -216,6 +219,14 @@ impl ObjectFields<'_> {
             None => Ok(None),
             Some(Value::String(text)) => Ok(not_blank(text)),
             Some(_) => self.type_error(name, "a string"),
+        }
+    }
+
+    fn object(&self, name: &str) -> Result<Map<String, Value>> {
+        match self.get(name) {
+            None => Ok(Map::new()),
+            Some(Value::Object(members)) => Ok(members.clone()),
+            Some(_) => self.type_error(name, "an object"),
         }
     }
 

@@ -132,6 +132,7 @@ impl TypedReader<'_> {
                 .expect("the table says that it is a number"),
             reasoning_effort: self
                 .optional_text(const { config_key("agents.defaults.reasoningEffort") }, None)?,
+            extra_body: Map::new(),
             overrides: models::ModelOverrides::default(),
         };
         let parts = models::ModelSources {

@@ -140,7 +140,7 @@ fn long_results_are_shortened_if_the_request_is_too_long() {
 #[test]
 fn presets_and_model_names() {
     let presets = json!({ "fast": "quick-model", "deep": { "model": "deep-model", "provider": "custom", "maxTokens": 99,
-                          "reasoning_effort": "high", "fallbacks": ["fast"] } });
+                          "reasoning_effort": "high", "extraBody": { "top_k": 5 }, "fallbacks": ["fast"] } });
     let story =
         Story::new().set("modelPresets", presets).set("agents.defaults.provider", json!("auto"));
     let body = |model: &str, more: &[&str]| {
@@ -154,11 +154,13 @@ fn presets_and_model_names() {
         (&deep["model"], &deep["max_tokens"], &deep["reasoning_effort"]),
         (&json!("deep-model"), &json!(99), &json!("high"))
     );
+    assert_eq!((&deep["top_k"], &body("fast", &[])["top_k"]), (&json!(5), &Value::Null));
     assert_eq!(body("deep", &["--max-tokens", "7"])["max_tokens"], 7);
     assert_eq!(body("other", &[])["model"], "other");
     let story = story
         .set("agents.defaults.modelPreset", json!("deep"))
-        .script([fails(404, "gone"), says("x")]);
+        .script([fails(404, "gone"), says("x")])
+        .allow_extra_keys(&["top_k"]);
     story
         .run(["agent", "-m", "hi"])
         .stdout("x\n")
