@@ -495,8 +495,9 @@ pub(crate) fn accepted_attachments(
             .unwrap_or(takes_files && choice.model_info.is_some_and(|facts| facts.accepts_pdf())),
     };
     let images = match choice.format {
-        // The limit is 5 MB, measured after base64 encoding.
-        ApiFormat::Anthropic => ImageLimits { max_bytes: 3_750_000, ..ImageLimits::default() },
+        // The limit is 5 MB, measured after base64 encoding. A request with more than 20 images may have none with a
+        // longer side (Anthropic, "Vision").
+        ApiFormat::Anthropic => ImageLimits { max_bytes: 3_750_000, max_side: 2000 },
         _ => ImageLimits::default(),
     };
     (accepts, images)

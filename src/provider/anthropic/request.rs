@@ -99,6 +99,9 @@ const TOOL_FORM: ToolForm = ToolForm {
 const MARKED_TOOL_FORM: ToolForm =
     ToolForm { end_of_last: r#","cache_control":{"type":"ephemeral"}}"#, ..TOOL_FORM };
 
+/// Maximum number of images in a request (Anthropic, "Vision": 100, or more with the newest models).
+const MAX_IMAGES: usize = 100;
+
 /// A mark up to which the provider caches the prompt.
 #[derive(Clone, Copy, Serialize)]
 struct CacheMark {
@@ -285,12 +288,16 @@ fn build_messages<'a>(
     let turn = request.messages.iter().rposition(is_user);
     let origin = format.origin(request.model);
     let mut ids = ToolCallIds::new(format.quirks.tool_call_ids);
+    let mut parts = PartWriter {
+        has_images: !format.quirks.no_images,
+        surplus_images: count_images(request.messages).saturating_sub(MAX_IMAGES),
+    };
     let mut list: Vec<AnthropicMessage<'_>> = Vec::new();
     for (number, message) in request.messages.iter().enumerate() {
         let (role, mut content) = match message {
             Message::Assistant(reply) => ("assistant", assistant_blocks(reply, &origin, &mut ids)),
-            Message::User(user) => ("user", user_blocks(user, format)),
-            Message::Tool(result) => ("user", vec![tool_result_block(result, &ids, format)]),
+            Message::User(user) => ("user", user_blocks(user, &mut parts)),
+            Message::Tool(result) => ("user", vec![tool_result_block(result, &ids, &mut parts)]),
         };
         if content.is_empty() {
             continue;
@@ -339,19 +346,41 @@ fn text_block<'a>(text: impl Into<Cow<'a, str>>) -> Option<Block<'a>> {
 }
 
 /// The blocks of a user message: images first, the per-message facts last.
-fn user_blocks<'a>(user: &'a UserMessage, format: &AnthropicFormat) -> Vec<Block<'a>> {
+fn user_blocks<'a>(user: &'a UserMessage, parts: &mut PartWriter) -> Vec<Block<'a>> {
     let mut blocks: Vec<_> =
-        images_first(&user.parts).filter_map(|part| part_to_block(part, format)).collect();
+        images_first(&user.parts).filter_map(|part| parts.part_to_block(part)).collect();
     blocks.extend(text_block(&user.runtime_facts));
     blocks
 }
 
-fn part_to_block<'a>(part: &'a MessagePart, format: &AnthropicFormat) -> Option<Block<'a>> {
-    match part {
-        MessagePart::Image(image) if !format.quirks.no_images => Some(image_block(image)),
-        MessagePart::Document(document) => Some(document_block(document)),
-        part => text_block(to_plain_text(std::slice::from_ref(part))),
+/// Writes the parts of messages in their order.
+struct PartWriter {
+    has_images: bool,
+    /// The number of images that are too many. The oldest are named only.
+    surplus_images: usize,
+}
+
+impl PartWriter {
+    fn part_to_block<'a>(&mut self, part: &'a MessagePart) -> Option<Block<'a>> {
+        match part {
+            MessagePart::Image(image) if self.has_images && self.surplus_images == 0 => {
+                return Some(image_block(image));
+            }
+            MessagePart::Image(_) => self.surplus_images = self.surplus_images.saturating_sub(1),
+            MessagePart::Document(document) => return Some(document_block(document)),
+            MessagePart::Text(_) => {}
+        }
+        text_block(to_plain_text(std::slice::from_ref(part)))
     }
+}
+
+fn count_images(messages: &[Message]) -> usize {
+    let parts = messages.iter().flat_map(|message| match message {
+        Message::User(user) => user.parts.as_slice(),
+        Message::Tool(result) => &result.parts,
+        Message::Assistant(_) => &[],
+    });
+    parts.filter(|part| matches!(part, MessagePart::Image(_))).count()
 }
 
 fn image_block(image: &Image) -> Block<'static> {
@@ -413,10 +442,10 @@ fn assistant_blocks<'a>(
 fn tool_result_block<'a>(
     result: &'a ToolResult,
     ids: &ToolCallIds<'a>,
-    format: &AnthropicFormat,
+    parts: &mut PartWriter,
 ) -> Block<'a> {
     let mut content: Vec<_> =
-        result.parts.iter().filter_map(|part| part_to_block(part, format)).collect();
+        result.parts.iter().filter_map(|part| parts.part_to_block(part)).collect();
     if content.is_empty() {
         content.extend(text_block("(no output)"));
     }
@@ -433,7 +462,7 @@ fn tool_result_block<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::write_body;
+    use super::{MAX_IMAGES, write_body};
     use crate::message::ToolSpec;
     use crate::message::{
         Document, Image, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult,
@@ -620,6 +649,25 @@ mod tests {
         blind.quirks.no_images = true;
         let sent = body(&list, &blind);
         assert_eq!(sent["messages"][0]["content"][0]["text"], "[image: a]");
+    }
+
+    #[test]
+    fn the_oldest_of_too_many_images_are_only_named() {
+        let list = [
+            Message::User(UserMessage {
+                parts: vec![text("look"), picture(), picture()],
+                ..UserMessage::default()
+            }),
+            Message::Assistant(reply_with_calls(&["x"], Value::Null)),
+            result("x", vec![picture(); MAX_IMAGES - 1], false),
+        ];
+        let sent = messages(&list);
+        let name = json!({ "type": "text", "text": "[image: a]" });
+        assert_eq!(sent[0]["content"][0], name);
+        assert_eq!(sent[0]["content"][1]["type"], "image");
+        let shown = sent[2]["content"][0]["content"].as_array().unwrap();
+        assert_eq!(shown.len(), MAX_IMAGES - 1);
+        assert!(shown.iter().all(|block| block["type"] == "image"));
     }
 
     /// A reply with thinking between its calls, and the blocks that it was built from.
