@@ -154,6 +154,10 @@ mod tests {
             for message in ["", "no", "<title>Blocked</title>"] {
                 assert_eq!(kind(status, message), expect, "{status} {message}");
             }
+            // The words of a message count only where the status has several meanings.
+            let of_image =
+                if matches!(status, 403 | 404) { FailureKind::NotAccepted } else { expect };
+            assert_eq!(kind(status, "image input is not supported"), of_image, "{status}");
         }
         assert_eq!(kind_with_delay(503, "", true), FailureKind::Busy);
         assert_eq!(kind_with_delay(529, "", true), FailureKind::Busy);
