@@ -418,6 +418,8 @@ fn with_next_step(error: anyhow::Error, command: &str, is_left_out: bool) -> any
             )
         }
         Exit::Timeout | Exit::Budget => format!("{command} continues where this run stopped"),
+        // The same would happen again before what the hint says is done.
+        Exit::Unavailable if hint_for(&error).is_some() => return error,
         Exit::Unavailable => format!("{command} continues this turn"),
         // The same command would send the message twice.
         Exit::TryAgain => format!("{command} continues this turn, later"),

@@ -96,7 +96,8 @@ fn an_empty_pipe_beside_a_message_is_reported() {
         .stderr("nanobot: standard input is empty; `--require-input` makes this an error\n");
     run("empty pipe", &["-q"]).stdout("2\n");
     for name in ["empty pipe", "device"] {
-        run(name, &["--require-input"]).status(66).stderr_has("standard input");
+        let next_step = if name == "device" { "COMMAND | nanobot" } else { "alone" };
+        run(name, &["--require-input"]).status(66).stderr_has(next_step);
     }
     run("pipe", &["--require-input"]).stdout("3\n");
 }

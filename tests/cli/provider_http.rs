@@ -323,7 +323,8 @@ fn permanent_failures_to_connect_are_not_retried() {
     story.run(ask).status(69).stderr_has(&words);
     assert_eq!(proxy.requests().len(), 1);
     let story = story.env("HTTPS_PROXY", "http://127.0.0.1:1");
-    story.run(ask).status(69).stderr_has("connection refused");
+    let words = "connection refused (through the proxy `http://127.0.0.1:1`)";
+    story.run(ask).status(69).stderr_has(words);
     let story = Story::new().set("http.proxy", json!("http://user:secret-word@"));
     story.run(ask).status(78).stderr("nanobot: `http.proxy` is not a valid proxy URL\n");
     let story = Story::new().set("providers.custom.apiBase", json!("ftp://model.invalid/v1"));

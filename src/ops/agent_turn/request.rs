@@ -203,13 +203,18 @@ fn read_piped(
     };
     let silence = ctx.env.duration(sys::env::STDIN_TIMEOUT, input::DEFAULT_IDLE_TIMEOUT, 86_400)?;
     let piped = input::read_stdin(reading, silence, &mut |text| report.notice(text))?;
-    let missing = match &piped {
-        Some(bytes) if bytes.is_empty() => "standard input is empty",
-        None => "there is no standard input",
+    let (missing, hint) = match &piped {
+        Some(bytes) if bytes.is_empty() => (
+            "standard input is empty",
+            "the command before the pipe alone, to see why it prints nothing, or no `--require-input`",
+        ),
+        None => (
+            "there is no standard input",
+            "`COMMAND | nanobot agent …`, or `nanobot agent … < FILE`, or no `--require-input`",
+        ),
         Some(_) => return Ok(piped),
     };
     if options.require_input {
-        let hint = "a command that prints text into the pipe";
         return Err(fail_with_hint(Exit::NoInput, missing, hint));
     }
     if piped.is_some() && options.message.as_deref().is_some_and(|text| text != "-") {

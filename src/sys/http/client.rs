@@ -2,7 +2,7 @@
 
 use super::buffers::{MAX_INPUT_BYTES, OUTPUT_BYTES};
 use super::connector::{ProxyConnector, SignalConnector};
-use super::error::{MAX_REDIRECTS, PermanentFailure, from_ureq};
+use super::error::{ConnectError, MAX_REDIRECTS, PermanentFailure, from_ureq};
 use super::network::{Network, configured_proxy};
 use super::resolver::PolicyResolver;
 use super::ssrf::{AddressPolicy, SsrfFilter};
@@ -294,7 +294,15 @@ impl Http {
         let failure = PermanentFailure::find(error).filter(|_| signal::check().is_ok());
         let host = uri.host().unwrap_or_default();
         match failure {
-            None => from_ureq(error),
+            None => {
+                let is_direct = |proxy: &&Proxy| is_loopback(host) || proxy.is_no_proxy(uri);
+                let proxy = self.proxy.as_ref().filter(|proxy| !is_direct(proxy));
+                match (proxy, from_ureq(error).downcast::<ConnectError>()) {
+                    (Some(proxy), Ok(error)) => error.through_proxy(proxy).into(),
+                    (None, Ok(error)) => error.into(),
+                    (_, Err(error)) => error,
+                }
+            }
             Some(PermanentFailure::Certificate(cause)) => fail_with_hint(
                 Exit::Unavailable,
                 format!(

@@ -3,8 +3,9 @@
 use super::ssrf::AddressError;
 use crate::error::Stop;
 use crate::sys::signal;
+use crate::sys::web_url::redact_url;
 use std::io::{Error, ErrorKind};
-use ureq::Timeout;
+use ureq::{Proxy, Timeout};
 
 /// The most redirects that are followed, by clients that follow any.
 pub(super) const MAX_REDIRECTS: u32 = 5;
@@ -13,6 +14,16 @@ pub(super) const MAX_REDIRECTS: u32 = 5;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConnectError(String);
+
+impl ConnectError {
+    /// The error of a connection through `proxy`, which may be the cause.
+    pub(super) fn through_proxy(self, proxy: &Proxy) -> Self {
+        let url = proxy.uri().to_string();
+        let shown = redact_url(url.trim_end_matches('/'));
+        let Self(cause) = self;
+        Self(format!("{cause} (through the proxy `{shown}`)"))
+    }
+}
 
 /// The server has not responded in time to a request that it has got.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
