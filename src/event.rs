@@ -68,6 +68,8 @@ pub enum StopReason {
     IterationLimit,
     OutputLimit,
     RepeatedFailure,
+    /// The model made the same call again and again, and got the same result.
+    RepeatedCall,
     /// The policy denied the same action repeatedly.
     RepeatedDenial,
     /// The model, or its provider's content filter, declined to answer in full.

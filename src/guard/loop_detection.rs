@@ -1,5 +1,5 @@
-//! Stops a model that repeats the same failing call, and earlier one that repeats the same denied action: it costs
-//! money and leads nowhere.
+//! Stops a model that repeats the same call and gets the same result, earlier one whose call fails, and still earlier one
+//! that repeats the same denied action: it costs money and leads nowhere.
 
 use crate::event::{Denial, StopReason};
 use crate::message::{Message, ToolCall};
@@ -9,11 +9,15 @@ use crate::turn::guard::{Guard, GuardAction, TurnState};
 /// a timeout; a fifth attempt never is.
 const MAX_REPEATED_FAILURES: usize = 5;
 
+/// Number of consecutive identical calls with the same result that ends the turn. It is higher, because a model may wait
+/// for a change of something that is not its own.
+const MAX_REPEATED_CALLS: usize = 10;
+
 /// Number of identical denials that ends the turn. A denial says that it is final, so a third attempt is no retry.
 const MAX_REPEATED_DENIALS: usize = 3;
 
-/// Ends a turn whose latest call has failed [`MAX_REPEATED_FAILURES`] times in a row with the same arguments, or was
-/// denied [`MAX_REPEATED_DENIALS`] times.
+/// Ends a turn whose latest call has failed [`MAX_REPEATED_FAILURES`] times in a row with the same arguments, gave the
+/// same result [`MAX_REPEATED_CALLS`] times in a row, or was denied [`MAX_REPEATED_DENIALS`] times.
 pub struct LoopDetection;
 
 impl Guard for LoopDetection {
@@ -27,15 +31,29 @@ impl Guard for LoopDetection {
                 ),
             };
         }
-        match repeated_failure(state.turn_messages) {
-            Some((call, times)) if times >= MAX_REPEATED_FAILURES => GuardAction::Finish {
-                stop_reason: StopReason::RepeatedFailure,
-                text: format!(
-                    "[nanobot] The call of `{}` failed {times} times with the same arguments. Tools are no longer \
-                     available. Answer now: report what you found or did, and what failed.",
-                    call.name
-                ),
-            },
+        match latest_repetition(state.turn_messages) {
+            Some(Repetition { call, times, is_failing: true })
+                if times >= MAX_REPEATED_FAILURES =>
+            {
+                GuardAction::Finish {
+                    stop_reason: StopReason::RepeatedFailure,
+                    text: format!(
+                        "[nanobot] The call of `{}` failed {times} times with the same arguments. Tools are no longer \
+                         available. Answer now: report what you found or did, and what failed.",
+                        call.name
+                    ),
+                }
+            }
+            Some(Repetition { call, times, is_failing: false }) if times >= MAX_REPEATED_CALLS => {
+                GuardAction::Finish {
+                    stop_reason: StopReason::RepeatedCall,
+                    text: format!(
+                        "[nanobot] The call of `{}` gave the same result {times} times in a row. Tools are no longer \
+                         available. Answer now: report what you found or did, and what remains to be done.",
+                        call.name
+                    ),
+                }
+            }
             _ => GuardAction::Continue,
         }
     }
@@ -74,29 +92,45 @@ fn calls_of(turn: &[Message]) -> impl Iterator<Item = &ToolCall> {
     replies.flatten()
 }
 
-/// The latest call, if it failed, and the number of its identical failures in a row.
-fn repeated_failure(turn: &[Message]) -> Option<(&ToolCall, usize)> {
+/// The latest call, and the number of times in a row that it was made with the same result. Errors are all the same.
+struct Repetition<'a> {
+    call: &'a ToolCall,
+    times: usize,
+    is_failing: bool,
+}
+
+/// The latest call of a turn, if it has a result.
+fn latest_repetition(turn: &[Message]) -> Option<Repetition<'_>> {
     let calls: Vec<&ToolCall> = calls_of(turn).collect();
-    let failed = |call: &ToolCall| {
-        turn.iter().any(|message| matches!(message, Message::Tool(result) if result.call_id == call.id && result.failed))
+    let result_of = |call: &ToolCall| {
+        turn.iter().find_map(|message| match message {
+            Message::Tool(result) if result.call_id == call.id => Some(result),
+            _ => None,
+        })
     };
-    let last = calls.last()?;
-    let same = |call: &&&ToolCall| {
-        call.name == last.name && call.arguments == last.arguments && failed(call)
+    let call = *calls.last()?;
+    let result = result_of(call)?;
+    let is_same = |other: &&&ToolCall| {
+        other.name == call.name
+            && other.arguments == call.arguments
+            && result_of(other).is_some_and(|other| {
+                other.failed == result.failed && (other.failed || other.parts == result.parts)
+            })
     };
-    let times = calls.iter().rev().take_while(same).count();
-    (times > 0).then_some((last, times))
+    let times = calls.iter().rev().take_while(is_same).count();
+    Some(Repetition { call, times, is_failing: result.failed })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::repeated_failure;
-    use crate::message::{Message, Reply, ResultSource, ToolCall, ToolResult};
+    use super::latest_repetition;
+    use crate::message::{Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult};
     use serde_json::json;
 
-    fn check(calls: &[(&str, bool)], expect: usize) {
+    /// Checks calls, each with its path and its result, against the number of repetitions of the last one.
+    fn check(calls: &[(&str, Result<&str, &str>)], expect: Option<(usize, bool)>) {
         let mut turn = Vec::new();
-        for (number, (path, failed)) in calls.iter().enumerate() {
+        for (number, (path, result)) in calls.iter().enumerate() {
             let id = format!("call_{number}");
             let call = ToolCall {
                 id: id.clone(),
@@ -104,26 +138,30 @@ mod tests {
                 arguments: json!({ "path": path }),
             };
             turn.push(Message::Assistant(Reply { tool_calls: vec![call], ..Reply::default() }));
-            let result = ToolResult {
+            let (Ok(text) | Err(text)) = result;
+            turn.push(Message::Tool(ToolResult {
                 call_id: id,
                 name: "read_file".into(),
-                parts: Vec::new(),
-                failed: *failed,
+                parts: vec![MessagePart::Text((*text).to_owned())],
+                failed: result.is_err(),
                 source: ResultSource::Unspecified,
-            };
-            turn.push(Message::Tool(result));
+            }));
         }
-        assert_eq!(repeated_failure(&turn).map_or(0, |(_, times)| times), expect, "{calls:?}");
+        let found = latest_repetition(&turn).map(|found| (found.times, found.is_failing));
+        assert_eq!(found, expect, "{calls:?}");
     }
 
     #[test]
-    fn counts_consecutive_identical_failures() {
-        check(&[], 0);
-        check(&[("a", false)], 0);
-        check(&[("a", true)], 1);
-        check(&[("a", true), ("a", true), ("a", true)], 3);
-        check(&[("a", true), ("b", true), ("a", true)], 1);
-        check(&[("a", true), ("a", false), ("a", true)], 1);
-        check(&[("a", true), ("a", true), ("a", false)], 0);
+    fn counts_consecutive_identical_calls() {
+        check(&[], None);
+        check(&[("a", Ok("1"))], Some((1, false)));
+        check(&[("a", Err("1"))], Some((1, true)));
+        check(&[("a", Err("1")), ("a", Err("2")), ("a", Err("3"))], Some((3, true)));
+        check(&[("a", Err("1")), ("b", Err("1")), ("a", Err("1"))], Some((1, true)));
+        check(&[("a", Err("1")), ("a", Ok("1")), ("a", Err("1"))], Some((1, true)));
+        check(&[("a", Ok("1")), ("a", Ok("1")), ("a", Ok("1"))], Some((3, false)));
+        check(&[("a", Ok("1")), ("a", Ok("2")), ("a", Ok("2"))], Some((2, false)));
+        check(&[("a", Ok("1")), ("b", Ok("1")), ("a", Ok("1"))], Some((1, false)));
+        check(&[("a", Err("1")), ("a", Err("1")), ("a", Ok("1"))], Some((1, false)));
     }
 }

@@ -492,6 +492,9 @@ fn incomplete_answer_error(
         StopReason::RepeatedFailure => {
             Some(fail(exit, "stopped because the same call failed repeatedly"))
         }
+        StopReason::RepeatedCall => {
+            Some(fail(exit, "stopped because the model repeated a call that gave the same result"))
+        }
         StopReason::Declined => Some(fail(exit, DECLINED)),
         StopReason::Failed => Some(fail(exit, "failed")),
     }

@@ -219,9 +219,10 @@ pub(super) fn empty_reply_error(reply: &Reply) -> anyhow::Error {
 pub fn exit_status(reason: StopReason) -> Exit {
     match reason {
         StopReason::Answered => Exit::Answered,
-        StopReason::IterationLimit | StopReason::OutputLimit | StopReason::RepeatedFailure => {
-            Exit::Limit
-        }
+        StopReason::IterationLimit
+        | StopReason::OutputLimit
+        | StopReason::RepeatedFailure
+        | StopReason::RepeatedCall => Exit::Limit,
         StopReason::RepeatedDenial => Exit::Refused,
         StopReason::Declined | StopReason::Failed => Exit::Failed,
     }

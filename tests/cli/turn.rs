@@ -261,6 +261,18 @@ fn a_call_that_keeps_failing_ends_the_turn() {
 }
 
 #[test]
+fn a_call_that_keeps_giving_the_same_result_ends_the_turn() {
+    let again = || calls("list_dir", json!({ "path": "." }));
+    let turns = (0..10).map(|_| again()).chain([says("Nothing changes.")]);
+    Story::new()
+        .script(turns)
+        .run(["agent", "-m", "x"])
+        .stdout("Nothing changes.\n")
+        .stderr("nanobot: stopped because the model repeated a call that gave the same result\n")
+        .status(3);
+}
+
+#[test]
 fn an_answer_truncated_by_the_output_limit_is_reported() {
     let story = Story::new()
         .script((1..5).map(|part| replies(json!({ "content": format!(" {part}") }), "length")));

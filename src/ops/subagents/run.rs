@@ -188,6 +188,9 @@ fn describe_ending(ending: &Ending, max_iterations: u32) -> String {
         }
         StopReason::OutputLimit => "was truncated by the output limit".into(),
         StopReason::RepeatedFailure => "was stopped because the same call failed repeatedly".into(),
+        StopReason::RepeatedCall => {
+            "was stopped because it repeated a call that gave the same result".into()
+        }
         StopReason::RepeatedDenial => {
             "was stopped because the same call was repeatedly denied".into()
         }
