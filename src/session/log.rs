@@ -6,6 +6,7 @@ use super::layout::{SessionStore, SyncMode};
 use super::line::{self, ClosingLine, MetadataLine};
 use super::lock::lock_path;
 use super::tail_reader::{self, LogTail, MessageWindow, ReverseLines};
+use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::sys::clock::Clock;
 use crate::sys::durable_file;
 use crate::sys::file_lock::{self, FileLock};
@@ -92,7 +93,18 @@ impl SessionLog {
             &store.clock.local_timestamp(),
             wait,
             &mut busy,
-        )?;
+        )
+        .map_err(|error| {
+            if exit_for(&error) == Exit::TryAgain {
+                fail_with_hint(
+                    Exit::TryAgain,
+                    error.to_string(),
+                    "again later, or a longer `--wait`",
+                )
+            } else {
+                error
+            }
+        })?;
         let (sync, clock) = (store.sync, store.clock.clone());
         let append_lock = store.open_append_lock(&path);
         let mut log = Self {

@@ -156,6 +156,10 @@ impl Turn<'_, '_, '_> {
         else {
             return Ok(false);
         };
+        // The rest alone is too long.
+        if token_estimate::for_messages(&old) < self.session.estimated_tokens() / 4 {
+            return Ok(false);
+        }
         let stored = self.replace_messages(&old, keep, NO_SUMMARY, MAX_USER_TOKENS);
         if let Err(error) = stored {
             return match error {
