@@ -61,6 +61,8 @@ pub enum InboxRecord {
     Done { key: String, result: Settlement },
     /// Messages are settled without an answer.
     Dropped { ids: Vec<String>, result: Settlement },
+    /// A message that was dropped is to be answered after all.
+    Reopened { id: String, at: i64 },
     /// A sender who is not allowed was refused.
     Refused { sender: Sender, chat: String, at: i64 },
     /// Settled messages of earlier journals.
@@ -89,6 +91,11 @@ impl InboundEntry {
     /// True if it is neither answered nor settled.
     pub fn is_unanswered(&self) -> bool {
         self.answer.is_none() && self.settlement.is_none()
+    }
+
+    /// True if it was dropped, and a retry can have it answered.
+    pub fn is_dropped(&self) -> bool {
+        self.answer.is_none() && self.settlement.is_some_and(Settlement::is_dropped)
     }
 
     /// Number of turns that were begun for it and whose end is not known: those that were killed.
@@ -255,6 +262,11 @@ impl InboxState {
                     }
                 }
             }
+            InboxRecord::Reopened { id, at } => {
+                if let Some(entry) = self.inbound_mut(&id) {
+                    (entry.settlement, entry.received_at) = (None, at);
+                }
+            }
             InboxRecord::Refused { sender, chat, at } => self.add_refused(sender, chat, at),
             InboxRecord::Settled { ids, at } => {
                 for id in ids {
@@ -353,6 +365,11 @@ impl InboxState {
     /// Messages to the chat of `session` that are not from its own turns, in the order of creation.
     pub fn from_others<'a>(&'a self, session: &'a str) -> impl Iterator<Item = &'a OutboundEntry> {
         self.outbound.iter().filter(move |it| it.source.is_some() && it.session == session)
+    }
+
+    /// True if the outbound message is there and not settled.
+    pub fn waits(&self, key: &str) -> bool {
+        self.outbound(key).is_some_and(|entry| entry.settlement.is_none())
     }
 
     /// Number of messages that wait for an answer or a delivery.

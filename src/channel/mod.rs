@@ -117,11 +117,19 @@ pub trait Channel: Send + Sync {
     /// Notes at the service that a message was answered, by a reaction or a flag. Best effort, after the answer.
     fn mark_answered(&self, _message: &InboundMessage) {}
 
-    /// Asks the service for our own account. Called by `channel test` and, once a day, before a poll.
+    /// Asks the service for our own account. Called once a day, before a poll.
     ///
     /// # Errors
     /// As [`Channel::poll`].
     fn identity(&self) -> Result<Identity>;
+
+    /// As [`Self::identity`], and checks what else the channel needs, such as a login for sending.
+    ///
+    /// # Errors
+    /// As [`Channel::poll`].
+    fn test(&self) -> Result<Identity> {
+        self.identity()
+    }
 
     /// Does what a login needs: a token is checked, exchanged for another one, or got for a code that the user scans.
     ///

@@ -22,6 +22,8 @@ pub enum Settlement {
     Stopped,
     /// It was given up, and its other parts were sent as a new message.
     Retried,
+    /// The user does not want to see it any more.
+    Dismissed,
 }
 
 impl Settlement {
@@ -36,6 +38,12 @@ impl Settlement {
             Self::OverBudget => "over_budget",
             Self::Stopped => "stopped",
             Self::Retried => "retried",
+            Self::Dismissed => "dismissed",
         }
+    }
+
+    /// True if an inbound message was left without an answer, which a retry can give.
+    pub fn is_dropped(self) -> bool {
+        matches!(self, Self::Stale | Self::RateLimited | Self::OverBudget)
     }
 }

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ChannelCommand {
-    /// List channels: enabled, last poll, messages that wait
+    /// List channels: enabled, last poll, messages that wait, what fails since when
     ///
-    /// Asks no service.
+    /// Asks no service. Lists the channels that are enabled or were used.
     #[command(visible_alias = "ls")]
     List {
+        /// All channels that there are
+        #[arg(long)]
+        all: bool,
         /// One JSON object
         #[arg(long)]
         json: bool,
@@ -64,11 +67,14 @@ pub enum ChannelCommand {
         /// One JSON object per line
         #[arg(long)]
         json: bool,
+        /// Take this message out of the list; it is neither sent nor answered
+        #[arg(long, value_name = "ID", conflicts_with_all = ["name", "json"])]
+        dismiss: Option<String>,
     },
-    /// Send an outbound message of the inbox again
+    /// Send or answer a message of the inbox again
     ///
-    /// The parts that the service has not taken are sent. An inbound message cannot be retried: polls answer those that are
-    /// `unanswered`, and those that are `stale`, `rate_limited` or `over_budget` were dropped.
+    /// Of an outbound message, the parts that the service has not taken are sent. An inbound message that was dropped (`stale`,
+    /// `rate_limited`, `over_budget`) is answered by the next poll, if the limit allows it by then.
     Retry {
         /// Id as shown by `nanobot channel inbox`
         id: String,

@@ -1,9 +1,10 @@
-//! `nanobot metrics`: the state of jobs, costs and budgets in the text format of Prometheus (exposition format 0.0.4), for
-//! the textfile collector of its node exporter.
+//! `nanobot metrics`: the state of jobs and channels, costs and budgets in the text format of Prometheus (exposition format
+//! 0.0.4), for the textfile collector of its node exporter.
 
 use crate::cron::run_record::RunRecord;
 use crate::error::Exit;
 use crate::ledger::{CostSum, Ledger, round_usd};
+use crate::ops::channel::health::{self, ChannelHealth};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_status::{self, JobList, JobStatus};
 use crate::ops::jobs::scheduler_problems::ProblemKind;
@@ -52,10 +53,41 @@ const JOB_GAUGES: &[JobGauge] = &[
     ),
 ];
 
+/// A gauge of a channel: its name, its help, and its value; `None` if there is none.
+type ChannelGauge = (&'static str, &'static str, fn(&ChannelHealth, Timestamp) -> Option<f64>);
+
+const CHANNEL_GAUGES: &[ChannelGauge] = &[
+    ("enabled", "1 if the channel is enabled.", |channel, _| {
+        Some(f64::from(u8::from(channel.is_enabled)))
+    }),
+    (
+        "problem",
+        "1 if the channel fails, is not polled, or messages wait too long.",
+        |channel, now| Some(f64::from(u8::from(!channel.problems(now).is_empty()))),
+    ),
+    ("last_poll_timestamp_seconds", "Time of the last successful poll.", |channel, _| {
+        channel.last_poll.map(seconds)
+    }),
+    ("failing_since_timestamp_seconds", "Time since which the channel fails.", |channel, _| {
+        channel.failures.iter().map(|(_, failure)| failure.since()).min().map(seconds)
+    }),
+    ("waiting", "Messages that wait for an answer or a delivery.", |channel, _| {
+        Some(channel.waiting as f64)
+    }),
+    (
+        "oldest_waiting_timestamp_seconds",
+        "Time since which the oldest message waits.",
+        |channel, _| channel.oldest_waiting.map(seconds),
+    ),
+    ("given_up", "Messages that were given up, and not sent again.", |channel, _| {
+        Some(channel.given_up as f64)
+    }),
+];
+
 /// Runs `nanobot metrics`.
 pub fn run(ctx: &Context) -> Result<Exit> {
     let settings = ctx.settings()?;
-    let JobList { jobs, problems, .. } = job_status::check(ctx)?;
+    let JobList { jobs, problems, now } = job_status::check(ctx)?;
     let costs = Ledger::new(&ctx.paths.root, &ctx.clock).period_costs()?;
     let mut text = String::new();
     for (name, help, value) in JOB_GAUGES {
@@ -71,6 +103,14 @@ pub fn run(ctx: &Context) -> Result<Exit> {
         .map(|kind| (format!("kind=\"{}\"", kind.name()), f64::from(u8::from(is_found(kind)))));
     let help = "1 if jobs are not started or cannot be recorded for this cause.";
     write_gauge(&mut text, "cron_problem", help, scheduler);
+    let channels = health::list(ctx)?;
+    for (name, help, value) in CHANNEL_GAUGES {
+        let configured = channels.iter().filter(|channel| channel.is_configured);
+        let samples = configured.filter_map(|channel| {
+            Some((format!("channel=\"{}\"", channel.name), value(channel, now.timestamp())?))
+        });
+        write_gauge(&mut text, &format!("channel_{name}"), help, samples);
+    }
     let periods = |value: &dyn Fn(&CostSum) -> f64| {
         let parts = [("day", &costs.today), ("month", &costs.month)];
         parts.map(|(period, sum)| (format!("period=\"{period}\""), value(sum)))

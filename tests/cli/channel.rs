@@ -623,17 +623,46 @@ fn old_messages_and_floods_start_no_turn() {
     story.run(["channel", "poll"]);
     telegram.message(ANN, "two");
     story.run(["channel", "poll"]).stderr_has("too many turns in an hour");
-    // Both are listed, and no retry answers them past the limits.
+    // The sender receives one line about each kind.
+    telegram.message(ANN, "three");
+    story.run(["channel", "poll"]).stderr_has("too many turns in an hour");
+    let sent = telegram.sent();
+    assert!(sent[0].contains("too old") && sent[2].contains("too many messages"), "{sent:?}");
+    assert_eq!((sent[1].as_str(), sent.len()), ("One.", 3));
+    // All are listed, and answered once they are retried and the limit allows it.
     let inbox = story.run(["channel", "inbox", "--json"]).json_lines();
-    let states = inbox.iter().map(|listed| {
-        let text = |key: &str| listed[key].as_str().unwrap();
-        let error = format!("is an inbound message, which is settled ({})", text("state"));
-        let retry = story.run(["channel", "retry", text("id")]);
-        retry.status(66).stderr_has(&error);
-        text("state")
-    });
-    assert_eq!(states.collect::<Vec<_>>(), ["stale", "rate_limited"]);
-    assert_eq!(telegram.sent(), ["One."]);
+    let text = |listed: &Value, key: &str| listed[key].as_str().unwrap().to_owned();
+    let states: Vec<String> = inbox.iter().map(|listed| text(listed, "state")).collect();
+    assert_eq!(states, ["stale", "rate_limited", "rate_limited"]);
+    let retry = |listed: &Value| story.run(["channel", "retry", &text(listed, "id")]);
+    retry(&inbox[0]).stderr_has("the next poll of telegram answers");
+    story.run(["channel", "poll"]).stderr_has("too many turns in an hour");
+    retry(&inbox[0]).stderr_has("the next poll of telegram answers");
+    story.run(["channel", "inbox", "--dismiss", &text(&inbox[1], "id")]);
+    story.run(["channel", "inbox", "--dismiss", &text(&inbox[2], "id")]);
+    story.run(["channel", "inbox", "--dismiss", "no"]).status(66).stderr_has("no channel has");
+    let story = story.env("NANOBOT_TEST_TIME", "2026-01-02T08:00:00Z").script([says("Old.")]);
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent().last().unwrap(), "Old.");
+    story.run(["channel", "inbox"]).stdout("");
+}
+
+#[test]
+fn a_bot_is_answered_five_times_in_ten_minutes() {
+    let (story, telegram) = telegram_story();
+    let story = story.script((0..5).map(|_| says("Pong.")));
+    let poll = || {
+        telegram.add(json!({
+            "from": { "id": ANN, "is_bot": true }, "chat": { "id": ANN, "type": "private" },
+            "text": "ping",
+        }));
+        story.run(["channel", "poll"])
+    };
+    for _ in 0..5 {
+        poll();
+    }
+    poll().stderr_has("more than 5 turns of a bot in 10 minutes");
+    assert_eq!(telegram.sent(), ["Pong."; 5]);
 }
 
 #[test]
@@ -655,6 +684,8 @@ fn the_budgets_of_senders_and_channels_end_with_the_day() {
     poll(9).status(4).stderr_has("`channels.dailyBudget`");
     let answered = |telegram: &TelegramServer| -> Vec<Value> {
         let calls = telegram.calls("sendMessage").into_iter();
+        let is_answer = |text: &Value| !text.as_str().unwrap().contains("the budget of today");
+        let calls = calls.filter(|call| is_answer(&call.body["text"]));
         calls.map(|call| call.body["chat_id"].clone()).collect()
     };
     assert_eq!(answered(&telegram), [ANN, 8]);
@@ -705,11 +736,56 @@ fn an_answer_that_cannot_be_sent_waits_for_the_next_poll() {
         telegram.fail("sendMessage", 502, body.clone());
     }
     story.server().script([says("Later.")]);
-    story.run(["cron", "run", cron_run::JOB_ID]).stdout("");
+    let errors = story.run(["cron", "run", cron_run::JOB_ID]).stdout("").error_text();
+    let expect = "is not delivered yet: channel telegram: a message waits to be sent";
+    assert!(errors.contains(expect) && errors.lines().count() == 1, "{errors}");
     story.run(["cron", "logs", cron_run::JOB_ID, "--json"]).stdout_has("telegram:7 (waits)");
     story.run(["channel", "poll"]);
     story.run(["channel", "poll"]);
     assert_eq!(telegram.sent(), ["Later."; 4]);
+}
+
+#[test]
+fn what_waits_is_sent_before_the_next_message() {
+    let (story, telegram) = telegram_story();
+    let body = json!({ "ok": false, "error_code": 502, "description": "Bad Gateway" });
+    let send = |text: &str| {
+        let output = story.command(["channel", "send", "telegram", "7", text]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let fail_three = || {
+        for _ in 0..3 {
+            telegram.fail("sendMessage", 502, body.clone());
+        }
+    };
+    for text in ["one", "two"] {
+        fail_three();
+        assert_eq!(send(text).0, Some(69));
+    }
+    // The second one was not tried, since it would have overtaken the first.
+    assert_eq!(telegram.sent(), ["one"; 6]);
+    assert_eq!(send("three"), (Some(0), String::new()));
+    assert_eq!(telegram.sent()[6..], ["one", "two", "three"]);
+    story.run(["channel", "inbox"]).stdout("");
+    // A job and a retry do the same.
+    fail_three();
+    assert_eq!(send("four").0, Some(69));
+    cron_run::write_jobs(&story, &[cron_run::python_job(&cron_run::every_minute())]);
+    let terms = json!({ "v": 1, "sink": { "chat": { "channel": "telegram", "to": "7" } } });
+    cron_run::write_terms(&story, &terms);
+    story.server().script([says("five")]);
+    story.run(["cron", "run", cron_run::JOB_ID]).stdout("");
+    assert_eq!(telegram.sent()[9 + 3..], ["four", "five"]);
+    // A message that is given up is named, and those after it are sent.
+    fail_three();
+    assert_eq!(send("six").0, Some(69));
+    let gone =
+        json!({ "ok": false, "error_code": 400, "description": "Bad Request: chat not found" });
+    telegram.fail("sendMessage", 400, gone);
+    let (status, errors) = send("seven");
+    assert_eq!(status, Some(0));
+    assert!(errors.contains("a message was given up"), "{errors}");
+    assert_eq!(telegram.sent()[14 + 3..], ["six", "seven"]);
 }
 
 #[test]
@@ -783,6 +859,108 @@ fn the_check_names_a_channel_that_is_not_polled() {
     let found = check(&["--offline"]);
     assert!(!found.contains("never polled"), "{found}");
     assert_eq!(telegram.calls("getMe").len(), 2, "not asked with --offline");
+}
+
+/// Output of the commands that monitors read about channels: `cron check`, `status --check`, `metrics` and `channel list`.
+fn monitors(story: &Story) -> [String; 4] {
+    let commands: [&[&str]; 4] = [
+        &["cron", "check"],
+        &["status", "--check", "--offline", "--no-crontab"],
+        &["metrics"],
+        &["channel", "list"],
+    ];
+    commands.map(|arguments| {
+        let output = story.command(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    })
+}
+
+#[test]
+fn a_revoked_token_is_told_once_and_seen_by_all_monitors() {
+    let (story, telegram) = telegram_story();
+    story.run(["channel", "poll"]);
+    assert!(monitors(&story)[2].contains("nanobot_channel_problem{channel=\"telegram\"} 0"));
+    let body = json!({ "ok": false, "error_code": 401, "description": "Unauthorized" });
+    telegram.fail("getUpdates", 401, body.clone());
+    story.run(["channel", "poll"]).status(77).stderr_has("Unauthorized");
+    let [check, status, metrics, list] = monitors(&story);
+    assert!(check.contains("channel telegram: poll fails since"), "{check}");
+    assert!(status.contains("telegram: poll fails since"), "{status}");
+    assert!(metrics.contains("nanobot_channel_problem{channel=\"telegram\"} 1"), "{metrics}");
+    assert!(metrics.contains("nanobot_channel_failing_since_timestamp_seconds"), "{metrics}");
+    assert!(list.contains("Unauthorized") && list.lines().count() == 2, "{list}");
+    story.run(["channel", "list", "--json"]).stdout_has("\"problem\":\"failing\"");
+    story.run(["cron", "check"]).status(1).stdout_has("channel telegram");
+    // The same failure is not told again, another one is, and so is the end.
+    telegram.fail("getUpdates", 401, body);
+    story.run(["channel", "poll"]).status(77).stderr("");
+    for _ in 0..3 {
+        telegram.fail("getUpdates", 502, json!({ "ok": false, "error_code": 502 }));
+    }
+    story.run(["channel", "poll"]).status(69).stderr_has("502");
+    let story = story.env("NANOBOT_TEST_TIME", "2026-01-02T03:10:00Z");
+    story.run(["channel", "poll"]).stderr_has("channel telegram: poll works again");
+    story.run(["channel", "poll"]);
+    story.run(["cron", "check"]).stdout("");
+    assert!(story.run(["channel", "list", "--all"]).text().lines().count() > 10);
+}
+
+#[test]
+fn messages_that_wait_and_a_service_that_is_down_are_seen_by_all_monitors() {
+    let (story, telegram) = telegram_story();
+    let body = json!({ "ok": false, "error_code": 502, "description": "Bad Gateway" });
+    for _ in 0..3 {
+        telegram.fail("sendMessage", 502, body.clone());
+    }
+    story.run(["channel", "send", "telegram", "7", "one"]).status(69).stderr_has("waits");
+    let [check, status, metrics, list] = monitors(&story);
+    assert!(check.contains("channel telegram: send fails since"), "{check}");
+    assert!(status.contains("telegram: send fails since"), "{status}");
+    assert!(metrics.contains("nanobot_channel_waiting{channel=\"telegram\"} 1"), "{metrics}");
+    assert!(list.contains("send fails since"), "{list}");
+    // Without a failure, the age of the message counts.
+    std::fs::remove_file(story.home().join(".nanobot/channels/telegram/failure-send.json"))
+        .unwrap();
+    story.run(["cron", "check"]).stdout("");
+    let story = story.env("NANOBOT_TEST_TIME", "2026-01-02T04:00:00Z");
+    let [check, ..] = monitors(&story);
+    assert!(check.contains("channel telegram: 1 message waits since"), "{check}");
+    story.run(["channel", "send", "telegram", "7", "two"]).stdout_has("");
+    story.run(["cron", "check"]).stdout("");
+}
+
+#[test]
+fn a_poll_that_follows_goes_on_after_a_rejected_token() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("Answer.")]);
+    story.run(["channel", "poll"]);
+    let body = json!({ "ok": false, "error_code": 401, "description": "Unauthorized" });
+    telegram.fail("getUpdates", 401, body);
+    telegram.message(ANN, "hi");
+    let mut command = story.command(["channel", "poll", "--follow"]);
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    telegram.wait_for_calls("sendMessage", 1);
+    assert_eq!(telegram.sent(), ["Answer."]);
+    send_signal(&child, Signal::TERM);
+    child.wait().unwrap();
+    let mut errors = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut errors).unwrap();
+    assert!(errors.contains("Unauthorized"), "{errors}");
+}
+
+#[test]
+fn a_poll_says_that_another_one_is_stuck() {
+    let (story, _telegram) = telegram_story();
+    story.run(["channel", "poll"]);
+    let directory = story.home().join(".nanobot/channels/telegram");
+    let lock = std::fs::File::open(directory.join("lock")).unwrap();
+    lock.lock().unwrap();
+    story.run(["channel", "poll"]).status(75).stderr("");
+    std::fs::write(directory.join("last_poll.json"), "{\"at\":1000}").unwrap();
+    let run = story.run(["channel", "poll"]);
+    run.status(75).stderr_has("the poll that is at work has not looked for");
+    story.run(["channel", "poll"]).status(75).stderr("");
+    lock.unlock().unwrap();
 }
 
 #[test]
@@ -905,7 +1083,7 @@ fn a_config_of_an_older_python_program_stays_as_it_is() {
     let story = Story::new().set("channels", config.clone());
     let check = story.run(["config", "check"]).text();
     assert!(!check.contains("unknown key"), "{check}");
-    let list = story.run(["channel", "list"]).text();
+    let list = story.run(["channel", "list", "--all"]).text();
     assert!(list.contains("telegram") && list.contains("matrix"));
     story.run(["config", "set", "channels.telegram.replyToMessage", "true"]).text();
     let written = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();

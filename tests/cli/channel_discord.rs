@@ -341,16 +341,21 @@ fn a_poll_that_follows_resumes_its_session() {
 
 #[test]
 fn the_gateway_says_what_the_config_lacks() {
-    for (code, status, words) in [
-        (4004, 77, "does not accept `channels.discord.token`"),
-        (4014, 78, "message content intent"),
-    ] {
+    for (code, words) in
+        [(4004, "does not accept `channels.discord.token`"), (4014, "message content intent")]
+    {
         let (story, server) = discord_story();
         let mut command = story.command(["channel", "poll", "--follow"]);
         let child = story.start(&mut command);
         server.sockets.wait_for_message(|message| message["op"] == 2);
         server.sockets.close(code);
-        story.wait(child).status(status).stderr_has(words);
+        until("the failure is noted", || {
+            story.run(["channel", "list", "--json"]).text().contains("\"problem\":\"failing\"")
+        });
+        send_signal(&child, Signal::TERM);
+        let ran = story.wait(child);
+        assert_eq!(ran.signal(), Some(15));
+        ran.stderr_has(words);
     }
 }
 

@@ -328,18 +328,6 @@ fn a_poll_that_follows_listens_without_an_end() {
 }
 
 #[test]
-fn a_rejected_token_ends_a_poll_that_follows() {
-    let (story, telegram) = telegram_story();
-    story.run(["channel", "poll"]);
-    let body = json!({ "ok": false, "error_code": 401, "description": "Unauthorized" });
-    telegram.fail("getUpdates", 401, body);
-    let poll = story.run(["channel", "poll", "--follow"]);
-    poll.status(77).stderr_has("`channels.telegram.token` is not accepted");
-    assert_eq!(telegram.calls("getUpdates").len(), 2);
-    assert_eq!(telegram.calls("getMe").len(), 1);
-}
-
-#[test]
 fn a_text_that_shows_nothing_is_not_sent() {
     let (story, telegram) = telegram_story();
     for text in ["```\n```", " \n "] {

@@ -296,6 +296,20 @@ fn logins_that_fail_have_their_status() {
     story.run(["channel", "test", "email"]).status(78).stderr_has("no login by password");
 }
 
+#[test]
+fn mail_that_comes_while_the_smtp_password_is_wrong_is_answered_later() {
+    let server = MailServer::start();
+    let password = server.keys()["smtpPassword"].clone();
+    let story = Story::new().set("channels", json!({ "email": server.keys() }));
+    let story = story.set("channels.email.smtpPassword", json!("wrong")).script([says("Answer.")]);
+    story.run(["channel", "poll"]);
+    server.receive("Hello", "anybody there?");
+    story.run(["channel", "poll"]).status(77).stderr_has("smtpPassword");
+    let story = story.set("channels.email.smtpPassword", password);
+    story.run(["channel", "poll"]);
+    assert_eq!(only_text(&server), "Answer.");
+}
+
 /// A connection that breaks loses no mail, and none is answered twice.
 #[test]
 fn connections_that_break_lose_nothing() {

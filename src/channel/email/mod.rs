@@ -162,11 +162,20 @@ impl Channel for Email {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let (mut session, mailbox) = self.log_in()?;
+        // Mails are taken while SMTP rejects the login: their answers wait.
+        let mut session = self.session().map_err(SendError::into_error)?;
+        let mailbox = self.select(&mut session).map_err(SendError::into_error)?;
         self.require_verification(&mut session, mailbox)?;
         self.sessions.lock().ignore_poison().push(session);
         let address = &self.settings.from.address;
         Ok(Identity { id: address.clone(), name: address.clone() })
+    }
+
+    fn test(&self) -> Result<Identity> {
+        let account = self.identity()?;
+        let smtp = SmtpSession::open(&self.connector, &self.settings.smtp);
+        smtp.map_err(SendError::into_error)?.quit();
+        Ok(account)
     }
 
     fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {

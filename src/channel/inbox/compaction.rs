@@ -20,6 +20,7 @@ impl InboxState {
         let mut records = Vec::new();
         if !keeps_answers {
             // First, since a message is not taken once its id is settled.
+            records.extend(self.dropped_since(since));
             records.extend(self.recent_turns(now - HOUR_MILLIS));
             records.extend(self.settled_ids_since(since));
         }
@@ -87,6 +88,23 @@ impl InboxState {
         let days =
             by_day.into_iter().map(|(day, ids)| InboxRecord::Settled { ids, at: day * 86_400_000 });
         days.collect()
+    }
+
+    /// The messages that were dropped since `since`, which can be retried.
+    fn dropped_since(&self, since: i64) -> Vec<InboxRecord> {
+        let dropped = self.inbound.iter();
+        let dropped = dropped.filter(|it| it.is_dropped() && it.received_at >= since);
+        let mut records = Vec::new();
+        for entry in dropped {
+            records.push(InboxRecord::In {
+                message: entry.message.clone(),
+                session: entry.session.clone(),
+                at: entry.received_at,
+            });
+            let ids = vec![entry.message.id.clone()];
+            records.extend(entry.settlement.map(|result| InboxRecord::Dropped { ids, result }));
+        }
+        records
     }
 
     /// The senders of settled messages and the turns that were begun for them since `since`, which their limit counts.

@@ -6,9 +6,11 @@ use crate::channel::MessageSource;
 use crate::cli::channel::{ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand};
 use crate::error::{Exit, fail_with_hint};
 use crate::message::Origin;
+use crate::ops::channel::health::{self, ChannelProblem};
 use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
+use crate::ops::channel::overview::{self, WaitingMessage};
 use crate::ops::channel::poll::{self, PollOptions};
-use crate::ops::channel::{listen, overview, pairing};
+use crate::ops::channel::{listen, pairing};
 use crate::ops::context::Context;
 use crate::ops::jobs::time_format::{format_time, to_one_line};
 use crate::report::columns::{Side, align_columns, truncate};
@@ -28,7 +30,7 @@ const MAX_PREVIEW_CHARS: usize = 60;
 pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
     match command {
-        ChannelCommand::List { json } => list(ctx, *json),
+        ChannelCommand::List { all, json } => list(ctx, *all, *json),
         ChannelCommand::Show { name, json } => show(ctx, name, *json),
         ChannelCommand::Test { name } => {
             let account = overview::test(ctx, name)?;
@@ -43,24 +45,42 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
         ChannelCommand::Poll(arguments) => poll(ctx, arguments),
         ChannelCommand::Send(arguments) => send(ctx, arguments),
         ChannelCommand::Listen { name } => listen::listen(ctx, name),
-        ChannelCommand::Inbox { name, json } => inbox(ctx, name.as_deref(), *json),
+        ChannelCommand::Inbox { name, json, dismiss: id } => match id {
+            Some(id) => dismiss(ctx, id),
+            None => inbox(ctx, name.as_deref(), *json),
+        },
         ChannelCommand::Retry { id } => retry(ctx, id),
     }
 }
 
-fn list(ctx: &Context, json: bool) -> Result<Exit> {
-    let channels = overview::list(ctx)?;
+fn list(ctx: &Context, all: bool, json: bool) -> Result<Exit> {
+    let mut channels = health::list(ctx)?;
+    channels.retain(|channel| all || channel.is_configured);
+    let now = ctx.clock.now();
     if json {
         let rows = channels.iter().map(|channel| {
+            let problems = channel.problems(now.timestamp());
+            let failures = channel.failures.iter().map(|(activity, failure)| {
+                json!({ "activity": activity.name(), "since": failure.since().to_string(),
+                    "error": failure.error })
+            });
             json!({
                 "name": channel.name,
                 "enabled": channel.is_enabled,
                 "last_poll": channel.last_poll.map(|at| at.to_string()),
                 "waiting": channel.waiting,
+                "waiting_since": channel.oldest_waiting.map(|at| at.to_string()),
+                "given_up": channel.given_up,
+                "failures": failures.collect::<Vec<_>>(),
+                "problem": problems.first().map(ChannelProblem::name),
             })
         });
         let rows: Vec<_> = rows.collect();
         ctx.terminal.print_json(&json!({ "channels": rows }))?;
+        return Ok(Exit::Answered);
+    }
+    if channels.is_empty() {
+        ctx.explain_empty("no channel is enabled; `--all` lists the channels that there are");
         return Ok(Exit::Answered);
     }
     let columns = [
@@ -68,19 +88,20 @@ fn list(ctx: &Context, json: bool) -> Result<Exit> {
         ("STATE", Side::Left),
         ("LAST POLL", Side::Left),
         ("WAITING", Side::Right),
+        ("PROBLEM", Side::Left),
     ];
-    let now = ctx.clock.now();
     let rows = channels.iter().map(|channel| {
-        let state = match channel.is_enabled {
-            true => "enabled",
-            false => "disabled",
-        };
+        let problems = channel.problems(now.timestamp());
+        let problem =
+            problems.first().map(|problem| problem.describe(&format_time(problem.since(), &now)));
+        let state = if channel.is_enabled { "enabled" } else { "disabled" };
         let last_poll = channel.last_poll;
         vec![
             channel.name.to_owned(),
             state.to_owned(),
             last_poll.map_or_else(|| "never".to_owned(), |at| format_time(at, &now)),
             channel.waiting.to_string(),
+            sanitize(&problem.unwrap_or_default()),
         ]
     });
     print_table(ctx, &columns, &rows.collect::<Vec<_>>())
@@ -237,15 +258,29 @@ fn inbox(ctx: &Context, name: Option<&str>, json: bool) -> Result<Exit> {
     print_table(ctx, &columns, &rows.collect::<Vec<_>>())
 }
 
-fn retry(ctx: &Context, id: &str) -> Result<Exit> {
-    let all = overview::waiting(ctx, None)?;
-    let Some(message) = all.iter().find(|message| message.id == id) else {
-        return Err(fail_with_hint(
+fn dismiss(ctx: &Context, id: &str) -> Result<Exit> {
+    outbox::dismiss(ctx, find_waiting(ctx, id)?.channel, id)?;
+    Ok(Exit::Answered)
+}
+
+/// The message `id` of any channel, which waits, was given up or failed.
+fn find_waiting(ctx: &Context, id: &str) -> Result<WaitingMessage> {
+    let mut all = overview::waiting(ctx, None)?.into_iter();
+    all.find(|message| message.id == id).ok_or_else(|| {
+        fail_with_hint(
             Exit::NoInput,
             format!("no channel has a message `{id}` that waits or failed"),
             "`nanobot channel inbox` for the ids",
-        ));
-    };
+        )
+    })
+}
+
+fn retry(ctx: &Context, id: &str) -> Result<Exit> {
+    let message = find_waiting(ctx, id)?;
+    if outbox::reopen(ctx, message.channel, id)? {
+        ctx.notice(&format!("the next poll of {} answers `{id}`", message.channel));
+        return Ok(Exit::Answered);
+    }
     print_ids(ctx, outbox::retry(ctx, message.channel, id)?)
 }
 

@@ -1,7 +1,8 @@
-//! `cron check`: reports the jobs that fail, are overdue or cannot run, for monitoring.
+//! `cron check`: reports the jobs that fail, are overdue or cannot run, and the channels that fail, for monitoring.
 
 use super::list::{cell, format_utc};
 use crate::error::Exit;
+use crate::ops::channel::health::{self, ChannelHealth, ChannelProblem};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_status::{self, JobList, JobProblem, JobStatus};
 use crate::ops::jobs::scheduler_problems::SchedulerProblem;
@@ -31,8 +32,21 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
             false => ctx.terminal.print(&format!("{text}\n"))?,
         }
     }
+    for channel in &health::list(ctx)? {
+        for problem in channel.problems(now.timestamp()) {
+            exit = Exit::Failed;
+            match as_json {
+                true => ctx.terminal.print_json(&channel_json(channel, &problem))?,
+                false => {
+                    let since = time_format::format_time(problem.since(), &now);
+                    let words = cell(&problem.describe(&since));
+                    ctx.terminal.print(&format!("channel {}: {words}\n", channel.name))?;
+                }
+            }
+        }
+    }
     if exit == Exit::Answered && !as_json {
-        ctx.explain_empty("no job has a problem");
+        ctx.explain_empty("no job and no channel has a problem");
     }
     Ok(exit)
 }
@@ -60,6 +74,17 @@ fn problem_line(status: &JobStatus, problem: &JobProblem, now: &Zoned) -> String
         }
     };
     format!("{} ({}): {words}\n", cell(&status.job.name), cell(&status.job.id))
+}
+
+fn channel_json(channel: &ChannelHealth, problem: &ChannelProblem<'_>) -> Value {
+    let (activity, error) = match problem {
+        ChannelProblem::Failing(activity, failure) => (Some(activity.name()), Some(&failure.error)),
+        ChannelProblem::Waiting(..) | ChannelProblem::NotPolled(_) => (None, None),
+    };
+    json!({
+        "channel": channel.name, "problem": problem.name(), "since": format_utc(problem.since()),
+        "waiting": channel.waiting, "activity": activity, "error": error,
+    })
 }
 
 fn problem_json(status: &JobStatus, problem: &JobProblem) -> Value {

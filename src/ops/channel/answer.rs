@@ -1,6 +1,6 @@
 //! Answers messages of one session: a command, or a turn of the agent, and the delivery of its answer.
 
-use crate::channel::inbox::{ChannelInbox, HOUR_MILLIS, InboundEntry, InboxRecord, OutboundEntry};
+use crate::channel::inbox::{ChannelInbox, HOUR_MILLIS, InboundEntry, InboxRecord};
 use crate::channel::settlement::Settlement;
 use crate::channel::{InboundMessage, RateLimit};
 use crate::error::{Exit, Stop, exit_for, fail};
@@ -11,6 +11,7 @@ use crate::ops::channel::attachments::{self, Attachments};
 use crate::ops::channel::chat_command::InChatCommand;
 use crate::ops::channel::chat_progress;
 use crate::ops::channel::delivery;
+use crate::ops::channel::health::ChannelActivity;
 use crate::ops::channel::intake::{answer_key, destination};
 use crate::ops::channel::message_quotes::{self, MessageText};
 use crate::ops::channel::outbox;
@@ -22,6 +23,7 @@ use crate::ops::context::Context;
 use crate::ops::permissions::Grants;
 use crate::ops::turn_options::TurnOptions;
 use crate::sys::cancel::{self, CancelToken};
+use crate::sys::digest::digest;
 use crate::sys::file_lock::FileLock;
 use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;
@@ -36,6 +38,11 @@ use std::time::Duration;
 const TURN_TIMEOUT: Duration = Duration::from_secs(600);
 /// Mails of a sender that are answered in an hour, at most.
 const MAX_MAILS_PER_HOUR: usize = 20;
+/// Turns of a bot in a period, at most, and the period in milliseconds.
+const MAX_BOT_TURNS: usize = 5;
+const BOT_PERIOD_MILLIS: i64 = 600_000;
+/// Time after a failed delivery in which nothing is sent to the chat.
+const RESEND_DELAY: Duration = Duration::from_secs(5);
 /// Attempts at a turn, each of which was killed, before the message is given up.
 pub(crate) const MAX_ATTEMPTS: usize = 3;
 
@@ -84,21 +91,33 @@ fn deliver(run: &PollRun<'_>, channel: &PolledChannel, key: &str) -> Result<()> 
     let now = run.ctx.clock.timestamp().as_millisecond();
     let sent = delivery::deliver(&channel.open, &channel.inbox, key, now);
     if let Err(error) = &sent
-        && let Some(limit) = error.downcast_ref::<RateLimit>()
+        && channel.inbox.lock().ignore_poison().state().waits(key)
     {
-        channel.limit(&chat, *limit);
+        // What comes after it in the chat does not overtake it.
+        let limit = error.downcast_ref::<RateLimit>().copied();
+        channel.limit(&chat, limit.unwrap_or(RateLimit(RESEND_DELAY)));
     }
     if let Err(error) = &sent
         && exit_for(error) == Exit::Refused
     {
         let inbox = channel.inbox.lock().ignore_poison();
         // The recipient's refusal settles the message; that of the token does not.
-        let waits = |entry: &OutboundEntry| entry.settlement.is_none();
-        if inbox.state().outbound(key).is_some_and(waits) {
+        if inbox.state().waits(key) {
             channel.reject();
         }
     }
-    sent.map(drop)
+    let waits = channel.inbox.lock().ignore_poison().state().waits(key);
+    match sent {
+        Ok(_) => {
+            run.note_success(channel.open.name(), ChannelActivity::Send);
+            Ok(())
+        }
+        Err(error) if waits && !error.is::<Stop>() => {
+            run.report_failure(channel.open.name(), ChannelActivity::Send, error);
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Takes the lock of the outbox; `None` if another process has it.
@@ -129,9 +148,7 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
         if result == Settlement::OverBudget {
             run.add_status(Exit::Budget);
         }
-        let ids = InboundEntry::ids_of(&entries);
-        let dropped = InboxRecord::Dropped { ids, result };
-        return channel.inbox.lock().ignore_poison().append(dropped);
+        return drop_messages(run, channel, &entries, result);
     }
     let turn_run = ChatTurnRun {
         run,
@@ -170,6 +187,52 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
     Ok(())
 }
 
+/// Settles messages that a limit does not allow to be answered, and tells the sender, once in the period of the limit.
+fn drop_messages(
+    run: &PollRun<'_>,
+    channel: &PolledChannel,
+    entries: &[InboundEntry],
+    result: Settlement,
+) -> Result<()> {
+    const DAY_MILLIS: i64 = 24 * HOUR_MILLIS;
+    let ids = InboundEntry::ids_of(entries);
+    let mut records = vec![InboxRecord::Dropped { ids, result }];
+    let now = run.ctx.clock.timestamp().as_millisecond();
+    let (text, period) = if result == Settlement::OverBudget {
+        (
+            "I did not answer: the budget of today is used up. Please send it again tomorrow.",
+            DAY_MILLIS,
+        )
+    } else {
+        ("I did not answer: too many messages in an hour. Please send it again later.", HOUR_MILLIS)
+    };
+    let mut inbox = channel.inbox.lock().ignore_poison();
+    let mut notice_key = None;
+    if let Some(last) = entries.last()
+        && channel.open.files.is_told_of_drops(&last.message)
+    {
+        let (session, sender) = (&last.session, &last.message.from.id);
+        let notice = format!("{session} {sender} {} {}", result.name(), now / period);
+        let key = format!("limit.{}", &digest(notice.as_bytes())[..16]);
+        if inbox.state().outbound(&key).is_none() {
+            records.push(InboxRecord::Out {
+                key: key.clone(),
+                answers: Vec::new(),
+                session: session.clone(),
+                destination: destination(&last.message),
+                parts: channel.open.files.render(text),
+                at: now,
+                source: None,
+                origin: Some(Origin::User),
+            });
+            notice_key = Some(key);
+        }
+    }
+    inbox.append_all(records)?;
+    drop(inbox);
+    notice_key.map_or(Ok(()), |key| deliver(run, channel, &key))
+}
+
 /// The reason why no further attempt at a message is made. An outage of the model is waited out.
 fn reason_to_give_up(
     run: &PollRun<'_>,
@@ -194,10 +257,15 @@ fn reached_limit(
 ) -> Result<Option<(&'static str, Settlement)>> {
     let settings = &channel.open.files.settings;
     let sender = &message.from.id;
-    let since = run.ctx.clock.timestamp().as_millisecond() - HOUR_MILLIS;
+    let now = run.ctx.clock.timestamp().as_millisecond();
     let inbox = channel.inbox.lock().ignore_poison();
-    let turns = inbox.state().turns_since(sender, since);
+    let turns = inbox.state().turns_since(sender, now - HOUR_MILLIS);
+    let recent_turns = inbox.state().turns_since(sender, now - BOT_PERIOD_MILLIS);
     drop(inbox);
+    // Two bots may answer each other without an end.
+    if message.from.is_bot && recent_turns >= MAX_BOT_TURNS {
+        return Ok(Some(("more than 5 turns of a bot in 10 minutes", Settlement::RateLimited)));
+    }
     let max_turns = match channel.open.files.kind.is_mail {
         // Programs that answer mail may answer each other, without a mark that tells.
         true => settings.per_sender_per_hour.min(MAX_MAILS_PER_HOUR),
@@ -414,7 +482,9 @@ impl ChatTurnRun<'_> {
             return Ok(());
         }
         let is_cancelled = self.work.token.is_cancelled();
-        if exit != Exit::Answered && !is_cancelled {
+        if exit == Exit::Answered {
+            self.run.note_success(self.channel.open.name(), ChannelActivity::Answer);
+        } else if !is_cancelled {
             self.report_failure(ending, exit);
         }
         let text = ending.text.trim_end();
@@ -443,6 +513,11 @@ impl ChatTurnRun<'_> {
             Some(error) => format!("a turn in {session} failed: {error:#}"),
             None => format!("a turn in {session} failed"),
         };
-        self.run.report(self.channel.open.name(), fail(exit, cause));
+        let (name, error) = (self.channel.open.name(), fail(exit, cause));
+        // The message waits, and each poll tries again.
+        match exit.is_temporary() {
+            true => self.run.report_failure(name, ChannelActivity::Answer, error),
+            false => self.run.report(name, error),
+        }
     }
 }

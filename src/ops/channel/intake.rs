@@ -158,6 +158,7 @@ impl<'a> Intake<'a> {
             self.run.ctx.notice(&format!(
                 "channel {name}: a message in {session} is too old and was not answered"
             ));
+            self.tell_dropped(message, session);
             return;
         }
         if message.is_unreadable {
@@ -209,6 +210,20 @@ impl<'a> Intake<'a> {
         message.sent_at > 0
             && (self.now / 1000 - message.sent_at > limit
                 || self.run.since.is_some_and(|since| message.sent_at < since))
+    }
+
+    /// Tells the sender that an old message is not answered, once for all of a batch.
+    fn tell_dropped(&mut self, message: &InboundMessage, session: String) {
+        let is_told = self.channel.open.files.is_told_of_drops(message)
+            && self.run.since.is_none()
+            && self.ids.insert(format!("old {session}"));
+        if is_told {
+            let key = format!("old.{}", &digest(message.id.as_bytes())[..16]);
+            let text = "I did not answer a message from here that was too old when I saw it. Please send it again if it \
+                        still matters.";
+            self.add_outbound(message, &key, Vec::new(), session.clone(), text);
+            self.work.push((session, WorkItem::Deliver(key)));
+        }
     }
 
     /// Answers without a model.

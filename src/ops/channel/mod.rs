@@ -11,6 +11,7 @@ pub(crate) mod chat_command;
 mod chat_progress;
 pub(crate) mod delivered;
 pub(crate) mod delivery;
+pub(crate) mod health;
 pub(crate) mod intake;
 pub(crate) mod listen;
 pub(crate) mod login;

@@ -6,7 +6,7 @@ use crate::channel::inbox::ChannelInbox;
 use crate::channel::pairing::PairingFile;
 use crate::channel::setup::ChannelSetup;
 use crate::channel::table::{CHANNELS, ChannelKind, find};
-use crate::channel::{Channel, Identity, Part};
+use crate::channel::{Channel, Identity, InboundMessage, Part};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::settings::channels::{ChannelConfig, ChannelSettings};
@@ -89,6 +89,11 @@ impl ChannelFiles {
     /// True if the config enables the channel.
     pub(crate) fn is_enabled(&self) -> bool {
         self.config.flag("enabled")
+    }
+
+    /// True if the sender of a message that is dropped receives a line about it. Programs that answer mail, and bots, would answer that.
+    pub(crate) fn is_told_of_drops(&self, message: &InboundMessage) -> bool {
+        !self.kind.is_mail && !message.from.is_bot
     }
 
     /// True if messages come by `channel listen` only. The bridge of WhatsApp is polled.

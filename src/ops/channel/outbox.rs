@@ -1,16 +1,18 @@
 //! Messages that answer none: `channel send`, jobs, and `channel retry`.
 
-use crate::channel::inbox::{ChannelInbox, InboxRecord, InboxState};
+use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, InboxState};
 use crate::channel::settlement::Settlement;
-use crate::channel::{Destination, MessageSource, Part};
-use crate::error::{Exit, exit_for, fail, fail_with_hint};
+use crate::channel::{Chat, Destination, MessageSource, Part, RateLimit};
+use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use crate::ops::channel::attachments;
 use crate::ops::channel::delivery;
+use crate::ops::channel::health;
 use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
-use crate::ops::context::Context;
+use crate::ops::context::{Context, report_error};
 use crate::sys::durable_file;
 use crate::sys::file_lock::FileLock;
 use crate::sys::secret::random_hex;
+use crate::sys::sync::IgnorePoison;
 use crate::tool::message::NamedContent;
 use anyhow::{Context as _, Result};
 use std::io::{Cursor, Read};
@@ -73,7 +75,7 @@ impl OutboxFile {
 pub(crate) enum SendOutcome {
     /// The service's ids of its parts.
     Sent(Vec<String>),
-    /// The service cannot take it now, for this reason; the next poll sends it.
+    /// The service cannot take it now, for this reason; the next message or poll of the channel sends it.
     Waits(anyhow::Error),
 }
 
@@ -136,7 +138,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
 /// without an answer wait for the next poll.
 ///
 /// # Errors
-/// Status 66 for an unknown key, for the id of an inbound message that was dropped, and if no part is left to send; 75 for
+/// Status 66 for an unknown key, and if no part is left to send; 75 for
 /// an answer while a poll runs, which sends it, and for an inbound message that waits for its answer; as [`send`].
 pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome> {
     let open = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
@@ -176,31 +178,59 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
     deliver(ctx, &open, inbox, key)
 }
 
+/// Lets the next poll answer an inbound message that was dropped: it was too old, or a limit was reached. False if there is
+/// no such message.
+///
+/// # Errors
+/// Status 74, or 75 while another process writes the journal anew.
+pub(crate) fn reopen(ctx: &Context, name: &str, id: &str) -> Result<bool> {
+    let files = ChannelFiles::load(ctx, name)?;
+    let _lock = lock_files(&files, OUTBOX_LOCK_TIMEOUT)?;
+    let mut inbox = files.open_inbox()?;
+    let is_dropped = inbox.state().inbound(id).is_some_and(InboundEntry::is_dropped);
+    if is_dropped {
+        let at = ctx.clock.timestamp().as_millisecond();
+        inbox.append(InboxRecord::Reopened { id: id.to_owned(), at })?;
+    }
+    Ok(is_dropped)
+}
+
+/// Takes a message out of the list of those that wait, were given up or failed. It is neither sent nor answered.
+///
+/// # Errors
+/// As [`reopen`]; status 66 if there is no such message.
+pub(crate) fn dismiss(ctx: &Context, name: &str, id: &str) -> Result<()> {
+    let files = ChannelFiles::load(ctx, name)?;
+    let _lock = lock_files(&files, OUTBOX_LOCK_TIMEOUT)?;
+    let mut inbox = files.open_inbox()?;
+    let result = Settlement::Dismissed;
+    let record = if inbox.state().outbound(id).is_some() {
+        InboxRecord::Done { key: id.to_owned(), result }
+    } else {
+        InboxRecord::Dropped { ids: vec![id.to_owned()], result }
+    };
+    inbox.append(record)
+}
+
 /// The error about `key`, which is not the key of an outbound message. Only polls answer inbound messages, under the limits
-/// of their senders; one that was dropped is not answered later either.
+/// of their senders.
 fn not_outbound_error(name: &str, key: &str, state: &InboxState) -> anyhow::Error {
     match state.inbound(key).map(|entry| entry.settlement) {
-        None => fail_with_hint(
-            Exit::NoInput,
-            format!("the channel {name} has no message `{key}`"),
-            "`nanobot channel inbox` for the ids",
-        ),
         Some(None) => fail_with_hint(
             Exit::TryAgain,
             format!("`{key}` waits for its answer"),
             format!("`nanobot channel poll {name}`"),
         ),
-        Some(Some(settlement)) => fail_with_hint(
+        None | Some(Some(_)) => fail_with_hint(
             Exit::NoInput,
-            format!(
-                "`{key}` is an inbound message, which is settled ({}): there is nothing to send",
-                settlement.name()
-            ),
-            "ask the sender to send it again",
+            format!("the channel {name} has no message `{key}` that waits or failed"),
+            "`nanobot channel inbox` for the ids",
         ),
     }
 }
 
+/// Sends the message `key`, after all messages of the outbox that wait, in their order: where no poll runs, nothing else
+/// sends them, and a message does not overtake an earlier one. The caller holds the lock of the outbox.
 fn deliver(
     ctx: &Context,
     open: &OpenChannel,
@@ -208,7 +238,17 @@ fn deliver(
     key: &str,
 ) -> Result<SendOutcome> {
     let now = ctx.clock.timestamp().as_millisecond();
-    let sent = delivery::deliver(open, &Mutex::new(inbox), key, now);
+    let inbox = Mutex::new(inbox);
+    let sent = send_earlier(ctx, open, &inbox, key, now)
+        .and_then(|()| delivery::deliver(open, &inbox, key, now));
+    let is_waiting = inbox.lock().ignore_poison().state().waits(key);
+    match &sent {
+        Ok(_) => health::note_delivery(ctx, open, None),
+        Err(error) if is_waiting && !error.is::<Stop>() => {
+            health::note_delivery(ctx, open, Some(error));
+        }
+        Err(_) => {}
+    }
     match sent.with_context(|| format!("channel {}", open.name())) {
         Ok(ids) => Ok(SendOutcome::Sent(ids)),
         Err(error) if exit_for(&error).is_temporary() => Ok(SendOutcome::Waits(error)),
@@ -216,13 +256,59 @@ fn deliver(
     }
 }
 
+/// Sends the messages of the outbox that wait and come before the message `key`. One that is given up is reported.
+///
+/// # Errors
+/// One of them still waits, so that the message `key` has to wait as well. A rate limit of another chat does not matter.
+fn send_earlier(
+    ctx: &Context,
+    open: &OpenChannel,
+    inbox: &Mutex<ChannelInbox>,
+    key: &str,
+    now: i64,
+) -> Result<()> {
+    let (chat, earlier) = {
+        let inbox = inbox.lock().ignore_poison();
+        let state = inbox.state();
+        let Some(entry) = state.outbound(key).filter(|it| it.settlement.is_none()) else {
+            return Ok(());
+        };
+        let before = state.undelivered().take_while(|it| it.key != key);
+        let before = before.filter(|it| is_in_outbox(&it.key));
+        let before = before.map(|it| (it.key.clone(), it.destination.chat.clone()));
+        (entry.destination.chat.clone(), before.collect::<Vec<_>>())
+    };
+    let mut limited: Vec<Chat> = Vec::new();
+    for (earlier_key, earlier_chat) in earlier {
+        if limited.contains(&earlier_chat) {
+            continue;
+        }
+        let Err(error) = delivery::deliver(open, inbox, &earlier_key, now) else {
+            continue;
+        };
+        let waits = inbox.lock().ignore_poison().state().waits(&earlier_key);
+        if !waits {
+            report_error(&error.context(format!("channel {}", open.name())), ctx.terminal);
+        } else if error.is::<RateLimit>() && earlier_chat != chat {
+            limited.push(earlier_chat);
+        } else {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
 /// Takes the lock under which messages of the outbox are sent.
 ///
 /// # Errors
 /// Status 75 if another process holds it for longer than `timeout`.
 pub(crate) fn lock(open: &OpenChannel, timeout: Duration) -> Result<FileLock> {
-    durable_file::create_dir(&open.files.directory)?;
-    let path = open.files.directory.join("outbox.lock");
+    lock_files(&open.files, timeout)
+}
+
+fn lock_files(files: &ChannelFiles, timeout: Duration) -> Result<FileLock> {
+    durable_file::create_dir(&files.directory)?;
+    let path = files.directory.join("outbox.lock");
     FileLock::acquire(&path, "the outbox", "", timeout, &mut |_| {})
 }
 

@@ -1,4 +1,4 @@
-//! Facts about channels for people: lists, the config without secrets, what waits.
+//! Facts about channels for people: the config without secrets, what waits.
 
 use crate::channel::inbox::{ChannelInbox, InboxState};
 use crate::channel::settlement::Settlement;
@@ -8,15 +8,6 @@ use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-
-/// A line of `channel list`.
-pub(crate) struct ChannelSummary {
-    pub(crate) name: &'static str,
-    pub(crate) is_enabled: bool,
-    pub(crate) last_poll: Option<Timestamp>,
-    /// Number of messages that wait for an answer or a delivery.
-    pub(crate) waiting: usize,
-}
 
 /// A message that waits, was given up or failed.
 pub(crate) struct WaitingMessage {
@@ -30,29 +21,10 @@ pub(crate) struct WaitingMessage {
     pub(crate) text: String,
 }
 
-/// All channels. No service is asked.
-///
-/// # Errors
-/// The config or a journal cannot be read.
-pub(crate) fn list(ctx: &Context) -> Result<Vec<ChannelSummary>> {
-    CHANNELS.iter().map(|kind| summarize(ctx, kind.name)).collect()
-}
-
-fn summarize(ctx: &Context, name: &str) -> Result<ChannelSummary> {
-    let files = ChannelFiles::load(ctx, name)?;
-    let last_poll = files.last_poll()?;
-    Ok(ChannelSummary {
-        name: files.kind.name,
-        is_enabled: files.is_enabled(),
-        last_poll: last_poll.and_then(|at| Timestamp::from_millisecond(at).ok()),
-        waiting: ChannelInbox::read(&files.directory)?.waiting(),
-    })
-}
-
 /// The journal of a channel, with its config.
 ///
 /// # Errors
-/// As [`list`]; status 2 for an unknown name.
+/// The config or the journal cannot be read. Status 2 for an unknown name.
 pub(crate) fn show(ctx: &Context, name: &str) -> Result<(ChannelFiles, InboxState)> {
     let files = ChannelFiles::load(ctx, name)?;
     let inbox = ChannelInbox::read(&files.directory)?;
@@ -65,7 +37,7 @@ pub(crate) fn show(ctx: &Context, name: &str) -> Result<(ChannelFiles, InboxStat
 /// Those of the service.
 pub(crate) fn test(ctx: &Context, name: &str) -> Result<Identity> {
     let open = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
-    open.service.identity().with_context(|| format!("channel {name}"))
+    open.service.test().with_context(|| format!("channel {name}"))
 }
 
 /// The messages that wait, were given up or failed, of one channel or of all.
@@ -93,9 +65,7 @@ fn waiting_in(channel: &'static str, state: &InboxState) -> Vec<WaitingMessage> 
         let InboundMessage { id, text, .. } = &entry.message;
         let name = match (entry.settlement, &entry.answer) {
             (None, None) => "unanswered",
-            (Some(Settlement::Stale | Settlement::RateLimited | Settlement::OverBudget), None) => {
-                entry.settlement.map_or("", Settlement::name)
-            }
+            (Some(result), None) if result.is_dropped() => result.name(),
             _ => continue,
         };
         all.push(WaitingMessage {
@@ -110,7 +80,7 @@ fn waiting_in(channel: &'static str, state: &InboxState) -> Vec<WaitingMessage> 
     for entry in &state.outbound {
         let name = match entry.settlement {
             None => "undelivered",
-            Some(Settlement::Delivered) => continue,
+            Some(Settlement::Delivered | Settlement::Dismissed) => continue,
             Some(other) => other.name(),
         };
         let text: Vec<&str> = entry.parts.iter().map(|part| part.plain.as_str()).collect();

@@ -10,6 +10,7 @@ use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use crate::ops::channel::answer;
 use crate::ops::channel::attachments;
 use crate::ops::channel::chat_command::InChatCommand;
+use crate::ops::channel::health::ChannelActivity;
 use crate::ops::channel::intake::{self, QueuedItem};
 use crate::ops::channel::open_channel::{ChannelFiles, find_named};
 use crate::ops::channel::poll_run::{PollRun, PolledChannel};
@@ -19,10 +20,10 @@ use crate::settings::channels::ChannelSettings;
 use crate::settings::{FlagOverrides, LayeredConfig};
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::durable_file;
-use crate::sys::file_lock::FileLock;
 use crate::sys::signal::{self, Deadline};
 use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
+use jiff::{SignedDuration, Timestamp};
 use std::collections::HashSet;
 use std::io::{PipeReader, PipeWriter};
 use std::sync::Arc;
@@ -38,6 +39,14 @@ const INBOX_INTERVAL: Duration = Duration::from_millis(500);
 /// First and longest delay after a failure of a service that is listened to.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
+/// Longest delay after a failure that ended the listening, such as a rejected token: Discord resets the token of a bot that
+/// logs in a thousand times a day.
+const MAX_REJECTION_DELAY: Duration = Duration::from_secs(300);
+
+/// The interval in which a poll notes that it has looked.
+const LOOK_NOTE_INTERVAL: Duration = Duration::from_secs(60);
+/// Age of the last look above which the poll that holds the lock is stuck: the turns that it waits for end after 10 minutes.
+const STUCK_POLL_AGE: SignedDuration = SignedDuration::from_mins(20);
 
 /// The options of `channel poll`.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +91,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
             let files = match ChannelFiles::from_config(ctx, kind, &config) {
                 Ok(files) => files,
                 Err(error) => {
-                    run.report(kind.name, error);
+                    run.report_failure(kind.name, ChannelActivity::Poll, error);
                     continue;
                 }
             };
@@ -142,7 +151,7 @@ impl<'scope> Listener<'scope, '_> {
     fn listen_and_report(&self, files: ChannelFiles) {
         match self.listen(files) {
             Err(error) if error.is::<Stop>() => {}
-            Err(error) => self.run.report(self.name, error),
+            Err(error) => self.run.report_failure(self.name, ChannelActivity::Poll, error),
             Ok(()) => {}
         }
     }
@@ -166,36 +175,72 @@ impl<'scope> Listener<'scope, '_> {
         }
         let created = durable_file::create_dir(&files.directory);
         created.map_err(|error| fail(Exit::Io, format!("{error:#}")))?;
-        let Some(lock) = self.lock(&files)? else {
-            // A crontab line that starts a poll each minute stays quiet.
-            self.run.add_status(Exit::TryAgain);
-            return Ok(());
+        let lock = match files.lock(ctx, self.wait_left()) {
+            Ok(lock) => lock,
+            Err(error) if exit_for(&error) == Exit::TryAgain => {
+                if let Some(age) = self.age_of_stuck_poll(&files)? {
+                    let minutes = age.as_secs() / 60;
+                    let cause =
+                        format!("the poll that is at work has not looked for {minutes} min");
+                    return Err(error.context(cause));
+                }
+                // A crontab line that starts a poll each minute stays quiet.
+                self.run.add_status(Exit::TryAgain);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
         };
         let inbox = files.open_inbox()?;
         let open = files.open(ctx, self.run.settings.network.clone())?;
         let slot = &self.run.channels[self.index];
         let channel = slot.get_or_init(|| PolledChannel::new(lock, open, inbox));
         self.compact(channel)?;
-        if !channel.open.files.kind.receives {
-            self.enqueue(unfinished_work(channel));
-            return self.note_poll(&channel.open.files);
+        let mut delay = MIN_RETRY_DELAY;
+        loop {
+            let begun_at = signal::now();
+            let outcome = self.work(channel);
+            let goes_on = self.options.follow && !self.run.queue.is_closed();
+            let failure = match outcome {
+                Err(error) if goes_on && !error.is::<Stop>() => Some(error),
+                // The worker has told why.
+                Ok(()) if goes_on && channel.is_rejected() => None,
+                outcome => return outcome,
+            };
+            // Its process serves the other channels, so no supervisor starts this one again.
+            if signal::now() - begun_at > MAX_RETRY_DELAY {
+                delay = MIN_RETRY_DELAY;
+            }
+            if let Some(error) = failure {
+                self.run.tell_failure(self.name, ChannelActivity::Poll, error);
+            }
+            signal::sleep(delay)?;
+            delay = (delay * 2).min(MAX_REJECTION_DELAY);
+            channel.reset_rejection();
         }
-        if channel.open.files.is_pushed() {
-            self.note_poll(&channel.open.files)?;
-            return self.watch_inbox(channel);
-        }
-        let account = channel.open.account(ctx)?;
-        self.enqueue(unfinished_work(channel));
-        self.poll_service(channel, &account)
     }
 
-    /// Takes the lock of the channel. `None` if another poll holds it for longer than this one may wait.
-    fn lock(&self, files: &ChannelFiles) -> Result<Option<FileLock>> {
-        match files.lock(self.run.ctx, self.wait_left()) {
-            Ok(lock) => Ok(Some(lock)),
-            Err(error) if exit_for(&error) == Exit::TryAgain => Ok(None),
-            Err(error) => Err(error),
+    /// Goes on where the last poll ended, and listens.
+    fn work(&self, channel: &PolledChannel) -> Result<()> {
+        let mut looks = LookNotes::default();
+        if !channel.open.files.kind.receives {
+            self.enqueue(unfinished_work(channel));
+            return self.note_look(&channel.open.files, &mut looks);
         }
+        if channel.open.files.is_pushed() {
+            return self.watch_inbox(channel, &mut looks);
+        }
+        let account = channel.open.account(self.run.ctx)?;
+        self.enqueue(unfinished_work(channel));
+        self.poll_service(channel, &account, &mut looks)
+    }
+
+    /// The time since the last look of the poll that holds the lock, if it is longer than any poll that works needs.
+    fn age_of_stuck_poll(&self, files: &ChannelFiles) -> Result<Option<SignedDuration>> {
+        let now = self.run.ctx.clock.timestamp();
+        let last = files.last_poll()?.and_then(|at| Timestamp::from_millisecond(at).ok());
+        let wait = SignedDuration::try_from(self.options.wait.unwrap_or_default())?;
+        let age = last.map(|last| now.duration_since(last));
+        Ok(age.filter(|age| *age > STUCK_POLL_AGE.saturating_add(wait)))
     }
 
     /// Writes a large journal anew, unless another process may append to it.
@@ -213,11 +258,15 @@ impl<'scope> Listener<'scope, '_> {
         Ok(())
     }
 
-    fn poll_service(&self, channel: &PolledChannel, account: &Identity) -> Result<()> {
+    fn poll_service(
+        &self,
+        channel: &PolledChannel,
+        account: &Identity,
+        looks: &mut LookNotes,
+    ) -> Result<()> {
         let files = &channel.open.files;
         let mut cursor = files.read_cursor(account)?;
         let mut delay = MIN_RETRY_DELAY;
-        let mut is_first = true;
         loop {
             let window = self.time_left().min(MAX_LISTEN_WINDOW);
             let before = cursor.clone();
@@ -232,9 +281,7 @@ impl<'scope> Listener<'scope, '_> {
             match polled {
                 Ok(()) => {
                     delay = MIN_RETRY_DELAY;
-                    if std::mem::take(&mut is_first) {
-                        self.note_poll(files)?;
-                    }
+                    self.note_look(files, looks)?;
                     if self.run.follows {
                         self.compact(channel)?;
                         // Only when nothing is in progress, so that no work is done twice.
@@ -253,6 +300,9 @@ impl<'scope> Listener<'scope, '_> {
                         return Err(error);
                     }
                     log::warn!(target: "channel", "{}: {error:#}; next attempt in {} s", self.name, pause.as_secs());
+                    if delay == MAX_RETRY_DELAY {
+                        self.run.tell_failure(self.name, ChannelActivity::Poll, error);
+                    }
                     signal::sleep(pause)?;
                     delay = (delay * 2).min(MAX_RETRY_DELAY);
                     continue;
@@ -265,7 +315,7 @@ impl<'scope> Listener<'scope, '_> {
     }
 
     /// Answers the messages that `channel listen` stores, as long as this poll waits or has something to do.
-    fn watch_inbox(&self, channel: &PolledChannel) -> Result<()> {
+    fn watch_inbox(&self, channel: &PolledChannel, looks: &mut LookNotes) -> Result<()> {
         let mut begun = HashSet::new();
         let mut retry_at = signal::now() + MAX_RETRY_DELAY;
         loop {
@@ -276,6 +326,7 @@ impl<'scope> Listener<'scope, '_> {
                 retry_at = signal::now() + MAX_RETRY_DELAY;
             }
             channel.inbox.lock().ignore_poison().refresh()?;
+            self.note_look(&channel.open.files, looks)?;
             if self.run.follows {
                 self.compact(channel)?;
             }
@@ -293,9 +344,14 @@ impl<'scope> Listener<'scope, '_> {
         }
     }
 
-    /// Stores the time of a successful look. The first one of a day removes old files.
-    fn note_poll(&self, files: &ChannelFiles) -> Result<()> {
+    /// Stores the time of a successful look, the first one of this poll and then one a minute. The first one of a day
+    /// removes old files.
+    fn note_look(&self, files: &ChannelFiles, looks: &mut LookNotes) -> Result<()> {
         const DAY_MILLIS: i64 = 24 * 3_600_000;
+        if looks.next_at.is_some_and(|next_at| signal::now() < next_at) {
+            return Ok(());
+        }
+        looks.next_at = Some(signal::now() + LOOK_NOTE_INTERVAL);
         let ctx = self.run.ctx;
         let now = ctx.clock.timestamp();
         let day_of = |millis: i64| millis.div_euclid(DAY_MILLIS);
@@ -303,7 +359,9 @@ impl<'scope> Listener<'scope, '_> {
         if day_of(last) != day_of(now.as_millisecond()) {
             attachments::remove_old(&files.media, now.into());
         }
-        files.write_last_poll(now.as_millisecond())
+        files.write_last_poll(now.as_millisecond())?;
+        self.run.note_success(self.name, ChannelActivity::Poll);
+        Ok(())
     }
 
     /// The rest of `--wait`.
@@ -345,6 +403,13 @@ impl<'scope> Listener<'scope, '_> {
             });
         }
     }
+}
+
+/// The notes of successful looks that a poll makes.
+#[derive(Default)]
+struct LookNotes {
+    /// The time of the next one, on the clock of [`signal::now`].
+    next_at: Option<Duration>,
 }
 
 /// Messages and answers that an earlier poll did not finish, in their order: answers first, since they are older.

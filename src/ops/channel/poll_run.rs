@@ -2,7 +2,8 @@
 
 use crate::channel::inbox::ChannelInbox;
 use crate::channel::{Chat, RateLimit};
-use crate::error::Exit;
+use crate::error::{Exit, exit_for};
+use crate::ops::channel::health::{self, ChannelActivity};
 use crate::ops::channel::open_channel::OpenChannel;
 use crate::ops::channel::work_queue::WorkQueue;
 use crate::ops::context::{Context, report_error};
@@ -69,6 +70,49 @@ impl<'a> PollRun<'a> {
         channel.expect("work is queued for channels that are open")
     }
 
+    /// Tells of a failure that may last, unless it was told before, and lets its status count.
+    pub(crate) fn report_failure(
+        &self,
+        channel: &str,
+        activity: ChannelActivity,
+        error: anyhow::Error,
+    ) {
+        self.add_status(exit_for(&error));
+        self.tell_failure(channel, activity, error);
+    }
+
+    /// Tells of a failure that may last, unless it was told before: a poll may start each minute, and cron mails what it
+    /// prints. On a terminal it is reported each time.
+    pub(crate) fn tell_failure(
+        &self,
+        channel: &str,
+        activity: ChannelActivity,
+        error: anyhow::Error,
+    ) {
+        let directory = self.ctx.paths.channels().join(channel);
+        let noted = health::note_failure(self.ctx, &directory, activity, &error);
+        let error = error.context(format!("channel {channel}"));
+        let terminal = self.ctx.terminal;
+        let is_watched = terminal.stderr_is_tty || terminal.stderr_is_plain_tty;
+        match noted {
+            Ok(false) if !is_watched => {
+                log::warn!(target: "channel", "{error:#}");
+            }
+            // Without the note, it cannot be known if it was told.
+            Ok(_) | Err(_) => {
+                report_error(&error, terminal);
+            }
+        }
+    }
+
+    /// Notes that an activity of a channel works, and tells of the end of a failure.
+    pub(crate) fn note_success(&self, channel: &str, activity: ChannelActivity) {
+        let directory = self.ctx.paths.channels().join(channel);
+        if let Err(error) = health::note_success(self.ctx, &directory, channel, activity) {
+            self.report(channel, error);
+        }
+    }
+
     /// Prints an error, and lets its status count.
     pub(crate) fn report(&self, channel: &str, error: anyhow::Error) {
         let error = error.context(format!("channel {channel}"));
@@ -114,6 +158,11 @@ impl PolledChannel {
     /// Notes that the service has rejected the token.
     pub(crate) fn reject(&self) {
         self.is_rejected.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets the service be asked again.
+    pub(crate) fn reset_rejection(&self) {
+        self.is_rejected.store(false, Ordering::SeqCst);
     }
 
     /// True if the service has rejected the token.

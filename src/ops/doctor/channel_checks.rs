@@ -1,11 +1,12 @@
 //! Checks of the enabled chat channels.
 
 use super::check::{CheckContext, CheckResult, Severity};
+use crate::ops::channel::health::{ChannelHealth, ChannelProblem};
 use crate::ops::channel::overview;
+use crate::ops::jobs::time_format::format_time;
 use anyhow::Result;
 
-/// Age of the last poll above which messages probably wait, in milliseconds: 10 minutes.
-const MAX_POLL_AGE_MILLIS: i64 = 600_000;
+const POLL_HINT: &str = "a crontab line: `* * * * * nanobot channel poll --wait 60`";
 
 /// Checks the token, the senders, and the last poll of each enabled channel.
 pub(crate) fn check_channels(input: &CheckContext) -> Vec<CheckResult> {
@@ -18,17 +19,24 @@ pub(crate) fn check_channels(input: &CheckContext) -> Vec<CheckResult> {
 }
 
 fn check_channel(input: &CheckContext, name: &str) -> Result<Vec<CheckResult>> {
-    let (files, inbox) = overview::show(input.ctx, name)?;
+    let (files, _) = overview::show(input.ctx, name)?;
+    let health = ChannelHealth::read(&files)?;
     let mut results = Vec::new();
     if !input.offline {
         let account = overview::test(input.ctx, name)?;
         results.push(CheckResult::ok(format!("{name}: {}", account.name)));
     }
-    let waiting = inbox.waiting();
-    if waiting > 0 {
-        let message = format!("{name}: {waiting} messages wait");
-        let hint = format!("`nanobot channel inbox {name}` shows them");
-        results.push(CheckResult::warn(message).with_hint(hint));
+    let now = input.ctx.clock.now();
+    for problem in health.problems(now.timestamp()) {
+        let since = format_time(problem.since(), &now);
+        let message = format!("{name}: {}", problem.describe(&since));
+        results.push(match problem {
+            ChannelProblem::Failing(..) => CheckResult::failed(message)
+                .with_hint(format!("`nanobot channel test {name}` asks the service")),
+            ChannelProblem::Waiting(..) => CheckResult::warn(message)
+                .with_hint(format!("`nanobot channel inbox {name}` shows them")),
+            ChannelProblem::NotPolled(_) => CheckResult::warn(message).with_hint(POLL_HINT),
+        });
     }
     if !files.kind.receives {
         return Ok(results);
@@ -38,18 +46,9 @@ fn check_channel(input: &CheckContext, name: &str) -> Result<Vec<CheckResult>> {
         let hint = format!("your id in `channels.{name}.allowFrom`");
         results.push(CheckResult::warn(message).with_hint(hint));
     }
-    let now = input.ctx.clock.timestamp().as_millisecond();
-    let last = files.last_poll()?;
-    if last.is_none_or(|last| now - last > MAX_POLL_AGE_MILLIS) {
-        let message = match last {
-            None => format!("{name}: it was never polled"),
-            Some(last) => {
-                let minutes = (now - last) / 60_000;
-                format!("{name}: the last poll was {minutes} minutes ago")
-            }
-        };
-        let hint = "a crontab line: `* * * * * nanobot channel poll --wait 60`";
-        results.push(CheckResult::warn(message).with_hint(hint));
+    if health.last_poll.is_none() {
+        let message = format!("{name}: it was never polled");
+        results.push(CheckResult::warn(message).with_hint(POLL_HINT));
     }
     Ok(results)
 }

@@ -2,6 +2,7 @@
 //! the sandbox, and they come from our own folder, never from the job file. They run in the home directory, as under
 //! cron: runs can write to a job's working directory, so a program found there could be theirs.
 
+use super::time_format::to_one_line;
 use super::workspace_jobs::job_directory as directory;
 use crate::channel::{MessageSource, table};
 use crate::cron::job::{AnswerSink, Delivery, Job, JobOptions};
@@ -54,7 +55,7 @@ pub(crate) fn deliver(
             pipe_to_command(ctx, settings, job, command, text).map(|()| destination)
         }
         AnswerSink::Chat { channel, to } => {
-            send_to_chat(ctx, channel, to, text, source).map(|is_sent| {
+            send_to_chat(ctx, job, channel, to, text, source).map(|is_sent| {
                 let state = if is_sent { "" } else { " (waits)" };
                 format!("{destination}{state}")
             })
@@ -106,9 +107,11 @@ pub(crate) fn find_sink(ctx: &Context, job: &Job) -> Option<AnswerSink> {
     }
 }
 
-/// Sends an answer to a chat. False if it waits for the next poll.
+/// Sends an answer to a chat. False if it waits for the next message or poll of the channel, which is said on standard
+/// error: under cron, the mail is all that tells.
 fn send_to_chat(
     ctx: &Context,
+    job: &Job,
     channel: &str,
     to: &str,
     text: &str,
@@ -126,7 +129,9 @@ fn send_to_chat(
     match outbox::send(ctx, message)? {
         SendOutcome::Sent(_) => Ok(true),
         SendOutcome::Waits(error) => {
-            log::warn!(target: "cron", "{error:#}");
+            let name = to_one_line(&job.name);
+            let cause = format!("the answer of `{name}` is not delivered yet: {error:#}");
+            ctx.terminal.eprint_failure(&cause.replace('\n', " "));
             Ok(false)
         }
     }
