@@ -247,7 +247,7 @@ impl InboxState {
                     sent: BTreeMap::new(),
                     is_untried: false,
                     settlement: None,
-                })
+                });
             }
             InboxRecord::Sent { key, part, remote } => {
                 if let Some(entry) = self.outbound_mut(&key) {

@@ -115,7 +115,6 @@ impl MessageReader<'_> {
             files,
             sent_at: i64::try_from(sent_at).unwrap_or_default(),
             reply_facts: json!({ "ts": stamp }),
-            ..InboundMessage::default()
         })
     }
 }
