@@ -147,6 +147,10 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "A page that was read is read in later turns too",
+        &["links_of_a_page_can_be_opened_in_the_next_turn"],
+    ),
+    (
         "but not those in a skill that a run",
         &["a_skill_that_was_written_after_content_by_others_names_no_hosts"],
     ),
@@ -160,6 +164,7 @@ const GUARANTEES: &[TestedPromise] = &[
             "the_memory_of_a_conversation_with_a_networked_command_is_labelled",
         ],
     ),
+    ("A call that was denied has returned nothing", &["a_denied_call_leaves_no_taint"]),
     (
         "A session keeps the highest origin",
         &[
@@ -455,6 +460,29 @@ const GUARANTEES: &[TestedPromise] = &[
     (
         "an unknown user's invitation to a direct chat is accepted",
         &["unknown_senders_are_joined_as_often_as_there_are_codes"],
+    ),
+    (
+        "Known are those of the config",
+        &["a_key_in_a_file_of_the_config_is_known_before_it_is_used"],
+    ),
+    (
+        "a model is what `--dry-run` shows",
+        &[
+            "known_keys_in_a_message_are_masked_in_what_is_sent_and_stored",
+            "send_keys_sends_a_known_key_and_stores_it_masked",
+        ],
+    ),
+    (
+        "The address of a webhook is a key too",
+        &["the_address_of_a_webhook_is_a_secret_and_can_be_kept_anywhere"],
+    ),
+    ("Placeholders such as", &["placeholders_and_text_that_only_looks_like_a_key_are_sent"]),
+    (
+        "back into a file, the key that stood there",
+        &[
+            "a_masked_key_that_is_written_back_stays_in_the_file",
+            "a_mask_whose_key_is_unclear_is_not_written",
+        ],
     ),
 ];
 

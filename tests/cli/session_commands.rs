@@ -880,7 +880,7 @@ fn a_list_without_entries_is_explained_on_a_terminal_only() {
         assert_eq!(screen.text(), format!("nanobot: {words}"), "{arguments:?}");
     };
     check(&["cron", "list"], 0, "no jobs are scheduled");
-    check(&["cron", "check"], 0, "no job has a problem");
+    check(&["cron", "check"], 0, "no job and no channel has a problem");
     check(&["trust", "--list"], 0, "no directory is trusted");
     check(&["memory", "diff"], 0, "the memory was never changed");
     check(&["undo", "--list"], 0, "no turn has changed a file");

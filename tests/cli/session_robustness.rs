@@ -969,8 +969,10 @@ fn a_failed_turn_stores_the_user_message_and_no_error_as_answer() {
     story.server().script([says("at last")]);
     story.run(["agent", "-m", "next"]).stdout("at last\n").stderr_has("marked as interrupted");
     let messages = story.requests().pop().unwrap().messages()[1..].to_vec();
-    // A refused message is left out, and so are those before it that have no answer.
-    assert_eq!(summarize(&messages), ["user: q6", NO_ANSWER, "user: q7", NO_ANSWER, "user: next"]);
+    // A note stands for the refused message, and for those before it that have no answer.
+    let refused = "[message not accepted: the provider refused it, so it is left out]";
+    let first = format!("user: {refused} / q6");
+    assert_eq!(summarize(&messages), [&first, NO_ANSWER, "user: q7", NO_ANSWER, "user: next"]);
 }
 
 #[test]

@@ -505,7 +505,7 @@ mod tests {
         assert_eq!(server.exit(), Some(ServerExit::Unknown));
         wait_for_sleep(true, &[20, 21]);
         drop(server);
-        // Nobody waits for orphans that were killed.
+        // Killed orphans are not waited for.
         wait_for_sleep(false, &[20, 21]);
     }
 

@@ -198,9 +198,11 @@ impl ExecTool {
         if let Some(path) = self.unwritable_path(line)
             && (may_write || !path.starts_with(directory))
         {
-            // An entry of a protected directory can be replaced only if the directory is granted.
+            // An entry of a protected directory can be replaced only if the directory is granted. A whole `.git` is never
+            // proposed.
             let protected = self.sandbox_spec().map_or(Vec::new(), |sandbox| sandbox.protected);
-            let path = protected.into_iter().find(|kept| path.starts_with(kept)).unwrap_or(path);
+            let is_of = |kept: &PathBuf| path.starts_with(kept) && !kept.ends_with(".git");
+            let path = protected.into_iter().find(is_of).unwrap_or(path);
             let shown = path.strip_prefix(directory).unwrap_or(&path).display();
             let also = if may_write { "--write " } else { "" };
             let message = format!(
