@@ -195,7 +195,9 @@ fn commands_of_the_topic_channels() {
         prints("channel inbox", ""),
         prints("channel list", "\"telegram\""),
     ];
-    let replaced = [("* * * * * ", ""), ("--wait 60", "")];
+    let prints_token = format!("echo {TOKEN}");
+    let replaced =
+        [("* * * * * ", ""), ("--wait 60", ""), ("pass show telegram", prints_token.as_str())];
     run_page(&story, topic("channels"), &replaced, rows);
     assert_eq!(telegram.sent(), ["Hello, Ann.", "Backup done"]);
     let table = story.crontab().table().unwrap();
