@@ -5,7 +5,7 @@ use super::origin::AttachmentOrigin;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::policy::secrets;
 use crate::sys::process::{self, CommandSpec};
-use crate::sys::sandbox::{self, SandboxSpec, system_paths};
+use crate::sys::sandbox::{self, NetworkAccess, SandboxSpec, system_paths};
 use crate::sys::{durable_file, input};
 use anyhow::{Context, Result};
 use std::io::ErrorKind;
@@ -50,7 +50,8 @@ pub fn extract_text(
             reads.push(file.path().to_owned());
             let closed =
                 system_paths::resolve_secrets(std::iter::empty(), secrets::system_secrets());
-            let mut spec = SandboxSpec::new(reads, Vec::new(), closed, Vec::new(), false);
+            let mut spec =
+                SandboxSpec::new(reads, Vec::new(), closed, Vec::new(), NetworkAccess::Nothing);
             links.iter().for_each(|path| spec.add_links(path));
             spec
         }),

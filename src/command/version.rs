@@ -4,7 +4,7 @@ use super::parse::VersionDetail;
 use crate::error::Exit;
 use crate::ops::context::report_error;
 use crate::sys::process;
-use crate::sys::sandbox::{SandboxSpec, check_available};
+use crate::sys::sandbox::{NetworkAccess, SandboxSpec, check_available};
 use crate::sys::terminal::Terminal;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -47,8 +47,13 @@ fn describe_sandbox() -> String {
     if let Err(missing) = check_available() {
         return format!("none: {missing}");
     }
-    let none = Vec::new;
-    let spec = SandboxSpec::new(vec!["/usr".into()], none(), none(), none(), false);
+    let spec = SandboxSpec::new(
+        vec!["/usr".into()],
+        Vec::new(),
+        Vec::new(),
+        Vec::new(),
+        NetworkAccess::Nothing,
+    );
     match process::check_namespaces(&spec) {
         Ok(()) => "namespaces, Landlock, seccomp".into(),
         Err(error) => format!("Landlock, seccomp; no namespaces: {error}"),

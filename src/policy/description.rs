@@ -119,8 +119,11 @@ impl Policy {
             None => format!("may write to {writes}"),
         };
         let net = match has_net {
-            true => "may use internet sockets",
-            false => "have no network",
+            true => "use the network of the machine",
+            false => {
+                "reach no other machine and no server of this one: their only network is a loopback of their own, which they \
+                 share with those in the background (where the system allows no user namespaces, not even that)"
+            }
         };
         format!(
             "Commands run in a kernel sandbox: they can read the system and the paths above, {writes}, and {net}. `Permission \
@@ -135,8 +138,8 @@ impl Policy {
         }
         let (writes, has_net) = self.command_access();
         let net = match has_net {
-            true => "internet sockets",
-            false => "no network",
+            true => "the machine's network",
+            false => "no network but loopback of its own",
         };
         format!("in the sandbox: writes {writes}, {net}")
     }
@@ -236,8 +239,8 @@ impl Policy {
     fn describe_network(&self) -> String {
         let commands = match (self.sandbox, &self.net) {
             (Sandbox::Off, _) => "unrestricted",
-            (_, Net::Any) => "internet sockets",
-            _ => "none",
+            (_, Net::Any) => "that of the machine",
+            _ => "loopback of their own",
         };
         match &self.net {
             Net::Default => format!(

@@ -18,7 +18,7 @@ use crate::sys::clock;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
 use crate::sys::process::{self, CapturedText, CommandSpec};
 use crate::sys::sandbox::{
-    self, ProjectFileAccess, SandboxError, SandboxSpec, namespaces, private_tmp, system_paths,
+    self, NetworkAccess, ProjectFileAccess, SandboxError, SandboxSpec, namespaces, private_tmp, system_paths,
 };
 use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;
@@ -75,7 +75,7 @@ pub struct ExecLimits {
 pub struct ExecContainment {
     /// True if commands run in the sandbox. If it is unavailable, they are refused.
     pub is_sandboxed: bool,
-    /// True if commands may open internet sockets.
+    /// True if commands may use the network of the machine.
     pub has_network: bool,
 }
 
@@ -187,7 +187,10 @@ impl ExecTool {
         let mut fence = sandbox_spec::for_scope(
             reach,
             (&self.tools, &self.programs),
-            self.containment.has_network,
+            match self.containment.has_network {
+                true => NetworkAccess::Machine,
+                false => NetworkAccess::Loopback { shared: Arc::default() },
+            },
             startup_files::always_protected_from_commands(),
         )?;
         fence.project_files.names = startup_files::project_files();

@@ -4,7 +4,7 @@ use crate::policy::file_scope::{FileScope, ScopeRoot};
 use crate::policy::secrets;
 use crate::policy::startup_files::protected_in_home;
 use crate::sys::env::Env;
-use crate::sys::sandbox::{SandboxSpec, git_paths, system_paths};
+use crate::sys::sandbox::{NetworkAccess, SandboxSpec, git_paths, system_paths};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl InstalledTools {
 pub fn for_scope(
     file_scope: &FileScope,
     (tools, programs): (&InstalledTools, &[PathBuf]),
-    net: bool,
+    network: NetworkAccess,
     startup_names: &[&str],
 ) -> io::Result<SandboxSpec> {
     let (mut reads, links) =
@@ -90,7 +90,7 @@ pub fn for_scope(
         .collect();
     let kept = kept.into_iter().collect();
     reads.extend(unseen_worktree_links(&writes, &reads));
-    let mut fence = SandboxSpec::new(reads, writes, closed, kept, net);
+    let mut fence = SandboxSpec::new(reads, writes, closed, kept, network);
     links.iter().for_each(|path| fence.add_links(path));
     Ok(fence)
 }
@@ -186,7 +186,7 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
         read_only: scope.read_only.clone().into(),
         ..FileScope::default()
     };
-    let mut fence = for_scope(&reach, (tools, &[]), true, &protected_in_home())?;
+    let mut fence = for_scope(&reach, (tools, &[]), NetworkAccess::Machine, &protected_in_home())?;
     // Changes are not reverted afterwards, so mounts must protect these too.
     fence.protected.extend(collect_protected(&fence.writable, &git_paths::nested_protected_paths));
     fence.writable.extend([scope.state_dir.clone(), scope.temp_dir.clone()]);
@@ -328,7 +328,7 @@ mod tests {
         let (none, reads, changes) = ((false, false), (true, false), (true, true));
         let check = |station: &ServerScope, expect: &[(&str, (bool, bool))]| {
             let fence = for_server(station, &InstalledTools::default()).unwrap();
-            assert!(fence.net);
+            assert!(fence.network.is_machine());
             for (name, expect) in expect {
                 assert_eq!(access(&fence, &home.join(name)), *expect, "{name}");
             }

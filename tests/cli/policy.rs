@@ -419,7 +419,7 @@ fn the_policy_withstands_bypass_attempts() {
     assert!(text.starts_with("commands run in namespaces of their own"), "{text}");
     let lines = text.lines().skip(1).count();
     assert_eq!(text.matches("ok  ").count(), lines, "{text}");
-    for words in ["connect over TCP", ".ssh", "config.json", "create a file in `$DIR`"] {
+    for words in ["another program over TCP", ".ssh", "config.json", "create a file in `$DIR`"] {
         assert!(text.contains(words), "{words}: {text}");
     }
     // Granted operations are not tried.
@@ -732,7 +732,7 @@ fn explain_matches_a_run() {
     explain(&["web_fetch", "https://example.org/"], 0, "allowed: ");
     explain(&["web_fetch", "http://127.0.0.1:8000/", "--net=127.0.0.1:8000"], 0, "allowed: ");
     // The effective command policy.
-    explain(&["exec", "ls"], 0, "in the sandbox: writes only a private $TMPDIR, no network");
+    explain(&["exec", "ls"], 0, "in the sandbox: writes only a private $TMPDIR, no network but loopback of its own");
     explain(&["exec", "ls", "--sandbox", "off"], 0, "not sandboxed");
     // The reason why a tool is missing.
     let absent = |arguments: &[&str], words: &str| {

@@ -26,7 +26,14 @@ const GUARANTEES: &[TestedPromise] = &[
             "commands_can_detect_the_sandbox_and_leave_no_files",
         ],
     ),
-    ("It opens no socket but local ones", &["sockets_cannot_be_opened"]),
+    (
+        "It opens no sockets but local ones",
+        &[
+            "sockets_cannot_be_opened",
+            "each_run_has_a_network_of_its_own",
+            "servers_and_their_tests_work_on_loopback",
+        ],
+    ),
     (
         "With `--write` it can also change the working directory",
         &[
@@ -499,7 +506,13 @@ const SITUATIONS: &[TestedPromise] = &[
     ),
     ("| processes of others |", &["escape_attempts_fail"]),
     ("| processes left behind |", &["no_process_outlives_a_command"]),
-    ("| local sockets |", &["sockets_cannot_be_opened"]),
+    (
+        "| sockets, local and on loopback |",
+        &[
+            "sockets_cannot_be_opened",
+            "without_namespaces_there_is_no_loopback_and_it_is_said",
+        ],
+    ),
     ("| MCP servers |", &["a_server_with_home_access_cannot_change_startup_files_or_our_files"]),
 ];
 

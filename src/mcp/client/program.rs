@@ -12,6 +12,7 @@ use crate::sys::process::server::ServerSpec;
 use crate::sys::process::server_environment::{
     build_environment, resolve_program, server_file_name,
 };
+use crate::sys::sandbox::NetworkAccess;
 use crate::sys::secret::{LazySecret, Secret};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,9 @@ pub(super) fn start(
             add_sandbox_env(&mut server_env, walled.env, &env);
             let mut fence = walled.sandbox;
             // The sandbox cannot allow one network address and deny another.
-            fence.net &= !config.offline;
+            if config.offline {
+                fence.network = NetworkAccess::Nothing;
+            }
             let named = chain.iter().chain([&directory]).map(PathBuf::as_path);
             let named = named.chain(arguments.iter().map(Path::new));
             named.for_each(|path| fence.add_links(path));

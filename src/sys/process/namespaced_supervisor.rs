@@ -8,28 +8,86 @@ use super::supervisor::{
     send_report,
 };
 use super::supervisor_connection::SupervisorConnection;
+use crate::sys::sandbox::namespaces::{self, NewNetwork};
 use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
-use crate::sys::sandbox::{ProtectedPids, SandboxSpec, namespaces};
+use crate::sys::sandbox::{NetworkNamespace, ProtectedPids, SandboxSpec};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
-use std::sync::{Arc, OnceLock};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 /// The name (`argv[0]`) that makes this program enter namespaces.
 const NAMESPACES_ARG0: &str = "nanobot-sandbox";
-/// The argument that leaves out the namespace of the network.
-const WITH_NETWORK: &str = "net";
+/// The arguments that name its network: that of the machine, a new one with loopback, and one that exists, whose
+/// descriptor is standard output, and that of its user namespace standard error. Without one it has no network.
+const MACHINE_NETWORK: &str = "machine";
+const NEW_LOOPBACK: &str = "loopback";
+const EXISTING_NETWORK: &str = "existing";
 
 /// Prepares a command that starts this program as a supervisor in new namespaces.
-pub(super) fn namespace_command(sandbox: &SandboxSpec) -> io::Result<Command> {
+pub(super) fn namespace_command() -> io::Result<Command> {
     let mut command = Command::new(super::own_program::own_executable()?);
-    command.arg0(NAMESPACES_ARG0);
-    command.args(sandbox.net.then_some(WITH_NETWORK));
+    command.arg0(NAMESPACES_ARG0).stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command)
+}
+
+/// Starts a supervisor with such a command, in the network of `sandbox`: the first one in a network namespace that is
+/// shared makes it. Its id is added to `known`.
+pub(super) fn start_namespaced(
+    mut command: Command,
+    sandbox: &SandboxSpec,
+    known: fn() -> MutexGuard<'static, Vec<Pid>>,
+) -> io::Result<(Child, SupervisorConnection)> {
+    let Some(shared) = sandbox.network.shared() else {
+        command.args(sandbox.network.is_machine().then_some(MACHINE_NETWORK));
+        return SupervisorConnection::start(command, known());
+    };
+    let mut namespace = shared.lock();
+    if let Some(existing) = &*namespace {
+        command.arg(EXISTING_NETWORK);
+        command.stdout(existing.network.try_clone()?).stderr(existing.user.try_clone()?);
+        return SupervisorConnection::start(command, known());
+    }
+    command.arg(NEW_LOOPBACK);
+    let (child, mut connection) = SupervisorConnection::start(command, known())?;
+    // Without it the next one makes its own.
+    *namespace = connection.receive_network().unwrap_or_default();
+    Ok((child, connection))
+}
+
+/// The network that the arguments of this process name.
+fn named_network(argument: Option<&OsStr>) -> io::Result<NewNetwork> {
+    Ok(match argument.and_then(OsStr::to_str) {
+        Some(MACHINE_NETWORK) => NewNetwork::Machine,
+        Some(NEW_LOOPBACK) => NewNetwork::Loopback,
+        Some(EXISTING_NETWORK) => NewNetwork::Existing(NetworkNamespace {
+            network: rustix::stdio::stdout().try_clone_to_owned()?,
+            user: rustix::stdio::stderr().try_clone_to_owned()?,
+        }),
+        _ => NewNetwork::Nothing,
+    })
+}
+
+/// Sends the parent the network namespace that this process has made.
+fn send_network() -> io::Result<()> {
+    let namespace = NetworkNamespace::current()?;
+    let mut line = serde_json::to_vec(&SupervisorReport::Entered).map_err(io::Error::other)?;
+    line.push(b'\n');
+    let descriptors = [namespace.network.as_fd(), namespace.user.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut with = SendAncillaryBuffer::new(&mut space);
+    with.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let parts = [IoSlice::new(&line)];
+    rustix::net::sendmsg(rustix::stdio::stdin(), &parts, &mut with, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// Enters new namespaces and runs a supervisor in them, if this program was started for that. Returns `None` if it was
@@ -45,9 +103,14 @@ pub fn become_namespace_parent() -> Option<bool> {
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::flag::register(signal, Arc::default())?;
         }
-        namespaces::enter(arguments.next().is_some_and(|word| word == WITH_NETWORK))?;
+        let network = named_network(arguments.next().as_deref())?;
+        namespaces::enter(&network)?;
+        if matches!(network, NewNetwork::Loopback) {
+            send_network()?;
+        }
         let mut supervisor = Command::new(super::own_program::own_executable()?);
         supervisor.arg0(SUPERVISOR_ARG0).arg(IN_NAMESPACES);
+        supervisor.stdout(Stdio::null()).stderr(Stdio::null());
         Ok(supervisor.status()?.success())
     };
     let entered = enter().inspect_err(|error| {
@@ -115,7 +178,7 @@ pub fn test_sandbox(
     outside: &[PathBuf],
     denied: &[PathBuf],
 ) -> io::Result<Vec<SelfTestResult>> {
-    let (test, targets) = SelfTest::new(outside, denied, sandbox.net)?;
+    let (test, targets) = SelfTest::new(outside, denied, sandbox.network.is_machine())?;
     let mut results = match require_namespaces(sandbox).is_ok() {
         true => enter_namespaces(sandbox, Some(test))?,
         false => sandbox.run_inside(&ProtectedPids::current(), || Ok(test.run()))?,
@@ -141,9 +204,9 @@ fn enter_namespaces(
     };
     let null = || File::options().read(true).write(true).open("/dev/null");
     let streams = [null()?.into(), null()?.into(), null()?.into()];
-    let mut supervisor = namespace_command(sandbox)?;
+    let mut supervisor = namespace_command()?;
     supervisor.current_dir("/");
-    let (mut child, mut connection) = SupervisorConnection::start(supervisor, groups())?;
+    let (mut child, mut connection) = start_namespaced(supervisor, sandbox, groups)?;
     let launched = connection.launch(&launch, streams);
     let report = launched.and_then(|()| connection.wait_for_start());
     drop(connection);

@@ -396,6 +396,7 @@ impl RunningChild {
         self.has_more_reports = connection.read_reports();
         while let Some(report) = connection.next_report() {
             match report {
+                SupervisorReport::Entered => {}
                 SupervisorReport::Started(_) => self.has_started = true,
                 SupervisorReport::Ended(status, signal) => {
                     let ended = status.map_or(signal.unwrap_or_default(), |code| code << 8);

@@ -4,7 +4,9 @@
 //! [`supervisor`]: super::supervisor
 
 use super::children::{KILL_TIMEOUT, detached, has_no_commands, kill_leftovers, prepare};
-use super::namespaced_supervisor::{knows_namespaces, namespace_command, remember_namespaces};
+use super::namespaced_supervisor::{
+    knows_namespaces, namespace_command, remember_namespaces, start_namespaced,
+};
 #[cfg(not(test))]
 use super::own_program::own_executable;
 use super::supervisor::{self, LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
@@ -17,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(not(test))]
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub use supervisor::SHUTDOWN_GRACE;
@@ -111,7 +113,7 @@ pub(super) fn start_command(spec: &ServerSpec) -> io::Result<ServerProcess> {
 #[cfg(not(test))]
 fn supervisor_command() -> io::Result<Command> {
     let mut command = Command::new(own_executable()?);
-    command.arg0(supervisor::SUPERVISOR_ARG0);
+    command.arg0(supervisor::SUPERVISOR_ARG0).stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command)
 }
 
@@ -123,9 +125,9 @@ fn start_with(
     kind: LaunchKind,
 ) -> io::Result<ServerProcess> {
     prepare();
-    if let Some(sandbox) = &spec.sandbox
+    if spec.sandbox.is_some()
         && knows_namespaces() != Some(false)
-        && let Some(server) = launch(namespace_command(sandbox)?, spec, kind, true)?
+        && let Some(server) = launch(namespace_command()?, spec, kind, true)?
     {
         return Ok(server);
     }
@@ -171,7 +173,10 @@ fn launch(
     };
     // Only the server holds its ends from then on, so each side sees when the other closes.
     let streams = [read.into(), write.into(), complain.into()];
-    let (child, mut connection) = SupervisorConnection::start(supervisor, detached())?;
+    let (child, mut connection) = match &launch.sandbox {
+        Some(sandbox) if in_namespaces => start_namespaced(supervisor, sandbox, detached)?,
+        _ => SupervisorConnection::start(supervisor, detached())?,
+    };
     connection.launch(&launch, streams)?;
     let mut server = ServerProcess {
         input: Some(input),
@@ -342,7 +347,7 @@ mod tests {
     use crate::sys::env::Env;
     use crate::sys::process::supervisor;
     use crate::sys::process::tests::{is_process_running, serialize};
-    use crate::sys::sandbox::SandboxSpec;
+    use crate::sys::sandbox::{NetworkAccess, SandboxSpec};
     use std::io::{self, BufRead, BufReader, Read, Write};
     use std::path::PathBuf;
     use std::process::{Command, Stdio};
@@ -587,7 +592,7 @@ mod tests {
             places(&["own"]),
             places(&["closed"]),
             vec![dir.join("own/file"), dir.join("own/free/new")],
-            true,
+            NetworkAccess::Machine,
         );
         let tries = format!(
             "cd {}; echo x > own/file && echo changed; echo x > own/free/new && cat own/file && echo && echo wrote; cat closed/file; cat else/file; echo x > else/new; kill -9 $PPID; kill -9 {}; \

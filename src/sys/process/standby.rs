@@ -2,9 +2,9 @@
 //! to do once the command is known, so it is started while an earlier command runs.
 
 use super::children::{detached, groups};
-use super::namespaced_supervisor::namespace_command;
+use super::namespaced_supervisor::{namespace_command, start_namespaced};
 use super::supervisor_connection::SupervisorConnection;
-use crate::sys::sandbox::SandboxSpec;
+use crate::sys::sandbox::{NetworkAccess, SandboxSpec};
 use crate::sys::sync::IgnorePoison;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -16,18 +16,17 @@ use std::sync::{Mutex, MutexGuard};
 struct Standby {
     process: Child,
     connection: SupervisorConnection,
-    /// It shares the network with the rest of the system.
-    with_network: bool,
+    network: NetworkAccess,
 }
 
 static STANDBY: Mutex<Option<Standby>> = Mutex::new(None);
 
-/// Starts a supervisor for the command after this one, which has the network if `sandbox` has it. There is one at most.
+/// Starts a supervisor for the command after this one, in the network of `sandbox`. There is one at most.
 pub(super) fn start_next(sandbox: &SandboxSpec) {
     let mut standby = STANDBY.lock().ignore_poison();
     if standby.is_none() {
         // The next command then starts its own, and reports why that fails.
-        *standby = start(sandbox, detached())
+        *standby = start(sandbox, detached)
             .inspect_err(|error| log::debug!(target: "sandbox", "no supervisor waits: {error}"))
             .ok();
     }
@@ -41,7 +40,9 @@ pub(super) fn start_next(sandbox: &SandboxSpec) {
 pub(super) fn take_or_start(sandbox: &SandboxSpec) -> io::Result<(Child, SupervisorConnection)> {
     let waiting = STANDBY.lock().ignore_poison().take();
     if let Some(mut standby) = waiting {
-        if standby.with_network == sandbox.net && matches!(standby.process.try_wait(), Ok(None)) {
+        if standby.network.is_same(&sandbox.network)
+            && matches!(standby.process.try_wait(), Ok(None))
+        {
             let pid = Pid::from_child(&standby.process);
             groups().push(pid);
             detached().retain(|known| *known != pid);
@@ -49,7 +50,7 @@ pub(super) fn take_or_start(sandbox: &SandboxSpec) -> io::Result<(Child, Supervi
         }
         standby.end();
     }
-    start(sandbox, groups()).map(|started| (started.process, started.connection))
+    start(sandbox, groups).map(|started| (started.process, started.connection))
 }
 
 /// Ends the supervisor that waits, if there is one.
@@ -60,9 +61,12 @@ pub fn end_standby() {
     }
 }
 
-fn start(sandbox: &SandboxSpec, known: MutexGuard<'_, Vec<Pid>>) -> io::Result<Standby> {
-    let (process, connection) = SupervisorConnection::start(namespace_command(sandbox)?, known)?;
-    Ok(Standby { process, connection, with_network: sandbox.net })
+fn start(
+    sandbox: &SandboxSpec,
+    known: fn() -> MutexGuard<'static, Vec<Pid>>,
+) -> io::Result<Standby> {
+    let (process, connection) = start_namespaced(namespace_command()?, sandbox, known)?;
+    Ok(Standby { process, connection, network: sandbox.network.clone() })
 }
 
 impl Standby {

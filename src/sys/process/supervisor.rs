@@ -82,6 +82,8 @@ pub(super) enum LaunchKind {
 /// A report to the parent: one line of JSON each.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum SupervisorReport {
+    /// It is in new namespaces.
+    Entered,
     Started(i32),
     /// It could not be started: the `errno` if there is one, and a message.
     Failed(Option<i32>, String),

@@ -1,16 +1,20 @@
 //! The parent's end of the connection to a supervisor: starts it, sends what it is to launch, and reads its reports.
 
 use super::supervisor::{LaunchSpec, SupervisorReport};
+use crate::sys::sandbox::NetworkNamespace;
 use crate::sys::signal::{self, Deadline};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
 use rustix::process::Pid;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -26,7 +30,7 @@ pub(super) struct SupervisorConnection {
 }
 
 impl SupervisorConnection {
-    /// Starts a supervisor. Its id is added to `known`, locked until then, so that it does not count as a leftover.
+    /// Starts a supervisor, whose output streams are those of the command. Its id is added to `known`, locked until then, so that it does not count as a leftover.
     pub(super) fn start(
         mut supervisor: Command,
         mut known: MutexGuard<'_, Vec<Pid>>,
@@ -34,14 +38,34 @@ impl SupervisorConnection {
         let (control, supervisor_end) = UnixStream::pair()?;
         supervisor.env_clear().process_group(0);
         // The command holds the other end of the socket, which must close when the supervisor ends.
-        let child = supervisor
-            .stdin(OwnedFd::from(supervisor_end))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let child = supervisor.stdin(OwnedFd::from(supervisor_end)).spawn()?;
         known.push(Pid::from_child(&child));
         let connection = Self { control, received: Vec::new() };
         Ok((child, connection))
+    }
+
+    /// Waits for the network namespace that a supervisor has made, and which arrives before every other report. Returns
+    /// `None` if it has made none, which a report then explains.
+    pub(super) fn receive_network(&mut self) -> io::Result<Option<NetworkNamespace>> {
+        if !matches!(
+            signal::wait_readable(&self.control, &mut Deadline::after(START_TIMEOUT)),
+            Ok(true)
+        ) {
+            return Ok(None);
+        }
+        let mut block = [0; 512];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut block)];
+        let received =
+            rustix::net::recvmsg(&self.control, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;
+        self.received.extend_from_slice(&block[..received.bytes]);
+        let mut namespaces = with.drain().flat_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(namespaces) => namespaces.collect(),
+            _ => Vec::new(),
+        });
+        let network = namespaces.next().zip(namespaces.next());
+        Ok(network.map(|(network, user)| NetworkNamespace { network, user }))
     }
 
     /// Sends the supervisor what it is to launch, with the streams.
@@ -78,7 +102,11 @@ impl SupervisorConnection {
         loop {
             let has_more = self.read_reports();
             match self.next_report() {
-                Some(SupervisorReport::Ended(..) | SupervisorReport::Leftovers) => {}
+                Some(
+                    SupervisorReport::Entered
+                    | SupervisorReport::Ended(..)
+                    | SupervisorReport::Leftovers,
+                ) => {}
                 Some(report) => return Ok(report),
                 None if has_more => match signal::wait_readable(&self.control, &mut deadline) {
                     Ok(true) => {}

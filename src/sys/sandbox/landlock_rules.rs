@@ -138,7 +138,7 @@ pub(super) fn open_nofollow(path: &Path) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::{AccessRight, build_rules, grant};
-    use crate::sys::sandbox::SandboxSpec;
+    use crate::sys::sandbox::{NetworkAccess, SandboxSpec};
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
 
@@ -158,7 +158,7 @@ mod tests {
             places(&["w", "w/.vscode/mine"]),
             places(&["w/secret"]),
             places(&protected),
-            true,
+            NetworkAccess::Machine,
         );
         let of_right = |sandbox: &SandboxSpec, right: AccessRight| {
             let rules = build_rules(sandbox).unwrap().into_iter();

@@ -48,7 +48,7 @@ mod tests {
         symlink("round", dir.join("round")).unwrap();
         let check = |path: &str, expect: &[&str]| {
             let reads = vec![dir.join("granted")];
-            let mut sandbox = SandboxSpec::new(reads, Vec::new(), Vec::new(), Vec::new(), false);
+            let mut sandbox = SandboxSpec { readable: reads, ..SandboxSpec::default() };
             sandbox.add_links(&dir.join(path));
             let expect: Vec<PathBuf> = expect.iter().map(|name| dir.join(name)).collect();
             let found = sandbox.links.into_keys();

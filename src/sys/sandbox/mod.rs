@@ -20,6 +20,7 @@ mod landlock_rules;
 mod links;
 mod mounts;
 pub mod namespaces;
+mod network;
 mod new_repository;
 pub mod private_tmp;
 pub mod project_file_rules;
@@ -40,6 +41,7 @@ mod undone_change;
 pub use git_history::GitHistory;
 pub use git_repository::is_in_git_dir;
 pub use mounts::EmptyRoot;
+pub use network::{NetworkAccess, NetworkNamespace, SharedNetwork};
 pub use project_file_rules::{ProjectFileAccess, ProjectFiles};
 pub use restore::PathSnapshot;
 pub use seccomp::ProtectedPids;
@@ -52,7 +54,7 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use landlock_rules::AccessRight;
-use seccomp::Sockets;
+use seccomp::{CallAccess, InternetSockets};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -85,9 +87,9 @@ pub fn check_available() -> Result<(), SandboxError> {
             if seccomp_program::ARCHITECTURE.is_none() {
                 return Err(SandboxError::Architecture);
             }
-            let landlock = empty_ruleset(false).and_then(restrict);
+            let landlock = empty_ruleset(true).and_then(restrict);
             landlock.map_err(|_| SandboxError::Landlock)?;
-            seccomp::apply(Sockets::default(), Some(&ProtectedPids::current()))
+            seccomp::apply(CallAccess::default(), Some(&ProtectedPids::current()))
                 .map_err(|_| SandboxError::Seccomp)
         });
         tried.unwrap_or(Err(SandboxError::Thread))
@@ -124,13 +126,26 @@ impl SandboxSpec {
     ) -> io::Result<()> {
         drop_capabilities()?;
         restrict(ruleset)?;
-        let sockets = Sockets {
-            internet: self.net,
-            local: self.in_namespaces
-                && !self.long_lived
-                && (!self.net || are_abstract_sockets_scoped()),
+        let is_contained_command = self.in_namespaces && !self.long_lived;
+        let access = CallAccess {
+            internet: match self.network {
+                NetworkAccess::Machine => InternetSockets::OfMachine,
+                NetworkAccess::Loopback { .. } if is_contained_command => InternetSockets::Own,
+                NetworkAccess::Loopback { .. } | NetworkAccess::Nothing => InternetSockets::Nothing,
+            },
+            local: is_contained_command
+                && (!self.network.is_machine() || are_abstract_sockets_scoped()),
         };
-        seccomp::apply(sockets, (!self.in_namespaces).then_some(protected))
+        seccomp::apply(access, (!self.in_namespaces).then_some(protected))
+    }
+
+    /// True if Landlock keeps it from connecting over TCP, as seccomp keeps it from opening the socket.
+    fn is_closed_to_tcp(&self) -> bool {
+        match self.network {
+            NetworkAccess::Nothing => true,
+            NetworkAccess::Loopback { .. } => !self.in_namespaces,
+            NetworkAccess::Machine => false,
+        }
     }
 
     /// Fills the root of this process with only what is granted, enters `directory`, and takes the capabilities. Returns
@@ -225,7 +240,7 @@ impl SandboxSpec {
         if let Some(built) = self.cache.ruleset.get() {
             return built.try_clone();
         }
-        let mut built = empty_ruleset(self.net)?;
+        let mut built = empty_ruleset(self.is_closed_to_tcp())?;
         for rule in landlock_rules::build_rules(self)? {
             // A path that has disappeared or become a symbolic link is not granted.
             let Ok(place) = landlock_rules::open_nofollow(&rule.path) else {
@@ -243,17 +258,17 @@ impl SandboxSpec {
 }
 
 /// An empty ruleset, which denies all access.
-fn empty_ruleset(net: bool) -> io::Result<RulesetCreated> {
+fn empty_ruleset(is_closed_to_tcp: bool) -> io::Result<RulesetCreated> {
     let built = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(MIN_ABI))
         .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort))
         .and_then(|ruleset| ruleset.handle_access(AccessFs::from_all(MAX_ABI)))
         .and_then(|ruleset| ruleset.scope(Scope::from_all(MAX_ABI)))
-        .and_then(|ruleset| match net {
-            true => Ok(ruleset),
+        .and_then(|ruleset| match is_closed_to_tcp {
+            false => Ok(ruleset),
             // The seccomp filter is what blocks the network; for TCP this is a second layer.
-            false => ruleset.handle_access(AccessNet::from_all(MAX_ABI)),
+            true => ruleset.handle_access(AccessNet::from_all(MAX_ABI)),
         })
         .and_then(|ruleset| ruleset.create());
     built.map_err(io::Error::other)

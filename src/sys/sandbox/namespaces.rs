@@ -1,26 +1,41 @@
 //! Enters the namespaces of a sandboxed command: mounts, processes, IPC and, unless it has network, sockets. Ordinary
 //! users need a user namespace around them, which only a single-threaded process can enter.
 
+use super::network::{NetworkNamespace, bring_up_loopback};
 use rustix::thread::{CapabilitySet, UnshareFlags};
 use std::io;
 use std::path::Path;
+
+/// The network of new namespaces.
+#[derive(Debug)]
+pub enum NewNetwork {
+    /// That of the machine.
+    Machine,
+    /// A network namespace in which every interface is down.
+    Nothing,
+    /// A network namespace with loopback.
+    Loopback,
+    /// One that exists.
+    Existing(NetworkNamespace),
+}
 
 /// Moves this process, which must have a single thread, into new namespaces in which it may mount. The process
 /// namespace is that of its children: the first one becomes its init.
 ///
 /// # Errors
 /// The system refuses any of it.
-pub fn enter(with_network: bool) -> io::Result<()> {
+pub fn enter(network: &NewNetwork) -> io::Result<()> {
     let mut flags = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
-    if !with_network {
+    if matches!(network, NewNetwork::Nothing | NewNetwork::Loopback) {
         flags |= UnshareFlags::NEWNET;
     }
-    #[expect(
-        deprecated,
-        reason = "its replacement is unsafe because of a flag that is not used here"
-    )]
-    let unshare = rustix::thread::unshare;
-    if unshare(flags).is_ok() {
+    if let NewNetwork::Existing(namespace) = network {
+        let is_other_user_namespace = namespace.enter()?;
+        unshare(flags)?;
+        return if is_other_user_namespace { keep_capability() } else { Ok(()) };
+    }
+    let needs_loopback = matches!(network, NewNetwork::Loopback);
+    if unshare(flags).is_ok() && (!needs_loopback || bring_up_loopback().is_ok()) {
         return Ok(());
     }
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -29,7 +44,23 @@ pub fn enter(with_network: bool) -> io::Result<()> {
     write("setgroups", "deny".into())?;
     write("uid_map", format!("{0} {0} 1", user.as_raw()))?;
     write("gid_map", format!("{0} {0} 1", group.as_raw()))?;
-    // An ordinary user's capabilities end with `exec`, unless they are ambient.
+    if needs_loopback {
+        bring_up_loopback()?;
+    }
+    keep_capability()
+}
+
+fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
+    #[expect(
+        deprecated,
+        reason = "its replacement is unsafe because of a flag that is not used here"
+    )]
+    rustix::thread::unshare(flags)
+}
+
+/// Keeps the capability to mount in the user namespace that this process has entered: an ordinary user's capabilities end
+/// with `exec`, unless they are ambient.
+fn keep_capability() -> io::Result<()> {
     let mut sets = rustix::thread::capabilities(None)?;
     sets.inheritable |= CapabilitySet::SYS_ADMIN;
     rustix::thread::set_capabilities(None, sets)?;

@@ -231,11 +231,22 @@ fn to_argument(signed: i32) -> u64 {
     u64::from(signed.cast_unsigned())
 }
 
-/// The kinds of sockets that a command may open.
+/// The internet sockets that a command may open: streams and datagrams, never raw ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Sockets {
-    /// Internet sockets: streams and datagrams.
-    pub(super) internet: bool,
+pub(super) enum InternetSockets {
+    #[default]
+    Nothing,
+    /// In a network namespace that holds only loopback: TCP and UDP, and the kernel's answers about interfaces and
+    /// addresses, which programs ask for before they listen.
+    Own,
+    /// On the network of the machine.
+    OfMachine,
+}
+
+/// The calls that depend on where a command runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CallAccess {
+    pub(super) internet: InternetSockets,
     /// Sockets within the machine. Their paths cannot be filtered, so this is only for processes that do not see those of
     /// others.
     pub(super) local: bool,
@@ -246,17 +257,17 @@ pub(super) struct Sockets {
 ///
 /// # Errors
 /// The kernel does not accept a filter.
-pub(super) fn apply(sockets: Sockets, protected: Option<&ProtectedPids>) -> io::Result<()> {
-    static BUILT: Mutex<BTreeMap<Sockets, Arc<BpfProgram>>> = Mutex::new(BTreeMap::new());
-    let built = BUILT.lock().ignore_poison().get(&sockets).cloned();
+pub(super) fn apply(access: CallAccess, protected: Option<&ProtectedPids>) -> io::Result<()> {
+    static BUILT: Mutex<BTreeMap<CallAccess, Arc<BpfProgram>>> = Mutex::new(BTreeMap::new());
+    let built = BUILT.lock().ignore_poison().get(&access).cloned();
     let program = match built {
         Some(program) => program,
         None => {
-            let program = refusals(sockets).and_then(seccomp_program::build).map(Arc::new);
+            let program = refusals(access).and_then(seccomp_program::build).map(Arc::new);
             let program =
                 program.ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
             let mut built = BUILT.lock().ignore_poison();
-            Arc::clone(built.entry(sockets).or_insert(program))
+            Arc::clone(built.entry(access).or_insert(program))
         }
     };
     let build = |protected: &ProtectedPids| {
@@ -272,8 +283,8 @@ pub(super) fn apply(sockets: Sockets, protected: Option<&ProtectedPids>) -> io::
     Ok(())
 }
 
-/// The rules for commands with these sockets, by the error that the refused calls return.
-pub(super) fn refusals(sockets: Sockets) -> Option<Refusals> {
+/// The rules for commands with this access, by the error that the refused calls return.
+pub(super) fn refusals(access: CallAccess) -> Option<Refusals> {
     let always = |calls: &[i64]| calls.iter().map(|call| (*call, Vec::new())).collect();
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = always(EPERM_CALLS);
     let new = NAMESPACE_FLAGS.iter().map(|flag| has_bits(0, *flag as u64));
@@ -291,7 +302,7 @@ pub(super) fn refusals(sockets: Sockets) -> Option<Refusals> {
         (always(ENOSYS_CALLS), libc::ENOSYS),
         (always(ATTRIBUTE_CALLS), libc::EOPNOTSUPP),
         (refused, libc::EPERM),
-        (socket_rules(sockets)?, libc::EAFNOSUPPORT),
+        (socket_rules(access)?, libc::EAFNOSUPPORT),
     ])
 }
 
@@ -387,15 +398,25 @@ const F_SETOWN_EX: libc::c_int = 15;
 /// Selects all processes of a user in `ioprio_set`.
 const IOPRIO_WHO_USER: libc::c_int = 3;
 
+/// The protocols of streams and datagrams in a network namespace of one's own: the default of each, TCP, UDP, and TCP over
+/// several paths, which falls back to TCP.
+const OWN_PROTOCOLS: [libc::c_int; 4] =
+    [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_MPTCP];
+
 /// The rules for sockets that are refused.
-fn socket_rules(sockets: Sockets) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
+fn socket_rules(access: CallAccess) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     let of_kind = |kind: u64| condition(1, SeccompCmpOp::MaskedEq(0xf), kind);
     let not = |family: libc::c_int| condition(0, SeccompCmpOp::Ne, family as u64);
+    let has_protocol = |operator, protocol: libc::c_int| condition(2, operator, protocol as u64);
+    let is_own = access.internet == InternetSockets::Own;
     let mut families = Vec::new();
-    if sockets.internet {
+    if access.internet != InternetSockets::Nothing {
         families.extend([libc::AF_INET, libc::AF_INET6]);
     }
-    if sockets.local {
+    if is_own {
+        families.push(libc::AF_NETLINK);
+    }
+    if access.local {
         families.push(libc::AF_UNIX);
     }
     let mut socket = Vec::new();
@@ -404,12 +425,23 @@ fn socket_rules(sockets: Sockets) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         socket.push(SeccompRule::new(others).ok()?);
         let streams_and_datagrams = [libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64];
         for kind in (0..16).filter(|kind| !streams_and_datagrams.contains(kind)) {
-            let raw = vec![of_kind(kind)?, not(libc::AF_UNIX)?];
+            let raw = vec![of_kind(kind)?, not(libc::AF_UNIX)?, not(libc::AF_NETLINK)?];
             socket.push(SeccompRule::new(raw).ok()?);
         }
     }
+    if is_own {
+        let mut others = vec![not(libc::AF_UNIX)?, not(libc::AF_NETLINK)?];
+        for protocol in OWN_PROTOCOLS {
+            others.push(has_protocol(SeccompCmpOp::Ne, protocol)?);
+        }
+        socket.push(SeccompRule::new(others).ok()?);
+        let is_netlink = condition(0, SeccompCmpOp::Eq, libc::AF_NETLINK as u64)?;
+        // To change anything takes a capability, which no command has.
+        let not_route = has_protocol(SeccompCmpOp::Ne, libc::NETLINK_ROUTE)?;
+        socket.push(SeccompRule::new(vec![is_netlink, not_route]).ok()?);
+    }
     let mut pairs = vec![SeccompRule::new(vec![not(libc::AF_UNIX)?]).ok()?];
-    if !sockets.local {
+    if !access.local {
         // A socket pair is as harmless as a pipe, unless it is of datagrams: such a socket can be connected to any
         // address later.
         for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
@@ -417,7 +449,7 @@ fn socket_rules(sockets: Sockets) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         }
     }
     let mut rules = BTreeMap::from([(libc::SYS_socket, socket), (libc::SYS_socketpair, pairs)]);
-    if !sockets.internet && !sockets.local {
+    if access.internet == InternetSockets::Nothing && !access.local {
         // Without sockets, any of these calls is an attempt to leave the sandbox.
         for call in [libc::SYS_connect, libc::SYS_bind, libc::SYS_listen] {
             rules.insert(call, Vec::new());
@@ -440,7 +472,7 @@ fn argument_equals(argument: u8, value: u64) -> Option<SeccompRule> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ProtectedPids, Sockets, apply};
+    use super::{CallAccess, ProtectedPids, apply};
     use rustix::io::Errno;
     use rustix::process::{Pid, PidfdFlags};
 
@@ -465,7 +497,7 @@ mod tests {
         let mut child = child.unwrap();
         let fenced = || {
             rustix::thread::set_no_new_privs(true).unwrap();
-            apply(Sockets::default(), Some(&protected)).unwrap();
+            apply(CallAccess::default(), Some(&protected)).unwrap();
             assert_eq!(reach(us), [Err(Errno::PERM); 3]);
             assert_eq!(rustix::process::test_kill_process(thread), Err(Errno::PERM));
             assert_eq!(rustix::process::test_kill_process_group(group), Err(Errno::PERM));

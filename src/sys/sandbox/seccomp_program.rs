@@ -160,7 +160,7 @@ mod tests {
         ARCHITECTURE_OFFSET, JUMP, JUMP_IF_EQUAL, JUMP_UNLESS_LESS, LOAD, NUMBER_OFFSET, RETURN,
         X32_BIT, audit_architecture, build, build_filters,
     };
-    use crate::sys::sandbox::seccomp::{Sockets, refusals};
+    use crate::sys::sandbox::seccomp::{CallAccess, InternetSockets, refusals};
     use seccompiler::sock_filter;
 
     /// The result of a filter for a call, as the kernel evaluates it, with all arguments set to `argument`.
@@ -201,11 +201,15 @@ mod tests {
     #[test]
     fn the_program_decides_as_the_filters_do_one_after_another() {
         let ours = audit_architecture().unwrap();
-        for (internet, local) in [(false, false), (true, false), (false, true), (true, true)] {
-            let sockets = Sockets { internet, local };
-            let filters = build_filters(refusals(sockets).unwrap()).unwrap();
+        let internet =
+            [InternetSockets::Nothing, InternetSockets::Own, InternetSockets::OfMachine];
+        let accesses = internet.into_iter().flat_map(|internet| {
+            [false, true].map(|local| CallAccess { internet, local })
+        });
+        for access in accesses {
+            let filters = build_filters(refusals(access).unwrap()).unwrap();
             assert_eq!(filters.len(), 5);
-            let program = build(refusals(sockets).unwrap()).unwrap();
+            let program = build(refusals(access).unwrap()).unwrap();
             assert!(program.len() < 1500);
             let numbers = (0..600).chain([X32_BIT - 1, X32_BIT, X32_BIT + 41, u32::MAX]);
             let calls = numbers.flat_map(|number| [0, 1, 2, 0o400, 0o4100].map(|it| (number, it)));
@@ -221,7 +225,7 @@ mod tests {
                     assert_eq!(
                         evaluate(&program, architecture, number, argument),
                         expected.unwrap_or(libc::SECCOMP_RET_ALLOW),
-                        "{sockets:?}: {number} {argument:#o} {architecture:#x}"
+                        "{access:?}: {number} {argument:#o} {architecture:#x}"
                     );
                 }
             }
@@ -232,7 +236,7 @@ mod tests {
     /// The number of steps is what the kernel spends on each number when a command starts.
     #[test]
     fn a_call_without_rules_is_allowed_in_a_few_steps() {
-        let program = build(refusals(Sockets::default()).unwrap()).unwrap();
+        let program = build(refusals(CallAccess::default()).unwrap()).unwrap();
         let read = u32::try_from(libc::SYS_read).unwrap();
         let mut steps = 0;
         let mut at = 0;

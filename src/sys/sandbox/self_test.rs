@@ -8,6 +8,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
+/// An address of another machine that no network routes (RFC 5737).
+const REMOTE_ADDRESS: &str = "192.0.2.1:9";
+
 /// An attempted operation and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelfTestResult {
@@ -101,8 +104,12 @@ impl SelfTest {
             tried(format!("read `{}`", path.display()), read_any(path));
         }
         if !self.has_network {
-            tried("connect over TCP".into(), TcpStream::connect(self.address).map(drop));
-            tried("open a UDP socket".into(), UdpSocket::bind("127.0.0.1:0").map(drop));
+            tried(
+                "connect to another program over TCP".into(),
+                TcpStream::connect(self.address).map(drop),
+            );
+            let remote = UdpSocket::bind("0.0.0.0:0").and_then(|it| it.connect(REMOTE_ADDRESS));
+            tried("send to another machine over UDP".into(), remote);
         }
         tried("connect to a UNIX socket".into(), UnixStream::connect(&self.socket).map(drop));
         trials

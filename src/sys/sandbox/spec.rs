@@ -1,5 +1,6 @@
 //! The access rules of a sandboxed command.
 
+use super::network::NetworkAccess;
 use super::project_file_rules::ProjectFiles;
 use landlock::RulesetCreated;
 use serde::{Deserialize, Serialize};
@@ -41,8 +42,7 @@ pub struct SandboxSpec {
     /// by entry.
     #[serde(skip)]
     pub(super) split_parents: bool,
-    /// True if it may open internet sockets.
-    pub net: bool,
+    pub network: NetworkAccess,
     #[serde(skip)]
     pub(super) cache: Arc<SandboxCache>,
 }
@@ -61,7 +61,7 @@ impl SandboxSpec {
         writable: Vec<PathBuf>,
         denied: Vec<PathBuf>,
         protected: Vec<PathBuf>,
-        net: bool,
+        network: NetworkAccess,
     ) -> Self {
         let mut spec = Self {
             readable,
@@ -75,7 +75,7 @@ impl SandboxSpec {
             in_namespaces: false,
             long_lived: false,
             split_parents: false,
-            net,
+            network,
             cache: Arc::default(),
         };
         spec.add_root_links();

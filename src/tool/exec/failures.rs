@@ -2,6 +2,7 @@
 
 use super::{CommandEnd, ExecTool};
 use crate::policy::Refusal;
+use crate::sys::process;
 use crate::sys::sandbox::{Remedy, SandboxSpec, UndoneChange};
 use std::path::{Component, Path, PathBuf};
 
@@ -139,9 +140,23 @@ impl ExecTool {
             words.any(|word| NETWORK_PROGRAMS.contains(&word))
         };
         let waited = end == CommandEnd::Timeout && wants_network();
-        if !self.containment.has_network && (waited || find(NETWORK_SIGNS).is_some()) {
-            let message = "(commands have no network in this run, not even to their own servers; the user can grant it with `--net`)";
-            return Some((message.into(), Some("--net".into())));
+        let network_line = find(NETWORK_SIGNS);
+        if !self.containment.has_network && (waited || network_line.is_some()) {
+            let has_loopback = self
+                .sandbox_spec()
+                .is_ok_and(|sandbox| process::require_namespaces(&sandbox).is_ok());
+            let is_loopback = |line: &str| LOOPBACK_NAMES.iter().any(|name| line.contains(name));
+            if has_loopback && network_line.is_some_and(is_loopback) {
+                let message = "(commands have a loopback of their own in this run: only servers that they start listen there, as with \
+                               `background`; the user can grant the machine's network with `--net`)";
+                return Some((message.into(), None));
+            }
+            let reach = match has_loopback {
+                true => "no network but loopback of their own in this run",
+                false => "no network in this run, and without user namespaces not even loopback",
+            };
+            let message = format!("(commands have {reach}; the user can grant it with `--net`)");
+            return Some((message, Some("--net".into())));
         }
         if let Some(line) = find(BUSY_SIGNS)
             && !self.writable_roots().is_empty()
@@ -326,6 +341,9 @@ const ABSENT_SIGNS: &[&str] = &["No such file or directory", "ENOENT", "not a gi
 
 /// The message of git outside of a repository.
 const REPOSITORY_SIGNS: &[&str] = &["not a git repository"];
+
+/// The names of this machine on its own network.
+const LOOPBACK_NAMES: &[&str] = &["localhost", "127.0.0.1", "::1"];
 
 /// Messages that programs print if there is no network.
 const NETWORK_SIGNS: &[&str] = &[

@@ -4,7 +4,7 @@
 use crate::server::{calls_all, says};
 use crate::situation::{Situation, User};
 use crate::story::{Story, write};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,7 +65,13 @@ impl SandboxFixture {
         let calls = commands
             .iter()
             .map(|command| ("exec", json!({ "command": command.as_ref(), "timeout": 60 })));
-        self.story.server().script([calls_all(calls.collect::<Vec<_>>()), says("done")]);
+        self.run_calls(flags, calls.collect())
+    }
+
+    /// The tool result of each call.
+    pub(super) fn run_calls(&self, flags: &[&str], calls: Vec<(&str, Value)>) -> Vec<String> {
+        let count = calls.len();
+        self.story.server().script([calls_all(calls), says("done")]);
         let before = self.story.requests().len();
         let child = self.command(flags).spawn().expect("the program starts");
         let ran = self.story.wait(child);
@@ -75,11 +81,11 @@ impl SandboxFixture {
         let requests = self.story.requests();
         assert_eq!(requests.len(), before + 2, "{errors}");
         let messages = requests[before + 1].messages();
-        let told = messages.iter().rev().take(commands.len()).rev();
+        let told = messages.iter().rev().take(count).rev();
         let told: Vec<String> = told
             .map(|message| message["content"].as_str().unwrap_or_default().to_owned())
             .collect();
-        assert_eq!(told.len(), commands.len());
+        assert_eq!(told.len(), count);
         told
     }
 

@@ -112,7 +112,7 @@ fn a_failure_caused_by_the_sandbox_is_explained_once() {
         &[
             "touch a; touch b",
             "getent hosts example.invalid; exit 2",
-            "bash -c ': > /dev/tcp/127.0.0.1/9' || exit 1",
+            "bash -c ': > /dev/tcp/192.0.2.1/9' || exit 1",
         ],
     );
     assert_eq!(told[0].matches("`--write`").count(), 1, "{}", told[0]);

@@ -1,0 +1,211 @@
+//! The network of commands: loopback of their own, which the commands of a run share, and nothing else does.
+
+use super::fixture::{SandboxFixture, print_count};
+use crate::requirements::require;
+use crate::server::{Responder, calls, says};
+use crate::situation::{User, available_users};
+use crate::story::Story;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+/// A program that may be missing, the command, and the expected end of its output.
+const TASKS: [(&str, &str, &str); 12] = [
+    (
+        "curl",
+        "mkdir -p w && echo page > w/x && python3 -m http.server 8001 --bind 127.0.0.1 -d w >log 2>&1 & \
+         until curl -fs http://localhost:8001/x; do :; done; kill $!; wait",
+        "page",
+    ),
+    (
+        "curl",
+        "python3 -m http.server 8001 --bind ::1 -d w >log 2>&1 & \
+         until curl -fs 'http://[::1]:8001/x'; do :; done; kill $!; wait",
+        "page",
+    ),
+    (
+        "python3",
+        "cat > test_server.py <<'end'
+import http.server, threading, unittest, urllib.request
+class Test(unittest.TestCase):
+    def test_answers(self):
+        server = http.server.ThreadingHTTPServer(('localhost', 0), http.server.SimpleHTTPRequestHandler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with urllib.request.urlopen('http://localhost:%d/w/x' % server.server_port) as page:
+            self.assertEqual(page.read(), b'page\\n')
+        server.shutdown()
+end
+python3 -m unittest -q test_server 2>&1 | tail -1",
+        "OK",
+    ),
+    (
+        "python3",
+        "python3 -c 'import socket as s; a=s.socket(s.AF_INET6,s.SOCK_DGRAM); a.bind((\"::1\",0)); \
+         b=s.socket(s.AF_INET6,s.SOCK_DGRAM); b.sendto(b\"datagram\",a.getsockname()); print(a.recv(99).decode())'",
+        "datagram",
+    ),
+    (
+        "node",
+        "node -e 'const s=require(\"http\").createServer((q,r)=>r.end(\"node\")); s.listen(0,()=>fetch(`http://localhost:${s.address().port}`)\
+         .then(r=>r.text()).then(t=>{console.log(t);s.close()}))'",
+        "node",
+    ),
+    (
+        "node",
+        "node -e 'console.log(require(\"os\").networkInterfaces().lo.map(a => a.address).join())'",
+        "127.0.0.1,::1",
+    ),
+    (
+        "gcc",
+        "cat > s.c <<'end'
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(void) {
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *found;
+    if (getaddrinfo(\"localhost\", \"8002\", &hints, &found)) return 1;
+    int server = socket(found->ai_family, SOCK_STREAM, 0), client = socket(found->ai_family, SOCK_STREAM, 0);
+    if (bind(server, found->ai_addr, found->ai_addrlen) || listen(server, 1)) return 2;
+    if (connect(client, found->ai_addr, found->ai_addrlen)) return 3;
+    int peer = accept(server, 0, 0);
+    char text[9] = \"\";
+    write(peer, \"from C\", 7);
+    read(client, text, 7);
+    puts(text);
+}
+end
+gcc s.c -o s && ./s",
+        "from C",
+    ),
+    ("getent", "getent ahosts localhost | grep -c STREAM > /dev/null && echo resolved", "resolved"),
+    ("ip", "ip -o addr | awk '{ print $2, $4 }' | paste -sd,", "lo 127.0.0.1/8,lo ::1/128"),
+    (
+        "ss",
+        "python3 -c 'import socket, subprocess as p; s = socket.create_server((\"127.0.0.1\", 8003)); p.run([\"ss\", \"-Hltn\"], stderr=-3)' | \
+         awk '{ print $4 }'",
+        "127.0.0.1:8003",
+    ),
+    ("", "grep -h ^Cap /proc/self/status | grep -v Bnd | sort -u -k2 | awk '{ print $2 }'", "0000000000000000"),
+    (
+        "python3",
+        "python3 - <<'end'
+import socket, struct
+# Brings the interface down by netlink, which takes a capability.
+route = socket.socket(16, socket.SOCK_RAW, 0)
+route.send(struct.pack('=IHHIIBxHiII', 32, 16, 5, 1, 0, 0, 0, 1, 0, 1))
+print(struct.unpack('=i', route.recv(99)[16:20])[0])
+end",
+        "-1",
+    ),
+];
+
+#[test]
+fn servers_and_their_tests_work_on_loopback() {
+    for user in available_users() {
+        let yard = SandboxFixture::new(user);
+        let looks = TASKS.map(|(program, ..)| format!("command -v {program} || echo none"));
+        let found = SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &looks);
+        let told = yard.run_commands(&["--write"], &TASKS.map(|(_, command, _)| command));
+        let mut tried = 0;
+        for (number, ((program, command, expect), told)) in TASKS.iter().zip(&told).enumerate() {
+            if !program.is_empty() && found[number].starts_with("none") {
+                // Some programs are in the home of the user who runs the tests.
+                assert!(user == User::Nobody || !require(program), "{program}");
+                continue;
+            }
+            tried += 1;
+            assert_eq!(told.lines().last(), Some(*expect), "{user:?}: {command}\n{told}");
+        }
+        print_count(&format!("{user:?}: {tried} tasks on loopback done"));
+    }
+}
+
+/// A server in the background.
+const SERVER: &str = "mkdir $TMPDIR/w && echo page > $TMPDIR/w/x && exec python3 -m http.server 8001 --bind 127.0.0.1 -d $TMPDIR/w";
+const ASKS: &str = "until curl -fs http://127.0.0.1:8001/x; do :; done";
+const ASKS_ONCE: &str = "curl -fsS --max-time 9 http://127.0.0.1:8001/x; echo $?";
+
+fn starts_server() -> (&'static str, Value) {
+    ("exec", json!({ "command": SERVER, "background": true }))
+}
+
+#[test]
+fn the_next_command_asks_a_server_in_the_background() {
+    if !require("curl") || !require("python3") {
+        return;
+    }
+    for user in available_users() {
+        let asks = || ("exec", json!({ "command": ASKS, "timeout": 60 }));
+        let all = vec![starts_server(), asks(), asks()];
+        let told = SandboxFixture::new(user).run_calls(&[], all);
+        assert_eq!(told[1..], ["page", "page"], "{user:?}");
+        // The command before it had made the network.
+        let echo = ("exec", json!({ "command": "echo first" }));
+        let all = vec![echo.clone(), echo, starts_server(), asks()];
+        let told = SandboxFixture::new(user).run_calls(&[], all);
+        assert_eq!(told[3], "page", "{user:?}");
+    }
+}
+
+/// Another run, and a sub-agent, do not reach the server of this one.
+#[test]
+fn each_run_has_a_network_of_its_own() {
+    if !require("curl") || !require("python3") {
+        return;
+    }
+    let story = Story::new();
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let results = Arc::clone(&told);
+    let other_run: Responder = Box::new(move |request| {
+        assert_eq!(request.last_content(), "page");
+        let other = SandboxFixture::new(User::Current).run_commands(&[], &[ASKS_ONCE]);
+        results.lock().unwrap().extend(other);
+        says("done")(request)
+    });
+    let (name, arguments) = starts_server();
+    let asks = json!({ "command": ASKS, "timeout": 60 });
+    story.server().script([calls(name, arguments), calls("exec", asks), other_run]);
+    story.run(["agent", "-m", "go", "--ephemeral"]).stdout("done\n");
+    let told = told.lock().unwrap();
+    assert!(told[0].contains("\n7"), "{told:?}");
+}
+
+/// The provenance of what a server of the run itself answers is the project's.
+#[test]
+fn output_over_loopback_is_not_external() {
+    if !require("curl") || !require("python3") {
+        return;
+    }
+    let story = Story::new();
+    let (name, arguments) = starts_server();
+    let job = json!({ "action": "add", "name": "tea", "message": "tea", "at": "2026-01-03T09:00" });
+    let asks = json!({ "command": ASKS, "timeout": 60 });
+    story.server().script([
+        calls(name, arguments),
+        calls("exec", asks),
+        calls("cron", job),
+        says("done"),
+    ]);
+    let ran = story.run(["agent", "-m", "go", "--json", "--ephemeral"]);
+    let result = ran.json();
+    drop(ran.error_text());
+    assert_eq!(result["denials"], json!([]), "{result}");
+}
+
+#[test]
+fn without_namespaces_there_is_no_loopback_and_it_is_said() {
+    if !require("curl") {
+        return;
+    }
+    let yard = SandboxFixture::new(User::Current).without_namespaces();
+    let told =
+        yard.run_commands(&[], &["curl -sS http://127.0.0.1:8001/", "curl -sS http://192.0.2.1/"]);
+    for told in told {
+        assert!(told.contains("without user namespaces not even loopback"), "{told}");
+    }
+    let told = SandboxFixture::new(User::Current)
+        .run_commands(&[], &["curl -sS http://127.0.0.1:8001/", "curl -sS http://192.0.2.1/"]);
+    assert!(told[0].contains("only servers that they start listen there"), "{}", told[0]);
+    assert!(told[1].contains("no network but loopback of their own"), "{}", told[1]);
+}
