@@ -18,7 +18,8 @@ use crate::sys::clock;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
 use crate::sys::process::{self, CapturedText, CommandSpec};
 use crate::sys::sandbox::{
-    self, NetworkAccess, ProjectFileAccess, SandboxError, SandboxSpec, namespaces, private_tmp, system_paths,
+    self, NetworkAccess, ProjectFileAccess, SandboxError, SandboxSpec, namespaces, private_tmp,
+    system_paths,
 };
 use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;

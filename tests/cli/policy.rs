@@ -732,7 +732,11 @@ fn explain_matches_a_run() {
     explain(&["web_fetch", "https://example.org/"], 0, "allowed: ");
     explain(&["web_fetch", "http://127.0.0.1:8000/", "--net=127.0.0.1:8000"], 0, "allowed: ");
     // The effective command policy.
-    explain(&["exec", "ls"], 0, "in the sandbox: writes only a private $TMPDIR, no network but loopback of its own");
+    explain(
+        &["exec", "ls"],
+        0,
+        "in the sandbox: writes only a private $TMPDIR, no network but loopback of its own",
+    );
     explain(&["exec", "ls", "--sandbox", "off"], 0, "not sandboxed");
     // The reason why a tool is missing.
     let absent = |arguments: &[&str], words: &str| {

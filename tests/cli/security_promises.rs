@@ -24,6 +24,8 @@ const GUARANTEES: &[TestedPromise] = &[
             "a_swarm_of_processes_ends_with_its_command",
             "a_command_ends_when_nanobot_is_killed",
             "commands_can_detect_the_sandbox_and_leave_no_files",
+            "the_first_process_is_not_traced",
+            "a_command_in_the_background_is_not_traced",
         ],
     ),
     (
@@ -508,10 +510,7 @@ const SITUATIONS: &[TestedPromise] = &[
     ("| processes left behind |", &["no_process_outlives_a_command"]),
     (
         "| sockets, local and on loopback |",
-        &[
-            "sockets_cannot_be_opened",
-            "without_namespaces_there_is_no_loopback_and_it_is_said",
-        ],
+        &["sockets_cannot_be_opened", "without_namespaces_there_is_no_loopback_and_it_is_said"],
     ),
     ("| MCP servers |", &["a_server_with_home_access_cannot_change_startup_files_or_our_files"]),
 ];

@@ -148,9 +148,6 @@ pub(super) fn supervise(in_namespaces: bool) -> io::Result<bool> {
     };
     let report = started
         .unwrap_or_else(|error| SupervisorReport::Failed(error.raw_os_error(), error.to_string()));
-    // Done last, since creating namespaces needs access to our own entry in `/proc`. It prevents the server from
-    // reading the launch description in our memory.
-    let _: Result<_, _> = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     send_report(&mut control, &report);
     let SupervisorReport::Started(server) = report else {
         return Ok(true);
@@ -216,6 +213,9 @@ fn start_server(
         }
     };
     let mut start = || {
+        // Done only now, since creating namespaces needs access to our own entry in `/proc`. It prevents the server from
+        // tracing us, and from reading the launch description in our memory.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let server = Pid::from_child(&command.spawn()?);
         if launch.sandbox.is_some() {
             set_resource_limits(server);
@@ -388,6 +388,8 @@ impl Supervisor {
     fn reap(&mut self) -> bool {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
+                // A process that asked to be traced by its parent is reported when it stops, too.
+                Ok(Some((_, status))) if status.stopped() || status.continued() => {}
                 Ok(Some((pid, status))) if pid == self.server && !self.has_ended => {
                     self.has_ended = true;
                     let ended =

@@ -135,6 +135,7 @@ impl SandboxSpec {
             },
             local: is_contained_command
                 && (!self.network.is_machine() || are_abstract_sockets_scoped()),
+            traces: is_contained_command,
         };
         seccomp::apply(access, (!self.in_namespaces).then_some(protected))
     }

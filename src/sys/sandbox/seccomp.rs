@@ -56,9 +56,6 @@ const ATTRIBUTE_CALLS: &[i64] = &[
 /// Calls that always fail with `EPERM`.
 const EPERM_CALLS: &[i64] = &[
     // Other processes.
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
     libc::SYS_process_madvise,
     libc::SYS_process_mrelease,
     libc::SYS_pidfd_getfd,
@@ -118,6 +115,11 @@ const EPERM_CALLS: &[i64] = &[
     libc::SYS_ioperm,
 ];
 
+/// Calls that trace other processes, with the argument that holds the id. In a process namespace of its own, a command sees
+/// no process but its own ones and the first, its supervisor.
+const TRACING_CALLS: [(i64, u8); 3] =
+    [(libc::SYS_ptrace, 1), (libc::SYS_process_vm_readv, 0), (libc::SYS_process_vm_writev, 0)];
+
 /// System call numbers that are the same on all architectures, and too new for the `libc` crate.
 const OPEN_TREE_ATTR: i64 = 467;
 const SETXATTRAT: i64 = 463;
@@ -151,6 +153,9 @@ const FILE_SYSTEM_REQUESTS: [u64; 4] = [0x9400, 0x6600, 0x5800, 0xf500];
 /// `FIDEDUPERANGE`, `FS_IOC_GETFLAGS` (also of 32-bit programs), `FS_IOC_FIEMAP`, `FS_IOC_FSGETXATTR`.
 const HARMLESS_REQUESTS: [u64; 7] =
     [0x4004_9409, 0x4020_940d, 0xc018_9436, 0x8008_6601, 0x8004_6601, 0xc020_660b, 0x801c_581f];
+
+/// The id of the first process of a process namespace.
+const FIRST_PROCESS: u64 = 1;
 
 /// The most threads that are protected individually: the length of a filter is limited.
 const MAX_THREADS: usize = 64;
@@ -250,6 +255,9 @@ pub(super) struct CallAccess {
     /// Sockets within the machine. Their paths cannot be filtered, so this is only for processes that do not see those of
     /// others.
     pub(super) local: bool,
+    /// It may trace the processes of its own process namespace. The kernel keeps it from the first one in two more ways:
+    /// Landlock lets it trace only what is in the same sandbox, and that process is not dumpable.
+    pub(super) traces: bool,
 }
 
 /// Applies the filters to this thread, including one for `protected`, which a thread in namespaces of its own does not
@@ -288,6 +296,13 @@ pub(super) fn refusals(access: CallAccess) -> Option<Refusals> {
     let always = |calls: &[i64]| calls.iter().map(|call| (*call, Vec::new())).collect();
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = always(EPERM_CALLS);
     let new = NAMESPACE_FLAGS.iter().map(|flag| has_bits(0, *flag as u64));
+    for (call, argument) in TRACING_CALLS {
+        let rules = match access.traces {
+            true => vec![argument_equals(argument, FIRST_PROCESS)?],
+            false => Vec::new(),
+        };
+        refused.insert(call, rules);
+    }
     refused.insert(libc::SYS_clone, new.collect::<Option<_>>()?);
     let requests = TERMINAL_REQUESTS.iter().chain(&OWNER_REQUESTS);
     let requests = requests.map(|request| argument_equals(1, *request));

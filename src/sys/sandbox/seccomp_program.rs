@@ -201,10 +201,9 @@ mod tests {
     #[test]
     fn the_program_decides_as_the_filters_do_one_after_another() {
         let ours = audit_architecture().unwrap();
-        let internet =
-            [InternetSockets::Nothing, InternetSockets::Own, InternetSockets::OfMachine];
+        let internet = [InternetSockets::Nothing, InternetSockets::Own, InternetSockets::OfMachine];
         let accesses = internet.into_iter().flat_map(|internet| {
-            [false, true].map(|local| CallAccess { internet, local })
+            [false, true].map(|is_own| CallAccess { internet, local: is_own, traces: is_own })
         });
         for access in accesses {
             let filters = build_filters(refusals(access).unwrap()).unwrap();

@@ -10,6 +10,7 @@ mod new_repositories;
 mod paths;
 mod refusals;
 mod sockets;
+mod tracing;
 mod write_lock;
 
 pub(crate) use fixture::print_count;

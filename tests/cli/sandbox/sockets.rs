@@ -80,7 +80,8 @@ fn sockets_cannot_be_opened() {
             let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
             std::fs::set_permissions(path, everybody).unwrap();
         }
-        let abstract_name = format!("nanobot-test-{}-{user:?}-{has_namespaces}", std::process::id());
+        let abstract_name =
+            format!("nanobot-test-{}-{user:?}-{has_namespaces}", std::process::id());
         let abstract_address =
             <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(
                 &abstract_name,
