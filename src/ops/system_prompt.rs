@@ -3,6 +3,7 @@
 use crate::format::on_one_line;
 use crate::policy::Policy;
 use crate::policy::file_scope::FileScope;
+use crate::sys::process::CommandShell;
 use crate::tool::Toolbox;
 
 /// The operating system and CPU architecture, as named in the prompt.
@@ -32,7 +33,7 @@ pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, is_interactive
     let names: Vec<&str> = toolbox.specs().iter().map(|spec| spec.name.as_str()).collect();
     match names.is_empty() {
         true => String::new(),
-        false => policy.for_model(&names, is_interactive),
+        false => policy.for_model(&names, CommandShell::find().name(), is_interactive),
     }
 }
 

@@ -12,15 +12,15 @@ use std::fmt::Write;
 use std::path::Path;
 
 impl Policy {
-    /// The policy for the model, as list items. `tools` are the names of the offered tools; `attended` is true if the
-    /// run can prompt a person.
-    pub fn for_model(&self, tools: &[&str], attended: bool) -> String {
+    /// The policy for the model, as list items. `tools` are the names of the offered tools, `shell` is that of commands;
+    /// `attended` is true if the run can prompt a person.
+    pub fn for_model(&self, tools: &[&str], shell: &str, attended: bool) -> String {
         let mut text = String::new();
         let mut line =
             |item: &str| writeln!(text, "- {item}").expect("writing to a string cannot fail");
         let has = |name: &str| tools.contains(&name);
         if has("exec") {
-            line(&self.describe_commands());
+            line(&self.describe_commands(shell));
         }
         if has("web_fetch") || has("web_search") {
             line(&self.describe_web());
@@ -108,10 +108,11 @@ impl Policy {
         )
     }
 
-    fn describe_commands(&self) -> String {
+    fn describe_commands(&self, shell: &str) -> String {
         if self.sandbox == Sandbox::Off {
-            return "Commands are not sandboxed: they can change and access whatever the user can."
-                .into();
+            return format!(
+                "Commands run with {shell} and are not sandboxed: they can change and access whatever the user can."
+            );
         }
         let (writes, has_net) = self.command_access();
         let writes = match writes.strip_prefix("only ") {
@@ -126,7 +127,7 @@ impl Policy {
             }
         };
         format!(
-            "Commands run in a kernel sandbox: they can read the system and the paths above, {writes}, and {net}. `Permission \
+            "Commands run with {shell} in a kernel sandbox: they can read the system and the paths above, {writes}, and {net}. `Permission \
              denied` there means denied by policy, not broken."
         )
     }

@@ -187,6 +187,17 @@ impl<'a> CommandSplitter<'a> {
         Some(letter)
     }
 
+    /// True within `[[ … ]]`, where operators of the shell are those of a test.
+    fn is_in_test(&self) -> bool {
+        let mut words = self.arguments.iter().chain(&self.word).rev();
+        words.find(|word| ["[[", "]]"].contains(&word.as_str())).is_some_and(|word| word == "[[")
+    }
+
+    /// True within the list of an array, whose words are no commands.
+    fn is_in_array(&self) -> bool {
+        self.outer.last().is_some_and(|it| it.opening == '=')
+    }
+
     fn read(&mut self, letter: char) {
         let rest = &self.text[self.at..];
         match letter {
@@ -204,6 +215,7 @@ impl<'a> CommandSplitter<'a> {
             }
             '`' if self.outer.last().is_some_and(|it| it.opening == '`') => self.close(),
             '`' => self.open('`'),
+            '$' if rest.starts_with('\'') && !self.is_quoted => self.read_ansi_quotes(),
             _ if self.is_quoted => self.push_literal(letter, "~*>"),
             '\'' => {
                 let (quoted, _) = rest.split_once('\'').unwrap_or((rest, ""));
@@ -212,6 +224,21 @@ impl<'a> CommandSplitter<'a> {
                 self.at = (self.at + quoted.len() + 1).min(self.text.len());
             }
             '#' if self.word.is_none() => self.at += rest.find('\n').unwrap_or(rest.len()),
+            '(' | ')' | '|' | '&' | '<' | '>' if self.is_in_test() => {
+                self.push_literal(letter, ">")
+            }
+            '(' if self.word.as_ref().is_some_and(|word| word.ends_with('=')) => self.open('='),
+            ')' if self.is_in_array() => {
+                self.arguments.clear();
+                self.word = None;
+                self.close();
+            }
+            '\n' if self.is_in_array() => self.arguments.extend(self.word.take()),
+            // A substitution of a process is a word of the command around it.
+            '<' | '>' if rest.starts_with('(') => {
+                self.at += 1;
+                self.open('(');
+            }
             '<' if rest.starts_with("<<") => self.at += 2,
             '<' if rest.starts_with('<') => self.read_document_end(),
             // A redirection that replaces a file which must not be replaced.
@@ -246,6 +273,19 @@ impl<'a> CommandSplitter<'a> {
             }
             _ if letter.is_whitespace() => self.arguments.extend(self.word.take()),
             _ => self.push_literal(letter, ""),
+        }
+    }
+
+    /// Reads a word in `$'…'`, where a backslash may precede a quote.
+    fn read_ansi_quotes(&mut self) {
+        self.at += 1;
+        self.word.get_or_insert_default();
+        while let Some(letter) = self.next() {
+            match letter {
+                '\'' => break,
+                '\\' => drop(self.next()),
+                _ => self.push_literal(letter, "~*$>"),
+            }
         }
     }
 
@@ -354,6 +394,13 @@ mod tests {
             "cat a | sudo tee /dev/sda > /dev/null",
             "cp disk.img /dev/sda",
             "wipefs -a /dev/sda",
+            "diff <(rm -rf /) a",
+            "tee >(gzip) /dev/sda",
+            "cp <(ls) /dev/sda",
+            "a=($(rm -rf /))",
+            "[[ -f a ]] && reboot",
+            "if [[ $a > b ]]; then halt; fi; [[ x ]] ; halt",
+            "echo $'it\\'s'; halt",
         ] {
             assert!(dangerous_command(command).is_some(), "{command}");
         }
@@ -391,6 +438,12 @@ mod tests {
             "cp /dev/sda disk.img",
             "cat /dev/sda > disk.img",
             "git log > out 2>err; cat <out",
+            "a=(reboot halt); echo \"${a[@]}\"",
+            "steps=(\n  halt # ; halt\n  reboot\n)\nls",
+            "[[ $line =~ (shutdown|reboot) || $a == halt ]] && ls",
+            "if [[ ! ( $a < b && halt ) ]]; then ls; fi",
+            "echo $'it\\'s; halt' {1..3}",
+            "diff <(sort a) <(sort b) > /dev/null",
         ] {
             assert_eq!(dangerous_command(command), None, "{command}");
         }

@@ -16,7 +16,7 @@ use crate::message::{ToolSpec, without_blanks};
 use crate::policy::{Refusal, startup_files};
 use crate::sys::clock;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
-use crate::sys::process::{self, CapturedText, CommandSpec};
+use crate::sys::process::{self, CapturedText, CommandShell, CommandSpec};
 use crate::sys::sandbox::{
     self, NetworkAccess, ProjectFileAccess, SandboxError, SandboxSpec, namespaces, private_tmp,
     system_paths,
@@ -83,6 +83,7 @@ pub struct ExecContainment {
 /// The `exec` tool.
 pub struct ExecTool {
     spec: ToolSpec,
+    shell: CommandShell,
     files: Arc<Files>,
     timeout: Duration,
     /// Bytes kept of the start of the output, and as many of its end.
@@ -112,10 +113,12 @@ impl ExecTool {
         env: &Env,
         containment: ExecContainment,
     ) -> Self {
+        let shell = CommandShell::find();
         let spec = ToolSpec {
             name: "exec".into(),
             description: format!(
-                "Run a shell command in the working directory; no stdin; timeout {} s",
+                "Run a command with {} in the working directory; no stdin; timeout {} s",
+                shell.name(),
                 limits.timeout.as_secs()
             ),
             parameters: const { &without_blanks(br#"{ "type": "object", "required": ["command"], "properties": {
@@ -124,12 +127,13 @@ impl ExecTool {
                 "timeout": { "type": "integer", "minimum": 1, "maximum": 600, "description": "seconds" }
             } }"#) }.into(),
         };
-        let variables = command_environment(limits, env);
+        let variables = command_environment(limits, env, shell);
         let path = variables.iter().find(|(name, _)| name == "PATH");
         let note_chars = MAX_NOTE_CHARS.min(limits.max_result_chars / 4);
         let tools = InstalledTools::new(path.map_or("", |(_, path)| path), env);
         Self {
             spec,
+            shell,
             files,
             timeout: limits.timeout,
             // Leave space for the text added below, so that the result is not cut again: only the first cut knows the
@@ -299,8 +303,8 @@ impl Tool for ExecTool {
             false => (script_from_input(command, is_background), Some(command.into())),
         };
         let spec = CommandSpec {
-            program: "/bin/sh".into(),
-            arguments: vec!["-c".into(), script],
+            program: self.shell.path().into(),
+            arguments: self.shell.arguments(script),
             directory: format!("/proc/self/fd/{}", directory.as_raw_fd()).into(),
             env: private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path)),
             timeout,
@@ -540,11 +544,15 @@ fn start_error(error: &std::io::Error, timeout: Duration) -> ToolError {
 
 /// The complete environment of a command. Variables are passed by an allow list, so that no key is passed on by
 /// oversight.
-fn command_environment(limits: &ExecLimits, env: &Env) -> Vec<(String, String)> {
+fn command_environment(
+    limits: &ExecLimits,
+    env: &Env,
+    shell: CommandShell,
+) -> Vec<(String, String)> {
     let own = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
     let parts = [limits.path_prepend.as_str(), own, limits.path_append.as_str()];
     let path = parts.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(":");
-    let fixed = [("PATH", path.as_str()), ("SHELL", "/bin/sh"), ("TERM", "dumb")];
+    let fixed = [("PATH", path.as_str()), ("SHELL", shell.path()), ("TERM", "dumb")];
     let passed = |name: &str| {
         PASSED_VARIABLES.contains(&name)
             || system_paths::RELOCATED_TOOLS.iter().any(|(moved, ..)| *moved == name)
@@ -553,7 +561,8 @@ fn command_environment(limits: &ExecLimits, env: &Env) -> Vec<(String, String)> 
     };
     let ours = env
         .iter()
-        .filter(|(name, _)| passed(name) && !fixed.iter().any(|(fixed, _)| fixed == name));
+        .filter(|(name, _)| passed(name) && !CommandShell::is_removed_variable(name))
+        .filter(|(name, _)| !fixed.iter().any(|(fixed, _)| fixed == name));
     fixed.into_iter().chain(ours).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
@@ -578,7 +587,7 @@ mod tests {
             max_result_chars: 16_000,
             path_prepend,
             path_append,
-            allowed_env_keys: vec!["EXTRA".into()],
+            allowed_env_keys: ["EXTRA", "BASH_ENV"].map(str::to_owned).into(),
         }
     }
 
@@ -592,10 +601,12 @@ mod tests {
             ("EXTRA", "e"),
             ("LD_PRELOAD", "x"),
             ("SHELL", "/evil"),
+            ("BASH_ENV", "/evil"),
         ]
         .into_iter()
         .collect();
-        let mut found = command_environment(&limits(), &env);
+        let shell = CommandShell::find();
+        let mut found = command_environment(&limits(), &env, shell);
         found.sort();
         let found: Vec<String> =
             found.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -606,7 +617,7 @@ mod tests {
                 "HOME=/h",
                 "LC_ALL=C",
                 "PATH=/first:/bin:/last",
-                "SHELL=/bin/sh",
+                &format!("SHELL={}", shell.path()),
                 "TERM=dumb"
             ]
         );
@@ -649,9 +660,9 @@ mod tests {
             exec.run(&json!({ "command": "pwd", "working_dir": "/etc" }), &mut |_| {}).is_err()
         );
         check(
-            "echo x > here",
+            "touch here",
             Ok(
-                "/bin/sh: 1: cannot create here: Permission denied\nExit code: 2\n(in this run commands can read the \
+                "touch: cannot touch 'here': Permission denied\nExit code: 1\n(in this run commands can read the \
                 system, the working directory and little else, and write only in $TMPDIR; the user can grant more with `--read=PATH` \
                 or `--write`, where PATH exists)",
             ),

@@ -30,7 +30,7 @@ pub use own_program::{program_path, spawn_detached, spawn_self};
 pub use resource_limits::describe_start_error;
 pub use run::{CommandResult, CommandSpec, run, run_split_stderr};
 pub use secret_command::{first_line, run_secret_command};
-pub use shell::{become_shell, run_editor};
+pub use shell::{CommandShell, become_shell, run_editor};
 pub use standby::end_standby;
 pub use supervisor::become_supervisor;
 

@@ -1,9 +1,59 @@
-//! Runs `/bin/sh` commands that inherit the output streams of this process, or the whole terminal for an editor.
+//! The shell of a run's commands, and `/bin/sh` for commands that inherit the output streams of this process, or the whole
+//! terminal for an editor.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+/// The shell that runs the commands of models: bash where it exists, since that is what they write, else sh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandShell {
+    path: &'static str,
+    name: &'static str,
+    /// Options before the script: it reads no start-up file.
+    options: &'static [&'static str],
+}
+
+/// Where bash is on Linux and on the BSDs. PATH does not decide: it may name a directory that commands change.
+const BASH_PATHS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
+
+/// Variables that make bash run a start-up file, or change what it accepts.
+const SHELL_VARIABLES: [&str; 5] = ["BASH_ENV", "ENV", "POSIXLY_CORRECT", "SHELLOPTS", "BASHOPTS"];
+
+impl CommandShell {
+    /// Finds the shell of this system.
+    pub fn find() -> Self {
+        let mut bash = BASH_PATHS.into_iter().filter(|path| is_executable(path));
+        match bash.next() {
+            Some(path) => Self { path, name: "bash", options: &["--norc", "--noprofile"] },
+            None => Self { path: "/bin/sh", name: "sh", options: &[] },
+        }
+    }
+
+    pub fn path(self) -> &'static str {
+        self.path
+    }
+
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// The arguments that run `script`. Error messages begin with the shell's name.
+    pub fn arguments(self, script: String) -> Vec<String> {
+        let options = self.options.iter().map(|option| (*option).to_owned());
+        options.chain(["-c".to_owned(), script, self.name.to_owned()]).collect()
+    }
+
+    /// True if the variable must not reach the shell.
+    pub fn is_removed_variable(name: &str) -> bool {
+        SHELL_VARIABLES.contains(&name) || name.starts_with("BASH_FUNC_")
+    }
+}
+
+fn is_executable(path: &str) -> bool {
+    Path::new(path).is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
 
 /// Replaces this process by a shell that runs `command` in `directory`, with only the variables of `env` and without
 /// input. Returns only on failure.

@@ -9,6 +9,7 @@ mod loopback;
 mod new_repositories;
 mod paths;
 mod refusals;
+mod shell;
 mod sockets;
 mod tracing;
 mod write_lock;
