@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use value::path;
 
 pub mod acp;
 pub mod agent;
@@ -58,10 +59,10 @@ pub struct Cli {
 #[derive(Args, Clone, Debug, Default)]
 pub struct GlobalArgs {
     /// Use this config file
-    #[arg(short, long, value_name = "FILE", global = true, help_heading = "Global options")]
+    #[arg(short, long, value_name = "FILE", global = true, help_heading = "Global options", value_parser = path())]
     pub config: Option<PathBuf>,
     /// Use this workspace instead of the configured one
-    #[arg(short, long, value_name = "DIR", global = true, help_heading = "Global options")]
+    #[arg(short, long, value_name = "DIR", global = true, help_heading = "Global options", value_parser = path())]
     pub workspace: Option<PathBuf>,
     /// When to use colour
     #[arg(

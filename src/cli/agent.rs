@@ -2,7 +2,7 @@
 
 use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
-use super::value::{prompt_file, time};
+use super::value::{path, path_or_other, prompt_file, time};
 use clap::{ArgAction, Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub struct AgentArgs {
     ///
     /// A text file, an image (PNG, JPEG, GIF, WebP), a PDF, an office document, a directory, a web page (`https://…`), or standard input
     /// (`-`); may be repeated.
-    #[arg(short, long, value_name = "FILE|URL", action = ArgAction::Append)]
+    #[arg(short, long, value_name = "FILE|URL", action = ArgAction::Append, value_parser = path_or_other())]
     pub attach: Vec<OsString>,
 
     /// Session to continue
@@ -150,10 +150,10 @@ pub struct AgentArgs {
           help_heading = "Record and replay", conflicts_with_all = ["record", "replay", "worktree"], hide_short_help = true)]
     pub dry_run: Option<DryRunFormat>,
     /// Record every exchange with the model in FILE
-    #[arg(long, value_name = "FILE", help_heading = "Record and replay", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", help_heading = "Record and replay", hide_short_help = true, value_parser = path())]
     pub record: Option<PathBuf>,
     /// Replay answers from FILE; `demo` is built in
-    #[arg(long, value_name = "FILE", help_heading = "Record and replay")]
+    #[arg(long, value_name = "FILE", help_heading = "Record and replay", value_parser = path())]
     pub replay: Option<PathBuf>,
     /// Fail with status 65 if a request differs from the recorded one
     ///

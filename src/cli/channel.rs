@@ -1,6 +1,6 @@
 //! `nanobot channel`: chat services.
 
-use super::value::time;
+use super::value::{path, time};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -136,7 +136,7 @@ pub struct ChannelSendArgs {
     #[arg(allow_hyphen_values = true)]
     pub text: Option<String>,
     /// File to send; can be repeated
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = path())]
     pub attach: Vec<PathBuf>,
     /// Send only once under this key
     #[arg(long, value_name = "KEY")]

@@ -1,7 +1,7 @@
 //! `nanobot cron`: making, changing and running jobs.
 
 use super::grants::GrantArgs;
-use super::value::{Since, dollars, since, time, time_or_zero};
+use super::value::{Since, dollars, path, since, time, time_or_zero};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -139,7 +139,7 @@ pub struct CronAddArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub struct CronApplyArgs {
     /// The file; `-` is standard input
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = path())]
     pub file: PathBuf,
     /// Remove jobs that an earlier `apply` created and the file no longer lists
     #[arg(long)]
@@ -160,7 +160,7 @@ pub struct JobArgs {
     pub grants: GrantArgs,
     // In place of the global one, whose short form is `--cron` here, as in the Python program.
     /// Use this config file
-    #[arg(long, value_name = "FILE", help_heading = "Global options")]
+    #[arg(long, value_name = "FILE", help_heading = "Global options", value_parser = path())]
     pub config: Option<PathBuf>,
 }
 
@@ -384,7 +384,7 @@ pub struct CronExportArgs {
     /// Write files into this directory
     ///
     /// One file for each unit or manifest, instead of all on standard output.
-    #[arg(short, long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", value_parser = path())]
     pub output: Option<PathBuf>,
     /// Container image, for Kubernetes
     #[arg(long, value_name = "IMAGE", default_value = "nanobot:latest")]

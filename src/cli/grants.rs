@@ -1,6 +1,6 @@
 //! The flags that grant permissions, which several commands share.
 
-use super::value::{tool_name, trimmed};
+use super::value::{path, tool_name, trimmed};
 use clap::{ArgAction, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ pub struct GrantArgs {
     pub profile: Option<String>,
     /// Allow writes in the working directory, or in PATH
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = ".",
-          action = ArgAction::Append)]
+          action = ArgAction::Append, value_parser = path())]
     pub write: Vec<PathBuf>,
     /// Allow reading PATH too; may be repeated
-    #[arg(long, value_name = "PATH", action = ArgAction::Append)]
+    #[arg(long, value_name = "PATH", action = ArgAction::Append, value_parser = path())]
     pub read: Vec<PathBuf>,
     /// Allow network access, or access to HOSTS only
     ///
@@ -58,7 +58,7 @@ pub struct GrantArgs {
     #[arg(long, conflicts_with = "tools", hide_short_help = true)]
     pub no_tools: bool,
     /// Work in this directory
-    #[arg(short = 'C', long, value_name = "DIR", hide_short_help = true)]
+    #[arg(short = 'C', long, value_name = "DIR", hide_short_help = true, value_parser = path())]
     pub directory: Option<PathBuf>,
     /// When to run commands in the sandbox
     ///

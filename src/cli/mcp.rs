@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
-use super::value::time;
+use super::value::{path, time};
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum McpCommand {
@@ -116,7 +116,7 @@ pub struct McpLoginArgs {
     #[arg(long, value_name = "NAME")]
     pub client_secret_env: Option<String>,
     /// File with the private key of that client, in PEM, instead of a secret
-    #[arg(long, value_name = "FILE", conflicts_with = "client_secret_env", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", conflicts_with = "client_secret_env", hide_short_help = true, value_parser = path())]
     pub client_key: Option<PathBuf>,
     /// Log in as that client itself, without a browser and a person
     #[arg(long, requires = "client_id")]
@@ -174,13 +174,13 @@ pub struct McpAddArgs {
     #[arg(short = 'H', long, value_name = "NAME: VALUE", conflicts_with = "command")]
     pub header: Vec<String>,
     /// Working directory of the server
-    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    #[arg(long, value_name = "DIR", hide_short_help = true, value_parser = path())]
     pub cwd: Option<PathBuf>,
     /// Path that the server may read
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub read: Vec<PathBuf>,
     /// Path that the server may write
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     pub write: Vec<PathBuf>,
     /// Offer only these of its tools
     #[arg(long, value_name = "LIST", value_delimiter = ',')]

@@ -1,6 +1,7 @@
 //! `nanobot policy`, `tool` and `trust`: what a run may do, seen from outside.
 
 use super::grants::GrantArgs;
+use super::value::path;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -85,7 +86,7 @@ pub enum ToolCommand {
     /// Each is run with --spec, in a sandbox that can change nothing.
     Check {
         /// Names or paths [default: all in ~/.nanobot/tools]
-        #[arg(value_name = "PROGRAM")]
+        #[arg(value_name = "PROGRAM", value_parser = path())]
         programs: Vec<PathBuf>,
         /// One JSON object per line
         #[arg(long)]
@@ -129,7 +130,7 @@ pub enum ProgramLanguage {
 #[derive(Args, Clone, Debug)]
 pub struct TrustArgs {
     /// Directory, or a prompt file of `nanobot run` [default: the current directory]
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = path())]
     pub directory: Option<PathBuf>,
     /// List the trusted directories
     #[arg(long, conflicts_with_all = ["directory", "revoke"])]

@@ -2,6 +2,7 @@
 
 use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
+use super::value::path;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ pub struct ReplArgs {
     #[command(flatten)]
     pub asking: ModelArgs,
     /// Replay answers from FILE; `demo` is built in
-    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    #[arg(long, value_name = "FILE", help_heading = "Model", value_parser = path())]
     pub replay: Option<PathBuf>,
 
     #[command(flatten)]

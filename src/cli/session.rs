@@ -1,6 +1,6 @@
 //! `nanobot session`: operations on sessions.
 
-use super::value::{Since, age, since};
+use super::value::{Since, age, path, since};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -201,7 +201,7 @@ pub struct SessionExportArgs {
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<DocumentFormat>,
     /// Write to FILE instead of standard output
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = path())]
     pub output: Option<PathBuf>,
 }
 

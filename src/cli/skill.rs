@@ -1,5 +1,6 @@
 //! `nanobot skill`: what the agent can be taught.
 
+use super::value::path;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -74,6 +75,7 @@ pub struct SkillShowArgs {
 #[derive(Args, Clone, Debug)]
 pub struct SkillInstallArgs {
     /// Directory with a SKILL.md, a single SKILL.md, or the name of a built-in skill
+    #[arg(value_parser = path())]
     pub path: PathBuf,
     /// Do not ask for confirmation
     #[arg(short, long)]

@@ -1,8 +1,11 @@
 //! Values as they are typed: times, ages, amounts of money.
 
 use crate::format::parse_time_span;
+use crate::sys::home::expand_argument;
+use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Since when.
@@ -20,6 +23,17 @@ pub enum Since {
 /// One of several between commas, which may have blanks around them.
 pub(super) fn trimmed(text: &str) -> Result<String, Infallible> {
     Ok(text.trim().to_owned())
+}
+
+/// A path. A leading `~` is the home directory, also where the shell leaves it as it is: `--read=~/notes`.
+pub(super) fn path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| expand_argument(&path))
+}
+
+/// A path, or something else that does not begin with `~/`.
+pub(super) fn path_or_other() -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new()
+        .try_map(|text| expand_argument(Path::new(&text)).map(PathBuf::into_os_string))
 }
 
 /// A name that is a part of a path.
@@ -95,7 +109,7 @@ pub(super) fn tool_name(text: &str) -> Result<String, String> {
 pub(super) fn prompt_file(text: &str) -> Result<PathBuf, String> {
     match text {
         "-" => Err("standard input is read without it, or with `-m -`; expected a file".into()),
-        path => Ok(path.into()),
+        path => expand_argument(Path::new(path)).map_err(|error| error.to_string()),
     }
 }
 

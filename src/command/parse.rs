@@ -8,10 +8,11 @@ use crate::cli::grants::SandboxArg;
 use crate::cli::topics::find_topic;
 use crate::cli::{Cli, CliCommand, GlobalArgs};
 use crate::cron::job_store;
+use crate::sys::home::expand_argument;
 use crate::sys::terminal::Terminal;
 use clap::{FromArgMatches, ValueEnum};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Parses a command line.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
@@ -188,7 +189,10 @@ impl Place<'_> {
         let is_first = match self {
             Self::Flag(_) => false,
             Self::Text(place) => place.replace(value.to_owned()).is_none(),
-            Self::Path(place) => !value.is_empty() && place.replace(value.into()).is_none(),
+            Self::Path(place) => {
+                let path = expand_argument(Path::new(value)).ok()?;
+                !value.is_empty() && place.replace(path).is_none()
+            }
             Self::Sandbox(place) => {
                 let value = SandboxArg::from_str(value, false).ok()?;
                 place.replace(value).is_none()

@@ -7,13 +7,12 @@ use crate::ops::context::{Context, report_error};
 use crate::ops::prompt_program::PromptProgram;
 use crate::ops::turn_options::TurnOptions;
 use anyhow::Result;
-use std::path::Path;
 
 /// Runs `nanobot run`.
 pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
     let RunArgs { file, turn } = arguments;
     let (file, words) = file.split_first().expect("clap requires one");
-    let program = match PromptProgram::load(ctx, Path::new(file)) {
+    let program = match PromptProgram::load(ctx, &ctx.paths.expand(file)) {
         Ok(program) => program,
         Err(error) => return report_error(&error, ctx.terminal),
     };

@@ -26,7 +26,6 @@ use anyhow::{Context as _, Result};
 use origin::{ChatTurn, InteractiveContext, JobTurn, TurnOrigin};
 use request::{ChatCommand, TurnRequest};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 mod conversation;
@@ -237,7 +236,7 @@ fn new_report(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Repor
     }
     // The file of the config follows when the config is read; this one also gets a failure to read it.
     if let Some(path) = sys::log::event_file(&ctx.env) {
-        report.log_to(Path::new(path));
+        report.log_to(&path);
     }
     report
 }

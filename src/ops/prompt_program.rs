@@ -238,8 +238,8 @@ impl PromptProgram {
             "deny" => grants.deny.extend(texts(value)?),
             "allow" => grants.allow.extend(texts(value)?),
             "profile" => set_if_none(&mut grants.profile, text(value)?),
-            "read" => grants.read.extend(texts(value)?.into_iter().map(PathBuf::from)),
-            "write" => grants.write.extend(texts(value)?.into_iter().map(PathBuf::from)),
+            "read" => grants.read.extend(texts(value)?.iter().map(|path| ctx.paths.expand(path))),
+            "write" => grants.write.extend(texts(value)?.iter().map(|path| ctx.paths.expand(path))),
             "net" if grants.net.is_none() => {
                 grants.net = match value {
                     Value::Bool(true) => Some(Vec::new()),

@@ -78,7 +78,7 @@ impl Settings {
                 name => name,
             },
             tools: values.tools()?,
-            exec: values.exec()?,
+            exec: values.exec(paths)?,
             web: values.web(config, env)?,
             hooks: HookSettings::parse(&values.get(const { config_key("hooks") }, None)?),
             servers: values.servers(),
@@ -196,9 +196,7 @@ impl TypedReader<'_> {
     /// Returns the event log of `NANOBOT_LOG`, or else that of the config.
     fn event_log(&self, env: &Env, paths: &Paths) -> Result<Option<PathBuf>> {
         let configured = self.optional_text(const { config_key("log.events") }, None)?;
-        Ok(log::event_file(env)
-            .map(PathBuf::from)
-            .or_else(|| configured.map(|path| paths.expand(&path))))
+        Ok(log::event_file(env).or_else(|| configured.map(|path| paths.expand(&path))))
     }
 
     fn directory(&self) -> Result<DefaultDirectory> {
@@ -294,14 +292,19 @@ impl TypedReader<'_> {
         })
     }
 
-    fn exec(&self) -> Result<ExecSettings> {
+    fn exec(&self, paths: &Paths) -> Result<ExecSettings> {
+        let search_path = |key: &'static ConfigKey| {
+            let directories = self.text(key)?;
+            let expanded = directories.split(':').map(|it| paths.expand(it).display().to_string());
+            anyhow::Ok(expanded.collect::<Vec<_>>().join(":"))
+        };
         Ok(ExecSettings {
             enabled: self.boolean(const { config_key("tools.exec.enable") })?,
             timeout: Duration::from_secs(
                 self.whole_number(const { config_key("tools.exec.timeout") }, None)?.into(),
             ),
-            path_append: self.text(const { config_key("tools.exec.pathAppend") })?,
-            path_prepend: self.text(const { config_key("tools.exec.pathPrepend") })?,
+            path_append: search_path(const { config_key("tools.exec.pathAppend") })?,
+            path_prepend: search_path(const { config_key("tools.exec.pathPrepend") })?,
             allowed_env_keys: self.text_list(const { config_key("tools.exec.allowedEnvKeys") })?,
         })
     }

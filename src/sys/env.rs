@@ -1,8 +1,10 @@
 //! The environment variables, read once at start. No other module reads a variable.
 
+use super::home::{expand_home, user_home};
 use crate::error::{Exit, fail};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A variable that this program reads, as documented in help and README.
@@ -136,6 +138,17 @@ impl Env {
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = self.variables.get(std::ffi::OsStr::new(name))?.to_str()?;
         (!value.is_empty()).then_some(value)
+    }
+
+    /// Returns the path in a variable, with a leading `~` as the home directory; `None` as for [`Self::get`].
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        let path = Path::new(self.get(name)?);
+        Some(expand_home(path, self.home()).unwrap_or_else(|_| path.to_owned()))
+    }
+
+    /// Returns the user's home directory: `HOME`, or else what the system's table of users says.
+    pub fn home(&self) -> Option<PathBuf> {
+        self.get("HOME").map(PathBuf::from).or_else(user_home)
     }
 
     /// Returns the duration in a variable, from 0 to `max_secs` seconds; `default` if it is unset. Zero means no limit.

@@ -10,6 +10,7 @@ use super::terminal::{StyledLine, Terminal};
 use crate::error::{Exit, fail_with_hint};
 use anyhow::Result;
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// The topics of this program's log lines.
@@ -37,8 +38,8 @@ struct Logger {
 }
 
 /// Returns the event file that the variable names, if its value is not a filter.
-pub fn event_file(env: &Env) -> Option<&str> {
-    env.get(env::LOG).filter(|value| is_file(value))
+pub fn event_file(env: &Env) -> Option<PathBuf> {
+    env.get(env::LOG).filter(|value| is_file(value)).and_then(|_| env.path(env::LOG))
 }
 
 fn is_file(value: &str) -> bool {

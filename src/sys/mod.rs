@@ -11,6 +11,7 @@ pub mod entry_mode;
 pub mod env;
 pub mod file_lock;
 pub mod hidden_chars;
+pub mod home;
 pub mod host;
 pub mod http;
 pub mod input;

@@ -2,6 +2,7 @@
 
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::env::{Env, HOME_DIR};
+use crate::sys::home::{NoHomeError, expand_home};
 use crate::sys::symlinks::trace_links;
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
@@ -279,21 +280,18 @@ impl Paths {
     /// # Errors
     /// Status 78 if the user has no home directory and `NANOBOT_HOME` is not set.
     pub fn resolve(env: &Env, config: Option<&Path>) -> anyhow::Result<Self> {
-        let home = match env.get("HOME") {
-            Some(home) => Some(PathBuf::from(home)),
-            None => std::env::home_dir().filter(|home| !home.as_os_str().is_empty()),
+        let home = env.home();
+        let root = match env.get(HOME_DIR) {
+            Some(root) => expand_home(Path::new(root), home.clone()),
+            None => home.as_ref().map(|home| home.join(".nanobot")).ok_or(NoHomeError),
         };
-        let root = match (env.get(HOME_DIR), &home) {
-            (Some(root), _) => PathBuf::from(root),
-            (None, Some(home)) => home.join(".nanobot"),
-            (None, None) => {
-                return Err(fail_with_hint(
-                    Exit::Config,
-                    "this user has no home directory",
-                    format!("set {HOME_DIR}"),
-                ));
-            }
-        };
+        let root = root.map_err(|error| {
+            fail_with_hint(
+                Exit::Config,
+                error.to_string(),
+                format!("set {HOME_DIR} to a whole path"),
+            )
+        })?;
         let root = std::path::absolute(&root).unwrap_or(root);
         Ok(Self {
             home: home.unwrap_or_else(|| root.clone()),
@@ -319,11 +317,8 @@ impl Paths {
         {
             return self.root.join(rest.trim_start_matches('/'));
         }
-        match path.strip_prefix('~') {
-            Some("") => self.home.clone(),
-            Some(rest) if rest.starts_with('/') => self.home.join(rest.trim_start_matches('/')),
-            _ => PathBuf::from(path),
-        }
+        let path = Path::new(path);
+        expand_home(path, Some(self.home.clone())).unwrap_or_else(|_| path.to_owned())
     }
 
     /// Returns `path` for display, with the home directory as `~`.
@@ -438,6 +433,17 @@ pub fn is_generated_dir(path: &Path) -> bool {
 mod tests {
     use super::{PathResolver, real_directory};
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn variables_may_begin_with_the_home() {
+        let variables = [("HOME", "/h"), ("NANOBOT_HOME", "~/nb"), ("SSL_CERT_FILE", "~/ca")];
+        let env: super::Env = variables.into_iter().collect();
+        let paths = super::Paths::resolve(&env, None).unwrap();
+        assert_eq!(paths.root, std::path::Path::new("/h/nb"));
+        assert_eq!(paths.expand("~/.nanobot/x"), std::path::Path::new("/h/nb/x"));
+        assert_eq!(paths.expand("~/.nanobotx"), std::path::Path::new("/h/.nanobotx"));
+        assert_eq!(env.path("SSL_CERT_FILE"), Some(std::path::PathBuf::from("/h/ca")));
+    }
 
     #[test]
     fn resolved_paths_match_canonicalize() {

@@ -72,6 +72,7 @@ mod gallery;
 mod graph_server;
 mod heartbeat;
 mod help;
+mod home_paths;
 mod hooks;
 mod hostile_servers;
 mod html_export;

@@ -64,7 +64,7 @@ impl SkillCheck {
 /// Runs `nanobot skill check`.
 pub(super) fn run(ctx: &Context, name: Option<&str>, as_json: bool) -> Result<Exit> {
     let verdicts = match name {
-        Some(path) if is_path(path) => vec![check_directory(ctx, Path::new(path))?],
+        Some(path) if is_path(path) => vec![check_directory(ctx, &ctx.paths.expand(path))?],
         Some(name) => {
             let (_, found) = current_skills(ctx)?;
             vec![SkillCheck::new(find_skill(&found, name)?, true)]

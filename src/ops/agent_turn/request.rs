@@ -19,7 +19,6 @@ use crate::sys;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::secret::random_hex;
 use anyhow::Result;
-use std::path::Path;
 use std::sync::Arc;
 
 /// A turn's request, before its session is opened.
@@ -78,7 +77,7 @@ pub(crate) fn read(
     let with_prompt = read_prompt_file(options, report)?;
     let options = with_prompt.as_ref().unwrap_or(options);
     let schema = options.schema.as_deref();
-    let schema = schema.map(|text| read_schema(text, report)).transpose()?;
+    let schema = schema.map(|text| read_schema(ctx, text, report)).transpose()?;
     let piped = match origin {
         TurnOrigin::Job(job) => job.input.take(),
         TurnOrigin::CommandLine => read_piped(ctx, options, report)?,
@@ -178,8 +177,8 @@ fn read_prompt_file(options: &TurnOptions, report: &mut Reporter) -> Result<Opti
 }
 
 /// Reads the schema from the file named `text`, or from `text` itself.
-fn read_schema(text: &str, report: &mut Reporter) -> Result<AnswerSchema> {
-    let path = Path::new(text);
+fn read_schema(ctx: &Context, text: &str, report: &mut Reporter) -> Result<AnswerSchema> {
+    let path = &ctx.paths.expand(text);
     if text.trim_start().starts_with('{') || !path.is_file() {
         return AnswerSchema::parse(text);
     }

@@ -22,7 +22,6 @@ use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
-use std::path::PathBuf;
 
 /// Maximum length, in characters, of a name taken from the message.
 const MAX_DEFAULT_NAME_CHARS: usize = 30;
@@ -129,7 +128,6 @@ pub(super) fn plan(
     replace: bool,
 ) -> Result<PlannedJob> {
     let JobSettings { schedule, flags, grants } = draft.settings;
-    let grants = &with_expanded_home(ctx, grants);
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
     let when = schedule.resolve(ctx, settings, None, now, &mut notices)?;
@@ -226,7 +224,6 @@ pub(crate) fn edit(
     job_settings: &JobSettings,
 ) -> Result<SavedJob> {
     let JobSettings { schedule, flags, grants } = job_settings;
-    let grants = &with_expanded_home(ctx, grants);
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let mut job = workspace_jobs::find_usable(&store, name_or_id)?;
@@ -345,19 +342,6 @@ fn comparable_text(job: &Job) -> Result<String> {
     }
     let Job { name, schedule, message, delivery, session, .. } = job;
     Ok(format!("{name:?} {schedule:?} {message:?} {delivery:?} {session:?} {terms}"))
-}
-
-/// Expands `~` in the paths of `grants`, in case the shell left it unexpanded.
-fn with_expanded_home(ctx: &Context, grants: &Grants) -> Grants {
-    let expand = |path: &PathBuf| match path.to_str() {
-        Some(text) if text == "~" || text.starts_with("~/") => ctx.paths.expand(text),
-        _ => path.clone(),
-    };
-    let mut grants = grants.clone();
-    grants.write = grants.write.iter().map(expand).collect();
-    grants.read = grants.read.iter().map(expand).collect();
-    grants.directory = grants.directory.as_ref().map(expand);
-    grants
 }
 
 fn missing_schedule_error() -> anyhow::Error {

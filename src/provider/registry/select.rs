@@ -14,7 +14,6 @@ use crate::sys::web_url;
 use anyhow::Result;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// The inputs of a choice.
 pub struct SelectInput<'a> {
@@ -169,8 +168,7 @@ fn is_usable(input: &SelectInput<'_>, entry: &ProviderInfo) -> bool {
 /// A key for `entry` from outside the config: a service manager credential or an environment variable.
 fn external_key(env: &Env, entry: &ProviderInfo) -> Option<ResolvedKey> {
     entry.key_variables.iter().find_map(|variable| {
-        let credential =
-            env.get(CREDENTIALS_DIRECTORY).map(|folder| PathBuf::from(folder).join(variable));
+        let credential = env.path(CREDENTIALS_DIRECTORY).map(|folder| folder.join(variable));
         if let Some(path) = credential.filter(|path| path.is_file()) {
             return Some(ResolvedKey {
                 key: KeySource::File(path),

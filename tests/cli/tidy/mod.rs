@@ -99,7 +99,7 @@ const PURE: &[&str] = &[
     "terminal_text",
 ];
 
-const NO_IO_IN_SYS: &[&str] = &["sys/sync"];
+const NO_IO_IN_SYS: &[&str] = &["sys/home", "sys/sync"];
 
 /// The imports of the turn from modules whose implementations it must not know.
 const TURN_IMPORTS: &[(&str, &str)] = &[
@@ -116,7 +116,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("eprintln!", &[]),
     ("eprint!", &[]),
     ("std::env::var", &["sys/env.rs"]),
-    ("std::env::home_dir", &["sys/paths.rs"]),
+    ("std::env::home_dir", &["sys/home.rs"]),
     ("std::io::stdout", &["sys/terminal"]),
     ("std::io::stderr", &["sys/terminal"]),
     ("std::process::exit", &[]),
