@@ -2,8 +2,7 @@
 //!
 //! A turn takes about a millisecond, and a dynamic position-independent program spends half of that before `main`: the
 //! loader maps the shared libraries and applies thousands of relocations. Cargo can ask for a static program only with
-//! flags that `cargo install` does not read, so the linker is given them here. It also puts what every run needs into one
-//! place: the kernel maps a file in pieces of 64 KiB, and most of the program is needed by few runs.
+//! flags that `cargo install` does not read, so the linker is given them here.
 //!
 //! Also tells the program about its build, for `--version --verbose`.
 
@@ -20,12 +19,8 @@ const LIBRARIES: [(&str, &[&str]); 3] = [
     ("m", &["libm.a", "libc.a"]),
 ];
 
-/// Puts what everyday runs need into one place; what matches nothing is ignored. `.ci/link-order` writes it.
-const LINK_ORDER: &str = "src/link_order.ld";
-
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed={LINK_ORDER}");
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
     println!("cargo::rustc-check-cfg=cfg(static_glibc)");
     let variable = |name| env::var(name).unwrap_or_default();
@@ -59,12 +54,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(folder.join(format!("lib{library}.so")), script)?;
     }
     println!("cargo::rustc-cfg=static_glibc");
-    // Other builds are for tests, and link faster without. A linker of the user's choice may take no scripts.
-    let is_usual_linker = !variable("CARGO_ENCODED_RUSTFLAGS").contains("link");
-    if variable("PROFILE") == "release" && is_usual_linker {
-        let script = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join(LINK_ORDER);
-        println!("cargo::rustc-link-arg-bins=-T{}", script.display());
-    }
     for argument in ["-static", "-no-pie", &format!("-L{}", folder.display())] {
         println!("cargo::rustc-link-arg-bins={argument}");
     }
