@@ -18,12 +18,11 @@ pub(super) fn format(parts: &[MessagePart]) -> Vec<Value> {
 }
 
 /// Reads what [`format`] wrote. Other values are left out.
-pub(super) fn read(json: &str) -> Vec<(usize, ImageSource)> {
-    let list: Vec<Value> = serde_json::from_str(json).unwrap_or_default();
+pub(super) fn read(list: &Value) -> Vec<(usize, ImageSource)> {
     let source = |entry: &Value| {
         let text = |key: &str| entry[key].as_str().map(str::to_owned);
         let source = ImageSource { path: text("path")?, digest: text("digest")? };
         Some((usize::try_from(entry["part"].as_u64()?).ok()?, source))
     };
-    list.iter().filter_map(source).collect()
+    list.as_array().into_iter().flatten().filter_map(source).collect()
 }

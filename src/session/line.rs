@@ -2,7 +2,6 @@
 //! are extra keys of those lines, since a line of any other kind breaks the older program.
 
 use super::image_sources;
-use super::line_fields::{LineFields, StoredValue, read_calls, read_usage};
 use crate::history::compaction::CompactedHistory;
 use crate::message::lenient_json::parse as parse_json;
 use crate::message::{
@@ -125,27 +124,27 @@ pub(super) fn parse(line: &[u8]) -> SessionLine {
     }
     let text = std::str::from_utf8(line);
     let text = text.map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
-    match LineFields::read(&text) {
-        Some(fields) => read_fields(fields, &text),
-        None => SessionLine::Invalid,
+    let Some(Value::Object(fields)) = parse_json(&text) else {
+        return SessionLine::Invalid;
+    };
+    match fields.get("_type") {
+        Some(Value::String(kind)) => match kind.as_str() {
+            "metadata" => SessionLine::Metadata(read_metadata(fields)),
+            "provider_state" => SessionLine::ProviderState(
+                fields.get("state").is_some_and(|state| !state.is_null()),
+            ),
+            _ => SessionLine::Other,
+        },
+        _ => match text_of(&fields, "role") {
+            "user" | "assistant" | "tool" | "system" => SessionLine::Message(read_message(fields)),
+            _ => SessionLine::Invalid,
+        },
     }
 }
 
-fn read_fields(fields: LineFields<'_>, line: &str) -> SessionLine {
-    match fields.record_type.as_str() {
-        Some("metadata") => match parse_json(line) {
-            Some(Value::Object(object)) => SessionLine::Metadata(read_metadata(object)),
-            _ => SessionLine::Invalid,
-        },
-        Some("provider_state") => SessionLine::ProviderState(!fields.state.is_null()),
-        Some(_) => SessionLine::Other,
-        None => match fields.role.as_str() {
-            Some("user" | "assistant" | "tool" | "system") => {
-                SessionLine::Message(read_message(fields))
-            }
-            _ => SessionLine::Invalid,
-        },
-    }
+/// The text of a field; empty if it is missing or of another type.
+fn text_of<'a>(fields: &'a Map<String, Value>, name: &str) -> &'a str {
+    fields.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Parses a line of which only the beginning was read; the text of a message is then truncated too.
@@ -246,51 +245,95 @@ fn read_metadata(mut object: Map<String, Value>) -> MetadataLine {
     metadata
 }
 
-fn read_message(fields: LineFields<'_>) -> Option<Message> {
-    if fields.command.is_true() {
+/// Reads a message. A field of an unexpected type counts as missing, because other programs write these files too.
+fn read_message(mut fields: Map<String, Value>) -> Option<Message> {
+    let is_true = |name: &str| fields.get(name) == Some(&Value::Bool(true));
+    if is_true("_command") {
         return None;
     }
-    let parts = read_parts(fields.content);
-    match fields.role.as_str()? {
+    let (injected, failed) = (is_true("injected"), is_true("failed"));
+    let role = text_of(&fields, "role").to_owned();
+    let mut take = |name: &str| fields.remove(name);
+    let parts = read_parts(take("content").unwrap_or_default());
+    match role.as_str() {
         "user" => {
             // Messages of this program have an id, and store their runtime facts separately.
-            let parts = match fields.id.as_str() {
+            let id = take("id").filter(Value::is_string);
+            let parts = match id {
                 Some(_) => parts,
                 None => parts.into_iter().map(without_runtime_block).collect(),
             };
             Some(Message::User(UserMessage {
-                id: fields.id.into_text(),
+                id: into_text(id),
                 parts,
-                runtime_facts: fields.facts.into_text(),
-                injected: fields.injected.is_true(),
-                images: fields.images.as_json().map(image_sources::read).unwrap_or_default(),
+                runtime_facts: into_text(take("facts")),
+                injected,
+                images: image_sources::read(&take("images").unwrap_or_default()),
             }))
         }
         "assistant" => Some(Message::Assistant(Reply {
-            id: fields.id.into_text(),
+            id: into_text(take("id")),
             text: into_plain_text(parts),
-            reasoning: fields.reasoning_content.into_text(),
-            tool_calls: fields.tool_calls.as_json().map(read_calls).unwrap_or_default(),
-            finish_reason: match fields.finish_reason.as_str() {
-                Some("interrupted") => FinishReason::Interrupted,
-                Some("length") => FinishReason::Length,
+            reasoning: into_text(take("reasoning_content")),
+            tool_calls: read_calls(take("tool_calls")),
+            finish_reason: match into_text(take("finish_reason")).as_str() {
+                "interrupted" => FinishReason::Interrupted,
+                "length" => FinishReason::Length,
                 _ => FinishReason::Stop,
             },
-            usage: fields.usage.as_json().map(read_usage).unwrap_or_default(),
+            usage: read_usage(&take("usage").unwrap_or_default()),
             // Stored in the ledger.
             cost: None,
-            model: fields.model.into_text(),
-            provider_data: fields.opaque.map(StoredValue::into_value),
+            model: into_text(take("model")),
+            provider_data: take("opaque"),
         })),
         "tool" => Some(Message::Tool(ToolResult {
-            call_id: fields.tool_call_id.into_text(),
-            name: fields.name.into_text(),
+            call_id: into_text(take("tool_call_id")),
+            name: into_text(take("name")),
             parts,
-            failed: fields.failed.is_true(),
-            source: read_source(fields.source.as_str()),
+            failed,
+            source: read_source(take("source").as_ref().and_then(Value::as_str)),
         })),
         // A system message was never part of a stored session in this format.
         _ => None,
+    }
+}
+
+/// The text of a field; empty if it is missing or of another type.
+fn into_text(field: Option<Value>) -> String {
+    match field {
+        Some(Value::String(text)) => text,
+        _ => String::new(),
+    }
+}
+
+/// Reads the tool calls of a reply. A malformed one is left out.
+fn read_calls(calls: Option<Value>) -> Vec<ToolCall> {
+    let Some(Value::Array(calls)) = calls else {
+        return Vec::new();
+    };
+    let read = |mut call: Value| {
+        Some(ToolCall {
+            id: call["id"].as_str()?.to_owned(),
+            name: call["function"]["name"].as_str()?.to_owned(),
+            arguments: match call["function"]["arguments"].take() {
+                Value::String(text) => parse_json(&text).unwrap_or(Value::String(text)),
+                arguments => arguments,
+            },
+        })
+    };
+    calls.into_iter().filter(|call| call["function"].is_object()).filter_map(read).collect()
+}
+
+/// Reads the token counts that are stored with a reply.
+fn read_usage(usage: &Value) -> Usage {
+    let count = |name: &str| usage[name].as_u64().unwrap_or_default();
+    Usage {
+        input: count("input"),
+        cached: count("cached"),
+        output: count("output"),
+        reasoning: count("reasoning"),
+        ..Usage::default()
     }
 }
 
@@ -303,7 +346,7 @@ fn into_plain_text(mut parts: Vec<MessagePart>) -> String {
 }
 
 /// Reads message content: a string, a list of blocks, or null.
-fn read_parts(content: StoredValue<'_>) -> Vec<MessagePart> {
+fn read_parts(content: Value) -> Vec<MessagePart> {
     let block = |block: &Value| match block["type"].as_str() {
         Some("image_url") => MessagePart::Text("[image]".into()),
         _ => MessagePart::Text(
@@ -311,13 +354,11 @@ fn read_parts(content: StoredValue<'_>) -> Vec<MessagePart> {
         ),
     };
     match content {
-        StoredValue::Text(text) if text.is_empty() => Vec::new(),
-        StoredValue::Text(text) => vec![MessagePart::Text(text.into_owned())],
-        StoredValue::Json(json) => match parse_json(json) {
-            Some(Value::Null) => Vec::new(),
-            Some(Value::Array(blocks)) => blocks.iter().map(block).collect(),
-            _ => vec![MessagePart::Text(json.to_owned())],
-        },
+        Value::Null => Vec::new(),
+        Value::String(text) if text.is_empty() => Vec::new(),
+        Value::String(text) => vec![MessagePart::Text(text)],
+        Value::Array(blocks) => blocks.iter().map(block).collect(),
+        other => vec![MessagePart::Text(other.to_string())],
     }
 }
 

@@ -27,7 +27,6 @@ mod image_sources;
 mod integrity;
 mod layout;
 mod line;
-mod line_fields;
 mod list;
 mod lock;
 mod log;
