@@ -6,22 +6,13 @@ use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum size of the job file in bytes.
 pub(super) const READ_LIMIT_BYTES: u64 = 64 << 20;
-/// Bytes of a read of [`peek_entry`], and the maximum length of the entry that it finds.
-const BLOCK_BYTES: usize = 16 << 10;
-/// The beginning and the end of the job file as both programs write it, and the end of an entry.
-const LIST_START: &[u8] = b"{\n  \"version\": 1,\n  \"jobs\": [\n    {";
-const LIST_END: &[u8] = b"\n  ]\n}";
-const ENTRY_END: &[u8] = b"\n    }";
 /// Prefix of the names of the copies of damaged files.
 const COPY_PREFIX: &str = "jobs.json.corrupt-";
 /// Maximum number of copies of damaged files.
@@ -75,51 +66,6 @@ pub(super) fn find_entry(path: &Path, id: &str) -> Result<Option<Value>> {
     }
     let file = load(path)?;
     Ok(entries(&file).find(|value| has_id(value, id)).cloned())
-}
-
-/// As [`find_entry`], but in the layout that both programs write the rest of the file is neither parsed nor checked. Cron
-/// asks every minute, mostly in vain: this is enough to decide that a job is not due, and not enough to run it.
-pub(super) fn peek_entry(path: &Path, id: &str) -> Result<Option<Value>> {
-    let found = File::open(path).and_then(|file| entry_text(&file, id));
-    let value = (found.ok().flatten()).and_then(|text| serde_json::from_slice(&text).ok());
-    match value.filter(|value| has_id(value, id)) {
-        Some(value) => Ok(Some(value)),
-        None => find_entry(path, id),
-    }
-}
-
-/// The entry of the job `id` in a file of two spaces per level whose entries begin with the id; `None` for others, and for a
-/// long entry. A newline is never part of a string, so the pattern cannot match in a message. Blocks are read, since each
-/// new page of memory costs more than the search in it.
-fn entry_text(file: &File, id: &str) -> std::io::Result<Option<Vec<u8>>> {
-    let pattern = format!("\n    {{\n      \"id\": \"{id}\",");
-    let mut block = vec![0; BLOCK_BYTES];
-    let mut offset = 0;
-    let entry = loop {
-        let length = file.read_at(&mut block, offset)?;
-        if offset == 0 && !block.starts_with(LIST_START) {
-            return Ok(None);
-        }
-        if let Some(found) = memmem::find(&block[..length], pattern.as_bytes()) {
-            break offset + found as u64;
-        }
-        if length < BLOCK_BYTES {
-            return Ok(None);
-        }
-        offset += (BLOCK_BYTES - pattern.len()) as u64;
-    };
-    let length = file.read_at(&mut block, entry)?;
-    let mut end = [0; LIST_END.len() + 2];
-    let size = file.metadata()?.len();
-    let end_offset = size.saturating_sub(end.len() as u64);
-    let count = file.read_at(&mut end, end_offset)?;
-    block.truncate(length);
-    let entry_end = memmem::find(&block, ENTRY_END)
-        .filter(|_| end[..count].trim_ascii_end().ends_with(LIST_END));
-    Ok(entry_end.map(|at| {
-        block.truncate(at + ENTRY_END.len());
-        block
-    }))
 }
 
 /// Copies a damaged file, unless a copy of this version exists: its name contains the modification time of the file.
@@ -202,51 +148,4 @@ pub(super) fn has_job(file: &Map<String, Value>, id: &str) -> bool {
 pub(super) fn entries_mut(file: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
     let jobs = file.get_mut("jobs").and_then(Value::as_array_mut);
     jobs.into_iter().flatten().filter(|value| value.is_object())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{BLOCK_BYTES, entry_text};
-    use serde_json::{Value, json};
-    use std::io::Write;
-
-    fn find(text: &str, id: &str) -> Option<Value> {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(text.as_bytes()).unwrap();
-        let found = entry_text(&file, id).unwrap()?;
-        Some(serde_json::from_slice(&found).unwrap())
-    }
-
-    #[test]
-    fn entries_are_found_in_the_usual_layout_only() {
-        let entry = |id: &str| json!({ "id": id, "name": "n", "state": { "last": [{}] } });
-        let decoy = json!({ "id": "d", "message": "\n    {\n      \"id\": \"b\",", "payload": { "id": "b" } });
-        let file = json!({ "version": 1, "jobs": [entry("a"), decoy, entry("b"), entry("c")] });
-        let pretty = serde_json::to_string_pretty(&file).unwrap();
-        for id in ["a", "b", "c"] {
-            for text in [&pretty, &(pretty.clone() + "\n")] {
-                assert_eq!(find(text, id), Some(entry(id)));
-            }
-        }
-        assert_eq!(find(&pretty, "e"), None);
-        let torn = &pretty[..pretty.len() - 2];
-        let other_version = pretty.replacen('1', "2", 1);
-        let other_order = json!({ "jobs": [entry("a")], "version": 1 });
-        let other_order = serde_json::to_string_pretty(&other_order).unwrap();
-        for text in [torn, &other_version, &other_order, &file.to_string(), ""] {
-            assert_eq!(find(text, "a"), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn entries_are_found_at_any_offset() {
-        let entry = |id: &str, length: usize| json!({ "id": id, "message": "x".repeat(length) });
-        for length in (2 * BLOCK_BYTES - 300)..(2 * BLOCK_BYTES - 50) {
-            let jobs = [entry("long", length), entry("b", 9), entry("c", 9)];
-            let file = json!({ "version": 1, "jobs": jobs });
-            let text = serde_json::to_string_pretty(&file).unwrap();
-            assert_eq!(find(&text, "b"), Some(entry("b", 9)), "{length}");
-            assert_eq!(find(&text, "long"), None);
-        }
-    }
 }

@@ -7,8 +7,7 @@
 use super::job::{HEARTBEAT_ID, Job, JobKind, JobOptions};
 use super::job_entry::{self, get_text, has_id, parse_period, update_entry};
 use super::job_file::{
-    READ_LIMIT_BYTES, damaged_error, entries, entries_mut, find_entry, has_job, load, peek_entry,
-    update,
+    READ_LIMIT_BYTES, damaged_error, entries, entries_mut, find_entry, has_job, load, update,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::durable_file;
@@ -173,28 +172,11 @@ impl JobStore {
     /// # Errors
     /// Status 78 if the job file or the job's options are damaged.
     pub fn job(&self, id: &str) -> Result<Option<Job>> {
-        self.find_job(id, find_entry)
-    }
-
-    /// Returns the job `id` to see if it is due. Damage elsewhere in the job file may go unnoticed, so a run needs
-    /// [`Self::job`].
-    ///
-    /// # Errors
-    /// As for [`Self::job`], otherwise.
-    pub fn peek_job(&self, id: &str) -> Result<Option<Job>> {
-        self.find_job(id, peek_entry)
-    }
-
-    fn find_job(
-        &self,
-        id: &str,
-        find: fn(&Path, &str) -> Result<Option<Value>>,
-    ) -> Result<Option<Job>> {
         if id == HEARTBEAT_ID {
             return self.heartbeat();
         }
         for path in &self.job_files {
-            if let Some(value) = find(path, id)? {
+            if let Some(value) = find_entry(path, id)? {
                 return self.with_options(job_entry::to_job(&value)).map(Some);
             }
         }

@@ -59,7 +59,7 @@ pub(crate) fn run(
             Err(error).context("start a shell with cron's environment")
         }
         StartMode::Scheduled { no_jitter } => {
-            let job = match store.peek_job(name_or_id)? {
+            let job = match store.job(name_or_id)? {
                 Some(job) => job,
                 // Lines of cron have the id; other schedulers may be given the name.
                 None => match workspace_jobs::find_named(&store, &store.jobs()?, name_or_id)? {
