@@ -376,11 +376,6 @@ fn run_turn(
     }
     *post_turn = execute::finish((ctx, options), &prepared, &model, &place, (&mut ending, report));
     prepare::report_nested_files(&prepared.setup, report, summary);
-    if matches!(origin, TurnOrigin::CommandLine) && prepared.settings.servers.is_empty() {
-        // The process is about to end, and freeing the many small values one by one takes time. Without MCP servers
-        // none of them cleans up when it is dropped. The session is still dropped, which unlocks it.
-        std::mem::forget(prepared.setup);
-    }
     Ok(ending)
 }
 
