@@ -1,7 +1,8 @@
 //! Counts that other work on the machine does not change: instructions, page faults, system calls, bytes.
 //!
-//! `cargo bench --bench turn -- --counts` compares them with `benches/counts.json` and fails if one has grown by more
-//! than [`TOLERANCE`]; `--record` writes the file instead. A change that means to make one larger changes the file.
+//! `cargo bench --bench turn -- --counts PROFILE` compares the program of a profile with its [`GATES`], and that of `release`
+//! with `benches/counts.json` too: it fails if a count has grown by more than [`TOLERANCE`]. `--record` writes the file instead.
+//! A change that means to make one larger changes the file.
 
 use crate::homes::{JOB, channel, home, jobs, live, session_of};
 use crate::{build_client, program, server};
@@ -14,6 +15,12 @@ const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/counts.json
 const LOCK_FILE: &str = include_str!("../../Cargo.lock");
 /// How much larger than its recorded value a count may be.
 const TOLERANCE: f64 = 0.03;
+/// What a run may cost at most, in a program of the profiles `dist` and `release`.
+const GATES: [(&str, u64, u64); 3] = [
+    ("instructions: hello", 2_000_000, 2_600_000),
+    ("hello: resident KiB", 6_000, 8_000),
+    ("program: bytes", 16_000_000, 26_000_000),
+];
 /// Runs of which the smallest page faults count: the first one reads the program from the disk.
 const ROUNDS: usize = 6;
 /// Earlier turns of the two sessions whose difference is the cost of one turn; both fit into the window.
@@ -22,29 +29,41 @@ const EARLIER_TURNS: [usize; 2] = [2, 12];
 /// The counts by name.
 pub(crate) type Counts = BTreeMap<String, u64>;
 
-/// Measures, prints and compares. Returns true if nothing has grown.
-pub(crate) fn compare(is_recording: bool) -> bool {
+/// Measures and prints the counts of the program of `release`, or of `dist`. Returns true if all are within their limits.
+pub(crate) fn compare(is_dist: bool, is_recording: bool) -> bool {
     let counts = measure();
+    let mut is_within = true;
+    for (name, dist, release) in GATES {
+        let gate = if is_dist { dist } else { release };
+        let count = counts[name];
+        is_within &= count <= gate;
+        println!("{} {name:<46} {count:>11}  gate {gate:>11}", mark(count <= gate));
+    }
+    if is_dist {
+        return is_within;
+    }
     if is_recording {
         let text = serde_json::to_string_pretty(&counts).expect("counts are JSON");
         std::fs::write(RECORDED, text + "\n").expect("the file can be written");
     }
     let recorded = std::fs::read_to_string(RECORDED).expect("there is a recorded file");
     let recorded: Counts = serde_json::from_str(&recorded).expect("the recorded file is JSON");
-    let mut is_within = recorded.keys().eq(counts.keys());
-    if !is_within {
+    if !recorded.keys().eq(counts.keys()) {
         println!("{RECORDED} has other counts");
+        is_within = false;
     }
     for (name, count) in &counts {
         let before = recorded.get(name).copied().unwrap_or_default();
         let has_grown = *count as f64 > before as f64 * (1.0 + TOLERANCE);
         is_within &= !has_grown;
-        println!(
-            "{} {name:<46} {count:>11}  recorded {before:>11}",
-            if has_grown { "NOT " } else { "ok  " }
-        );
+        println!("{} {name:<46} {count:>11}  recorded {before:>11}", mark(!has_grown));
     }
     is_within
+}
+
+/// The beginning of the line of a count.
+fn mark(is_within: bool) -> &'static str {
+    if is_within { "ok  " } else { "NOT " }
 }
 
 /// Measures everything.
@@ -81,9 +100,9 @@ pub(crate) fn measure() -> Counts {
     let hello = &hello[..3];
     let home = home("costs", "hello");
     let client = build_client(temp.path());
-    let samples: Vec<[u64; 2]> =
+    let samples: Vec<[u64; 3]> =
         (0..ROUNDS).map(|_| used(&client, temp.path(), &home, hello)).collect();
-    for (index, name) in ["bytes written", "page faults"].into_iter().enumerate() {
+    for (index, name) in ["resident KiB", "bytes written", "page faults"].into_iter().enumerate() {
         // The first run writes the head of the session as well.
         let later = samples.iter().skip(1).map(|sample| sample[index]);
         let least = later.min().unwrap_or_default();
@@ -139,14 +158,14 @@ fn instructions(home: &Path, words: &[&str]) -> u64 {
     count.unwrap_or_else(|| panic!("valgrind prints a count: {text}"))
 }
 
-/// Bytes written and page faults of one run.
-fn used(client: &Path, folder: &Path, home: &Path, words: &[&str]) -> [u64; 2] {
+/// KiB at most in memory, bytes written and page faults of one run.
+fn used(client: &Path, folder: &Path, home: &Path, words: &[&str]) -> [u64; 3] {
     let out = folder.join("out");
     let done = command(client, home).arg("run").arg(&out).arg(program()).args(words).status();
     assert!(done.is_ok_and(|status| status.success()), "{words:?}");
     let text = std::fs::read_to_string(out).expect("the client writes what was used");
     let numbers: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
-    [numbers[3], numbers[4]]
+    [numbers[2], numbers[3], numbers[4]]
 }
 
 /// The system calls of one run and of its children.

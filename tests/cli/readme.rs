@@ -18,7 +18,7 @@ fn readme() -> String {
 fn rows_of_other_tests() -> [CommandRow; 9] {
     let onboard = "readme::commands_of_the_readme_that_configure";
     [
-        elsewhere("cargo run ", ".ci/release"),
+        elsewhere("cargo run ", ".ci/program"),
         elsewhere("cargo test ", ".ci/run"),
         // With a program that is built already.
         elsewhere("cargo install ", ".ci/package/try"),

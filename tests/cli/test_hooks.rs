@@ -1,4 +1,4 @@
-//! Checks that the tested program contains each test hook. `.ci/release` uses the same search to prove that a release has
+//! Checks that the tested program contains each test hook. `.ci/program` uses the same search to prove that a release has
 //! none.
 
 use crate::story::NANOBOT;
