@@ -286,8 +286,6 @@ mod tests {
     use super::{ClientConfig, ClientPool, McpError};
     use crate::mcp::protocol::ContentPart;
     use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
-    use crate::settings::{Config, FlagOverrides, Settings};
-    use crate::sys::cancel::{self, CancelToken};
     use crate::sys::env::Env;
     use crate::sys::http::Network;
     use crate::sys::paths::Paths;
@@ -295,112 +293,32 @@ mod tests {
     use serde_json::{Map, Value, json};
     use std::path::Path;
     use std::sync::Arc;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
-    /// A server that does what the names of its tools say, with a few faults on demand.
+    /// A server that asks the user in each call, and answers what it was answered.
     const FAKE: &str = r#"
-import json, os, sys, time
-habit = sys.argv[1] if len(sys.argv) > 1 else ""
-def out(message):
-    sys.stdout.write(json.dumps(message) + "\n"); sys.stdout.flush()
-def told(words):
-    with open(os.environ["TOLD"], "a") as file: file.write(words + "\n")
-told("start")
-if habit == "mute": time.sleep(600)
-if habit == "dies": sys.stderr.write("no such luck\n"); sys.exit(3)
-if habit == "greets": print("hello\nI am a server")
-if habit == "babbles":
-    while True: print("la la la")
-names = ["echo", "die", "sleep", "long", "flood", "wrong", "more"]
+import json, sys
+def send(message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 for line in sys.stdin:
     message = json.loads(line)
-    method, number, params = message.get("method"), message.get("id"), message.get("params") or {}
-    answer = lambda result: out({"jsonrpc": "2.0", "id": number, "result": result})
-    text = lambda words: answer({"content": [{"type": "text", "text": words}]})
+    method, params = message.get("method"), message.get("params") or {}
+    answer = lambda result: send({"id": message["id"], "result": result})
     if method == "initialize":
-        answer({"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "fake", "version": "1"}})
+        answer({"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "fake", "version": "1"}})
     elif method == "tools/list":
-        answer({"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names] + [{"description": "no name"}, {"name": "odd", "inputSchema": 7}], "nextCursor": "again" if habit == "endless" else None})
-    elif method == "notifications/cancelled":
-        told("cancelled " + params.get("reason", ""))
+        answer({"tools": [{"name": "ask", "inputSchema": {"type": "object"}}]})
     elif method == "tools/call":
-        name = params["name"]
-        token = params.get("_meta", {}).get("progressToken")
-        if name == "echo":
-            out({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1, "total": 2, "message": "half\x1b[31m"}})
-            time.sleep(0.05)
-            text(json.dumps(params.get("arguments")))
-        elif name == "die": sys.exit(7)
-        elif name == "long": sys.stdout.write('{"x":"' + "x" * (40 << 20)); sys.stdout.flush(); text("")
-        elif name == "flood":
-            while True: out({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}})
-        elif name == "wrong":
-            out({"jsonrpc": "2.0", "id": 4711, "result": {}})
-            out({"jsonrpc": "2.0", "id": number, "error": {"code": -32000, "message": "no,\nnever"}})
-            out({"jsonrpc": "2.0", "id": number, "result": {}})
-        elif name in ("ask", "lend"):
-            form = {"type": "object", "properties": {"name": {"type": "string"}}}
-            ask = ("elicitation/create", {"message": "who?", "requestedSchema": form}) if name == "ask" else ("sampling/createMessage", {"messages": [], "maxTokens": 1})
-            out({"jsonrpc": "2.0", "id": "q1", "method": ask[0], "params": ask[1]})
-            answered = json.loads(sys.stdin.readline())
-            text(json.dumps(answered.get("result", answered.get("error"))))
-        elif name == "more":
-            names.append("new")
-            out({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-            time.sleep(0.05)
-            text("ok")
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        send({"id": "q1", "method": "elicitation/create", "params": {"message": "who?", "requestedSchema": form}})
+        answer({"content": [{"type": "text", "text": json.dumps(json.loads(sys.stdin.readline())["result"])}]})
 "#;
 
-    struct ClientFixture {
-        clients: ClientPool,
-        folder: tempfile::TempDir,
-    }
-
-    impl ClientFixture {
-        fn new(habit: &str) -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let script = folder.path().join("fake.py");
-            std::fs::write(&script, FAKE).unwrap();
-            let told = folder.path().join("told").display().to_string();
-            let server = McpServer {
-                name: "fake".into(),
-                transport: ServerTransport::Program {
-                    command: "python3".into(),
-                    arguments: vec![script.display().to_string(), habit.into()],
-                    env: vec![("TOLD".into(), crate::sys::secret::LazySecret::new(told))],
-                    directory: None,
-                },
-                call_timeout: Duration::from_secs(60),
-                start_timeout: Duration::from_secs(60),
-                is_unsandboxed: true,
-                is_trusted: false,
-                ..McpServer::default()
-            };
-            Self { clients: client_pool(vec![server], folder.path()), folder }
-        }
-
-        fn with_timeouts(habit: &str, start: Duration, call: Duration) -> Self {
-            let mut trial = Self::new(habit);
-            let mut server = trial.clients.servers()[0].clone();
-            (server.start_timeout, server.call_timeout) = (start, call);
-            trial.clients = client_pool(vec![server], trial.folder.path());
-            trial
-        }
-
-        fn call(&self, tool: &str) -> Result<String, McpError> {
-            let offer = self.clients.fetch_features(&["fake"]).remove(0).1?;
-            let arguments = json!({"a": 1});
-            let answer =
-                self.clients.call_tool("fake", &offer, tool, &arguments, None, &mut |_| {})?;
-            match &answer.parts[..] {
-                [ContentPart::Text(text)] => Ok(text.clone()),
-                other => panic!("{other:?}"),
-            }
-        }
-
-        fn server_log(&self) -> Vec<String> {
-            let told = std::fs::read_to_string(self.folder.path().join("told"));
-            told.unwrap_or_default().lines().map(str::to_owned).collect()
+    fn call(clients: &ClientPool) -> Result<String, McpError> {
+        let features = clients.fetch_features(&["fake"]).remove(0).1?;
+        let answer = clients.call_tool("fake", &features, "ask", &json!({}), None, &mut |_| {})?;
+        match &answer.parts[..] {
+            [ContentPart::Text(text)] => Ok(text.clone()),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -422,40 +340,6 @@ for line in sys.stdin:
     }
 
     #[test]
-    fn tools_are_listed_and_called() {
-        let _alone = serialize();
-        let trial = ClientFixture::new("greets");
-        assert!(trial.server_log().is_empty() && trial.clients.features("fake").is_none());
-        let mut reached = trial.clients.fetch_features(&["fake"]);
-        let offer = reached.remove(0).1.unwrap();
-        assert_eq!((offer.server.as_str(), offer.tools.len(), offer.left_out), ("fake 1", 8, 1));
-        let mut said = Vec::new();
-        let arguments = json!({"a": "\u{e9}\n"});
-        let mut say = |words: &str| said.push(words.to_owned());
-        let answer = trial.clients.call_tool("fake", &offer, "echo", &arguments, None, &mut say);
-        let ContentPart::Text(text) = &answer.unwrap().parts[0] else { panic!() };
-        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), arguments);
-        assert_eq!(said, ["1/2 half\\u{1b}[31m"]);
-        // In parallel, with one server.
-        std::thread::scope(|scope| {
-            let calls: Vec<_> = (0..8).map(|_| scope.spawn(|| trial.call("echo"))).collect();
-            for call in calls {
-                assert_eq!(call.join().unwrap().unwrap(), r#"{"a": 1}"#);
-            }
-        });
-        assert_eq!(trial.server_log(), ["start"]);
-        trial.clients.shut_down();
-        trial.clients.shut_down();
-        // A server that is needed again is started again.
-        assert!(trial.call("echo").is_ok());
-        assert_eq!(trial.server_log(), ["start", "start"]);
-        assert!(matches!(
-            trial.clients.call_tool("other", &offer, "x", &json!({}), None, &mut |_| {}),
-            Err(McpError::Unusable(_))
-        ));
-    }
-
-    #[test]
     fn elicitation_needs_a_user_and_pauses_the_timeout() {
         struct SlowUser;
         impl super::ElicitationHandler for SlowUser {
@@ -472,115 +356,27 @@ for line in sys.stdin:
             }
         }
         let _alone = serialize();
-        let mut trial = ClientFixture::new("");
-        assert_eq!(trial.call("ask").unwrap(), r#"{"action": "decline"}"#);
-        let mut server = trial.clients.servers()[0].clone();
-        server.call_timeout = Duration::from_millis(600);
-        let mut ground = trial.clients.0.config.clone();
-        ground.elicitation = Some(Arc::new(SlowUser));
-        trial.clients = ClientPool::new(&[server], ground);
-        let answer = trial.call("ask").unwrap();
-        assert_eq!(answer, r#"{"action": "accept", "content": {"name": "Ann"}}"#);
-        assert!(trial.call("lend").unwrap().contains("may not use the model"));
-    }
-
-    #[test]
-    fn no_program_runs_without_a_sandbox_unless_configured() {
         let folder = tempfile::tempdir().unwrap();
-        let trial = ClientFixture::new("");
-        let mut server = trial.clients.servers()[0].clone();
-        server.is_unsandboxed = false;
-        let failed = client_pool(vec![server], folder.path()).fetch_features(&["fake"]).remove(0).1;
-        assert!(matches!(failed, Err(McpError::Unusable(_))), "{failed:?}");
-        assert!(trial.server_log().is_empty());
-    }
-
-    #[test]
-    fn a_call_that_killed_the_server_is_not_repeated() {
-        let _alone = serialize();
-        let trial = ClientFixture::new("");
-        let words = trial.call("die").unwrap_err();
-        assert!(
-            matches!(&words, McpError::Broken(words) if words.contains("may have taken effect")),
-            "{words:?}"
-        );
-        assert!(trial.call("echo").is_ok());
-        assert_eq!(trial.server_log(), ["start", "start"]);
-    }
-
-    #[test]
-    fn protocol_violations_end_the_connection() {
-        let _alone = serialize();
-        let trial = ClientFixture::new("");
-        let words = trial.call("long").unwrap_err();
-        assert!(matches!(&words, McpError::Broken(words) if words.contains("32 MiB")), "{words:?}");
-        let words = trial.call("flood").unwrap_err();
-        assert!(
-            matches!(&words, McpError::Broken(words) if words.contains("notifications")),
-            "{words:?}"
-        );
-        let words = trial.call("wrong").unwrap_err();
-        assert_eq!(words, McpError::Refused("no, never".into()));
-        let trial = ClientFixture::new("babbles");
-        let words = trial.call("echo").unwrap_err();
-        assert!(
-            matches!(&words, McpError::Unreachable(words) if words.contains("la la la")),
-            "{words:?}"
-        );
-    }
-
-    #[test]
-    fn changed_lists_are_fetched_again_and_are_limited() {
-        let _alone = serialize();
-        let trial = ClientFixture::new("");
-        let before = trial.clients.fetch_features(&["fake"]).remove(0).1.unwrap();
-        assert_eq!(trial.call("more").unwrap(), "ok");
-        // A caller with an outdated offer cannot call anything.
-        let none = json!({});
-        let call = |offer: &Arc<_>| {
-            trial.clients.call_tool("fake", offer, "echo", &none, None, &mut |_| {})
+        let server = |call_timeout| McpServer {
+            name: "fake".into(),
+            transport: ServerTransport::Program {
+                command: "python3".into(),
+                arguments: vec!["-c".into(), FAKE.into()],
+                env: Vec::new(),
+                directory: None,
+            },
+            call_timeout,
+            start_timeout: Duration::from_secs(60),
+            is_unsandboxed: true,
+            ..McpServer::default()
         };
-        assert_eq!(call(&before), Err(McpError::FeaturesChanged));
-        let offer = trial.clients.fetch_features(&["fake"]).remove(0).1.unwrap();
-        assert_eq!(offer.tools.len(), 9);
-        assert!(call(&offer).is_ok());
-        let trial = ClientFixture::new("endless");
-        assert_eq!(trial.clients.fetch_features(&["fake"]).remove(0).1.unwrap().tools.len(), 16);
-    }
-
-    #[test]
-    fn timeouts_are_enforced_and_reported() {
-        let _alone = serialize();
-        let (short, long) = (Duration::from_millis(700), Duration::from_secs(60));
-        let trial = ClientFixture::with_timeouts("mute", short, long);
-        assert!(matches!(trial.call("echo"), Err(McpError::Unreachable(_))));
-        let trial = ClientFixture::with_timeouts("", long, short);
-        trial.clients.fetch_features(&["fake"]);
-        assert!(matches!(trial.call("sleep"), Err(McpError::TimedOut(_))));
-        // The server survives, and has received the cancellation by the time it answers again.
-        assert!(trial.call("echo").is_ok());
-        assert_eq!(trial.server_log(), ["start", "cancelled the request timed out"]);
-        let trial = ClientFixture::with_timeouts("dies", long, long);
-        let words = trial.call("echo").unwrap_err();
-        assert!(
-            matches!(&words, McpError::Unreachable(words) if words.contains("no such luck")),
-            "{words:?}"
-        );
-    }
-
-    #[test]
-    fn cancellation_ends_a_call_and_notifies_the_server() {
-        let _alone = serialize();
-        let trial = ClientFixture::new("");
-        trial.clients.fetch_features(&["fake"]);
-        let leash = CancelToken::new().unwrap();
-        std::thread::scope(|scope| {
-            let held = Some(leash.clone());
-            let call = scope.spawn(|| cancel::scope(held, || trial.call("sleep")));
-            leash.cancel();
-            assert!(matches!(call.join().unwrap(), Err(McpError::Stopped(_))));
-        });
-        assert!(trial.call("echo").is_ok());
+        let clients = client_pool(vec![server(Duration::from_secs(60))], folder.path());
+        assert_eq!(call(&clients).unwrap(), r#"{"action": "decline"}"#);
+        let mut config = clients.0.config.clone();
+        config.elicitation = Some(Arc::new(SlowUser));
+        let clients = ClientPool::new(&[server(Duration::from_millis(600))], config);
+        let answer = r#"{"action": "accept", "content": {"name": "Ann"}}"#;
+        assert_eq!(call(&clients).unwrap(), answer);
     }
 
     #[test]
@@ -614,51 +410,5 @@ for line in sys.stdin:
         check("https://a.example/mcp", Some("a\nb"), false, "invalid header");
         check("https://a.example/mcp", None, true, "`--offline` forbids");
         check("http://127.0.0.1:1/mcp", None, false, "Unreachable(\"connection refused");
-    }
-
-    /// Prints what a real server offers and answers, for manual inspection: the variable TRY holds its config entry,
-    /// with `calls` and the path of the `report` file.
-    #[test]
-    #[ignore = "needs a server in the variable TRY"]
-    fn a_real_server() {
-        let entry: Value = serde_json::from_str(&std::env::var("TRY").unwrap()).unwrap();
-        let calls = entry["calls"].as_array().cloned().unwrap_or_default();
-        let report = entry["report"].as_str().unwrap().to_owned();
-        let text = json!({"tools": {"mcpServers": {"it": entry}}}).to_string();
-        let folder = tempfile::tempdir().unwrap();
-        let env: Env = [("HOME", folder.path().to_str().unwrap())].into_iter().collect();
-        let paths = Paths::resolve(&env, None).unwrap();
-        let config = Config::parse(Path::new("c.json"), &text).unwrap();
-        let settings = Settings::resolve(&config, &env, &FlagOverrides::default(), &paths);
-        let fleet = client_pool(settings.unwrap().servers, folder.path());
-        let mut lines = Vec::new();
-        let started = Instant::now();
-        let offer = fleet.fetch_features(&["it"]).remove(0).1;
-        let count = |offer: &crate::mcp::protocol::ServerFeatures| {
-            let (tools, others) = (offer.tools.len(), offer.resources.len());
-            let (templates, prompts) = (offer.templates.len(), offer.prompts.len());
-            format!("{} {} {tools} {others} {templates} {prompts}", offer.protocol, offer.server)
-        };
-        lines.push(format!("{:?} {:?}", offer.as_deref().map(count), started.elapsed()));
-        for call in calls {
-            let started = Instant::now();
-            let name = call[1].as_str().unwrap();
-            let answer = match call[0].as_str().unwrap() {
-                "read" => fleet.read_resource("it", name),
-                "prompt" => fleet.get_prompt("it", name, call[2].as_object().unwrap()),
-                _ => {
-                    let offer = fleet.fetch_features(&["it"]).remove(0).1.unwrap();
-                    fleet.call_tool("it", &offer, name, &call[2], None, &mut |words| {
-                        lines.push(words.to_owned());
-                    })
-                }
-            };
-            let words: String = format!("{answer:?}").chars().take(600).collect();
-            lines.push(format!("{words} {:?}", started.elapsed()));
-        }
-        let started = Instant::now();
-        fleet.shut_down();
-        lines.push(format!("ended {:?}\n", started.elapsed()));
-        std::fs::write(report, lines.join("\n")).unwrap();
     }
 }

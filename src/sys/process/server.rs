@@ -344,13 +344,10 @@ mod tests {
     use super::{
         LaunchKind, SHUTDOWN_TIMEOUT, ServerExit, ServerProcess, ServerSpec, end_all, start_with,
     };
-    use crate::sys::env::Env;
     use crate::sys::process::supervisor;
     use crate::sys::process::tests::{is_process_running, serialize};
-    use crate::sys::sandbox::{NetworkAccess, SandboxSpec};
     use std::io::{self, BufRead, BufReader, Read, Write};
-    use std::path::PathBuf;
-    use std::process::{Command, Stdio};
+    use std::process::Command;
     use std::time::{Duration, Instant};
 
     /// Starts this test program to run only `test`.
@@ -461,60 +458,6 @@ mod tests {
     }
 
     #[test]
-    fn stubborn_servers_are_killed_in_parallel() {
-        let _alone = serialize();
-        let mut servers = Vec::new();
-        for number in 0..4 {
-            let deaf = format!(
-                "trap '' TERM HUP; setsid sleep {0} & (setsid sh -c 'setsid sleep {0} & sleep {0}' &); echo on; sleep {0}",
-                mark(number)
-            );
-            let mut server = start(&spec(&deaf)).unwrap();
-            assert_eq!(line(&mut server), "on");
-            servers.push(server);
-        }
-        wait_for_sleep(true, &[0, 1, 2, 3]);
-        end_all(servers);
-        assert!(!(0..4).any(is_sleeping));
-    }
-
-    #[test]
-    fn leftover_processes_end_with_the_server() {
-        let _alone = serialize();
-        let left =
-            format!("setsid sleep {} & setsid sleep {} & echo on; kill -9 $$", mark(10), mark(11));
-        let mut server = start(&spec(&left)).unwrap();
-        // The leftovers hold the pipe open until they end.
-        let mut text = String::new();
-        server.output.take().unwrap().read_to_string(&mut text).unwrap();
-        assert!(!is_sleeping(10) && !is_sleeping(11));
-        server.wait_or_kill(Instant::now() + SHUTDOWN_TIMEOUT);
-        assert_eq!((text.as_str(), server.exit()), ("on\n", Some(ServerExit::Signal(9))));
-    }
-
-    #[test]
-    fn a_server_ends_with_its_supervisor() {
-        let _alone = serialize();
-        let hostile = format!(
-            "read word; kill -9 $PPID; trap '' TERM; setsid sleep {} & echo on; sleep {}",
-            mark(20),
-            mark(21)
-        );
-        let mut server = start(&spec(&hostile)).unwrap();
-        let input = server.input.as_mut().unwrap();
-        input.write_all(b"now\n").unwrap();
-        assert_eq!(line(&mut server), "on");
-        while server.exit().is_none() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        assert_eq!(server.exit(), Some(ServerExit::Unknown));
-        wait_for_sleep(true, &[20, 21]);
-        drop(server);
-        // Killed orphans are not waited for.
-        wait_for_sleep(false, &[20, 21]);
-    }
-
-    #[test]
     fn running_commands_and_servers_are_not_leftovers() {
         let _alone = serialize();
         let left = format!("setsid sleep {} & read word; echo \"$word\"; cat", mark(40));
@@ -535,81 +478,5 @@ mod tests {
         let mut input = server.input.take().unwrap();
         input.write_all(b"still here\n").unwrap();
         assert_eq!(line(&mut server), "still here");
-    }
-
-    /// Not a test, but the program that the next test kills.
-    #[test]
-    #[ignore = "run as a child by another test"]
-    fn be_the_starter() {
-        let Ok(command) = std::env::var("COMMAND_TO_KEEP") else {
-            return;
-        };
-        let mut server = start(&spec(&command)).unwrap();
-        assert_eq!(line(&mut server), "on");
-        let terminal = crate::sys::terminal::Terminal::probe(Some(false), &Env::default(), true);
-        terminal.eprint_failure("ready");
-        std::thread::sleep(Duration::from_secs(60));
-    }
-
-    #[test]
-    fn no_process_outlives_this_program() {
-        let _alone = serialize();
-        let deaf = format!("trap '' TERM; setsid sleep {} & echo on; sleep {}", mark(30), mark(31));
-        let mut starter = test_command("be_the_starter");
-        starter.env("COMMAND_TO_KEEP", deaf).stdin(Stdio::null()).stdout(Stdio::null());
-        let mut starter = starter.stderr(Stdio::piped()).spawn().unwrap();
-        let mut text = BufReader::new(starter.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.ends_with("ready\n") {
-            assert!(text.read_line(&mut line).unwrap() > 0, "{line}");
-        }
-        wait_for_sleep(true, &[30, 31]);
-        starter.kill().unwrap();
-        starter.wait().unwrap();
-        let killed = Instant::now();
-        while is_sleeping(30) || is_sleeping(31) {
-            assert!(killed.elapsed() < SHUTDOWN_TIMEOUT + Duration::from_secs(5));
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    #[test]
-    fn the_sandbox_applies_and_protects_the_supervisor() {
-        let _alone = serialize();
-        let temp = tempfile::tempdir().unwrap();
-        let dir = std::fs::canonicalize(temp.path()).unwrap();
-        for name in ["own", "own/free", "closed", "else"] {
-            std::fs::create_dir(dir.join(name)).unwrap();
-            std::fs::write(dir.join(name).join("file"), name).unwrap();
-        }
-        let places = |names: &[&str]| -> Vec<PathBuf> {
-            let places = names.iter().map(|name| dir.join(name));
-            places.filter_map(|path| std::fs::canonicalize(path).ok()).collect()
-        };
-        let reads = ["/usr", "/bin", "/lib", "/lib64", "/etc", "closed"];
-        let sandbox = SandboxSpec::new(
-            places(&reads),
-            places(&["own"]),
-            places(&["closed"]),
-            vec![dir.join("own/file"), dir.join("own/free/new")],
-            NetworkAccess::Machine,
-        );
-        let tries = format!(
-            "cd {}; echo x > own/file && echo changed; echo x > own/free/new && cat own/file && echo && echo wrote; cat closed/file; cat else/file; echo x > else/new; kill -9 $PPID; kill -9 {}; \
-             echo on; cat",
-            dir.display(),
-            std::process::id()
-        );
-        let spec = ServerSpec { sandbox: Some(sandbox), ..spec(&tries) };
-        let mut server = start(&spec).unwrap();
-        let mut input = server.input.take().unwrap();
-        // Without mounts nothing would protect it, so it is read-only.
-        assert_eq!(line(&mut server), "own");
-        assert_eq!(line(&mut server), "wrote");
-        assert_eq!(line(&mut server), "on");
-        input.write_all(b"still\n").unwrap();
-        assert_eq!(line(&mut server), "still");
-        assert!(server.is_alive() && !dir.join("else/new").exists());
-        assert_eq!(server.absent_protected, [dir.join("own/free/new")]);
     }
 }
