@@ -364,22 +364,19 @@ fn copies_of_damaged_files_do_not_accumulate() {
 }
 
 #[test]
-fn a_due_job_does_not_run_from_a_damaged_file() {
+fn no_job_runs_from_a_damaged_file() {
     let story = Story::new().script([says("a")]);
     let mut other = python_job(&every_minute());
     other["id"] = json!("other");
-    let hourly = json!({ "kind": "every", "everyMs": 3_600_000 });
-    for (schedule, status, error) in [(hourly, 0, ""), (every_minute(), 78, "cannot be used")] {
-        write_jobs(&story, &[python_job(&schedule), other.clone()]);
-        let whole = std::fs::read_to_string(job_file(&story)).unwrap();
-        let damaged = whole.replace(r#""other","#, r#""other""#);
-        assert_ne!(damaged, whole);
-        write(&job_file(&story), damaged.as_bytes());
-        let ran = story.run(SCHEDULED);
-        ran.status(status).stderr_has(error).stdout("");
-    }
+    let jobs = [python_job(&every_minute()), other];
+    write_jobs(&story, &jobs);
+    let whole = std::fs::read_to_string(job_file(&story)).unwrap();
+    let damaged = whole.replace(r#""other","#, r#""other""#);
+    assert_ne!(damaged, whole);
+    write(&job_file(&story), damaged.as_bytes());
+    story.run(SCHEDULED).status(78).stderr_has("cannot be used").stdout("");
     assert!(story.requests().is_empty());
-    write_jobs(&story, &[python_job(&every_minute()), other]);
+    write_jobs(&story, &jobs);
     story.run(SCHEDULED).stdout("a\n");
 }
 
