@@ -5,16 +5,29 @@ use crate::ops::context::Context;
 use crate::ops::permissions::Grants;
 use crate::sys::process::{self, CommandSpec};
 use anyhow::Result;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Options before a subcommand of git: outside of the sandbox it must not run what a command has left in the repository.
-const RUNS_NOTHING: [&str; 6] =
-    ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.pager=cat"];
+/// Settings of git: outside of the sandbox it must not run what a repository names, or what a command has left in it.
+const RUNS_NOTHING: [(&str, &str); 4] = [
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.pager", "cat"),
+    ("diff.ignoreSubmodules", "all"),
+];
+/// Settings of a filter that runs nothing.
+const RUNS_NO_FILTER: [(&str, &str); 4] =
+    [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")];
+/// Variables that keep git from fetching what a partial clone lacks: the config of the repository names the program for it.
+const FETCHES_NOTHING: [(&str, &str); 2] =
+    [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
+/// The number of settings in variables.
+const CONFIG_COUNT: &str = "GIT_CONFIG_COUNT";
 /// The time that one call of git may take. A checkout of a large repository takes minutes.
 const GIT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Bytes kept of the output of git.
-const MAX_OUTPUT_BYTES: usize = 8 << 10;
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 /// The worktree of a run.
 pub(crate) struct Worktree {
@@ -99,10 +112,17 @@ impl Worktree {
         let path = self.path.to_string_lossy().into_owned();
         let reference = format!("refs/heads/{}", self.branch);
         match git(ctx, top, &["rev-parse", "--verify", "--quiet", &reference]) {
-            Ok(_) => git(ctx, top, &["worktree", "add", "--quiet", &path, &self.branch])?,
+            Ok(_) => {
+                git_on_files(ctx, top, top, &["worktree", "add", "--quiet", &path, &self.branch])?
+            }
             Err(_) => {
                 self.new_at = Some(head.to_owned());
-                git(ctx, top, &["worktree", "add", "--quiet", "-b", &self.branch, &path])?
+                git_on_files(
+                    ctx,
+                    top,
+                    top,
+                    &["worktree", "add", "--quiet", "-b", &self.branch, &path],
+                )?
             }
         };
         Ok(())
@@ -122,7 +142,7 @@ impl Worktree {
     /// run and has no new commit.
     pub(crate) fn remove(self, ctx: &Context) {
         let path = self.path.to_string_lossy().into_owned();
-        if git(ctx, &self.git_dir, &["worktree", "remove", &path]).is_err() {
+        if git_on_files(ctx, &self.git_dir, &self.path, &["worktree", "remove", &path]).is_err() {
             let shown = ctx.paths.display(&self.path);
             ctx.notice(&format!("`{shown}` was kept: it has changes that are not committed"));
             return;
@@ -139,29 +159,87 @@ impl Worktree {
     }
 }
 
-/// Runs git as the user would, and returns its output.
+/// Runs git, and returns its output.
 ///
 /// # Errors
 /// There is no git, or it fails; the error is its message.
 fn git(ctx: &Context, directory: &Path, arguments: &[&str]) -> Result<String> {
-    let arguments = RUNS_NOTHING.iter().chain(arguments);
+    run_git(ctx, directory, arguments, &[])
+}
+
+/// Runs git as [`git`] does, for a command that reads or writes files of a working tree: it runs the filters of the user's own
+/// config, and none that the repository has at `top`.
+fn git_on_files(ctx: &Context, directory: &Path, top: &Path, arguments: &[&str]) -> Result<String> {
+    let filters = repository_filters(ctx, top)?;
+    let off = filters.iter().flat_map(|filter| {
+        RUNS_NO_FILTER.map(|(name, value)| (format!("{filter}.{name}"), value.to_owned()))
+    });
+    if !filters.is_empty() {
+        let names: Vec<&str> = filters.iter().filter_map(|it| it.strip_prefix("filter.")).collect();
+        log::info!(target: "git", "filters of the repository that do not run: {}", names.join(", "));
+    }
+    run_git(ctx, directory, arguments, &off.collect::<Vec<_>>())
+}
+
+/// The filters that the config of the repository around `directory` sets, as `filter.NAME`.
+fn repository_filters(ctx: &Context, directory: &Path) -> Result<BTreeSet<String>> {
+    let words = ["config", "--null", "--show-scope", "--name-only", "--includes", "--list"];
+    let listed = git(ctx, directory, &words)?;
+    let fields: Vec<&str> = listed.split('\0').collect();
+    let keys = fields.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+    let of_repository = keys.filter(|(scope, _)| matches!(*scope, "local" | "worktree"));
+    let filters = of_repository.filter_map(|(_, key)| {
+        let (filter, _) = key.rsplit_once('.')?;
+        filter.starts_with("filter.").then(|| filter.to_owned())
+    });
+    Ok(filters.collect())
+}
+
+fn run_git(
+    ctx: &Context,
+    directory: &Path,
+    arguments: &[&str],
+    settings: &[(String, String)],
+) -> Result<String> {
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let mut env: Vec<(String, String)> = ctx.env.iter().map(owned).collect();
+    env.extend(FETCHES_NOTHING.map(owned));
+    // Settings in variables may have any name.
+    let count = ctx.env.get(CONFIG_COUNT).and_then(|text| text.parse().ok()).unwrap_or(0_usize);
+    let settings = RUNS_NOTHING.into_iter().map(owned).chain(settings.iter().cloned());
+    let mut next = count;
+    for (name, value) in settings {
+        env.push((format!("GIT_CONFIG_KEY_{next}"), name));
+        env.push((format!("GIT_CONFIG_VALUE_{next}"), value));
+        next += 1;
+    }
+    env.push((CONFIG_COUNT.to_owned(), next.to_string()));
     let spec = CommandSpec {
         program: "git".into(),
-        arguments: arguments.map(|&word| word.to_owned()).collect(),
+        arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
         directory: directory.to_owned(),
-        env: ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        env,
         timeout: GIT_TIMEOUT,
         capture_bytes: MAX_OUTPUT_BYTES,
         sandbox: None,
         input: None,
     };
-    let finished = process::run(&spec, &mut |_| ())?;
+    // What git warns of is no part of a list.
+    let (finished, errors) = process::run_split_stderr(&spec)?;
     if let Some(stop) = finished.stop {
         return Err(stop.into());
     }
-    let text = String::from_utf8_lossy(&finished.head).into_owned();
+    let is_whole = finished.omitted_bytes == 0 && finished.tail.is_empty();
     match finished.status {
-        Some(status) if status.success() => Ok(text),
-        _ => Err(fail(Exit::Usage, format!("git: {}", text.trim()))),
+        Some(status) if status.success() && is_whole => {
+            Ok(String::from_utf8_lossy(&finished.head).into_owned())
+        }
+        Some(status) if status.success() => {
+            Err(fail(Exit::Usage, "git: the config of the repository is too long"))
+        }
+        _ => {
+            let errors = String::from_utf8_lossy(&errors);
+            Err(fail(Exit::Usage, format!("git: {}", errors.trim())))
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::requirements::require;
 use crate::server::{calls, says};
-use crate::story::Story;
+use crate::story::{Story, write_program};
 use serde_json::json;
 
 /// A story in a repository with one commit.
@@ -118,6 +118,37 @@ fn the_removal_of_a_worktree_runs_no_hook() {
     let (told, _) = run_command(&story, &flags, &script);
     assert!(told.contains("done"), "{told}");
     assert!(!mark.exists());
+}
+
+/// A repository that somebody else made runs nothing, and what its filters would make of the files is left to git in the sandbox.
+#[test]
+fn no_program_of_a_repository_runs_outside_of_the_sandbox() {
+    let Some(story) = in_repository() else { return };
+    let home = story.home().display().to_string();
+    write_program(&story.dir().join("evil"), &format!("#!/bin/sh\ntouch {home}/ran; cat\n"));
+    git(
+        &story,
+        "echo '* filter=x' > .gitattributes; echo 'sub/* filter=a=b' >> .gitattributes; git add .; git commit -qm two; \
+         for name in x a=b; do for key in smudge clean process; do git config filter.$name.$key $PWD/evil; done; \
+         git config filter.$name.required true; done; git config extensions.worktreeConfig true; \
+         git config --worktree filter.y.smudge $PWD/evil; git config core.fsmonitor $PWD/evil; \
+         git config core.sshCommand $PWD/evil; cp evil .git/hooks/post-checkout; cp evil .git/hooks/reference-transaction",
+    );
+    let (told, _) = run_command(&story, &["--worktree", "one"], "cat sub/a");
+    assert_eq!(told, "1");
+    assert!(!story.home().join("ran").exists());
+    // What it would have run.
+    git(
+        &story,
+        "rm -f .git/hooks/*; git config --unset core.fsmonitor; git worktree add -q ../other || true",
+    );
+    assert!(story.home().join("ran").exists());
+    // A filter of the user's own config runs.
+    let Some(story) = in_repository() else { return };
+    git(&story, "echo '* filter=own' > .gitattributes; git add .; git commit -qm two");
+    git(&story, "git config --global filter.own.smudge 'tr 1 2'");
+    let (told, _) = run_command(&story, &["--worktree", "one"], "cat sub/a");
+    assert_eq!(told, "2");
 }
 
 #[test]
