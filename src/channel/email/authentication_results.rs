@@ -78,20 +78,24 @@ pub(super) fn verify(
     }
     let domain = address.rsplit('@').next().unwrap_or_default();
     let all = headers.iter().map(|value| AuthenticationResults::parse(value.as_ref()));
-    let mut trusted = all.filter(|it| verification.trusted_ids.contains(&it.server));
-    let Some(found) = trusted.next() else {
+    let trusted: Vec<AuthenticationResults> =
+        all.filter(|it| verification.trusted_ids.contains(&it.server)).collect();
+    let Some(found) = trusted.first() else {
         return Err("no trusted server has verified it".to_owned());
     };
+    // A failure of the policy of the domain outweighs the rest, in any result of a trusted server.
+    let has_failed = |it: &MethodResult| it.method == "dmarc" && it.result == "fail";
+    if trusted.iter().any(|it| it.results.iter().any(has_failed)) {
+        return Err(format!("DMARC failed for `{domain}`, as `{}` says", found.server));
+    }
     if found.passes("dmarc", &["header.from"], domain) {
         return Ok(());
     }
-    // A failure of the policy of the domain outweighs the rest.
-    let has_failed = |it: &MethodResult| it.method == "dmarc" && it.result == "fail";
     let has_dkim =
         !verification.needs_dkim || found.passes("dkim", &["header.d", "header.i"], domain);
     let has_spf =
         !verification.needs_spf || found.passes("spf", &["smtp.mailfrom", "smtp.mail"], domain);
-    match has_dkim && has_spf && !found.results.iter().any(has_failed) {
+    match has_dkim && has_spf {
         true => Ok(()),
         false => Err(format!(
             "`{}` has not verified it: neither DMARC nor SPF and DKIM passed for `{domain}`",
@@ -158,6 +162,8 @@ mod tests {
         check("dmarc=pass", false);
         check("dmarc=pass header.from=evil.example", false);
         check("dmarc=fail header.from=example.org", false);
+        check("dmarc=pass header.from=example.org; dmarc=fail header.from=example.org", false);
+        check("dmarc=fail header.from=example.org; dmarc=pass header.from=example.org", false);
         check("dmarc=fail (dmarc=pass header.from=example.org)", false);
         check("x=\"; dmarc=pass header.from=example.org\"", false);
         check("none", false);
@@ -190,6 +196,7 @@ mod tests {
         check(&[other], false);
         check(&[other, pass], true);
         check(&[fail, pass], false);
+        check(&[pass, fail], false);
         check(&["mx.example.net; none", pass], false);
         check(&["MX.example.net 1; dmarc=pass header.from=example.org"], true);
         check(&["mx.example.net.evil.example; dmarc=pass header.from=example.org"], false);
