@@ -9,6 +9,7 @@ use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::plain_text;
 use crate::ops::context::Context;
 use crate::ops::toolset::exec_tool;
+use crate::policy::file_scope::FileAccess;
 use crate::policy::net::Net;
 use crate::policy::{Policy, tool_names};
 use crate::settings::Settings;
@@ -87,16 +88,21 @@ pub(crate) fn load(
             Vec::new()
         }
     };
+    let own_count = paths.len();
     paths.extend(trusted_programs.iter().cloned());
     let cache_path = ctx.paths.tool_specs();
     let mut cache = SpecCache::load(&cache_path);
     let (mut programs, mut names, mut is_changed) = (Vec::new(), BTreeSet::new(), false);
-    for path in paths {
+    for (number, path) in paths.into_iter().enumerate() {
         let shown = ctx.paths.display(&path);
         let mut load_one = || -> Result<Option<ToolProgram>> {
             let (name, path) = check_program(&path)?;
             if !policy.is_offered(&tool_name(&name)) || !names.insert(name.clone()) {
                 return Ok(None);
+            }
+            // Those of a trusted directory are pinned by their content.
+            if number < own_count && may_change(policy, &path) {
+                bail!("it leads to `{}`, which this run may change", ctx.paths.display(&path));
             }
             let digest = digest_program(&path).with_context(|| {
                 format!("it is larger than {}", durable_file::format_size(MAX_PROGRAM_BYTES))
@@ -135,6 +141,17 @@ pub(crate) fn load(
         notice(&format!("the descriptions of tools were not stored: {error:#}"));
     }
     programs.into()
+}
+
+/// True if a run under `policy` may change the program at the real path `path`.
+fn may_change(policy: &Policy, path: &Path) -> bool {
+    let scope = &policy.file_scope;
+    let mut roots = scope.command_writable_roots();
+    let is_kept = scope.read_only.iter().any(|kept| path.starts_with(kept));
+    !is_kept
+        && !scope.is_unrestricted
+        && (roots.any(|root| path.starts_with(root))
+            || scope.decide_absolute(path.to_owned(), FileAccess::Write).is_ok())
 }
 
 /// Says that the program `name` is not asked again.

@@ -45,6 +45,27 @@ fn a_program_is_a_tool() {
 }
 
 #[test]
+fn a_link_to_a_program_that_the_run_may_change_is_no_tool() {
+    let story = Story::new().set("tools", json!({ "programs": ["tides"] }));
+    write_program(&story.dir().join("tides"), &tool("Times of the tides", "cat"));
+    let tools = story.home().join(".nanobot/tools");
+    std::fs::create_dir_all(&tools).unwrap();
+    std::os::unix::fs::symlink(story.dir().join("tides"), tools.join("tides")).unwrap();
+    let is_offered = |flags: &[&str], reason: &str| {
+        let ran = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat());
+        let text = ran.text();
+        drop(if reason.is_empty() { ran } else { ran.stderr_has(reason) });
+        text.contains("tool_tides")
+    };
+    assert!(is_offered(&[], ""));
+    assert!(!is_offered(&["--write"], "which this run may change"));
+    // What lies in the directory of the tools is closed to a run that may change the home.
+    let story = with_tool("tides", "cat");
+    let home = format!("--write={}", story.home().display());
+    assert!(offered(&story, &[&home]).contains(&"tool_tides".to_owned()));
+}
+
+#[test]
 fn a_first_tool_is_made_before_anything_else() {
     let story = Story::bare();
     let arguments = ["tool", "new", "tides", "-l", "sh", "-d", "Times"];
