@@ -24,6 +24,7 @@ const PROTECTED_PATHS: &[&str] = &[
     "undo",
     "usage.jsonl",
     "usage.under-way",
+    "write-locks",
     "written-skills",
 ];
 

@@ -153,3 +153,4 @@ pub(crate) fn can_write(policy: &Policy) -> bool {
     roots.any(|root| root.path == policy.file_scope.directory && root.may_write)
         && !policy.reads_only
 }
+        .with_locks(ctx.paths.write_locks())

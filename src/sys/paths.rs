@@ -118,6 +118,10 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "digests of the skills that a run wrote after content by others; their hosts are not yours until you change them",
     },
     DocumentedPath {
+        path: "~/.nanobot/write-locks/",
+        meaning: "locks by which commands that may change the same directory take turns; can be removed when nothing runs",
+    },
+    DocumentedPath {
         path: "~/.nanobot/auth/PROVIDER.json",
         meaning: "login tokens, renewed automatically",
     },
@@ -364,6 +368,21 @@ impl Paths {
     pub fn tools(&self) -> PathBuf {
         self.root.join("tools")
     }
+    /// Returns the directory of the locks of directories that commands may change.
+    pub fn write_locks(&self) -> PathBuf {
+        self.root.join("write-locks")
+    }
+
+    /// Returns the directory of the programs of the user's hooks.
+    pub fn hooks(&self) -> PathBuf {
+        self.root.join("hooks")
+    }
+
+    /// Returns the file that marks that the user was told where hooks run.
+    pub fn hooks_announced(&self) -> PathBuf {
+        self.root.join("hooks/.announced")
+    }
+
 
     /// Returns the file with the descriptions of these programs.
     pub fn tool_specs(&self) -> PathBuf {

@@ -97,6 +97,8 @@ pub struct ExecTool {
     programs: Vec<PathBuf>,
     before_first_run: Option<Box<BeforeFirstRun>>,
     /// `None` if no commands can be started in the background.
+    /// The directory of the locks by which commands of several runs take turns.
+    lock_directory: Option<PathBuf>,
     background: Option<Arc<BackgroundCommands>>,
     sandbox_spec: OnceLock<SandboxSpec>,
     withheld: Mutex<Option<WithheldResult>>,
@@ -146,6 +148,7 @@ impl ExecTool {
             programs: Vec::new(),
             before_first_run: None,
             background: None,
+            lock_directory: None,
             sandbox_spec: OnceLock::new(),
             withheld: Mutex::default(),
         }
@@ -159,6 +162,12 @@ impl ExecTool {
     }
 
     /// Lets the model start commands in the background, for a [`ProcessTool`] with the same `commands`.
+    /// Lets commands take turns with those of other runs, by locks in `directory`, which is closed to them.
+    pub fn with_locks(mut self, directory: PathBuf) -> Self {
+        self.lock_directory = Some(directory);
+        self
+    }
+
     pub fn with_background(mut self, commands: Arc<BackgroundCommands>) -> Self {
         self.spec.parameters = const { &without_blanks(br#"{ "type": "object", "required": ["command"], "properties": {
             "command": { "type": "string", "minLength": 1 },
@@ -204,6 +213,7 @@ impl ExecTool {
         fence.project_files.git = self.files.git_history();
         fence.writable.push(private);
         for (_, value) in &self.env {
+        fence.lock_directory.clone_from(&self.lock_directory);
             fence.add_links(Path::new(value));
         }
         let tmp = private_tmp::tmp_directory(&self.temp_parents)?;

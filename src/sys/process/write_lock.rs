@@ -1,4 +1,5 @@
-//! A lock by which only one sandboxed command at a time may change a set of directories.
+//! A lock by which only one sandboxed command at a time may change a set of directories. It is on files of ours that no command
+//! can open: a command that reads a directory could lock that.
 //!
 //! A background command takes it to start, and then leaves its snapshot and its locks of directories to the run: other runs
 //! wait until all background commands have ended, and other commands of this run do not. While background commands run, the
@@ -8,13 +9,12 @@
 use crate::error::Stop;
 use crate::sys::sandbox::{PathSnapshot, SandboxSpec, UndoneChange};
 use crate::sys::signal::{self, Deadline};
-use rustix::fs::{FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{DirBuilder, File, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The interval at which a busy lock is retried: a blocking wait could not be interrupted.
@@ -25,7 +25,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct WriteLock {
     background: MutexGuard<'static, Vec<BackgroundWriter>>,
-    /// The writable directories and their ancestors, locked against other processes.
+    /// The locks of the writable directories and their ancestors, against other processes.
     directory_locks: Vec<DirectoryLock>,
 }
 
@@ -45,8 +45,18 @@ struct BackgroundWriter {
 struct DirectoryLock {
     id: LockedDirectoryId,
     is_exclusive: bool,
-    /// Closing it releases the lock.
-    _file: File,
+    /// The file whose lock stands for the directory's. `None` if there can be none; then other processes are not excluded.
+    file: Option<File>,
+    path: PathBuf,
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // No other process has it. One that has opened it and waits sees that it is gone, and creates another.
+        if self.is_exclusive && self.file.is_some() {
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
 }
 
 /// The device and the inode number of a directory.
@@ -75,27 +85,27 @@ impl WriteLock {
             }
         };
         let mut locks = Vec::new();
-        for (id, (file, exclusive)) in directories_to_lock(sandbox) {
+        for (id, is_exclusive) in directories_to_lock(sandbox) {
             let mut held = background.iter().flat_map(|it| &it.directory_locks);
             // The background commands do not release it while this one has their list.
-            if held.any(|lock| lock.id == id && (lock.is_exclusive || !exclusive)) {
+            if held.any(|lock| lock.id == id && (lock.is_exclusive || !is_exclusive)) {
                 continue;
             }
-            let kind = match exclusive {
-                true => FlockOperation::NonBlockingLockExclusive,
-                false => FlockOperation::NonBlockingLockShared,
+            let Some(directory) = &sandbox.lock_directory else {
+                continue;
             };
-            loop {
-                match rustix::fs::flock(&file, kind) {
-                    // That user could keep it forever. Our own runs are not that user's.
-                    Err(Errno::WOULDBLOCK) if is_held_only_by_others(id.1) => break,
-                    Err(Errno::WOULDBLOCK) => wait()?,
-                    Err(Errno::INTR) => {}
-                    // Not every file system can lock directories; then other processes are not excluded.
-                    Ok(()) | Err(_) => break,
+            let path = directory.join(format!("{:x}-{:x}", id.0, id.1));
+            let file = loop {
+                match try_lock_file(&path, is_exclusive) {
+                    Ok(file) => break Some(file),
+                    Err(TryLockError::WouldBlock) => wait()?,
+                    Err(TryLockError::Error(error)) => {
+                        log::warn!(target: "sandbox", "lock `{}`: {error}", path.display());
+                        break None;
+                    }
                 }
-            }
-            locks.push(DirectoryLock { id, is_exclusive: exclusive, _file: file });
+            };
+            locks.push(DirectoryLock { id, is_exclusive, file, path });
         }
         Ok(Self { background, directory_locks: locks })
     }
@@ -148,8 +158,8 @@ impl Drop for BackgroundLock {
 fn try_lock_process() -> Option<MutexGuard<'static, Vec<BackgroundWriter>>> {
     match PROCESS_LOCK.try_lock() {
         Ok(background) => Some(background),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
+        Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(std::sync::TryLockError::WouldBlock) => None,
     }
 }
 
@@ -177,51 +187,43 @@ pub(super) enum LockError {
     Stopped(Stop),
 }
 
-/// True if the locks of the directory with this inode number belong to other users, as far as `/proc/locks` tells. What it
-/// does not list may be our own, of another process namespace.
-fn is_held_only_by_others(inode: u64) -> bool {
-    let ours = rustix::process::geteuid().as_raw();
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let mut holders = locks.lines().filter_map(|line| {
-        // Such as `1: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF`; a waiting process has `->` after the number.
-        let mut fields = line.split_ascii_whitespace().skip(1).filter(|field| *field != "->");
-        let kind = fields.next()?;
-        let holder = fields.nth(2)?;
-        let (_, number) = fields.next()?.rsplit_once(':')?;
-        (kind == "FLOCK" && number.parse() == Ok(inode)).then_some(holder)
-    });
-    let is_of_other = |holder: &str| {
-        let process = std::fs::metadata(format!("/proc/{holder}"));
-        // A holder that has ended passed the lock on to another process. Ours does not.
-        process.map_or(true, |process| process.uid() != ours)
-    };
-    let first = holders.next();
-    first.is_some_and(is_of_other) && holders.all(is_of_other)
+/// Opens and locks the file at `path`, which is created if it is missing.
+fn try_lock_file(path: &Path, is_exclusive: bool) -> Result<File, TryLockError> {
+    loop {
+        if let Some(parent) = path.parent() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(parent)
+                .map_err(TryLockError::Error)?;
+        }
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path).map_err(TryLockError::Error)?;
+        match is_exclusive {
+            true => file.try_lock()?,
+            false => file.try_lock_shared()?,
+        }
+        // The last holder may have removed it.
+        if file.metadata().map_err(TryLockError::Error)?.nlink() > 0 {
+            return Ok(file);
+        }
+    }
 }
 
 /// The directories to lock: writable ones exclusively and their ancestors shared, so that a command that may write an
 /// entire ancestor waits. The order is the same for all commands, which prevents deadlock.
-fn directories_to_lock(sandbox: &SandboxSpec) -> BTreeMap<LockedDirectoryId, (File, bool)> {
-    let mut places: BTreeMap<LockedDirectoryId, (File, bool)> = BTreeMap::new();
+fn directories_to_lock(sandbox: &SandboxSpec) -> BTreeMap<LockedDirectoryId, bool> {
+    let mut places: BTreeMap<LockedDirectoryId, bool> = BTreeMap::new();
     // The last writable directory is the private one.
     let roots = sandbox.writable.iter().rev().skip(1);
-    for (path, exclusive) in roots
+    for (path, is_exclusive) in roots
         .flat_map(|root| root.ancestors().zip([true].into_iter().chain(std::iter::repeat(false))))
     {
-        // The lock on a file is left to the programs that use it; its directory is locked instead.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(File::from) else {
+        let Ok(metadata) = path.symlink_metadata() else {
             continue;
         };
-        let Ok(metadata) = file.metadata() else {
-            continue;
-        };
-        // Another user's directory is not locked: that user could hold its lock forever.
-        if !exclusive && metadata.uid() != rustix::process::geteuid().as_raw() {
-            continue;
-        }
-        let place = places.entry((metadata.dev(), metadata.ino())).or_insert((file, exclusive));
-        place.1 |= exclusive;
+        *places.entry((metadata.dev(), metadata.ino())).or_default() |= is_exclusive;
     }
     places
 }

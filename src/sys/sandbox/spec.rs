@@ -26,6 +26,10 @@ pub struct SandboxSpec {
     /// The directory for the copies of the git configs among `protected`, which is made for one command. Commands change
     /// these. Without one, the configs are read-only.
     pub config_copies: Option<PathBuf>,
+    /// The directory for the locks by which commands that may change the same directories take turns. Without one, commands of
+    /// other runs do not wait.
+    #[serde(skip)]
+    pub lock_directory: Option<PathBuf>,
     /// The files at any depth of `writable` whose changes are looked for after the command.
     #[serde(skip)]
     pub project_files: ProjectFiles,
@@ -70,6 +74,7 @@ impl SandboxSpec {
             denied,
             protected,
             config_copies: None,
+            lock_directory: None,
             project_files: ProjectFiles::default(),
             links: BTreeMap::new(),
             in_namespaces: false,

@@ -4,7 +4,7 @@ use super::fixture::SandboxFixture;
 use crate::requirements::require;
 use crate::situation::User;
 use crate::story::Story;
-use crate::wait::until_exists;
+use crate::wait::{until, until_exists};
 use serde_json::json;
 use std::io::BufRead;
 use std::process::Child;
@@ -48,6 +48,46 @@ fn runs_with_shared_writable_files_take_turns() {
     assert!(!(ran.text() + &ran.error_text()).contains("evil"));
     ran.stdout_has("No such file");
     assert!(dir.join("ran").exists() && !dir.join(".bashrc").exists());
+}
+
+/// A command that only reads can lock the directory, and must not stop the work of other runs by that.
+#[test]
+fn a_lock_of_a_command_is_not_waited_for() {
+    if !require("flock") {
+        return;
+    }
+    let yard = SandboxFixture::new(User::Current);
+    let story = &yard.story;
+    let dir = story.dir();
+    std::fs::write(dir.join("free"), "").unwrap();
+    let hold = "flock -x . -c 'touch $TMPDIR/held; while [ -e free ]; do sleep 0.02; done'";
+    let holder = start_command(story, hold, 60, &[]);
+    let temporary = dir.with_file_name("tmp");
+    let is_held = || {
+        let runs = std::fs::read_dir(&temporary).unwrap().flatten();
+        runs.map(|run| run.path().join("held")).any(|file| file.exists())
+    };
+    until("the command holds the lock", is_held);
+    let ran = story.wait(start_command(story, "touch ran", 20, &["--write"]));
+    std::fs::remove_file(dir.join("free")).unwrap();
+    story.wait(holder).stdout("(no output)\n");
+    ran.stdout("(no output)\n");
+    assert!(dir.join("ran").exists());
+    // Nothing is left of the locks of the directory itself, and commands do not see the others.
+    let locks = story.home().join(".nanobot/write-locks");
+    let inode = std::os::unix::fs::MetadataExt::ino(&dir.metadata().unwrap());
+    let names: Vec<_> =
+        std::fs::read_dir(&locks).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert!(
+        !names.iter().any(|name| name.to_string_lossy().ends_with(&format!("-{inode:x}"))),
+        "{names:?}"
+    );
+    let home = format!("--write={}", story.home().display());
+    let tried = "ls ~/.nanobot/write-locks; flock -x ~/.nanobot/write-locks true";
+    let ran = story.wait(start_command(story, tried, 20, &[&home]));
+    assert!(!ran.text().contains(names[0].to_str().unwrap()));
+    drop(ran.error_text());
+    ran.code();
 }
 
 /// A user who can read a directory can lock it, and must not stop its owner's work by that.
