@@ -59,6 +59,9 @@ impl ApprovalHandler for InteractiveApproval {
         let approval = self.user_prompt.approve(case)?;
         policy.file_scope.instruction_files.clone_from(&self.policy.file_scope.instruction_files);
         policy.file_scope.trusted.clone_from(&self.policy.file_scope.trusted);
+        if let Some(hooks) = &self.shared.hooks {
+            hooks.hide_also(&policy.file_scope);
+        }
         let policy = Arc::new(policy);
         let files = self.shared.files.with_policy(&policy);
         let files = files.map_err(|error| format!("open the granted directories: {error}"))?;

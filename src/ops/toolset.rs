@@ -9,6 +9,7 @@ use crate::policy::tool_names::{APPLY_PATCH, PROCESS};
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
 use crate::sys::durable_file;
+use crate::sys::paths::PathResolver;
 use crate::tool::Tool;
 use crate::tool::apply_patch;
 use crate::tool::cron::{CronTool, JobScheduler};
@@ -86,6 +87,22 @@ fn program_tools(
     shared.programs.iter().map(tool).collect()
 }
 
+/// Runs the hooks of the user in the sandbox, where they see the programs in their directory, also those that are links.
+pub(crate) fn hook_runner(
+    ctx: &Context,
+    settings: &Settings,
+    policy: &Policy,
+    files: &Arc<Files>,
+) -> ExecTool {
+    let directory = PathResolver::default().resolve(&ctx.paths.hooks());
+    let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+    let links = entries.map(|entry| entry.path()).filter(|path| path.is_symlink());
+    let targets = links.filter_map(|link| link.canonicalize().ok()).collect::<Vec<_>>();
+    let programs = targets.into_iter().chain([directory]).collect();
+    let exec = exec_tool(ctx, settings, policy, files).with_programs(programs);
+    with_workspace(exec, settings, policy)
+}
+
 /// The tool that runs commands, which creates what of the workspace its mounts are to protect.
 fn with_workspace(exec: ExecTool, settings: &Settings, policy: &Policy) -> ExecTool {
     if !is_workspace_writable_by_commands(&policy.file_scope) {
@@ -139,6 +156,7 @@ pub(crate) fn exec_tool(
         has_network: policy.net == Net::Any,
     };
     ExecTool::new(Arc::clone(files), &limits, &ctx.env, containment)
+        .with_locks(ctx.paths.write_locks())
 }
 
 /// True if commands may change files in the workspace outside the protected paths.
@@ -153,4 +171,3 @@ pub(crate) fn can_write(policy: &Policy) -> bool {
     roots.any(|root| root.path == policy.file_scope.directory && root.may_write)
         && !policy.reads_only
 }
-        .with_locks(ctx.paths.write_locks())

@@ -8,7 +8,7 @@ use crate::memory::request::CHARS_PER_TOKEN;
 use crate::message::Origin;
 use crate::ops::channel::message_outlet::OutboxOutlet;
 use crate::ops::context::Context;
-use crate::ops::hooks::{HookedRun, Hooks};
+use crate::ops::hooks::{self, HookContainment, HookedRun, Hooks};
 use crate::ops::interactive_approval::InteractiveApproval;
 use crate::ops::mcp_tools::{self, McpTools};
 use crate::ops::permissions::{self, Grants, WorkspacePlace};
@@ -19,7 +19,7 @@ use crate::ops::session_library::StoredSessions;
 use crate::ops::setup_input::SetupInput;
 use crate::ops::shared_state::SharedState;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
-use crate::ops::toolset::{CronToolParts, all_tools, can_write};
+use crate::ops::toolset::{CronToolParts, all_tools, can_write, hook_runner};
 use crate::ops::web_tools;
 use crate::policy::file_scope::FileScope;
 use crate::policy::net::Net;
@@ -113,6 +113,7 @@ pub(crate) fn prepare(
     found.notices().iter().for_each(|text| notice(text));
     let skills = found.skills;
     let hosts = settings.web.config_hosts.iter().cloned();
+    let hooks = hooks_of_run(ctx, input, &policy, &files, &seen)?;
     let shared = SharedState {
         provenance: seen,
         files,
@@ -122,7 +123,7 @@ pub(crate) fn prepare(
         listed_tools: input.listed_tools(),
         background: Some(Arc::default()),
         programs,
-        hooks: hooks_of_run(ctx, input, &policy)?,
+        hooks,
     };
     let toolbox = build_toolbox(ctx, input, &policy, &shared, own_tools)?;
     let skill_list = match toolbox.specs().is_empty() {
@@ -214,14 +215,63 @@ fn hooks_of_run(
     ctx: &Context,
     input: &SetupInput<'_>,
     policy: &Policy,
+    files: &Arc<Files>,
+    provenance: &Arc<ProvenanceTracker>,
 ) -> Result<Option<Arc<Hooks>>> {
-    Hooks::for_run(ctx, input.settings, Some(&policy.file_scope), || HookedRun {
+    if !input.is_dry_run_or_replay {
+        hooks::announce_places(ctx, input.settings);
+    }
+    let containment = || {
+        let exec = hook_runner(ctx, input.settings, policy, files);
+        HookContainment::of_run(ctx, input.settings, policy, exec, Some(Arc::clone(provenance)))
+    };
+    Hooks::for_run(ctx, input.settings, containment, || HookedRun {
         session_key: input.session_key.to_owned(),
         transcript: input.transcript.map(Path::to_owned),
         directory: policy.file_scope.directory.clone(),
         profile: input.profile.name.clone(),
         is_subagent: false,
     })
+}
+
+/// Opens what the file tools of turns with these grants may read, for content that comes with their messages.
+///
+/// # Errors
+/// As [`permissions::build_policy`]; its directories cannot be opened.
+pub(crate) fn open_for_reading(ctx: &Context, grants: &Grants) -> Result<Files> {
+    let settings = ctx.settings()?;
+    durable_file::create_dir(&settings.workspace)?;
+    let policy = permissions_of(ctx, &settings, grants, None)?;
+    Files::new(policy.file_scope).context("open the directories")
+}
+
+/// The policy of turns with these grants, which is at most `limit`.
+fn permissions_of(
+    ctx: &Context,
+    settings: &Settings,
+    grants: &Grants,
+    limit: Option<&Policy>,
+) -> Result<Policy> {
+    let profile = permissions::resolve_profile(ctx, grants, settings)?;
+    let place = WorkspacePlace::find(&settings.workspace);
+    let policy = permissions::build_policy(ctx, grants, settings, &profile, &place)?;
+    Ok(limit.map_or_else(|| policy.clone(), |limit| policy.intersection(limit)))
+}
+
+/// Builds the containment of the hooks at the end of a job with these grants, whose policy is at most `limit`.
+///
+/// # Errors
+/// As [`permissions::build_policy`]; its directories cannot be opened.
+pub(crate) fn containment_of_job(
+    ctx: &Context,
+    settings: &Settings,
+    grants: &Grants,
+    limit: Option<&Policy>,
+) -> Result<HookContainment> {
+    let policy = permissions_of(ctx, settings, grants, limit)?;
+    let files = Arc::new(Files::new(policy.file_scope.clone()).context("open the directories")?);
+    let exec = hook_runner(ctx, settings, &policy, &files);
+    Ok(HookContainment::of_run(ctx, settings, &policy, exec, None))
 }
 
 /// The parts of the system prompt.

@@ -34,6 +34,33 @@ pub enum HookDialect {
     ClaudeCode,
 }
 
+/// Where a hook runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookPlace {
+    /// As a command of the run: in its sandbox, in the directory.
+    Sandbox,
+    /// Outside of the sandbox, in the home directory. It does not see what the run may change.
+    Home,
+}
+
+impl HookPlace {
+    /// The place as the config names it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Sandbox => "sandbox",
+            Self::Home => "home",
+        }
+    }
+
+    /// The place of a hook that names none. Scripts for other programs expect the directory; ours have always started at home.
+    fn default_of(dialect: HookDialect) -> Self {
+        match dialect {
+            HookDialect::Nanobot => Self::Home,
+            HookDialect::Vibe | HookDialect::ClaudeCode => Self::Sandbox,
+        }
+    }
+}
+
 /// The names of events: ours, those of both generations of Vibe, and Claude Code's. `None` stands for events of Claude Code
 /// that have no counterpart here; hooks for them are accepted and never run.
 const EVENT_NAMES: &[(HookDialect, &str, Option<HookEvent>)] = &[
@@ -79,6 +106,9 @@ pub struct HookCommand {
     pub timeout: Duration,
     /// True if a failure of the hook counts as its no.
     pub is_strict: bool,
+    pub place: HookPlace,
+    /// True if the config names the place.
+    pub names_place: bool,
 }
 
 /// The tools that a hook is for.
@@ -134,7 +164,7 @@ impl HookMatcher {
     }
 }
 
-/// The hooks of the config, in its order, and what of it has no effect, as sentences.
+/// The hooks of the config, in its order, and remarks on what of it has no effect or seems wrong, as sentences.
 #[derive(Clone, Debug, Default)]
 pub struct HookSettings {
     pub commands: Vec<HookCommand>,
@@ -215,7 +245,9 @@ impl HookSettings {
             return Ok(());
         }
         let hook = parse_hook(dialect, event_name, event, fields, matcher);
-        self.commands.push(hook.map_err(|cause| format!("a hook for `{event_name}`: {cause}"))?);
+        let hook = hook.map_err(|cause| format!("a hook for `{event_name}`: {cause}"))?;
+        self.remarks.extend(advice(&hook));
+        self.commands.push(hook);
         Ok(())
     }
 }
@@ -227,9 +259,10 @@ fn parse_hook(
     fields: &Map<String, Value>,
     matcher: &Value,
 ) -> Result<HookCommand, String> {
-    const FIELD_NAMES: [&str; 9] = [
+    const FIELD_NAMES: [&str; 10] = [
         "command",
         "description",
+        "in",
         "match",
         "matcher",
         "name",
@@ -261,6 +294,12 @@ fn parse_hook(
         Some(Value::Bool(strict)) => *strict,
         Some(_) => return Err("its `strict` is neither true nor false".into()),
     };
+    let place = match fields.get("in").map(Value::as_str) {
+        None => None,
+        Some(Some("sandbox")) => Some(HookPlace::Sandbox),
+        Some(Some("home")) => Some(HookPlace::Home),
+        Some(_) => return Err("its `in` is neither `sandbox` nor `home`".into()),
+    };
     let matcher = match matcher {
         Value::Null => HookMatcher::Every,
         Value::String(text) => HookMatcher::parse(text, dialect)?,
@@ -277,6 +316,86 @@ fn parse_hook(
         command: command.to_owned(),
         timeout: Duration::from_secs_f64(timeout.min(MAX_TIMEOUT_SECS)),
         is_strict,
+        place: place.unwrap_or(HookPlace::default_of(dialect)),
+        names_place: place.is_some(),
+    })
+}
+
+/// Words of commands that work on the files of the directory.
+const DIRECTORY_WORDS: &[&str] = &[
+    "NANOBOT_DIRECTORY",
+    "CLAUDE_PROJECT_DIR",
+    "git",
+    "prettier",
+    "eslint",
+    "biome",
+    "black",
+    "ruff",
+    "isort",
+    "mypy",
+    "pyright",
+    "flake8",
+    "pylint",
+    "gofmt",
+    "goimports",
+    "rustfmt",
+    "cargo",
+    "clang-format",
+    "shellcheck",
+    "shfmt",
+    "npm",
+    "npx",
+    "pnpm",
+    "yarn",
+    "make",
+    "pytest",
+    "pre-commit",
+    "tsc",
+];
+/// Words of commands that need the network, the desktop or files of the home.
+const HOME_WORDS: &[&str] = &[
+    "curl",
+    "wget",
+    "ssh",
+    "scp",
+    "notify-send",
+    "mail",
+    "sendmail",
+    "msmtp",
+    "logger",
+    "osascript",
+    "say",
+    "paplay",
+    "aplay",
+    "wall",
+    "dbus-send",
+    "gh",
+    "HOME",
+    "~",
+];
+
+/// Says which place the command of a hook seems to need, if that is not the one that it has. A guess from its words, which is
+/// good for advice only.
+fn advice(hook: &HookCommand) -> Option<String> {
+    let is_part = |letter: char| letter.is_alphanumeric() || "_-~".contains(letter);
+    // Programs of hooks are seen from both places.
+    let command = hook.command.replace("~/.nanobot/hooks", "").replace("$HOME/.nanobot/hooks", "");
+    let words: Vec<&str> = command.split(|letter| !is_part(letter)).collect();
+    let find = |known: &[&'static str]| known.iter().copied().find(|word| words.contains(word));
+    let (place, word, need) = match (find(DIRECTORY_WORDS), find(HOME_WORDS)) {
+        (Some(word), None) => (HookPlace::Sandbox, word, "the files of the directory"),
+        (None, Some(word)) => {
+            (HookPlace::Home, word, "the home directory, the desktop or the network")
+        }
+        _ => return None,
+    };
+    (place != hook.place).then(|| {
+        format!(
+            "hook `{}` runs `in: {}`, but `{word}` in its command seems to need {need}: `\"in\": \"{}\"`",
+            hook.name,
+            hook.place.word(),
+            place.word()
+        )
     })
 }
 
@@ -319,7 +438,7 @@ fn unknown_event(place: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{HookDialect, HookEvent, HookSettings};
+    use super::{HookDialect, HookEvent, HookPlace, HookSettings};
     use serde_json::json;
 
     #[test]
@@ -366,6 +485,7 @@ mod tests {
             json!([{"name": "x", "type": "post_agent", "command": "a"}]),
             Ok((HookEvent::PostTurn, Vibe, &["anything"])),
         );
+        check(json!({"pre_tool": [{"command": "a", "in": "cellar"}]}), Err("its `in` is neither"));
         check(json!({"pre_tol": []}), Err("did you mean `pre_tool`?"));
         check(json!({"pre_tol": [{"command": "a"}]}), Err("did you mean `pre_tool`?"));
         check(json!({"pre_tool": [{"match": "x"}]}), Err("it has no `command`"));
@@ -381,6 +501,30 @@ mod tests {
         check(json!({"pre_tool": {"command": "a"}}), Err("is not a list"));
         check(json!("x"), Err("neither an object nor a list"));
         check(json!([{"type": "x", "command": "a"}]), Err("is not an event"));
+    }
+
+    #[test]
+    fn the_place_of_a_hook() {
+        use HookPlace::{Home, Sandbox};
+        let check = |value, expect: HookPlace, advised: &str| {
+            let hooks = HookSettings::parse(&value).unwrap();
+            assert_eq!(hooks.commands[0].place, expect, "{value}");
+            let remark = hooks.remarks.first().map_or("", String::as_str);
+            let is_advised =
+                if advised.is_empty() { remark.is_empty() } else { remark.ends_with(advised) };
+            assert!(is_advised, "{value}: {remark}");
+        };
+        let own = |command: &str| json!({ "post_tool": [{ "command": command }] });
+        let claude = |command: &str| json!({ "Stop": [{ "hooks": [{ "command": command }] }] });
+        check(own("~/.nanobot/hooks/no-rm"), Home, "");
+        check(own("cat >> ~/audit.log"), Home, "");
+        check(own("cd $NANOBOT_DIRECTORY && ./fmt"), Home, "`\"in\": \"sandbox\"`");
+        check(own("ruff format ."), Home, "`\"in\": \"sandbox\"`");
+        check(claude("npx prettier --write ."), Sandbox, "");
+        check(claude("notify-send done"), Sandbox, "`\"in\": \"home\"`");
+        check(claude("git push && curl https://ci"), Sandbox, "");
+        check(json!({ "pre_tool": [{ "command": "make", "in": "sandbox" }] }), Sandbox, "");
+        check(json!([{ "type": "pre_tool", "command": "a", "in": "home" }]), Home, "");
     }
 
     #[test]

@@ -98,6 +98,10 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "programs of hooks; no run may change them (`hooks` of the config names the commands)",
     },
     DocumentedPath {
+        path: "~/.nanobot/hooks/.announced",
+        meaning: "marks that you were told where hooks run",
+    },
+    DocumentedPath {
         path: "~/.nanobot/tools/NAME",
         meaning: "a program that is a tool, once `tools.programs` of the config names it; no run may change it",
     },
@@ -114,12 +118,12 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "names of the git objects that commands wrote while content from outside was in their conversation, so that no later run takes instruction files from them",
     },
     DocumentedPath {
-        path: "~/.nanobot/written-skills",
-        meaning: "digests of the skills that a run wrote after content by others; their hosts are not yours until you change them",
-    },
-    DocumentedPath {
         path: "~/.nanobot/write-locks/",
         meaning: "locks by which commands that may change the same directory take turns; can be removed when nothing runs",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/written-skills",
+        meaning: "digests of the skills that a run wrote after content by others; their hosts are not yours until you change them",
     },
     DocumentedPath {
         path: "~/.nanobot/auth/PROVIDER.json",
@@ -364,10 +368,6 @@ impl Paths {
         self.root.join("written-skills")
     }
 
-    /// Returns the directory of the user's programs that are tools.
-    pub fn tools(&self) -> PathBuf {
-        self.root.join("tools")
-    }
     /// Returns the directory of the locks of directories that commands may change.
     pub fn write_locks(&self) -> PathBuf {
         self.root.join("write-locks")
@@ -383,6 +383,10 @@ impl Paths {
         self.root.join("hooks/.announced")
     }
 
+    /// Returns the directory of the user's programs that are tools.
+    pub fn tools(&self) -> PathBuf {
+        self.root.join("tools")
+    }
 
     /// Returns the file with the descriptions of these programs.
     pub fn tool_specs(&self) -> PathBuf {

@@ -3,6 +3,7 @@
 
 pub mod background_commands;
 mod failures;
+pub mod hook_call;
 mod merge;
 mod output;
 pub mod process_tool;
@@ -96,9 +97,9 @@ pub struct ExecTool {
     /// Programs that commands may read and run in addition.
     programs: Vec<PathBuf>,
     before_first_run: Option<Box<BeforeFirstRun>>,
-    /// `None` if no commands can be started in the background.
     /// The directory of the locks by which commands of several runs take turns.
     lock_directory: Option<PathBuf>,
+    /// `None` if no commands can be started in the background.
     background: Option<Arc<BackgroundCommands>>,
     sandbox_spec: OnceLock<SandboxSpec>,
     withheld: Mutex<Option<WithheldResult>>,
@@ -147,8 +148,8 @@ impl ExecTool {
             tools,
             programs: Vec::new(),
             before_first_run: None,
-            background: None,
             lock_directory: None,
+            background: None,
             sandbox_spec: OnceLock::new(),
             withheld: Mutex::default(),
         }
@@ -161,13 +162,13 @@ impl ExecTool {
         self
     }
 
-    /// Lets the model start commands in the background, for a [`ProcessTool`] with the same `commands`.
     /// Lets commands take turns with those of other runs, by locks in `directory`, which is closed to them.
     pub fn with_locks(mut self, directory: PathBuf) -> Self {
         self.lock_directory = Some(directory);
         self
     }
 
+    /// Lets the model start commands in the background, for a [`ProcessTool`] with the same `commands`.
     pub fn with_background(mut self, commands: Arc<BackgroundCommands>) -> Self {
         self.spec.parameters = const { &without_blanks(br#"{ "type": "object", "required": ["command"], "properties": {
             "command": { "type": "string", "minLength": 1 },
@@ -212,8 +213,8 @@ impl ExecTool {
         fence.project_files.changed = self.files.changed_startup_files();
         fence.project_files.git = self.files.git_history();
         fence.writable.push(private);
-        for (_, value) in &self.env {
         fence.lock_directory.clone_from(&self.lock_directory);
+        for (_, value) in &self.env {
             fence.add_links(Path::new(value));
         }
         let tmp = private_tmp::tmp_directory(&self.temp_parents)?;
@@ -396,6 +397,11 @@ impl ExecTool {
     /// Refuses probable accidents, and every command while a required sandbox is unavailable.
     fn check(&self, command: &str) -> Result<(), Refusal> {
         dangerous_command::check(command, "not run")?;
+        self.check_sandbox()
+    }
+
+    /// Refuses every command while a required sandbox is unavailable.
+    fn check_sandbox(&self) -> Result<(), Refusal> {
         if !self.containment.is_sandboxed {
             return Ok(());
         }

@@ -44,6 +44,7 @@ pub fn for_scope(
     reads.extend(file_scope.roots.iter().map(|root| root.path.clone()));
     reads.extend(programs.iter().cloned());
     let mut closed = file_scope.hidden.to_vec();
+    closed.retain(|path| !programs.contains(path));
     let writes: Vec<PathBuf> = file_scope.command_writable_roots().map(Path::to_owned).collect();
     let granted: Vec<&Path> = file_scope.roots.iter().map(|root| root.path.as_path()).collect();
     let root_home = Path::new(secrets::ROOT_HOME);

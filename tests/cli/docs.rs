@@ -85,6 +85,7 @@ fn files_are_at_the_documented_paths() {
     let command = story.home().join(".nanobot/commands/NAME.md");
     crate::story::write(&command, b"Be brief.\n");
     crate::story::write(&story.home().join(".nanobot/hooks/NAME"), b"#!/bin/sh\n");
+    crate::story::write(&story.home().join(".nanobot/hooks/.announced"), b"");
     let tool = story.home().join(".nanobot/tools/NAME");
     crate::story::write_program(&tool, "#!/bin/sh\necho '{\"description\": \"x\"}'\n");
     story.run(["config", "set", "tools.programs", "[\"NAME\"]"]).text();

@@ -3,7 +3,8 @@
 use crate::cron::add_job;
 use crate::screen::Key;
 use crate::server::{calls, says};
-use crate::story::{Story, write_program};
+use crate::situation::{Situation, available_users};
+use crate::story::{RunResult, Story, write, write_program};
 use serde_json::{Value, json};
 
 /// A story with a program `hook` in a directory that no run may change, and the hooks of the config.
@@ -11,7 +12,17 @@ fn with_hook(script: &str, hooks: impl Fn(&str) -> Value) -> Story {
     let story = Story::new();
     let path = story.home().join(".nanobot/hooks/hook");
     write_program(&path, &format!("#!/bin/sh\n{script}\n"));
-    story.set("hooks", hooks(path.to_str().unwrap()))
+    with_hooks(story, hooks(path.to_str().unwrap()))
+}
+
+/// The story with these hooks, whose user was told where they run.
+fn with_hooks(story: Story, hooks: Value) -> Story {
+    write(&story.home().join(".nanobot/hooks/.announced"), b"");
+    story.set("hooks", hooks)
+}
+
+fn run_in<'s>(situation: Situation, story: &'s Story, arguments: &[&str]) -> RunResult<'s> {
+    story.wait(story.start(situation.command(story, &[]).args(arguments)))
 }
 
 /// The results of tools that the model got with the last request.
@@ -351,50 +362,235 @@ echo '{"decision": "allow", "hook_specific_output": {"tool_input": {"command": "
         .stderr_has("hook `h` failed with exit status 2");
 }
 
+/// Ways of a hook to execute `x.sh` of the directory, or of the workspace, which the run writes. Each says where it runs by default.
+const WAYS_TO_EXECUTE: &[(&str, &str)] = &[
+    ("cd $NANOBOT_DIRECTORY && sh x.sh", "home"),
+    ("D=$NANOBOT_DIRECTORY; sh $D/x.sh", "home"),
+    ("sh ${NANOBOT_DIRECTORY:-.}/x.sh", "home"),
+    ("eval \"$(cat $NANOBOT_DIRECTORY/x.sh)\"", "home"),
+    ("sh ~/link/x.sh", "home"),
+    ("sh ~/linked.sh", "home"),
+    ("PATH=$NANOBOT_DIRECTORY:$PATH; x.sh", "home"),
+    ("for file in ~/link/*.sh; do . $file; done", "home"),
+    ("sh ~/.nanobot/workspace/x.sh", "home"),
+    ("~/.nanobot/hooks/linked", "home"),
+    ("sh x.sh", "sandbox"),
+    ("bash $CLAUDE_PROJECT_DIR/x.sh", "sandbox"),
+    ("sh ~/.nanobot/workspace/x.sh", "sandbox"),
+];
+
 #[test]
-fn a_hook_that_the_run_may_change_is_refused() {
-    let story = Story::new();
-    write_program(&story.dir().join("hook"), "#!/bin/sh\n");
-    let path = story.dir().join("hook");
-    let story = story
-        .set("hooks", json!({ "pre_tool": [{ "command": format!("sh {}", path.display()) }] }));
-    story.run(["agent", "--write", "-m", "x"]).status(78).stderr_has("which this run may change");
-    assert!(story.requests().is_empty());
-    story.server().script([says("Yes.")]);
-    story.run(["agent", "-m", "x"]).stdout("Yes.\n");
+fn no_hook_runs_what_the_run_wrote_outside_of_the_sandbox() {
+    for user in available_users() {
+        for (command, place) in WAYS_TO_EXECUTE {
+            let story = Story::new();
+            let home = story.home();
+            std::os::unix::fs::symlink(story.dir(), home.join("link")).unwrap();
+            std::os::unix::fs::symlink("link/x.sh", home.join("linked.sh")).unwrap();
+            std::fs::create_dir_all(home.join(".nanobot/hooks")).unwrap();
+            let linked = home.join(".nanobot/hooks/linked");
+            std::os::unix::fs::symlink(story.dir().join("x.sh"), linked).unwrap();
+            let event = if *place == "home" { "post_turn" } else { "Stop" };
+            // The hook itself runs, and says so to the user.
+            let command =
+                format!("( {command} ) 2>/dev/null; echo '{{\"systemMessage\": \"it ran\"}}'");
+            let story = with_hooks(story, json!({ event: [{ "command": command }] }));
+            let script = "touch ~/ran";
+            let file = |path: &str| json!({ "path": path, "content": script });
+            story.server().script([
+                calls("write_file", file("x.sh")),
+                calls("write_file", file("~/.nanobot/workspace/x.sh")),
+                calls("exec", json!({ "command": "chmod +x x.sh && sh -n x.sh && echo ok" })),
+                says("Done."),
+            ]);
+            let situation = Situation { user, has_namespaces: true };
+            let ran = run_in(situation, &story, &["agent", "--write", "-m", "x"]);
+            ran.stdout("Done.\n").stderr_has("it ran");
+            assert!(story.requests()[3].last_content().contains("ok"), "{command}");
+            assert!(!home.join("ran").exists(), "{user:?} {place}: {command}");
+            // Without the protection it would have run.
+            if user == available_users()[0] {
+                let full = ["agent", "--profile", "full", "-m", "x"];
+                story.server().script([says("Done.")]);
+                story.run(full).stdout("Done.\n").stderr_has("it ran");
+                assert!(home.join("ran").exists(), "{place}: {command}");
+            }
+        }
+    }
 }
 
 #[test]
-fn a_hook_is_refused_however_its_command_names_what_the_run_may_change() {
-    let check = |command: &str, is_refused: bool| {
+fn a_hook_outside_of_the_sandbox_has_the_home_and_the_network() {
+    for user in available_users() {
         let story = Story::new();
-        let outside = story.home().join(".nanobot/hooks/hook");
-        write_program(&outside, "#!/bin/sh\n");
-        write_program(&story.dir().join("hook"), "#!/bin/sh\n");
-        let linked = story.dir().join("tools");
-        std::os::unix::fs::symlink(outside.parent().unwrap(), linked).unwrap();
-        let command = command.replace("HOOKS", &outside.parent().unwrap().display().to_string());
-        let story = story.set(
-            "hooks",
-            json!({ "pre_turn": [{ "command": format!("cd $NANOBOT_DIRECTORY; {command}; true") }] }),
+        let port = story.server().port;
+        let command = format!(
+            "cat >> ~/audit.log; echo hook >> $(mktemp) || exit 1; test -s ~/.nanobot/workspace/sessions/shop.jsonl || exit 3; \
+             bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' || exit 4; cat $NANOBOT_DIRECTORY/notes.md >> ~/audit.log || exit 5; \
+             test \"$PWD\" = \"$HOME\" || exit 6; test \"$SECRET_NUMBER\" = 7 || exit 8"
         );
-        story.server().script((!is_refused).then(|| says("Yes.")));
-        let ran = story.run(["agent", "--write", "-m", "x"]);
-        match is_refused {
-            true => drop(ran.status(78).stderr_has("which this run may change")),
-            false => drop(ran.stdout("Yes.\n")),
-        }
-    };
-    check("HOOKS/hook", false);
-    check("HOOKS/hook > $NANOBOT_DIRECTORY/new.log", false);
-    check("cat /dev/null|$NANOBOT_DIRECTORY/hook", true);
-    check("true&&\"$NANOBOT_DIRECTORY\"/hook", true);
-    check("env A=$NANOBOT_DIRECTORY/hook true", true);
-    // The link lies where the run may replace it.
-    check("$NANOBOT_DIRECTORY/tools/hook", true);
-    // A missing file can be made.
-    check("test -x $NANOBOT_DIRECTORY/new && $NANOBOT_DIRECTORY/new", true);
-    check("HOOKS/missing || true", false);
+        let story = with_hooks(story, json!({ "post_turn": [{ "command": command }] }))
+            .env("SECRET_NUMBER", "7")
+            .file("notes.md", "buy milk\n")
+            .script([says("Done.")]);
+        let situation = Situation { user, has_namespaces: true };
+        run_in(situation, &story, &["agent", "-s", "shop", "-m", "x"]).stdout("Done.\n");
+        let log = std::fs::read_to_string(story.home().join("audit.log")).unwrap();
+        // The directory is only read in this run, so the hook sees it.
+        assert!(log.contains("\"answer\":\"Done.\"") && log.contains("buy milk"), "{log}");
+    }
+}
+
+#[test]
+fn programs_of_hooks_are_seen_though_the_home_is_writable() {
+    let story = with_hook(
+        "echo \"$(ls ~)\" > \"$0.out\"",
+        |hook| json!({ "post_turn": [{ "command": hook }] }),
+    )
+    .script([says("Done.")]);
+    write(&story.home().join("notes.md"), b"x");
+    story
+        .run(["agent", "-C", story.home().to_str().unwrap(), "--write", "-m", "x"])
+        .stdout("Done.\n");
+    let seen = std::fs::read_to_string(story.home().join(".nanobot/hooks/hook.out")).unwrap();
+    assert_eq!(seen, "\n");
+}
+
+#[test]
+fn a_hook_in_the_sandbox_works_on_the_files_of_the_run() {
+    let format =
+        "sed -i s/tea/coffee/ a.md && git add a.md && touch ~/.nanobot/hooks/new 2>/dev/null";
+    let hooks = json!({
+        "PostToolUse": [{ "matcher": "Write", "hooks": [{ "command": "~/.nanobot/hooks/format" }] }],
+        "Stop": [{ "hooks": [{ "command": "echo x > ~/.bashrc; grep -q coffee a.md || { echo 'no coffee' >&2; exit 2; }" }] }],
+    });
+    let story = with_hooks(Story::new(), hooks);
+    write_program(
+        &story.home().join(".nanobot/hooks/format"),
+        &format!("#!/bin/sh\n{format}; exit 0\n"),
+    );
+    story.program("git").args(["init", "-q"]).status().unwrap();
+    story.server().script([
+        calls("write_file", json!({ "path": "a.md", "content": "tea\n" })),
+        says("Done."),
+    ]);
+    story.run(["agent", "--write", "-m", "x"]).stdout("Done.\n");
+    let read = || std::fs::read_to_string(story.dir().join("a.md"));
+    assert_eq!(read().unwrap(), "coffee\n");
+    let staged = story.program("git").args(["diff", "--cached", "--name-only"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&staged.stdout), "a.md\n");
+    assert!(!story.home().join(".bashrc").exists());
+    assert!(!story.home().join(".nanobot/hooks/new").exists());
+    // What the hook made of the file is taken back with the turn.
+    let undone = story.run(["undo"]);
+    undone.text();
+    undone.error_text();
+    drop(undone);
+    assert!(read().is_err());
+    // Without `--write` the hook changes nothing either, and its answer is that.
+    write(&story.dir().join("a.md"), b"tea\n");
+    story.server().script([says("1"), says("2"), says("3"), says("4")]);
+    story.run(["agent", "-m", "x"]).stdout("4\n");
+    assert!(story.requests().last().unwrap().last_content().contains("no coffee"));
+    assert_eq!(read().unwrap(), "tea\n");
+}
+
+#[test]
+fn a_hook_in_the_sandbox_has_no_key_and_no_network() {
+    let command = "test -z \"$OTHER_KEY\" || exit 1; test -n \"$NANOBOT_HOOK\" || exit 2; \
+                   test \"$PWD\" = \"$NANOBOT_DIRECTORY\" || exit 3; cat ~/audit.log && exit 4; \
+                   bash -c 'exec 3<>/dev/tcp/127.0.0.1/PORT' 2>/dev/null && exit 5; exit 0";
+    let story = Story::new().env("OTHER_KEY", "key-of-another");
+    write(&story.home().join("audit.log"), b"x");
+    let command = command.replace("PORT", &story.server().port.to_string());
+    let hooks = json!({ "pre_turn": [{ "in": "sandbox", "command": command, "strict": true }] });
+    let story = with_hooks(story, hooks).script([says("Done.")]);
+    story.run(["agent", "-m", "x"]).stdout("Done.\n");
+}
+
+#[test]
+fn where_nothing_can_be_hidden_a_hook_outside_of_the_sandbox_is_refused() {
+    for user in available_users() {
+        let at_home = json!({ "post_turn": [{ "name": "h", "command": "touch ~/ran" }] });
+        let in_sandbox = json!({ "post_turn": [{ "in": "sandbox", "command": "cat >/dev/null" }] });
+        let check = |hooks: &Value, flags: &[&str], status: i32| {
+            let story = with_hooks(Story::new(), hooks.clone());
+            story.server().script((status == 0).then(|| says("Yes.")));
+            let situation = Situation { user, has_namespaces: false };
+            let ran = run_in(situation, &story, &[&["agent", "-m", "x"], flags].concat());
+            let ran = ran.status(status);
+            match status {
+                0 => drop(ran.stdout("Yes.\n")),
+                _ => drop(ran.stderr_has(
+                    "hook `h` runs outside of the sandbox, and this system cannot hide from it what the run may change",
+                )),
+            }
+            assert_eq!(story.home().join("ran").exists(), status == 0 && *hooks == at_home);
+        };
+        check(&at_home, &[], 78);
+        check(&at_home, &["--write"], 78);
+        // A run that may change nothing needs no protection, and one without limits has none.
+        check(&at_home, &["--profile", "plan"], 78);
+        check(&at_home, &["--profile", "plan", "--deny", "exec"], 0);
+        check(&at_home, &["--profile", "full"], 0);
+        check(&in_sandbox, &[], 0);
+    }
+}
+
+#[test]
+fn what_an_approved_call_wrote_is_hidden_from_hooks_too() {
+    let hooks = json!({ "post_tool": [{ "command": "sh $NANOBOT_DIRECTORY/x.sh 2>/dev/null; echo >> ~/hooked" }] });
+    let file = json!({ "path": "x.sh", "content": "touch ~/ran" });
+    let story = with_hooks(Story::new(), hooks).script([
+        calls("write_file", file),
+        calls("list_dir", json!({})),
+        says("Done."),
+    ]);
+    let mut screen = story.screen(24, 80).args(["repl"]);
+    screen.until_prompt("> ").type_("x").press(Key::Enter);
+    screen.until("allow?").type_("y");
+    screen.until("Done.").press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    assert!(story.dir().join("x.sh").exists() && story.home().join("hooked").exists());
+    assert!(!story.home().join("ran").exists());
+}
+
+#[test]
+fn hooks_at_the_end_of_a_job_do_not_run_what_it_wrote() {
+    let hooks = json!({
+        "job_end": [
+            { "command": "sh $NANOBOT_DIRECTORY/x.sh; touch ~/hooked" },
+            { "in": "sandbox", "command": "sh x.sh; touch seen" },
+        ],
+    });
+    let story = with_hooks(Story::new(), hooks);
+    let dir = story.dir().display().to_string();
+    let file = json!({ "path": "x.sh", "content": "touch ~/ran" });
+    story.server().script([calls("write_file", file), says("Done.")]);
+    let id = add_job(&story, &["--cron", "0 8 * * *", "-C", &dir, "--write"]);
+    story.run(["cron", "run", &id]).stdout("Done.\n");
+    assert!(story.home().join("hooked").exists() && story.dir().join("seen").exists());
+    assert!(!story.home().join("ran").exists());
+}
+
+#[test]
+fn where_hooks_run_is_told_once_and_checked() {
+    let command = "cd $NANOBOT_DIRECTORY && ./fmt; true";
+    let story =
+        Story::new().set("hooks", json!({ "post_turn": [{ "name": "f", "command": command }] }));
+    story.server().script([says("One."), says("Two.")]);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("One.\n")
+        .stderr_has("a hook runs `in: sandbox` or `in: home`");
+    story.run(["agent", "-m", "x"]).stdout("Two.\n");
+    let advice = "hook `f` runs `in: home`, but `NANOBOT_DIRECTORY` in its command seems to need";
+    story.run(["config", "check"]).stdout_has(advice);
+    let story = story.set("hooks", json!({ "post_turn": [{ "in": "attic", "command": "true" }] }));
+    story
+        .run(["config", "check"])
+        .status(78)
+        .stdout_has("its `in` is neither `sandbox` nor `home`");
 }
 
 #[test]

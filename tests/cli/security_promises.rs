@@ -398,7 +398,6 @@ const GUARANTEES: &[TestedPromise] = &[
             "after_content_from_outside_only_the_own_chat_is_written_to",
         ],
     ),
-    ("outside the sandbox, as you", &["a_hook_gets_the_facts_of_each_event"]),
     ("A directory cannot set any", &["a_directory_sets_no_hooks"]),
     (
         "The policy decides after a hook",
@@ -408,7 +407,7 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
-        "A hook whose command names a file",
+        "A hook runs as a command of the run",
         &[
             "a_hook_that_the_run_may_change_is_refused",
             "a_hook_is_refused_however_its_command_names_what_the_run_may_change",

@@ -3,7 +3,8 @@
 use super::named_files::{PROGRAM_VARIABLES, named_paths, own_directory};
 use crate::mcp::fingerprint::is_program;
 use crate::settings::servers::{McpServer, ServerTransport};
-use crate::sys::paths::Paths;
+use crate::sys::paths::{PathResolver, Paths};
+use crate::sys::process::server_environment::server_file_name;
 use crate::sys::sandbox::{SandboxSpec, system_paths};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -95,6 +96,18 @@ pub(super) fn resolve_grant(
         reads,
         writes,
     }
+}
+
+/// Returns the places that `server` may change, as far as its entry names them, and its own directory: real paths.
+pub fn changeable_paths(server: &McpServer, paths: &Paths) -> Vec<PathBuf> {
+    let ServerTransport::Program { directory, .. } = &server.transport else {
+        return Vec::new();
+    };
+    let state_dir = paths.mcp().join("state").join(server_file_name(&server.name));
+    let directory = directory.as_ref().map_or_else(|| state_dir.clone(), |path| paths.expand(path));
+    let mut writes = resolve_grant(server, &[], &directory, &state_dir, paths).writes;
+    writes.push(PathResolver::default().resolve(&state_dir));
+    writes
 }
 
 /// Returns the directories that a program at `path` needs, if it lies in a directory of programs. `path` is as called:

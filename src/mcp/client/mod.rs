@@ -15,7 +15,7 @@ use crate::sys::process::server_environment::server_file_name;
 use crate::sys::signal::Deadline;
 pub use config::{ClientConfig, ElicitationHandler};
 use connection::ServerRequest;
-pub use grants::{FileGrant, SandboxFactory, SandboxedSpec};
+pub use grants::{FileGrant, SandboxFactory, SandboxedSpec, changeable_paths};
 pub use named_files::{UnmakeableFile, unmakeable_files};
 use reply::Wait;
 use sampling::Sampler;

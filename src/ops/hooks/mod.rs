@@ -1,12 +1,17 @@
-//! Runs the hooks of the config: commands of the user's, outside of the sandbox, with JSON on standard input. A hook can
-//! forbid, change or comment; it cannot allow what the policy forbids.
+//! Runs the hooks of the config: commands of the user's with JSON on standard input. A hook can forbid, change or comment; it
+//! cannot allow what the policy forbids.
+//!
+//! A hook runs in the sandbox, as a command of the run, or outside of it. There it does not see what the run may change: it
+//! could execute what the run wrote, however its command names that.
 //!
 //! A hook that fails (another status than 0 and 2, a timeout, an answer that cannot be read) is reported, and the run goes
 //! on, unless the hook is `strict`: then its failure is its no. Hooks do not run inside of hooks.
 
+mod containment;
 mod dialect;
-mod places;
 mod reply;
+
+pub(crate) use containment::HookContainment;
 
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::{ToolCall, UserMessage};
@@ -14,13 +19,15 @@ use crate::ops::context::Context;
 use crate::policy::Refusal;
 use crate::policy::file_scope::FileScope;
 use crate::settings::Settings;
-use crate::settings::hooks::{HookCommand, HookDialect, HookEvent};
+use crate::settings::hooks::{HookCommand, HookDialect, HookEvent, HookPlace};
+use crate::sys::durable_file;
 use crate::sys::env::INSIDE_HOOK;
-use crate::sys::process::{self, CommandSpec};
+use crate::sys::process::{self, CommandResult, CommandSpec};
 use crate::sys::secret::redact_all;
 use crate::sys::sync::IgnorePoison;
 use crate::tool::ToolError;
 use crate::tool::call_hooks::{CallAmendment, CallHooks, ExecutedCall, ResultAmendment};
+use crate::tool::exec::hook_call::HookCall;
 use crate::turn::agent::TurnHooks;
 use anyhow::Result;
 use reply::{HookDecision, HookOutput, HookReply};
@@ -36,6 +43,7 @@ pub(crate) struct Hooks {
     commands: Vec<HookCommand>,
     ctx: Context,
     run: HookedRun,
+    containment: HookContainment,
     /// Words for the user that wait to be reported.
     notices: Mutex<Vec<String>>,
 }
@@ -56,11 +64,11 @@ impl Hooks {
     /// The hooks of the config for a run; `None` if there are none, or if the run itself was started by a hook.
     ///
     /// # Errors
-    /// Status 78 if `hooks` of the config cannot be used, or if a hook lies where the run may change it.
+    /// Status 78 if `hooks` of the config cannot be used, or if a hook outside of the sandbox would see what the run may change.
     pub(crate) fn for_run(
         ctx: &Context,
         settings: &Settings,
-        scope: Option<&FileScope>,
+        containment: impl FnOnce() -> HookContainment,
         run: impl FnOnce() -> HookedRun,
     ) -> Result<Option<Arc<Self>>> {
         let hooks = settings.hooks.as_ref().map_err(|cause| {
@@ -70,19 +78,23 @@ impl Hooks {
         if hooks.commands.is_empty() || ctx.env.get(INSIDE_HOOK).is_some() {
             return Ok(None);
         }
-        let hooks = Self {
+        let mut containment = containment();
+        if let Some(hook) = hooks.commands.iter().find(|hook| hook.place == HookPlace::Home) {
+            containment.require_hiding().map_err(|reason| {
+                let cause = format!(
+                    "hook `{}` runs outside of the sandbox, and this system cannot hide from it what the run may change: {reason}",
+                    hook.name
+                );
+                fail_with_hint(Exit::Config, cause, "`\"in\": \"sandbox\"` in its entry")
+            })?;
+        }
+        Ok(Some(Arc::new(Self {
             commands: hooks.commands.clone(),
             ctx: ctx.clone(),
             run: run(),
+            containment,
             notices: Mutex::default(),
-        };
-        if let Some(scope) = scope.filter(|scope| !scope.is_unrestricted) {
-            let variables = (&*hooks.ctx.paths.home, &*hooks.run.directory);
-            for hook in &hooks.commands {
-                places::check(hook, scope, &hooks.working_directory(hook), variables)?;
-            }
-        }
-        Ok(Some(Arc::new(hooks)))
+        })))
     }
 
     /// The same hooks, for the sub-agents of the run.
@@ -91,8 +103,14 @@ impl Hooks {
             commands: self.commands.clone(),
             ctx: self.ctx.clone(),
             run: HookedRun { is_subagent: true, ..self.run.clone() },
+            containment: self.containment.clone(),
             notices: Mutex::default(),
         })
+    }
+
+    /// Hides from the hooks outside of the sandbox also what `scope` lets the run change, since the user has approved that.
+    pub(crate) fn hide_also(&self, scope: &FileScope) {
+        self.containment.hide_also(scope);
     }
 
     /// Returns the notices since the last call.
@@ -137,27 +155,12 @@ impl Hooks {
         if let Value::Object(fields) = fields {
             input.extend(fields);
         }
-        let directory = self.run.directory.display().to_string();
-        let mut env: Vec<(String, String)> =
-            self.ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        env.push((INSIDE_HOOK.into(), hook.event_name.into()));
-        env.push(("NANOBOT_DIRECTORY".into(), directory.clone()));
-        if hook.dialect == HookDialect::ClaudeCode {
-            env.push(("CLAUDE_PROJECT_DIR".into(), directory));
-        }
-        let spec = CommandSpec {
-            program: "/bin/sh".into(),
-            arguments: vec!["-c".into(), hook.command.clone()],
-            directory: self.working_directory(hook),
-            env,
-            timeout: hook.timeout,
-            capture_bytes: MAX_OUTPUT_BYTES,
-            sandbox: None,
-            input: Some(Value::Object(input).to_string().into_bytes()),
-        };
+        let input = Value::Object(input).to_string().into_bytes();
         log::info!(target: "hook", "`{}` runs for {}", hook.name, hook.event_name);
-        let (finished, stderr) = process::run_split_stderr(&spec)
-            .map_err(|error| format!("could not be started: {error}"))?;
+        let (finished, stderr) = match hook.place {
+            HookPlace::Sandbox => self.run_in_sandbox(hook, input)?,
+            HookPlace::Home => self.run_at_home(hook, input)?,
+        };
         if finished.stop.is_some() {
             return Err("was ended with the run".into());
         }
@@ -172,18 +175,79 @@ impl Hooks {
             stdout: &String::from_utf8_lossy(&finished.head),
             stderr: &String::from_utf8_lossy(&stderr),
         };
-        HookReply::parse(hook.dialect, hook.event, &output)
+        let reply = HookReply::parse(hook.dialect, hook.event, &output);
+        // The shell's statuses for a program that it cannot run, or does not find.
+        reply.map_err(|cause| match (output.status, hook.place) {
+            (Some(126 | 127), HookPlace::Sandbox) => format!(
+                "{cause} (it runs `in: sandbox`, where of the home only ~/.nanobot/hooks is seen, and what the run may read)"
+            ),
+            (Some(126 | 127), HookPlace::Home) => format!(
+                "{cause} (it runs `in: home`, where what the run may change is not seen; programs of hooks belong into ~/.nanobot/hooks)"
+            ),
+            _ => cause,
+        })
     }
 
-    /// The directory in which a hook runs. Scripts for other programs expect the working directory of the run; its files
-    /// could influence what others run, so ours start at home.
-    fn working_directory(&self, hook: &HookCommand) -> PathBuf {
-        let home = &self.ctx.paths.home;
-        match hook.dialect {
-            HookDialect::Nanobot if home.is_absolute() && home.is_dir() => home.clone(),
-            HookDialect::Nanobot => "/".into(),
-            HookDialect::Vibe | HookDialect::ClaudeCode => self.run.directory.clone(),
+    /// Runs a hook as a command of the run. Its words come from a command then.
+    fn run_in_sandbox(
+        &self,
+        hook: &HookCommand,
+        input: Vec<u8>,
+    ) -> Result<(CommandResult, Vec<u8>), String> {
+        let exec = self.containment.exec.as_ref();
+        let exec = exec.ok_or("could not be started: the permissions of the run are unknown")?;
+        let done = exec.run_hook(HookCall {
+            command: &hook.command,
+            input,
+            variables: self.variables(hook),
+            timeout: hook.timeout,
+            capture_bytes: MAX_OUTPUT_BYTES,
+        });
+        let done = done.map_err(|cause| format!("could not be started: {cause}"))?;
+        if let Some(words) = done.undone {
+            self.notify(format!("hook `{}`: {words}", hook.name));
         }
+        self.containment.raise_origin(&hook.name);
+        Ok((done.result, done.stderr))
+    }
+
+    /// Runs a hook outside of the sandbox.
+    fn run_at_home(
+        &self,
+        hook: &HookCommand,
+        input: Vec<u8>,
+    ) -> Result<(CommandResult, Vec<u8>), String> {
+        let own = self.ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let home = &self.ctx.paths.home;
+        let spec = CommandSpec {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), hook.command.clone()],
+            // The files of the directory could influence what others run.
+            directory: if home.is_absolute() && home.is_dir() { home.clone() } else { "/".into() },
+            env: own.chain(self.variables(hook)).collect(),
+            timeout: hook.timeout,
+            capture_bytes: MAX_OUTPUT_BYTES,
+            sandbox: None,
+            input: Some(input),
+        };
+        let done = match self.containment.hidden_places() {
+            Some(places) => process::run_split_stderr_hiding(&spec, &places),
+            None => process::run_split_stderr(&spec),
+        };
+        done.map_err(|error| format!("could not be started: {error}"))
+    }
+
+    /// The variables that a hook gets.
+    fn variables(&self, hook: &HookCommand) -> Vec<(String, String)> {
+        let directory = self.run.directory.display().to_string();
+        let mut variables = vec![
+            (INSIDE_HOOK.to_owned(), hook.event_name.to_owned()),
+            ("NANOBOT_DIRECTORY".to_owned(), directory.clone()),
+        ];
+        if hook.dialect == HookDialect::ClaudeCode {
+            variables.push(("CLAUDE_PROJECT_DIR".to_owned(), directory));
+        }
+        variables
     }
 
     /// Runs the hooks for `event` one after another, as long as `consume` returns true. `fields` makes the input of each.
@@ -257,6 +321,24 @@ impl Hooks {
     pub(crate) fn after_job(&self, fields: &Value) {
         let mut consume = |_: &HookCommand, _: HookReply| true;
         self.run_all(HookEvent::JobEnd, &|_| true, &mut consume, &mut |_| fields.clone());
+    }
+}
+
+/// Notifies the user once that hooks run in one of two places, unless the config names the place of each.
+pub(crate) fn announce_places(ctx: &Context, settings: &Settings) {
+    let mut hooks = settings.hooks.iter().flat_map(|hooks| &hooks.commands);
+    let mark = ctx.paths.hooks_announced();
+    if hooks.all(|hook| hook.names_place) || mark.exists() {
+        return;
+    }
+    ctx.notice(
+        "a hook runs `in: sandbox` or `in: home`, where it does not see what the run may change; `nanobot config check` says which \
+         a hook seems to need, and `nanobot help hooks` what each is",
+    );
+    let marked = durable_file::create_dir(&ctx.paths.hooks())
+        .and_then(|()| durable_file::append(&mark, b""));
+    if let Err(error) = marked {
+        log::warn!(target: "hook", "the notice will be shown again: {error:#}");
     }
 }
 

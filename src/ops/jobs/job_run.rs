@@ -11,7 +11,7 @@ use crate::cron::run_record::{
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::message::Origin;
 use crate::ops::agent_turn::{self, TurnOutcome, origin::JobTurn};
-use crate::ops::hooks::{HookedRun, Hooks};
+use crate::ops::hooks::{HookContainment, HookedRun, Hooks};
 use crate::ops::jobs::delivery::{self, DeliveryResult};
 use crate::ops::jobs::heartbeat::{self, HeartbeatCheck};
 use crate::ops::jobs::job_grants::stored_grants;
@@ -24,6 +24,7 @@ use crate::ops::jobs::timing;
 use crate::ops::jobs::unseen_answers;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::turn_options::TurnOptions;
+use crate::ops::turn_setup::containment_of_job;
 use crate::policy::Policy;
 use crate::session as sessions;
 use crate::settings::hooks::HookEvent;
@@ -181,12 +182,20 @@ impl JobRunner<'_> {
     /// Runs the hooks for the end of a job. A hook that fails is reported; it does not change how the job ended.
     fn run_end_hooks(&self, job: &Job, record: &RunRecord, answer: &str) -> Result<()> {
         let terms = job.options.clone().unwrap_or_default();
+        let containment = || {
+            self.hook_containment(job, &terms).unwrap_or_else(|error| {
+                log::warn!(target: "hook", "the permissions of {}: {error:#}", job.id);
+                let written = stored_grants(&terms).map_or_else(|_| Vec::new(), |it| it.write);
+                let workspace = self.settings.workspace.clone();
+                HookContainment::of_unknown_run(written.into_iter().chain([workspace]).collect())
+            })
+        };
         let run = || HookedRun {
             session_key: record.usage.session.clone(),
             directory: workspace_jobs::job_directory(self.settings, &terms),
             ..HookedRun::default()
         };
-        let Some(hooks) = Hooks::for_run(self.ctx, self.settings, None, run)? else {
+        let Some(hooks) = Hooks::for_run(self.ctx, self.settings, containment, run)? else {
             return Ok(());
         };
         if hooks.has(HookEvent::JobEnd) && record.status == Exit::Timeout.code() {
@@ -202,6 +211,14 @@ impl JobRunner<'_> {
             self.ctx.notice(&notice);
         }
         Ok(())
+    }
+
+    /// Builds the containment of the hooks at the end of the job.
+    fn hook_containment(&self, job: &Job, terms: &JobOptions) -> Result<HookContainment> {
+        let mut grants = stored_grants(terms)?;
+        grants.directory = Some(workspace_jobs::job_directory(self.settings, terms));
+        let limit = policy_limit(job, terms)?;
+        containment_of_job(self.ctx, self.settings, &grants, limit.as_ref())
     }
 
     /// Notifies the user of a run that has ended: of its errors on standard error, and with the user's commands.

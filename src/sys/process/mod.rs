@@ -5,6 +5,7 @@
 
 pub mod background;
 pub(in crate::sys) mod children;
+mod hiding_launcher;
 mod inspect;
 pub mod line_program;
 mod namespaced_supervisor;
@@ -21,6 +22,7 @@ mod supervisor;
 mod supervisor_connection;
 mod write_lock;
 
+pub use hiding_launcher::become_hiding_program;
 pub use inspect::{find_process, has_terminal, interrupt, is_alive};
 pub use namespaced_supervisor::{
     become_namespace_parent, check_namespaces, require_namespaces, test_sandbox,
@@ -28,7 +30,9 @@ pub use namespaced_supervisor::{
 pub use output::{CapturedText, TextOutput};
 pub use own_program::{program_path, spawn_detached, spawn_self};
 pub use resource_limits::describe_start_error;
-pub use run::{CommandResult, CommandSpec, run, run_split_stderr};
+pub use run::{
+    CommandResult, CommandSpec, check_hiding, run, run_split_stderr, run_split_stderr_hiding,
+};
 pub use secret_command::{first_line, run_secret_command};
 pub use shell::{CommandShell, become_shell, run_editor};
 pub use standby::end_standby;

@@ -5,6 +5,7 @@ use super::children::{
     KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, leave_to_end, prepare,
     reap_ending, reap_group,
 };
+use super::hiding_launcher::hiding_command;
 use super::namespaced_supervisor::{knows_namespaces, remember_namespaces};
 use super::output::{HeadAndTail, OutputPipe};
 use super::resource_limits::set_resource_limits;
@@ -14,7 +15,9 @@ use super::supervisor_connection::SupervisorConnection;
 use super::write_lock::{LockError, WriteLock};
 use crate::error::Stop;
 use crate::sys::durable_file;
-use crate::sys::sandbox::{PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory, UndoneChange};
+use crate::sys::sandbox::{
+    HiddenPlaces, PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory, UndoneChange,
+};
 use crate::sys::signal::{self, Deadline};
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -29,6 +32,8 @@ use std::time::{Duration, Instant};
 
 /// The time that the pipe of a shell that has ended may stay open: a background child can hold it.
 const PIPE_TIMEOUT: Duration = Duration::from_millis(100);
+/// The time that it may take to hide places. It normally takes milliseconds.
+const HIDING_TIMEOUT: Duration = Duration::from_secs(20);
 /// The polling interval for a running child if it cannot be waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -114,7 +119,16 @@ impl CommandResult {
 /// # Errors
 /// It cannot be started; [`io::ErrorKind::ResourceBusy`] if the other commands do not finish in time.
 pub fn run(spec: &CommandSpec, on_output: &mut dyn FnMut(&[u8])) -> io::Result<CommandResult> {
-    run_with(spec, None, on_output)
+    run_with(spec, Launch::default(), on_output)
+}
+
+/// The start of a command, beyond its own description.
+#[derive(Default)]
+struct Launch<'a> {
+    /// The pipe for standard error, if it is apart from standard output.
+    errors: Option<io::PipeWriter>,
+    /// Places that a command without a sandbox does not see.
+    hidden: Option<&'a HiddenPlaces>,
 }
 
 /// The most bytes that are kept of separate standard error.
@@ -123,6 +137,45 @@ const MAX_STDERR_BYTES: u64 = 16 << 10;
 /// Runs a command as [`run`] does, but returns the beginning of standard error (at most 16 KiB) apart from the output
 /// in [`CommandResult`].
 pub fn run_split_stderr(spec: &CommandSpec) -> io::Result<(CommandResult, Vec<u8>)> {
+    run_split(spec, None)
+}
+
+/// Runs a command without a sandbox as [`run_split_stderr`] does, so that it does not see `places`. If they cannot be hidden, it
+/// is not run, and standard error tells why.
+pub fn run_split_stderr_hiding(
+    spec: &CommandSpec,
+    places: &HiddenPlaces,
+) -> io::Result<(CommandResult, Vec<u8>)> {
+    run_split(spec, Some(places))
+}
+
+/// Checks that the places can be hidden from a program.
+///
+/// # Errors
+/// The reason that they cannot.
+pub fn check_hiding(places: &HiddenPlaces) -> Result<(), String> {
+    let spec = CommandSpec {
+        program: PathBuf::new(),
+        arguments: Vec::new(),
+        directory: "/".into(),
+        env: Vec::new(),
+        timeout: HIDING_TIMEOUT,
+        capture_bytes: 0,
+        sandbox: None,
+        input: None,
+    };
+    let (finished, errors) =
+        run_split_stderr_hiding(&spec, places).map_err(|error| error.to_string())?;
+    match finished.status.is_some_and(|status| status.success()) || finished.stop.is_some() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&errors).trim().to_owned()),
+    }
+}
+
+fn run_split(
+    spec: &CommandSpec,
+    hidden: Option<&HiddenPlaces>,
+) -> io::Result<(CommandResult, Vec<u8>)> {
     let (mut pipe, errors) = io::pipe()?;
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -132,14 +185,15 @@ pub fn run_split_stderr(spec: &CommandSpec) -> io::Result<(CommandResult, Vec<u8
         drop(io::copy(&mut pipe, &mut io::sink()));
         drop(sender.send(output));
     });
-    let finished = run_with(spec, Some(errors), &mut |_| ())?;
+    let launch = Launch { errors: Some(errors), hidden };
+    let finished = run_with(spec, launch, &mut |_| ())?;
     // Its leftovers have been ended; processes that could not be ended are not waited for.
     Ok((finished, receiver.recv_timeout(KILL_TIMEOUT).unwrap_or_default()))
 }
 
 fn run_with(
     spec: &CommandSpec,
-    errors: Option<io::PipeWriter>,
+    launch: Launch<'_>,
     on_output: &mut dyn FnMut(&[u8]),
 ) -> io::Result<CommandResult> {
     prepare();
@@ -154,9 +208,9 @@ fn run_with(
         };
     let remembered = writing.map(SandboxSpec::take_snapshot).transpose()?;
     let (pipe, writer) = io::pipe()?;
-    let mut child = spawn(spec, &writer, errors.as_ref())?;
+    let mut child = spawn(spec, &writer, &launch)?;
     // Only the command holds its ends from then on.
-    drop((writer, errors));
+    drop((writer, launch));
     let mut output = OutputPipe::new(pipe, spec.capture_bytes);
     let (status, stopped) = wait(&mut child, spec.timeout, &mut output, on_output)?;
     // The shell's last output is in the pipe. Processes that it left behind may hold the pipe open and keep writing.
@@ -255,16 +309,16 @@ impl Drop for RunningChild {
 fn spawn(
     spec: &CommandSpec,
     writer: &io::PipeWriter,
-    errors: Option<&io::PipeWriter>,
+    launch: &Launch<'_>,
 ) -> io::Result<RunningChild> {
-    let errors = || errors.unwrap_or(writer).try_clone();
+    let errors = || launch.errors.as_ref().unwrap_or(writer).try_clone();
     if let Some(sandbox) = &spec.sandbox
         && knows_namespaces() != Some(false)
         && let Some(child) = spawn_supervised(spec, sandbox, (writer.try_clone()?, errors()?))?
     {
         return Ok(child);
     }
-    let process = spawn_unsupervised(spec, (writer.try_clone()?, errors()?))?;
+    let process = spawn_unsupervised(spec, launch.hidden, (writer.try_clone()?, errors()?))?;
     Ok(RunningChild {
         group: Pid::from_child(&process),
         process,
@@ -342,13 +396,20 @@ fn spawn_supervised(
 
 fn spawn_unsupervised(
     spec: &CommandSpec,
+    hidden: Option<&HiddenPlaces>,
     (output, errors): (io::PipeWriter, io::PipeWriter),
 ) -> io::Result<Child> {
-    let mut command = Command::new(&spec.program);
+    let mut command = match hidden {
+        Some(places) => hiding_command(&spec.program, &spec.directory, places)?,
+        None => {
+            let mut command = Command::new(&spec.program);
+            command.current_dir(&spec.directory);
+            command
+        }
+    };
     let input = Stdio::from(spec.open_input()?);
     command
         .args(&spec.arguments)
-        .current_dir(&spec.directory)
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
         .process_group(0);

@@ -16,6 +16,7 @@ mod git_object_list;
 mod git_objects;
 pub mod git_paths;
 mod git_repository;
+mod hidden_places;
 mod landlock_rules;
 mod links;
 mod mounts;
@@ -40,6 +41,7 @@ mod undone_change;
 
 pub use git_history::GitHistory;
 pub use git_repository::is_in_git_dir;
+pub use hidden_places::HiddenPlaces;
 pub use mounts::EmptyRoot;
 pub use network::{NetworkAccess, NetworkNamespace, SharedNetwork};
 pub use project_file_rules::{ProjectFileAccess, ProjectFiles};

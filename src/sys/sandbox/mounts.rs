@@ -205,15 +205,20 @@ fn create_links(links: &BTreeMap<PathBuf, PathBuf>) -> io::Result<()> {
 }
 
 /// A copy of the mount of one of the system's places and of those beneath it, not attached anywhere.
-struct MountTree {
+pub(super) struct MountTree {
     fd: OwnedFd,
     kind: FileType,
 }
 
-/// Copies the system's mount of `place` with those beneath it. Returns `None` for a place that has disappeared or become
-/// a symbolic link.
+/// Copies the system's mount of `place` with those beneath it, while the system's root is at [`OLD_ROOT`]. Returns `None` for
+/// a place that has disappeared or become a symbolic link.
 fn copy_mounts(place: &Path) -> io::Result<Option<MountTree>> {
-    let Ok((opened, kind)) = open_path(&outside(place)) else {
+    clone_mounts(&outside(place))
+}
+
+/// Copies the mount of `place` as this process sees it, with those beneath it. Returns `None` as [`copy_mounts`].
+pub(super) fn clone_mounts(place: &Path) -> io::Result<Option<MountTree>> {
+    let Ok((opened, kind)) = open_path(place) else {
         return Ok(None);
     };
     if kind == FileType::Symlink {
@@ -230,7 +235,7 @@ fn copy_mounts(place: &Path) -> io::Result<Option<MountTree>> {
 impl MountTree {
     /// Attaches it at `path`, which is created if it does not exist. Never follows a link: an earlier command may have
     /// put one into the directory for temporary files.
-    fn attach(self, path: &Path) -> io::Result<()> {
+    pub(super) fn attach(self, path: &Path) -> io::Result<()> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
@@ -460,14 +465,14 @@ fn mount_on_itself(fd: &OwnedFd) -> io::Result<()> {
     Ok(rustix::mount::mount_bind_recursive(fd_path(fd), fd_path(fd))?)
 }
 
-fn open_path(path: &Path) -> io::Result<(OwnedFd, FileType)> {
+pub(super) fn open_path(path: &Path) -> io::Result<(OwnedFd, FileType)> {
     let fd = landlock_rules::open_nofollow(path)?;
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
     Ok((fd, kind))
 }
 
 /// A path to an open descriptor, unaffected by renames.
-fn fd_path(fd: &OwnedFd) -> String {
+pub(super) fn fd_path(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
@@ -478,8 +483,13 @@ fn mount_empty(fd: &OwnedFd) -> io::Result<()> {
     Ok(rustix::mount::mount("none", fd_path(fd), "tmpfs", flags, options)?)
 }
 
+/// Mounts an empty file system over an open directory, in which places can be attached until it becomes read-only.
+pub(super) fn mount_cover(fd: &OwnedFd) -> io::Result<()> {
+    Ok(rustix::mount::mount("none", fd_path(fd), "tmpfs", no_programs(), c"mode=755,size=1m")?)
+}
+
 /// Makes an open mount read-only. Its other flags must be repeated, or the kernel refuses.
-fn remount_read_only(fd: &OwnedFd) -> io::Result<()> {
+pub(super) fn remount_read_only(fd: &OwnedFd) -> io::Result<()> {
     let is = rustix::fs::fstatvfs(fd)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::RDONLY;
     for (found, flag) in [

@@ -38,16 +38,33 @@ pub fn enter(network: &NewNetwork) -> io::Result<()> {
     if unshare(flags).is_ok() && (!needs_loopback || bring_up_loopback().is_ok()) {
         return Ok(());
     }
+    unshare_with_user(flags)?;
+    if needs_loopback {
+        bring_up_loopback()?;
+    }
+    keep_capability()
+}
+
+/// Moves this process, which must have a single thread, into a mount namespace of its own, in which it may mount until it executes
+/// a program.
+///
+/// # Errors
+/// The system refuses it.
+pub(super) fn enter_mounts() -> io::Result<()> {
+    match unshare(UnshareFlags::NEWNS) {
+        Ok(()) => Ok(()),
+        Err(_) => unshare_with_user(UnshareFlags::NEWNS),
+    }
+}
+
+/// Creates namespaces within a user namespace of its own, in which this user is the same one.
+fn unshare_with_user(flags: UnshareFlags) -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     unshare(flags | UnshareFlags::NEWUSER)?;
     let write = |name: &str, text: String| std::fs::write(format!("/proc/self/{name}"), text);
     write("setgroups", "deny".into())?;
     write("uid_map", format!("{0} {0} 1", user.as_raw()))?;
-    write("gid_map", format!("{0} {0} 1", group.as_raw()))?;
-    if needs_loopback {
-        bring_up_loopback()?;
-    }
-    keep_capability()
+    write("gid_map", format!("{0} {0} 1", group.as_raw()))
 }
 
 fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {

@@ -76,6 +76,16 @@ pub fn existing_output_directory() -> Option<PathBuf> {
     dir.as_ref().map(|dir| dir.path.clone())
 }
 
+/// Returns the private directories that this run has made so far.
+pub fn existing_directories() -> Vec<PathBuf> {
+    let of_servers = SERVER_DIRS.lock().ignore_poison();
+    let mut paths: Vec<PathBuf> = of_servers.iter().map(|dir| dir.path.clone()).collect();
+    for slot in [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR] {
+        paths.extend(slot.lock().ignore_poison().as_ref().map(|dir| dir.path.clone()));
+    }
+    paths
+}
+
 /// True if a run has made `path`, or a directory above it, as a private directory. By name only.
 pub fn is_private(path: &Path) -> bool {
     path.iter().any(|part| part.as_encoded_bytes().starts_with(NAME_PREFIX.as_bytes()))

@@ -108,6 +108,10 @@ fn run_program(
 fn run_attack(situation: Situation, script: AttackScript) -> AttackResult {
     let AttackScript { vector, goal, flags } = script;
     let mut scene = AttackFixture::new(FIXTURE_COUNT.fetch_add(1, Ordering::Relaxed));
+    // Without namespaces, such hooks are refused.
+    if situation.has_namespaces {
+        scene.add_hooks();
+    }
     let plan: Plan = (goal.plan)(&scene);
     let start = (vector.plant)(&scene, &plan);
     scene.take_snapshot();
