@@ -48,13 +48,28 @@ pub fn read(
         directory::read(path, &name, on_notice)
     } else {
         let bytes = input::read_file(path, &name, MAX_FILE_BYTES)?;
-        let source = input::image_type(&bytes).and_then(|_| image_source(path, &bytes));
-        let mut part = part_from_bytes(bytes, AttachmentOrigin::File(&name), options, on_notice)?;
-        if let MessagePart::Image(image) = &mut part {
-            image.source = source;
-        }
-        Ok(part)
+        part_from_file(bytes, Some(path), AttachmentOrigin::File(&name), options, on_notice)
     }
+}
+
+/// As [`part_from_bytes`], for the content of the file `path`. An image is read again from there in later turns.
+///
+/// # Errors
+/// As [`part_from_bytes`].
+pub fn part_from_file(
+    bytes: Vec<u8>,
+    path: Option<&Path>,
+    origin: AttachmentOrigin<'_>,
+    options: &AttachOptions<'_>,
+    on_notice: &mut dyn FnMut(&str),
+) -> Result<MessagePart> {
+    let path = path.filter(|_| input::image_type(&bytes).is_some());
+    let source = path.and_then(|path| image_source(path, &bytes));
+    let mut part = part_from_bytes(bytes, origin, options, on_notice)?;
+    if let MessagePart::Image(image) = &mut part {
+        image.source = source;
+    }
+    Ok(part)
 }
 
 fn image_source(path: &Path, bytes: &[u8]) -> Option<ImageSource> {

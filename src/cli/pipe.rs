@@ -12,12 +12,12 @@ use clap::Args;
 /// command-line client.
 ///
 /// A message is an object with `text`, and either `session` or `channel` and `chat`. `id` comes back with the answer,
-/// `files` are attached, `facts` and unknown keys come back unchanged. An answer is an object with `text` and `status`; an
+/// `files` are attached, as far as the run may read them, `facts` and unknown keys come back unchanged. An answer is an object with `text` and `status`; an
 /// `ack` line follows it once both are safe, so a broker that waits for it loses nothing. A temporary failure gets no
 /// `ack`. A line that is no message, or longer than 16 MiB, gets an `error` line, and the exit status is 65.
 ///
-/// The messages are text of a program, not of the user: they cannot do what needs the user's words. Relative paths start
-/// at the workspace unless `-C` is given.
+/// The messages are text of a program, not of the user: they cannot do what needs the user's words. Their conversations have
+/// keys that begin with `bus:`, apart from yours and those of chats. Relative paths start at the workspace unless `-C` is given.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PipeArgs {
     /// Number of messages that are answered at the same time
@@ -30,6 +30,11 @@ pub struct PipeArgs {
     /// times is answered with an error. One run at a time can use a name.
     #[arg(long, value_name = "NAME", value_parser = file_name)]
     pub name: Option<String>,
+    /// Let messages continue any conversation, whose key is then `session` as it is
+    ///
+    /// A chat of a service must have one already: a program makes no chat one that the agent may write to.
+    #[arg(long)]
+    pub any_session: bool,
     /// Print progress to standard error
     #[arg(short, long)]
     pub verbose: bool,

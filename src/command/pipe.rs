@@ -5,7 +5,7 @@ use crate::cli::pipe::PipeArgs as Arguments;
 use crate::command::arguments::{grants as from_flags, model_options};
 use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::ops::pipe;
+use crate::ops::pipe::{self, PipeOptions};
 use crate::ops::turn_options::TurnOptions;
 use anyhow::Result;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs `nanobot pipe`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let Arguments { jobs, name, verbose, model, grants } = arguments;
+    let Arguments { jobs, name, any_session, verbose, model, grants } = arguments;
     let mut grants = from_flags(grants);
     if grants.directory.is_none() {
         grants.directory = Some(ctx.settings()?.workspace);
@@ -27,5 +27,6 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         verbose: *verbose,
         ..model_options(model.clone())
     };
-    pipe::run(ctx, &options, *jobs as usize, name.as_deref())
+    let (jobs, any_session) = (*jobs as usize, *any_session);
+    pipe::run(ctx, &options, &PipeOptions { jobs, name: name.clone(), any_session })
 }

@@ -9,23 +9,27 @@ mod message;
 
 use crate::error::{Exit, Stop, exit_for, fail};
 use crate::ops::agent_turn;
-use crate::ops::agent_turn::origin::ChatTurn;
+use crate::ops::agent_turn::origin::{AttachedContent, ChatTurn};
+use crate::ops::channel::recipients;
 use crate::ops::channel::turn_recovery::{self, EarlierTurn};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
+use crate::ops::turn_setup;
 use crate::report::json;
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use crate::sys::stdin_lines::StdinLines;
 use crate::sys::sync::IgnorePoison;
+use crate::tool::ToolError;
+use crate::tool::files::Files;
 use crate::turn::ending::Ending;
 use anyhow::{Context as _, Result};
 use journal::{EarlierAnswer, PipeJournal};
 use message::PipeMessage;
 use serde_json::{Value, json};
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -34,24 +38,35 @@ const PROMPT: &str = "A program passes on messages to you, one at a time, and de
     and you cannot ask questions.";
 /// Interval at which a reader that waits for room checks for signals.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// Answers the messages on standard input with `jobs` threads. `options` apply to each turn. With a `name`, messages and
-/// answers are kept.
+/// The beginning of the keys of sessions that programs have.
+const SESSION_PREFIX: &str = "bus:";
+
+/// The options of the bus.
+pub(crate) struct PipeOptions {
+    /// The number of threads that answer.
+    pub(crate) jobs: usize,
+    /// The name under which messages and answers are kept.
+    pub(crate) name: Option<String>,
+    /// A message may continue any conversation.
+    pub(crate) any_session: bool,
+}
+
+/// Answers the messages on standard input. `options` apply to each turn.
 ///
 /// # Errors
 /// Standard input, standard output or the journal fails, another process has the journal, or a signal arrived.
-pub(crate) fn run(
-    ctx: &Context,
-    options: &TurnOptions,
-    jobs: usize,
-    name: Option<&str>,
-) -> Result<Exit> {
+pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> Result<Exit> {
+    let PipeOptions { jobs, name, any_session } = pipe;
+    let (jobs, any_session) = (*jobs, *any_session);
     signal::install(None).context("wait for signals")?;
     let token = CancelToken::shielded().context("start the pipe")?;
     let bus = MessageBus {
         ctx,
         options,
         jobs,
-        journal: name.map(|name| PipeJournal::open(ctx, name)).transpose()?,
+        any_session,
+        journal: name.as_deref().map(|name| PipeJournal::open(ctx, name)).transpose()?,
+        files: OnceLock::new(),
         state: Mutex::default(),
         changed: Condvar::new(),
     };
@@ -90,6 +105,9 @@ struct MessageBus<'a> {
     options: &'a TurnOptions,
     /// The number of threads that answer.
     jobs: usize,
+    any_session: bool,
+    /// Opens the files of messages under the policy of the turns.
+    files: OnceLock<Files>,
     /// The journal of a pipe with a name.
     journal: Option<PipeJournal<'a>>,
     state: Mutex<BusState>,
@@ -164,9 +182,25 @@ impl MessageBus<'_> {
         found.map(|at| continued.swap_remove(at)).is_some()
     }
 
+    /// The key of the session that answers a message.
+    fn session_key(&self, message: &PipeMessage) -> String {
+        match self.any_session || message.session.starts_with(SESSION_PREFIX) {
+            true => message.session.clone(),
+            false => format!("{SESSION_PREFIX}{}", message.session),
+        }
+    }
+
     /// Parses a line, and stores the message if there is a journal. The inner error is the reason why it is no message.
     fn parse(&self, line: &[u8]) -> Result<Result<PipeMessage, String>> {
-        match (PipeMessage::parse(line), &self.journal) {
+        let parsed = PipeMessage::parse(line);
+        if let Ok(message) = &parsed
+            && recipients::is_new_chat(self.ctx, &self.session_key(message))?
+        {
+            // The session would make the chat one that the agent may write to.
+            let reason = format!("there is no conversation `{}` in that channel", message.session);
+            return Ok(Err(reason));
+        }
+        match (parsed, &self.journal) {
             (Ok(message), Some(_)) if message.id.is_null() => {
                 Ok(Err("`id` is missing, which `--name` needs".into()))
             }
@@ -232,9 +266,10 @@ impl MessageBus<'_> {
     /// Answers a message, from the journal if that has the answer.
     fn answer(&self, mut message: PipeMessage) -> Result<()> {
         let turn = random_hex(5);
+        let key = self.session_key(&message);
         let mut resume = false;
         if let Some(journal) = &self.journal {
-            match journal.begin_turn(&message, &turn)? {
+            match journal.begin_turn(&message, &key, &turn)? {
                 EarlierAnswer::Stored(line) => return self.print_answer(&message.id, &line),
                 EarlierAnswer::Turn(EarlierTurn::Answered(text, finish_reason)) => {
                     let (ending, exit) = turn_recovery::to_ending(text, &finish_reason);
@@ -256,10 +291,17 @@ impl MessageBus<'_> {
             text => text,
         };
         let files = std::mem::take(&mut message.files);
+        let attached = match self.read_files(if resume { &[] } else { &files })? {
+            Ok(attached) => attached,
+            Err(error) => {
+                let exit = exit_for(&error);
+                let ending = Ending { error: Some(error), ..Ending::default() };
+                return self.conclude(&message, &turn, &ending, exit);
+            }
+        };
         let options = TurnOptions {
             message: (!resume).then_some(text),
-            attach: if resume { Vec::new() } else { files },
-            session: Some(message.session.clone()),
+            session: Some(key),
             resume,
             ..self.options.clone()
         };
@@ -269,11 +311,39 @@ impl MessageBus<'_> {
             chat_prompt: PROMPT,
             is_typed: false,
             others_content: None,
+            attached,
         };
         let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
         let concluded = self.conclude(&message, &turn, &outcome.ending, outcome.exit);
         outcome.finish_beside_others(self.ctx);
         concluded
+    }
+
+    /// Reads the files of a message as the file tools of its turn could. The inner error is why one of them cannot be used.
+    fn read_files(&self, names: &[String]) -> Result<Result<Vec<AttachedContent>>> {
+        if names.is_empty() {
+            return Ok(Ok(Vec::new()));
+        }
+        let opened = match self.files.get() {
+            Some(files) => files,
+            None => {
+                let files = turn_setup::open_for_reading(self.ctx, &self.options.grants)?;
+                self.files.get_or_init(|| files)
+            }
+        };
+        let read = |name: &String| match opened.read(name) {
+            Ok((bytes, path)) => Ok(AttachedContent {
+                name: name.clone(),
+                bytes,
+                is_external: false,
+                path: Some(path),
+            }),
+            Err(error @ (ToolError::Denied(_) | ToolError::Rejected(_))) => {
+                Err(fail(Exit::Refused, format!("`files`: {}", error.message())))
+            }
+            Err(error) => Err(fail(Exit::NoInput, format!("`files`: {}", error.message()))),
+        };
+        Ok(names.iter().map(read).collect())
     }
 
     /// Stores and prints the answer of a turn. After a temporary failure the message will come again.

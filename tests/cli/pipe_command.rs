@@ -3,7 +3,7 @@
 use crate::budgets::with_price;
 use crate::server::{Responder, Response, calls, fails, replies, says, sends};
 use crate::signals::send_signal;
-use crate::story::Story;
+use crate::story::{Story, write};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -95,13 +95,13 @@ fn a_message_is_answered_and_acknowledged() {
     assert!(answer["usage"]["input"].as_u64().unwrap() > 0, "{answer}");
     assert_eq!(found[1], json!({ "v": 1, "type": "ack", "id": "m1" }));
     // The turn is in the session, under the id that the answer names.
-    let stored = story.session("mqtt_7.jsonl");
+    let stored = story.session("bus_mqtt_7.jsonl");
     let user = stored.iter().find(|line| line["role"] == "user").unwrap();
     assert!(user.to_string().contains(answer["turn"].as_str().unwrap()), "{user}");
     // The workspace is the directory, and the text is not the user's.
     let asked = &story.requests()[0].raw;
     assert!(asked.contains("A program passes on messages"), "{asked}");
-    let explained = story.run(["policy", "explain", "--session", "mqtt:7"]).text();
+    let explained = story.run(["policy", "explain", "--session", "bus:mqtt:7"]).text();
     assert!(explained.contains("project"), "{explained}");
 }
 
@@ -164,7 +164,7 @@ fn sessions_are_answered_side_by_side_and_each_in_order() {
     assert_eq!(ids, ["a1", "a2"]);
     assert_eq!(found.len(), 6);
     assert_eq!(
-        story.session("a.jsonl").iter().filter(|line| line["role"] == "assistant").count(),
+        story.session("bus_a.jsonl").iter().filter(|line| line["role"] == "assistant").count(),
         2
     );
 }
@@ -298,6 +298,85 @@ fn a_turn_that_fails_for_another_cause_shows_in_the_status() {
     assert!(found[0]["error"].as_str().unwrap().contains("no such file"), "{}", found[0]);
 }
 
+#[test]
+fn files_of_messages_are_read_as_far_as_the_run_may_read_them() {
+    let story = Story::new()
+        .workspace_file("notes.md", "buy milk\n")
+        .file("here.md", "from the directory\n");
+    let (home, dir) = (story.home(), story.dir());
+    write(&home.join(".ssh/id_rsa"), b"the secret");
+    write(&story.workspace().join("sessions/x.jsonl"), b"the secret\n");
+    std::os::unix::fs::symlink(home.join(".ssh/id_rsa"), story.workspace().join("link")).unwrap();
+    let line = |id: usize, file: &str| {
+        let file =
+            file.replace("HOME", home.to_str().unwrap()).replace("DIR", dir.to_str().unwrap());
+        format!(
+            "{}\n",
+            json!({ "id": id.to_string(), "session": "s", "text": "look", "files": [file] })
+        )
+    };
+    let refused = [
+        "HOME/.ssh/id_rsa",
+        "~/.ssh/id_rsa",
+        "../../.ssh/id_rsa",
+        "link",
+        "HOME/.nanobot/config.json",
+        "sessions/x.jsonl",
+        "HOME/.ssh",
+        "/proc/self/environ",
+        "DIR/here.md",
+        "http://127.0.0.1/x",
+    ];
+    let input: String = refused.iter().enumerate().map(|(id, file)| line(id, file)).collect();
+    let story = story.stdin(format!("{input}{}", line(20, "notes.md"))).script([says("Milk.")]);
+    let ran = story.run(["pipe"]);
+    assert_ne!(ran.code(), 0);
+    let found = lines(&ran.text());
+    drop(ran);
+    for (id, file) in refused.iter().enumerate() {
+        let answer = found.iter().find(|line| line["in_reply_to"] == id.to_string()).unwrap();
+        assert!(answer["error"].as_str().unwrap().contains("`files`"), "{file}: {answer}");
+    }
+    let asked = story.requests();
+    assert_eq!(asked.len(), 1);
+    assert!(asked[0].raw.contains("buy milk") && !asked[0].raw.contains("the secret"));
+    // A grant is the user's word.
+    let story = story.stdin(line(1, "DIR/here.md")).script([says("Here.")]);
+    story.run(["pipe", "--read", dir.to_str().unwrap()]).stdout_has("Here.");
+    assert!(story.requests()[1].raw.contains("from the directory"));
+}
+
+#[test]
+fn messages_of_programs_have_conversations_of_their_own() {
+    let mut story = Story::new()
+        .set("channels.telegram", json!({ "enabled": true, "token": "1:x", "allowFrom": ["7"] }))
+        .script([says("The user's."), says("One.")]);
+    story.run(["agent", "-m", "the word is pelican"]).stdout("The user's.\n");
+    story = story.stdin(message("1", "cli:direct", "what was the word?"));
+    let found = lines(&story.run(["pipe"]).text());
+    assert_eq!(found[0]["session"], "cli:direct");
+    assert!(!story.requests()[1].raw.contains("pelican"));
+    // A program makes no chat one that the agent may write to.
+    let send =
+        || calls("message", json!({ "content": "hi", "channel": "telegram", "chat_id": "666" }));
+    let chat = json!({ "id": "2", "channel": "telegram", "chat": "666", "text": "hello" });
+    for flags in [&["pipe"][..], &["pipe", "--any-session"]] {
+        let is_own = flags.len() == 1;
+        story = story.stdin(chat.to_string());
+        story.server().script(is_own.then(|| says("Hello.")));
+        let ran = story.run(flags);
+        let found = lines(&if is_own { ran.text() } else { ran.status(65).text() });
+        assert_eq!(found[0]["type"] == "message", is_own, "{found:?}");
+        story.server().script([send(), says("No.")]);
+        story.run(["agent", "-m", "x"]).stdout("No.\n").stderr_has("denied: message");
+    }
+    // With the flag, a message continues a conversation of the user's.
+    story = story.stdin(message("3", "cli:direct", "what was the word?"));
+    story.server().script([says("Pelican.")]);
+    story.run(["pipe", "--any-session"]).stdout_has("Pelican.");
+    assert!(story.requests().last().unwrap().raw.contains("pelican"));
+}
+
 /// The ids of the acknowledgements.
 fn acknowledged(lines: &[Value]) -> Vec<&str> {
     let acks = lines.iter().filter(|line| line["type"] == "ack");
@@ -381,7 +460,7 @@ fn what_a_killed_pipe_left_is_taken_up() {
     let found = lines(&story.run(NAMED).text());
     assert_eq!(answers(&found), [("1", "One."), ("2", "Two.")]);
     assert_eq!(acknowledged(&found), ["1", "2"]);
-    let log = std::fs::read_to_string(story.workspace().join("sessions/s.jsonl")).unwrap();
+    let log = std::fs::read_to_string(story.workspace().join("sessions/bus_s.jsonl")).unwrap();
     assert_eq!(log.matches("first words").count(), 1, "{log}");
 
     // After the turn: the session has the answer, the journal does not.

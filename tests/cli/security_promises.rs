@@ -409,8 +409,10 @@ const GUARANTEES: &[TestedPromise] = &[
     (
         "A hook runs as a command of the run",
         &[
-            "a_hook_that_the_run_may_change_is_refused",
-            "a_hook_is_refused_however_its_command_names_what_the_run_may_change",
+            "a_hook_in_the_sandbox_works_on_the_files_of_the_run",
+            "a_hook_in_the_sandbox_has_no_key_and_no_network",
+            "no_hook_runs_what_the_run_wrote_outside_of_the_sandbox",
+            "where_nothing_can_be_hidden_a_hook_outside_of_the_sandbox_is_refused",
         ],
     ),
     (
@@ -464,6 +466,13 @@ const GUARANTEES: &[TestedPromise] = &[
     ),
     ("Known keys are masked in what is sent", &[]),
     ("`nanobot pipe` checks no sender", &["a_message_is_answered_and_acknowledged"]),
+    (
+        "its conversations are apart from yours and from chats",
+        &[
+            "files_of_messages_are_read_as_far_as_the_run_may_read_them",
+            "messages_of_programs_have_conversations_of_their_own",
+        ],
+    ),
     ("With `--name`, messages and answers are kept", &[]),
     (
         "an unknown user's invitation to a direct chat is accepted",

@@ -95,6 +95,7 @@ impl EditorPrompt {
                 name,
                 bytes,
                 is_external: uri.is_some_and(|uri| !is_editors(uri)),
+                path: None,
             }),
         }
         Ok(())

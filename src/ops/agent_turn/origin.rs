@@ -9,6 +9,7 @@ use crate::shell_quote;
 use crate::tool::ask_user::UserPrompt;
 use crate::tool::message::ChatTarget;
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The origin of a turn.
@@ -68,6 +69,15 @@ impl<'a> TurnOrigin<'a> {
         }
     }
 
+    /// Content that comes with the message.
+    pub(crate) fn attached(&self) -> &[AttachedContent] {
+        match self {
+            Self::Interactive(context) => &context.attached,
+            Self::Chat(chat) => &chat.attached,
+            Self::CommandLine | Self::Job(_) => &[],
+        }
+    }
+
     /// The REPL or the editor that runs the turn.
     pub(crate) fn interactive(&self) -> Option<&InteractiveContext> {
         match self {
@@ -107,6 +117,8 @@ pub(crate) struct ChatTurn<'a> {
     pub(crate) is_typed: bool,
     /// The origin of text in the message that its sender did not type, and a phrase for it; `None` if there is none.
     pub(crate) others_content: Option<(Origin, &'a str)>,
+    /// Content that comes with the message, like `--attach`.
+    pub(crate) attached: Vec<AttachedContent>,
 }
 
 /// Content that was sent with a message.
@@ -117,6 +129,8 @@ pub(crate) struct AttachedContent {
     pub(crate) bytes: Vec<u8>,
     /// It is neither the user's nor a file of theirs, as a web page is.
     pub(crate) is_external: bool,
+    /// The file that it was read from, where later turns find an image again.
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// The person whose message a turn answers, at the REPL or in an editor.

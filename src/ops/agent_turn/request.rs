@@ -116,8 +116,7 @@ pub(crate) fn read(
         || job.is_some_and(|job| job.untrusted_reason.is_some());
     let key = session_key(ctx, &settings, options, piped.is_some());
     report.envelope.session.clone_from(&key);
-    let attached = origin.interactive().map_or(&[][..], |it| &it.attached);
-    let parts = build_message(ctx, options, &settings, (piped, attached), report)?;
+    let parts = build_message(ctx, options, &settings, (piped, origin.attached()), report)?;
     let command = match parts.as_slice() {
         [MessagePart::Text(text)]
             if options.message.is_some()
@@ -292,7 +291,14 @@ fn build_message(
             true => AttachmentOrigin::Page(&content.name),
             false => AttachmentOrigin::File(&content.name),
         };
-        parts.push(attach::part_from_bytes(content.bytes.clone(), origin, &terms, &mut notice)?);
+        let path = content.path.as_deref();
+        parts.push(attach::part_from_file(
+            content.bytes.clone(),
+            path,
+            origin,
+            &terms,
+            &mut notice,
+        )?);
     }
     Ok(with_text_last(parts))
 }

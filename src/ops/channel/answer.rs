@@ -438,6 +438,7 @@ impl ChatTurnRun<'_> {
             chat_prompt: &prompt,
             is_typed: true,
             others_content: others_origin.map(|origin| (origin, "text of others in a message")),
+            attached: Vec::new(),
         };
         let done = CancelToken::new().context("start a turn")?;
         let (text_tx, text_rx) = mpsc::channel();

@@ -1,6 +1,7 @@
 //! The chats that a run may write to without being told by the user: those that the config names, and those in which a
 //! conversation took place.
 
+use crate::channel::table;
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
 use crate::session;
@@ -22,4 +23,17 @@ pub(crate) fn is_known(ctx: &Context, channel: &str, to: &str) -> Result<bool> {
     }
     let store = ctx.session_store(&ctx.settings()?)?;
     Ok(session::open_raw(&store, &format!("{channel}:{to}")).is_ok())
+}
+
+/// True if `key` is that of a chat of a service, and there is no such session: a session that a program began would make the
+/// chat known.
+///
+/// # Errors
+/// The config cannot be used.
+pub(crate) fn is_new_chat(ctx: &Context, key: &str) -> Result<bool> {
+    let is_of_service = key.split_once(':').is_some_and(|(name, _)| table::find(name).is_some());
+    Ok(is_of_service && {
+        let store = ctx.session_store(&ctx.settings()?)?;
+        session::open_raw(&store, key).is_err()
+    })
 }

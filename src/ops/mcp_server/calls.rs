@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// The name of the tool that runs a turn.
 const ASK: &str = "ask";
+/// The beginning of the keys of sessions that clients have.
+const SESSION_PREFIX: &str = "mcp:";
 /// Time for which a question waits for a session that another run uses.
 const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 /// The section of the system prompt about the client.
@@ -153,8 +155,10 @@ fn ask(
         return Err(ErrorObject::invalid_params("`message` is missing"));
     }
     let session = match &arguments["session"] {
-        Value::Null => format!("mcp:{}", random_hex(6)),
-        Value::String(key) if !key.trim().is_empty() => key.trim().to_owned(),
+        Value::Null => format!("{SESSION_PREFIX}{}", random_hex(6)),
+        // A client continues conversations of clients, not those of the user.
+        Value::String(key) if key.trim().starts_with(SESSION_PREFIX) => key.trim().to_owned(),
+        Value::String(key) if !key.trim().is_empty() => format!("{SESSION_PREFIX}{}", key.trim()),
         _ => return Err(ErrorObject::invalid_params("`session` is not a text")),
     };
     let options = TurnOptions {
@@ -172,6 +176,7 @@ fn ask(
         chat_prompt: PROMPT,
         is_typed: false,
         others_content: external.as_deref().map(|content| (Origin::External, content)),
+        attached: Vec::new(),
     };
     let (sender, receiver) = mpsc::channel::<String>();
     let outcome = std::thread::scope(|scope| {

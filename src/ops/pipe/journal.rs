@@ -90,7 +90,7 @@ impl<'a> PipeJournal<'a> {
                 text: message.text.clone(),
                 reply_facts: json!({
                     "facts": message.facts,
-                    "files": message.files.iter().map(|it| it.to_str()).collect::<Vec<_>>(),
+                    "files": message.files,
                 }),
                 ..InboundMessage::default()
             },
@@ -100,12 +100,17 @@ impl<'a> PipeJournal<'a> {
         Ok(message)
     }
 
-    /// Notes that `turn` begins, unless the message is answered.
+    /// Notes that `turn` begins in the session with the key `session`, unless the message is answered.
     ///
     /// # Errors
     /// Status 74; the session cannot be read.
-    pub(super) fn begin_turn(&self, message: &PipeMessage, turn: &str) -> Result<EarlierAnswer> {
-        let (id, session) = (journal_key(&message.id), &message.session);
+    pub(super) fn begin_turn(
+        &self,
+        message: &PipeMessage,
+        session: &str,
+        turn: &str,
+    ) -> Result<EarlierAnswer> {
+        let id = journal_key(&message.id);
         let (turns, killed_turns) = {
             let inbox = self.inbox();
             if let Some(line) = stored_answer(&inbox, id) {

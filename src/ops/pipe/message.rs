@@ -1,7 +1,6 @@
 //! An inbound line of `nanobot pipe`. Pure.
 
 use serde_json::{Map, Value};
-use std::ffi::OsString;
 
 /// The keys of a message. Other keys come back with the answer.
 const KEYS: [&str; 9] =
@@ -12,11 +11,11 @@ const KEYS: [&str; 9] =
 pub(super) struct PipeMessage {
     /// The sender's id of it, or null.
     pub(super) id: Value,
-    /// The key of the session that answers.
+    /// The conversation, as its sender names it.
     pub(super) session: String,
     pub(super) text: String,
     /// Paths of files to attach.
-    pub(super) files: Vec<OsString>,
+    pub(super) files: Vec<String>,
     /// The `facts` and every unknown key, which come back with the answer.
     pub(super) facts: Value,
 }
@@ -55,7 +54,7 @@ impl PipeMessage {
             Some(Value::Array(paths)) => paths
                 .into_iter()
                 .map(|path| match path {
-                    Value::String(path) => Ok(path.into()),
+                    Value::String(path) => Ok(path),
                     _ => Err("`files` must be a list of paths"),
                 })
                 .collect::<Result<_, _>>()?,
