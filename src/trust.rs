@@ -8,6 +8,7 @@
 
 use crate::sys::digest::keyed_digest;
 use crate::sys::durable_file;
+use crate::sys::repository::GitPointer;
 use crate::sys::secret::random_hex;
 use anyhow::{Context, Result};
 use instruction_files::{
@@ -54,6 +55,9 @@ pub struct TrustedDirectory {
     /// The digests of its instruction files by relative path; `None` in lists of earlier releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     files: Option<BTreeMap<String, String>>,
+    /// The pointers of its repository that lead elsewhere: the path of the file, and the place that it names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    git_pointers: BTreeMap<PathBuf, PathBuf>,
 }
 
 /// A prompt file that may widen what its run may do, as long as its content is the same.
@@ -215,16 +219,25 @@ impl TrustList {
         ))
     }
 
-    /// Trusts `directory`, a real path, and its instruction files as they are now.
-    pub fn add(&mut self, directory: &Path, now: Timestamp) -> Result<TrustChange> {
+    /// Trusts `directory`, a real path, its instruction files as they are now, and these `pointers` of its repository.
+    pub fn add(
+        &mut self,
+        directory: &Path,
+        pointers: Vec<GitPointer>,
+        now: Timestamp,
+    ) -> Result<TrustChange> {
         if self.key().is_none() {
             self.key = random_hex(16);
         }
         let key = self.key().context("the key of the trust list is invalid")?;
         let files = Some(digest_all(directory, &key)?);
+        let pointers = pointers.into_iter().map(|pointer| (pointer.file, pointer.target));
+        let git_pointers: BTreeMap<PathBuf, PathBuf> = pointers.collect();
         let before = self.find(directory);
         let change = match before {
-            Some(before) if before.files == files => return Ok(TrustChange::Unchanged),
+            Some(before) if before.files == files && before.git_pointers == git_pointers => {
+                return Ok(TrustChange::Unchanged);
+            }
             Some(_) => TrustChange::Updated,
             None => TrustChange::Added,
         };
@@ -237,6 +250,7 @@ impl TrustList {
             inode: metadata.ino(),
             since: now.to_string(),
             files,
+            git_pointers,
         });
         self.save()?;
         Ok(change)
@@ -268,6 +282,13 @@ impl TrustList {
         let digest = keyed_digest(&key, bytes);
         let mut files = self.files.iter();
         files.any(|file| file.path == path && file.digest == digest)
+    }
+
+    /// True if a trusted directory's repository had this pointer when it was trusted.
+    pub fn is_pointer_pinned(&self, pointer: &GitPointer) -> bool {
+        self.directories.iter().any(|known| {
+            known.git_pointers.get(&pointer.file) == Some(&pointer.target) && known.is_unchanged()
+        })
     }
 
     /// Stops trusting the directory or file at `path`. Returns true if it was in the list.
@@ -447,8 +468,9 @@ mod tests {
             (texts.join(" "), notes.skills.len(), notes.ignored.len())
         };
         let deep = sub.join("deep");
-        let add =
-            |trust: &mut TrustList, place: &Path| trust.add(place, Timestamp::UNIX_EPOCH).unwrap();
+        let add = |trust: &mut TrustList, place: &Path| {
+            trust.add(place, Vec::new(), Timestamp::UNIX_EPOCH).unwrap()
+        };
         assert_eq!(found(&trust, &deep), (String::new(), 0, 3));
         assert_eq!(add(&mut trust, &sub), TrustChange::Added);
         assert_eq!(found(&trust, &deep), ("sub".into(), 0, 2));
@@ -485,7 +507,7 @@ mod tests {
         std::fs::create_dir(&dir).unwrap();
         std::os::unix::fs::symlink("../secret", dir.join("AGENTS.md")).unwrap();
         let mut trust = TrustList::load(&temp.join("trust.json")).unwrap();
-        trust.add(&dir, Timestamp::UNIX_EPOCH).unwrap();
+        trust.add(&dir, Vec::new(), Timestamp::UNIX_EPOCH).unwrap();
         assert!(trust.read_instructions(&dir).unwrap().texts.is_empty());
     }
 }

@@ -126,6 +126,9 @@ pub enum ProgramLanguage {
 /// again, and a directory that was replaced is no longer trusted. In a trusted repository, the branch, the changed files
 /// and the last three commits are sent with a message if they differ from those sent before.
 ///
+/// If the repository keeps its git directory elsewhere or borrows objects, commands use these places from then on, as long as
+/// `.git` and `alternates` name the same ones.
+///
 /// A prompt file is pinned by the digest of its content: what its front matter grants then counts in `nanobot run`.
 #[derive(Args, Clone, Debug)]
 pub struct TrustArgs {

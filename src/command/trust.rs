@@ -3,8 +3,9 @@
 use crate::cli::policy::TrustArgs as Arguments;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::ops::prompt_program;
+use crate::ops::{prompt_program, repository};
 use crate::sys::input;
+use crate::sys::repository::GitPointer;
 use crate::trust::{self, TrustChange, TrustList};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
@@ -42,11 +43,16 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         ));
     }
     let now = ctx.clock.now().timestamp();
+    let pointers = repository::unpinned_pointers(ctx, &path);
     let added = TrustList::change(&ctx.paths.trust(), |trust| {
         trust.damage_notice().iter().for_each(|notice| ctx.notice(notice));
-        trust.add(&path, now)
+        trust.add(&path, pointers.clone(), now)
     });
     print_change(ctx, &path, added?)?;
+    for GitPointer { file, target } in &pointers {
+        let (file, target) = (show(file), show(target));
+        print_line(ctx, &format!("  git in commands uses `{target}`, as `{file}` says"))?;
+    }
     let trust = load(ctx)?;
     let files = trust.instruction_files(&path);
     for file in &files {

@@ -4,7 +4,6 @@ use crate::message::{Message, Origin, plain_text, tagged_block};
 use crate::ops::context::Context;
 use crate::ops::toolset::exec_tool;
 use crate::ops::turn_setup::TurnSetup;
-use crate::policy::file_scope::ScopeRoot;
 use crate::policy::net::Net;
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
@@ -54,11 +53,8 @@ pub(crate) fn git_facts(
 fn ask_git(ctx: &Context, settings: &Settings, policy: &Policy) -> Option<String> {
     let mut policy = policy.clone();
     let scope = &mut policy.file_scope;
+    trust::repository_root(&scope.directory)?;
     scope.roots.iter_mut().for_each(|root| root.may_write = false);
-    scope.roots.push(ScopeRoot {
-        path: trust::repository_root(&scope.directory)?.to_owned(),
-        may_write: false,
-    });
     policy.sandbox = Sandbox::Auto;
     policy.net = Net::Default;
     let files = Arc::new(Files::new(policy.file_scope.clone()).ok()?);

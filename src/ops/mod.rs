@@ -35,6 +35,7 @@ pub(crate) mod prompt_files;
 pub(crate) mod prompt_program;
 pub(crate) mod protected_paths;
 pub(crate) mod recording;
+pub(crate) mod repository;
 pub(crate) mod request_report;
 pub(crate) mod session_library;
 pub(crate) mod setup_input;

@@ -4,6 +4,7 @@ use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::profiles;
 use crate::ops::protected_paths::{instruction_files, protected_paths};
+use crate::ops::repository;
 use crate::policy::file_scope::{FileScope, ScopeRoot};
 use crate::policy::net::{self, Net};
 use crate::policy::profile::{self, Profile};
@@ -13,6 +14,7 @@ use crate::settings::keys::nearest;
 use crate::settings::{DefaultDirectory, FlagOverrides, Settings};
 use crate::shell_quote::unquote;
 use crate::sys::paths::{self, PathResolver};
+use crate::sys::repository::Repository;
 use crate::sys::sandbox::git_paths;
 use crate::sys::sync::Deferred;
 use anyhow::{Context as _, Result};
@@ -355,6 +357,13 @@ fn file_scope(
     }
     roots.add_configured(ctx, settings, profile, &directory)?;
     roots.add_directory(&directory, position);
+    let home = real_paths.resolve(&absolute(&ctx.paths.home));
+    let (hidden, own_read_only) = protected_paths(ctx, workspace);
+    let repository = match settings.restrict_to_workspace {
+        true => None,
+        false => repository::find(ctx, &directory, &home, &hidden)?,
+    };
+    repository.iter().for_each(|repository| roots.add_repository(repository));
     let roots = roots.0;
     if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
         return Err(fail_with_hint(
@@ -363,20 +372,24 @@ fn file_scope(
             "the command without `-C`, `--read` and `--write=PATH`",
         ));
     }
-    let home = real_paths.resolve(&absolute(&ctx.paths.home));
     if profile.is_unrestricted {
         return Ok(FileScope {
             directory,
             workspace: workspace.to_owned(),
             home,
             roots,
+            repository,
             is_unrestricted: true,
             ..FileScope::default()
         });
     }
-    let (hidden, own_read_only) = protected_paths(ctx, workspace);
-    let written = roots.iter().filter(|root| root.may_write);
-    let written: Vec<PathBuf> = written.map(|root| root.path.clone()).collect();
+    let written = roots.iter().filter(|root| root.may_write).map(|root| &root.path);
+    let mut written: Vec<PathBuf> = written.cloned().collect();
+    for git_dir in repository.iter().flat_map(|repository| &repository.git_dirs) {
+        if !written.iter().any(|root| git_dir.starts_with(root)) {
+            written.push(git_dir.clone());
+        }
+    }
     let user_home = home.clone();
     let read_only = Deferred::new(move || {
         let of_git = written.iter().flat_map(|root| {
@@ -395,6 +408,7 @@ fn file_scope(
         workspace: workspace.to_owned(),
         home,
         roots,
+        repository,
         hidden,
         instruction_files: instruction_files(workspace),
         read_only,
@@ -422,6 +436,18 @@ impl GrantedPaths {
             let may_write = around.any(|root| root.may_write && directory.starts_with(&root.path));
             let path = directory.to_owned();
             self.0.insert(position, ScopeRoot { path, may_write });
+        }
+    }
+
+    /// Adds the places of the repository that no root contains, to be read: a grant for writing is for its own place.
+    fn add_repository(&mut self, repository: &Repository) {
+        if repository.git_dirs.is_empty() {
+            return;
+        }
+        for path in std::iter::once(&repository.top).chain(repository.outside()) {
+            if !self.0.iter().any(|root| path.starts_with(&root.path)) {
+                self.add(path.clone(), false);
+            }
         }
     }
 

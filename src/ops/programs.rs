@@ -146,11 +146,11 @@ pub(crate) fn load(
 /// True if a run under `policy` may change the program at the real path `path`.
 fn may_change(policy: &Policy, path: &Path) -> bool {
     let scope = &policy.file_scope;
-    let mut roots = scope.command_writable_roots();
+    let places = scope.command_writable_places();
     let is_kept = scope.read_only.iter().any(|kept| path.starts_with(kept));
     !is_kept
         && !scope.is_unrestricted
-        && (roots.any(|root| path.starts_with(root))
+        && (places.iter().any(|place| path.starts_with(place))
             || scope.decide_absolute(path.to_owned(), FileAccess::Write).is_ok())
 }
 

@@ -147,10 +147,10 @@ impl Policy {
 
     /// The paths that commands may change, in words, and true if they may use the network.
     fn command_access(&self) -> (String, bool) {
-        let written = self.file_scope.command_writable_roots();
+        let written = self.file_scope.command_writable_places();
         let places: Vec<String> = match self.reads_only {
             true => Vec::new(),
-            false => written.map(on_one_line).collect(),
+            false => written.iter().map(|path| on_one_line(path)).collect(),
         };
         let text = match places.is_empty() {
             true => "only a private $TMPDIR".to_owned(),

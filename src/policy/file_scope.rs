@@ -5,6 +5,7 @@ use super::refusal::Refusal;
 use super::rule::Pattern;
 use super::{secrets, startup_files};
 use crate::shell_quote::quote;
+use crate::sys::repository::Repository;
 use crate::sys::sync::Deferred;
 use std::path::{Component, Path, PathBuf};
 
@@ -33,6 +34,8 @@ pub struct FileScope {
     /// The home directory that `~` expands to.
     pub home: PathBuf,
     pub roots: Vec<ScopeRoot>,
+    /// The repository that contains the working directory. What is outside of that is among the roots, to be read.
+    pub repository: Option<Repository>,
     /// Paths beneath the roots that no tool reads or changes: sessions, config.
     pub hidden: Deferred<Vec<PathBuf>>,
     /// Paths beneath the roots that no tool changes.
@@ -272,6 +275,11 @@ impl FileScope {
     /// True if `path` is a protected start-up file within `root`, or belongs to git. A granted git directory is for git
     /// itself, which commands run.
     fn is_startup_file(&self, path: &Path, root: &Path) -> bool {
+        let mut git_dirs = self.repository.iter().flat_map(|repository| &repository.git_dirs);
+        let is_named = |git_dir: &PathBuf| root != git_dir && root.starts_with(git_dir);
+        if git_dirs.any(|git_dir| path.starts_with(git_dir) && !is_named(git_dir)) {
+            return true;
+        }
         let is_in_git_dir = root.ends_with(".git") && path != root;
         let start = root.parent().filter(|_| is_in_git_dir).unwrap_or(root);
         let relative = path.strip_prefix(start).unwrap_or(Path::new(""));
@@ -324,6 +332,21 @@ impl FileScope {
             .iter()
             .map(|root| root.path.as_path())
             .filter(|path| self.is_command_writable(path))
+    }
+
+    /// The git directories outside of these roots that git may change in commands: those of the repository around the working
+    /// directory, where commands may change that.
+    pub fn command_writable_git_dirs(&self) -> impl Iterator<Item = &Path> {
+        let is_writing = self.is_command_writable(&self.directory);
+        let git_dirs = self.repository.iter().filter(move |_| is_writing);
+        let git_dirs = git_dirs.flat_map(|repository| &repository.git_dirs);
+        git_dirs.map(PathBuf::as_path).filter(|path| !self.is_command_writable(path))
+    }
+
+    /// All places that commands may change, apart from their private directory.
+    pub fn command_writable_places(&self) -> Vec<PathBuf> {
+        let roots = self.command_writable_roots().chain(self.command_writable_git_dirs());
+        roots.map(Path::to_owned).collect()
     }
 
     fn is_command_writable(&self, path: &Path) -> bool {
@@ -389,6 +412,7 @@ impl FileScope {
             workspace: self.workspace.clone(),
             home: self.home.clone(),
             roots,
+            repository: self.common_repository(other),
             hidden: joined(&self.hidden, &other.hidden).into(),
             read_only: joined(&self.read_only, &other.read_only).into(),
             instruction_files: joined(&self.instruction_files, &other.instruction_files),
@@ -399,6 +423,13 @@ impl FileScope {
             allowed: allowed.cloned().collect(),
             operands: vec![self.clone(), other.clone()],
         }
+    }
+
+    /// Our repository, with the git directories that the other may use too.
+    fn common_repository(&self, other: &Self) -> Option<Repository> {
+        let (mut ours, theirs) = (self.repository.clone()?, other.repository.as_ref()?);
+        ours.git_dirs.retain(|git_dir| theirs.git_dirs.contains(git_dir));
+        Some(ours)
     }
 
     fn root_list(&self) -> String {

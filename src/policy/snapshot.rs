@@ -6,6 +6,7 @@ use super::file_scope::{FileAccess, FileScope, PathRule, ScopeRoot};
 use super::net::Net;
 use super::rule::{Pattern, PolicyRule, RuleEffect};
 use super::{CommandPatterns, Permission, Policy, Sandbox};
+use crate::sys::repository::Repository;
 use core::net::IpAddr;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,9 @@ struct FileScopeRecord {
     workspace: PathRecord,
     home: PathRecord,
     roots: Vec<RootRecord>,
+    /// Without it, git changes nothing outside of the roots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    repository: Option<RepositoryRecord>,
     hidden: Vec<PathRecord>,
     read_only: Vec<PathRecord>,
     notes: Vec<PathRecord>,
@@ -131,6 +135,14 @@ enum PathRecord {
 struct RootRecord {
     path: PathRecord,
     may_write: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RepositoryRecord {
+    top: PathRecord,
+    git_dirs: Vec<PathRecord>,
+    objects: Vec<PathRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -306,6 +318,7 @@ impl FileScopeRecord {
             workspace,
             home,
             roots,
+            repository,
             hidden,
             read_only,
             instruction_files: notes,
@@ -334,6 +347,11 @@ impl FileScopeRecord {
             workspace: PathRecord::from_path(workspace),
             home: PathRecord::from_path(home),
             roots: roots.iter().map(beneath).collect(),
+            repository: repository.as_ref().map(|repository| RepositoryRecord {
+                top: PathRecord::from_path(&repository.top),
+                git_dirs: places(&repository.git_dirs),
+                objects: places(&repository.objects),
+            }),
             hidden: places(hidden),
             read_only: places(read_only),
             notes: places(notes),
@@ -364,6 +382,12 @@ impl FileScopeRecord {
             workspace: self.workspace.into_path(),
             home: self.home.into_path(),
             roots: self.roots.into_iter().map(root).collect(),
+            repository: self.repository.map(|repository| Repository {
+                top: repository.top.into_path(),
+                git_dirs: places(repository.git_dirs),
+                objects: places(repository.objects),
+                unpinned: Vec::new(),
+            }),
             hidden: places(self.hidden).into(),
             read_only: places(self.read_only).into(),
             instruction_files: places(self.notes),

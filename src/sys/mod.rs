@@ -24,6 +24,7 @@ pub mod panic_report;
 pub mod paths;
 pub mod process;
 pub mod process_group;
+pub mod repository;
 pub mod rooted_fs;
 pub mod sandbox;
 pub mod secret;

@@ -111,7 +111,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/trust.json",
-        meaning: "trusted directories, whose AGENTS.md, skills and tools are used, with digests of these files",
+        meaning: "trusted directories, whose AGENTS.md, skills and tools are used, with digests of these files; and the git directories elsewhere that they use",
     },
     DocumentedPath {
         path: "~/.nanobot/git-objects",

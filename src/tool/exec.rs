@@ -3,6 +3,8 @@
 
 pub mod background_commands;
 mod failures;
+mod git_environment;
+mod git_guard;
 pub mod hook_call;
 mod merge;
 mod output;
@@ -130,7 +132,8 @@ impl ExecTool {
                 "timeout": { "type": "integer", "minimum": 1, "maximum": 600, "description": "seconds" }
             } }"#) }.into(),
         };
-        let variables = command_environment(limits, env, shell);
+        let mut variables = command_environment(limits, env, shell);
+        variables.extend(git_environment::variables(env, &files.file_scope));
         let path = variables.iter().find(|(name, _)| name == "PATH");
         let note_chars = MAX_NOTE_CHARS.min(limits.max_result_chars / 4);
         let tools = InstalledTools::new(path.map_or("", |(_, path)| path), env);
@@ -185,8 +188,7 @@ impl ExecTool {
 
     /// The paths that commands may change, apart from their private directory.
     fn writable_roots(&self) -> Vec<PathBuf> {
-        let written = self.files.file_scope.command_writable_roots();
-        written.map(Path::to_owned).collect()
+        self.files.file_scope.command_writable_places()
     }
 
     /// The sandbox rules for the next command.
@@ -212,6 +214,8 @@ impl ExecTool {
         fence.project_files.skipped = vec![private.clone()];
         fence.project_files.changed = self.files.changed_startup_files();
         fence.project_files.git = self.files.git_history();
+        git_guard::install(reach, &private, &self.tools.path)?;
+        fence.mask_configs(&sandbox_spec::git_configs(reach), &private)?;
         fence.writable.push(private);
         fence.lock_directory.clone_from(&self.lock_directory);
         for (_, value) in &self.env {
@@ -259,6 +263,10 @@ impl ExecTool {
             .cloned()
             .chain(ours)
             .collect();
+        for (_, value) in env.iter_mut().filter(|(name, _)| name == "PATH") {
+            let guarded = git_guard::extend_path(&self.files.file_scope, private, value);
+            guarded.into_iter().for_each(|path| *value = path);
+        }
         env.push((INSIDE_SANDBOX.into(), "1".into()));
         // Without this, git does maintenance in a background process, which would be killed with the command and
         // reported as left running.
@@ -588,6 +596,7 @@ mod tests {
     use crate::message::plain_text;
     use crate::policy::file_scope::{FileScope, ScopeRoot};
     use crate::sys::env::Env;
+    use crate::sys::process::CommandShell;
     use crate::sys::sandbox::SandboxSpec;
     use crate::tool::files::{Files, tests::files};
     use crate::tool::{Tool, ToolError};

@@ -45,7 +45,9 @@ pub fn for_scope(
     reads.extend(programs.iter().cloned());
     let mut closed = file_scope.hidden.to_vec();
     closed.retain(|path| !programs.contains(path));
-    let writes: Vec<PathBuf> = file_scope.command_writable_roots().map(Path::to_owned).collect();
+    let writes = file_scope.command_writable_places();
+    let git_dirs: Vec<PathBuf> =
+        file_scope.command_writable_git_dirs().map(Path::to_owned).collect();
     let granted: Vec<&Path> = file_scope.roots.iter().map(|root| root.path.as_path()).collect();
     let root_home = Path::new(secrets::ROOT_HOME);
     let homes =
@@ -69,12 +71,15 @@ pub fn for_scope(
     let bound = file_scope.self_and_operands().into_iter();
     let of_writes = bound.filter(|one| !one.is_unrestricted || file_scope.is_unrestricted);
     let of_writes = of_writes.flat_map(|one| {
-        let writes: Vec<PathBuf> = one.command_writable_roots().map(Path::to_owned).collect();
+        let writes = one.command_writable_places();
         // Start-up files of the home directories are protected too, if any directory around or within a home is
         // writable.
         let of_homes =
             homes.iter().flat_map(|home| git_paths::protected_paths(home, &protected_in_home()));
-        let list = |root: &Path| git_paths::protected_paths(root, startup_names);
+        let list = |root: &Path| match git_dirs.iter().any(|git_dir| git_dir == root) {
+            true => git_paths::git_dir_paths(root),
+            false => git_paths::protected_paths(root, startup_names),
+        };
         let mut kept = collect_protected(&writes, &list);
         kept.extend(of_homes);
         kept.retain(|place| !writes.contains(place));
@@ -93,7 +98,16 @@ pub fn for_scope(
     reads.extend(unseen_worktree_links(&writes, &reads));
     let mut fence = SandboxSpec::new(reads, writes, closed, kept, network);
     links.iter().for_each(|path| fence.add_links(path));
+    fence.project_files.git_dirs = git_dirs;
     Ok(fence)
+}
+
+/// The configs of git that commands see: those of the repository around the working directory, or in it.
+pub fn git_configs(file_scope: &FileScope) -> Vec<PathBuf> {
+    let own = file_scope.directory.join(".git");
+    let known = file_scope.repository.as_ref().map(|repository| repository.git_dirs.as_slice());
+    let git_dirs = known.unwrap_or(std::slice::from_ref(&own));
+    git_dirs.iter().flat_map(|git_dir| git_paths::git_dir_paths(git_dir)).collect()
 }
 
 /// The links of git worktrees whose repositories commands may change, and which they do not see.

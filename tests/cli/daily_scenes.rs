@@ -903,6 +903,66 @@ const GIT: &[Scene] = &[
         "git -C sub log --format=%s | grep -q y",
     ),
     scene(
+        "a commit in a subdirectory after a look at the whole",
+        "git",
+        "git init -q -b main && mkdir src && echo a > a && echo b > src/b && git add . && git commit -q -m one",
+        &["-C", "src", "--write"],
+        &[
+            ("read_file", r#"{"path":"../a"}"#),
+            ("grep", r#"{"pattern":"a","path":".."}"#),
+            (
+                "exec",
+                "git status --short && git log --oneline && echo c >> b && git commit -qam two",
+            ),
+        ],
+        "git log -1 --format=%s | grep -q two && test -f a && test -z \"$(git status --porcelain)\"",
+    ),
+    scene(
+        "a branch in a linked worktree",
+        "git",
+        "git init -q -b main repo && cd repo && echo a > a && git add a && git commit -q -m one && git worktree add -q ../tree -b side",
+        &["-C", "tree", "--write"],
+        &[(
+            "exec",
+            "echo b > b && git add b && git commit -qm two && git rebase -q main && git stash list && git worktree list",
+        )],
+        "git -C repo log -1 --format=%s side | grep -q two",
+    ),
+    scene(
+        "a commit in a submodule",
+        "git",
+        "git init -q -b main ../lib && (cd ../lib && echo a > a && git add a && git commit -q -m one) && git init -q -b main && git -c \
+         protocol.file.allow=always submodule --quiet add ../lib sub && git commit -qm sub",
+        &["-C", "sub", "--write"],
+        &[("exec", "echo b >> a && git commit -qam two && git status -sb && git config user.name")],
+        "git -C sub log -1 --format=%s | grep -q two && git status --short | grep -q sub",
+    ),
+    scene(
+        "a review in a worktree of a bare repository",
+        "git",
+        "git init -q -b main ../seed && (cd ../seed && echo a > a && git add a && git commit -q -m one) && git clone -q --bare ../seed .bare \
+         && echo 'gitdir: ./.bare' > .git && git worktree add -q main main 2>&1",
+        &["-C", "main"],
+        &[(
+            "exec",
+            "git status -sb && git log --oneline && git diff HEAD && git blame a && git branch -a",
+        )],
+        "true",
+    ),
+    scene(
+        "a commit with an identity and ignored files that the user's config names elsewhere",
+        "git",
+        "git config --global --remove-section user; git config --global include.path '~/dot/git'; mkdir ~/dot; printf '[user]\n name = Dot\n \
+         email = d@example.org\n[core]\n excludesFile = ~/dot/ignored\n[commit]\n template = ~/dot/template\n' > ~/dot/git; echo '*.log' > \
+         ~/dot/ignored; touch ~/dot/template; git init -q -b main && mkdir -p a/b && echo a > a/b/f && git add .",
+        &["-C", "a/b", "--write"],
+        &[(
+            "exec",
+            "echo x > x.log && git add . && git commit -qm one && git show --stat --format=%an",
+        )],
+        "git log -1 --format=%an | grep -q Dot && test -z \"$(git status --porcelain)\" && test $(git ls-files | wc -l) = 1",
+    ),
+    scene(
         "a look at the past",
         "git",
         COMMIT,

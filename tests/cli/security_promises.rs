@@ -53,6 +53,20 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "In a part of a repository it reads the",
+        &[
+            "git_works_in_every_layout",
+            "a_run_in_a_part_of_a_working_tree_changes_that_part",
+            "a_downloaded_tree_grants_itself_nothing",
+            "a_repository_at_the_home_stays_closed",
+            "a_git_directory_elsewhere_is_used_once_it_is_trusted",
+        ],
+    ),
+    (
+        "Credentials in the config of the repository are masked",
+        &["credentials_in_the_config_are_masked_and_kept"],
+    ),
+    (
         "Of a worktree elsewhere whose repository it may change",
         &["other_worktrees_survive_a_prune"],
     ),

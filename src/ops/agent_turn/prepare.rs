@@ -8,6 +8,7 @@ use crate::ops::context::Context;
 use crate::ops::git_facts::git_facts;
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::prompt_files;
+use crate::ops::repository;
 use crate::ops::setup_input::SetupInput;
 use crate::ops::subagents::pool::SubagentPool;
 use crate::ops::turn_options::TurnOptions;
@@ -188,6 +189,10 @@ fn report_ignored_files(
     report: &mut Reporter,
     summary: &mut json::RunMetadata,
 ) {
+    let repository = setup.policy.file_scope.repository.as_ref();
+    let repository = repository.filter(|_| setup.toolbox.names().contains(&"exec"));
+    let notice = repository.and_then(|repository| repository::unpinned_notice(ctx, repository));
+    notice.iter().for_each(|notice| report.notice(notice));
     let ignored = &setup.project.ignored;
     summary.ignored_files.clone_from(ignored);
     if let Some(notice) = setup.project.stale_notice() {

@@ -114,6 +114,7 @@ fn add_places(places: &mut HiddenPlaces, scope: &FileScope) {
     let has_rules = !scope.allowed.is_empty();
     let roots = scope.roots.iter().filter(|root| root.may_write || has_rules);
     places.covered.extend(roots.map(|root| root.path.clone()));
+    places.covered.extend(scope.command_writable_git_dirs().map(PathBuf::from));
     places.visible.extend(scope.hidden.iter().chain(scope.read_only.iter()).cloned());
     let HiddenPlaces { covered, visible } = places;
     covered.sort();

@@ -1,12 +1,15 @@
 //! Copies of git configs, which commands see and change in place of these: a mount of a symbolic link leads from the config to
-//! its copy. After the command, a harmless change is made in the config itself. Until then, git outside of the sandbox does
+//! its copy. Credentials in them are masked. After the command, a harmless change is made in the config itself. Until then, git outside of the sandbox does
 //! not see it.
 
+use super::config_mask::MaskedConfig;
 use super::files_beneath::open_parent;
+use super::git_repository::read_small;
 use super::new_repository::{CONFIG_NAMES, is_config};
 use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, overwrite_file, read_state,
 };
+use super::spec::SandboxSpec;
 use super::tree_search::WritableRoots;
 use super::undone_change::{Remedy, UndoneChange, WithheldChange};
 use crate::sys::sync::IgnorePoison;
@@ -48,6 +51,7 @@ struct CopyState {
     mode: u32,
     config: Vec<u8>,
     copy: Vec<u8>,
+    masked: MaskedConfig,
 }
 
 /// Decides if the config at a path may change from one content to another.
@@ -95,14 +99,15 @@ impl ConfigCopies {
             let flags =
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&directory, COPY, flags, Mode::from_raw_mode(0o600))?;
-            File::from(file).write_all(&config)?;
+            let masked = MaskedConfig::new(&config);
+            File::from(file).write_all(&masked.text)?;
             rustix::fs::symlinkat(copies.join(&name).join(COPY), &directory, LINK)?;
             made.copies.push(ConfigCopy {
                 path: path.clone(),
                 root: roots.fds[number].try_clone()?,
                 relative: relative.to_owned(),
                 directory,
-                state: Mutex::new(CopyState { mode, copy: config.clone(), config }),
+                state: Mutex::new(CopyState { mode, copy: masked.text.clone(), config, masked }),
             });
         }
         Ok(made)
@@ -137,6 +142,7 @@ impl ConfigCopy {
             return None;
         }
         state.copy.clone_from(&copy);
+        let copy = state.masked.restore(&copy);
         let now = read_config(&self.root, &self.relative);
         let is_unchanged = now.is_some_and(|(_, now)| now == state.config);
         if is_unchanged && permitted(&self.path, &state.config, &copy) {
@@ -182,6 +188,25 @@ pub(super) fn config_change<'s>(
     let (before, is) = content(before).zip(content(is))?;
     let has_same_mode = before.0.zip(is.0).is_none_or(|(before, is)| before == is);
     ((config || of_worktree) && has_same_mode).then_some((before.1, is.1))
+}
+
+impl SandboxSpec {
+    /// Shows commands the configs among `paths` without their credentials, by copies in `directory` that mounts cover them
+    /// with. Without mounts they see them as they are.
+    ///
+    /// # Errors
+    /// A copy cannot be made.
+    pub fn mask_configs(&mut self, paths: &[PathBuf], directory: &Path) -> io::Result<()> {
+        for path in paths.iter().filter(|path| is_config(path)) {
+            let masked = MaskedConfig::new(read_small(path).unwrap_or_default().as_bytes());
+            if masked.has_secrets() {
+                let copy = directory.join(format!("git-config-{}", directory_name(path)));
+                std::fs::write(&copy, &masked.text)?;
+                self.masked_configs.push((path.clone(), copy));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Creates a directory that only this user can enter, and opens it.

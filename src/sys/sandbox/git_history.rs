@@ -75,13 +75,15 @@ impl GitHistory {
         Self { started: current_file_time(), file, state: Mutex::default() }
     }
 
-    /// Records what the object `directories` have, before a command, and the `contents` of instruction files.
+    /// Records what the object `directories` have, before a command, and the `contents` of instruction files. Beside what is in
+    /// a `.git`, file tools write nothing in the `git_dirs`.
     ///
     /// # Errors
     /// The file cannot be read or written.
     pub(super) fn begin<'c>(
         self: &Arc<Self>,
         directories: &[PathBuf],
+        git_dirs: &[PathBuf],
         contents: impl Iterator<Item = (PathBuf, &'c [u8])>,
     ) -> io::Result<CommandRecord> {
         let mut state = self.state.lock().ignore_poison();
@@ -103,7 +105,9 @@ impl GitHistory {
             };
             // A repository that appears later, one that is not where file tools write nothing, and one that cannot be read
             // prove nothing.
-            let list = match is_first && directory.iter().any(|part| part == ".git") {
+            let is_git = directory.iter().any(|part| part == ".git")
+                || git_dirs.iter().any(|git_dir| directory.starts_with(git_dir));
+            let list = match is_first && is_git {
                 true => ObjectList::read(directory, None, &is_older).unwrap_or_default(),
                 false => ObjectList::default(),
             };

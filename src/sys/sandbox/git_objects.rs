@@ -3,16 +3,12 @@
 
 use super::git_history::GitHistory;
 use super::git_object_list::{ObjectList, blob_name};
-use super::git_repository::RepositoryPath;
-use rustix::fs::{Mode, OFlags};
+use super::git_repository::{RepositoryPath, read_small};
+use super::repository_search::named_git_dirs;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a small file of a repository that are read.
-const MAX_SMALL_FILE_BYTES: u64 = 64 << 10;
 /// The most repositories that are searched for an object: one may borrow the objects of others.
 const MAX_OBJECT_DIRECTORIES: usize = 8;
 
@@ -39,8 +35,8 @@ pub(super) fn has_blob(
     (history, read): (Option<&GitHistory>, &ReadObjects),
 ) -> bool {
     let name = blob_name(content);
-    let mut around = relative.ancestors().skip(1).map(|path| root.join(path));
-    let Some(git_dir) = around.find_map(|directory| git_directory(&directory)) else {
+    let path = root.join(relative);
+    let Some(git_dir) = path.ancestors().skip(1).find_map(git_directory) else {
         return false;
     };
     let mut waiting = vec![git_dir.join("objects")];
@@ -83,15 +79,7 @@ impl GitHistory {
 
 /// The directory with the objects and the config of the repository at `directory`.
 fn git_directory(directory: &Path) -> Option<PathBuf> {
-    let path = directory.join(".git");
-    let git_dir = match read_small(&path) {
-        Some(link) => directory.join(link.strip_prefix("gitdir: ")?.trim_end()),
-        None => path.is_dir().then_some(path)?,
-    };
-    Some(match read_small(&git_dir.join("commondir")) {
-        Some(common) => git_dir.join(common.trim_end()),
-        None => git_dir,
-    })
+    named_git_dirs(directory).pop()
 }
 
 /// The objects of the repository on this machine that the one at `git_dir` was cloned from.
@@ -109,16 +97,6 @@ fn local_origin(git_dir: &Path) -> Option<PathBuf> {
         true => inner.join("objects"),
         false => place.join("objects"),
     })
-}
-
-/// The beginning of a regular file that is UTF-8.
-fn read_small(path: &Path) -> Option<String> {
-    let mut text = String::new();
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    file.metadata().ok().filter(Metadata::is_file)?;
-    file.take(MAX_SMALL_FILE_BYTES).read_to_string(&mut text).ok()?;
-    Some(text)
 }
 
 #[cfg(test)]
@@ -149,7 +127,8 @@ mod tests {
         // A run that starts now.
         let history = || {
             let history = Arc::new(GitHistory::default());
-            let record = history.begin(&object_directories(&dir, &[]), std::iter::empty()).unwrap();
+            let objects = object_directories(&dir, &[]);
+            let record = history.begin(&objects, &[], std::iter::empty()).unwrap();
             (history, record)
         };
         let has = |text: &str, history: Option<&GitHistory>| {

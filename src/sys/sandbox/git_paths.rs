@@ -4,13 +4,13 @@
 
 use super::files_beneath;
 use super::git_config::without_dots;
-use super::git_repository::{
-    REPOSITORY_NAMES, RepositoryNames, RepositoryPath, SKIPPED_DIRECTORIES,
-};
+use super::git_repository::{RepositoryNames, RepositoryPath, SKIPPED_DIRECTORIES};
+use super::new_repository::CONFIG_NAMES;
+use super::repository_search::named_git_dirs;
+use super::user_git_config::{USER_CONFIGS, config_entries, named_path};
 use crate::sys::durable_file;
 use rustix::fs::{Mode, OFlags};
 use std::collections::{BTreeSet, VecDeque};
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -71,10 +71,7 @@ pub fn nested_protected_paths(root: &Path) -> Vec<PathBuf> {
     let found = find_directories(root, MAX_SEARCH_DEPTH, SKIPPED_DIRECTORIES, &mut left);
     let mut kept = Vec::new();
     for path in found.iter().map(PathBuf::as_path).chain([root]) {
-        let mut names = RepositoryNames::default();
-        let has = |name: &&&str| path.join(name).symlink_metadata().is_ok();
-        let present = REPOSITORY_NAMES.iter().filter(has);
-        present.for_each(|name| names.add(OsStr::new(name)));
+        let names = RepositoryNames::in_directory(path);
         if path != root && names.has_git {
             kept.extend(repository_paths(path));
         }
@@ -111,20 +108,21 @@ pub(super) fn rebase_directories(protected: &[(usize, PathBuf)]) -> BTreeSet<(us
 }
 
 /// The paths in `root` that git's config names as hooks or as further config, whether they exist or not: that of the
-/// repository at `root`, of the one around it, and of the user, whose home is `home`.
+/// repository at `root` or around it, or of `root` itself if it is a git directory, and that of the user, whose home is `home`.
 pub fn configured_paths(root: &Path, home: &Path) -> Vec<PathBuf> {
-    let repository = root.ancestors().find(|path| path.join(".git").exists());
-    let git_dir = repository.unwrap_or(root).join(".git");
-    let mut paths = Vec::new();
-    for (directory, name) in [
-        (git_dir.as_path(), "config"),
-        (&git_dir, "config.worktree"),
-        (home, ".gitconfig"),
-        (home, ".config/git/config"),
-    ] {
-        let top = git_dir.parent().unwrap_or(root);
-        paths.extend(paths_in_config(&directory.join(name), top, home));
-    }
+    let is_git_dir = RepositoryNames::in_directory(root).are_of_git_dir();
+    let around = root.ancestors().find(|path| path.join(".git").exists());
+    let top = match is_git_dir {
+        true => root.parent().filter(|_| root.ends_with(".git")).unwrap_or(root),
+        false => around.unwrap_or(root),
+    };
+    let mut git_dirs = named_git_dirs(top);
+    git_dirs.extend(is_git_dir.then(|| root.to_owned()));
+    let of_repository =
+        git_dirs.iter().flat_map(|git_dir| CONFIG_NAMES.map(|name| git_dir.join(name)));
+    let of_user = USER_CONFIGS.map(|name| home.join(name));
+    let mut paths: Vec<PathBuf> =
+        of_repository.chain(of_user).flat_map(|file| paths_in_config(&file, top, home)).collect();
     paths.retain(|path| path.starts_with(root) && path != root);
     paths
 }
@@ -132,25 +130,14 @@ pub fn configured_paths(root: &Path, home: &Path) -> Vec<PathBuf> {
 /// The paths that the config file of a repository at `top` names as hooks or as further config.
 fn paths_in_config(file: &Path, top: &Path, home: &Path) -> Vec<PathBuf> {
     let config = std::fs::read_to_string(file).unwrap_or_default();
-    let config = config.replace("\\\n", "");
-    let directory = file.parent().unwrap_or(top);
-    let values = config.lines().filter_map(|line| {
-        let (key, value) = line.split_once('=')?;
-        let value = value.split([';', '#']).next().unwrap_or_default();
-        let value = value.trim().trim_matches('"');
-        let absolute = |around: &Path| match value.strip_prefix("~/") {
-            Some(rest) => home.join(rest),
-            None => around.join(value),
-        };
-        // A section may be on the same line.
-        let key = key.rsplit([']', ' ', '\t']).find(|word| !word.is_empty())?;
-        match key.to_ascii_lowercase().as_str() {
-            "hookspath" => Some(absolute(top)),
-            "path" => Some(absolute(directory)),
-            _ => None,
+    let paths = config_entries(&config).into_iter().filter_map(|entry| {
+        if entry.is("core", "hookspath") {
+            // Relative to the directory in which the hooks run.
+            return Some(named_path(&top.join("config"), &entry.value, home));
         }
+        entry.is_include().then(|| named_path(file, &entry.value, home))
     });
-    values.map(|path| path.canonicalize().unwrap_or_else(|_| without_dots(&path))).collect()
+    paths.map(|path| path.canonicalize().unwrap_or_else(|_| without_dots(&path))).collect()
 }
 
 /// The paths to protect in the repository at `root`, even if there is none yet.
@@ -162,7 +149,7 @@ fn repository_paths(root: &Path) -> Vec<PathBuf> {
 }
 
 /// The paths to protect in a git directory, and in those of its submodules and linked worktrees.
-fn git_dir_paths(git_dir: &Path) -> Vec<PathBuf> {
+pub fn git_dir_paths(git_dir: &Path) -> Vec<PathBuf> {
     let mut left = MAX_MODULE_ENTRIES;
     make_accessible(&git_dir.join("worktrees"));
     let worktrees = find_directories(&git_dir.join("worktrees"), 1, &[], &mut left);

@@ -2,7 +2,7 @@
 
 use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,9 @@ const GIT_DIR_NAMES: [&str; 8] =
 
 /// The first bytes of a bundle, before the number of its version.
 const BUNDLE_START: &[u8; 3] = b"# v";
+
+/// The most bytes of a small file of a repository that are read.
+const MAX_SMALL_FILE_BYTES: u64 = 64 << 10;
 
 /// Large directories that contain no repositories that a user works in.
 pub(super) const SKIPPED_DIRECTORIES: &[&str] =
@@ -51,10 +54,7 @@ pub fn is_in_git_dir(path: &Path) -> bool {
         let first = rest.iter().next().unwrap_or_default();
         let is_part = GIT_DIR_NAMES.iter().any(|name| first.eq_ignore_ascii_case(name));
         is_part && {
-            let mut names = RepositoryNames::default();
-            let has = |name: &&&str| directory.join(name).symlink_metadata().is_ok();
-            let present = REPOSITORY_NAMES.iter().filter(has);
-            present.for_each(|name| names.add(OsStr::new(name)));
+            let mut names = RepositoryNames::in_directory(directory);
             names.add(first);
             names.are_of_git_dir()
         }
@@ -71,7 +71,26 @@ pub(super) fn is_bundle(path: &Path) -> bool {
     File::from(file).read_exact(&mut start).is_ok() && start == *BUNDLE_START
 }
 
+/// The text of a small regular file that is no link.
+pub(super) fn read_small(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    file.metadata().ok().filter(Metadata::is_file)?;
+    file.take(MAX_SMALL_FILE_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
 impl RepositoryNames {
+    /// Those that are in `directory`.
+    pub(super) fn in_directory(directory: &Path) -> Self {
+        let mut names = Self::default();
+        let has = |name: &&&str| directory.join(name).symlink_metadata().is_ok();
+        let present = REPOSITORY_NAMES.iter().filter(has);
+        present.for_each(|name| names.add(OsStr::new(name)));
+        names
+    }
+
     /// Adds a name that is in the directory, if it is one of these. Compared without case, because some file systems are.
     pub(super) fn add(&mut self, name: &OsStr) {
         let found = REPOSITORY_NAMES.iter().position(|known| name.eq_ignore_ascii_case(known));
@@ -87,6 +106,11 @@ impl RepositoryNames {
 
     /// True if git uses the directory as a repository when it is started in it.
     pub(super) fn are_of_git_dir(self) -> bool {
-        self.has_head && (self.has_common_dir || self.has_objects && self.has_refs)
+        self.has_common_dir && self.has_head || self.has_own_objects()
+    }
+
+    /// True if it is one that needs no other git directory.
+    pub(super) fn has_own_objects(self) -> bool {
+        self.has_head && self.has_objects && self.has_refs
     }
 }

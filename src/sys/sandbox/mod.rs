@@ -7,6 +7,7 @@
 //! restriction is either enforced or reported as an error; it is never silently weakened.
 
 mod config_copies;
+mod config_mask;
 mod directory_cache;
 mod files_beneath;
 mod git_config;
@@ -28,6 +29,7 @@ pub mod project_file_rules;
 mod project_files;
 mod protected_state;
 mod real_path;
+mod repository_search;
 mod restore;
 mod seccomp;
 mod seccomp_program;
@@ -38,6 +40,7 @@ mod start_directory;
 pub mod system_paths;
 mod tree_search;
 mod undone_change;
+mod user_git_config;
 
 pub use git_history::GitHistory;
 pub use git_repository::is_in_git_dir;
@@ -45,6 +48,7 @@ pub use hidden_places::HiddenPlaces;
 pub use mounts::EmptyRoot;
 pub use network::{NetworkAccess, NetworkNamespace, SharedNetwork};
 pub use project_file_rules::{ProjectFileAccess, ProjectFiles};
+pub use repository_search::{RepositoryLimits, find_repository};
 pub use restore::PathSnapshot;
 pub use seccomp::ProtectedPids;
 pub use spec::SandboxSpec;

@@ -114,6 +114,7 @@ impl EmptyRoot {
         std::fs::remove_dir(OLD_ROOT)?;
         rustix::mount::mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | OF_ROOT, c"")?;
         hide_denied(sandbox)?;
+        cover_masked_configs(sandbox)?;
         protect(sandbox, &mounts)?;
         sandbox.writable.push(SHARED_MEMORY.into());
         sandbox.writable.extend(has_tmp.then(|| PathBuf::from(TEMPORARY)));
@@ -316,6 +317,17 @@ fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
             // A symbolic link reveals nothing unless its target is accessible.
             (FileType::Symlink, _) => Ok(()),
             _ => Ok(rustix::mount::mount_bind("/dev/null", fd_path(fd))?),
+        })?;
+    }
+    Ok(())
+}
+
+/// Covers the git configs that have credentials with copies that have none.
+fn cover_masked_configs(sandbox: &SandboxSpec) -> io::Result<()> {
+    for (place, copy) in &sandbox.masked_configs {
+        with_existing(place, |fd, _| {
+            rustix::mount::mount_bind(copy, fd_path(fd))?;
+            remount_read_only(&open_path(place)?.0)
         })?;
     }
     Ok(())

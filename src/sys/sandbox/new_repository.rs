@@ -1,6 +1,7 @@
 //! Recognises harmless new repositories. `git init` writes the files that commands otherwise must not change; they are
 //! accepted as long as they contain nothing that git would ever run.
 
+use super::git_repository::RepositoryNames;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -28,7 +29,11 @@ pub(super) const CONFIG_NAMES: [&str; 2] = ["config", "config.worktree"];
 
 /// True if `path` is the config of a git directory.
 pub(super) fn is_config(path: &Path) -> bool {
-    CONFIG_NAMES.iter().any(|name| path.ends_with(name)) && enclosing_git_dir(path).is_some()
+    let is_in_git_dir = || {
+        let around = path.parent().map(RepositoryNames::in_directory);
+        enclosing_git_dir(path).is_some() || around.is_some_and(RepositoryNames::are_of_git_dir)
+    };
+    CONFIG_NAMES.iter().any(|name| path.ends_with(name)) && is_in_git_dir()
 }
 
 /// The `.git` directory that contains `path`, or `path` itself if it is one.

@@ -18,6 +18,8 @@ pub struct ProjectFiles {
     pub names: Vec<&'static str>,
     /// The private directories of the run, which are not searched.
     pub skipped: Vec<PathBuf>,
+    /// The git directories among the writable places, whose contents are not searched.
+    pub git_dirs: Vec<PathBuf>,
     pub access: ProjectFileAccess,
     /// The files that commands changed, and were permitted to.
     pub changed: ChangedPaths,

@@ -78,7 +78,7 @@ impl ProjectFileSnapshot {
             let contents = before.filter_map(|((root, relative), state)| {
                 Some((roots.paths[*root].join(relative), content(state)?))
             });
-            snapshot.record = Some(rules.git.begin(&objects, contents)?);
+            snapshot.record = Some(rules.git.begin(&objects, &rules.git_dirs, contents)?);
         }
         Ok(snapshot)
     }

@@ -30,6 +30,8 @@ pub struct SandboxSpec {
     /// other runs do not wait.
     #[serde(skip)]
     pub lock_directory: Option<PathBuf>,
+    /// The git configs that have credentials, each with the copy without them that mounts cover it with.
+    pub(super) masked_configs: Vec<(PathBuf, PathBuf)>,
     /// The files at any depth of `writable` whose changes are looked for after the command.
     #[serde(skip)]
     pub project_files: ProjectFiles,
@@ -75,6 +77,7 @@ impl SandboxSpec {
             protected,
             config_copies: None,
             lock_directory: None,
+            masked_configs: Vec::new(),
             project_files: ProjectFiles::default(),
             links: BTreeMap::new(),
             in_namespaces: false,

@@ -2,6 +2,7 @@
 //! may read, even if a granted directory contains them. Only paths that exist cost anything.
 
 use super::real_path::real_path;
+use super::user_git_config;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -145,7 +146,7 @@ pub fn relocated_tools<'a>(
 }
 
 /// Lists what every command may read: the existing directories of the system, those of `path` (in the format of
-/// `PATH`), the tools in `home`, and `relocated`. Also returns the paths among them that lead through symbolic links.
+/// `PATH`), the tools in `home`, what the user's git config there names, and `relocated`. Also returns the paths among them that lead through symbolic links.
 pub fn readable_paths(
     path: &str,
     relocated: &[PathBuf],
@@ -160,7 +161,11 @@ pub fn readable_paths(
         std::iter::once(path).chain(beside)
     });
     let tools = HOME_TOOLS.iter().map(|name| home.join(name));
-    let named = system.chain(programs).chain(tools).chain(relocated.iter().cloned());
+    let named = system
+        .chain(programs)
+        .chain(tools)
+        .chain(relocated.iter().cloned())
+        .chain(user_git_config::files_of_user(home));
     let (mut found, mut links) = (Vec::new(), Vec::new());
     for path in named {
         let Ok(real) = real_path(&path) else {

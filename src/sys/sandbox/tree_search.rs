@@ -112,6 +112,10 @@ impl<'a> TreeSearch<'a> {
 
     /// Searches the directory, which is open as `root`.
     fn run(mut self, root: &OwnedFd) -> FoundPaths {
+        if self.rules.git_dirs.iter().any(|git_dir| git_dir == self.root) {
+            self.found.repositories.push(RepositoryPath::GitDir(PathBuf::new()));
+            return self.found;
+        }
         let top = SearchedDirectory {
             path: PathBuf::new(),
             is_named: false,

@@ -1,7 +1,8 @@
 //! The explanations that follow a failed command: what of it the sandbox refused or undid, and which flag grants it.
 
-use super::{CommandEnd, ExecTool};
+use super::{CommandEnd, ExecTool, git_guard};
 use crate::policy::Refusal;
+use crate::shell_quote::quote;
 use crate::sys::process;
 use crate::sys::sandbox::{Remedy, SandboxSpec, UndoneChange};
 use std::path::{Component, Path, PathBuf};
@@ -126,6 +127,18 @@ impl ExecTool {
         if !self.containment.is_sandboxed {
             return None;
         }
+        let scope = &self.files.file_scope;
+        let sandbox = self.sandbox_spec().ok();
+        let private = sandbox.as_ref().and_then(|sandbox| sandbox.writable.last());
+        if let Some(top) = private.and_then(|private| git_guard::take_stopped(scope, private)) {
+            let flag = format!("--write={}", quote(&top.to_string_lossy()));
+            let message = format!(
+                "(git would have changed files outside of `{}`, so it changed nothing; the user can grant the whole working tree with \
+                 `{flag}`)",
+                scope.directory.display()
+            );
+            return Some((message, Some(flag)));
+        }
         // A command that succeeded may have printed what is not about itself. Messages of programs have a colon.
         let find = |signs: &[&str]| {
             let mut lines = text.lines();
@@ -170,6 +183,9 @@ impl ExecTool {
             let exists = self.files.file_scope.directory.join(file).exists();
             return Some((message, exists.then(|| format!("--write={file}"))));
         }
+        if let Some(message) = find(REPOSITORY_SIGNS).and_then(|_| self.explain_repository()) {
+            return Some((message, None));
+        }
         if let Some(path) = find(ABSENT_SIGNS).and_then(|line| self.invisible_path(line)) {
             let message = match path.starts_with("/tmp") {
                 true => "(commands have a /tmp of their own in this run; the user can grant a path in the system's with `--read=PATH`)".into(),
@@ -178,17 +194,6 @@ impl ExecTool {
                     path = path.display()
                 ),
             };
-            return Some((message, None));
-        }
-        if find(REPOSITORY_SIGNS).is_some()
-            && let Some(root) = self.repository_above()
-        {
-            let root = root.display();
-            let may_write = self.writable_roots().contains(&self.files.file_scope.directory);
-            let flag = if may_write { "--write" } else { "--read" };
-            let message = format!(
-                "(the repository begins at `{root}`, which commands do not see in this run; the user can grant it with `{flag}={root}`)"
-            );
             return Some((message, None));
         }
         if find(RIGHTS_SIGNS).is_some() {
@@ -241,12 +246,24 @@ impl ExecTool {
         (message, (!may_write).then(|| "--write".into()))
     }
 
-    /// The root of the repository around the working directory, if that is not the directory itself.
-    fn repository_above(&self) -> Option<&Path> {
-        let mut above = self.files.file_scope.directory.ancestors();
-        let is_root = |place: &&Path| place.join(".git").symlink_metadata().is_ok();
-        let is_inside = above.next().is_some_and(|directory| is_root(&directory));
-        above.find(is_root).filter(|_| !is_inside)
+    /// Explains why git does not find the repository that the working directory is in.
+    fn explain_repository(&self) -> Option<String> {
+        let scope = &self.files.file_scope;
+        if let Some(pointer) = scope.repository.as_ref().and_then(|it| it.unpinned.first()) {
+            return Some(format!(
+                "(`{}` leads to `{}`, which commands do not see in this run; the user can allow it with `nanobot trust {}`)",
+                pointer.file.display(),
+                pointer.target.display(),
+                quote(&scope.directory.to_string_lossy())
+            ));
+        }
+        let mut around = scope.directory.ancestors();
+        let is_top = |place: &&Path| place.join(".git").symlink_metadata().is_ok();
+        let top = around.find(is_top).filter(|top| *top != scope.directory)?;
+        Some(format!(
+            "(the repository begins at `{0}`, which commands do not use in this run; the user can grant it with `--read={0}`)",
+            top.display()
+        ))
     }
 
     /// The path that a line of output names, or the nearest directory around it, if commands see it and cannot change it. Only
@@ -339,8 +356,8 @@ const RIGHTS_SIGNS: &[&str] = &["Operation not permitted", "operation not permit
 /// Messages that programs print if a path does not exist.
 const ABSENT_SIGNS: &[&str] = &["No such file or directory", "ENOENT", "not a git repository: "];
 
-/// The message of git outside of a repository.
-const REPOSITORY_SIGNS: &[&str] = &["not a git repository"];
+/// The messages of git outside of a repository, and without objects that it borrows.
+const REPOSITORY_SIGNS: &[&str] = &["not a git repository", "objects/info/alternates"];
 
 /// The names of this machine on its own network.
 const LOOPBACK_NAMES: &[&str] = &["localhost", "127.0.0.1", "::1"];

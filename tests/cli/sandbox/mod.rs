@@ -5,6 +5,7 @@ mod escapes;
 mod everyday;
 mod fixture;
 mod git;
+mod git_layouts;
 mod loopback;
 mod new_repositories;
 mod paths;

@@ -1,0 +1,34 @@
+//! The repository of git that contains a directory, as `sandbox::find_repository` finds it. Plain data.
+
+use std::path::PathBuf;
+
+/// The repository that contains a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repository {
+    /// The top of the working tree.
+    pub top: PathBuf,
+    /// The directories in which git keeps it; none if a pointer to them does not count. That of a linked worktree is in the
+    /// directory of its repository.
+    pub git_dirs: Vec<PathBuf>,
+    /// The directories of the objects that it borrows.
+    pub objects: Vec<PathBuf>,
+    /// The pointers that count only once the user has pinned them.
+    pub unpinned: Vec<GitPointer>,
+}
+
+/// A file or link of git that names another place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GitPointer {
+    /// The path of the file.
+    pub file: PathBuf,
+    /// The place, without links.
+    pub target: PathBuf,
+}
+
+impl Repository {
+    /// The places outside of the working tree that belong to the repository.
+    pub fn outside(&self) -> impl Iterator<Item = &PathBuf> {
+        let all = self.git_dirs.iter().chain(&self.objects);
+        all.filter(|path| !path.starts_with(&self.top))
+    }
+}
