@@ -592,7 +592,7 @@ fn command_environment(
 
 #[cfg(test)]
 mod tests {
-    use super::{ExecContainment, ExecLimits, ExecTool, command_environment};
+    use super::{CommandShell, ExecContainment, ExecLimits, ExecTool, command_environment};
     use crate::message::plain_text;
     use crate::policy::file_scope::{FileScope, ScopeRoot};
     use crate::sys::env::Env;

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(not(test))]
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 pub use supervisor::SHUTDOWN_GRACE;
@@ -113,7 +113,8 @@ pub(super) fn start_command(spec: &ServerSpec) -> io::Result<ServerProcess> {
 #[cfg(not(test))]
 fn supervisor_command() -> io::Result<Command> {
     let mut command = Command::new(own_executable()?);
-    command.arg0(supervisor::SUPERVISOR_ARG0).stdout(Stdio::null()).stderr(Stdio::null());
+    let null = std::process::Stdio::null;
+    command.arg0(supervisor::SUPERVISOR_ARG0).stdout(null()).stderr(null());
     Ok(command)
 }
 
