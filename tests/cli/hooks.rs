@@ -1,9 +1,10 @@
 //! Hooks: what they get, what they can change, what happens when they fail, and scripts written for other programs.
 
 use crate::cron::add_job;
+use crate::requirements::require;
 use crate::screen::Key;
 use crate::server::{calls, says};
-use crate::situation::{Situation, available_users};
+use crate::situation::{Situation, User, available_users};
 use crate::story::{RunResult, Story, write, write_program};
 use serde_json::{Value, json};
 
@@ -417,6 +418,39 @@ fn no_hook_runs_what_the_run_wrote_outside_of_the_sandbox() {
             }
         }
     }
+}
+
+/// A bind mount shows a directory by another path.
+#[test]
+fn what_the_run_wrote_is_hidden_from_hooks_by_every_path() {
+    if !rustix::process::getuid().is_root() || !require("unshare") {
+        return;
+    }
+    let hooks =
+        json!({ "post_turn": [{ "command": "sh ~/bound/x.sh; sh ~/part/y.sh; touch ~/hooked" }] });
+    let story = with_hooks(Story::new(), hooks);
+    let (home, dir) = (story.home(), story.dir());
+    for place in [home.join("bound"), home.join("part"), dir.join("in")] {
+        std::fs::create_dir(place).unwrap();
+    }
+    let file = |path: &str| json!({ "path": path, "content": "touch ~/ran" });
+    story.server().script([
+        calls("write_file", file("x.sh")),
+        calls("write_file", file("in/y.sh")),
+        says("Done."),
+    ]);
+    let mount = format!(
+        "mount --bind {} ~/bound && mount --bind {} ~/part && test -d ~/bound/in && exec \"$@\"",
+        dir.display(),
+        dir.join("in").display()
+    );
+    let wrapper = ["unshare", "-m", "sh", "-c", &mount, "sh"].map(str::to_owned);
+    let situation = Situation { user: User::Current, has_namespaces: true };
+    let mut command = situation.command(&story, &wrapper);
+    command.args(["agent", "--write", "-m", "x"]);
+    story.wait(story.start(&mut command)).stdout("Done.\n");
+    assert!(dir.join("in/y.sh").exists() && home.join("hooked").exists());
+    assert!(!home.join("ran").exists());
 }
 
 #[test]

@@ -426,6 +426,7 @@ const GUARANTEES: &[TestedPromise] = &[
             "a_hook_in_the_sandbox_works_on_the_files_of_the_run",
             "a_hook_in_the_sandbox_has_no_key_and_no_network",
             "no_hook_runs_what_the_run_wrote_outside_of_the_sandbox",
+            "what_the_run_wrote_is_hidden_from_hooks_by_every_path",
             "where_nothing_can_be_hidden_a_hook_outside_of_the_sandbox_is_refused",
         ],
     ),

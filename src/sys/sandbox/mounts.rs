@@ -397,14 +397,18 @@ fn mount_copy(sandbox: &SandboxSpec, place: &Path) -> bool {
     mounted.is_ok()
 }
 
-/// The mount point in a line of proc_pid_mountinfo(5), unless the mount is read-only. Blanks and backslashes are written
-/// as octal numbers.
+/// The mount point in a line of proc_pid_mountinfo(5), unless the mount is read-only.
 fn writable_mount_point(line: &str) -> Option<PathBuf> {
     let mut fields = line.split(' ').skip(4);
     let field = fields.next()?;
     if fields.next()?.split(',').any(|option| option == "ro") {
         return None;
     }
+    unescape(field)
+}
+
+/// The path that a field of proc_pid_mountinfo(5) stands for. Blanks and backslashes are written as octal numbers.
+pub(super) fn unescape(field: &str) -> Option<PathBuf> {
     let (mut text, mut rest) = (String::new(), field);
     while let Some((before, after)) = rest.split_once('\\') {
         let (code, after) = after.split_at_checked(3)?;
