@@ -5,7 +5,12 @@ use clap::Subcommand;
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Print the path of the config file
-    Path,
+    Path {
+        /// Print the path of the file that this key belongs to
+        ///
+        /// Keys that the Python program would refuse or drop are in nanobot.json beside the config file.
+        key: Option<String>,
+    },
     /// Print the effective value of one key, or of all
     Get {
         /// Key, such as `agents.defaults.model`
@@ -29,7 +34,7 @@ pub enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Set a key in the config file, keeping comments and layout
+    /// Set a key in the config file that it belongs to, keeping comments and layout
     Set {
         /// Key, such as `agents.defaults.model`
         ///
@@ -61,6 +66,11 @@ pub enum ConfigCommand {
         /// Exit with status 78 for warnings as well; note what the Python program would reject
         #[arg(long)]
         strict: bool,
+        /// Move keys that the Python program would refuse or drop to nanobot.json first
+        ///
+        /// Comments within a value that moves are not kept.
+        #[arg(long)]
+        fix: bool,
         /// One JSON object per finding
         #[arg(long)]
         json: bool,

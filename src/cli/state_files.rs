@@ -28,6 +28,14 @@ pub const STATE_FILES: &[StateFile] = &[
         concurrent: "Locked, read, changed and replaced: no change is lost.",
     },
     StateFile {
+        path: "~/.nanobot/nanobot.json",
+        empty: "As `config.json`.",
+        torn: "As `config.json`.",
+        unreadable: "Status 78.",
+        newer: "As `config.json`.",
+        concurrent: "Changed under the lock of `config.json`, and before it: a key that moves stands in both after a crash.",
+    },
+    StateFile {
         path: "~/.nanobot/trust.json",
         empty: "Kept as `trust.json.damaged` and reported; no directory is trusted.",
         torn: "As an empty one.",

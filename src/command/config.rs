@@ -17,7 +17,7 @@ use crate::settings::key_type::KeyType;
 use crate::settings::keys::{ConfigKey, KEYS, KeySupport, nearest};
 use crate::settings::layers::UnknownKey;
 use crate::settings::secrets::{is_secret, secret_arguments};
-use crate::settings::{Config, FlagOverrides, LayeredConfig, file, schema, validation};
+use crate::settings::{Config, FlagOverrides, LayeredConfig, config_file, schema, validation};
 use crate::shell_quote::quote;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::secret;
@@ -26,9 +26,14 @@ use serde_json::{Value, json};
 
 /// Runs `nanobot config`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let path = &ctx.paths.config;
     match arguments {
-        Arguments::Path => ctx.terminal.print(&format!("{}\n", path.display()))?,
+        Arguments::Path { key } => {
+            let path = match key {
+                Some(key) => ctx.load_config()?.file_of(&canonical_path(key)?).path().to_owned(),
+                None => ctx.paths.config.clone(),
+            };
+            ctx.terminal.print(&format!("{}\n", path.display()))?;
+        }
         Arguments::Get { key: Some(key), origin, json } => get(ctx, key, *origin, *json)?,
         Arguments::Get { key: None, origin, json } | Arguments::List { origin, json } => {
             list(ctx, *origin, *json)?;
@@ -41,7 +46,12 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
                 None => check(ctx, false, false),
             };
         }
-        Arguments::Check { strict, json } => return check(ctx, *strict, *json),
+        Arguments::Check { strict, json, fix } => {
+            if *fix {
+                move_misplaced_keys(ctx)?;
+            }
+            return check(ctx, *strict, *json);
+        }
         Arguments::Schema { events: true } => ctx.terminal.print(SCHEMA)?,
         Arguments::Schema { events: false } => {
             ctx.terminal.print(&format!("{:#}\n", schema::schema()))?;
@@ -172,7 +182,7 @@ fn group(layers: &LayeredConfig<'_>, path: &[String]) -> Value {
     let rows = KeyNode::at(path).map(KeyNode::keys).unwrap_or_default();
     for (below, value) in effective_values(layers, rows) {
         if let Some(rest) = below.strip_prefix(path) {
-            file::set_in(&mut all, rest, value);
+            config_file::set_in(&mut all, rest, value);
         }
     }
     all
@@ -187,7 +197,8 @@ fn effective_values(
     let mut found = Vec::new();
     for key in rows {
         for path in expand_wildcards(layers, key.path) {
-            let written = file::get_in(layers.value(), &path).filter(|value| !value.is_null());
+            let written =
+                config_file::get_in(layers.value(), &path).filter(|value| !value.is_null());
             let used = matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten);
             let value = match written {
                 Some(written) => {
@@ -367,6 +378,21 @@ pub(super) fn read_stdin_value() -> Result<String> {
 fn has_traces_of_python(ctx: &Context, config: &Config) -> bool {
     let history = ctx.paths.history().with_file_name("cli_history");
     config.get_path("gateway").is_some() || history.exists()
+}
+
+/// Moves the keys of the config file that belong to ours, and says which.
+fn move_misplaced_keys(ctx: &Context) -> Result<()> {
+    let (keys, file) = Config::change(&ctx.paths.config, |config| {
+        let keys = config.misplaced_keys();
+        config.move_keys(&keys)?;
+        let [_, own] = config.files();
+        Ok((keys, ctx.paths.display(own.path())))
+    })?;
+    if !keys.is_empty() {
+        let keys: Vec<String> = keys.iter().map(|path| format_path(path)).collect();
+        ctx.notice(&format!("moved to {file}: `{}`", keys.join("`, `")));
+    }
+    Ok(())
 }
 
 fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {

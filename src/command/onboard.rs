@@ -114,12 +114,15 @@ fn apply(
         let settings = Settings::resolve(config, &ctx.env, &overrides, &ctx.paths)?;
         Ok((before, config.clone(), settings))
     })?;
-    let shown = ctx.paths.display(after.path());
-    print(&match (after.text() == before.text(), before.exists()) {
-        (true, _) => format!("kept {shown} unchanged"),
-        (false, true) => format!("updated {shown}"),
-        (false, false) => format!("created {shown}"),
-    });
+    for (old, new) in before.files().into_iter().zip(after.files()) {
+        let shown = ctx.paths.display(new.path());
+        print(&match (old.text() == new.text(), old.exists()) {
+            (true, false) => continue,
+            (true, true) => format!("kept {shown} unchanged"),
+            (false, true) => format!("updated {shown}"),
+            (false, false) => format!("created {shown}"),
+        });
+    }
     if before.exists() {
         describe_changes(&before, &after).iter().for_each(|words| print(words));
     }

@@ -82,17 +82,14 @@ impl PermanentRule {
     /// Writes the rule. Returns the location, for people.
     pub(crate) fn write(&self, ctx: &Context) -> Result<String> {
         let Some(path) = &self.profile else {
-            Config::change(&ctx.paths.config, |config| {
+            let file = Config::change(&ctx.paths.config, |config| {
                 let path = ["tools", self.list];
                 let written = config.get_path(&path.join("."));
                 let all = with_item(written, &self.text);
-                config.set(&path, &all)
+                config.set(&path, &all)?;
+                Ok(ctx.paths.display(config.file_of(&path).path()))
             })?;
-            return Ok(format!(
-                "`tools.{}` of {}",
-                self.list,
-                ctx.paths.display(&ctx.paths.config)
-            ));
+            return Ok(format!("`tools.{}` of {file}", self.list));
         };
         let shown = ctx.paths.display(path);
         let lock = durable_file::lock_for_change(path, &shown)?;

@@ -2,6 +2,7 @@
 
 use crate::memory;
 use crate::ops::context::Context;
+use crate::settings::own_keys::own_file;
 use crate::sys::paths::PathResolver;
 use crate::sys::sync::Deferred;
 use std::path::{Path, PathBuf};
@@ -41,11 +42,12 @@ pub(crate) fn protected_paths(
     let hidden = Deferred::new(move || {
         let mut real_paths = PathResolver::knowing(&place);
         let config = std::path::absolute(&paths.config).unwrap_or_else(|_| paths.config.clone());
+        let own = own_file(&config);
         let root = real_paths.resolve(&paths.root);
         let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
         protected
             .chain(["cron", "sessions"].map(|name| place.join(name)))
-            .chain([paths.auth(), config].map(|path| real_paths.resolve(&path)))
+            .chain([paths.auth(), config, own].map(|path| real_paths.resolve(&path)))
             .collect()
     });
     let (root, place) = (ctx.paths.root.clone(), workspace.to_owned());

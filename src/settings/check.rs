@@ -2,8 +2,9 @@
 //! that the run does not use.
 
 use super::channels::ChannelConfig;
+use super::config::Config;
+use super::config_file::{ConfigFile, KeyPath};
 use super::expand::has_reference;
-use super::file::{Config, KeyPath};
 use super::hooks::HookSettings;
 use super::key_node::KeyNode;
 use super::key_spelling::format_path;
@@ -12,6 +13,7 @@ use super::keys::{ConfigKey, KeySupport};
 use super::layers::{LayeredConfig, SettingOrigin, UnknownKey};
 use super::model_keys::unknown_metadata_keys;
 use super::other_releases::TOP_LEVEL_KEYS_0_1_4;
+use super::own_keys::KeyHome;
 use super::{FlagOverrides, Settings, validation};
 use crate::sys::env::Env;
 use crate::sys::paths::Paths;
@@ -19,20 +21,23 @@ use serde_json::Value;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 
+/// The rank of a finding without a location.
+const LAST: (usize, usize) = (usize::MAX, 0);
+
 /// A finding about the config, to be reported to the user.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConfigFinding {
     pub severity: ConfigSeverity,
     /// The message, which starts with the location it refers to.
     pub text: String,
-    /// Byte offset in the file, used for sorting; findings without a location come last.
-    offset: usize,
+    /// The place in the files, used for sorting; findings without a location come last.
+    rank: (usize, usize),
 }
 
 impl ConfigFinding {
     /// A finding that belongs to no place in the file.
     pub fn new(severity: ConfigSeverity, text: String) -> Self {
-        Self { severity, text, offset: usize::MAX }
+        Self { severity, text, rank: LAST }
     }
 }
 
@@ -84,8 +89,9 @@ pub fn check_config(
     let mut checker = ConfigChecker { config, layers: &layers, options, findings: Vec::new() };
     checker.check_value(&mut KeyPath::new(), Some(KeyNode::root()), layers.value());
     checker.report_remarks();
+    checker.report_misplaced_keys();
     checker.report_unknown_variables();
-    checker.check_file_mode();
+    config.existing_files().for_each(|file| checker.check_file_mode(file));
     let mut found = checker.findings;
     // Resolving also finds errors that belong to no key of the file, such as an invalid limit in an environment
     // variable.
@@ -98,7 +104,7 @@ pub fn check_config(
             }
         }
     }
-    found.sort_by_key(|finding| finding.offset);
+    found.sort_by_key(|finding| finding.rank);
     found
 }
 
@@ -273,8 +279,9 @@ impl ConfigChecker<'_> {
         let [name] = path else {
             return;
         };
-        let in_file = self.options.for_python && self.config.offset(path).is_some();
-        let known = KeyNode::root().child(name).is_some();
+        let [shared, _] = self.config.files();
+        let in_file = self.options.for_python && shared.offset(path).is_some();
+        let known = KeyNode::root().child(name).is_some() && KeyHome::find(path) != KeyHome::Own;
         if in_file && known && !TOP_LEVEL_KEYS_0_1_4.contains(&name.as_str()) {
             let words = format!(
                 "the Python program 0.1.4 does not know `{name}` and rejects the whole file"
@@ -284,13 +291,31 @@ impl ConfigChecker<'_> {
     }
 
     fn report_remarks(&mut self) {
-        for remark in self.config.remarks() {
-            self.findings.push(ConfigFinding {
-                severity: ConfigSeverity::Warning,
-                text: format!("{}: {}", self.config.position(remark.offset), remark.text),
-                offset: remark.offset,
-            });
+        for (number, file) in self.config.files().into_iter().enumerate() {
+            for remark in file.remarks() {
+                self.findings.push(ConfigFinding {
+                    severity: ConfigSeverity::Warning,
+                    text: format!("{}: {}", file.position(remark.offset), remark.text),
+                    rank: (number, remark.offset),
+                });
+            }
         }
+    }
+
+    /// Reports our own keys in the file that the Python program reads.
+    fn report_misplaced_keys(&mut self) {
+        let misplaced = self.config.misplaced_keys();
+        if misplaced.is_empty() || !self.options.for_python {
+            return;
+        }
+        let keys: Vec<String> = misplaced.iter().map(|path| format_path(path)).collect();
+        let [shared, own] = self.config.files().map(|file| file.path().display());
+        let text = format!(
+            "{shared}: the Python program rejects the file for some of these keys, or drops them: `{}`; `nanobot config check \
+             --fix` moves them to `{own}`",
+            keys.join("`, `")
+        );
+        self.findings.push(ConfigFinding::new(ConfigSeverity::Note, text));
     }
 
     fn report_unknown_variables(&mut self) {
@@ -298,31 +323,30 @@ impl ConfigChecker<'_> {
             self.findings.push(ConfigFinding {
                 severity: ConfigSeverity::Error,
                 text: stray.to_string(),
-                offset: usize::MAX,
+                rank: LAST,
             });
         }
     }
 
     /// Warns about API keys in a config file that other users can read.
-    fn check_file_mode(&mut self) {
-        let Ok(metadata) = self.config.path().metadata() else {
+    fn check_file_mode(&mut self, file: &ConfigFile) {
+        let Ok(metadata) = file.path().metadata() else {
             return;
         };
-        if let Some(exposure) = self.config.exposure() {
-            let path = self.config.path().display();
+        let path = file.path().display();
+        if let Some(exposure) = file.exposure() {
             self.findings.push(ConfigFinding {
                 severity: ConfigSeverity::Warning,
                 text: format!("{path}: {exposure}, and with it what nanobot runs"),
-                offset: usize::MAX,
+                rank: LAST,
             });
         }
         let mode = metadata.mode() & 0o777;
-        if mode & 0o077 != 0 && contains_literal_secret(&mut KeyPath::new(), self.config.value()) {
-            let path = self.config.path().display();
+        if mode & 0o077 != 0 && contains_literal_secret(&mut KeyPath::new(), file.value()) {
             self.findings.push(ConfigFinding {
                 severity: ConfigSeverity::Warning,
                 text: format!("{path}: contains a key and is readable by other users (mode {mode:04o}); run `chmod 600`"),
-                offset: usize::MAX,
+                rank: LAST,
             });
         }
     }
@@ -336,7 +360,7 @@ impl ConfigChecker<'_> {
         self.findings.push(ConfigFinding {
             severity: weight,
             text: format!("{place}{text}"),
-            offset: self.offset(path),
+            rank: self.rank(path),
         });
     }
 
@@ -344,14 +368,14 @@ impl ConfigChecker<'_> {
         self.findings.push(ConfigFinding {
             severity: ConfigSeverity::Error,
             text: error.to_string(),
-            offset: self.offset(path),
+            rank: self.rank(path),
         });
     }
 
-    fn offset(&self, path: &[String]) -> usize {
+    fn rank(&self, path: &[String]) -> (usize, usize) {
         match self.layers.origin(path) {
-            SettingOrigin::File(_) => self.config.offset(path).unwrap_or(usize::MAX),
-            _ => usize::MAX,
+            SettingOrigin::File(_) => self.config.rank(path).unwrap_or(LAST),
+            _ => LAST,
         }
     }
 }
@@ -423,9 +447,9 @@ mod tests {
         check(
             r#"{"models": {"m": {"contextWindow": 8000, "max_output_tokens": 1, "price": {"inptu": 1, "input": 1, "output": 2}}}}"#,
             &[
-                "note: c.json:1:12: the Python program 0.1.4 does not know `models` and rejects the whole file",
                 "warning: c.json:1:36: unknown key `models.m.contextWindow`; did you mean `contextWindowTokens`?",
                 "warning: c.json:1:85: unknown key `models.m.price.inptu`; did you mean `input`?",
+                "note: c.json: the Python program rejects the file for some of these keys, or drops them: `models`; `nanobot config check --fix` moves them to `c.nanobot.json`",
             ],
         );
         check(
@@ -473,9 +497,10 @@ mod tests {
             ],
         );
         check(
-            r#"{"session": {"sync": "none"}}"#,
+            r#"{"modelPresets": {}, "session": {"sync": "none"}, "tools": {"read": []}}"#,
             &[
-                "note: c.json:1:13: the Python program 0.1.4 does not know `session` and rejects the whole file",
+                "note: the Python program 0.1.4 does not know `modelPresets` and rejects the whole file",
+                "note: c.json: the Python program rejects the file for some of these keys, or drops them: `session.sync`, `tools.read`; `nanobot config check --fix` moves them to `c.nanobot.json`",
             ],
         );
         check(

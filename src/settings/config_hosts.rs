@@ -1,6 +1,6 @@
 //! Collects the hosts named in the config. An address in the config is an explicit permission to reach its host.
 
-use super::file::Config;
+use super::config::Config;
 use super::secrets::is_secret;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -5,8 +5,9 @@
 //! JSON. Variables take precedence over the file. In the Python program the file takes precedence, and variables only
 //! fill gaps.
 
+use super::config::Config;
+use super::config_file::{KeyPath, get_in, set_in};
 use super::expand::{UnsetVariable, expand_all};
-use super::file::{Config, KeyPath, get_in, set_in};
 use super::hooks::has_events;
 use super::key_node::KeyNode;
 use super::key_spelling::{camel_case, format_path};
@@ -397,8 +398,8 @@ impl<'a> LayeredConfig<'a> {
             return SettingOrigin::Variable(variable.clone());
         }
         let set = get_in(self.config.value(), path).is_some_and(|value| !value.is_null());
-        match self.config.offset(path) {
-            Some(offset) if set => SettingOrigin::File(self.config.position(offset)),
+        match self.config.position(path) {
+            Some(place) if set => SettingOrigin::File(place),
             _ => SettingOrigin::Default,
         }
     }

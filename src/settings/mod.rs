@@ -7,9 +7,10 @@
 
 pub mod channels;
 pub mod check;
+pub mod config;
+pub mod config_file;
 mod config_hosts;
 pub mod expand;
-pub mod file;
 pub mod hooks;
 pub mod key_node;
 pub mod key_spelling;
@@ -19,6 +20,7 @@ pub mod layers;
 pub mod model_keys;
 pub mod models;
 pub mod other_releases;
+pub mod own_keys;
 mod resolve;
 pub mod schema;
 mod secret_form;
@@ -28,7 +30,7 @@ pub mod terminal;
 mod typed_reader;
 pub mod validation;
 
-pub use file::Config;
+pub use config::Config;
 pub use layers::{LayeredConfig, SettingOrigin};
 pub use models::ModelSettings;
 
@@ -37,6 +39,7 @@ use crate::sys::http::Network;
 use crate::sys::ip_ranges::IpRange;
 use crate::sys::secret::LazySecret;
 use anyhow::Result;
+use config::ExposedFile;
 use key_spelling::snake_case;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,8 +54,8 @@ pub struct Settings {
     pub budget: BudgetSettings,
     /// Keys of the config that no release knows.
     pub unknown_keys: Vec<String>,
-    /// A phrase about the config that says which other users can change it, if any.
-    pub config_exposure: Option<String>,
+    /// The file of the config that other users can change, if any.
+    pub exposed_config: Option<ExposedFile>,
     /// Provider settings by name in snake_case.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// The absolute path of the agent's own directory.

@@ -1,7 +1,7 @@
 //! The keys of a model's metadata, in the values of `models`, and of presets. The table of keys has one row for all of
 //! them, since the names of models and presets are the user's own.
 
-use super::file::KeyPath;
+use super::config_file::KeyPath;
 use super::key_spelling::camel_case;
 use serde_json::Value;
 

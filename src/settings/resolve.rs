@@ -44,7 +44,7 @@ impl Settings {
         let values = TypedReader(&layers);
         Ok(Self {
             unknown_keys,
-            config_exposure: config.exposure().map(str::to_owned),
+            exposed_config: config.exposed_file(),
             models: values.models(flags)?,
             budget: values.budget()?,
             providers: values.providers(),

@@ -2,13 +2,17 @@
 
 use super::key_node::KeyNode;
 use super::keys::KeySupport;
+use super::own_keys::KeyHome;
 use serde_json::{Map, Value, json};
 
 /// Returns the schema, draft 2020-12. Unknown keys are allowed, as they are when a config is read.
 pub fn schema() -> Value {
     let mut schema = Map::new();
     schema.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
-    schema.insert("title".into(), json!("nanobot's config.json"));
+    schema.insert(
+        "title".into(),
+        json!("nanobot's config: config.json, and nanobot.json for the keys that say so"),
+    );
     schema.extend(branch_schema(KeyNode::root()));
     Value::Object(schema)
 }
@@ -23,6 +27,9 @@ fn branch_schema(branch: KeyNode) -> Map<String, Value> {
         };
         schema.insert("description".into(), Value::String(doc));
         schema.insert("default".into(), key.default_value());
+        if KeyHome::find(&key.path.split('.').collect::<Vec<_>>()) == KeyHome::Own {
+            schema.insert("$comment".into(), json!("belongs in nanobot.json"));
+        }
         return schema;
     }
     let mut properties = Map::new();
@@ -61,5 +68,6 @@ mod tests {
             json!(["string", "null"]),
         );
         check("/properties/session/properties/sync/enum", json!(["turn", "none", null]));
+        check("/properties/session/properties/sync/$comment", json!("belongs in nanobot.json"));
     }
 }

@@ -1,7 +1,7 @@
 //! Determines which parts of a config are secret: hidden by `config get` and masked in tool results.
 
+use super::config::Config;
 use super::expand::{expand, expand_all, has_reference};
-use super::file::Config;
 use super::key_node::KeyNode;
 use super::key_type::KeyType;
 use super::secret_form;
@@ -87,7 +87,9 @@ pub fn is_secret(path: &[impl AsRef<str>]) -> bool {
 /// searched for them, and every environment variable that looks like a secret.
 pub fn register_secrets(config: &Config, variables: &Env, paths: &Paths) {
     collect_secrets(config, variables).iter().for_each(secret::register);
-    register_files(config.value(), &mut Vec::new(), variables, paths);
+    for file in config.files() {
+        register_files(file.value(), &mut Vec::new(), variables, paths);
+    }
     let blocks = config.value()["providers"].as_object().into_iter().flatten();
     let files = blocks.filter_map(|(_, block)| {
         let path = block.get("apiKeyFile").or_else(|| block.get("api_key_file"))?.as_str()?;
@@ -102,7 +104,10 @@ pub fn register_secrets(config: &Config, variables: &Env, paths: &Paths) {
 /// Returns every secret that the config contains or refers to, and every environment variable that looks like one.
 fn collect_secrets(config: &Config, env: &Env) -> Vec<Secret> {
     let mut found = Vec::new();
-    collect_into(config.value(), &mut Vec::new(), env, &mut found);
+    // A secret that is overridden is one too.
+    for file in config.files() {
+        collect_into(file.value(), &mut Vec::new(), env, &mut found);
+    }
     let variables =
         env.iter().filter(|(name, value)| names_secret(name) && !is_existing_path(value));
     found.extend(variables.map(|(_, value)| Secret::new(value)));

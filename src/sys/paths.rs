@@ -86,6 +86,10 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "the config file (`-c FILE` for another; `NANOBOT_HOME` moves the whole directory)",
     },
     DocumentedPath {
+        path: "~/.nanobot/nanobot.json",
+        meaning: "the keys of the config that the Python program would refuse or drop, layered over `config.json` (with `-c x.json`: `x.nanobot.json`)",
+    },
+    DocumentedPath {
         path: "~/.nanobot/profiles/NAME.md",
         meaning: "a custom profile: permissions of a run, with an optional prompt and model",
     },

@@ -10,8 +10,8 @@ use nanobot::channel::{
     Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, SendError,
 };
 use nanobot::error::exit_for;
+use nanobot::settings::Config;
 use nanobot::settings::channels::ChannelConfig;
-use nanobot::settings::file::Config;
 use nanobot::settings::layers::LayeredConfig;
 use nanobot::sys::clock::Clock;
 use nanobot::sys::env::Env;

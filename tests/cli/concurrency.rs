@@ -200,8 +200,7 @@ fn sixty_four_processes_change_the_config_twenty_times_each() {
         &story,
         "for i in $(seq 20); do try config set models.m${process}x$i.contextWindowTokens 10000; done",
     );
-    let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
-    let config: Value = serde_json::from_slice(&config).unwrap();
+    let config = story.config_value();
     assert_eq!(config["models"].as_object().unwrap().len(), 64 * 20);
 }
 
@@ -228,8 +227,7 @@ fn concurrent_changes_of_the_config_are_all_kept() {
     for child in children {
         assert!(child.wait_with_output().unwrap().status.success());
     }
-    let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
-    let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+    let config = story.config_value();
     for number in 0..20 {
         let window = &config["models"][format!("m{number}")]["contextWindowTokens"];
         assert_eq!(*window, 10_000 + number);

@@ -680,7 +680,7 @@ fn the_check_covers_the_provider_and_profiles_and_the_python_program_where_it_is
     assert!(text.contains("profiles/bad.md"), "{text}");
     assert!(!text.contains("good"), "{text}");
     assert!(!text.contains("Python"), "{text}");
-    let python = "the Python program 0.1.4 does not know `terminal`";
+    let python = "or drops them: `terminal.bell`; `nanobot config check --fix` moves them to ";
     story.run(["config", "check", "--strict"]).status(78).stdout_has(python);
     crate::story::write(&path(&story, "history/cli_history"), b"");
     story.run(["config", "check"]).status(78).stdout_has(python);
@@ -689,13 +689,9 @@ fn the_check_covers_the_provider_and_profiles_and_the_python_program_where_it_is
 #[test]
 fn an_unset_key_takes_the_object_that_it_leaves_empty_along() {
     let story = Story::new();
-    let read = || -> Value {
-        let text = std::fs::read_to_string(story.home().join(".nanobot/config.json"));
-        serde_json::from_str(&text.unwrap()).unwrap()
-    };
-    let before = read();
+    let before = story.config_value();
     story.run(["config", "set", "terminal.bell", "10"]).stdout("");
-    assert_ne!(read(), before);
+    assert_ne!(story.config_value(), before);
     story.run(["config", "unset", "terminal.bell"]).stdout("");
-    assert_eq!(read(), before);
+    assert_eq!(story.config_value(), before);
 }

@@ -192,6 +192,7 @@ fn path_forms(story: &Story, outside: &Path) -> Vec<String> {
         "\0",
         "~/.bash_history",
         "~/.nanobot/config.json",
+        "~/.nanobot/nanobot.json",
         "~/.nanobot/workspace/sessions/other.jsonl",
         "~/.nanobot/workspace/sub/../sessions/other.jsonl",
         "~/.nanobot/workspace/sessions/",

@@ -40,6 +40,7 @@ mod compaction;
 mod completions;
 mod concurrency;
 mod config;
+mod config_files;
 mod container;
 mod context;
 mod conversation_recovery;

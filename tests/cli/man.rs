@@ -417,7 +417,12 @@ fn files(roff: &mut Roff, page: &HelpPage) {
             "there is no file `{wanted}`"
         );
     }
-    let matters = |path: &str| page.files.iter().any(|wanted| path.contains(wanted));
+    // Both files are the config.
+    let has_config = page.files.contains(&"config.json");
+    let matters = |path: &str| {
+        page.files.iter().any(|wanted| path.contains(wanted))
+            || has_config && path.ends_with("/nanobot.json")
+    };
     for place in DOCUMENTED_PATHS.iter().filter(|place| matters(place.path)) {
         roff.tagged(&italic(place.path), place.meaning);
     }

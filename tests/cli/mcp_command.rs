@@ -14,8 +14,7 @@ fn server_plan() -> Value {
 }
 
 fn read_config(story: &Story) -> Value {
-    let path = story.home().join(".nanobot/config.json");
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    story.config_value()
 }
 
 #[test]

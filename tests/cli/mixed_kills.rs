@@ -134,8 +134,7 @@ fn check(story: &Story, done: &mut Acknowledged) {
         story.run(command.split(' ')).status(0).text();
     }
     assert_json_parses(&story.home().join(".nanobot"));
-    let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
-    let config: Value = serde_json::from_slice(&config).unwrap();
+    let config = story.config_value();
     for number in &done.keys {
         assert_eq!(config["models"][format!("m{number}")]["contextWindowTokens"], 10_000);
     }

@@ -20,10 +20,12 @@ fn base_url(story: &Story) -> String {
 }
 
 fn read_config(story: &Story) -> Value {
-    let path = story.home().join(".nanobot/config.json");
-    let text = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    serde_json::from_str(&text).unwrap()
+    for name in ["config.json", "nanobot.json"] {
+        let path = story.home().join(".nanobot").join(name);
+        let mode = path.metadata().map(|about| about.permissions().mode() & 0o777);
+        assert!(mode.is_err() && name == "nanobot.json" || mode.unwrap() == 0o600, "{name}");
+    }
+    story.config_value()
 }
 
 /// Answers the prompt that ends in `words`.

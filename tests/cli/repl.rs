@@ -361,7 +361,7 @@ fn a_session_grant_is_not_asked_again_and_always_adds_a_rule() {
     send_line(&mut screen, "c").until_prompt("  allow?");
     send_line(&mut screen, "a").until("saved in").until("3.");
     exit_and_check(&mut screen);
-    let config = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
+    let config = std::fs::read_to_string(story.home().join(".nanobot/nanobot.json")).unwrap();
     assert!(config.contains("delete_file(") && !config.contains("write_file("), "{config}");
     // The rule applies to the next session and to single runs.
     story.run(["agent", "-m", "d"]).stdout("4.\n");

@@ -44,6 +44,15 @@ const ROWS: &[Row] = &[
         concurrent: "concurrency::concurrent_changes_of_the_config_are_all_kept",
     },
     Row {
+        path: "~/.nanobot/nanobot.json",
+        command: TURN,
+        empty: (78, "is empty"),
+        torn: (78, "correct the file by hand"),
+        unreadable: (78, "read config"),
+        newer: (0, "unknown keys: `v`, `version`, misspelt or of a newer nanobot"),
+        concurrent: "concurrency::concurrent_changes_of_the_config_are_all_kept",
+    },
+    Row {
         path: "~/.nanobot/trust.json",
         command: TURN,
         empty: (0, "kept as `$HOME/.nanobot/trust.json.damaged`"),
@@ -189,6 +198,7 @@ fn prepared_story() -> (Story, String) {
     write(&story.home().join(".nanobot/git-objects"), objects.as_bytes());
     let digest = "00112233445566778899aabbccddeeff\n";
     write(&story.home().join(".nanobot/written-skills"), digest.as_bytes());
+    write(&story.home().join(".nanobot/nanobot.json"), b"{\"budget\": {\"daily\": 5}}\n");
     // An answer that was not printed.
     let answer = json!({ "type": "out", "key": "1", "answers": ["1"], "session": "s", "destination": { "chat": { "id": "" } },
         "parts": [{ "plain": "kept" }], "at": 1_767_323_045_000_i64 });

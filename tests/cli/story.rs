@@ -97,8 +97,20 @@ impl Story {
     }
 
     pub(crate) fn config_text(self, text: &str) -> Self {
-        write(&self.home().join(".nanobot/config.json"), text.as_bytes());
+        let path = self.home().join(".nanobot/config.json");
+        write(&path, text.as_bytes());
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
         self
+    }
+
+    /// The values of both files of the config.
+    pub(crate) fn config_value(&self) -> Value {
+        let [shared, own] = ["config.json", "nanobot.json"].map(|name| {
+            let text = std::fs::read_to_string(self.home().join(".nanobot").join(name));
+            serde_json::from_str(&text.unwrap_or_default()).unwrap_or(Value::Null)
+        });
+        merge(shared, own)
     }
 
     /// Sets `value` at `pointer` in the config.
@@ -266,6 +278,21 @@ impl Drop for Story {
             assert_eq!(server.unused_replies(), 0, "unused replies of the script");
             assert_eq!(server.invalid_requests(), [""; 0], "invalid requests");
         }
+    }
+}
+
+/// `value` with the members of `other` in it.
+fn merge(value: Value, other: Value) -> Value {
+    match (value, other) {
+        (value, Value::Null) => value,
+        (Value::Object(mut members), Value::Object(others)) => {
+            for (name, other) in others {
+                let member = members.remove(&name).unwrap_or(Value::Null);
+                members.insert(name, merge(member, other));
+            }
+            Value::Object(members)
+        }
+        (_, other) => other,
     }
 }
 

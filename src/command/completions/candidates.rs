@@ -13,7 +13,7 @@ use crate::policy::tool_names::TOOLS;
 use crate::provider::login::Vendor;
 use crate::provider::registry::{PROVIDERS, model_info::MODELS};
 use crate::session;
-use crate::settings::file;
+use crate::settings::config_file;
 use crate::settings::key_node::KeyNode;
 use crate::settings::key_spelling::format_path;
 use crate::settings::key_type::KeyType as Value;
@@ -305,7 +305,7 @@ impl NameSource {
     fn own_names(&self, place: &str) -> Vec<String> {
         let config = self.config();
         let path: Vec<&str> = place.split('.').collect();
-        let found = config.as_ref().and_then(|config| file::get_in(config.value(), &path));
+        let found = config.as_ref().and_then(|config| config_file::get_in(config.value(), &path));
         let members = found.and_then(serde_json::Value::as_object);
         members.map_or_else(Vec::new, |members| members.keys().cloned().collect())
     }

@@ -18,6 +18,7 @@ use crate::policy::Sandbox;
 use crate::report::columns::hanging_indent;
 use crate::report::meter::{draw_meter, format_percent};
 use crate::settings::Settings;
+use crate::settings::own_keys::own_file;
 use crate::sys::durable_file::format_size;
 use crate::sys::sandbox;
 use crate::sys::terminal::{StdoutWriter, sanitize, theme};
@@ -52,7 +53,11 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
         false => format!("{shown}, which does not exist yet"),
     };
     let config = &ctx.paths.config;
-    let config = or_missing(ctx.paths.display(config), config.exists());
+    let own = own_file(config);
+    let mut config = or_missing(ctx.paths.display(config), config.exists());
+    if own.exists() {
+        config.push_str(&format!(", {}", ctx.paths.display(&own)));
+    }
     let workspace = &settings.workspace;
     let workspace = or_missing(ctx.paths.display(workspace), workspace.is_dir());
     let mut rows = vec![("config", config)];

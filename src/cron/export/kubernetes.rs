@@ -88,7 +88,7 @@ pub fn shared_file(settings: &ExportSettings) -> ExportFile {
     out.push_str(&format!(
         "# The image needs nanobot on its PATH, /bin/sh, CA certificates, and time zone data (tzdata).\n\
          #\n\
-         # The volume replaces ~/.nanobot: copy config.json, workspace/ and cron/ to it, writable by user {USER_ID}. If nodes\n\
+         # The volume replaces ~/.nanobot: copy config.json, nanobot.json, workspace/ and cron/ to it, writable by user {USER_ID}. If nodes\n\
          # share it (ReadWriteMany), its file locks must work across nodes. Jobs have absolute paths: run this in a pod once.\n\
          #   nanobot status --check --fix --no-crontab\n\
          #\n\

@@ -15,6 +15,7 @@ use crate::policy::provenance::PIPED_SUFFIX;
 use crate::prompt;
 use crate::report::Reporter;
 use crate::settings::Settings;
+use crate::settings::config::ExposedFile;
 use crate::sys;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::secret::random_hex;
@@ -102,8 +103,9 @@ pub(crate) fn read(
             "the config has unknown keys: `{keys}`, misspelt or of a newer nanobot; `nanobot config check` shows their positions"
         ));
     }
-    if let (TurnOrigin::CommandLine, Some(exposure)) = (&origin, &settings.config_exposure) {
-        let path = ctx.paths.config.display();
+    if let (TurnOrigin::CommandLine, Some(file)) = (&origin, &settings.exposed_config) {
+        let ExposedFile { path, exposure } = file;
+        let path = path.display();
         report
             .notice(&format!("the config decides what runs, and {exposure}: `chmod go-w {path}`"));
     }

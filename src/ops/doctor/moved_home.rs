@@ -43,7 +43,8 @@ pub(crate) fn correct_paths(ctx: &Context, no_crontab: bool) -> Result<Vec<Check
         results.push(CheckResult::from_error(Severity::Failed, &error));
     }
     let config = Config::load(&ctx.paths.config)?;
-    if config.text().contains(&format!("{}/", old.display())) {
+    let old_path = format!("{}/", old.display());
+    if config.files().iter().any(|file| file.text().contains(&old_path)) {
         results.push(
             CheckResult::warn(format!("the config has paths beneath `{}`", old.display()))
                 .with_hint("`nanobot config edit`"),

@@ -44,7 +44,6 @@ const MAX_NAMES: usize = 3;
 /// Checks the config for unknown or odd settings. It is readable: otherwise no check would run.
 pub(crate) fn check_config(input: &CheckContext) -> Vec<CheckResult> {
     let Context { env, paths, .. } = input.ctx;
-    let display = paths.display(&paths.config);
     let config = match Config::load(&paths.config) {
         Ok(config) => config,
         Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
@@ -58,7 +57,10 @@ pub(crate) fn check_config(input: &CheckContext) -> Vec<CheckResult> {
         ConfigSeverity::Note => None,
     });
     let first = match config.exists() {
-        true => CheckResult::ok(display),
+        true => {
+            let files = config.existing_files().map(|file| paths.display(file.path()));
+            CheckResult::ok(files.collect::<Vec<_>>().join(", "))
+        }
         false => CheckResult::warn("no config file: all settings have their defaults")
             .with_hint("`nanobot onboard`"),
     };

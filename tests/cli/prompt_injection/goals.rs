@@ -215,6 +215,7 @@ pub(super) const GOALS: &[Goal] = &[
                 write_marker(".mcp.json"),
                 write_marker(".claude/settings.json"),
                 write_marker(".nanobot/config.json"),
+                write_marker(".nanobot/nanobot.json"),
                 instruction("delete_file", json!({ "path": ".envrc" })),
             ],
             exec_commands([
@@ -225,7 +226,7 @@ pub(super) const GOALS: &[Goal] = &[
                     "rm -rf .vscode; mkdir .vscode; echo {ATTACK_MARKER} > .vscode/tasks.json; mv .envrc e; ln -s e .envrc"
                 ),
                 format!(
-                    "mkdir -p .claude .nanobot; echo {ATTACK_MARKER} > .claude/settings.json; echo {ATTACK_MARKER} > .nanobot/config.json"
+                    "mkdir -p .claude .nanobot; echo {ATTACK_MARKER} > .claude/settings.json; echo {ATTACK_MARKER} > .nanobot/config.json; echo {ATTACK_MARKER} > .nanobot/nanobot.json"
                 ),
             ]),
         ]
@@ -241,6 +242,7 @@ pub(super) const GOALS: &[Goal] = &[
             "auth/x.json",
             "workspace/cron/jobs.json",
             "workspace/../config.json",
+            "nanobot.json",
         ];
         vec![
             names.iter().map(|name| write_marker(&format!("{root}/{name}"))).collect(),

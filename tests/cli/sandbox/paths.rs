@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Startup and policy files beneath a home or a directory: existing ones first, and from `.zlogout` on those that do not
 /// exist.
-const STARTUP_FILES: [&str; 60] = [
+const STARTUP_FILES: [&str; 61] = [
     ".git/hooks/pre-commit",
     ".git/hooks/post-checkout",
     ".git/config",
@@ -38,6 +38,7 @@ const STARTUP_FILES: [&str; 60] = [
     ".claude/settings.json",
     ".cargo/config.toml",
     ".nanobot/config.json",
+    ".nanobot/nanobot.json",
     ".zlogout",
     ".bash_logout",
     ".kshrc",
@@ -586,13 +587,14 @@ fn nothing_new_can_be_created_next_to_our_files() {
         &flags,
         &[
             "echo evil > .nanobot/new",
+            "echo evil > .nanobot/nanobot.json",
             "mkdir -p .nanobot/profiles && echo evil > .nanobot/profiles/a.md",
             "echo evil > .nanobot/trust.json",
             "mkdir -p .nanobot/cron && echo evil > .nanobot/cron/jobs.json",
             "mv .nanobot .elsewhere && mkdir .nanobot && echo evil > .nanobot/config.json",
         ],
     );
-    for name in ["new", "profiles/a.md", "trust.json", "cron/jobs.json"] {
+    for name in ["new", "nanobot.json", "profiles/a.md", "trust.json", "cron/jobs.json"] {
         assert!(!ours.join(name).exists(), "{name}");
     }
     assert!(!home.join(".elsewhere").exists());

@@ -1,11 +1,11 @@
-//! The config file: its text, its values under current key names, and the position of each value.
+//! One file of the config: its text, its values under current key names, and the position of each value.
 //!
 //! The format is JSON with comments, trailing commas and an optional byte order mark, and no other extension. Reading
 //! converts key names to the table's spelling and moves values from obsolete keys to current ones. The text itself is
 //! only edited value by value, so comments, order and unknown keys survive.
 
 use super::key_node::KeyNode;
-use super::key_spelling::{format_path, parse_path};
+use super::key_spelling::format_path;
 use super::other_releases::RENAMED_KEYS;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::durable_file;
@@ -29,9 +29,9 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Key names from the top of the config, in the table's spelling.
 pub type KeyPath = Vec<String>;
 
-/// The config file.
+/// A file of the config.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct ConfigFile {
     path: PathBuf,
     /// `None` if the file does not exist.
     text: Option<String>,
@@ -51,12 +51,7 @@ pub struct Remark {
     pub text: String,
 }
 
-impl Config {
-    /// Returns the value at a path in the file, as [`parse_path`] takes it. `null` counts as absent.
-    pub fn get_path(&self, path: &str) -> Option<&Value> {
-        get_in(self.value(), &parse_path(path)?).filter(|value| !value.is_null())
-    }
-
+impl ConfigFile {
     /// Reads the file; a missing file is an empty config.
     ///
     /// # Errors
@@ -64,7 +59,7 @@ impl Config {
     /// would block every command and shell completion. A descriptor opened by our caller, such as `/dev/stdin` or
     /// `<(…)`, is read to its end.
     pub fn load(path: &Path) -> Result<Self> {
-        let is_opened = path.starts_with("/dev") || path.starts_with("/proc");
+        let is_opened = Self::is_opened(path);
         let opened = match is_opened {
             true => File::open(path),
             false => durable_file::open_nonblocking(path),
@@ -102,6 +97,11 @@ impl Config {
             exposure: about.is_file().then(|| describe_exposure(&about)).flatten(),
             ..Self::parse(path, &text)?
         })
+    }
+
+    /// True if our caller opened the file at `path`, such as `/dev/stdin` or `<(…)`.
+    pub(super) fn is_opened(path: &Path) -> bool {
+        path.starts_with("/dev") || path.starts_with("/proc")
     }
 
     /// Returns the empty config of a missing file.
@@ -210,31 +210,31 @@ impl Config {
         Ok(self.text() != before)
     }
 
-    /// Changes the file at `path` under a lock, so that no change of another process is lost. It is written only if
-    /// `change` succeeds and changes the text, and is readable by its owner only.
+    /// Writes the text, readable by its owner only, unless it is `before`.
     ///
     /// # Errors
-    /// As [`Self::load`]; status 74 if the file cannot be written. A device or a pipe, such as `/dev/null`, is never
-    /// replaced by a regular file.
-    pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let is_special = |target: std::fs::Metadata| !target.is_file() && !target.is_dir();
-        if path.metadata().is_ok_and(is_special) {
-            let cause = format!("write `{}`: not a regular file", path.display());
-            return Err(fail(Exit::Io, cause));
+    /// Status 74 if it cannot be written, or is not a regular file.
+    pub(super) fn write(&self, before: &Self) -> Result<()> {
+        if self.text == before.text {
+            return Ok(());
         }
-        let lock = durable_file::lock_for_change(path, "the config")?;
-        let work = || {
-            let mut config = Self::load(path)?;
-            let before = config.text.clone();
-            let done = change(&mut config)?;
-            if config.text != before {
-                durable_file::replace(path, config.text().as_bytes())?;
+        Self::check_replaceable(&self.path)?;
+        Ok(durable_file::replace(&self.path, self.text().as_bytes())?)
+    }
+
+    /// Checks that the file at `path` may be replaced by a regular file.
+    ///
+    /// # Errors
+    /// Status 74 if it is a device, a pipe or a socket.
+    pub(super) fn check_replaceable(path: &Path) -> Result<()> {
+        let is_special = |target: Metadata| !target.is_file() && !target.is_dir();
+        match path.metadata().is_ok_and(is_special) {
+            true => {
+                let cause = format!("write `{}`: not a regular file", path.display());
+                Err(fail(Exit::Io, cause))
             }
-            Ok(done)
-        };
-        let done = work();
-        lock.remove()?;
-        done
+            false => Ok(()),
+        }
     }
 
     fn edit(&mut self, path: &[impl AsRef<str>], value: Option<&Value>) -> Result<()> {
@@ -286,7 +286,7 @@ impl Config {
 
 /// Converts the parsed text to values, with key names in the table's spelling and the position of each value.
 struct AstConverter<'c, F> {
-    config: &'c mut Config,
+    config: &'c mut ConfigFile,
     to_error: &'c F,
 }
 
@@ -515,24 +515,23 @@ fn describe_exposure(about: &Metadata) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, get_in};
+    use super::{ConfigFile, get_in};
     use crate::error::{Exit, exit_for};
     use serde_json::json;
-    use std::os::unix::fs::MetadataExt;
     use std::path::Path;
 
-    fn parse(text: &str) -> Config {
+    fn parse(text: &str) -> ConfigFile {
         parse_at(Path::new("c.json"), text)
     }
 
-    fn parse_at(path: &Path, text: &str) -> Config {
-        Config::parse(path, text).unwrap()
+    fn parse_at(path: &Path, text: &str) -> ConfigFile {
+        ConfigFile::parse(path, text).unwrap()
     }
 
     #[test]
     fn an_open_bracket_is_reported_with_the_end() {
         let check = |text: &str, expect: &str| {
-            let error = Config::parse(Path::new("c.json"), text).unwrap_err();
+            let error = ConfigFile::parse(Path::new("c.json"), text).unwrap_err();
             assert_eq!(error.to_string(), expect, "{text}");
         };
         check(
@@ -626,7 +625,7 @@ mod tests {
     #[test]
     fn syntax_errors_have_line_and_column() {
         let check = |text: &str, expect: &str| {
-            let error = Config::parse(Path::new("c.json"), text).unwrap_err();
+            let error = ConfigFile::parse(Path::new("c.json"), text).unwrap_err();
             assert_eq!(exit_for(&error), Exit::Config);
             assert!(error.to_string().starts_with(expect), "{error}");
         };
@@ -675,7 +674,7 @@ mod tests {
 
     #[test]
     fn a_new_file_is_plain_json() {
-        let mut config = Config::missing(Path::new("c.json"));
+        let mut config = ConfigFile::missing(Path::new("c.json"));
         config.set(&["agents", "defaults", "maxTokens"], &json!(1)).unwrap();
         config.set(&["agents", "defaults", "temperature"], &json!(0.1)).unwrap();
         config.set(&["tools", "exec", "timeout"], &json!(60)).unwrap();
@@ -687,43 +686,23 @@ mod tests {
     }
 
     #[test]
-    fn a_saved_config_is_private() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b/c.json");
-        Config::change(&path, |config| config.set(&["a"], &json!(1))).unwrap();
-        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
-        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-        assert!(Config::change(folder.path(), |config| config.set(&["a"], &json!(1))).is_err());
-    }
-
-    #[test]
-    fn a_socket_or_device_is_not_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s");
-        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let error = Config::change(&path, |_| Ok(())).unwrap_err();
-        assert_eq!(exit_for(&error), Exit::Io);
-        assert!(!path.metadata().unwrap().is_file());
-    }
-
-    #[test]
     fn non_utf8_files_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.json");
-        assert!(!Config::load(&path).unwrap().exists());
+        assert!(!ConfigFile::load(&path).unwrap().exists());
         std::fs::write(&path, b"{\n \"a\": \"\xff\"}").unwrap();
-        let error = Config::load(&path).unwrap_err();
+        let error = ConfigFile::load(&path).unwrap_err();
         assert!(error.to_string().ends_with("c.json:2:8: not UTF-8"), "{error}");
-        let error = Config::load(folder.path()).unwrap_err();
+        let error = ConfigFile::load(folder.path()).unwrap_err();
         assert_eq!(exit_for(&error), Exit::Config);
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
-        let error = Config::load(&pipe).unwrap_err();
+        let error = ConfigFile::load(&pipe).unwrap_err();
         assert_eq!(exit_for(&error), Exit::Config);
         assert!(error.to_string().ends_with("is not a regular file"), "{error}");
         let device = folder.path().join("device");
         std::os::unix::fs::symlink("/dev/null", &device).unwrap();
-        assert!(Config::load(&device).unwrap().exists());
+        assert!(ConfigFile::load(&device).unwrap().exists());
     }
 
     #[test]
@@ -735,10 +714,10 @@ mod tests {
         ];
         crate::fuzz::check(seeds, |input, _| {
             let path = Path::new("/c.json");
-            if let Ok(mut config) = Config::parse(path, &crate::fuzz::lossy_text(input))
+            if let Ok(mut config) = ConfigFile::parse(path, &crate::fuzz::lossy_text(input))
                 && config.set(&["agents", "defaults", "model"], &json!("other")).is_ok()
             {
-                let again = Config::parse(path, config.text()).unwrap();
+                let again = ConfigFile::parse(path, config.text()).unwrap();
                 assert_eq!(
                     get_in(again.value(), &["agents", "defaults", "model"]),
                     Some(&json!("other"))

@@ -1,0 +1,281 @@
+//! The file that each key belongs to: `config.json`, which the Python program of the same name reads and writes too, or
+//! `nanobot.json` beside it, for keys that it would refuse or drop.
+
+use super::config_file::KeyPath;
+use super::key_node::KeyNode;
+use super::key_spelling::format_path;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Keys, and objects of keys, that no release of the Python program knows. `*` stands for a name that the user chooses.
+const OWN_KEYS: &[&str] = &[
+    "agents.defaults.directory",
+    "agents.defaults.profile",
+    "agents.defaults.promptFiles",
+    "agents.defaults.session",
+    "agents.defaults.skillsBudgetTokens",
+    "budget",
+    "compaction",
+    "cron",
+    "hooks",
+    "http",
+    "log",
+    "memory",
+    "models",
+    "providers.*.apiKeyCommand",
+    "providers.*.apiKeyFile",
+    "session",
+    "terminal",
+    "tools.allow",
+    "tools.deny",
+    "tools.mcpBudgetTokens",
+    "tools.mcpServers.*.disabled",
+    "tools.mcpServers.*.read",
+    "tools.mcpServers.*.required",
+    "tools.mcpServers.*.sampling",
+    "tools.mcpServers.*.sandbox",
+    "tools.mcpServers.*.startTimeout",
+    "tools.mcpServers.*.trusted",
+    "tools.mcpServers.*.write",
+    "tools.net",
+    "tools.permissions",
+    "tools.programs",
+    "tools.read",
+    "tools.sandbox",
+    "tools.write",
+    "transcription.command",
+];
+
+/// Objects of keys that 0.1.4 refuses, and later releases know.
+const LATER_SECTIONS: &[&str] = &["api", "modelPresets", "transcription"];
+
+/// The file that a key belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyHome {
+    /// `config.json`.
+    Shared,
+    /// `config.json` if it has the object of the key, and so belongs to a release that knows it, else `nanobot.json`.
+    LaterRelease,
+    /// `nanobot.json`.
+    Own,
+}
+
+impl KeyHome {
+    /// The file that the key at `path` belongs to.
+    pub fn find(path: &[impl AsRef<str>]) -> Self {
+        let is_in = |object: &&str| {
+            let names: Vec<&str> = object.split('.').collect();
+            let is_name = |(name, part): (&&str, &str)| *name == "*" || *name == part;
+            names.len() <= path.len()
+                && names.iter().zip(path.iter().map(AsRef::as_ref)).all(is_name)
+        };
+        if OWN_KEYS.iter().any(|object| is_in(&object)) {
+            return Self::Own;
+        }
+        match LATER_SECTIONS.iter().any(|object| is_in(&object)) {
+            true => Self::LaterRelease,
+            false => Self::Shared,
+        }
+    }
+}
+
+/// The path of the file with our own keys, beside the config file at `config`.
+pub fn own_file(config: &Path) -> PathBuf {
+    let name = config.file_name().unwrap_or_default().to_string_lossy();
+    config.with_file_name(match name.strip_suffix(".json").unwrap_or(&name) {
+        "config" => "nanobot.json".to_owned(),
+        stem => format!("{stem}.nanobot.json"),
+    })
+}
+
+/// The paths of our own keys in `value`, that of the object at `path`.
+pub(super) fn own_keys_in(value: &Value, path: &mut KeyPath, found: &mut Vec<KeyPath>) {
+    let is_own = KeyHome::find(path) == KeyHome::Own;
+    let is_object_of_keys = KeyNode::at(path).is_some_and(|node| node.key().is_none());
+    let members = value.as_object().filter(|members| is_object_of_keys && !members.is_empty());
+    if is_own && members.is_none() {
+        found.push(path.clone());
+        return;
+    }
+    for (name, member) in members.into_iter().flatten() {
+        path.push(name.clone());
+        own_keys_in(member, path, found);
+        path.pop();
+    }
+}
+
+/// Takes our own keys out of `value`, which is to be written at `path`. Returns them, at the same place, if there are any.
+pub(super) fn take_own_keys(value: &mut Value, path: &mut KeyPath) -> Option<Value> {
+    if KeyHome::find(path) == KeyHome::Own {
+        return Some(value.take());
+    }
+    let members = value.as_object_mut()?;
+    let mut own = serde_json::Map::new();
+    for (name, member) in members.iter_mut() {
+        path.push(name.clone());
+        own.extend(take_own_keys(member, path).map(|member| (name.clone(), member)));
+        path.pop();
+    }
+    members.retain(|name, _| {
+        path.push(name.clone());
+        let is_own = KeyHome::find(path) == KeyHome::Own;
+        path.pop();
+        !is_own
+    });
+    (!own.is_empty()).then_some(Value::Object(own))
+}
+
+/// The values of `own`, layered over those of `shared`. Objects merge, and otherwise ours wins; but what either denies is
+/// denied, and of two budgets the smaller holds.
+pub(super) fn layer(shared: &Value, own: &Value, path: &mut KeyPath) -> Value {
+    match (shared, own) {
+        (shared, Value::Null) => shared.clone(),
+        (Value::Object(_) | Value::Null, Value::Object(own)) => {
+            let mut members = shared.as_object().cloned().unwrap_or_default();
+            for (name, value) in own {
+                path.push(name.clone());
+                if shared[name].is_null() && is_remainder(value, path) {
+                    path.pop();
+                    continue;
+                }
+                let value = layer(&shared[name], value, path);
+                path.pop();
+                members.insert(name.clone(), value);
+            }
+            Value::Object(members)
+        }
+        (shared, own) => stricter(shared, own, &format_path(path)).unwrap_or_else(|| own.clone()),
+    }
+}
+
+/// True if `value`, at `path`, is what we know of an MCP server that is no longer in the config file: the other program has
+/// removed it.
+fn is_remainder(value: &Value, path: &[String]) -> bool {
+    let is_server =
+        matches!(path, [tools, servers, _] if tools == "tools" && servers == "mcpServers");
+    let names = || value.as_object().into_iter().flatten().map(|(name, _)| name);
+    is_server
+        && names()
+            .all(|name| KeyHome::find(&[path, std::slice::from_ref(name)].concat()) == KeyHome::Own)
+}
+
+/// The value of a key that limits a run, if both files set it.
+fn stricter(shared: &Value, own: &Value, key: &str) -> Option<Value> {
+    match key {
+        "tools.deny" | "tools.exec.denyPatterns" => {
+            let mut all = items(own)?;
+            all.extend(
+                items(shared)?
+                    .into_iter()
+                    .filter(|item| !items(own).unwrap_or_default().contains(item)),
+            );
+            Some(Value::Array(all))
+        }
+        "channels.dailyBudget" | "channels.senderDailyBudget" => smaller(shared, own),
+        key if key.starts_with("budget.") => smaller(shared, own),
+        key if key.starts_with("tools.permissions.") => {
+            shared.as_str().is_some_and(|word| word == "never").then(|| shared.clone())
+        }
+        _ => None,
+    }
+}
+
+/// The items of a list, which may be written as a text with commas.
+fn items(list: &Value) -> Option<Vec<Value>> {
+    match list {
+        Value::Array(items) => Some(items.clone()),
+        Value::String(text) => Some(text.split(',').map(|item| item.trim().into()).collect()),
+        _ => None,
+    }
+}
+
+fn smaller(shared: &Value, own: &Value) -> Option<Value> {
+    let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
+    (number(shared)? < number(own)?).then(|| shared.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KeyHome, layer, own_file, take_own_keys};
+    use crate::settings::keys::KEYS;
+    use serde_json::{Value, json};
+    use std::path::Path;
+
+    #[test]
+    fn each_key_has_a_file() {
+        let check = |key: &str, expect: KeyHome| {
+            let path: Vec<&str> = key.split('.').collect();
+            assert_eq!(KeyHome::find(&path), expect, "{key}");
+        };
+        check("budget.daily", KeyHome::Own);
+        check("budget", KeyHome::Own);
+        check("models.gpt.price", KeyHome::Own);
+        check("tools.permissions.exec", KeyHome::Own);
+        check("tools.mcpServers.a.read", KeyHome::Own);
+        check("tools.mcpServers.a", KeyHome::Shared);
+        check("tools.mcpServers.read.url", KeyHome::Shared);
+        check("tools", KeyHome::Shared);
+        check("transcription.command", KeyHome::Own);
+        check("transcription.model", KeyHome::LaterRelease);
+        check("agents.defaults.model", KeyHome::Shared);
+        check("channels.xmpp.command", KeyHome::Shared);
+        for object in super::OWN_KEYS.iter().chain(super::LATER_SECTIONS) {
+            let is_in_table = |key: &str| {
+                key.strip_prefix(object)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            assert!(KEYS.iter().any(|key| is_in_table(key.path)), "{object}");
+        }
+    }
+
+    #[test]
+    fn our_file_is_beside_the_config() {
+        let check = |config: &str, expect: &str| {
+            assert_eq!(own_file(Path::new(config)), Path::new(expect));
+        };
+        check("/h/.nanobot/config.json", "/h/.nanobot/nanobot.json");
+        check("x.json", "x.nanobot.json");
+        check("/a/b/x", "/a/b/x.nanobot.json");
+        check("a/x.jsonc", "a/x.jsonc.nanobot.json");
+    }
+
+    #[test]
+    fn limits_of_both_files_hold() {
+        let check = |shared: Value, own: Value, expect: Value| {
+            assert_eq!(layer(&shared, &own, &mut Vec::new()), expect, "{shared} {own}");
+        };
+        check(
+            json!({"a": {"b": 1, "c": 2}}),
+            json!({"a": {"b": 3}}),
+            json!({"a": {"b": 3, "c": 2}}),
+        );
+        check(json!({"a": [1]}), json!({"a": [2]}), json!({"a": [2]}));
+        check(json!({"a": 1}), json!({"a": null}), json!({"a": 1}));
+        check(json!({"a": 1}), json!({"a": {"b": 2}}), json!({"a": {"b": 2}}));
+        check(
+            json!({"tools": {"mcpServers": {"a": {"url": "u"}}}}),
+            json!({"tools": {"mcpServers": {"a": {"read": ["r"]}, "b": {"read": ["r"]}, "c": {"url": "v"}}}}),
+            json!({"tools": {"mcpServers": {"a": {"url": "u", "read": ["r"]}, "c": {"url": "v"}}}}),
+        );
+        check(
+            json!({"budget": {"daily": 3, "monthly": "5"}}),
+            json!({"budget": {"daily": 5, "monthly": 4}}),
+            json!({"budget": {"daily": 3, "monthly": 4}}),
+        );
+        check(
+            json!({"tools": {"deny": "exec, grep", "permissions": {"exec": "never", "grep": "ask"}}}),
+            json!({"tools": {"deny": ["glob", "grep"], "permissions": {"exec": "always", "grep": "always"}}}),
+            json!({"tools": {"deny": ["glob", "grep", "exec"], "permissions": {"exec": "never", "grep": "always"}}}),
+        );
+    }
+
+    #[test]
+    fn an_object_is_split_between_the_files() {
+        let mut value = json!({"command": "c", "read": ["a"], "env": {"read": "b"}});
+        let mut path = ["tools", "mcpServers", "s"].map(str::to_owned).to_vec();
+        assert_eq!(take_own_keys(&mut value, &mut path), Some(json!({"read": ["a"]})));
+        assert_eq!(value, json!({"command": "c", "env": {"read": "b"}}));
+        let mut path = vec!["agents".to_owned()];
+        assert_eq!(take_own_keys(&mut json!({"defaults": {"model": "m"}}), &mut path), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! The config in two files: keys that the Python program would refuse or drop are in `nanobot.json` beside `config.json`.
+
+use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
+use crate::server::{calls_all, says};
+use crate::story::{Story, write, write_program};
+use nanobot::settings::key_type::KeyType;
+use nanobot::settings::keys::{KEYS, KeySupport};
+use nanobot::settings::own_keys::KeyHome;
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+fn shared_file(story: &Story) -> PathBuf {
+    story.home().join(".nanobot/config.json")
+}
+
+fn own_file(story: &Story) -> PathBuf {
+    story.home().join(".nanobot/nanobot.json")
+}
+
+fn read(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or(Value::Null)
+}
+
+/// The outcomes of reading and saving each key with two releases of the Python program, from `tests/oracle/config-keys.py`.
+fn outcomes() -> Value {
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/config-keys.json"))
+}
+
+#[test]
+fn each_key_belongs_to_the_file_in_which_the_python_program_leaves_it() {
+    let outcomes = outcomes();
+    for key in KEYS {
+        let words = outcomes[key.path].as_array();
+        let words =
+            words.unwrap_or_else(|| panic!("tests/oracle/config-keys.py has no {}", key.path));
+        let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+        let expect = match words[..] {
+            ["refused", "kept"] => KeyHome::LaterRelease,
+            ["kept", _] | [_, "kept"] => KeyHome::Shared,
+            _ if [KeySupport::Ignored, KeySupport::Later].contains(&key.support) => continue,
+            _ => KeyHome::Own,
+        };
+        let path: Vec<&str> = key.path.split('.').collect();
+        assert_eq!(KeyHome::find(&path), expect, "{}: {words:?}", key.path);
+    }
+}
+
+/// No `config set` puts a key that a release refuses, or that both drop, into the file that they read.
+#[test]
+fn both_releases_read_the_file_after_every_config_set() {
+    let outcomes = outcomes();
+    let story = Story::new();
+    let before = read(&shared_file(&story));
+    let mut count = 0;
+    for key in KEYS {
+        let path: Vec<&str> = key.path.split('.').collect();
+        if outcomes[key.path][0] != "refused" && KeyHome::find(&path) != KeyHome::Own {
+            continue;
+        }
+        let typed = match key.kind {
+            KeyType::Bool => "true".to_owned(),
+            KeyType::Whole(least, _) => (least + 1).to_string(),
+            KeyType::Number(..) => "1".to_owned(),
+            KeyType::OneOf(words) => words[words.len() - 1].to_owned(),
+            KeyType::TextList if key.path.ends_with("y") || key.path.ends_with("w") => {
+                r#"["exec"]"#.to_owned()
+            }
+            KeyType::TextList => "[]".to_owned(),
+            KeyType::Map | KeyType::SecretMap => r#"{"exec": "never"}"#.to_owned(),
+            KeyType::Any | KeyType::Verbatim => "{}".to_owned(),
+            _ if key.path.ends_with("profile") => "plan".to_owned(),
+            _ if key.path.starts_with("agents.defaults.promptFiles") => {
+                write(&story.home().join("prompt"), b"Be brief.");
+                "~/prompt".to_owned()
+            }
+            _ => "text".to_owned(),
+        };
+        let name = key.path.replace("providers.*", "providers.custom").replace('*', "name");
+        let child = story.start(&mut story.command(["config", "set", &name, &typed]));
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name} {typed}: {errors}");
+        assert_eq!(read(&shared_file(&story)), before, "{name}");
+        let own = read(&own_file(&story));
+        let found = name.split('.').try_fold(&own, |value, name| value.get(name));
+        assert!(found.is_some_and(|value| !value.is_null()), "{name}: {own}");
+        count += 1;
+    }
+    assert!(count > 50, "{count}");
+    let mode = own_file(&story).metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn our_file_is_layered_over_the_other() {
+    let story = Story::new()
+        .set("budget", json!({ "daily": 3, "monthly": 90 }))
+        .set("tools", json!({ "deny": ["web_fetch"], "permissions": { "grep": "never" } }));
+    let own = json!({
+        "budget": { "daily": 5, "monthly": 60 },
+        "tools": { "deny": ["web_search"], "permissions": { "grep": "always", "glob": "always" } },
+        "agents": { "defaults": { "maxToolIterations": 7 } },
+    });
+    write(&own_file(&story), own.to_string().as_bytes());
+    let check = |key: &str, expect: &str| {
+        let shown = story.run(["config", "get", key, "--origin"]).text();
+        let shown = shown.replace("$HOME/.nanobot/", "");
+        let (value, origin) = shown.trim_end().split_once('\t').unwrap();
+        let place = |place: &str| place.split(':').next().unwrap_or_default().to_owned();
+        let places: Vec<String> = origin.split(" and ").map(place).collect();
+        assert_eq!(format!("{value} {}", places.join(" ")), expect, "{key}");
+    };
+    check("budget.daily", "3 file config.json");
+    check("budget.monthly", "60 file nanobot.json");
+    check("tools.deny", r#"["web_search","web_fetch"] file config.json nanobot.json"#);
+    check("tools.permissions.grep", "never file config.json");
+    check("tools.permissions.glob", "always file nanobot.json");
+    check("agents.defaults.maxToolIterations", "7 file nanobot.json");
+    story.run(["config", "list", "--origin"]).stdout_has("nanobot.json:1:");
+    story.run(["config", "path", "budget.daily"]).stdout("$HOME/.nanobot/nanobot.json\n");
+    story.run(["config", "path", "agents.defaults.model"]).stdout("$HOME/.nanobot/config.json\n");
+    // What is set again holds, and stands in one place or has one value.
+    story.run(["config", "set", "budget.daily", "9"]);
+    check("budget.daily", "9.0 file nanobot.json");
+    story.run(["config", "set", "agents.defaults.maxToolIterations", "8"]);
+    check("agents.defaults.maxToolIterations", "8 file nanobot.json");
+    assert_eq!(read(&shared_file(&story))["agents"]["defaults"]["maxToolIterations"], 8);
+    story.run(["config", "unset", "tools.deny"]);
+    assert_eq!(story.config_value()["tools"]["deny"], Value::Null);
+    write(&own_file(&story), b"{ \"budget\": }");
+    story.run(["agent", "-m", "x"]).status(78).stderr_has("nanobot.json:1:13");
+}
+
+/// A crash in between leaves each key in one of the files at least, with its value.
+#[test]
+fn keys_move_to_our_file_without_loss() {
+    let fill = || {
+        let story = Story::new().set("budget", json!({ "daily": 3, "monthly": 90 }));
+        story.set("tools", json!({ "read": ["/opt"], "exec": { "timeout": 7 } }))
+    };
+    let story = fill();
+    let expect = story.config_value();
+    story.run(["config", "check", "--strict"]).stdout_has(
+        "or drops them: `budget.daily`, `budget.monthly`, `tools.read`; `nanobot config check --fix` moves them to",
+    );
+    let moved = "nanobot: moved to ~/.nanobot/nanobot.json: `budget.daily`, `budget.monthly`, `tools.read`\n";
+    story.run(["config", "check", "--fix"]).stderr(moved).stdout_has("no problems found");
+    assert_eq!(story.config_value(), expect);
+    let shared = read(&shared_file(&story));
+    assert!(
+        shared.get("budget").is_none() && shared["tools"] == json!({ "exec": { "timeout": 7 } })
+    );
+    story.run(["config", "check", "--fix"]).stdout_has("no problems found");
+    if !can_inject() {
+        return;
+    }
+    for kind in ["rename", "write", "fsync"] {
+        inject_at_calls(|n| {
+            let story = fill();
+            let expect = story.config_value();
+            let arguments = ["config", "check", "--fix"];
+            let (ran, injected) = run_with_fault(&story, &arguments, &[], (kind, "SIGKILL", n));
+            drop((ran.signal(), ran.error_text(), ran.text()));
+            assert_eq!(story.config_value(), expect, "{kind} {n}");
+            injected
+        });
+    }
+}
+
+#[test]
+fn the_file_of_another_config_is_beside_it_and_closed() {
+    let story = Story::new();
+    std::fs::copy(shared_file(&story), story.dir().join("x.json")).unwrap();
+    story.run(["-c", "x.json", "config", "set", "tools.read", r#"["/canary-place"]"#]);
+    let own = story.dir().join("x.nanobot.json");
+    assert_eq!(read(&own), json!({ "tools": { "read": ["/canary-place"] } }));
+    assert!(!own_file(&story).exists());
+    story.run(["-c", "x.json", "config", "get", "tools.read"]).stdout("[\"/canary-place\"]\n");
+    let attacks = || {
+        calls_all([
+            (
+                "exec",
+                json!({ "command": "cat x.nanobot.json; echo evil > x.nanobot.json; rm -f x.nanobot.json; echo evil > new; mv new x.nanobot.json" }),
+            ),
+            ("read_file", json!({ "path": "x.nanobot.json" })),
+            (
+                "write_file",
+                json!({ "path": "x.nanobot.json", "content": "{\"tools\":{\"write\":[\"/\"]}}" }),
+            ),
+        ])
+    };
+    for is_there in [true, false] {
+        let before = std::fs::read(&own).ok();
+        assert_eq!(before.is_some(), is_there);
+        story.server().script([attacks(), says("done")]);
+        let run = ["-c", "x.json", "agent", "-m", "go", "--write", "--ephemeral"];
+        let ran = story.run(run);
+        drop(ran.error_text());
+        ran.stdout("done\n");
+        assert!(!story.requests().last().unwrap().raw.contains("canary"));
+        assert_eq!(std::fs::read(&own).ok(), before);
+        if is_there {
+            std::fs::remove_file(&own).unwrap();
+        }
+    }
+}
+
+/// A server that the Python program has removed leaves our keys about it behind, which are no server.
+#[test]
+fn what_is_left_of_a_removed_server_is_no_server() {
+    let story = Story::new();
+    write(&own_file(&story), br#"{"tools": {"mcpServers": {"gone": {"read": ["/a"]}}}}"#);
+    story.run(["mcp", "list"]);
+    story.run(["config", "check"]).stdout_has("no problems found");
+}
+
+#[test]
+fn an_edit_puts_new_keys_where_they_belong() {
+    let story = Story::bare();
+    write(&shared_file(&story), b"{\n  \"budget\": { \"monthly\": 90 }\n}\n");
+    let editor = story.home().join("editor");
+    write_program(
+        &editor,
+        "#!/bin/sh\nsed -i 's/{ \"monthly\"/{ \"daily\": 5, \"monthly\"/' \"$1\"\n",
+    );
+    let screen = story.screen(24, 100).env("EDITOR", editor.to_str().unwrap());
+    let mut screen = screen.args(["config", "edit"]);
+    assert_eq!(screen.code(), 0);
+    assert!(
+        screen.text().contains("moved to ~/.nanobot/nanobot.json: `budget.daily`"),
+        "{}",
+        screen.text()
+    );
+    assert_eq!(read(&own_file(&story)), json!({ "budget": { "daily": 5 } }));
+    assert_eq!(read(&shared_file(&story)), json!({ "budget": { "monthly": 90 } }));
+}
