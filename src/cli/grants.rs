@@ -34,7 +34,7 @@ pub struct GrantArgs {
     /// Approve a tool that would need approval
     ///
     /// `TOOL`, or `TOOL(glob)` for some arguments; may be repeated. `sessions` offers the tool that reads other
-    /// conversations.
+    /// conversations. `signing` lets git in commands sign commits and tags with the key of your git config.
     #[arg(long, value_name = "RULE", action = ArgAction::Append, hide_short_help = true)]
     pub allow: Vec<String>,
     /// Deny a tool; overrides everything else

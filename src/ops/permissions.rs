@@ -9,6 +9,7 @@ use crate::policy::file_scope::{FileScope, ScopeRoot};
 use crate::policy::net::{self, Net};
 use crate::policy::profile::{self, Profile};
 use crate::policy::rule::{Pattern, PolicyRule, RuleEffect};
+use crate::policy::tool_names::SIGNING;
 use crate::policy::{CommandPatterns, Permission, Policy, Sandbox};
 use crate::settings::keys::nearest;
 use crate::settings::{DefaultDirectory, FlagOverrides, Settings};
@@ -256,7 +257,8 @@ pub(crate) fn add_flag(grants: &mut Grants, flag: &str) -> Option<()> {
     match (name, value) {
         ("--write", path) => grants.write.push(path.map_or_else(|| ".".into(), PathBuf::from)),
         ("--read", Some(path)) => grants.read.push(path.into()),
-        ("--allow", Some(rule)) => grants.allow.push(rule),
+        // Only the user's own flag or config grants it.
+        ("--allow", Some(rule)) if rule != SIGNING => grants.allow.push(rule),
         ("--net", None) => grants.net = Some(Vec::new()),
         ("--net", Some(host)) => match &mut grants.net {
             // All hosts are already granted.

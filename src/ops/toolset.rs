@@ -10,12 +10,14 @@ use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
 use crate::sys::durable_file;
 use crate::sys::paths::PathResolver;
+use crate::sys::process;
 use crate::tool::Tool;
 use crate::tool::apply_patch;
 use crate::tool::cron::{CronTool, JobScheduler};
 use crate::tool::delete_file;
 use crate::tool::edit_file;
 use crate::tool::exec::process_tool::ProcessTool;
+use crate::tool::exec::signer::Signer;
 use crate::tool::exec::{ExecContainment, ExecLimits, ExecTool};
 use crate::tool::files::Files;
 use crate::tool::glob::Glob;
@@ -155,8 +157,15 @@ pub(crate) fn exec_tool(
         is_sandboxed: policy.sandbox != Sandbox::Off,
         has_network: policy.net == Net::Any,
     };
-    ExecTool::new(Arc::clone(files), &limits, &ctx.env, containment)
-        .with_locks(ctx.paths.write_locks())
+    let is_sandboxed = containment.is_sandboxed;
+    let tool = ExecTool::new(Arc::clone(files), &limits, &ctx.env, containment)
+        .with_locks(ctx.paths.write_locks());
+    match process::program_path(ctx.env.get("PATH")) {
+        Ok(program) if is_sandboxed && policy.allows_signing() => {
+            tool.with_signing(Arc::new(Signer::new(&ctx.env, &ctx.paths.home, program)))
+        }
+        _ => tool,
+    }
 }
 
 /// True if commands may change files in the workspace outside the protected paths.

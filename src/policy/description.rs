@@ -198,6 +198,9 @@ impl Policy {
                 },
             ));
         }
+        if self.allows_signing() {
+            lines.push(("signing", "commits and tags, with the key of your git config".into()));
+        }
         let approval = match self.auto_approve {
             true => "yes",
             false => "no: `agent` never prompts",

@@ -5,7 +5,7 @@ use super::command_patterns::CommandPatterns;
 use super::file_scope::FileScope;
 use super::permission::Permission;
 use super::rule::{PolicyRule, RuleEffect};
-use super::tool_names::tools_within;
+use super::tool_names::{SIGNING, tools_within};
 
 impl Policy {
     /// The intersection: allows what both this policy and `other` allow. Used for sub-agents and scheduled jobs.
@@ -23,8 +23,11 @@ impl Policy {
                 // A policy that allows the tool without approval grants as much as any allow rule.
                 let names_one = !rule.tool.text().contains(['*', '?']);
                 let is_always = |tool: &&str| yours.permission(tool) == Permission::Always;
-                let is_free = yours.auto_approve
-                    || names_one && tools_within(rule.tool.text()).iter().all(is_always);
+                let is_signing = rule.tool.text() == SIGNING;
+                let is_free = !is_signing && yours.auto_approve
+                    || !is_signing
+                        && names_one
+                        && tools_within(rule.tool.text()).iter().all(is_always);
                 rule.effect == RuleEffect::Deny || is_free || others.iter().any(same)
             };
             rules.extend(mine.iter().filter(holds).cloned());

@@ -7,7 +7,7 @@ use file_scope::{FileAccess, FileScope, PathRule};
 use net::Net;
 use provenance::{ChangeGrants, Grant, GuardedChange};
 use rule::{Pattern, PolicyRule, RuleEffect};
-use tool_names::{READ_TOOLS, WRITE_TOOLS};
+use tool_names::{READ_TOOLS, SIGNING, WRITE_TOOLS};
 
 pub use command_patterns::CommandPatterns;
 pub use permission::Permission;
@@ -146,6 +146,14 @@ impl Policy {
             }
             () => Grant::Unset,
         }
+    }
+
+    /// True if git in commands may sign with the user's key. Only a rule of that name allows it: no profile that approves, no
+    /// glob, and no missing sandbox does.
+    pub fn allows_signing(&self) -> bool {
+        let is_about = |rule: &&PolicyRule| rule.argument.is_none() && rule.tool.text() == SIGNING;
+        let has = |effect| self.rules.iter().filter(is_about).any(|rule| rule.effect == effect);
+        has(RuleEffect::Allow) && !has(RuleEffect::Deny)
     }
 
     /// The user's decisions about all changes that take effect in later runs.

@@ -26,8 +26,11 @@ pub const TOOLS: &[&str] = &[
 /// The beginning of the names of tools that are programs of the user.
 pub const PROGRAM_PREFIX: &str = "tool_";
 
-/// Words that name a change instead of a tool in a rule: of files that instruct later runs. No tool has such a name.
-pub const RESERVED_WORDS: &[&str] = &["notes", "startup"];
+/// Words that name in a rule what no tool is: changes of files that instruct later runs, and signatures. No tool has such a name.
+pub const RESERVED_WORDS: &[&str] = &["notes", SIGNING, "startup"];
+
+/// The reserved word for signatures of git, which only a rule of its own allows.
+pub const SIGNING: &str = "signing";
 
 /// Tools that read files. A rule about the paths of one applies to all of them: a path hidden from one must not be
 /// visible through another.

@@ -29,6 +29,8 @@ pub const LOG: &str = "NANOBOT_LOG";
 pub const INSIDE_SANDBOX: &str = "NANOBOT_INSIDE";
 /// Set for every hook, to the event's name. A `nanobot` that finds it runs no hooks.
 pub const INSIDE_HOOK: &str = "NANOBOT_HOOK";
+/// Set for commands that git may sign in: the socket of the run, and with it this program signs in the place of gpg.
+pub const SIGNING_SOCKET: &str = "NANOBOT_SIGNING";
 /// The API key of the Brave search engine.
 pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
 /// Directory of systemd credentials.
@@ -117,6 +119,11 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "directory of systemd credentials; one named like an API key variable is used as that key",
     },
 ];
+
+/// The path in a variable of this process, in the few places that are reached before anything else is read.
+pub(super) fn path_variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
+}
 
 /// A snapshot of the environment.
 #[derive(Clone, Debug, Default)]

@@ -10,6 +10,9 @@ mod merge;
 mod output;
 pub mod process_tool;
 pub mod program_call;
+mod signed_object;
+pub mod signer;
+mod signing;
 mod withheld;
 
 use super::files::{Files, StartupGrant};
@@ -29,6 +32,7 @@ use crate::sys::sync::IgnorePoison;
 use background_commands::BackgroundCommands;
 use output::format_output;
 use serde_json::Value;
+use signer::Signer;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -101,6 +105,8 @@ pub struct ExecTool {
     before_first_run: Option<Box<BeforeFirstRun>>,
     /// The directory of the locks by which commands of several runs take turns.
     lock_directory: Option<PathBuf>,
+    /// `None` if nothing is signed for commands.
+    signer: Option<Arc<Signer>>,
     /// `None` if no commands can be started in the background.
     background: Option<Arc<BackgroundCommands>>,
     sandbox_spec: OnceLock<SandboxSpec>,
@@ -152,6 +158,7 @@ impl ExecTool {
             programs: Vec::new(),
             before_first_run: None,
             lock_directory: None,
+            signer: None,
             background: None,
             sandbox_spec: OnceLock::new(),
             withheld: Mutex::default(),
@@ -321,11 +328,18 @@ impl Tool for ExecTool {
             true => (command.to_owned(), None),
             false => (script_from_input(command, is_background), Some(command.into())),
         };
+        let mut env =
+            private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path));
+        let signing = match private {
+            Some(private) if !is_background => self.start_signing(private, &mut env),
+            _ => Ok(None),
+        };
+        let _signing = signing.map_err(|error| format!("cannot listen for signatures: {error}"))?;
         let spec = CommandSpec {
             program: self.shell.path().into(),
             arguments: self.shell.arguments(script),
             directory: format!("/proc/self/fd/{}", directory.as_raw_fd()).into(),
-            env: private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path)),
+            env,
             timeout,
             capture_bytes: self.capture_bytes,
             sandbox: fence,
@@ -478,6 +492,9 @@ impl ExecTool {
                 }
                 return Err(text.trim_start().into());
             }
+        }
+        for signed in self.report_signed() {
+            text.push_str(&line(format!("({signed})")));
         }
         if finished.had_leftovers {
             text.push_str("\n(its background processes were killed)");

@@ -70,6 +70,8 @@ struct ChangeState {
     recorder: Option<ChangeRecorder>,
     /// Those that were changed and start or instruct something later.
     startup_files: ChangedPaths,
+    /// The objects that commands had signed, one line each.
+    signatures: Vec<String>,
     /// The git objects that were there before the turn.
     git: Arc<GitHistory>,
     /// Why changes of commands could not be recorded.
@@ -426,6 +428,16 @@ impl Files {
     /// The files that start or instruct something later and were changed in this turn, by tools and by commands.
     pub(super) fn changed_startup_files(&self) -> ChangedPaths {
         Arc::clone(&self.lock_changes().startup_files)
+    }
+
+    /// Records what a command had signed.
+    pub(super) fn record_signature(&self, line: &str) {
+        self.lock_changes().signatures.push(line.to_owned());
+    }
+
+    /// Takes the list of what commands had signed in this turn.
+    pub fn take_signatures(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock_changes().signatures)
     }
 
     /// Takes the list of the files that start or instruct something later and were changed in this turn.

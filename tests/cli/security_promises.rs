@@ -109,6 +109,15 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "With `--allow signing` the run signs commits and tags",
+        &[
+            "git_signs_commits_and_tags_with_the_users_key",
+            "nothing_but_commits_and_tags_is_signed",
+            "a_repository_chooses_neither_program_nor_key",
+            "without_the_grant_one_line_says_what_is_missing",
+        ],
+    ),
+    (
         "**Commands cannot read the listed places of secrets**",
         &[
             "secrets_are_never_read",

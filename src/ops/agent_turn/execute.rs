@@ -156,8 +156,9 @@ fn report_undo_gaps(setup: &TurnSetup, report: &mut Reporter) {
     ));
 }
 
-/// Reports the files that were changed and that programs or agents will read on their own.
+/// Reports what was signed, and the files that were changed and that programs or agents will read on their own.
 fn report_startup_files(setup: &TurnSetup, report: &mut Reporter) {
+    setup.shared.files.take_signatures().iter().for_each(|line| report.notice(line));
     let directory = &setup.policy.file_scope.directory;
     let changed = setup.shared.files.take_changed_startup_files();
     if changed.is_empty() {

@@ -17,6 +17,8 @@ mod secret_command;
 pub mod server;
 pub mod server_environment;
 mod shell;
+mod signing_client;
+mod signing_listener;
 mod standby;
 mod supervisor;
 mod supervisor_connection;
@@ -35,6 +37,8 @@ pub use run::{
 };
 pub use secret_command::{first_line, run_secret_command};
 pub use shell::{CommandShell, become_shell, run_editor};
+pub use signing_client::become_signing_client;
+pub use signing_listener::SigningListener;
 pub use standby::end_standby;
 pub use supervisor::become_supervisor;
 

@@ -171,6 +171,12 @@ impl ExecTool {
             let message = format!("(commands have {reach}; the user can grant it with `--net`)");
             return Some((message, Some("--net".into())));
         }
+        if find(SIGNING_SIGNS).is_some() {
+            let message = "(not signed: commands have no access to the user's keys in this run; the user can allow signatures of commits \
+                           and tags with `--allow signing`)";
+            return Some((message.into(), Some("--allow signing".into())))
+                .filter(|_| self.signer.is_none());
+        }
         if let Some(line) = find(BUSY_SIGNS)
             && !self.writable_roots().is_empty()
         {
@@ -333,6 +339,15 @@ fn is_visible(sandbox: &SandboxSpec, path: &Path) -> bool {
     let is_own = ["/proc", "/dev"].iter().any(|own| path.starts_with(own));
     is_own || granted.any(|place| path.starts_with(place) || place.starts_with(path))
 }
+
+/// Messages of git if it cannot sign.
+const SIGNING_SIGNS: &[&str] = &[
+    "failed to sign the data",
+    "unable to sign the tag",
+    "user.signingKey needs to be set for ssh signing",
+    "Couldn't load public key",
+    "failed to write commit object",
+];
 
 /// Messages that programs print if a directory contains a path protected by a mount, or is such a path itself.
 const BUSY_SIGNS: &[&str] = &["Device or resource busy", "EBUSY", "resource busy or locked"];

@@ -11,6 +11,7 @@ mod new_repositories;
 mod paths;
 mod refusals;
 mod shell;
+mod signing;
 mod sockets;
 mod tracing;
 mod write_lock;

@@ -1,0 +1,110 @@
+//! The socket in the private directory of a command, over which git in the sandbox has objects signed. It answers until the
+//! command has ended.
+
+use super::signing_client::SIGNED;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The most bytes of an object to be signed.
+const MAX_PAYLOAD_BYTES: usize = 1 << 20;
+/// The time for a request to arrive, and for its answer to be taken.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Signs a payload for the program that git calls: `gpg` or `ssh`.
+pub(super) type SignFunction = dyn Fn(&str, &[u8]) -> Result<Vec<u8>, String> + Send + Sync;
+
+/// The listening socket. Dropping this ends it.
+pub struct SigningListener {
+    path: PathBuf,
+    stop: Option<io::PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SigningListener {
+    /// Listens at `path`, in a directory that only this user and the command reach.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    pub fn start(path: &Path, sign: Box<SignFunction>) -> io::Result<Self> {
+        let listener = UnixListener::bind(path)?;
+        listener.set_nonblocking(true)?;
+        let (stopped, stop) = io::pipe()?;
+        let thread = std::thread::spawn(move || serve(&listener, &stopped, &sign));
+        Ok(Self { path: path.to_owned(), stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for SigningListener {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported by its hook.
+            drop(thread.join());
+        }
+        // The directory is removed with the run.
+        drop(std::fs::remove_file(&self.path));
+    }
+}
+
+fn serve(listener: &UnixListener, stopped: &io::PipeReader, sign: &SignFunction) {
+    while is_ready(listener, stopped, None) {
+        let Ok((mut stream, _)) = listener.accept() else {
+            continue;
+        };
+        // A caller whose request fails has no signature.
+        if let Err(error) = answer(&mut stream, stopped, sign) {
+            log::debug!(target: "sandbox", "a request to sign failed: {error}");
+        }
+    }
+}
+
+/// Reads one request, and answers it, unless the command ends meanwhile.
+fn answer(
+    stream: &mut UnixStream,
+    stopped: &io::PipeReader,
+    sign: &SignFunction,
+) -> io::Result<()> {
+    let deadline = Instant::now() + EXCHANGE_TIMEOUT;
+    let mut request = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        if !is_ready(&*stream, stopped, Some(deadline)) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match stream.read(&mut buffer)? {
+            0 => break,
+            count => request.extend(&buffer[..count]),
+        }
+        if request.len() > MAX_PAYLOAD_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+    }
+    let end = request.iter().position(|byte| *byte == b'\n').ok_or(io::ErrorKind::InvalidData)?;
+    let (kind, payload) = (String::from_utf8_lossy(&request[..end]), &request[end + 1..]);
+    let answer = match sign(&kind, payload) {
+        Ok(signature) => [&[SIGNED], &signature[..]].concat(),
+        Err(reason) => reason.into_bytes(),
+    };
+    stream.set_write_timeout(Some(EXCHANGE_TIMEOUT))?;
+    stream.write_all(&answer)
+}
+
+/// Waits until `fd` can be read. Returns false if the command has ended, or `deadline` is over.
+fn is_ready(fd: impl AsFd, stopped: &io::PipeReader, deadline: Option<Instant>) -> bool {
+    loop {
+        let rest = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
+        let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
+        match poll(&mut fds, rest.as_ref()) {
+            Ok(0) => return false,
+            Ok(_) => return fds[1].revents().is_empty() && !fds[0].revents().is_empty(),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}

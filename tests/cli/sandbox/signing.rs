@@ -1,0 +1,155 @@
+//! `--allow signing`: git in the sandbox signs commits and tags with the user's key, and nothing else.
+
+use super::fixture::SandboxFixture;
+use crate::requirements::require;
+use crate::situation::{User, available_users};
+use crate::story::{Story, write};
+use std::process::Command;
+
+/// Runs a command of the user in `directory`, and returns its output.
+fn run_as_user(story: &Story, command: &str) -> String {
+    let output = story.program("sh").args(["-c", command]).output().unwrap();
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{command}: {text}");
+    text
+}
+
+const ALLOWED: &[&str] = &["--write", "--allow", "signing"];
+const COMMIT: &str =
+    "git init -q . && git commit -S -q --allow-empty -m one && git tag -s v1 -m first && echo done";
+
+/// A user with a key in this format, or `None` if its program is missing.
+fn with_key(format: &str, user: User) -> Option<SandboxFixture> {
+    let program = if format == "ssh" { "ssh-keygen" } else { "gpg" };
+    if !require(program) || !require("git") {
+        return None;
+    }
+    let yard = SandboxFixture::new(user);
+    let home = yard.story.home();
+    let mut config =
+        format!("[user]\n name = A\n email = a@example.org\n[gpg]\n format = {format}\n");
+    let make = match format {
+        "ssh" => {
+            config += "[user]\n signingkey = ~/.ssh/sign\n[gpg \"ssh\"]\n allowedSignersFile = ~/signers\n";
+            "mkdir -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/sign && \
+             echo \"a@example.org $(cat ~/.ssh/sign.pub)\" > ~/signers"
+        }
+        _ => {
+            "mkdir -m 700 ~/.gnupg && gpg --batch --quiet --passphrase '' --quick-gen-key 'A <a@example.org>' ed25519 sign never"
+        }
+    };
+    write(&home.join(".gitconfig"), config.as_bytes());
+    run_as_user(&yard.story, make);
+    Some(yard)
+}
+
+fn end_agents(story: &Story) {
+    // There may be none.
+    let mut end: Command = story.program("gpgconf");
+    drop(end.args(["--kill", "all"]).output());
+}
+
+#[test]
+fn git_signs_commits_and_tags_with_the_users_key() {
+    for user in available_users() {
+        for format in ["openpgp", "ssh"] {
+            let Some(yard) = with_key(format, user) else {
+                continue;
+            };
+            let found = yard.run_commands(ALLOWED, &[COMMIT]);
+            let key = if format == "ssh" { "~/.ssh/sign" } else { "a@example.org" };
+            let lines = format!(
+                "done\n(signed the commit `one` with {format} key `{key}`)\n(signed the tag `v1` with {format} key `{key}`)"
+            );
+            assert_eq!(found, [lines], "{user:?}");
+            let verify = "git -c safe.directory='*' verify-commit HEAD && git -c safe.directory='*' verify-tag v1";
+            run_as_user(&yard.story, verify);
+            end_agents(&yard.story);
+        }
+    }
+}
+
+#[test]
+fn without_the_grant_one_line_says_what_is_missing() {
+    for format in ["openpgp", "ssh"] {
+        let Some(yard) = with_key(format, User::Current) else {
+            continue;
+        };
+        for flags in [
+            &["--write"][..],
+            &["--write", "--profile", "auto-approve"],
+            &["--write", "--allow", "*"],
+            &["--write", "--allow", "sign*"],
+            &["--write", "--allow", "signing", "--deny", "signing"],
+        ] {
+            let found = yard.run_commands(flags, &[COMMIT]);
+            let last = found[0].lines().last().unwrap_or_default();
+            assert!(last.contains("`--allow signing`"), "{flags:?}: {found:?}");
+        }
+        run_as_user(&yard.story, "! git -c safe.directory='*' log HEAD 2>&1");
+        end_agents(&yard.story);
+    }
+}
+
+#[test]
+fn nothing_but_commits_and_tags_is_signed() {
+    let Some(yard) = with_key("openpgp", User::Current) else {
+        return;
+    };
+    let sign = "$(git config gpg.program) --status-fd=2 -bsau x";
+    let id = "0123456789012345678901234567890123456789";
+    let person = "A <a@b> 1700000000 +0000";
+    let head = format!("tree {id}\\nauthor {person}\\ncommitter {person}\\n");
+    let tag = format!("object {id}\\ntype commit\\ntag v1\\ntagger {person}\\n");
+    let commands = [
+        format!("printf 'I owe you 100 euros' | {sign}"),
+        format!("printf '{head}{head}\\nm\\n' | {sign}"),
+        format!("printf '{head}{tag}\\nm\\n' | {sign}"),
+        format!("head -c 2000000 /dev/zero | {sign}"),
+        format!(
+            "echo x > $TMPDIR/p; $(git config gpg.ssh.program) -Y sign -n file -f k $TMPDIR/p; cat $TMPDIR/p.sig"
+        ),
+        format!(
+            "printf '{head}\\nm\\n' > $TMPDIR/p; $(git config gpg.ssh.program) -Y sign -n git -f k $TMPDIR/p; cat $TMPDIR/p.sig"
+        ),
+        "echo $NANOBOT_SIGNING > $TMPDIR/old; ls $NANOBOT_SIGNING > /dev/null && echo here".into(),
+        format!("printf '{head}\\nm\\n' | NANOBOT_SIGNING=$(cat $TMPDIR/old) {sign}"),
+        "ls ~/.gnupg ~/.ssh".into(),
+    ];
+    let found = yard.run_commands(ALLOWED, &commands);
+    for (command, found) in commands.iter().zip(&found) {
+        assert!(!found.contains("SIGNATURE") && !found.contains("(signed"), "{command}: {found}");
+        assert!(
+            found.contains("not signed") || found == "here" || found.contains("No such file"),
+            "{command}: {found}"
+        );
+    }
+    end_agents(&yard.story);
+}
+
+/// A repository names programs and keys, without effect.
+#[test]
+fn a_repository_chooses_neither_program_nor_key() {
+    let Some(yard) = with_key("openpgp", User::Current) else {
+        return;
+    };
+    let evil = yard.story.dir().join("evil");
+    crate::story::write_program(&evil, "#!/bin/sh\ntouch ~/owned\nexit 1\n");
+    run_as_user(
+        &yard.story,
+        "git init -q . && git config gpg.program ./evil && git config gpg.openpgp.program ./evil && \
+         git config user.signingkey other@example.org",
+    );
+    let found = yard.run_commands(ALLOWED, &["git commit -S -q --allow-empty -m one"]);
+    assert!(
+        found[0].contains("signed the commit `one` with openpgp key `a@example.org`"),
+        "{found:?}"
+    );
+    assert!(!yard.story.home().join("owned").exists());
+    let found = yard.run_commands(
+        ALLOWED,
+        &["git -c gpg.format=ssh -c user.signingkey=x commit -S -q --allow-empty -m two"],
+    );
+    assert!(found[0].contains("not signed: the user's git config signs with openpgp"), "{found:?}");
+    end_agents(&yard.story);
+}
