@@ -481,6 +481,7 @@ mod tests {
                 "error: c.json:1:27: `tools.permissions.exec` is `sometimes`, expected `always`, `ask` or `never`",
                 "error: c.json:1:59: `tools.allow`: `foo(` has no closing `)`",
                 "error: c.json:1:94: `tools.exec.denyPatterns`: `(` is not a valid regular expression: unclosed group",
+                "note: c.json: the Python program rejects the file for some of these keys, or drops them: `tools.permissions`, `tools.allow`; `nanobot config check --fix` moves them to `c.nanobot.json`",
             ],
         );
         check(
@@ -488,6 +489,7 @@ mod tests {
             &[
                 "error: c.json:1:19: `tools.net`: `http://x/` is not a host; expected `example.org`, `*.example.org` or `example.org:8000`",
                 "error: c.json:1:42: `tools.deny`: `exce` is not a tool; did you mean `exec`?",
+                "note: c.json: the Python program rejects the file for some of these keys, or drops them: `tools.net`, `tools.deny`; `nanobot config check --fix` moves them to `c.nanobot.json`",
             ],
         );
         check(
@@ -499,7 +501,7 @@ mod tests {
         check(
             r#"{"modelPresets": {}, "session": {"sync": "none"}, "tools": {"read": []}}"#,
             &[
-                "note: the Python program 0.1.4 does not know `modelPresets` and rejects the whole file",
+                "note: c.json:1:18: the Python program 0.1.4 does not know `modelPresets` and rejects the whole file",
                 "note: c.json: the Python program rejects the file for some of these keys, or drops them: `session.sync`, `tools.read`; `nanobot config check --fix` moves them to `c.nanobot.json`",
             ],
         );

@@ -187,10 +187,11 @@ impl<'a> CommandSplitter<'a> {
         Some(letter)
     }
 
-    /// True within `[[ … ]]`, where operators of the shell are those of a test.
+    /// True within `[[ … ]]`, where operators of the shell are those of a test. Only words such as `if` and `!` precede it.
     fn is_in_test(&self) -> bool {
-        let mut words = self.arguments.iter().chain(&self.word).rev();
-        words.find(|word| ["[[", "]]"].contains(&word.as_str())).is_some_and(|word| word == "[[")
+        let mut first = self.arguments.iter().take(3);
+        let mut last = self.arguments.iter().rev().take(3).chain(&self.word);
+        first.any(|word| word == "[[") && !last.any(|word| word == "]]")
     }
 
     /// True within the list of an array, whose words are no commands.
