@@ -29,7 +29,10 @@ def outcome(path, value):
     config = value
     for name in reversed(path):
         config = {name: config}
-    directory = pathlib.Path(tempfile.mkdtemp())
+    with tempfile.TemporaryDirectory() as directory:
+        return round_trip(path, config, pathlib.Path(directory))
+
+def round_trip(path, config, directory):
     (directory / "in.json").write_text(json.dumps(config))
     printed = io.StringIO()
     try:
