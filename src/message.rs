@@ -8,9 +8,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
+use user_text::MessageSources;
 
+pub mod addresses;
 pub mod lenient_json;
+mod origin;
 pub mod token_estimate;
+pub mod user_text;
+
+pub use origin::Origin;
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,44 +106,6 @@ impl Message {
     }
 }
 
-/// The origin of content, from the most to the least trusted. That of a conversation is the highest one of its content.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    serde::Serialize,
-    serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Origin {
-    /// The user's words, the config, the workspace's own notes and memory, installed skills.
-    #[default]
-    User,
-    /// Files of the directory, attachments, piped text, output of commands without network.
-    Project,
-    /// Web pages, search results, output of commands with network, MCP servers.
-    External,
-}
-
-impl Origin {
-    /// All origins, lowest first.
-    pub const ALL: [Self; 3] = [Self::User, Self::Project, Self::External];
-
-    /// The name, as it is serialized.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Project => "project",
-            Self::External => "external",
-        }
-    }
-}
-
 /// A user message, from a person, a pipe or a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserMessage {
@@ -147,6 +115,8 @@ pub struct UserMessage {
     pub runtime_facts: String,
     /// True if this program wrote the message (a warning, an objection, a summary), not the user.
     pub injected: bool,
+    /// The authors of its parts; `None` if it was stored by another program, or by an older version.
+    pub sources: Option<MessageSources>,
     /// The images of an earlier turn that are placeholders in `parts`: the index of the part, and the source.
     pub images: Vec<(usize, ImageSource)>,
 }

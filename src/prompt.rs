@@ -3,7 +3,8 @@
 //! provider prompt caches hit.
 
 use crate::format;
-use crate::message::tagged_block;
+use crate::message::user_text::{OthersContent, UserText};
+use crate::message::{Origin, tagged_block};
 use jiff::Zoned;
 use std::fmt::Write;
 use std::path::Path;
@@ -246,13 +247,17 @@ pub fn runtime_facts(now: &Zoned, session: &str) -> String {
 }
 
 /// Combines the message with the piped text, which follows it. Piped text without a message is the message.
-pub fn with_piped(message: Option<&str>, piped: Option<&str>) -> String {
+pub fn with_piped(message: Option<UserText>, piped: Option<&str>) -> UserText {
+    let content = OthersContent::new(Origin::Project, "piped input");
     match (message, piped) {
-        (Some(message), Some(piped)) => {
-            format!("{message}\n\n{}", tagged_block("stdin", None, piped))
+        (Some(mut message), Some(piped)) => {
+            let block = tagged_block("stdin", None, piped);
+            message.push_paragraph(&UserText::of_others(block, content));
+            message
         }
-        (Some(text), None) | (None, Some(text)) => text.to_owned(),
-        (None, None) => String::new(),
+        (Some(message), None) => message,
+        (None, Some(piped)) => UserText::of_others(piped, content),
+        (None, None) => UserText::default(),
     }
 }
 
@@ -260,6 +265,7 @@ pub fn with_piped(message: Option<&str>, piped: Option<&str>) -> String {
 mod tests {
     use super::{DirectoryAccess, PromptInput, join_sections, runtime_facts, sections, with_piped};
     use crate::message::tagged_block;
+    use crate::message::user_text::UserText;
     use std::path::Path;
 
     fn system_prompt(brief: &PromptInput<'_>) -> String {
@@ -356,7 +362,10 @@ mod tests {
 
     #[test]
     fn piped_text_follows_the_message_in_a_block() {
-        let check = |message, piped, expect: &str| assert_eq!(with_piped(message, piped), expect);
+        let check = |message: Option<&str>, piped, expect: &str| {
+            let text = with_piped(message.map(UserText::typed), piped);
+            assert_eq!((text.as_str(), text.is_own()), (expect, piped.is_none()));
+        };
         check(Some("sum up"), None, "sum up");
         check(None, Some("text\n"), "text\n");
         check(Some("sum up"), Some("a\nb\n"), "sum up\n\n<stdin>\na\nb\n</stdin>");

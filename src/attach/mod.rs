@@ -72,6 +72,11 @@ pub fn part_from_file(
     Ok(part)
 }
 
+/// True if an input is the address of a web page.
+pub fn is_page(input: &OsStr) -> bool {
+    page::is_http_url(&input.to_string_lossy())
+}
+
 fn image_source(path: &Path, bytes: &[u8]) -> Option<ImageSource> {
     let path = std::path::absolute(path).ok()?;
     Some(ImageSource { path: path.to_str()?.to_owned(), digest: digest(bytes) })

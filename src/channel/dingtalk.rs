@@ -12,7 +12,9 @@ use super::{
     AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
     RateLimit, RemoteFile, SendError, Sender,
 };
+use crate::channel::mention::with_unmarked_names;
 use crate::error::{Exit, fail};
+use crate::message::user_text::UserText;
 use crate::sys::secret::Secret;
 use crate::sys::web_url::percent_encode;
 use anyhow::Result;
@@ -331,7 +333,10 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
         }
         _ => {}
     }
-    let typed = typed.trim().to_owned();
+    let typed = match is_group {
+        true => with_unmarked_names(typed.trim()),
+        false => UserText::typed(typed.trim()),
+    };
     let is_unreadable = typed.is_empty() && files.is_empty();
     if is_unreadable && ["text", "richText"].contains(&kind) {
         return None;
@@ -378,6 +383,12 @@ fn with_hard_breaks(markup: &str) -> String {
         }
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    to_message(value, false)
 }
 
 #[cfg(test)]

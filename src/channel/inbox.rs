@@ -550,12 +550,13 @@ impl ChannelInbox {
 mod tests {
     use super::{ChannelInbox, HOUR_MILLIS, InboxRecord, InboxState, Settlement};
     use crate::channel::{Destination, InboundMessage, Part};
+    use crate::message::user_text::UserText;
 
     fn inbound(id: &str) -> InboxRecord {
         InboxRecord::In {
             message: InboundMessage {
                 id: id.into(),
-                text: "hello".into(),
+                text: UserText::typed("hello"),
                 ..InboundMessage::default()
             },
             session: "t:1".into(),
@@ -632,7 +633,7 @@ mod tests {
         let large = InboxRecord::In {
             message: InboundMessage {
                 id: "large".into(),
-                text: "x".repeat(2 << 20),
+                text: UserText::typed("x".repeat(2 << 20)),
                 ..InboundMessage::default()
             },
             session: "t:1".into(),
@@ -727,7 +728,7 @@ mod tests {
         inbox.append_all(vec![inbound("3"), turn]).unwrap();
         let mut large = inbound("large");
         if let InboxRecord::In { message, .. } = &mut large {
-            message.text = "x".repeat(2 << 20);
+            message.text = UserText::label("x".repeat(2 << 20));
         }
         let late = [large, answer("large", &["large"]), done("large")];
         inbox.append_all(late.to_vec()).unwrap();

@@ -1,5 +1,7 @@
 //! Mentions in texts: ours, which a message addresses us with, and those that an answer must not make. Pure.
 
+use crate::message::user_text::UserText;
+
 /// A character that is not shown, and at which no line may break.
 pub(super) const WORD_JOINER: char = '\u{2060}';
 
@@ -40,13 +42,45 @@ fn find_mention(text: &str, mention: &str, before: Option<char>) -> Option<usize
     })
 }
 
-/// The mention of a user as people type it: by the name, or by the id if the name could be read as more than a name.
-pub(super) fn typed_mention(name: &str, id: &str) -> String {
+/// The mention of a user as people write it: by the name, or by the id if the name could be read as more than a name.
+pub(super) fn written_mention(name: &str, id: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.');
     match !name.is_empty() && name.chars().all(is_plain) {
         true => format!("@{name}"),
         false => format!("@{id}"),
     }
+}
+
+/// A text that a sender typed, with each mark in it replaced by the name of a user. The first of `names` that fits counts.
+pub(super) fn with_names(text: &str, names: &[(String, String)]) -> UserText {
+    let mut named = UserText::default();
+    let mut rest = text;
+    let find = |rest: &str| {
+        let marks = names.iter().filter(|(mark, _)| !mark.is_empty());
+        let found = marks.filter_map(|(mark, name)| Some((rest.find(mark)?, mark, name)));
+        found.min_by_key(|(at, ..)| *at)
+    };
+    while let Some((at, mark, name)) = find(rest) {
+        named.push(&UserText::typed(&rest[..at]));
+        named.push(&UserText::label(name));
+        rest = &rest[at + mark.len()..];
+    }
+    named.push(&UserText::typed(rest));
+    named
+}
+
+/// A text of a service that puts in names of users without marking them. What follows an `@` in a line may be one.
+pub(super) fn with_unmarked_names(text: &str) -> UserText {
+    let mut named = UserText::default();
+    for line in text.split_inclusive('\n') {
+        let at = line.char_indices().find(|(at, letter)| {
+            *letter == '@' && !line[..*at].ends_with(|it: char| it.is_ascii_alphanumeric())
+        });
+        let (typed, rest) = line.split_at(at.map_or(line.len(), |(at, _)| at));
+        named.push(&UserText::typed(typed));
+        named.push(&UserText::label(rest));
+    }
+    named
 }
 
 /// Changes the `marks` that would notify many people, such as `@all`, by an invisible character after their first one.
@@ -63,8 +97,9 @@ pub(super) fn without_pings(text: &str, marks: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{typed_mention, without_mention, without_pings};
+    use super::{with_names, with_unmarked_names, without_mention, without_pings, written_mention};
     use crate::fuzz;
+    use crate::message::user_text::UserText;
 
     #[test]
     fn our_mentions_are_removed() {
@@ -85,12 +120,31 @@ mod tests {
 
     #[test]
     fn names_in_a_text_are_names() {
-        let check = |name: &str, expect: &str| assert_eq!(typed_mention(name, "U1"), expect);
+        let check = |name: &str, expect: &str| assert_eq!(written_mention(name, "U1"), expect);
         check("ann.b-c_1", "@ann.b-c_1");
         check("Zoë", "@Zoë");
         check("ann: delete it", "@U1");
         check("ann\nhi", "@U1");
         check("", "@U1");
+    }
+
+    #[test]
+    fn names_of_users_are_not_typed() {
+        let check = |text: UserText, expect: &str, hosts: &[&str]| {
+            assert_eq!(text.as_str(), expect);
+            let sources = text.sources(&|_| false);
+            assert!(sources.hosts.iter().eq(hosts), "{text:?}");
+        };
+        let name = |mark: &str, name: &str| (mark.to_owned(), name.to_owned());
+        let names = [name("<1>", "evil.com"), name("<12>", "evil.net"), name("", "x")];
+        check(
+            with_names("ask <1> and <12> on a.example", &names),
+            "ask evil.com and evil.net on a.example",
+            &["a.example"],
+        );
+        check(with_names("a.example", &names), "a.example", &["a.example"]);
+        let text = "see a.example @Bob evil.com hi\nann@b.example";
+        check(with_unmarked_names(text), text, &["a.example", "b.example"]);
     }
 
     #[test]

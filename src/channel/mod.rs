@@ -19,6 +19,8 @@ mod matrix;
 mod mattermost;
 mod mention;
 mod mochat;
+#[cfg(test)]
+mod named_hosts_tests;
 mod ntfy;
 pub mod pairing;
 mod program;
@@ -41,6 +43,7 @@ mod whatsapp_bridge;
 
 use crate::error::{Exit, exit_for, fail};
 use crate::message::Origin;
+use crate::message::user_text::UserText;
 use crate::sys::webhook_request::{WebhookRequest, WebhookResponse};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -269,9 +272,9 @@ pub struct InboundMessage {
     pub id: String,
     pub chat: Chat,
     pub from: Sender,
-    /// The words that the sender typed in this message, and nothing else.
-    #[serde(default)]
-    pub text: String,
+    /// The text of the message itself, which knows the words of it that the sender typed.
+    #[serde(flatten)]
+    pub text: UserText,
     /// Text by others, or of unknown origin: quotes, forwards, link previews, names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quotes: Vec<QuotedText>,

@@ -11,6 +11,7 @@ use super::{
     SendError, Sender,
 };
 use crate::error::{Exit, Stop, fail, fail_with_hint};
+use crate::message::user_text::UserText;
 use crate::sys::http::body_error_message;
 use crate::sys::signal;
 use anyhow::Result;
@@ -238,33 +239,37 @@ impl Ntfy {
         };
         let others = lines.iter().filter(|line| !is_ours(line));
         deliver(Batch {
-            messages: others.map(|line| self.to_message(line)).collect(),
+            messages: others.map(|line| to_message(line, &self.topic)).collect(),
             cursor: json!({ "since": last["id"] }),
         })
     }
+}
 
-    fn to_message(&self, line: &Value) -> InboundMessage {
-        let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
-        let attachment = &line["attachment"];
-        let file = attachment["url"].as_str().map(|url| RemoteFile {
-            id: url.to_owned(),
-            name: attachment["name"].as_str().unwrap_or_default().to_owned(),
-            kind: AttachmentKind::of_media_type(attachment["type"].as_str().unwrap_or_default()),
-            size_bytes: attachment["size"].as_u64(),
-            seconds: None,
-        });
-        let words = [text("title"), text("message")];
-        let words: Vec<String> = words.into_iter().filter(|text| !text.is_empty()).collect();
-        InboundMessage {
-            id: text("id"),
-            chat: Chat { id: self.topic.clone(), thread: None, is_direct: true },
-            from: Sender { id: self.topic.clone(), ..Sender::default() },
-            text: words.join("\n"),
-            mentions_us: true,
-            files: file.into_iter().collect(),
-            sent_at: line["time"].as_i64().unwrap_or_default(),
-            ..InboundMessage::default()
-        }
+/// The message of a line.
+fn to_message(line: &Value, topic: &str) -> InboundMessage {
+    let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+    let attachment = &line["attachment"];
+    let file = attachment["url"].as_str().map(|url| RemoteFile {
+        id: url.to_owned(),
+        name: attachment["name"].as_str().unwrap_or_default().to_owned(),
+        kind: AttachmentKind::of_media_type(attachment["type"].as_str().unwrap_or_default()),
+        size_bytes: attachment["size"].as_u64(),
+        seconds: None,
+    });
+    let mut words = UserText::label(text("title"));
+    if !words.is_empty() {
+        words.push(&UserText::label("\n"));
+    }
+    words.push(&UserText::typed(text("message")));
+    InboundMessage {
+        id: text("id"),
+        chat: Chat { id: topic.to_owned(), thread: None, is_direct: true },
+        from: Sender { id: topic.to_owned(), ..Sender::default() },
+        text: words.trimmed(),
+        mentions_us: true,
+        files: file.into_iter().collect(),
+        sent_at: line["time"].as_i64().unwrap_or_default(),
+        ..InboundMessage::default()
     }
 }
 
@@ -299,4 +304,10 @@ fn encode_header(text: &str) -> String {
         true => text.to_owned(),
         false => format!("=?UTF-8?B?{}?=", STANDARD.encode(text)),
     }
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    Some(to_message(value, "topic"))
 }

@@ -11,6 +11,7 @@ use super::{
     RemoteFile, SendError, Sender,
 };
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::message::user_text::UserText;
 use crate::sys::durable_file;
 use crate::sys::process::line_program::LineProgram;
 use crate::sys::process::server::ServerSpec;
@@ -247,7 +248,7 @@ fn to_message(line: &Value) -> std::result::Result<InboundMessage, String> {
         is_unreadable: false,
         chat: Chat { id: chat, thread: optional("thread"), is_direct: line["direct"] != false },
         from: Sender { id: from, name: optional("name"), is_bot: line["bot"] == true },
-        text: optional("text").unwrap_or_default(),
+        text: UserText::typed(optional("text").unwrap_or_default()),
         quotes: quotes.collect(),
         mentions_us: line["mention"] == true,
         files: files.collect(),
@@ -259,6 +260,12 @@ fn to_message(line: &Value) -> std::result::Result<InboundMessage, String> {
         true => Err("a message has neither `text` nor `files`".to_owned()),
         false => Ok(message),
     }
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    to_message(value).ok()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::{
     RateLimit, RemoteFile, SendError, Sender,
 };
 use crate::error::{Exit, fail};
+use crate::message::user_text::UserText;
 use crate::sys::clock::Clock;
 use crate::sys::digest::digest;
 use crate::sys::secret::Secret;
@@ -361,7 +362,7 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
             name: author["username"].as_str().map(str::to_owned),
             is_bot: author["bot"] == true,
         },
-        text,
+        text: UserText::typed(text),
         quotes: replied.into_iter().collect(),
         mentions_us: true,
         files,
@@ -388,6 +389,12 @@ fn to_file(attachment: &Value) -> Option<RemoteFile> {
         size_bytes: attachment["size"].as_u64(),
         seconds: None,
     })
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    to_message("C2C_MESSAGE_CREATE", value)
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@ use super::{
     AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
     RateLimit, RemoteFile, SendError, Sender,
 };
+use crate::channel::mention::with_unmarked_names;
 use crate::error::{Exit, fail};
+use crate::message::user_text::UserText;
 use crate::sys::digest::digest;
 use crate::sys::secret::Secret;
 use crate::sys::signal;
@@ -242,7 +244,10 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         Some(rest) if is_group => rest.split_once(char::is_whitespace).map_or("", |(_, it)| it),
         _ => &typed,
     };
-    let typed = typed.trim().to_owned();
+    let typed = match is_group {
+        true => with_unmarked_names(typed.trim()),
+        false => UserText::typed(typed.trim()),
+    };
     let is_unreadable = typed.is_empty() && quotes.is_empty() && files.is_empty();
     if is_unreadable && ["text", "voice", "mixed", "event"].contains(&kind) {
         return None;
@@ -263,6 +268,12 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         sent_at: body["create_time"].as_i64().unwrap_or_default(),
         reply_facts: json!({ "req_id": frame["headers"]["req_id"] }),
     })
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    to_message(value)
 }
 
 #[cfg(test)]

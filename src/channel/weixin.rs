@@ -13,6 +13,7 @@ use super::{
     LoginOutcome, Part, QuotedText, RateLimit, RemoteFile, SendError, Sender,
 };
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::message::user_text::UserText;
 use crate::sys::clock::Clock;
 use crate::sys::digest::digest;
 use crate::sys::durable_file;
@@ -500,11 +501,17 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
             is_direct: !sender.ends_with("@chatroom"),
         },
         from: Sender { id: sender.to_owned(), ..Sender::default() },
-        text,
+        text: UserText::typed(text),
         quotes,
         files,
         sent_at,
         reply_facts: json!({ "context": message["context_token"], "at": sent_at }),
         ..InboundMessage::default()
     })
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    to_message(value)
 }

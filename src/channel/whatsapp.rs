@@ -13,6 +13,7 @@ use super::{
     RateLimit, RemoteFile, SendError, Sender, WebhookReceipt,
 };
 use crate::error::{Exit, fail};
+use crate::message::user_text::UserText;
 use crate::sys::secret::Secret;
 use crate::sys::web_url::percent_encode;
 use crate::sys::webhook_request::{WebhookRequest, WebhookResponse, is_same_secret, is_signed};
@@ -284,24 +285,27 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
         || message["context"]["frequently_forwarded"] == true;
     let typed = match kind {
         "text" => content["body"].as_str(),
-        "button" => content["text"].as_str(),
-        "interactive" => {
-            content["button_reply"]["title"].as_str().or(content["list_reply"]["title"].as_str())
-        }
         _ => content["caption"].as_str(),
     };
+    // The sender has chosen one of our texts.
+    let chosen = content["text"].as_str().filter(|_| kind == "button");
+    let chosen = chosen.or(content["button_reply"]["title"].as_str());
+    let chosen = chosen.or(content["list_reply"]["title"].as_str()).map(str::to_owned);
     let place = content["latitude"].as_f64().zip(content["longitude"].as_f64());
     let place = place.map(|(latitude, longitude)| {
         format!("[location: latitude {latitude}, longitude {longitude}]")
     });
-    let typed = typed.or(place.as_deref()).unwrap_or_default();
+    let written = match typed {
+        Some(typed) => UserText::typed(typed),
+        None => UserText::label(chosen.or(place).unwrap_or_default()),
+    };
     let file = to_file(kind, content, is_forward);
-    let mut quotes = match is_forward && !typed.is_empty() {
-        true => vec![QuotedText::cut("forwarded message", typed, typed.len())],
+    let mut quotes = match is_forward && !written.is_empty() {
+        true => vec![QuotedText::cut("forwarded message", &written, written.len())],
         false => Vec::new(),
     };
     quotes.extend(shared_text(kind, content));
-    let text = if is_forward { "" } else { typed };
+    let text = if is_forward { UserText::default() } else { written };
     let is_empty = text.is_empty() && quotes.is_empty() && file.is_none();
     let is_unreadable = is_empty && UNREADABLE_KINDS.contains(&kind);
     if is_empty && !is_unreadable {
@@ -315,7 +319,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
         id: id.to_owned(),
         chat: Chat { id: sender.to_owned(), thread: None, is_direct: true },
         from: Sender { id: sender.to_owned(), ..Sender::default() },
-        text: text.to_owned(),
+        text,
         quotes,
         mentions_us: true,
         files: file.into_iter().collect(),
@@ -344,6 +348,12 @@ fn to_file(kind: &str, content: &Value, is_forward: bool) -> Option<RemoteFile> 
         size_bytes: None,
         seconds: None,
     })
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    to_message(value)
 }
 
 #[cfg(test)]

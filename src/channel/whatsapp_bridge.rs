@@ -10,6 +10,7 @@ use super::{
     SendError, Sender,
 };
 use crate::error::{Exit, fail};
+use crate::message::user_text::UserText;
 use crate::sys::http::{WebSocket, WebSocketEvent};
 use crate::sys::secret::Secret;
 use anyhow::Result;
@@ -176,11 +177,18 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
             id: sender.split('@').next().unwrap_or_default().to_owned(),
             ..Sender::default()
         },
-        text: if is_voice { String::new() } else { content.to_owned() },
+        // The bridge does not tell which messages are forwarded.
+        text: UserText::label(if is_voice { "" } else { content }),
         quotes,
         // Long numbers come in halves.
         sent_at: sent_at.as_i64().or(sent_at["low"].as_i64()).unwrap_or_default(),
         reply_facts: json!({ "id": id }),
         ..InboundMessage::default()
     })
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    to_message(value)
 }

@@ -16,7 +16,8 @@ pub const DEFAULT_MAX_PARALLEL: u32 = 8;
 /// Run one turn and print the answer
 ///
 /// The message comes from `-m`, from standard input, or from both; then the piped text follows the message in a marked
-/// block. Standard output carries the answer and nothing else.
+/// block. Standard output carries the answer and nothing else. The text of `-m` is your word, also what a shell puts into it, and
+/// may name hosts: give text of others by a pipe or `-a`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AgentArgs {
     /// The message; `-` reads it from standard input

@@ -100,7 +100,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot agent --write -m 'fix the typos in README.md'", "Allow it to change files in this directory"),
         ("nanobot agent -s work --resume", "Continue an interrupted turn"),
         ("nanobot agent --schema 'name, age int' -m 'Ada, 36' | jq -r .name", "JSON that matches a schema"),
-        ("find . -name '*.md' -print0 | xargs -0 -P4 -I{} nanobot agent -s review:{} -m 'review {}'", "Many turns in parallel, each with its own session"),
+        ("find . -name '*.md' -print0 | xargs -0 -P4 -I{} nanobot agent -s review:{} -m review -a {}", "Many turns in parallel, each with its own session"),
     ] },
     HelpPage { command: "run", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "profiles/", "trust.json", "workspace/", "usage", "undo/"], examples: &[
         ("nanobot run tides.md Brest", "A prompt file with an argument"),

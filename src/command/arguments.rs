@@ -6,6 +6,7 @@ use crate::cli::model_flags::ModelArgs;
 use crate::cli::value::Since;
 use crate::cron::job::{CrashPolicy, NotifyPolicy};
 use crate::cron::schedule::CatchUpPolicy;
+use crate::message::user_text::UserText;
 use crate::ops::jobs::export::ExportFormat;
 use crate::ops::jobs::job_edit::JobSettings;
 use crate::ops::jobs::job_options::JobFlags;
@@ -54,7 +55,7 @@ pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
         replay_strict,
     } = arguments.clone();
     TurnOptions {
-        message,
+        message: message.map(UserText::typed),
         prompt_file,
         attach,
         session,

@@ -3,6 +3,8 @@
 use super::{agent, arguments};
 use crate::cli::run::RunArgs;
 use crate::error::{Exit, fail_with_hint};
+use crate::message::Origin;
+use crate::message::user_text::{OthersContent, UserText};
 use crate::ops::context::{Context, report_error};
 use crate::ops::prompt_program::PromptProgram;
 use crate::ops::turn_options::TurnOptions;
@@ -39,7 +41,14 @@ fn turn_options(
 ) -> Result<TurnOptions> {
     let mut options = arguments::turn_options(turn);
     let message = program.message(words)?;
-    let given = options.message.take().filter(|text| text != "-");
+    let message = match program.is_pinned() {
+        true => UserText::typed(message),
+        false => {
+            let content = OthersContent::new(Origin::Project, "the text of a file");
+            UserText::of_others(message, content)
+        }
+    };
+    let given = options.message.take().filter(|text| text.as_str() != "-");
     if options.prompt_file.is_some() {
         return Err(fail_with_hint(
             Exit::Usage,
@@ -48,7 +57,10 @@ fn turn_options(
         ));
     }
     options.message = Some(match given {
-        Some(given) => format!("{given}\n\n{message}"),
+        Some(mut given) => {
+            given.push_paragraph(&message);
+            given
+        }
         None => message,
     });
     program.apply(ctx, &mut options)?;

@@ -4,6 +4,7 @@
 use super::head_and_tail::head_and_tail;
 use crate::message::tagged_block;
 use crate::message::token_estimate;
+use crate::message::user_text::{MessageSources, NamedHosts};
 use crate::message::{Message, MessagePart, UserMessage, plain_text};
 
 /// Maximum tokens of user messages that are kept verbatim: about fifteen thousand words.
@@ -18,6 +19,8 @@ pub struct CompactedHistory {
     pub user_messages: Vec<String>,
     /// Number of user messages omitted for lack of room.
     pub omitted: usize,
+    /// The hosts that the user has named.
+    pub hosts: NamedHosts,
     /// Index of the first message that is sent after it.
     pub first_sent: usize,
 }
@@ -31,6 +34,12 @@ impl CompactedHistory {
             _ => None,
         });
         let new_texts = new_texts.filter(|text| !text.trim().is_empty());
+        let mut hosts = previous.map(|before| before.hosts.clone()).unwrap_or_default();
+        for message in messages {
+            if let Message::User(UserMessage { sources: Some(sources), .. }) = message {
+                hosts.add(&sources.hosts);
+            }
+        }
         let earlier = previous.map_or(&[][..], |before| &before.user_messages);
         let all: Vec<String> = earlier.iter().cloned().chain(new_texts).collect();
         let count = all.len();
@@ -39,6 +48,7 @@ impl CompactedHistory {
             summary: summary.trim().to_owned(),
             omitted: previous.map_or(0, |before| before.omitted) + count - user_messages.len(),
             user_messages,
+            hosts,
             first_sent: 0,
         }
     }
@@ -66,9 +76,12 @@ impl CompactedHistory {
         Message::User(UserMessage {
             id: "summary".into(),
             parts: vec![MessagePart::Text(text)],
-            runtime_facts: String::new(),
             injected: true,
-            images: Vec::new(),
+            sources: Some(MessageSources {
+                hosts: self.hosts.clone(),
+                ..MessageSources::default()
+            }),
+            ..UserMessage::default()
         })
     }
 }
@@ -119,6 +132,7 @@ fn cut_middle(text: String, max_tokens: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::CompactedHistory;
+    use crate::message::user_text::UserText;
     use crate::message::{Message, MessagePart, Reply, UserMessage, plain_text};
 
     fn user(text: &str, injected: bool) -> Message {
@@ -141,6 +155,12 @@ mod tests {
         let two = CompactedHistory::new("s2", Some(&one), &[user("and my dog Rex", false)], 100);
         assert_eq!(two.user_messages, ["my cat is Mia", "and my dog Rex"]);
         assert_eq!(two.omitted, 0);
+        // So do the hosts that they name.
+        let sources = Some(UserText::typed("see a.example").sources(&|_| false));
+        let named = Message::User(UserMessage { sources, ..UserMessage::default() });
+        let one = CompactedHistory::new("s1", None, &[named], 100);
+        let two = CompactedHistory::new("s2", Some(&one), &first, 100);
+        assert!(two.hosts.iter().eq(["a.example"]));
     }
 
     #[test]

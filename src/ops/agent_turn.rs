@@ -6,6 +6,8 @@
 use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint, hint_for};
 use crate::event::{Event, StopReason};
 use crate::ledger::CallPurpose;
+use crate::message::user_text::UserText;
+use crate::message::{MessagePart, UserMessage};
 use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::{Context, report_error};
 use crate::ops::default_session::default_session_key;
@@ -360,7 +362,16 @@ fn run_turn(
     report.set_context_window(model.context_tokens);
     execute::run_hooks_before(&mut prepared, report)?;
 
-    let steering = origin.interactive().map(|repl| repl.steering.as_ref());
+    let is_file = prepare::is_existing_file(ctx, &prepared.setup.policy);
+    let steering = origin.interactive().map(|person| {
+        move || {
+            let text = UserText::typed((person.steering)()?);
+            let sources = Some(text.sources(&is_file));
+            let parts = vec![MessagePart::Text(text.as_str().to_owned())];
+            Some(UserMessage { parts, sources, ..UserMessage::default() })
+        }
+    });
+    let steering = steering.as_ref().map(|next| next as &dyn Fn() -> Option<UserMessage>);
     let outputs = (&mut *report, steering);
     let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, outputs);
     summary.origin = prepared.session.origin().map(|origin| origin.level);

@@ -8,6 +8,8 @@ mod journal;
 mod message;
 
 use crate::error::{Exit, Stop, exit_for, fail};
+use crate::message::Origin;
+use crate::message::user_text::{OthersContent, UserText};
 use crate::ops::agent_turn;
 use crate::ops::agent_turn::origin::{AttachedContent, ChatTurn};
 use crate::ops::channel::recipients;
@@ -290,6 +292,7 @@ impl MessageBus<'_> {
             text if text == "-" => "- ".to_owned(),
             text => text,
         };
+        let content = OthersContent::new(Origin::Project, "a message of a program");
         let files = std::mem::take(&mut message.files);
         let attached = match self.read_files(if resume { &[] } else { &files })? {
             Ok(attached) => attached,
@@ -300,19 +303,12 @@ impl MessageBus<'_> {
             }
         };
         let options = TurnOptions {
-            message: (!resume).then_some(text),
+            message: (!resume).then(|| UserText::of_others(text, content)),
             session: Some(key),
             resume,
             ..self.options.clone()
         };
-        let chat = ChatTurn {
-            id: &turn,
-            sender: None,
-            chat_prompt: PROMPT,
-            is_typed: false,
-            others_content: None,
-            attached,
-        };
+        let chat = ChatTurn { id: &turn, sender: None, chat_prompt: PROMPT, attached };
         let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
         let concluded = self.conclude(&message, &turn, &outcome.ending, outcome.exit);
         outcome.finish_beside_others(self.ctx);

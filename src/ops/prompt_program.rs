@@ -108,6 +108,11 @@ impl PromptProgram {
         format!("{name}{}", places.collect::<String>())
     }
 
+    /// True if the user has trusted the file as it is, so that its text is the user's.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.is_pinned
+    }
+
     /// The message with these arguments.
     ///
     /// # Errors
@@ -180,7 +185,6 @@ impl PromptProgram {
         if options.session.is_none() && options.fork.is_none() && !options.resume {
             options.session = Some(fresh_session_key());
         }
-        options.is_message_untrusted = !self.is_pinned;
         for (name, value) in &self.fields {
             if !self.is_pinned && self.widens(name, value, options) {
                 let path = self.path.display();

@@ -1,6 +1,7 @@
 //! The options of one turn, as plain data. Commands fill them from flags; the REPL and jobs set them directly.
 
 use super::permissions::Grants;
+use crate::message::user_text::UserText;
 use crate::settings::FlagOverrides;
 use crate::settings::servers::McpServer;
 use std::ffi::OsString;
@@ -12,9 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct TurnOptions {
     /// The user's message. `-` reads it from standard input.
-    pub message: Option<String>,
-    /// The message is the text of a file that the user has not trusted.
-    pub is_message_untrusted: bool,
+    pub message: Option<UserText>,
     /// A file with the message, or with the rest of it.
     pub prompt_file: Option<PathBuf>,
     /// Files and URLs to attach. `-` is standard input.
@@ -94,6 +93,11 @@ pub enum DryRunForm {
 }
 
 impl TurnOptions {
+    /// Sets a message that the user typed.
+    pub(crate) fn set_typed_message(&mut self, text: &str) {
+        self.message = Some(UserText::typed(text));
+    }
+
     /// The flags that take precedence over the settings of the config.
     pub(crate) fn overrides(&self) -> FlagOverrides {
         FlagOverrides {
@@ -111,7 +115,6 @@ impl Default for TurnOptions {
     fn default() -> Self {
         Self {
             message: None,
-            is_message_untrusted: false,
             prompt_file: None,
             attach: Vec::new(),
             session: None,

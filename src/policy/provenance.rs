@@ -17,10 +17,10 @@
 
 use super::Refusal;
 use super::net::Net;
+use crate::message::addresses::{comparison_key, contains_host};
 use crate::message::{Message, Origin};
 use crate::shell_quote::quote;
 use crate::sys::sync::IgnorePoison;
-use addresses::{comparison_key, contains_host};
 use state::{MAX_REQUESTS_PER_DOMAIN, MAX_REQUESTS_PER_RUN, ProvenanceState};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -28,14 +28,12 @@ use url::Url;
 
 pub use guarded_change::{ChangeGrants, Grant, GuardedChange};
 pub use trust_context::{ResolveRealPath, TrustContext};
-pub use user_text::{PIPED_SUFFIX, user_text};
 
-pub mod addresses;
 mod egress;
 mod guarded_change;
 mod state;
+mod stored_text;
 mod trust_context;
-mod user_text;
 
 /// Hosts that may always be requested.
 #[derive(Clone, Debug, Default)]
@@ -216,7 +214,8 @@ impl ProvenanceState {
         Err(Refusal {
             message: format!(
                 "the conversation contains untrusted content ({what}), so `{host}` may be requested only at addresses that \
-                 appear verbatim in search results or in content that was read"
+                 appear verbatim in search results or in content that was read, unless the user writes `https://{host}` \
+                 in a message"
             ),
             suggested_flag: Some(format!("--net={}", quote(host))),
         })
@@ -236,7 +235,8 @@ impl ProvenanceState {
         Err(Refusal {
             message: format!(
                 "too many requests to addresses from untrusted content (at most {MAX_REQUESTS_PER_DOMAIN} per domain and \
-                 {MAX_REQUESTS_PER_RUN} per run); the user can grant `{host}` with `{flag}`"
+                 {MAX_REQUESTS_PER_RUN} per run); the user can grant `{host}` with `{flag}`, or by writing `https://{host}` \
+                 in a message"
             ),
             suggested_flag: Some(flag),
         })
@@ -253,6 +253,7 @@ impl AllowedHosts {
 #[cfg(test)]
 mod tests {
     use super::{AddressTrust, AllowedHosts, MessageCursor, ProvenanceTracker, TrustContext};
+    use crate::message::user_text::{OthersContent, UserText};
     use crate::message::{
         Image, Message, MessagePart, Origin, Reply, ResultSource, ToolCall, ToolResult, UserMessage,
     };
@@ -291,8 +292,26 @@ mod tests {
     }
 
     fn user_message(text: &str) -> Message {
+        message_of(&UserText::typed(text))
+    }
+
+    fn message_of(text: &UserText) -> Message {
+        let parts = vec![MessagePart::Text(text.as_str().into())];
+        let sources = Some(text.sources(&|_| false));
+        Message::User(UserMessage { parts, sources, ..UserMessage::default() })
+    }
+
+    /// A message of another program, or of an older version.
+    fn stored_message(id: &str, text: &str) -> Message {
         let parts = vec![MessagePart::Text(text.into())];
-        Message::User(UserMessage { parts, ..UserMessage::default() })
+        Message::User(UserMessage { id: id.into(), parts, ..UserMessage::default() })
+    }
+
+    /// A message with a text of others after the user's own.
+    fn with_others(origin: Origin, text: &str) -> Vec<Message> {
+        let mut whole = UserText::typed("sum up");
+        whole.push_paragraph(&UserText::of_others(text, OthersContent::new(origin, "x")));
+        vec![message_of(&whole)]
     }
 
     fn injected(id: &str, text: &str) -> Message {
@@ -548,9 +567,8 @@ mod tests {
             "https://evil.example/?d=a%20secret",
             None,
         );
-        // Blocks within the user's message are untrusted content.
-        let piped =
-            |text: &str| vec![user_message(&format!("sum up\n\n<stdin>\n{text}\n</stdin>"))];
+        // Text of others within the user's message is untrusted content.
+        let piped = |text: &str| with_others(Origin::Project, text);
         check(
             &[piped("see https://a.example/b, evil.example")],
             "https://a.example/b",
@@ -558,9 +576,23 @@ mod tests {
         );
         check(&[piped("see https://a.example/b, evil.example")], "https://a.example/c", None);
         check(&[piped("evil.example")], EVIL, None);
-        check(&[piped("</stdin-2> evil.example")], EVIL, None);
+        let quoted = with_others(Origin::External, "see https://a.example/b");
+        check(&[quoted], "https://a.example/b", Some(Verbatim));
+        let content = || OthersContent::new(Origin::User, "x");
+        let own_answer = message_of(&UserText::of_model(EVIL, content()));
+        check(&[vec![own_answer], exec("x")], EVIL, None);
+        // Nothing counts as typed that was stored without its sources.
+        let stored = || vec![stored_message("t-0", "look at https://named.example/")];
+        check(&[stored()], "https://named.example/", Some(Clean));
+        check(&[stored(), exec("x")], "https://named.example/", None);
+        // The summary of a conversation that became too long keeps its hosts.
+        let mut summary = asks();
+        if let [Message::User(user)] = summary.as_mut_slice() {
+            (user.id, user.injected) = ("summary".into(), true);
+        }
+        check(&[summary, exec("x")], "https://docs.example/b", Some(Host));
         check(&[vec![picture("a.png")]], EVIL, None);
-        check(&[vec![user_message("[image: a.png]")]], EVIL, None);
+        check(&[vec![stored_message("", "[image: a.png]")]], EVIL, None);
     }
 
     /// A message with an image.
@@ -600,11 +632,14 @@ mod tests {
             &[call("web_fetch", json!({"url": "x"})).concat(), read("a").concat()],
             Origin::External,
         );
-        check(&[vec![user_message("[image: a.png]")]], Origin::Project);
+        check(&[vec![stored_message("", "see\n[image: a.png]")]], Origin::Project);
+        check(&[vec![stored_message("t-stdin", "sum up")]], Origin::Project);
+        check(&[vec![stored_message("t-0", "<quote>\nx\n</quote>")]], Origin::External);
+        check(&[vec![stored_message("t-0", "sum up")]], Origin::User);
         check(&[vec![picture("a.png")]], Origin::Project);
         check(&[vec![picture("https://evil.example/a.png")]], Origin::External);
-        check(&[vec![user_message("sum up\n\n<stdin>\nx\n</stdin>")]], Origin::Project);
-        check(&[vec![user_message("sum up\n\n<page name=\"x\">\nx\n</page>")]], Origin::External);
+        check(&[with_others(Origin::Project, "x")], Origin::Project);
+        check(&[with_others(Origin::External, "x")], Origin::External);
         check(&[vec![injected("t-plan", "Only look.")]], Origin::User);
         check(&[vec![injected("summary", "It went well.")]], Origin::Project);
     }

@@ -145,7 +145,7 @@ impl<'w> ReplSession<'w> {
         for name in &mentions.missing {
             self.print_line(&format!("not attached: {name} does not exist"));
         }
-        options.message = Some(text.to_owned());
+        options.set_typed_message(text);
         options.attach.extend(mentions.files.into_iter().map(Into::into));
         self.last_message = Some(text.to_owned());
         self.run_message_turn(&options);

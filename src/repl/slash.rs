@@ -121,7 +121,7 @@ impl ReplSession<'_> {
     /// Runs `/new` or `/compact`, which are messages that the turn itself handles.
     fn run_control_turn(&mut self, name: &str, rest: &str) {
         let mut options = self.options.clone();
-        options.message = Some(format!("/{name} {rest}").trim().to_owned());
+        options.set_typed_message(format!("/{name} {rest}").trim());
         let was_interrupted = self.is_interrupted;
         let exit = self.run_turn(&options);
         // `/retry` is about the last message, which this is not.

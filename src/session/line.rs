@@ -4,6 +4,7 @@
 use super::image_sources;
 use crate::history::compaction::CompactedHistory;
 use crate::message::lenient_json::parse as parse_json;
+use crate::message::user_text::NamedHosts;
 use crate::message::{
     FinishReason, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult, Usage,
     UserMessage, plain_text,
@@ -216,6 +217,7 @@ pub(super) fn parse_summary(line: &[u8], at: u64) -> Option<CompactedHistory> {
         summary: summary["text"].as_str()?.to_owned(),
         user_messages: words.filter_map(|words| words.as_str().map(str::to_owned)).collect(),
         omitted: count("left_out")?,
+        hosts: NamedHosts::deserialize(&summary["hosts"]).unwrap_or_default(),
         first_sent: count("from")?,
     })
 }
@@ -268,6 +270,7 @@ fn read_message(mut fields: Map<String, Value>) -> Option<Message> {
                 parts,
                 runtime_facts: into_text(take("facts")),
                 injected,
+                sources: take("sources").and_then(|stored| serde_json::from_value(stored).ok()),
                 images: image_sources::read(&take("images").unwrap_or_default()),
             }))
         }
@@ -393,6 +396,10 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
             }
             if user.injected {
                 put("injected", true.into());
+            }
+            if let Some(sources) = &user.sources {
+                let sources = serde_json::to_value(sources);
+                put("sources", sources.expect("plain values are JSON"));
             }
             let images = image_sources::format(&user.parts);
             if !images.is_empty() {
@@ -530,11 +537,15 @@ pub(super) fn format_metadata(
             summary: text,
             user_messages: words,
             omitted: left_out,
+            hosts,
             first_sent: from,
         }) = summary
         {
-            let summary =
+            let mut summary =
                 json!({ "text": text, "words": words, "left_out": left_out, "from": from });
+            if !hosts.is_empty() {
+                summary["hosts"] = hosts.iter().map(String::as_str).collect();
+            }
             put("summary", summary);
         }
     }
@@ -590,6 +601,7 @@ mod tests {
     use crate::message::{
         Document, Image, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult,
         UserMessage,
+        user_text::{MessageSources, UserText},
     };
     use serde_json::json;
 
@@ -619,11 +631,11 @@ mod tests {
             id: "i".into(),
             parts: vec![MessagePart::Text("né\n".into())],
             runtime_facts: "[now]".into(),
-            injected: false,
-            images: Vec::new(),
+            sources: Some(MessageSources::default()),
+            ..UserMessage::default()
         };
         let expect = format!(
-            "{{\"role\": \"user\", \"content\": \"né\\n\", \"timestamp\": \"{TIME}\", \"id\": \"i\", \"facts\": \"[now]\", \"turn\": \"t\"}}\n"
+            "{{\"role\": \"user\", \"content\": \"né\\n\", \"timestamp\": \"{TIME}\", \"id\": \"i\", \"facts\": \"[now]\", \"sources\": {{}}, \"turn\": \"t\"}}\n"
         );
         assert_eq!(format_message(&Message::User(user), "t", TIME), expect);
 
@@ -655,8 +667,8 @@ mod tests {
                 id: "i".into(),
                 parts: vec![MessagePart::Text("hi".into())],
                 runtime_facts: "[now]".into(),
-                injected: false,
-                images: Vec::new(),
+                sources: Some(UserText::typed("see a.example").sources(&|_| false)),
+                ..UserMessage::default()
             }),
             Message::Assistant(Reply {
                 id: "r".into(),

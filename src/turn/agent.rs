@@ -1,9 +1,8 @@
 //! The configuration of a turn: the model, its tools, its guards.
 
 use super::background::BackgroundTasks;
-use crate::message::Message;
-use crate::message::ToolSpec;
 use crate::message::token_estimate;
+use crate::message::{Message, ToolSpec, UserMessage};
 use crate::provider::{Provider, Request, Sampling, ToolChoice};
 use crate::session::Session;
 use crate::tool::Toolbox;
@@ -27,7 +26,7 @@ pub struct Agent<'a> {
     /// The background work, if the turn may have any.
     pub background: Option<&'a dyn BackgroundTasks>,
     /// Returns the next message that the user has for the running turn.
-    pub steering: Option<&'a dyn Fn() -> Option<String>>,
+    pub steering: Option<&'a dyn Fn() -> Option<UserMessage>>,
 }
 
 /// The required format of an answer.

@@ -2,7 +2,7 @@
 
 use super::Turn;
 use crate::event::Event;
-use crate::message::{Message, MessagePart, STEERING_SUFFIX, UserMessage};
+use crate::message::{Message, STEERING_SUFFIX, UserMessage};
 use anyhow::Result;
 
 impl Turn<'_, '_, '_> {
@@ -11,14 +11,10 @@ impl Turn<'_, '_, '_> {
         let Some(next_message) = self.agent.steering.filter(|_| self.stats.iterations > 0) else {
             return Ok(());
         };
-        while let Some(text) = next_message() {
+        while let Some(message) = next_message() {
             self.steering_count += 1;
             let mark = format!("{STEERING_SUFFIX}{}", self.steering_count);
-            let user = UserMessage {
-                id: format!("{}-{mark}", self.session.turn()),
-                parts: vec![MessagePart::Text(text)],
-                ..UserMessage::default()
-            };
+            let user = UserMessage { id: format!("{}-{mark}", self.session.turn()), ..message };
             self.session.push(Message::User(user.clone()))?;
             (self.sink)(Event::User(&user))?;
         }

@@ -89,7 +89,7 @@ impl<'c> Reader<'c> {
 
     /// Polls once, and returns the texts.
     pub(crate) fn texts(&mut self) -> Vec<String> {
-        self.poll().into_iter().map(|message| message.text).collect()
+        self.poll().into_iter().map(|it| it.text.as_str().to_owned()).collect()
     }
 
     /// The status of a poll that fails.

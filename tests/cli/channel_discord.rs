@@ -27,7 +27,7 @@ fn connect(server: &DiscordServer) -> Box<dyn Channel> {
 
 fn texts(reader: &mut Reader<'_>) -> Vec<String> {
     let messages = reader.poll_as(BOT, Duration::ZERO).unwrap();
-    messages.into_iter().map(|it| it.text).collect()
+    messages.into_iter().map(|it| it.text.as_str().to_owned()).collect()
 }
 
 /// A message that mentions us.

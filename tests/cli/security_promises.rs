@@ -178,6 +178,11 @@ const GUARANTEES: &[TestedPromise] = &[
             "repetition_and_redirects_count_as_requests_and_repeated_pages_come_from_the_cache",
         ],
     ),
+    ("You name a host by what you type", &["a_host_that_was_typed_is_known_in_later_turns"]),
+    (
+        "Words within the name of an existing file",
+        &["words_within_the_name_of_a_file_name_no_host"],
+    ),
     (
         "A page that was read is read in later turns too",
         &["links_of_a_page_can_be_opened_in_the_next_turn"],
@@ -375,6 +380,9 @@ const GUARANTEES: &[TestedPromise] = &[
         &[
             "text_of_others_is_not_obeyed_in_any_form",
             "the_words_of_an_allowed_sender_are_the_users",
+            "only_typed_words_name_hosts",
+            "a_host_is_named_by_typed_words_alone",
+            "a_mail_names_no_host",
         ],
     ),
     (

@@ -1,10 +1,11 @@
 //! Messages in the answers of Discord's API. Pure.
 
 use crate::channel::conversation_poll::ConversationEntry;
-use crate::channel::mention::{typed_mention, without_mention};
+use crate::channel::mention::{with_names, without_mention, written_mention};
 use crate::channel::{
     AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender,
 };
+use crate::message::user_text::UserText;
 use serde_json::{Value, json};
 
 /// The beginning of the time of ids, in milliseconds since 1970 (Discord, "Snowflakes").
@@ -50,12 +51,11 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
     for mention in [format!("<@{}>", account.id), format!("<@!{}>", account.id)] {
         text = without_mention(&text, &mention).unwrap_or(text);
     }
-    for user in mentions {
-        let (id, name) = (user["id"].as_str(), user["username"].as_str());
-        if let (Some(id), Some(name)) = (id, name) {
-            text = text.replace(&format!("<@{id}>"), &typed_mention(name, id));
-        }
-    }
+    let names = mentions.iter().filter_map(|user| {
+        let (id, name) = (user["id"].as_str()?, user["username"].as_str()?);
+        Some((format!("<@{id}>"), written_mention(name, id)))
+    });
+    let mut text = with_names(&text, &names.collect::<Vec<_>>());
     let replied = &message["referenced_message"];
     let is_reply_to_us = replied["author"]["id"] == account.id.as_str();
     let is_mention = mentions.iter().any(|user| user["id"] == account.id.as_str());
@@ -73,7 +73,7 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
         let answers = poll["answers"].as_array().into_iter().flatten();
         let answers = answers.filter_map(|answer| answer["poll_media"]["text"].as_str());
         let answers: Vec<String> = answers.map(|text| format!("\n- {text}")).collect();
-        text = format!("[poll]\n{question}{}", answers.concat());
+        text = UserText::label(format!("[poll]\n{question}{}", answers.concat()));
     }
     let is_empty = text.is_empty() && files.is_empty() && quotes.is_empty();
     let is_unreadable =

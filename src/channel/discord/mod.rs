@@ -474,3 +474,10 @@ impl Discord {
         id.ok_or_else(|| self.client.unexpected_response())
     }
 }
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    let account = Identity { id: "8".into(), name: "bot".into() };
+    message::to_entry(value, &Chat::default(), &account).message
+}

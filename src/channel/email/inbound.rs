@@ -4,6 +4,7 @@ use super::address::is_address;
 use super::settings::{AttachmentLimits, MailSettings};
 use super::{authentication_results, quotation};
 use crate::channel::{AttachmentKind, Chat, InboundMessage, QuotedText, RemoteFile, Sender};
+use crate::message::user_text::UserText;
 use crate::sys::digest::digest;
 use crate::sys::input;
 use mail_parser::decoders::html::html_to_text;
@@ -164,7 +165,8 @@ pub(super) fn add_content(
     };
     let text: Vec<String> = mail.text_bodies().map(text_of).collect();
     let text = quotation::divide(&text.join("\n\n"));
-    message.text = cut(&text.typed, max_chars);
+    // Marks of quotations differ too much to tell what of a mail was typed.
+    message.text = UserText::label(cut(&text.typed, max_chars));
     let mut left_out = Vec::new();
     let mut files = Vec::new();
     for (number, part) in attachments(&mail) {

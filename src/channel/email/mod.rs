@@ -488,3 +488,16 @@ fn verifying_servers(
     let headers = mails.iter().filter_map(|mail| MailHeader::parse(&mail.content));
     Ok(headers.filter_map(|it| it.verifying_server()).collect())
 }
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    let raw = value.as_str()?.as_bytes();
+    let header = inbound::MailHeader::parse(raw)?;
+    let place = inbound::MailPlace { uid_validity: 1, uid: 1 };
+    let mut message = header.to_message("ann@example.org", place, None);
+    let limits =
+        settings::AttachmentLimits { types: vec!["*".into()], max_bytes: 1000, max_count: 5 };
+    inbound::add_content(&mut message, raw, 5000, &limits);
+    Some(message)
+}

@@ -1,9 +1,10 @@
 //! The messages of Feishu, as events and as requests have them. Pure.
 
-use crate::channel::mention::without_mention;
+use crate::channel::mention::{with_names, without_mention};
 use crate::channel::{
     AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender,
 };
+use crate::message::user_text::UserText;
 use serde_json::{Value, json};
 
 /// Maximum characters of a text that is quoted.
@@ -149,23 +150,24 @@ fn is_mentioned(mentions: &Value, account: &Identity) -> bool {
 }
 
 /// Removes the mentions of ours, and names the others. In the text they are keys such as `@_user_1`.
-fn resolve_mentions(text: &str, mentions: &Value, account: &Identity) -> String {
+fn resolve_mentions(text: &str, mentions: &Value, account: &Identity) -> UserText {
     let mut text = text.to_owned();
     let mentions = mentions.as_array().into_iter().flatten();
     let mut keyed: Vec<(&str, &Value)> =
         mentions.filter_map(|mention| Some((mention["key"].as_str()?, mention))).collect();
     // The key of the tenth contains that of the first.
     keyed.sort_by_key(|(key, _)| std::cmp::Reverse(key.len()));
+    let mut names = Vec::new();
     for (key, mention) in keyed {
         let open_id = mention["id"]["open_id"].as_str().unwrap_or_default();
         if open_id == account.id {
             text = without_mention(&text, key).unwrap_or(text);
         } else {
             let name = mention["name"].as_str().unwrap_or_default();
-            text = text.replace(key, &format!("@{name} ({open_id})"));
+            names.push((key.to_owned(), format!("@{name} ({open_id})")));
         }
     }
-    text.trim().to_owned()
+    with_names(&text, &names).trimmed()
 }
 
 #[cfg(test)]
@@ -194,7 +196,7 @@ mod tests {
             |key: &str, id: &str| json!({ "key": key, "id": { "open_id": id }, "name": "Eve" });
         let mentions = json!([mention("@_user_1", "ou_bot"), mention("@_user_10", "ou_eve")]);
         let message = read("text", &json!({ "text": "@_user_1 ask @_user_10" }), mentions).unwrap();
-        assert_eq!(message.text, "ask @Eve (ou_eve)");
+        assert_eq!(message.text.as_str(), "ask @Eve (ou_eve)");
         assert!(message.mentions_us);
         assert_eq!(message.chat.thread.as_deref(), Some("om_1"));
         assert_eq!(message.sent_at, 5);

@@ -466,3 +466,10 @@ fn to_error(response: &ServiceResponse) -> SendError {
         () => SendError::Undeliverable(cause),
     }
 }
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    let account = Identity { id: "ou_bot".into(), name: "bot".into() };
+    message::to_message(value, &account, false)
+}

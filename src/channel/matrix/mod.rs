@@ -476,3 +476,11 @@ impl Matrix {
         }))
     }
 }
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    let reader =
+        RoomReader { room_id: "!r:h", user: "@bot:h", is_direct: true, allows_room_mentions: true };
+    reader.to_message(value)
+}

@@ -1,6 +1,9 @@
 //! Rooms, invitations and messages in the answers of a Matrix server. Pure.
 
+use crate::channel::mention::with_names;
 use crate::channel::{AttachmentKind, Chat, InboundMessage, QuotedText, RemoteFile, Sender};
+use crate::message::user_text::UserText;
+use mail_parser::decoders::html::html_to_text;
 use serde_json::{Value, json};
 
 /// The new events of a room.
@@ -155,8 +158,13 @@ impl RoomReader<'_> {
         let file = to_file(kind, content);
         // The body of a file is its name, unless there is a caption.
         let is_caption = content["filename"].as_str().is_some_and(|name| name != body);
-        let text = if file.is_none() || is_caption { typed } else { "" };
-        let text = poll.as_deref().unwrap_or(text);
+        let text = match poll {
+            Some(poll) => UserText::label(poll),
+            // The words for a place are the client's.
+            None if kind == "m.location" => UserText::label(typed),
+            None if file.is_none() || is_caption => self.typed_text(content, typed),
+            None => UserText::default(),
+        };
         let is_thread = relation["rel_type"] == "m.thread";
         // For other clients, a message of a thread seems to reply to the last one.
         let replied = replied.filter(|_| relation["is_falling_back"] != true);
@@ -172,7 +180,7 @@ impl RoomReader<'_> {
                 is_direct: self.is_direct,
             },
             from: Sender { id: event["sender"].as_str()?.to_owned(), ..Sender::default() },
-            text: text.to_owned(),
+            text,
             quotes: quotes.into_iter().collect(),
             mentions_us: self.mentions_us(content, typed),
             files: file.into_iter().collect(),
@@ -180,6 +188,21 @@ impl RoomReader<'_> {
             sent_at: event["origin_server_ts"].as_i64().unwrap_or_default() / 1000,
             reply_facts: json!({ "event_id": id }),
         })
+    }
+
+    /// The text that the sender typed, in which the client has put the names of users that it mentions.
+    fn typed_text(self, content: &Value, text: &str) -> UserText {
+        let mentioned = content["m.mentions"]["user_ids"].as_array().into_iter().flatten();
+        let others = mentioned.filter(|user| **user != self.user).count();
+        let markup = content["formatted_body"].as_str().unwrap_or_default();
+        let names = user_names(markup);
+        match others > names.len() {
+            // The names cannot be told from the words.
+            true => UserText::label(text),
+            false => {
+                with_names(text, &names.into_iter().map(|it| (it.clone(), it)).collect::<Vec<_>>())
+            }
+        }
     }
 
     fn mentions_us(self, content: &Value, typed: &str) -> bool {
@@ -192,6 +215,19 @@ impl RoomReader<'_> {
         users.is_some_and(|users| users.iter().any(|user| user == self.user))
             || self.allows_room_mentions && mentions["room"] == true
     }
+}
+
+/// The names of users in the markup of a text: those of links to users.
+fn user_names(markup: &str) -> Vec<String> {
+    let links = markup.split("<a ").skip(1);
+    let names = links.filter_map(|link| {
+        let (attributes, rest) = link.split_once('>')?;
+        let is_user = ["matrix.to/#/@", "matrix.to/#/%40", "matrix:u/"];
+        let name = rest.split_once("</a>").map_or(rest, |(name, _)| name);
+        let is_user = is_user.iter().any(|mark| attributes.contains(mark));
+        is_user.then(|| html_to_text(name).trim().to_owned())
+    });
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 /// Splits the body of a reply into the text that the client quoted, and the sender's own words.

@@ -411,3 +411,17 @@ impl Mattermost {
         self.text_member(&uploaded["file_infos"][0], "id")
     }
 }
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    let account = Identity { id: "bot".into(), name: "bot".into() };
+    let conversation = Conversation { id: "c".into(), is_direct: true, newest: None };
+    let reader = PostReader {
+        account: &account,
+        conversation: &conversation,
+        replies_in_thread: false,
+        policy_in_thread: GroupPolicy::Open,
+    };
+    reader.to_entry(value).message
+}

@@ -7,6 +7,7 @@ use crate::channel::thread_context::{ThreadMessage, context_quotes};
 use crate::channel::{
     AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender,
 };
+use crate::message::user_text::UserText;
 use serde_json::{Value, json};
 
 /// Converts posts of a channel.
@@ -114,7 +115,7 @@ impl PostReader<'_> {
                 name: None,
                 is_bot: is_prop("from_bot") || is_prop("from_webhook"),
             },
-            text,
+            text: UserText::typed(text),
             quotes: Vec::new(),
             mentions_us: is_mention || root.is_some() && self.policy_in_thread == GroupPolicy::Open,
             files,

@@ -1,6 +1,9 @@
 //! A message of a session or a panel of Mochat. Pure.
 
+use crate::channel::mention::with_unmarked_names;
 use crate::channel::{Chat, InboundMessage, QuotedText, Sender};
+use crate::message::user_text::UserText;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// A message of a session or a panel.
@@ -8,7 +11,7 @@ pub(super) struct PanelEntry {
     pub(super) id: String,
     pub(super) author: String,
     pub(super) name: String,
-    pub(super) text: String,
+    pub(super) text: UserText,
     pub(super) group: Option<String>,
     pub(super) is_mention: bool,
     pub(super) sent_at: i64,
@@ -23,9 +26,9 @@ impl PanelEntry {
             return None;
         }
         let content = match &payload["content"] {
-            Value::String(content) => content.trim().to_owned(),
+            Value::String(content) => with_unmarked_names(content.trim()),
             Value::Null => return None,
-            content => content.to_string(),
+            content => UserText::label(content.to_string()),
         };
         let info = &payload["authorInfo"];
         let sent_at = time.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
@@ -54,7 +57,11 @@ impl PanelEntry {
             id: text("id"),
             author: text("author"),
             name: text("name"),
-            text: text("text"),
+            text: match &value["text"] {
+                // As an older version has gathered it.
+                Value::String(text) => UserText::label(text.as_str()),
+                text => UserText::deserialize(text).unwrap_or_default(),
+            },
             group: value["group"].as_str().map(str::to_owned),
             is_mention: false,
             sent_at: value["at"].as_i64().unwrap_or_default(),

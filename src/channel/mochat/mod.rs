@@ -14,6 +14,7 @@ use super::{
     SendError,
 };
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::message::user_text::UserText;
 use crate::sys::clock::Clock;
 use crate::sys::durable_file;
 use crate::sys::signal;
@@ -423,12 +424,16 @@ impl MochatLook<'_> {
     fn hand_on(&mut self, panel: &str, mut last: PanelEntry, earlier: Vec<PanelEntry>) {
         let (own, others): (Vec<PanelEntry>, Vec<PanelEntry>) =
             earlier.into_iter().partition(|entry| entry.author == last.author);
-        let mut texts: Vec<String> = own.into_iter().map(|entry| entry.text).collect();
-        texts.push(last.text);
-        last.text = texts.join("\n");
+        let mut text = UserText::default();
+        for entry in own {
+            text.push(&entry.text);
+            text.push(&UserText::label("\n"));
+        }
+        text.push(&last.text);
+        last.text = text;
         let quotes = others.iter().map(|entry| {
             let name: String = entry.name.chars().take(MAX_NAME_CHARS).collect();
-            let text = format!("{name}: {}", entry.text);
+            let text = format!("{name}: {}", entry.text.as_str());
             QuotedText::cut("earlier message of the group", &text, MAX_QUOTE_CHARS)
         });
         let message = last.to_message(panel, false, quotes.collect());
@@ -445,4 +450,11 @@ fn skip_closed(chat: &str, read: Result<(), SendError>) -> Result<(), SendError>
         }
         read => read,
     }
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    let entry = PanelEntry::read(value, &value["createdAt"], "bot")?;
+    Some(entry.to_message("p", true, Vec::new()))
 }

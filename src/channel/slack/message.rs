@@ -1,10 +1,11 @@
 //! Messages in the answers of Slack's Web API. Pure.
 
 use crate::channel::conversation_poll::{Conversation, ConversationEntry};
-use crate::channel::mention::{typed_mention, without_mention};
+use crate::channel::mention::{without_mention, written_mention};
 use crate::channel::{
     AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender,
 };
+use crate::message::user_text::UserText;
 use serde_json::{Value, json};
 
 /// Maximum characters of a message that is shared.
@@ -84,7 +85,7 @@ impl MessageReader<'_> {
         }
         let files = message["files"].as_array().into_iter().flatten();
         let files: Vec<RemoteFile> = files.filter_map(to_file).collect();
-        let text = to_plain(without_own.as_deref().unwrap_or(written));
+        let text = to_text(without_own.as_deref().unwrap_or(written));
         // A shared message, or the card of a bot.
         let cards = message["attachments"].as_array().into_iter().flatten();
         let cards = cards.filter_map(|card| card["text"].as_str().or(card["fallback"].as_str()));
@@ -135,33 +136,46 @@ fn to_file(file: &Value) -> Option<RemoteFile> {
     })
 }
 
-/// The text of a message without its escapes: links, and names of users and channels, as people type them.
+/// The text of a message of others, as [`to_text`] has it.
 pub(super) fn to_plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+    to_text(text).as_str().to_owned()
+}
+
+/// The text of a message without its escapes: links, and names of users and channels, as people type them.
+fn to_text(text: &str) -> UserText {
+    let unescape =
+        |text: &str| text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    let typed = |text: &str| UserText::typed(unescape(text));
+    let name = |text: &str| UserText::label(unescape(text));
+    let mut out = UserText::default();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('<') {
         let Some((reference, after)) = after.split_once('>') else {
             break;
         };
-        out += before;
+        out.push(&typed(before));
         let (target, label) = match reference.split_once('|') {
             Some((target, label)) => (target, Some(label).filter(|label| !label.is_empty())),
             None => (reference, None),
         };
         match (target.chars().next(), label) {
             (Some('@'), Some(label)) => {
-                out += &typed_mention(label.trim_start_matches('@'), &target[1..]);
+                out.push(&name(&written_mention(label.trim_start_matches('@'), &target[1..])));
             }
-            (Some('#'), Some(label)) => out += &format!("#{}", label.trim_start_matches('#')),
-            (Some('!'), label) => out += label.unwrap_or(&format!("@{}", &target[1..])),
-            (_, Some(label)) if !target.ends_with(label) => out += &format!("{label} ({target})"),
-            _ => out += target.trim_start_matches("mailto:"),
+            (Some('#'), Some(label)) => {
+                out.push(&name(&format!("#{}", label.trim_start_matches('#'))));
+            }
+            (Some('!'), Some(label)) => out.push(&name(label)),
+            (Some('!'), None) => out.push(&name(&format!("@{}", &target[1..]))),
+            (_, Some(label)) if !target.ends_with(label) => {
+                out.push(&typed(&format!("{label} ({target})")));
+            }
+            _ => out.push(&typed(target.trim_start_matches("mailto:"))),
         }
         rest = after;
     }
-    out += rest;
-    let out = out.replace("&lt;", "<").replace("&gt;", ">");
-    out.replace("&amp;", "&").trim().to_owned()
+    out.push(&typed(rest));
+    out.trimmed()
 }
 
 #[cfg(test)]

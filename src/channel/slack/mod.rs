@@ -513,3 +513,17 @@ fn to_mrkdwn(markdown: &str) -> String {
     let parts = dialect::render(markdown, Dialect::SlackText).into_iter();
     parts.map(|part| part.markup).collect::<Vec<_>>().join("\n")
 }
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    let account = Identity { id: "UBOT".into(), name: "bot".into() };
+    let conversation = Conversation { id: "D1".into(), is_direct: true, newest: None };
+    let reader = MessageReader {
+        account: &account,
+        conversation: &conversation,
+        replies_in_thread: false,
+        requires_mention: false,
+    };
+    reader.to_entry(value).message
+}

@@ -241,3 +241,10 @@ fn address(destination: &Destination) -> Value {
     }
     body
 }
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
+    let account = Identity { id: "99".into(), name: "bot".into() };
+    update::to_messages(std::slice::from_ref(value), &account).pop()
+}

@@ -3,6 +3,7 @@
 use crate::channel::{
     AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender,
 };
+use crate::message::user_text::UserText;
 use serde_json::{Value, json};
 
 /// Characters of a quoted text that the model receives.
@@ -43,9 +44,9 @@ pub(super) fn album_of(update: &Value) -> Option<&str> {
 /// Adds a message of the same album.
 fn merge(album: &mut InboundMessage, message: InboundMessage) {
     if !album.text.is_empty() && !message.text.is_empty() {
-        album.text.push('\n');
+        album.text.push(&UserText::label("\n"));
     }
-    album.text += &message.text;
+    album.text.push(&message.text);
     for quote in message.quotes {
         if !album.quotes.contains(&quote) {
             album.quotes.push(quote);
@@ -66,11 +67,7 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
     let chat = to_chat(message)?;
     let message_id = message["message_id"].as_i64()?;
     let is_forward = message.get("forward_origin").is_some();
-    // A sticker stands for its emoji.
-    let typed = message["text"].as_str().or(message["caption"].as_str());
-    let typed = typed.or(message["sticker"]["emoji"].as_str());
-    let described = describe(message);
-    let typed = typed.or(described.as_deref()).unwrap_or_default();
+    let written = written_text(message, account);
     let mut quotes = quotes(message, account);
     let others = match message.get("via_bot") {
         _ if is_forward => Some("forwarded message"),
@@ -78,11 +75,11 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
         Some(_) => Some("text of a bot"),
         None => None,
     };
-    let text = if let Some(label) = others.filter(|_| !typed.is_empty()) {
-        quotes.push(quote(label, typed));
-        String::new()
+    let text = if let Some(label) = others.filter(|_| !written.is_empty()) {
+        quotes.push(quote(label, &written));
+        UserText::default()
     } else {
-        without_own_name(typed, &account.name)
+        written
     };
     let files = files(message);
     let has_reply_only = quotes.iter().all(|it| it.replied.is_some());
@@ -108,6 +105,48 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
         sent_at: message["date"].as_i64().unwrap_or(0),
         reply_facts: json!({ "message_id": message_id }),
     })
+}
+
+/// The text of a message, or the words for what stands in its place.
+fn written_text(message: &Value, account: &Identity) -> UserText {
+    let forms = [("text", "entities"), ("caption", "caption_entities")];
+    let forms = forms.map(|(text, entities)| (message[text].as_str(), &message[entities]));
+    if let Some((text, entities)) = forms.into_iter().find_map(|(text, all)| Some((text?, all))) {
+        return typed_text(text, entities, account);
+    }
+    // A sticker stands for its emoji.
+    let emoji = message["sticker"]["emoji"].as_str().map(str::to_owned);
+    UserText::label(emoji.or_else(|| describe(message)).unwrap_or_default())
+}
+
+/// A text that the sender typed. In it, the service has put the names of users who have no user name.
+fn typed_text(text: &str, entities: &Value, account: &Identity) -> UserText {
+    let without_name = without_own_name(text, &account.name);
+    let units: Vec<u16> = without_name.encode_utf16().collect();
+    let removed = text.encode_utf16().count() - units.len();
+    let piece = |start: usize, end: usize| String::from_utf16_lossy(&units[start..end]);
+    let mut typed = UserText::default();
+    let mut place = 0;
+    for entity in entities.as_array().into_iter().flatten() {
+        let Some((start, end)) = entity_range(entity).filter(|_| entity["type"] == "text_mention")
+        else {
+            continue;
+        };
+        let bound = |at: usize| at.saturating_sub(removed).min(units.len());
+        let (start, end) = (bound(start).max(place), bound(end).max(place));
+        typed.push(&UserText::typed(piece(place, start)));
+        typed.push(&UserText::label(piece(start, end)));
+        place = end;
+    }
+    typed.push(&UserText::typed(piece(place, units.len())));
+    typed
+}
+
+/// The range of an entity, which counts UTF-16 code units.
+fn entity_range(entity: &Value) -> Option<(usize, usize)> {
+    let number = |name: &str| usize::try_from(entity[name].as_u64()?).ok();
+    let start = number("offset")?;
+    Some((start, start.checked_add(number("length")?)?))
 }
 
 fn to_chat(message: &Value) -> Option<Chat> {
@@ -191,11 +230,8 @@ fn mentions(message: &Value, account: &Identity) -> bool {
         let units: Vec<u16> = text.as_str().unwrap_or_default().encode_utf16().collect();
         let entities = entities.as_array().into_iter().flatten();
         entities.into_iter().any(|entity| {
-            // Offsets count UTF-16 code units.
-            let at = |name: &str| usize::try_from(entity[name].as_u64()?).ok();
-            let text = at("offset")
-                .zip(at("length"))
-                .and_then(|(start, length)| units.get(start..start.checked_add(length)?))
+            let text = entity_range(entity)
+                .and_then(|(start, end)| units.get(start..end))
                 .map(|units| String::from_utf16_lossy(units).to_lowercase())
                 .unwrap_or_default();
             match entity["type"].as_str() {

@@ -2,6 +2,7 @@
 
 use crate::cli::session::SessionCommand as Arguments;
 use crate::error::Exit;
+use crate::message::user_text::UserText;
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
@@ -61,7 +62,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             require_session(&place, key)?;
             let options = TurnOptions {
                 session: Some(key.clone()),
-                message: Some(format!("/compact {}", instructions.join(" "))),
+                message: Some(UserText::typed(format!("/compact {}", instructions.join(" ")))),
                 no_stdin: true,
                 lock_timeout: COMPACT_LOCK_TIMEOUT,
                 ..TurnOptions::default()

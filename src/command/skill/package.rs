@@ -3,8 +3,8 @@
 use super::describe::{body_tokens, entry_line, format_rows};
 use super::lookup::built_in_entries;
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::message::addresses::find_linked_hosts;
 use crate::ops::context::Context;
-use crate::policy::provenance::addresses::find_linked_hosts;
 use crate::skill::folder::{EntryType, FolderEntry, SkillFolder};
 use crate::skill::install::PackageEntry;
 use crate::skill::{

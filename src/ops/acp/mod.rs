@@ -13,6 +13,7 @@ mod updates;
 use crate::error::{Exit, hint_for};
 use crate::event::{Event, StopReason};
 use crate::json_rpc::{self, ErrorObject, RpcMessage};
+use crate::message::user_text::UserText;
 use crate::ops::agent_turn::{self, TurnOutcome, origin::InteractiveContext};
 use crate::ops::context::Context;
 use crate::ops::model;
@@ -345,7 +346,10 @@ impl<'a> AcpServer<'a> {
         };
         let mut options = session.turn_options(self.options);
         // The option's value `-` means standard input.
-        let text = if prompt.text == "-" { "- ".into() } else { prompt.text };
+        let text = match prompt.text.as_str() {
+            "-" => UserText::typed("- "),
+            _ => prompt.text,
+        };
         options.message = Some(text);
         options.attach.extend(prompt.attach);
         let observer = Box::new(move |event: &Event<'_>| updates.handle(event));

@@ -12,6 +12,7 @@ use crate::guard::plan_mode::PlanMode;
 use crate::history::subagent_refs;
 use crate::ledger::CallPurpose;
 use crate::memory::Memory;
+use crate::message::UserMessage;
 use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
@@ -44,7 +45,7 @@ pub(crate) fn execute(
     prepared: &mut PreparedTurn,
     model: &ModelHandle,
     account: &CallPurpose,
-    (report, steering): (&mut Reporter, Option<&dyn Fn() -> Option<String>>),
+    (report, steering): (&mut Reporter, Option<&dyn Fn() -> Option<UserMessage>>),
 ) -> Ending {
     let settings = &prepared.settings;
     let sampling = model::sampling(&settings.models[0], model.context_tokens);

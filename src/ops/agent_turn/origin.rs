@@ -2,7 +2,6 @@
 
 use crate::ledger::CallPurpose;
 use crate::mcp::client::ElicitationHandler;
-use crate::message::Origin;
 use crate::policy::Policy;
 use crate::prompt::{self, PromptSection};
 use crate::shell_quote;
@@ -99,8 +98,6 @@ pub(crate) struct JobTurn<'a> {
     pub(crate) input: Option<Vec<u8>>,
     /// Send only the last turn of the session's history.
     pub(crate) last_turn_only: bool,
-    /// The reason why the message is untrusted content; `None` if it is trusted.
-    pub(crate) untrusted_reason: Option<&'static str>,
     /// The chat that gets the answer.
     pub(crate) answer_chat: Option<ChatTarget>,
 }
@@ -113,10 +110,6 @@ pub(crate) struct ChatTurn<'a> {
     pub(crate) sender: Option<&'a str>,
     /// A section of the system prompt about the chat.
     pub(crate) chat_prompt: &'a str,
-    /// True if an allowed person typed the message; false for text of a program.
-    pub(crate) is_typed: bool,
-    /// The origin of text in the message that its sender did not type, and a phrase for it; `None` if there is none.
-    pub(crate) others_content: Option<(Origin, &'a str)>,
     /// Content that comes with the message, like `--attach`.
     pub(crate) attached: Vec<AttachedContent>,
 }

@@ -3,7 +3,7 @@
 use super::origin::TurnOrigin;
 use super::request::{ChatCommand, TurnRequest};
 use crate::answer_schema::AnswerSchema;
-use crate::message::{Origin, UserMessage};
+use crate::message::UserMessage;
 use crate::ops::context::Context;
 use crate::ops::git_facts::git_facts;
 use crate::ops::jobs::scheduler::StoreScheduler;
@@ -58,8 +58,7 @@ pub(crate) fn prepare(
     session: Session,
     (report, summary): (&mut Reporter, &mut json::RunMetadata),
 ) -> Result<PreparedTurn> {
-    let TurnRequest { settings, profile, schema, parts, command, key: _, id_suffix: id_mark } =
-        request;
+    let TurnRequest { settings, profile, schema, parts, text, command, key: _ } = request;
     let (job, person) = (origin.job(), origin.interactive());
     let subagents = SubagentPool::new(ctx, options, &settings);
     let mut setup = {
@@ -88,7 +87,7 @@ pub(crate) fn prepare(
         }
         turn_setup::prepare(ctx, &input, vec![spawn], &mut |text| report.notice(text))?
     };
-    restore_origin(ctx, &session, origin, &setup);
+    restore_origin(ctx, &session, &setup);
     log_policy(&profile.name, &setup);
     report_ignored_files(ctx, &setup, report, summary);
     setup.sections.extend(origin.prompt_section());
@@ -97,11 +96,11 @@ pub(crate) fn prepare(
     let facts = facts.chain(git_facts(ctx, &settings, &setup, session.messages()));
     let facts = facts.chain(session.undo_notes().iter().cloned());
     let message = (!parts.is_empty()).then(|| UserMessage {
-        id: format!("{}-{id_mark}", report.envelope.turn),
+        id: format!("{}-0", report.envelope.turn),
         parts,
         runtime_facts: facts.collect::<Vec<_>>().join("\n\n"),
-        injected: false,
-        images: Vec::new(),
+        sources: Some(text.sources(&is_existing_file(ctx, &setup.policy))),
+        ..UserMessage::default()
     });
     let sections = prompt::join_sections(&setup.sections);
     let system = match &schema {
@@ -141,8 +140,17 @@ fn announces_directory(
     is_shown && origin.job().is_none() && session.messages().is_empty()
 }
 
-/// Starts with the origin of the earlier turns, and of the job or the chat message.
-fn restore_origin(ctx: &Context, session: &Session, origin: &TurnOrigin<'_>, setup: &TurnSetup) {
+/// Tells if a path in a message, relative to the directory or to the current one, is that of an existing file.
+pub(crate) fn is_existing_file(ctx: &Context, policy: &Policy) -> impl Fn(&str) -> bool + use<> {
+    let (paths, directory) = (ctx.paths.clone(), policy.file_scope.directory.clone());
+    move |path| {
+        let path = paths.expand(path);
+        [directory.join(&path), path].iter().any(|path| path.symlink_metadata().is_ok())
+    }
+}
+
+/// Starts with the origin of the earlier turns.
+fn restore_origin(ctx: &Context, session: &Session, setup: &TurnSetup) {
     let provenance = &setup.shared.provenance;
     let file = ctx.paths.git_objects();
     setup.shared.files.keep_git_history(file);
@@ -151,12 +159,6 @@ fn restore_origin(ctx: &Context, session: &Session, origin: &TurnOrigin<'_>, set
             true => provenance.restore(*level, content),
             false => provenance.raise(*level, content),
         }
-    }
-    if let Some(reason) = origin.job().and_then(|job| job.untrusted_reason) {
-        provenance.raise(Origin::Project, reason);
-    }
-    if let Some((level, content)) = origin.chat().and_then(|chat| chat.others_content) {
-        provenance.raise(level, content);
     }
 }
 

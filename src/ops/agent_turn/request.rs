@@ -4,14 +4,14 @@ use super::origin::{AttachedContent, TurnOrigin};
 use crate::answer_schema::AnswerSchema;
 use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits};
 use crate::error::{Exit, fail, fail_with_hint};
-use crate::message::MessagePart;
+use crate::message::user_text::{OthersContent, UserText};
+use crate::message::{MessagePart, Origin};
 use crate::ops::context::Context;
 use crate::ops::default_session::{default_session_key, fresh_session_key};
 use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::profile::Profile;
-use crate::policy::provenance::PIPED_SUFFIX;
 use crate::prompt;
 use crate::report::Reporter;
 use crate::settings::Settings;
@@ -20,6 +20,7 @@ use crate::sys;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::secret::random_hex;
 use anyhow::Result;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A turn's request, before its session is opened.
@@ -30,12 +31,12 @@ pub(crate) struct TurnRequest {
     pub(crate) schema: Option<AnswerSchema>,
     /// The message; empty if there is none.
     pub(crate) parts: Vec<MessagePart>,
+    /// Its text without attachments, with the authors of all parts.
+    pub(crate) text: UserText,
     /// The chat command, if the message is one.
     pub(crate) command: Option<ChatCommand>,
     /// The session's key.
     pub(crate) key: String,
-    /// The suffix of the message's id. It tells later runs if the user typed the message.
-    pub(crate) id_suffix: &'static str,
 }
 
 /// A message that is a command. The names are those of the Python program. Piped text never is a command.
@@ -109,37 +110,21 @@ pub(crate) fn read(
         report
             .notice(&format!("the config decides what runs, and {exposure}: `chmod go-w {path}`"));
     }
-    // Piped text without a message becomes the message, but its author is still unknown, so it is untrusted.
-    let is_bare = options.message.as_deref().is_none_or(|text| text == "-");
-    let is_programs = origin.chat().is_some_and(|chat| !chat.is_typed);
-    let is_untrusted = piped.is_some() && is_bare
-        || is_programs
-        || options.is_message_untrusted
-        || job.is_some_and(|job| job.untrusted_reason.is_some());
     let key = session_key(ctx, &settings, options, piped.is_some());
     report.envelope.session.clone_from(&key);
-    let parts = build_message(ctx, options, &settings, (piped, origin.attached()), report)?;
+    let (parts, text) = build_message(ctx, options, &settings, (piped, origin.attached()), report)?;
     let command = match parts.as_slice() {
-        [MessagePart::Text(text)]
+        [MessagePart::Text(whole)]
             if options.message.is_some()
                 && options.prompt_file.is_none()
                 && job.is_none()
-                && !is_programs
-                && !options.is_message_untrusted =>
+                && text.is_own() =>
         {
-            ChatCommand::parse(text.trim())
+            ChatCommand::parse(whole.trim())
         }
         _ => None,
     };
-    Ok(TurnRequest {
-        settings: Arc::new(settings),
-        profile,
-        schema,
-        parts,
-        command,
-        key,
-        id_suffix: if is_untrusted { PIPED_SUFFIX } else { "0" },
-    })
+    Ok(TurnRequest { settings: Arc::new(settings), profile, schema, parts, text, command, key })
 }
 
 /// The key of the turn's session. Piped input gets a fresh one, so filters neither share nor grow a history.
@@ -169,10 +154,15 @@ fn read_prompt_file(options: &TurnOptions, report: &mut Reporter) -> Result<Opti
     if prompt.trim().is_empty() {
         return Err(fail(Exit::NoInput, format!("`{name}` is empty")));
     }
-    let (message, stdin) = match options.message.as_deref() {
-        None => (prompt.to_owned(), options.stdin),
-        Some("-") => (prompt.to_owned(), true),
-        Some(message) => (format!("{message}\n\n{prompt}"), options.stdin),
+    let prompt = UserText::typed(prompt);
+    let (message, stdin) = match &options.message {
+        None => (prompt, options.stdin),
+        Some(message) if &**message == "-" => (prompt, true),
+        Some(message) => {
+            let mut message = message.clone();
+            message.push_paragraph(&prompt);
+            (message, options.stdin)
+        }
     };
     Ok(Some(TurnOptions { message: Some(message), stdin, ..options.clone() }))
 }
@@ -238,14 +228,15 @@ fn attaches_stdin(options: &TurnOptions) -> Result<bool> {
     Err(fail(Exit::Usage, wrong))
 }
 
-/// The turn's message: images and documents first, then one text that includes all text attachments.
+/// The turn's message: images and documents first, then one text that includes all text attachments. Returns the text
+/// without attachments too, with the authors of all.
 fn build_message(
     ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
     (piped, content): (Option<Vec<u8>>, &[AttachedContent]),
     report: &mut Reporter,
-) -> Result<Vec<MessagePart>> {
+) -> Result<(Vec<MessagePart>, UserText)> {
     // Binary content is detected by its first bytes. The model's accepted types matter only for such content.
     let is_text = |bytes: &[u8]| input::image_type(bytes).is_none() && !bytes.starts_with(b"%PDF-");
     let has_media = !options.attach.is_empty() || !content.is_empty();
@@ -265,22 +256,37 @@ fn build_message(
         false => (piped, None),
     };
     let mut parts = Vec::new();
+    let mut has_piped_media = false;
     if let Some(bytes) = &piped
         && let Some(part) = attach::media_part(bytes, AttachmentOrigin::Stdin, &terms, &mut notice)?
     {
         parts.push(part);
         piped = None;
+        has_piped_media = true;
     }
     let piped = piped.map(|bytes| input::decode(bytes, "standard input")).transpose()?;
     if let Some(decoded) = &piped {
         decoded.notice.iter().for_each(|text| notice(text));
     }
     let piped = piped.map(|decoded| decoded.text);
-    let text = user_text(options.message.as_deref(), piped.as_deref())?;
+    let mut text = message_text(options.message.as_ref(), piped.as_deref())?;
+    if has_piped_media {
+        text.raise(OthersContent::new(Origin::Project, "piped input"));
+    }
     if !text.trim().is_empty() {
-        parts.insert(0, MessagePart::Text(text));
+        parts.insert(0, MessagePart::Text(text.as_str().to_owned()));
     }
     for given in &options.attach {
+        text.raise(match () {
+            () if given == "-" => OthersContent::new(Origin::Project, "piped input"),
+            () if attach::is_page(given) => {
+                OthersContent::new(Origin::External, "an attached page")
+            }
+            () if Path::new(given).is_dir() => {
+                OthersContent::new(Origin::Project, "an attached directory")
+            }
+            () => OthersContent::new(Origin::Project, "an attached file"),
+        });
         parts.push(match attached.take_if(|_| given == "-") {
             Some(bytes) => {
                 attach::part_from_bytes(bytes, AttachmentOrigin::Stdin, &terms, &mut notice)?
@@ -289,10 +295,17 @@ fn build_message(
         });
     }
     for content in content {
-        let origin = match content.is_external {
-            true => AttachmentOrigin::Page(&content.name),
-            false => AttachmentOrigin::File(&content.name),
+        let (origin, others) = match content.is_external {
+            true => (
+                AttachmentOrigin::Page(&content.name),
+                OthersContent::new(Origin::External, "an attached page"),
+            ),
+            false => (
+                AttachmentOrigin::File(&content.name),
+                OthersContent::new(Origin::Project, "an attached file"),
+            ),
         };
+        text.raise(others);
         let path = content.path.as_deref();
         parts.push(attach::part_from_file(
             content.bytes.clone(),
@@ -302,17 +315,17 @@ fn build_message(
             &mut notice,
         )?);
     }
-    Ok(with_text_last(parts))
+    Ok((with_text_last(parts), text))
 }
 
 /// The message and the piped text as one text.
-fn user_text(message: Option<&str>, piped: Option<&str>) -> Result<String> {
-    let words = message.filter(|text| *text != "-");
+fn message_text(message: Option<&UserText>, piped: Option<&str>) -> Result<UserText> {
+    let words = message.filter(|text| text.as_str() != "-");
     if words.is_none() && piped.is_some_and(|text| text.trim().is_empty()) {
         let hint = "a message with `-m`, or a command that prints text into the pipe";
         return Err(fail_with_hint(Exit::NoInput, "standard input is empty", hint));
     }
-    Ok(prompt::with_piped(words, piped))
+    Ok(prompt::with_piped(words.cloned(), piped))
 }
 
 /// Joins all texts of `parts` into one, placed after the other parts.

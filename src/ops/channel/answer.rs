@@ -6,6 +6,7 @@ use crate::channel::{InboundMessage, RateLimit};
 use crate::error::{Exit, Stop, exit_for, fail};
 use crate::ledger::{CallPurpose, Ledger};
 use crate::message::Origin;
+use crate::message::user_text::UserText;
 use crate::ops::agent_turn::{self, CHAT_LOCK_TIMEOUT, TurnOutcome, origin::ChatTurn};
 use crate::ops::channel::attachments::{self, Attachments};
 use crate::ops::channel::chat_command::InChatCommand;
@@ -13,7 +14,7 @@ use crate::ops::channel::chat_progress;
 use crate::ops::channel::delivery;
 use crate::ops::channel::health::ChannelActivity;
 use crate::ops::channel::intake::{answer_key, destination};
-use crate::ops::channel::message_quotes::{self, MessageText};
+use crate::ops::channel::message_quotes;
 use crate::ops::channel::outbox;
 use crate::ops::channel::poll_run::{PollRun, PolledChannel};
 use crate::ops::channel::transcription::Transcriber;
@@ -396,22 +397,19 @@ impl ChatTurnRun<'_> {
                 cause: "transcription",
             },
         };
-        let has_files = self.entries.iter().any(|it| !it.message.files.is_empty());
-        let mut files =
-            Attachments { has_others_text: resumes && has_files, ..Attachments::default() };
+        let mut files = Attachments::default();
         for entry in self.entries.iter().filter(|_| !resumes) {
             let found = attachments::download(&self.channel.open, &entry.message, &transcriber)?;
             files.paths.extend(found.paths);
             files.notes.extend(found.notes);
             files.has_others_text |= found.has_others_text;
         }
-        let text = self.message_text();
-        let others_origin = match files.has_others_text {
-            true => Some(Origin::External),
-            false => text.others_origin,
-        };
+        let mut text = message_quotes::with_notes(self.message_text(), &files.notes);
+        if files.has_others_text {
+            text.raise(message_quotes::others_content(Origin::External));
+        }
         let options = TurnOptions {
-            message: (!resumes).then(|| text.with_notes(&files.notes)),
+            message: (!resumes).then_some(text),
             attach: files.paths.iter().map(OsString::from).collect(),
             session: Some(self.work.session.clone()),
             resume: resumes,
@@ -436,8 +434,6 @@ impl ChatTurnRun<'_> {
             id: self.turn,
             sender: sender.as_deref(),
             chat_prompt: &prompt,
-            is_typed: true,
-            others_content: others_origin.map(|origin| (origin, "text of others in a message")),
             attached: Vec::new(),
         };
         let done = CancelToken::new().context("start a turn")?;
@@ -467,7 +463,7 @@ impl ChatTurnRun<'_> {
         }
     }
 
-    fn message_text(&self) -> MessageText {
+    fn message_text(&self) -> UserText {
         let messages = self.entries.iter().map(|entry| &entry.message);
         let inbox = self.channel.inbox.lock().ignore_poison();
         message_quotes::to_text(messages, inbox.state())

@@ -3,7 +3,9 @@
 use crate::attach::{self, AttachmentOrigin};
 use crate::channel::{AttachmentKind, InboundMessage, RemoteFile};
 use crate::error::Stop;
-use crate::message::tagged_block;
+use crate::message::user_text::UserText;
+use crate::message::{Origin, tagged_block};
+use crate::ops::channel::message_quotes;
 use crate::ops::channel::open_channel::OpenChannel;
 use crate::ops::channel::transcription::Transcriber;
 use crate::sys::digest::digest;
@@ -29,7 +31,7 @@ pub(crate) struct Attachments {
     /// Files that are sent to the model with the message.
     pub(crate) paths: Vec<PathBuf>,
     /// Lines about files that are not sent to the model.
-    pub(crate) notes: Vec<String>,
+    pub(crate) notes: Vec<UserText>,
     /// True if there is anything but words that the sender has spoken.
     pub(crate) has_others_text: bool,
 }
@@ -54,8 +56,17 @@ pub(crate) fn download(
             && let Some(text) = transcribe(channel, transcriber, file, &path)?
         {
             all.notes.push(match file.kind {
-                AttachmentKind::Voice => format!("[transcription: {text}]"),
-                _ => tagged_block("quote", Some(label), &text),
+                AttachmentKind::Voice => {
+                    // The sender has spoken the words.
+                    let mut note = UserText::label("[transcription: ");
+                    note.push(&UserText::typed(text));
+                    note.push(&UserText::label("]"));
+                    note
+                }
+                _ => {
+                    let content = message_quotes::others_content(Origin::External);
+                    UserText::of_others(tagged_block("quote", Some(label), &text), content)
+                }
             });
             all.has_others_text |= file.kind != AttachmentKind::Voice;
             continue;
@@ -65,19 +76,21 @@ pub(crate) fn download(
             Ok(true) if is_for_model(file, &path) => all.paths.push(path),
             Ok(true) => {
                 let label = recording_label(file.kind).unwrap_or("file");
-                all.notes.push(format!("[{label}: {}]", path.display()));
+                all.notes.push(UserText::label(format!("[{label}: {}]", path.display())));
             }
-            Ok(false) => all.notes.push(format!("[attachment: {name} - too large]")),
+            Ok(false) => {
+                all.notes.push(UserText::label(format!("[attachment: {name} - too large]")));
+            }
             Err(error) => {
                 log::warn!(target: "channel", "{}: an attachment was not downloaded: {error:#}", channel.name());
-                all.notes.push(format!("[attachment: {name} - download failed]"));
+                all.notes.push(UserText::label(format!("[attachment: {name} - download failed]")));
             }
         }
     }
     all.has_others_text |= message.files.len() > MAX_ATTACHMENTS;
     let left_out = message.files.len().saturating_sub(MAX_ATTACHMENTS);
     if left_out > 0 {
-        all.notes.push(format!("[{left_out} more attachments were left out]"));
+        all.notes.push(UserText::label(format!("[{left_out} more attachments were left out]")));
     }
     Ok(all)
 }

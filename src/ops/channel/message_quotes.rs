@@ -2,65 +2,65 @@
 
 use crate::channel::inbox::{InboxState, OutboundEntry};
 use crate::channel::{InboundMessage, QuotedText, RepliedMessage};
+use crate::message::user_text::{OthersContent, UserText};
 use crate::message::{Origin, tagged_block};
 
 /// Maximum characters of a message of ours that is replied to: the session has it, and this tells which one is meant.
 const MAX_REPLIED_CHARS: usize = 200;
 
-/// The text of messages.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct MessageText {
-    paragraphs: Vec<String>,
-    /// The highest origin of what the senders have not typed.
-    pub(super) others_origin: Option<Origin>,
+/// The phrase for text that a sender has not typed.
+const OTHERS_TEXT: &str = "text of others in a message";
+
+/// Content of others in a message of a chat.
+pub(super) fn others_content(origin: Origin) -> OthersContent {
+    OthersContent::new(origin, OTHERS_TEXT)
 }
 
-impl MessageText {
-    /// The text with `notes` after it.
-    pub(super) fn with_notes(&self, notes: &[String]) -> String {
-        let paragraphs: Vec<&str> =
-            self.paragraphs.iter().chain(notes).map(String::as_str).collect();
-        match paragraphs.join("\n\n") {
-            // The option's value `-` means standard input.
-            text if text == "-" => "- ".to_owned(),
-            text if text.is_empty() => "(a message without text)".to_owned(),
-            text => text,
-        }
-    }
-}
-
-/// The typed text of each message, with its quotes after it in marked blocks.
+/// The text of each message, with its quotes after it in marked blocks.
 pub(super) fn to_text<'m>(
     messages: impl Iterator<Item = &'m InboundMessage>,
     journal: &InboxState,
-) -> MessageText {
-    let mut text = MessageText::default();
+) -> UserText {
+    let mut text = UserText::default();
     for message in messages {
-        let typed = message.text.trim();
-        if !typed.is_empty() {
-            text.paragraphs.push(typed.to_owned());
-        }
+        let own = message.text.clone().trimmed();
+        text.push_paragraph(&match message.from.is_bot {
+            true => own.without_typed(),
+            false => own,
+        });
         for quote in &message.quotes {
-            if let Some((block, origin)) = to_block(quote, &message.chat.id, journal) {
-                text.paragraphs.push(block);
-                text.others_origin = text.others_origin.max(Some(origin));
-            }
+            let block = to_block(quote, &message.chat.id, journal);
+            block.iter().for_each(|block| text.push_paragraph(block));
         }
     }
     text
 }
 
-/// A quote as the model gets it, with its origin; `None` if there is nothing to quote. What we have sent ourselves keeps
-/// the origin that it was sent with.
-fn to_block(quote: &QuotedText, chat: &str, journal: &InboxState) -> Option<(String, Origin)> {
+/// The message of a turn: a text with `notes` after it.
+pub(super) fn with_notes(mut text: UserText, notes: &[UserText]) -> UserText {
+    notes.iter().for_each(|note| text.push_paragraph(note));
+    match text.as_str() {
+        // The option's value `-` means standard input.
+        "-" => text.push(&UserText::label(" ")),
+        "" => text.push(&UserText::label("(a message without text)")),
+        _ => {}
+    }
+    text
+}
+
+/// A quote as the model gets it; `None` if there is nothing to quote. What we have sent ourselves keeps the origin that it was
+/// sent with.
+fn to_block(quote: &QuotedText, chat: &str, journal: &InboxState) -> Option<UserText> {
     if let Some(replied) = &quote.replied
         && let Some((name, text, origin)) = own_message(quote, replied, chat, journal)
     {
         let text = QuotedText::cut("", text.trim(), MAX_REPLIED_CHARS).text;
-        return Some((tagged_block("replied", Some(&name), &text), origin));
+        let block = tagged_block("replied", Some(&name), &text);
+        return Some(UserText::of_model(block, others_content(origin)));
     }
     let block = || tagged_block("quote", Some(&quote.label), &quote.text);
-    (!quote.text.is_empty()).then(|| (block(), Origin::External))
+    let content = others_content(Origin::External);
+    (!quote.text.is_empty()).then(|| UserText::of_others(block(), content))
 }
 
 /// The sender of our message that is replied to, its text, and its origin; `None` if it is not known as ours.
@@ -107,12 +107,13 @@ fn has_text(entry: &OutboundEntry, quoted: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::to_text;
+    use super::{to_text, with_notes};
     use crate::channel::inbox::{InboxState, OutboundEntry};
     use crate::channel::{
         Chat, Destination, InboundMessage, MessageSource, Part, QuotedText, RepliedMessage,
     };
     use crate::message::Origin;
+    use crate::message::user_text::UserText;
 
     fn sent(id: &str, text: &str, chat: &str, source: Option<(&str, Origin)>) -> OutboundEntry {
         let chat = Chat { id: chat.into(), ..Chat::default() };
@@ -153,14 +154,15 @@ mod tests {
             };
             let message = InboundMessage {
                 chat: Chat { id: "7".into(), ..Chat::default() },
-                text: "snooze this".into(),
+                text: UserText::typed("snooze this"),
                 quotes: vec![quote],
                 ..InboundMessage::default()
             };
             let text = to_text([&message].into_iter(), &journal);
             let block = expect.map(|(block, _)| format!("\n\n{block}")).unwrap_or_default();
-            assert_eq!(text.with_notes(&[]), format!("snooze this{block}"));
-            assert_eq!(text.others_origin, expect.map(|(_, origin)| origin), "{quoted}");
+            assert_eq!(text.as_str(), format!("snooze this{block}"));
+            let others = text.sources(&|_| false).others.map(|content| content.origin);
+            assert_eq!(others, expect.map(|(_, origin)| origin), "{quoted}");
         };
         let [user, project, external] = Origin::ALL;
         let bob = "<replied name=\"sent by job `a`\">\nCall Bob.\n\nNow\n</replied>";
@@ -195,14 +197,14 @@ mod tests {
     #[test]
     fn messages_are_told_with_their_own_quotes() {
         let message = |text: &str, quotes: &[&str]| InboundMessage {
-            text: text.into(),
+            text: UserText::typed(text),
             quotes: quotes.iter().map(|it| QuotedText::cut("card", it, 10)).collect(),
             ..InboundMessage::default()
         };
         let check = |messages: &[InboundMessage], expect: &str, is_external: bool| {
-            let text = to_text(messages.iter(), &InboxState::default());
-            assert_eq!(text.with_notes(&[]), expect);
-            assert_eq!(text.others_origin, is_external.then_some(Origin::External));
+            let text = with_notes(to_text(messages.iter(), &InboxState::default()), &[]);
+            assert_eq!(text.as_str(), expect);
+            assert_eq!(text.is_own(), !is_external);
         };
         check(&[], "(a message without text)", false);
         check(&[message(" - ", &[])], "- ", false);

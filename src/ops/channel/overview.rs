@@ -74,7 +74,7 @@ fn waiting_in(channel: &'static str, state: &InboxState) -> Vec<WaitingMessage> 
             session: entry.session.clone(),
             state: name,
             at: time(entry.received_at),
-            text: text.clone(),
+            text: text.as_str().to_owned(),
         });
     }
     for entry in &state.outbound {

@@ -5,12 +5,12 @@ use crate::cron::run_record::RunUsage;
 use crate::error::{Exit, fail_with_hint, outside_turn};
 use crate::format::format_dollars;
 use crate::ledger::CallPurpose;
-use crate::message::ToolSpec;
-use crate::message::{FinishReason, Message, MessagePart, Usage, UserMessage};
+use crate::message::{
+    FinishReason, Message, MessagePart, ToolSpec, Usage, UserMessage, plain_text,
+};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::turn_options::TurnOptions;
-use crate::policy::provenance;
 use crate::provider::{Request, ToolChoice};
 use crate::report::{ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
 use crate::session::Session;
@@ -254,8 +254,20 @@ fn build_prompt(now: &str, list: &str, last_runs: &str) -> String {
 fn describe_last_runs(session: &Session) -> String {
     let runs = session.messages().iter().rev().filter_map(|message| match message {
         Message::User(user) => {
-            let task = provenance::user_text(user)?;
-            let (when, task) = (user.runtime_facts.trim(), task.trim());
+            // The id of an older version tells a message without content of others.
+            let is_own = match &user.sources {
+                Some(sources) => sources.others.is_none(),
+                None => user.id.ends_with("-0"),
+            };
+            let text = plain_text(&user.parts);
+            // The output of the job's condition follows the task.
+            let task = match text.split_once("\n\n<stdin") {
+                _ if user.injected => "",
+                Some((task, _)) => task.trim(),
+                None if is_own => text.trim(),
+                None => "",
+            };
+            let when = user.runtime_facts.trim();
             let task: String = task.chars().take(MAX_TASK_CHARS).collect();
             (!task.is_empty()).then(|| format!("{when}\nIts task: {task}"))
         }

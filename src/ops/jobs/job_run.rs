@@ -10,6 +10,7 @@ use crate::cron::run_record::{
 };
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::message::Origin;
+use crate::message::user_text::{OthersContent, UserText};
 use crate::ops::agent_turn::{self, TurnOutcome, origin::JobTurn};
 use crate::ops::hooks::{HookContainment, HookedRun, Hooks};
 use crate::ops::jobs::delivery::{self, DeliveryResult};
@@ -332,7 +333,7 @@ impl JobRunner<'_> {
                 |spent, outcome, error| RunResult { outcome, error, spent, ..RunResult::default() };
             match tasks {
                 Ok(Some((message, left))) => {
-                    (options.message, options.max_cost) = (Some(message), left);
+                    (options.message, options.max_cost) = (Some(UserText::typed(message)), left);
                 }
                 Ok(None) => return Ok(without_turn(spent, Some(RunOutcome::Nothing), None)),
                 Err(error) => return Ok(without_turn(spent, None, Some(error))),
@@ -355,7 +356,6 @@ impl JobRunner<'_> {
                 policy_limit: policy_limit.as_ref(),
                 input,
                 last_turn_only: is_own,
-                untrusted_reason: job.options.is_none().then_some("a job of another program"),
                 answer_chat: match delivery::find_sink(&ctx, job) {
                     Some(AnswerSink::Chat { channel, to }) => {
                         Some(ChatTarget { channel, recipient: to })
@@ -384,8 +384,16 @@ impl JobRunner<'_> {
     fn turn_options(&self, job: &Job, terms: &JobOptions) -> Result<TurnOptions> {
         let mut grants = stored_grants(terms)?;
         grants.directory = Some(workspace_jobs::job_directory(self.settings, terms));
+        let text = job.message.as_str();
+        let message = match job.options {
+            Some(_) => UserText::typed(text),
+            None => {
+                let content = OthersContent::new(Origin::Project, "a job of another program");
+                UserText::of_others(text, content)
+            }
+        };
         Ok(TurnOptions {
-            message: Some(job.message.clone()),
+            message: Some(message),
             model: terms.model.clone(),
             replay: self.replay.map(Path::to_owned),
             max_cost: terms.max_cost,

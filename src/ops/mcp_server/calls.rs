@@ -5,6 +5,7 @@ use super::served_client::ServedClient;
 use crate::error::exit_for;
 use crate::event::{Event, ToolOutcome};
 use crate::json_rpc::ErrorObject;
+use crate::message::user_text::{OthersContent, UserText};
 use crate::message::{Message, MessagePart, Origin, Reply, ToolCall};
 use crate::ops::agent_turn;
 use crate::ops::agent_turn::origin::ChatTurn;
@@ -161,23 +162,22 @@ fn ask(
         Value::String(key) if !key.trim().is_empty() => format!("{SESSION_PREFIX}{}", key.trim()),
         _ => return Err(ErrorObject::invalid_params("`session` is not a text")),
     };
+    // The option's value `-` means standard input.
+    let message = if message == "-" { "- " } else { message };
+    let content = OthersContent::new(Origin::Project, "a message of a program");
+    let mut text = UserText::of_others(message, content);
+    let external = server.setup.shared.provenance.external();
+    external
+        .into_iter()
+        .for_each(|content| text.raise(OthersContent::new(Origin::External, content)));
     let options = TurnOptions {
-        // The option's value `-` means standard input.
-        message: Some(if message == "-" { "- ".to_owned() } else { message.to_owned() }),
+        message: Some(text),
         session: Some(session.clone()),
         lock_timeout: SESSION_LOCK_TIMEOUT,
         ..server.options.clone()
     };
-    let provenance = &server.setup.shared.provenance;
-    let external = provenance.external();
-    let chat = ChatTurn {
-        id: &random_hex(5),
-        sender: None,
-        chat_prompt: PROMPT,
-        is_typed: false,
-        others_content: external.as_deref().map(|content| (Origin::External, content)),
-        attached: Vec::new(),
-    };
+    let chat =
+        ChatTurn { id: &random_hex(5), sender: None, chat_prompt: PROMPT, attached: Vec::new() };
     let (sender, receiver) = mpsc::channel::<String>();
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| report_progress(server, progress, receiver));
@@ -209,7 +209,7 @@ fn ask(
     outcome.finish_beside_others(server.ctx);
     // Later calls of the client may use the answer.
     let origin = resources::origin_of_session(server, &session).unwrap_or(Origin::External);
-    provenance.raise(origin, "another conversation");
+    server.setup.shared.provenance.raise(origin, "another conversation");
     Ok(result)
 }
 

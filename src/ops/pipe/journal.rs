@@ -7,6 +7,7 @@ use super::message::PipeMessage;
 use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord};
 use crate::channel::settlement::Settlement;
 use crate::channel::{Destination, InboundMessage, Part};
+use crate::message::user_text::UserText;
 use crate::ops::channel::answer::MAX_ATTEMPTS;
 use crate::ops::channel::turn_recovery::{self, EarlierTurn};
 use crate::ops::context::Context;
@@ -87,7 +88,7 @@ impl<'a> PipeJournal<'a> {
         inbox.append(InboxRecord::In {
             message: InboundMessage {
                 id: id.to_owned(),
-                text: message.text.clone(),
+                text: UserText::label(message.text.as_str()),
                 reply_facts: json!({
                     "facts": message.facts,
                     "files": message.files,
@@ -208,7 +209,7 @@ fn to_message(entry: &InboundEntry) -> PipeMessage {
     PipeMessage {
         id: Value::from(id.as_str()),
         session: entry.session.clone(),
-        text: text.clone(),
+        text: text.as_str().to_owned(),
         files: files.filter_map(|it| Some(it.as_str()?.into())).collect(),
         facts: reply_facts["facts"].clone(),
     }

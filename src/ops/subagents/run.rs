@@ -114,7 +114,7 @@ fn run_turn(
             session_key,
         ),
         injected: true,
-        images: Vec::new(),
+        ..UserMessage::default()
     };
     let mut call_hints: HashMap<String, String> = HashMap::new();
     let mut sink = |event: Event<'_>| {

@@ -1,8 +1,8 @@
 //! Checks data that is sent to a third party that can make requests itself, such as an MCP server. After untrusted
 //! content, that data must not hold addresses that the model composed.
 
-use super::addresses::{find_hosts, strip_delimiters, trim_punctuation};
 use super::{AllowedHosts, ProvenanceTracker, Refusal};
+use crate::message::addresses::{find_hosts, strip_delimiters, trim_punctuation};
 use serde_json::Value;
 use url::Url;
 

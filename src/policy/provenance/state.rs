@@ -1,11 +1,10 @@
 //! Content that a conversation has read so far, message by message: its origin, the hosts that the user named, and the addresses
 //! that the model cannot have written. Pure.
 
-use super::addresses::{
-    comparison_key, find_hosts, find_whole_addresses, is_bare_address, normalize,
-};
+use super::stored_text;
 use super::trust_context::TrustContext;
-use super::user_text::{is_attachment_placeholder, is_number, is_piped, split_blocks};
+use crate::message::addresses::{comparison_key, find_whole_addresses, is_bare_address, normalize};
+use crate::message::user_text::MessageSources;
 use crate::message::{Message, MessagePart, Origin, Reply, ResultSource, ToolResult, UserMessage};
 use crate::policy::call_files::files_of_call;
 use crate::policy::tool_names::{APPLY_PATCH, SESSIONS, runs_commands};
@@ -83,6 +82,9 @@ impl ProvenanceState {
     }
 
     fn observe_user(&mut self, user: &UserMessage) {
+        if let Some(sources) = &user.sources {
+            self.hosts.extend(sources.hosts.iter().cloned());
+        }
         if user.injected {
             let mark = user.id.rsplit('-').next().unwrap_or_default();
             let repair = mark.strip_prefix('r').is_some_and(is_number);
@@ -95,41 +97,33 @@ impl ProvenanceState {
             }
             return;
         }
-        let is_piped = is_piped(user);
+        match &user.sources {
+            Some(MessageSources { others, has_model_text, .. }) => {
+                if let Some(content) = others {
+                    self.raise(content.origin, || content.name.clone());
+                }
+                let texts = user.parts.iter().filter(|_| !has_model_text);
+                for part in texts {
+                    if let MessagePart::Text(text) = part {
+                        let found = find_whole_addresses(text);
+                        self.addresses.extend(found.map(|url| comparison_key(&url)));
+                    }
+                }
+            }
+            None if self.is_complete => {}
+            None => {
+                if let Some((origin, content)) = stored_text::content_of_others(user) {
+                    self.raise(origin, || content.to_owned());
+                }
+            }
+        }
         for part in &user.parts {
-            let text = match part {
-                MessagePart::Text(text) => text,
-                MessagePart::Image(image) => {
-                    let origin = origin_of_name(&image.name);
-                    self.raise(origin, || format!("the image `{}`", image.name));
-                    continue;
-                }
-                MessagePart::Document(document) => {
-                    let origin = origin_of_name(&document.name);
-                    self.raise(origin, || format!("the document `{}`", document.name));
-                    continue;
-                }
+            let (kind, name) = match part {
+                MessagePart::Text(_) => continue,
+                MessagePart::Image(image) => ("image", &image.name),
+                MessagePart::Document(document) => ("document", &document.name),
             };
-            if is_attachment_placeholder(text) {
-                self.raise(Origin::Project, || "an attachment".into());
-                continue;
-            }
-            if is_piped {
-                self.raise(Origin::Project, || "piped input".into());
-                self.addresses.extend(find_whole_addresses(text).map(|url| comparison_key(&url)));
-                continue;
-            }
-            let (own, others) = split_blocks(text);
-            self.hosts.extend(find_hosts(&own));
-            for (kind, block) in others {
-                match kind {
-                    "stdin" => self.raise(Origin::Project, || "piped input".into()),
-                    "page" => self.raise(Origin::External, || "an attached page".into()),
-                    "quote" => self.raise(Origin::External, || "text quoted in a message".into()),
-                    kind => self.raise(Origin::Project, || format!("an attached {kind}")),
-                }
-                self.addresses.extend(find_whole_addresses(block).map(|url| comparison_key(&url)));
-            }
+            self.raise(origin_of_name(name), || format!("the {kind} `{name}`"));
         }
     }
 
@@ -237,6 +231,10 @@ fn keep_address_lines(text: &str) -> String {
         _ => "",
     };
     text.lines().map(keep).collect::<Vec<&str>>().join("\n")
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// The origin of an image or a document that came with a message: an address as its name means that it was fetched.

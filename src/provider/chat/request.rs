@@ -395,11 +395,9 @@ mod tests {
 
     fn user(text: &str) -> Message {
         Message::User(UserMessage {
-            id: String::new(),
             parts: vec![MessagePart::Text(text.into())],
             runtime_facts: "[now]".into(),
-            injected: false,
-            images: Vec::new(),
+            ..UserMessage::default()
         })
     }
 

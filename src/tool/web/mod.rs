@@ -11,7 +11,7 @@
 use super::ToolError;
 use crate::attach::pdf;
 use crate::error::{Exit, Stop, exit_for, hint_for};
-use crate::policy::provenance::addresses;
+use crate::message::addresses;
 use crate::policy::provenance::{AddressTrust, AllowedHosts, ProvenanceTracker};
 use crate::policy::{Policy, PolicyDecision, Refusal};
 use crate::shell_quote::quote;

@@ -1,6 +1,7 @@
 //! Finds addresses and host names in text, and compares them.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use url::Url;
 
 /// Top-level domains that are also common file extensions. Such a word counts as a host only within an address.
@@ -22,14 +23,14 @@ pub fn strip_delimiters(text: &str) -> &str {
 }
 
 /// True if `line` is an address and nothing else.
-pub(super) fn is_bare_address(line: &str) -> bool {
+pub fn is_bare_address(line: &str) -> bool {
     ["http://", "https://"].iter().any(|start| line.starts_with(start))
         && !line.contains(char::is_whitespace)
 }
 
 /// Normalizes `text` to find an address in it however it was rewritten: lower case, without scheme, slashes and white
 /// space, with percent-encoding decoded and `+` removed.
-pub(super) fn normalize(text: &str) -> String {
+pub fn normalize(text: &str) -> String {
     let (bytes, mut plain) = (text.as_bytes(), Vec::with_capacity(text.len()));
     let mut at = 0;
     while at < bytes.len() {
@@ -52,20 +53,20 @@ pub(super) fn normalize(text: &str) -> String {
 }
 
 /// The form in which addresses are compared: as the URL parser writes them, without the fragment, which is never sent.
-pub(super) fn comparison_key(url: &Url) -> String {
+pub fn comparison_key(url: &Url) -> String {
     let mut url = url.clone();
     url.set_fragment(None);
     url.into()
 }
 
 /// The addresses in `text`. Each is yielded once for every plausible end of it.
-pub(super) fn find_addresses(text: &str) -> impl Iterator<Item = Url> {
+pub fn find_addresses(text: &str) -> impl Iterator<Item = Url> {
     find_words(text).flat_map(|(word, _)| parse_word(word))
 }
 
 /// As [`find_addresses`], without those that touch a cut: the model may have chosen the place of the cut, and with it the
 /// address. Whatever shortens a text marks the place.
-pub(super) fn find_whole_addresses(text: &str) -> impl Iterator<Item = Url> {
+pub fn find_whole_addresses(text: &str) -> impl Iterator<Item = Url> {
     let is_whole = |at: usize, word: &str| {
         let (before, after) = (&text[..at], &text[at + word.len()..]);
         !word.contains(CUT_MARK)
@@ -105,7 +106,7 @@ fn parse_word(word: &str) -> impl Iterator<Item = Url> {
 }
 
 /// `address` without the trailing punctuation of the surrounding sentence.
-pub(super) fn trim_punctuation(address: &str) -> &str {
+pub fn trim_punctuation(address: &str) -> &str {
     let mut rest = address;
     loop {
         let unmatched = |open: char, close: char| {
@@ -128,26 +129,49 @@ pub fn find_linked_hosts(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// The hosts that `text` names, within addresses or alone.
-pub(super) fn find_hosts(text: &str) -> BTreeSet<String> {
+pub fn find_hosts(text: &str) -> BTreeSet<String> {
     // Others may have chosen the names of files: what follows a slash, and all of a path that may have blanks.
     let text = without_quoted_paths(text).replace("\\ ", "/");
     let mut found: BTreeSet<String> = find_linked_hosts(&text).collect();
-    let in_path = |letter: char| letter.is_alphanumeric() || "-./".contains(letter);
-    for path in text.split(|letter: char| !in_path(letter)) {
-        let word = path.strip_prefix("//").unwrap_or(path).split('/').next();
-        let word = word.unwrap_or_default().trim_matches(['.', '-']);
+    for word in find_host_words(&text) {
+        let url = Url::parse(&format!("https://{}/", &text[word])).ok();
+        found.extend(url.and_then(|url| url.host_str().map(str::to_owned)));
+    }
+    found
+}
+
+/// The places of words in `text` that have the form of a host.
+pub(super) fn find_host_words(text: &str) -> Vec<Range<usize>> {
+    let ends_path = |letter: char| !letter.is_alphanumeric() && !"-./".contains(letter);
+    let mut found = Vec::new();
+    let mut start = 0;
+    for piece in text.split_inclusive(ends_path) {
+        let path_start = start;
+        start += piece.len();
+        let path = piece.trim_end_matches(ends_path);
+        let rest = path.strip_prefix("//").unwrap_or(path);
+        let host = rest.split('/').next().unwrap_or_default();
+        let word = host.trim_matches(['.', '-']);
         let Some((before, end)) = word.rsplit_once('.') else {
             continue;
         };
         let end = end.to_lowercase();
         let is_end = end.chars().count() >= 2 && end.chars().all(char::is_alphabetic);
-        if !is_end || before.is_empty() || FILE_EXTENSIONS.contains(&end.as_str()) {
-            continue;
+        let is_host = is_end && !before.is_empty() && !FILE_EXTENSIONS.contains(&end.as_str());
+        if is_host && !is_in_user_name(text, path_start) {
+            let skipped = path.len() - rest.len() + host.find(word).unwrap_or_default();
+            found.push(path_start + skipped..path_start + skipped + word.len());
         }
-        let url = Url::parse(&format!("https://{word}/")).ok();
-        found.extend(url.and_then(|url| url.host_str().map(str::to_owned)));
     }
     found
+}
+
+/// True if the word at `place` belongs to the name of a user, such as `@name` or `@name:server`, which others choose.
+fn is_in_user_name(text: &str, place: usize) -> bool {
+    let before = &text[..place];
+    let blank = before.char_indices().rfind(|(_, letter)| letter.is_whitespace());
+    let start = blank.map_or(0, |(at, letter)| at + letter.len_utf8());
+    before[start..].trim_start_matches(['(', '[', '{', '<']).starts_with('@')
 }
 
 /// Removes the paths in quotes or backticks: those that begin as a path does, and those that a message mentions by `@"…"`.
@@ -170,7 +194,7 @@ fn without_quoted_paths(text: &str) -> String {
 }
 
 /// True if `host` is one of `hosts`, with or without a leading `www.`.
-pub(super) fn contains_host(hosts: &BTreeSet<String>, host: &str) -> bool {
+pub fn contains_host(hosts: &BTreeSet<String>, host: &str) -> bool {
     let shorter = host.strip_prefix("www.");
     hosts.contains(host)
         || shorter.is_some_and(|shorter| hosts.contains(shorter))
@@ -232,6 +256,10 @@ mod tests {
         check("fix main.rs and README.md, e.g. v1.2, a.b", &[]);
         check("read https://main.rs/x", &["main.rs"]);
         check("mail ada@example.org", &["example.org"]);
+        check(
+            "ask @evil.example, (@evil.net) and @eve:evil.org about docs.example",
+            &["docs.example"],
+        );
         check("bücher.example", &["xn--bcher-kva.example"]);
         check("10.0.0.1 is no name", &[]);
         check("see docs.example/a.html", &["docs.example"]);
