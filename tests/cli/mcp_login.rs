@@ -20,8 +20,11 @@ enum Fault {
     #[default]
     None,
     NoPkce,
+    NoMetadata,
     OtherIssuer,
     OtherResource,
+    ShorterResource,
+    NoResource,
     NoRegistration,
     Denied,
     OtherState,
@@ -156,15 +159,19 @@ impl ServerState {
             ("POST", "/mcp") => self.mcp(&base, body, token),
             ("GET", "/meta") => {
                 let resource = match self.fault {
-                    Fault::OtherResource => "https://other.example/mcp".to_owned(),
-                    _ => format!("{base}/mcp"),
+                    Fault::OtherResource => json!("https://other.example/mcp"),
+                    Fault::ShorterResource => json!(format!("{base}/mc")),
+                    Fault::NoResource => Value::Null,
+                    _ => json!(format!("{base}/mcp")),
                 };
                 answer(
                     200,
                     &json!({ "resource": resource, "authorization_servers": [format!("{base}/as")] }),
                 )
             }
-            ("GET", "/.well-known/oauth-authorization-server/as") => {
+            ("GET", "/.well-known/oauth-authorization-server/as")
+                if self.fault != Fault::NoMetadata =>
+            {
                 let issuer = match self.fault {
                     Fault::OtherIssuer => "https://other.example".to_owned(),
                     _ => format!("{base}/as"),
@@ -487,6 +494,9 @@ fn servers_whose_metadata_cannot_be_trusted_get_no_login() {
         assert_eq!(server.count("POST /register"), 0, "{fault:?}");
     };
     check(Fault::NoPkce, "does not support PKCE");
+    check(Fault::NoMetadata, "has no metadata, so it does not state PKCE");
+    check(Fault::ShorterResource, "is about another resource");
+    check(Fault::NoResource, "names no resource");
     check(Fault::OtherIssuer, "calls itself `https://other.example`");
     check(Fault::OtherResource, "is about another resource");
     check(Fault::NoRegistration, "registers no clients: `--client-id`");

@@ -75,23 +75,12 @@ pub fn discover(http: &Http, server: &str) -> Result<AuthorizationServer> {
     let supported = metadata.as_ref().map(|it| texts(&it["scopes_supported"])).unwrap_or_default();
     let supported = (!supported.is_empty()).then(|| supported.join(" "));
     let scope = challenge.scope.or(supported);
-    let Some(found) = server_metadata(http, &server, &issuer_url)? else {
-        if named.is_some() {
-            return Err(unusable(&format!("the authorization server `{issuer}` has no metadata")));
-        }
-        let at = |path: &str| issuer_url.join(path).map(String::from).unwrap_or_default();
-        return Ok(AuthorizationServer {
-            authorization_endpoint: Some(at("/authorize")),
-            supports_pkce: true,
-            token_endpoint: at("/token"),
-            registration_endpoint: Some(at("/register")),
-            issuer,
-            token_auth_methods: Vec::new(),
-            resource,
-            scope,
-            names_itself: false,
-        });
-    };
+    let found = server_metadata(http, &server, &issuer_url)?;
+    let found = found.ok_or_else(|| {
+        unusable(&format!(
+            "the authorization server `{issuer}` has no metadata, so it does not state PKCE"
+        ))
+    })?;
     let stated = found["issuer"].as_str().unwrap_or_default();
     // A server that is its own authorization server, as in the first revision, may give that a path.
     let is_own = named.is_none()
@@ -183,15 +172,15 @@ fn resource_metadata(http: &Http, server: &Url, named: Option<&str>) -> Result<O
     Ok(None)
 }
 
-/// The resource of `metadata`, which must be the server or a part of its address.
+/// The resource of `metadata`, which must be the server or a place above it: a part of its path that ends at a `/`.
 fn checked_resource(server: &Url, metadata: &Value) -> Result<String> {
-    let own = without_fragment(server);
-    let Some(resource) = metadata["resource"].as_str() else {
-        return Ok(own);
-    };
+    let resource = metadata["resource"].as_str();
+    let resource = resource.ok_or_else(|| unusable("its metadata names no resource"))?;
     let stated = checked(server, resource)?;
+    let below = server.path().strip_prefix(stated.path().trim_end_matches('/'));
     let is_above = stated.origin() == server.origin()
-        && server.path().starts_with(stated.path().trim_end_matches('/'));
+        && stated.query().is_none_or(|query| server.query() == Some(query))
+        && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     match is_above {
         true => Ok(resource.to_owned()),
         false => Err(unusable(&format!("its metadata is about another resource, `{resource}`"))),
@@ -314,6 +303,12 @@ mod tests {
         };
         check("https://a.example/mcp/v1", true);
         check("https://a.example/", true);
+        check("https://a.example/mcp", true);
+        check("https://a.example/mcp/", true);
+        check("https://a.example/mc", false);
+        check("https://a.example/mcp/v", false);
+        check("https://a.example/mcp/v1/x", false);
+        check("https://a.example/mcp/v1?x", false);
         check("https://a.example/other", false);
         check("https://b.example/mcp/v1", false);
     }
