@@ -7,6 +7,7 @@ use crate::policy::net::Net;
 use crate::policy::provenance::{ProvenanceTracker, TrustContext};
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
+use crate::skill::BUILT_IN_SKILLS;
 use crate::sys::sandbox::private_tmp;
 use crate::sys::test_dns::TestHosts;
 use crate::tool::Tool;
@@ -14,6 +15,7 @@ use crate::tool::web::WebAccess;
 use crate::tool::web::page_cache::PageCache;
 use crate::tool::web_fetch::WebFetch;
 use crate::tool::web_search::{SearchSettings, WebSearch};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The initial, empty record of content read by a run under `policy`.
@@ -30,11 +32,22 @@ pub(crate) fn new_provenance_tracker(
         commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
         commands_have_network: policy.sandbox == Sandbox::Off || matches!(policy.net, Net::Any),
         trusted_tools: mcp_tools.trusted_tools(settings),
+        skill_hosts: skill_hosts(&policy.file_scope.workspace),
         is_private: private_tmp::is_private,
         resolve_real_path: Box::new(|path| {
             std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
         }),
     }))
+}
+
+/// The places of the built-in skills that have hosts, unless a file in the workspace takes their place.
+fn skill_hosts(workspace: &Path) -> Vec<(PathBuf, &'static [&'static str])> {
+    let skills = BUILT_IN_SKILLS.iter().filter(|skill| !skill.hosts.is_empty());
+    let places = skills.map(|skill| {
+        let folder = workspace.join("skills").join(skill.name);
+        (folder.join("SKILL.md"), skill.hosts)
+    });
+    places.filter(|(path, _)| !path.exists()).collect()
 }
 
 /// The web tools, in the order of the Python program; none if the config disables them.

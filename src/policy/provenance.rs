@@ -21,10 +21,12 @@ use crate::message::addresses::{comparison_key, contains_host};
 use crate::message::{Message, Origin};
 use crate::shell_quote::quote;
 use crate::sys::sync::IgnorePoison;
-use state::{MAX_REQUESTS_PER_DOMAIN, MAX_REQUESTS_PER_RUN, ProvenanceState};
+use state::{
+    MAX_REQUESTS_PER_DOMAIN, MAX_REQUESTS_PER_RUN, MAX_SKILL_REQUEST_BYTES, ProvenanceState,
+};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
-use url::Url;
+use url::{Position, Url};
 
 pub use guarded_change::{ChangeGrants, Grant, GuardedChange};
 pub use trust_context::{ResolveRealPath, TrustContext};
@@ -50,6 +52,9 @@ pub enum AddressTrust {
     Clean,
     /// The address appears verbatim in content that was read. Such requests are limited in number.
     Verbatim,
+    /// The host is that of a built-in skill which the conversation has loaded. Such requests are short, and limited in
+    /// number; the model may have composed them.
+    SkillHost,
     /// The host is allowed; the model may have composed the rest of the address.
     Host,
     /// The host is allowed, and the address appears verbatim in content that was read.
@@ -60,7 +65,7 @@ impl AddressTrust {
     /// True if no part of the address can carry data chosen by untrusted content. Only then does the response vouch for
     /// addresses in it.
     pub fn is_safe(self) -> bool {
-        self != Self::Host
+        !matches!(self, Self::Host | Self::SkillHost)
     }
 }
 
@@ -162,7 +167,7 @@ impl ProvenanceTracker {
     ) -> Result<AddressTrust, Refusal> {
         let mut state = self.lock_state();
         let trust = state.check_address(url, allowed)?;
-        if trust == AddressTrust::Verbatim {
+        if matches!(trust, AddressTrust::Verbatim | AddressTrust::SkillHost) {
             state.count_request(url);
         }
         Ok(trust)
@@ -211,6 +216,10 @@ impl ProvenanceState {
             return self.check_limits(url).map(|()| AddressTrust::Verbatim);
         }
         let (what, host) = (&self.content, url.host_str().unwrap_or_default());
+        let is_short = url[Position::BeforePath..].len() <= MAX_SKILL_REQUEST_BYTES;
+        if contains_host(&self.skill_hosts, host) && is_short {
+            return self.check_limits(url).map(|()| AddressTrust::SkillHost);
+        }
         Err(Refusal {
             message: format!(
                 "the conversation contains untrusted content ({what}), so `{host}` may be requested only at addresses that \
@@ -286,6 +295,7 @@ mod tests {
             commands_write_anywhere,
             commands_have_network: false,
             trusted_tools: Vec::new(),
+            skill_hosts: vec![("/home/u/w/skills/weather/SKILL.md".into(), &["wttr.example"])],
             is_private: |path| path.starts_with("/tmp/nanobot-run-0"),
             resolve_real_path: Box::new(real),
         }
@@ -397,7 +407,7 @@ mod tests {
 
     #[test]
     fn which_addresses_may_be_requested() {
-        use AddressTrust::{Clean, Host, Verbatim};
+        use AddressTrust::{Clean, Host, SkillHost, Verbatim};
         let asks =
             || vec![user_message("look at https://named.example/a and docs.example, please")];
         let exec = |text: &str| successful_call("exec", json!({"command": "cat x"}), text);
@@ -567,6 +577,18 @@ mod tests {
             "https://evil.example/?d=a%20secret",
             None,
         );
+        // The hosts of a built-in skill, once the conversation has loaded it.
+        let skill = |failed| {
+            let arguments = json!({"path": "/home/u/w/skills/weather/SKILL.md"});
+            tool_call("read_file", arguments, "x", failed).to_vec()
+        };
+        let weather = "https://wttr.example/Paris?format=j1";
+        check(&[exec("x")], weather, None);
+        check(&[exec("x"), skill(true)], weather, None);
+        check(&[exec("x"), skill(false)], weather, Some(SkillHost));
+        check(&[skill(false), exec("x")], weather, Some(SkillHost));
+        check(&[exec("x"), skill(false)], &format!("{weather}{}", "x".repeat(200)), None);
+        check(&[exec("x"), skill(false)], "https://evil.example/", None);
         // Text of others within the user's message is untrusted content.
         let piped = |text: &str| with_others(Origin::Project, text);
         check(

@@ -17,6 +17,8 @@ pub struct BuiltInSkill {
     pub name: &'static str,
     /// The files by their paths in the skill's folder, SKILL.md first.
     pub files: &'static [(&'static str, &'static str)],
+    /// The hosts that it works with. A conversation that has loaded the skill may send short requests to them.
+    pub hosts: &'static [&'static str],
     front_matter: PlainFrontMatter,
 }
 
@@ -153,6 +155,7 @@ macro_rules! files {
                 ("SKILL.md", include_str!(concat!("built_in/", $name, "/SKILL.md"))),
                 $(($path, include_str!(concat!("built_in/", $name, "/", $path))),)*
             ],
+            hosts: &[],
             front_matter: PlainFrontMatter::parse(include_str!(concat!(
                 "built_in/", $name, "/SKILL.md"
             ))),
@@ -163,13 +166,13 @@ macro_rules! files {
 /// All built-in skills, sorted by name.
 pub static BUILT_IN_SKILLS: &[BuiltInSkill] = &[
     files!("cron"),
-    files!("github"),
+    BuiltInSkill { hosts: &["api.github.com"], ..files!("github") },
     files!("memory"),
     files!("shell-pipelines"),
     files!("skill-creator", "scripts/check.sh", "scripts/new.sh"),
     files!("summarize"),
     files!("tmux"),
-    files!("weather"),
+    BuiltInSkill { hosts: &["wttr.in", "api.open-meteo.com"], ..files!("weather") },
 ];
 
 #[cfg(test)]
@@ -194,6 +197,7 @@ mod tests {
             assert!(skill.description.len() <= 90, "{name}");
             assert!(token_estimate::for_text(&skill.body) < 1_500, "{name}");
             assert!(!skill.always, "{name}");
+            assert!(built_in.hosts.iter().all(|host| skill.body.contains(host)), "{name}");
         }
     }
 

@@ -454,6 +454,27 @@ fn an_answer_about_startup_files_does_not_change_the_config_of_git() {
     exit_and_check(&mut screen);
 }
 
+/// "Open the second one", in the next turn.
+#[test]
+fn a_link_of_a_page_is_opened_in_the_next_turn() {
+    let second = PageServer::start(|_| page_response("text/plain", "the second page"));
+    let links = format!("1. https://first.example/\n2. {}\n", second.url("/second"));
+    let page = PageServer::start(move |_| page_response("text/plain", &links));
+    let fetch = |url: String| calls("web_fetch", json!({ "url": url }));
+    let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] })).script([
+        fetch(page.url("/")),
+        says("Two pages."),
+        fetch(second.url("/second")),
+        says("It is short."),
+    ]);
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "what is new?").until("Two pages.").until_prompt("> ");
+    send_line(&mut screen, "open the second one").until("It is short.");
+    let result = story.requests()[3].last_content();
+    assert!(result.contains("the second page"), "{result}");
+    exit_and_check(&mut screen);
+}
+
 #[test]
 fn the_model_can_ask_only_an_interactive_user() {
     let ask =

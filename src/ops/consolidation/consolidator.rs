@@ -392,6 +392,7 @@ impl<'a> Consolidator<'a> {
             commands_write_anywhere: false,
             commands_have_network: false,
             trusted_tools: Vec::new(),
+            skill_hosts: Vec::new(),
             is_private: |_| false,
             resolve_real_path: Box::new(Path::to_owned),
         });

@@ -23,6 +23,8 @@ const OWN_TEXT_TOOLS: &[&str] =
 const FILE_TOOLS: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file", APPLY_PATCH];
 /// Tools among [`FILE_TOOLS`] whose results quote file content verbatim.
 const VERBATIM_TOOLS: &[&str] = &["read_file", "grep"];
+/// Maximum length of the path and the query of an address that the model composed for a built-in skill, in bytes.
+pub(super) const MAX_SKILL_REQUEST_BYTES: usize = 200;
 /// Maximum number of requests to hosts that only untrusted content names, per domain and per run.
 pub(super) const MAX_REQUESTS_PER_DOMAIN: usize = 8;
 pub(super) const MAX_REQUESTS_PER_RUN: usize = 40;
@@ -38,6 +40,8 @@ pub(super) struct ProvenanceState {
     pub(super) is_complete: bool,
     /// Hosts that the user named.
     pub(super) hosts: BTreeSet<String>,
+    /// Hosts of the built-in skills that the conversation has loaded.
+    pub(super) skill_hosts: BTreeSet<String>,
     /// Addresses found in content that the model cannot have written.
     pub(super) addresses: HashSet<String>,
     /// Number of requests after untrusted content arrived to hosts that are not allowed, by domain.
@@ -174,6 +178,10 @@ impl ProvenanceState {
                 for file in files_of_call(name, &called.arguments) {
                     let place = context.resolve(file.path);
                     let path = file.path;
+                    if name == "read_file" && !failed {
+                        let hosts = context.hosts_of_skill(&place).iter();
+                        self.skill_hosts.extend(hosts.map(|host| (*host).to_owned()));
+                    }
                     self.raise(context.origin_of_file(&place), || format!("`{path}`"));
                     is_others_text &= !self.may_contain_model_text(&place, context);
                 }

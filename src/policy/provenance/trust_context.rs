@@ -18,6 +18,8 @@ pub struct TrustContext {
     pub commands_have_network: bool,
     /// Tools of MCP servers whose results the user answers for.
     pub trusted_tools: Vec<String>,
+    /// The places at which built-in skills are read, with the hosts that they work with.
+    pub skill_hosts: Vec<(PathBuf, &'static [&'static str])>,
     /// True for paths in the private directories of runs.
     pub is_private: fn(&Path) -> bool,
     pub resolve_real_path: ResolveRealPath,
@@ -38,6 +40,12 @@ impl TrustContext {
             true => Origin::User,
             false => Origin::Project,
         }
+    }
+
+    /// The hosts of the built-in skill that is read at `place`.
+    pub(super) fn hosts_of_skill(&self, place: &Path) -> &'static [&'static str] {
+        let mut skills = self.skill_hosts.iter();
+        skills.find(|(path, _)| path == place).map_or(&[], |(_, hosts)| hosts)
     }
 
     /// True if this run can change `place`, or something beneath it.
