@@ -976,7 +976,7 @@ const GIT: &[Scene] = &[
 ];
 
 /// Runs a command of the user. The output is empty if it succeeds.
-fn run_as_user(story: &Story, command: &str) -> String {
+pub(crate) fn run_as_user(story: &Story, command: &str) -> String {
     let mut shell = story.program("sh");
     shell.args(["-c", command]).env("W", story.workspace()).env("HOME", story.home());
     let done = shell.output().expect("the shell starts");

@@ -35,6 +35,7 @@ mod channel_telegram;
 mod channel_voice;
 mod channel_weixin;
 mod chat_services;
+mod chat_week;
 mod check;
 mod compaction;
 mod completions;
