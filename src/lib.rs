@@ -192,13 +192,14 @@ use sys::panic_report::PanicReporter;
 use sys::terminal::Terminal;
 
 /// Runs as a helper of ourselves, where the arguments say so: a signer for git, the supervisor of an MCP server or of a command,
-/// the process that makes namespaces for one, or the one that hides places from a program. Returns `None` in an ordinary
-/// process. Errors reach the parent by the supervisor's connection, or by its end.
+/// the process that makes namespaces for one, the one that hides places from a program, or the proxy of commands. Returns
+/// `None` in an ordinary process. Errors reach the parent by the supervisor's connection, or by its end.
 pub fn run_helper_process() -> Option<Exit> {
     let is_clean = sys::process::become_signing_client()
         .or_else(sys::process::become_supervisor)
         .or_else(sys::process::become_namespace_parent)
-        .or_else(sys::process::become_hiding_program)?;
+        .or_else(sys::process::become_hiding_program)
+        .or_else(tool::host_proxy::become_proxy)?;
     Some(if is_clean { Exit::Answered } else { Exit::Failed })
 }
 

@@ -26,9 +26,10 @@ pub struct GrantArgs {
     pub read: Vec<PathBuf>,
     /// Allow network access, or access to HOSTS only
     ///
-    /// Without HOSTS: the whole internet, for commands too. With HOSTS (`example.org,*.example.org`): these hosts, not
-    /// for commands. A non-public address is allowed if it is given as an address (`127.0.0.1:8000`), never through a
-    /// name.
+    /// Without HOSTS: the whole internet, for commands too. With HOSTS (`example.org,*.example.org`): these hosts, at the
+    /// ports of the web or at the one that follows (`example.org:8000`), for commands through a proxy that `https_proxy`
+    /// names. A non-public address is allowed if it is given as an address (`127.0.0.1:8000`), never through a name; a port
+    /// of the machine's loopback is at the same address in the sandbox.
     #[arg(long, value_name = "HOSTS", num_args = 0.., require_equals = true, value_delimiter = ',')]
     pub net: Option<Vec<String>>,
     /// Approve a tool that would need approval

@@ -375,6 +375,7 @@ fn run_turn(
     let outputs = (&mut *report, steering);
     let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, outputs);
     summary.origin = prepared.session.origin().map(|origin| origin.level);
+    summary.hosts = prepared.setup.shared.host_connections();
     let session = &prepared.session;
     let default_key =
         default_session_key(ctx, &prepared.settings, options.grants.directory.as_deref());

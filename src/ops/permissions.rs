@@ -163,6 +163,7 @@ pub(crate) fn build_policy(
         profile: profile.name.clone(),
         file_scope: reach,
         net: allowed_hosts(grants, settings, profile)?,
+        command_hosts: command_hosts(grants, profile),
         explicit_addresses: explicit_addresses(grants.net.as_deref().unwrap_or_default()),
         sandbox: sandbox_mode(grants, settings, profile),
         tool_filters: profile.tools.iter().cloned().collect(),
@@ -284,6 +285,17 @@ fn explicit_addresses(hosts: &[String]) -> Vec<(IpAddr, Option<u16>)> {
     hosts.iter().filter_map(address).collect()
 }
 
+/// The hosts that commands may reach too: those of `--net=HOSTS`, else those of the profile. What the config and the rules
+/// name is for the web tools.
+fn command_hosts(grants: &Grants, profile: &Profile) -> Vec<Pattern> {
+    match (&grants.net, &profile.net) {
+        // A text that is no host has been reported.
+        (Some(hosts), _) => hosts.iter().filter_map(|text| net::parse_host(text).ok()).collect(),
+        (None, Net::Hosts(own)) => own.clone(),
+        (None, Net::Default | Net::Any) => Vec::new(),
+    }
+}
+
 fn allowed_hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
     let configured = settings.tools.net.iter().map(|text| {
         net::parse_host(text)
@@ -293,13 +305,6 @@ fn allowed_hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Res
     match &grants.net {
         Some(hosts) if hosts.is_empty() => return Ok(Net::Any),
         Some(hosts) => {
-            if grants.lists_tool("exec") {
-                return Err(fail_with_hint(
-                    Exit::Usage,
-                    "`--net=HOSTS` cannot be enforced for commands: the kernel sees addresses, not host names",
-                    "bare `--net` for all hosts, or `--tools` without `exec`",
-                ));
-            }
             let typed = hosts.iter().map(|text| {
                 net::parse_host(text).map_err(|words| {
                     let cause = format!("`--net`: `{text}` {words}");

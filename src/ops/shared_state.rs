@@ -4,9 +4,11 @@ use crate::ops::hooks::Hooks;
 use crate::ops::mcp_tools::McpTools;
 use crate::policy::Policy;
 use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
+use crate::report::json::HostConnections;
 use crate::tool::call_hooks::CallHooks;
 use crate::tool::exec::background_commands::BackgroundCommands;
 use crate::tool::files::Files;
+use crate::tool::host_proxy::{HostTraffic, HostUsage};
 use crate::tool::program::ToolProgram;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,6 +29,8 @@ pub(crate) struct SharedState {
     pub(crate) listed_tools: BTreeSet<String>,
     /// The commands in the background. `None` if none can be started: they would outlast what permits them.
     pub(crate) background: Option<Arc<BackgroundCommands>>,
+    /// The connections of commands to the hosts that the user has named.
+    pub(crate) host_traffic: Arc<HostTraffic>,
     /// The programs that are tools.
     pub(crate) programs: Arc<[ToolProgram]>,
     /// The user's hooks, if there are any.
@@ -38,6 +42,17 @@ impl SharedState {
     pub(crate) fn call_hooks(&self) -> Option<Arc<dyn CallHooks>> {
         let hooks = self.hooks.as_ref().map(Arc::clone);
         hooks.map(|hooks| hooks as Arc<dyn CallHooks>)
+    }
+
+    /// The connections of commands to the hosts that the user has named, for the result.
+    pub(crate) fn host_connections(&self) -> Vec<HostConnections> {
+        let to_connections = |(host, usage): (String, HostUsage)| HostConnections {
+            host,
+            connections: usage.connections,
+            sent_bytes: usage.sent_bytes,
+            received_bytes: usage.received_bytes,
+        };
+        self.host_traffic.connected().into_iter().map(to_connections).collect()
     }
 
     /// The hosts that a run under `policy` may reach regardless of the content it has read.

@@ -11,6 +11,7 @@ use crate::settings::Settings;
 use crate::sys::durable_file;
 use crate::sys::paths::PathResolver;
 use crate::sys::process;
+use crate::sys::test_hooks;
 use crate::tool::Tool;
 use crate::tool::apply_patch;
 use crate::tool::cron::{CronTool, JobScheduler};
@@ -22,6 +23,7 @@ use crate::tool::exec::{ExecContainment, ExecLimits, ExecTool};
 use crate::tool::files::Files;
 use crate::tool::glob::Glob;
 use crate::tool::grep::Grep;
+use crate::tool::host_proxy::CommandHosts;
 use crate::tool::list_dir::ListDir;
 use crate::tool::program::ProgramTool;
 use crate::tool::read_file::ReadFile;
@@ -54,7 +56,10 @@ pub(crate) fn all_tools(
         tools.push(Box::new(Grep::new(Arc::clone(files))));
     }
     if settings.exec.enabled {
-        let exec = with_workspace(exec_tool(ctx, settings, policy, files), settings, policy);
+        let exec = exec_tool(ctx, settings, policy, files);
+        let exec =
+            exec.with_hosts(command_hosts(ctx, settings, policy, shared), &shared.host_traffic);
+        let exec = with_workspace(exec, settings, policy);
         match &shared.background {
             Some(commands) if policy.is_offered(PROCESS) => {
                 let exec = Arc::new(exec.with_background(Arc::clone(commands)));
@@ -83,7 +88,9 @@ fn program_tools(
         return Vec::new();
     }
     let paths = shared.programs.iter().map(|program| program.path.clone());
-    let runner = exec_tool(ctx, settings, policy, &shared.files).with_programs(paths.collect());
+    let runner = exec_tool(ctx, settings, policy, &shared.files)
+        .with_programs(paths.collect())
+        .with_hosts(command_hosts(ctx, settings, policy, shared), &shared.host_traffic);
     let runner = Arc::new(with_workspace(runner, settings, policy));
     let tool = |program| Box::new(ProgramTool::new(program, &runner)) as Box<dyn Tool>;
     shared.programs.iter().map(tool).collect()
@@ -103,6 +110,23 @@ pub(crate) fn hook_runner(
     let programs = targets.into_iter().chain([directory]).collect();
     let exec = exec_tool(ctx, settings, policy, files).with_programs(programs);
     with_workspace(exec, settings, policy)
+}
+
+/// The hosts that the commands of a run may reach.
+fn command_hosts(
+    ctx: &Context,
+    settings: &Settings,
+    policy: &Policy,
+    shared: &SharedState,
+) -> CommandHosts {
+    if shared.offline {
+        return CommandHosts::default();
+    }
+    CommandHosts {
+        hosts: policy.command_hosts.iter().map(|host| host.text().to_owned()).collect(),
+        allowed_ranges: settings.web.allowed_ranges.clone(),
+        test_hosts: test_hooks::HOSTS.get(&ctx.env).map(str::to_owned),
+    }
 }
 
 /// The tool that runs commands, which creates what of the workspace its mounts are to protect.

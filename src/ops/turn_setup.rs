@@ -39,6 +39,7 @@ use crate::sys::{durable_file, sandbox, secret, test_hooks};
 use crate::tool::ask_user::AskUser;
 use crate::tool::cron::JobScheduler;
 use crate::tool::files::Files;
+use crate::tool::host_proxy::HostTraffic;
 use crate::tool::message::MessageTool;
 use crate::tool::program::ToolProgram;
 use crate::tool::sessions::SessionsTool;
@@ -99,7 +100,8 @@ pub(crate) fn prepare(
         input.announces_directory,
     );
     about_directory.iter().for_each(|text| notice(text));
-    let seen = new_provenance(settings, &policy, &mcp_tools);
+    let host_traffic = Arc::default();
+    let seen = new_provenance(settings, &policy, &mcp_tools, &host_traffic);
     let files = Arc::new(open_files(ctx, input, &policy, &seen, &project)?);
     let (mut notes, memory_version) = read_notes(ctx, input, &seen, notice)?;
     notes.bootstrap.extend(project.texts());
@@ -122,6 +124,7 @@ pub(crate) fn prepare(
         mcp_tools,
         listed_tools: input.listed_tools(),
         background: Some(Arc::default()),
+        host_traffic,
         programs,
         hooks,
     };
@@ -184,8 +187,9 @@ fn new_provenance(
     settings: &Settings,
     policy: &Policy,
     mcp_tools: &McpTools,
+    host_traffic: &Arc<HostTraffic>,
 ) -> Arc<ProvenanceTracker> {
-    let provenance = web_tools::new_provenance_tracker(settings, policy, mcp_tools);
+    let provenance = web_tools::new_provenance_tracker(settings, policy, mcp_tools, host_traffic);
     if let Some(reason) = mcp_tools.untrusted_descriptions() {
         provenance.raise(Origin::External, &reason);
     }
@@ -579,6 +583,7 @@ fn job_upper_bound<'a>(
     bound.tool_filters.push(tools.map(Pattern::new).collect());
     if offline {
         bound.net = Net::Default;
+        bound.command_hosts = Vec::new();
         let never = |name: &str| (Pattern::new(name), Permission::Never);
         bound.permissions.extend(["web_search", "web_fetch"].map(never));
     }

@@ -11,6 +11,7 @@ use crate::skill::BUILT_IN_SKILLS;
 use crate::sys::sandbox::private_tmp;
 use crate::sys::test_dns::TestHosts;
 use crate::tool::Tool;
+use crate::tool::host_proxy::HostTraffic;
 use crate::tool::web::WebAccess;
 use crate::tool::web::page_cache::PageCache;
 use crate::tool::web_fetch::WebFetch;
@@ -23,14 +24,19 @@ pub(crate) fn new_provenance_tracker(
     settings: &Settings,
     policy: &Policy,
     mcp_tools: &McpTools,
+    host_traffic: &Arc<HostTraffic>,
 ) -> Arc<ProvenanceTracker> {
     let has_commands =
         settings.exec.enabled && policy.is_offered("exec") || !settings.tools.programs.is_empty();
+    let host_traffic = Arc::clone(host_traffic);
     Arc::new(ProvenanceTracker::new(TrustContext {
         file_scope: policy.file_scope.clone(),
         workspace: policy.file_scope.workspace.clone(),
         commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
-        commands_have_network: policy.sandbox == Sandbox::Off || matches!(policy.net, Net::Any),
+        commands_have_network: match policy.sandbox == Sandbox::Off || policy.net == Net::Any {
+            true => Box::new(|| true),
+            false => Box::new(move || host_traffic.may_have_carried()),
+        },
         trusted_tools: mcp_tools.trusted_tools(settings),
         skill_hosts: skill_hosts(&policy.file_scope.workspace),
         is_private: private_tmp::is_private,

@@ -121,6 +121,12 @@ impl Policy {
         };
         let net = match has_net {
             true => "use the network of the machine",
+            false if !self.command_hosts.is_empty() => &format!(
+                "reach no other machine than {}, at ports 80 and 443 unless a port is named, through the proxy that `http_proxy` \
+                 and `https_proxy` name; besides, they have a loopback of their own, which they share with those in the background \
+                 (where the system allows no user namespaces, they have no network)",
+                join_patterns(&self.command_hosts)
+            ),
             false => {
                 "reach no other machine and no server of this one: their only network is a loopback of their own, which they \
                  share with those in the background (where the system allows no user namespaces, not even that)"
@@ -140,6 +146,9 @@ impl Policy {
         let (writes, has_net) = self.command_access();
         let net = match has_net {
             true => "the machine's network",
+            false if !self.command_hosts.is_empty() => {
+                &format!("of the network {}", join_patterns(&self.command_hosts))
+            }
             false => "no network but loopback of its own",
         };
         format!("in the sandbox: writes {writes}, {net}")
@@ -242,9 +251,10 @@ impl Policy {
 
     fn describe_network(&self) -> String {
         let commands = match (self.sandbox, &self.net) {
-            (Sandbox::Off, _) => "unrestricted",
-            (_, Net::Any) => "that of the machine",
-            _ => "loopback of their own",
+            (Sandbox::Off, _) => "unrestricted".to_owned(),
+            (_, Net::Any) => "that of the machine".to_owned(),
+            _ if !self.command_hosts.is_empty() => join_patterns(&self.command_hosts),
+            _ => "loopback of their own".to_owned(),
         };
         match &self.net {
             Net::Default => format!(

@@ -61,6 +61,8 @@ pub struct Policy {
     /// Permissions by tool. The strictest matching entry applies; without a match, the permission is `Always`.
     pub permissions: Vec<(Pattern, Permission)>,
     pub rules: Vec<PolicyRule>,
+    /// The hosts of `net` that commands may reach too.
+    pub command_hosts: Vec<Pattern>,
     /// Answers every approval request with yes.
     pub auto_approve: bool,
     /// Forbids all changes, whatever was granted.

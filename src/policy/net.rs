@@ -10,7 +10,7 @@ pub enum Net {
     /// Nothing beyond the default of every run.
     #[default]
     Default,
-    /// These hosts as well, through the web tools only: neither layer of the sandbox can filter by host name.
+    /// These hosts as well. Commands reach some of them, through a proxy: [`super::Policy::command_hosts`].
     Hosts(Vec<Pattern>),
     /// Every public host, from commands too.
     Any,

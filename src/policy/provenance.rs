@@ -293,7 +293,7 @@ mod tests {
             },
             workspace: "/home/u/w".into(),
             commands_write_anywhere,
-            commands_have_network: false,
+            commands_have_network: Box::new(|| false),
             trusted_tools: Vec::new(),
             skill_hosts: vec![("/home/u/w/skills/weather/SKILL.md".into(), &["wttr.example"])],
             is_private: |path| path.starts_with("/tmp/nanobot-run-0"),

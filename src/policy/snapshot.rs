@@ -164,7 +164,13 @@ enum AccessRecord {
 #[serde(rename_all = "lowercase")]
 enum NetRecord {
     Default,
+    /// These hosts, and none of them for commands.
     Hosts(Vec<String>),
+    /// These hosts, and those of them that commands may reach too.
+    Named {
+        hosts: Vec<String>,
+        commands: Vec<String>,
+    },
     Any,
 }
 
@@ -215,6 +221,7 @@ impl PolicyRecord {
             profile,
             file_scope: reach,
             net,
+            command_hosts,
             explicit_addresses: typed,
             sandbox,
             tool_filters: offered,
@@ -238,6 +245,10 @@ impl PolicyRecord {
             reach: FileScopeRecord::from_scope(reach),
             net: match net {
                 Net::Default => NetRecord::Default,
+                Net::Hosts(hosts) if !command_hosts.is_empty() => NetRecord::Named {
+                    hosts: pattern_texts(hosts),
+                    commands: pattern_texts(command_hosts),
+                },
                 Net::Hosts(hosts) => NetRecord::Hosts(pattern_texts(hosts)),
                 Net::Any => NetRecord::Any,
             },
@@ -275,14 +286,19 @@ impl PolicyRecord {
             list.into_iter().map(read).collect()
         };
         let allowed = self.commands.allowed.into_iter().map(expressions);
+        let (net, command_hosts) = match self.net {
+            NetRecord::Default => (Net::Default, Vec::new()),
+            NetRecord::Hosts(hosts) => (Net::Hosts(parse_patterns(hosts)), Vec::new()),
+            NetRecord::Named { hosts, commands } => {
+                (Net::Hosts(parse_patterns(hosts)), parse_patterns(commands))
+            }
+            NetRecord::Any => (Net::Any, Vec::new()),
+        };
         Ok(Policy {
             profile: self.profile,
             file_scope: self.reach.into_scope(),
-            net: match self.net {
-                NetRecord::Default => Net::Default,
-                NetRecord::Hosts(hosts) => Net::Hosts(parse_patterns(hosts)),
-                NetRecord::Any => Net::Any,
-            },
+            net,
+            command_hosts,
             explicit_addresses: self.typed,
             sandbox: match self.sandbox {
                 SandboxRecord::Strict => Sandbox::Strict,
@@ -508,6 +524,18 @@ mod tests {
         check("full", &full);
         check("both", &full.intersection(&other).intersection(&other));
         check("nothing", &Policy::default());
+    }
+
+    /// The hosts of a snapshot that names none for commands were for the web tools alone when it was stored.
+    #[test]
+    fn only_hosts_that_were_stored_for_commands_are_for_commands() {
+        let named = policy(&["commands a.example"]);
+        let kept = Policy::from_snapshot(&through_text(&named.snapshot())).unwrap();
+        assert_eq!(kept.command_hosts, named.command_hosts);
+        let before = policy(&["net a.example"]);
+        let kept = Policy::from_snapshot(&through_text(&before.snapshot())).unwrap();
+        assert!(kept.command_hosts.is_empty());
+        assert!(named.intersection(&kept).command_hosts.is_empty());
     }
 
     #[test]

@@ -52,6 +52,10 @@ pub(super) fn policy(words: &[&str]) -> Policy {
             }
             Some(("home", path)) => policy.file_scope.home = path.into(),
             Some(("net", host)) => policy.net = Net::Hosts(vec![Pattern::new(host)]),
+            Some(("commands", host)) => {
+                policy.net = Net::Hosts(vec![Pattern::new(host)]);
+                policy.command_hosts = vec![Pattern::new(host)];
+            }
             Some(("typed", address)) => {
                 policy.explicit_addresses.push((address.parse().unwrap(), Some(80)));
             }
@@ -122,6 +126,7 @@ pub(super) const POLICY_TERMS: &[&str] = &[
     "net",
     "net a.example",
     "net a.example:22",
+    "commands a.example",
     "typed 10.0.0.1",
     "trust /d",
     "deny grep(~/sub/*)",
@@ -195,6 +200,8 @@ pub(super) fn evaluate(policy: &Policy) -> Vec<(String, bool)> {
     }
     ask("port 22".into(), policy.net.grants_port("a.example", 22));
     ask("sockets".into(), policy.net == Net::Any);
+    let is_named = policy.command_hosts.contains(&Pattern::new("a.example"));
+    ask("commands".into(), policy.net == Net::Any || is_named);
     let typed = policy.is_explicit_address("10.0.0.1".parse().unwrap(), 80, &[80]);
     ask("typed".into(), typed);
     ask("uncontained".into(), policy.sandbox == Sandbox::Off);

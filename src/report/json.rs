@@ -100,10 +100,22 @@ pub struct RunMetadata {
     pub max_iterations: u32,
     /// True if the answer was requested with a JSON schema. The field `data` of the result is then the parsed answer.
     pub has_schema: bool,
+    /// The connections of commands to the hosts that the user has named.
+    pub hosts: Vec<HostConnections>,
     /// Instruction files that were found but not read, because their directory is not trusted.
     pub ignored_files: Vec<PathBuf>,
     /// The origin of the conversation at the end of the turn; not a field of the result.
     pub origin: Option<Origin>,
+}
+
+/// The connections of commands to one host.
+#[derive(Clone, Debug)]
+pub struct HostConnections {
+    /// The host and its port.
+    pub host: String,
+    pub connections: u64,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
 }
 
 /// Converts the result of a run to a JSON object: the whole output of `json`, and the last line of `stream-json`.
@@ -132,6 +144,13 @@ pub fn result_json(
         true => serde_json::from_str(text).unwrap_or(Value::Null),
         false => Value::Null,
     };
+    let hosts = run.hosts.iter();
+    let hosts: Vec<Value> = hosts
+        .map(|it| {
+            json!({ "host": it.host, "connections": it.connections, "sent_bytes": it.sent_bytes,
+                    "received_bytes": it.received_bytes })
+        })
+        .collect();
     let session_stats = stats.to_session_stats();
     let mut usage = usage_json(stats.usage);
     usage["tokens_per_second"] = stats.tokens_per_second().into();
@@ -147,6 +166,7 @@ pub fn result_json(
         "tools": tools,
         "denials": denials,
         "ignored": run.ignored_files,
+        "hosts": hosts,
         "usage": usage,
         "cost_usd": stats.cost.map(round_dollars),
         "calls": { "agreed": session_stats.allowed, "rejected": session_stats.denied,

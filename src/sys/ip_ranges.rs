@@ -3,6 +3,7 @@
 //!
 //! Host names are not judged here. They are resolved once, and the resolved address is checked.
 
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -73,7 +74,7 @@ pub fn is_public(address: IpAddr) -> bool {
 }
 
 /// A range of addresses, written as `10.0.0.0/8`, or as `127.0.0.1` for a single address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IpRange {
     network: IpAddr,
     /// Length of the common prefix, in bits.

@@ -23,7 +23,11 @@ struct DnsAnswers {
 impl TestHosts {
     /// Reads the hosts from the test hook.
     pub fn from_env(env: &Env) -> Self {
-        let text = test_hooks::HOSTS.get(env).unwrap_or_default();
+        Self::from_text(test_hooks::HOSTS.get(env).unwrap_or_default())
+    }
+
+    /// Reads the hosts from the value of the test hook.
+    pub fn from_text(text: &str) -> Self {
         let entry = |entry: &str| {
             let (name, answers) = entry.split_once('=')?;
             let addresses = |list: &str| list.split(',').flat_map(str::parse).collect();

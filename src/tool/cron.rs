@@ -372,7 +372,7 @@ mod tests {
             file_scope: FileScope::default(),
             workspace: "/w".into(),
             commands_write_anywhere: false,
-            commands_have_network: false,
+            commands_have_network: Box::new(|| false),
             trusted_tools: Vec::new(),
             skill_hosts: Vec::new(),
             is_private: |_| false,

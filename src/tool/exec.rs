@@ -16,6 +16,7 @@ mod signing;
 mod withheld;
 
 use super::files::{Files, StartupGrant};
+use super::host_proxy::{CommandHosts, HostTraffic};
 use super::sandbox_spec::{self, InstalledTools};
 use super::{CallEffect, Tool, ToolError, ToolOutput, WithheldFile, dangerous_command};
 use crate::message::{ToolSpec, without_blanks};
@@ -109,6 +110,9 @@ pub struct ExecTool {
     signer: Option<Arc<Signer>>,
     /// `None` if no commands can be started in the background.
     background: Option<Arc<BackgroundCommands>>,
+    /// The hosts that commands reach through a proxy, and what it has carried.
+    hosts: CommandHosts,
+    host_traffic: Arc<HostTraffic>,
     sandbox_spec: OnceLock<SandboxSpec>,
     withheld: Mutex<Option<WithheldResult>>,
 }
@@ -160,6 +164,8 @@ impl ExecTool {
             lock_directory: None,
             signer: None,
             background: None,
+            hosts: CommandHosts::default(),
+            host_traffic: Arc::default(),
             sandbox_spec: OnceLock::new(),
             withheld: Mutex::default(),
         }
@@ -175,6 +181,15 @@ impl ExecTool {
     /// Lets commands take turns with those of other runs, by locks in `directory`, which is closed to them.
     pub fn with_locks(mut self, directory: PathBuf) -> Self {
         self.lock_directory = Some(directory);
+        self
+    }
+
+    /// Lets commands reach `hosts`, where they have a network of their own.
+    pub fn with_hosts(mut self, hosts: CommandHosts, traffic: &Arc<HostTraffic>) -> Self {
+        if self.containment.is_sandboxed && !self.containment.has_network {
+            self.hosts = hosts;
+            self.host_traffic = Arc::clone(traffic);
+        }
         self
     }
 
@@ -213,7 +228,10 @@ impl ExecTool {
             (&self.tools, &self.programs),
             match self.containment.has_network {
                 true => NetworkAccess::Machine,
-                false => NetworkAccess::Loopback { shared: Arc::default() },
+                false => {
+                    let network = self.host_traffic.network(self.hosts.clone());
+                    NetworkAccess::Loopback { shared: Arc::new(network) }
+                }
             },
             startup_files::always_protected_from_commands(),
         )?;
@@ -247,7 +265,9 @@ impl ExecTool {
         match self.files.startup_grant() {
             StartupGrant::Allowed => ProjectFileAccess::Free,
             StartupGrant::Denied => ProjectFileAccess::Closed,
-            StartupGrant::NeedsPermission if self.containment.has_network => {
+            StartupGrant::NeedsPermission
+                if self.containment.has_network || !self.hosts.is_empty() =>
+            {
                 ProjectFileAccess::FromGit
             }
             StartupGrant::NeedsPermission => ProjectFileAccess::FromHistory,
@@ -275,6 +295,7 @@ impl ExecTool {
             guarded.into_iter().for_each(|path| *value = path);
         }
         env.push((INSIDE_SANDBOX.into(), "1".into()));
+        env.extend(self.hosts.variables());
         // Without this, git does maintenance in a background process, which would be killed with the command and
         // reported as left running.
         let attached = [
@@ -485,9 +506,10 @@ impl ExecTool {
                     "Timed out after {} seconds; all its processes were killed",
                     timeout.as_secs()
                 )));
-                if let Some((message, _)) =
-                    self.explain_failure(command, &text, CommandEnd::Timeout)
-                {
+                let explained = self
+                    .explain_refused_hosts()
+                    .or_else(|| self.explain_failure(command, &text, CommandEnd::Timeout));
+                if let Some((message, _)) = explained {
                     text.push_str(&line(message));
                 }
                 return Err(text.trim_start().into());
@@ -506,7 +528,9 @@ impl ExecTool {
         };
         let unsuccessful = end != CommandEnd::Success;
         let mut lacking = None;
-        if let Some((message, grant)) = self.explain_failure(command, &text, end) {
+        let explained =
+            self.explain_refused_hosts().or_else(|| self.explain_failure(command, &text, end));
+        if let Some((message, grant)) = explained {
             lacking = grant.filter(|_| unsuccessful).map(|flag| Refusal {
                 message: message.trim_matches(['(', ')']).to_owned(),
                 suggested_flag: Some(flag),

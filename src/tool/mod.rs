@@ -35,6 +35,7 @@ pub mod function_tool;
 pub mod glob;
 pub mod grep;
 mod hidden_files;
+pub mod host_proxy;
 pub mod list_dir;
 pub mod masked_text;
 pub mod mcp;

@@ -7,6 +7,7 @@ use crate::cron_run::{
 };
 use crate::server::{calls, says};
 use crate::story::{Story, write};
+use nanobot::policy::Policy;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -415,5 +416,38 @@ fn a_job_with_damaged_options_is_named_and_the_others_run() {
         assert!(run_to_end(&story, ["cron", "remove", "one"]).status.success());
         assert!(!story.crontab().table().unwrap().contains(id));
         story.run(["cron", "sync"]).stdout("The crontab is up to date.\n");
+    }
+}
+
+/// The permissions of a job that were stored when hosts were for the web tools alone.
+#[test]
+fn hosts_that_were_stored_for_the_web_tools_are_not_for_commands() {
+    let add = ["cron", "add", "-m", "x", "-e", "1h", "--name", "web", "--net=a.example"];
+    let story = Story::new();
+    story.run(add).stdout_has("web").stderr_has("jobs will not have");
+    story.run(["cron", "show", "web"]).stdout_has("commands: a.example");
+    let directories = std::fs::read_dir(story.home().join(".nanobot/cron")).unwrap().flatten();
+    let mut files = directories.map(|entry| entry.path().join("job.json"));
+    let file = files.find(|file| file.exists()).unwrap();
+    let mut terms: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    replace_policies(&mut terms);
+    write(&file, terms.to_string().as_bytes());
+    let listed = story.run(["cron", "list"]).stdout_has("web");
+    listed.stderr_has("the hosts of `web` are not for commands");
+}
+
+/// Replaces each stored policy in `value` by one whose hosts are not for commands.
+fn replace_policies(value: &mut Value) {
+    if value.get("mark").is_some() {
+        *value = Policy::edit_snapshot(value, &mut |policy| {
+            policy["net"] = json!({ "hosts": ["a.example"] });
+        })
+        .unwrap();
+        return;
+    }
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(replace_policies),
+        Value::Array(items) => items.iter_mut().for_each(replace_policies),
+        _ => {}
     }
 }

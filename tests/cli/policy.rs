@@ -187,7 +187,6 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
     check(&["-C", "b"], "`b` is not a directory");
     check(&["--write", "out dir"], "try: --write='out dir'\n");
     check(&["--net", "example.org"], "try: --net=example.org\n");
-    check(&["--tools", "exec,read_file", "--net=example.org"], "cannot be enforced for commands");
 }
 
 #[test]

@@ -37,6 +37,15 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "a proxy outside of its sandbox carries TLS",
+        &[
+            "nothing_but_named_hosts_is_reached",
+            "package_managers_and_git_reach_a_named_host",
+            "at_the_ports_of_the_web_only_tls_and_plain_http_are_carried",
+            "a_named_loopback_port_is_forwarded_and_hosts_are_told",
+        ],
+    ),
+    (
         "With `--write` it can also change the working directory",
         &[
             "startup_files_are_never_changed",

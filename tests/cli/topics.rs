@@ -89,7 +89,7 @@ fn commands_of_the_topic_permissions() {
     let rows = vec![
         answers("agent --write -m", [write("a.txt"), says("Fixed.")], "Fixed.\n"),
         answers("--write=out", [write("out/b.txt"), says("Noted.")], "Noted.\n"),
-        answers("--net=api.github.com", [says("Yes.")], "Yes.\n"),
+        answers("--net=registry.npmjs.org", [says("Yes.")], "Yes.\n"),
         answers("--deny", [read, says("I may not.")], "I may not.\n"),
         answers("--profile plan", [says("So.")], "So.\n"),
         prints("policy explain", "allowed: "),

@@ -66,8 +66,11 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
     }
     problems.iter().for_each(|problem| ctx.notice(&problem.text));
     for known in &known {
-        let notices =
-            [job_status::tampered_notice(&known.job), unsupported_channel_notice(ctx, &known.job)];
+        let notices = [
+            job_status::tampered_notice(&known.job),
+            unsupported_channel_notice(ctx, &known.job),
+            job_status::web_only_hosts_notice(&known.job),
+        ];
         for words in notices.into_iter().flatten() {
             ctx.notice(&words);
         }

@@ -390,7 +390,7 @@ impl<'a> Consolidator<'a> {
             file_scope: FileScope::default(),
             workspace: self.settings.workspace.clone(),
             commands_write_anywhere: false,
-            commands_have_network: false,
+            commands_have_network: Box::new(|| false),
             trusted_tools: Vec::new(),
             skill_hosts: Vec::new(),
             is_private: |_| false,

@@ -1,6 +1,7 @@
 //! A job with its status: its crontab lines, its last run, and its next runs.
 
 use super::crontab_status::{CrontabStatus, LineState};
+use super::job_grants::stored_grants;
 use super::retry;
 use super::scheduler_problems::{self, SchedulerProblem};
 use super::time_format;
@@ -12,6 +13,8 @@ use crate::cron::job_store::JobStore;
 use crate::cron::run_record::{JobDir, PendingRetry, RunHistory, RunRecord, RunState};
 use crate::cron::schedule::{DueState, Schedule};
 use crate::ops::context::Context;
+use crate::policy::Policy;
+use crate::policy::net::Net;
 use crate::settings::Settings;
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp, Zoned};
@@ -231,6 +234,22 @@ pub(crate) fn tampered_notice(job: &Job) -> Option<String> {
             "`{}` does not run: {}; `nanobot cron edit {}` accepts it as it is now",
             time_format::to_one_line(&job.name),
             super::job_run::JOB_TAMPERED,
+            job.id
+        )
+    })
+}
+
+/// The notice for a job whose permissions were stored when the hosts of `--net=HOSTS` were not for commands.
+pub(crate) fn web_only_hosts_notice(job: &Job) -> Option<String> {
+    let terms = job.options.as_ref()?;
+    let grants = stored_grants(terms).ok()?;
+    let stored = Policy::from_snapshot(terms.policy.as_ref()?).ok()?;
+    let has_hosts = grants.net.is_some_and(|hosts| !hosts.is_empty());
+    (has_hosts && stored.command_hosts.is_empty() && matches!(stored.net, Net::Hosts(_))).then(|| {
+        format!(
+            "the hosts of `{}` are not for commands, as it was when its permissions were stored; `nanobot cron edit {} \
+             --net=HOSTS` stores them again",
+            time_format::to_one_line(&job.name),
             job.id
         )
     })

@@ -1,14 +1,19 @@
 //! Opens connections that a signal can interrupt.
 
 use super::error::from_stop;
-use super::timeouts::ExchangeLimits;
+use super::resolver::PolicyResolver;
+use super::ssrf::{AddressError, AddressPolicy, SsrfFilter};
+use super::timeouts::{ExchangeLimits, HttpTimeouts};
 use super::transport::{Route, SignalTransport, Socket};
 use crate::sys::signal::{self, Deadline};
+use crate::sys::test_dns::TestHosts;
+use anyhow::Context;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use std::io::Error;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+use ureq::http::Uri;
 use ureq::unversioned::transport::{ConnectionDetails, Connector, Either, Transport};
 
 /// Opens a TCP connection, unless an earlier connector has made one.
@@ -87,6 +92,41 @@ fn dial_one(address: SocketAddr, deadline: &mut Deadline) -> Result<TcpStream, u
     }
     let stream = TcpStream::from(socket);
     stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Connects to a host at a port, at one of its addresses, all of which `filter` must allow.
+///
+/// # Errors
+/// Status 77 if the filter refuses it; also an unknown host, and a failed connection.
+pub fn connect_filtered(
+    (host, port): (&str, u16),
+    filter: SsrfFilter,
+    test_hosts: &TestHosts,
+    timeout: Duration,
+) -> anyhow::Result<TcpStream> {
+    let uri: Uri = format!("http://{host}:{port}/").parse().context("parse the host")?;
+    let timeouts = HttpTimeouts {
+        connect: timeout,
+        first_byte: Duration::ZERO,
+        idle: Duration::ZERO,
+        total: Duration::ZERO,
+    };
+    let limits = ExchangeLimits { timeouts, deadline: None };
+    let resolver = PolicyResolver {
+        limits,
+        policy: AddressPolicy::Filtered(filter),
+        proxy: None,
+        hosts: test_hosts.clone(),
+    };
+    let mut deadline = limits.connect_deadline();
+    let connected =
+        resolver.resolve_checked(&uri, true).and_then(|addresses| dial(&addresses, &mut deadline));
+    let stream = connected.map_err(|error| match AddressError::find(&error) {
+        Some(refused) => refused.clone().into_error(),
+        None => error.into(),
+    })?;
+    stream.set_nonblocking(false)?;
     Ok(stream)
 }
 

@@ -19,7 +19,7 @@ mod transport;
 mod websocket;
 
 pub use client::{ConnectionPool, Http, HttpMethod, Response};
-pub use connector::is_listening;
+pub use connector::{connect_filtered, is_listening};
 pub use error::{ConnectError, ResponseTimeout, body_error_message};
 pub use network::{Network, NetworkDefaults};
 pub use redirect_listener::RedirectListener;

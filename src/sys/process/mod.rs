@@ -5,6 +5,7 @@
 
 pub mod background;
 pub(in crate::sys) mod children;
+pub mod helper;
 mod hiding_launcher;
 mod inspect;
 pub mod line_program;

@@ -2,6 +2,7 @@
 //! their first process.
 
 use super::children::groups;
+use super::helper::MAX_DESCRIPTORS;
 use super::resource_limits::describe_start_error;
 use super::supervisor::{
     IN_NAMESPACES, LaunchDirectory, LaunchKind, LaunchSpec, SUPERVISOR_ARG0, SupervisorReport,
@@ -14,10 +15,11 @@ use crate::sys::sandbox::{NetworkNamespace, ProtectedPids, SandboxSpec};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -57,9 +59,16 @@ pub(super) fn start_namespaced(
         return SupervisorConnection::start(command, known());
     }
     command.arg(NEW_LOOPBACK);
+    let addresses = shared.listeners().into_iter().flat_map(|listeners| &listeners.addresses);
+    command.args(addresses.map(ToString::to_string));
     let (child, mut connection) = SupervisorConnection::start(command, known())?;
     // Without it the next one makes its own.
-    *namespace = connection.receive_network().unwrap_or_default();
+    if let Ok(Some((made, sockets))) = connection.receive_network() {
+        *namespace = Some(made);
+        if let Some(listeners) = shared.listeners() {
+            (listeners.on_open)(sockets);
+        }
+    }
     Ok((child, connection))
 }
 
@@ -76,13 +85,18 @@ fn named_network(argument: Option<&OsStr>) -> io::Result<NewNetwork> {
     })
 }
 
-/// Sends the parent the network namespace that this process has made.
-fn send_network() -> io::Result<()> {
+/// Sends the parent the network namespace that this process has made, and sockets that listen in it at `addresses`.
+fn send_network(addresses: impl Iterator<Item = OsString>) -> io::Result<()> {
+    let addresses = addresses.filter_map(|address| address.to_str()?.parse::<SocketAddr>().ok());
+    // A system may have no IPv6.
+    let listeners: Vec<TcpListener> =
+        addresses.filter_map(|address| TcpListener::bind(address).ok()).collect();
     let namespace = NetworkNamespace::current()?;
     let mut line = serde_json::to_vec(&SupervisorReport::Entered).map_err(io::Error::other)?;
     line.push(b'\n');
-    let descriptors = [namespace.network.as_fd(), namespace.user.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut descriptors = vec![namespace.network.as_fd(), namespace.user.as_fd()];
+    descriptors.extend(listeners.iter().map(AsFd::as_fd));
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut with = SendAncillaryBuffer::new(&mut space);
     with.push(SendAncillaryMessage::ScmRights(&descriptors));
     let parts = [IoSlice::new(&line)];
@@ -97,7 +111,7 @@ pub fn become_namespace_parent() -> Option<bool> {
     if arguments.next().is_none_or(|name| name != NAMESPACES_ARG0) {
         return None;
     }
-    let mut enter = || -> io::Result<bool> {
+    let enter = || -> io::Result<bool> {
         close_fds::set_fds_cloexec(3, &[]);
         // A signal to the group is for the supervisor, which this process outlives.
         for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -106,7 +120,7 @@ pub fn become_namespace_parent() -> Option<bool> {
         let network = named_network(arguments.next().as_deref())?;
         namespaces::enter(&network)?;
         if matches!(network, NewNetwork::Loopback) {
-            send_network()?;
+            send_network(arguments)?;
         }
         let mut supervisor = Command::new(super::own_program::own_executable()?);
         supervisor.arg0(SUPERVISOR_ARG0).arg(IN_NAMESPACES);

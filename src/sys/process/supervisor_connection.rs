@@ -1,5 +1,6 @@
 //! The parent's end of the connection to a supervisor: starts it, sends what it is to launch, and reads its reports.
 
+use super::helper::MAX_DESCRIPTORS;
 use super::supervisor::{LaunchSpec, SupervisorReport};
 use crate::sys::sandbox::NetworkNamespace;
 use crate::sys::signal::{self, Deadline};
@@ -44,9 +45,11 @@ impl SupervisorConnection {
         Ok((child, connection))
     }
 
-    /// Waits for the network namespace that a supervisor has made, and which arrives before every other report. Returns
-    /// `None` if it has made none, which a report then explains.
-    pub(super) fn receive_network(&mut self) -> io::Result<Option<NetworkNamespace>> {
+    /// Waits for the network namespace that a supervisor has made, and for the sockets that listen in it, which arrive
+    /// before every other report. Returns `None` if it has made none, which a report then explains.
+    pub(super) fn receive_network(
+        &mut self,
+    ) -> io::Result<Option<(NetworkNamespace, Vec<OwnedFd>)>> {
         if !matches!(
             signal::wait_readable(&self.control, &mut Deadline::after(START_TIMEOUT)),
             Ok(true)
@@ -54,7 +57,7 @@ impl SupervisorConnection {
             return Ok(None);
         }
         let mut block = [0; 512];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut block)];
         let received =
@@ -65,7 +68,8 @@ impl SupervisorConnection {
             _ => Vec::new(),
         });
         let network = namespaces.next().zip(namespaces.next());
-        Ok(network.map(|(network, user)| NetworkNamespace { network, user }))
+        let listeners = namespaces.collect();
+        Ok(network.map(|(network, user)| (NetworkNamespace { network, user }, listeners)))
     }
 
     /// Sends the supervisor what it is to launch, with the streams.

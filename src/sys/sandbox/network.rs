@@ -9,6 +9,7 @@ use rustix::thread::LinkNameSpaceType;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -56,12 +57,38 @@ impl NetworkAccess {
 
 /// The network namespace of several commands, once the first of them has made it.
 #[derive(Debug, Default)]
-pub struct SharedNetwork(Mutex<Option<NetworkNamespace>>);
+pub struct SharedNetwork {
+    namespace: Mutex<Option<NetworkNamespace>>,
+    listeners: Option<NetworkListeners>,
+}
+
+/// Sockets that listen in a network namespace, and are handed to a process outside of it.
+pub struct NetworkListeners {
+    /// The addresses that the sockets listen at. One that cannot be made is left out.
+    pub addresses: Vec<SocketAddr>,
+    /// Called with the sockets when the namespace has been made.
+    pub on_open: Box<dyn Fn(Vec<OwnedFd>) + Send + Sync>,
+}
+
+impl std::fmt::Debug for NetworkListeners {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("NetworkListeners").field(&self.addresses).finish()
+    }
+}
 
 impl SharedNetwork {
+    /// A network in which a process outside of it listens.
+    pub fn with_listeners(listeners: NetworkListeners) -> Self {
+        Self { namespace: Mutex::default(), listeners: Some(listeners) }
+    }
+
     /// The namespace, locked until the process that finds none has made it.
     pub fn lock(&self) -> MutexGuard<'_, Option<NetworkNamespace>> {
-        self.0.lock().ignore_poison()
+        self.namespace.lock().ignore_poison()
+    }
+
+    pub fn listeners(&self) -> Option<&NetworkListeners> {
+        self.listeners.as_ref()
     }
 }
 

@@ -116,6 +116,19 @@ impl ExecTool {
         Refusal { message: lines.join("\n"), suggested_flag }
     }
 
+    /// Names the hosts that the proxy has refused since the last command, and the flag that permits the first.
+    pub(super) fn explain_refused_hosts(&self) -> Option<(String, Option<String>)> {
+        let refused = self.host_traffic.take_refused();
+        let first = refused.first()?;
+        let usual = [":443", ":80"].iter().find_map(|port| first.strip_suffix(port));
+        let flag = format!("--net={}", usual.unwrap_or(first));
+        let message = format!(
+            "(not reached, because not granted to commands: {}; the user can grant it with `{flag}`)",
+            refused.join(", ")
+        );
+        Some((message, Some(flag)))
+    }
+
     /// Explains what went wrong in `command`, as its output tells, if the sandbox was the cause: the explanation, and the
     /// flag that permits it. A command that timed out may have printed nothing.
     pub(super) fn explain_failure(
@@ -164,7 +177,15 @@ impl ExecTool {
                                `background`; the user can grant the machine's network with `--net`)";
                 return Some((message.into(), None));
             }
+            let hosts = self.hosts.hosts.join(", ");
             let reach = match has_loopback {
+                true if !self.hosts.is_empty() => {
+                    let message = format!(
+                        "(commands reach only {hosts} in this run, through the proxy that `http_proxy` and `https_proxy` name; the user \
+                         can grant another host with `--net=HOST`)"
+                    );
+                    return Some((message, None));
+                }
                 true => "no network but loopback of their own in this run",
                 false => "no network in this run, and without user namespaces not even loopback",
             };

@@ -56,7 +56,9 @@ impl ExecTool {
             }
             ServerExit::Unknown => ("It was killed".into(), CommandEnd::Failure),
         };
-        if let Some((message, _)) = self.explain_failure(command, output, end) {
+        let explained =
+            self.explain_refused_hosts().or_else(|| self.explain_failure(command, output, end));
+        if let Some((message, _)) = explained {
             text.push_str(&format!("\n{message}"));
         }
         (text, end != CommandEnd::Success)

@@ -6,6 +6,7 @@ mod everyday;
 mod fixture;
 mod git;
 mod git_layouts;
+mod hosts;
 mod loopback;
 mod new_repositories;
 mod paths;

@@ -17,7 +17,7 @@ use tree::SourceTree;
 /// The modules from the highest to the lowest, each with the lower modules that it may import.
 const LAYERS: &[(&str, &str)] = &[
     ("main", "lib"),
-    ("lib", "command ops cli"),
+    ("lib", "command ops cli tool"),
     (
         "command",
         "repl ops cli report session tool mcp provider memory channel cron undo skill trust ledger workspace settings policy event message",

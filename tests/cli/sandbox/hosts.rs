@@ -1,0 +1,344 @@
+//! The hosts that `--net=HOSTS` grants to commands: package managers and git reach them through the proxy, and nothing
+//! else is reached.
+
+use super::fixture::{SandboxFixture, print_count};
+use crate::requirements::require;
+use crate::server::{calls, says};
+use crate::situation::{User, available_users};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const REGISTRY: &str = include_str!("registry.py");
+/// The address of the registry, to which the names of hosts lead that tests declare as public.
+const ADDRESS: &str = "127.7.7.7";
+
+/// A registry that runs outside of the sandbox, and a fixture whose commands know its name.
+struct Registry {
+    yard: SandboxFixture,
+    process: Child,
+    secure: String,
+    plain: String,
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+impl Registry {
+    /// Starts it; `None` if a program is missing.
+    fn start(user: User) -> Option<Self> {
+        if !require("python3") || !require("openssl") || !require("git") || !require("curl") {
+            return None;
+        }
+        let mut yard = SandboxFixture::new(user);
+        let hosts = format!(
+            "registry.test={ADDRESS};other.test={ADDRESS};inner.test=10.0.0.1;rebind.test={ADDRESS}|127.0.0.1"
+        );
+        yard.story = yard.story.env("NANOBOT_TEST_HOSTS", &hosts);
+        yard.story = yard.story.set("tools", json!({ "ssrfWhitelist": [format!("{ADDRESS}/32")] }));
+        let place = yard.outside_dir().join("registry");
+        std::fs::create_dir_all(&place).unwrap();
+        let mut server = yard.story.program("python3");
+        server.current_dir(&place).args(["-c", REGISTRY, ADDRESS, "registry.test"]);
+        let mut process = server.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let (secure, plain) = line.trim().split_once(' ').expect("the registry names its ports");
+        let (secure, plain) = (secure.to_owned(), plain.to_owned());
+        // What the client needs is in the working directory.
+        let client = place.join("client");
+        let copied = yard.story.program("cp").args(["-rT", client.to_str().unwrap(), "."]).status();
+        assert!(copied.unwrap().success());
+        std::fs::copy(place.join("ca.pem"), yard.story.dir().join("ca.pem")).unwrap();
+        Some(Self { yard, process, secure, plain })
+    }
+
+    /// The flag that grants the registry.
+    fn flag(&self) -> String {
+        format!("--net=registry.test:{},registry.test:{}", self.secure, self.plain)
+    }
+
+    fn fill(&self, command: &str) -> String {
+        command.replace("SECURE", &self.secure).replace("PLAIN", &self.plain)
+    }
+
+    /// The paths and hosts that were requested.
+    fn requests(&self) -> String {
+        let log = self.yard.outside_dir().join("registry/log");
+        std::fs::read_to_string(log).unwrap_or_default()
+    }
+}
+
+/// A program that may be missing, the command, and the expected end of its output.
+const TASKS: [(&str, &str, &str); 8] = [
+    ("curl", "curl -fsS --cacert ca.pem https://registry.test:SECURE/page", "page"),
+    ("curl", "curl -fsS http://registry.test:PLAIN/page", "page"),
+    (
+        "git",
+        "export GIT_SSL_CAINFO=$PWD/ca.pem && git clone -q https://registry.test:SECURE/repo.git r && \
+         git -C r fetch -q https://registry.test:SECURE/repo.git main && cat r/f",
+        "from git",
+    ),
+    ("git", "git clone -q http://registry.test:PLAIN/repo.git plain && cat plain/f", "from git"),
+    (
+        "npm",
+        "npm_config_cafile=$PWD/ca.pem npm ci --no-audit --no-fund --registry https://registry.test:SECURE/ > /dev/null && \
+         node -p 'require(\"left\")'",
+        "from npm",
+    ),
+    (
+        "python3",
+        "python3 -m pip install -q --root-user-action=ignore --cert ca.pem --index-url https://registry.test:SECURE/simple/ --target p left && \
+         PYTHONPATH=p python3 -c 'import left; print(left.text)'",
+        "from pip",
+    ),
+    (
+        "cargo",
+        "export CARGO_HOME=$TMPDIR/cargo CARGO_HTTP_CAINFO=$PWD/ca.pem CARGO_REGISTRIES_MINE_INDEX=sparse+https://registry.test:SECURE/index/; \
+         cargo fetch -q && ls $CARGO_HOME/registry/cache/*/",
+        "left-1.0.0.crate",
+    ),
+    (
+        "python3",
+        "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://registry.test:PLAIN/page\").read().decode().strip())'",
+        "page",
+    ),
+];
+
+#[test]
+fn package_managers_and_git_reach_a_named_host() {
+    for user in available_users() {
+        let Some(registry) = Registry::start(user) else {
+            return;
+        };
+        let looks = TASKS.map(|(program, ..)| format!("command -v {program} || echo none"));
+        let found = SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &looks);
+        let commands = TASKS.map(|(_, command, _)| registry.fill(command));
+        let told = registry.yard.run_commands(&["--write", &registry.flag()], &commands);
+        let mut tried = 0;
+        for (number, ((program, command, expect), told)) in TASKS.iter().zip(&told).enumerate() {
+            if found[number].starts_with("none") {
+                assert!(user == User::Nobody || !require(program), "{program}");
+                continue;
+            }
+            tried += 1;
+            assert_eq!(told.lines().last(), Some(*expect), "{user:?}: {command}\n{told}");
+        }
+        print_count(&format!("{user:?}: {tried} downloads from a named host done"));
+    }
+}
+
+/// Says a request to the proxy, and prints the status of the answer.
+const SAYS: &str = "python3 - <<'end'
+import os, socket
+address = os.environ['http_proxy'].removeprefix('http://').split(':')
+def say(text):
+    try:
+        with socket.create_connection((address[0], int(address[1])), 30) as proxy:
+            proxy.sendall(text.encode())
+            answer = proxy.recv(99)
+            return answer.split()[1].decode() if answer else 'end'
+    except ConnectionError: return 'end'
+";
+
+/// Requests to the proxy, and the status of the answer.
+const REFUSED: [(&str, &str); 27] = [
+    ("CONNECT 127.0.0.1:CANARY HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT localhost:CANARY HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT [::1]:CANARY HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT [::ffff:127.0.0.1]:CANARY HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT 2130706433:CANARY HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT 0x7f.1:CANARY HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT 127.7.7.7:SECURE HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT 169.254.169.254:80 HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT 1.1.1.1:443 HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT other.test:SECURE HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT other.test.:SECURE HTTP/1.1\\r\\nhost: registry.test\\r\\n\\r\\n", "403"),
+    ("CONNECT registry.test.other.test:SECURE HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT registry.test:22 HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT registry.test:443 HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("CONNECT registry.test:SECURE@other.test:SECURE HTTP/1.1\\r\\n\\r\\n", "400"),
+    ("CONNECT registry.test HTTP/1.1\\r\\n\\r\\n", "400"),
+    ("CONNECT inner.test:80 HTTP/1.1\\r\\n\\r\\n", "502"),
+    ("GET http://127.0.0.1:CANARY/ HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("GET http://registry.test@127.0.0.1:CANARY/ HTTP/1.1\\r\\n\\r\\n", "400"),
+    ("GET http://169.254.169.254/latest/meta-data HTTP/1.1\\r\\n\\r\\n", "403"),
+    ("GET http://registry.test:PLAIN/page HTTP/1.1\\r\\nhost: other.test\\r\\n\\r\\n", "403"),
+    (
+        "GET http://registry.test:PLAIN/page HTTP/1.1\\r\\nhost: registry.test:PLAIN\\r\\nhost: other.test\\r\\n\\r\\n",
+        "403",
+    ),
+    ("GET /page HTTP/1.1\\r\\nhost: registry.test:PLAIN\\r\\n\\r\\n", "400"),
+    ("GET https://registry.test:SECURE/page HTTP/1.1\\r\\n\\r\\n", "400"),
+    (
+        "POST http://registry.test:PLAIN/ HTTP/1.1\\r\\ntransfer-encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n",
+        "411",
+    ),
+    (
+        "POST http://registry.test:PLAIN/ HTTP/1.1\\r\\ncontent-length: 0\\r\\ncontent-length: 9\\r\\n\\r\\n",
+        "400",
+    ),
+    ("GET http://registry.test:PLAIN/page HTTP/1.1\\r\\nx: y\\r\\n folded: z\\r\\n\\r\\n", "400"),
+];
+
+/// Further commands, of which none prints `open`.
+const CLOSED: [&str; 8] = [
+    // A TLS client that asks for another host of the same server, and one that asks for none.
+    "curl -fsS --cacert ca.pem --connect-to other.test:443:registry.test:SECURE https://other.test/page && echo open",
+    "openssl s_client -proxy 127.0.0.1:3128 -connect registry.test:SECURE -noservername < /dev/null 2>&1 | grep 'Server certificate' && echo open",
+    "openssl s_client -proxy 127.0.0.1:3128 -connect registry.test:SECURE -servername other.test < /dev/null 2>&1 | grep 'Server certificate' && echo open",
+    // Past the proxy.
+    "curl -fsS --noproxy '*' --resolve registry.test:PLAIN:127.7.7.7 http://registry.test:PLAIN/page && echo open",
+    "curl -fsS http://127.0.0.1:CANARY/ && echo open",
+    // A name that leads elsewhere when it is asked for again.
+    "curl -sS http://rebind.test:PLAIN/page > /dev/null; curl -fsS http://rebind.test:PLAIN/page && echo open",
+    "for port in $(seq CANARY $((CANARY + 50))); do curl -fsS http://registry.test:$port/ && echo open; done 2>/dev/null",
+    "curl -fsS http://other.test:PLAIN/page && echo open",
+];
+
+#[test]
+fn nothing_but_named_hosts_is_reached() {
+    for user in available_users() {
+        let Some(registry) = Registry::start(user) else {
+            return;
+        };
+        let canary = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = canary.local_addr().unwrap().port().to_string();
+        let arrived = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&arrived);
+        std::thread::spawn(move || {
+            while canary.accept().is_ok() {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let fill = |text: &str| registry.fill(text).replace("CANARY", &port);
+        let said = REFUSED.map(|(text, _)| format!("{SAYS}print(say('{}'))\nend", fill(text)));
+        let flag = format!("{},inner.test,rebind.test:{}", registry.flag(), registry.plain);
+        let told = registry.yard.run_commands(&[&flag], &said);
+        for ((text, expect), told) in REFUSED.iter().zip(&told) {
+            assert_eq!(told.lines().next(), Some(*expect), "{user:?}: {text}: {told}");
+        }
+        // The refusal names its flag.
+        assert!(
+            told[9].contains(&fill(
+                "other.test:SECURE; the user can grant it with `--net=other.test:SECURE`"
+            )),
+            "{}",
+            told[9]
+        );
+        let shown = "openssl s_client -proxy 127.0.0.1:3128 -connect registry.test:SECURE -servername registry.test < /dev/null 2>&1 | grep -c \
+                     'Server certificate'";
+        assert_eq!(registry.yard.run_commands(&[&flag], &[fill(shown)]), ["1"]);
+        let told = registry.yard.run_commands(&[&flag], &CLOSED.map(fill));
+        for (command, told) in CLOSED.iter().zip(&told) {
+            assert!(!told.contains("open"), "{user:?}: {command}: {told}");
+        }
+        assert_eq!(arrived.load(Ordering::SeqCst), 0);
+        assert_eq!(registry.requests().lines().count(), 1, "{}", registry.requests());
+        // The second request of a connection is not read, and the header `host` is the proxy's.
+        let twice = fill(
+            "GET http://registry.test:PLAIN/page HTTP/1.1\\r\\n\\r\\nGET http://registry.test:PLAIN/other HTTP/1.1\\r\\nhost: other.test\\r\\n\\r\\n",
+        );
+        let told =
+            registry.yard.run_commands(&[&flag], &[format!("{SAYS}print(say('{twice}'))\nend")]);
+        assert_eq!(told[0], "200", "{user:?}");
+        let requests = registry.requests();
+        let expect = fill("GET /page registry.test:PLAIN");
+        assert_eq!(requests.lines().skip(1).collect::<Vec<_>>(), [expect], "{requests}");
+        print_count(&format!(
+            "{user:?}: {} ways past the proxy closed",
+            REFUSED.len() + CLOSED.len()
+        ));
+    }
+}
+
+/// A port of the web that is named without a number takes TLS for that host only.
+#[test]
+fn at_the_ports_of_the_web_only_tls_and_plain_http_are_carried() {
+    if !require("python3") || !rustix::process::getuid().is_root() {
+        return;
+    }
+    // Another address than that of the registries, whose ports are their own.
+    let address = "127.7.7.8";
+    let server = TcpListener::bind((address, 443)).unwrap();
+    std::thread::spawn(move || {
+        for mut stream in server.incoming().flatten() {
+            drop(std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
+        }
+    });
+    let mut yard = SandboxFixture::new(User::Current);
+    yard.story = yard.story.env("NANOBOT_TEST_HOSTS", &format!("echo.test={address}"));
+    yard.story = yard.story.set("tools", json!({ "ssrfWhitelist": [format!("{address}/32")] }));
+    let command = format!(
+        "{SAYS}with socket.create_connection((address[0], int(address[1])), 30) as proxy:
+    proxy.sendall(b'CONNECT echo.test:443 HTTP/1.1\\r\\n\\r\\n')
+    print(proxy.recv(99)[:12])
+    proxy.sendall(b'SSH-2.0-x\\r\\n')
+    print(proxy.recv(99))
+end"
+    );
+    let told = yard.run_commands(&["--net=echo.test"], &[&command]);
+    assert_eq!(told[0], "b'HTTP/1.1 200'\nb''");
+    let told = yard.run_commands(&["--net=echo.test:443"], &[&command]);
+    assert_eq!(told[0], "b'HTTP/1.1 200'\nb'SSH-2.0-x\\r\\n'");
+}
+
+/// A server of the machine's own loopback, and the hosts in the result.
+#[test]
+fn a_named_loopback_port_is_forwarded_and_hosts_are_told() {
+    for user in available_users() {
+        let Some(registry) = Registry::start(user) else {
+            return;
+        };
+        let flag = format!("--net={ADDRESS}:{},registry.test:{}", registry.plain, registry.plain);
+        let job =
+            json!({ "action": "add", "name": "tea", "message": "tea", "at": "2026-01-03T09:00" });
+        let run = |command: &str| -> Value {
+            let command = json!({ "command": registry.fill(command) });
+            let story = &registry.yard.story;
+            story.server().script([
+                calls("exec", command),
+                calls("cron", job.clone()),
+                says("done"),
+            ]);
+            let mut command = registry.yard.command(&[&flag, "--json"]);
+            let ran = story.wait(command.spawn().unwrap());
+            let result = ran.json();
+            drop(ran.error_text());
+            result
+        };
+        // Without a byte from elsewhere the output is the project's.
+        let result = run("echo local");
+        assert_eq!((&result["hosts"], &result["denials"]), (&json!([]), &json!([])), "{result}");
+        let result = run(&format!("curl -fsS --noproxy '*' http://{ADDRESS}:PLAIN/page"));
+        assert_eq!(result["denials"][0]["tool"], "cron", "{result}");
+        let host = &result["hosts"][0];
+        assert_eq!(host["host"], format!("{ADDRESS}:{}", registry.plain), "{result}");
+        assert_eq!(host["connections"], 1);
+        assert!(
+            host["sent_bytes"].as_u64() > Some(20) && host["received_bytes"].as_u64() > Some(20)
+        );
+        let result = run("curl -fsS http://registry.test:PLAIN/page");
+        assert_eq!(result["denials"][0]["tool"], "cron", "{result}");
+        assert_eq!(result["hosts"][0]["host"], registry.fill("registry.test:PLAIN"), "{result}");
+        let result = run("curl -sS http://other.test:PLAIN/page; true");
+        assert_eq!(result["hosts"], json!([]), "{result}");
+    }
+}
+
+#[test]
+fn without_namespaces_commands_reach_no_named_host() {
+    if !require("curl") {
+        return;
+    }
+    let yard = SandboxFixture::new(User::Current).without_namespaces();
+    let told = yard.run_commands(&["--net=a.test"], &["curl -sS http://a.test/"]);
+    assert!(told[0].contains("without user namespaces not even loopback"), "{}", told[0]);
+}
