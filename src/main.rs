@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         .unwrap_or(Exit::Defect);
     nanobot::sys::process::end_standby();
     nanobot::sys::sandbox::private_tmp::remove_all();
+    nanobot::sys::process::remove_memory_cgroup();
     nanobot::sys::signal::kill_self_for(exit);
     ExitCode::from(exit.code())
 }

@@ -172,6 +172,7 @@ pub(crate) fn exec_tool(
 ) -> ExecTool {
     let limits = ExecLimits {
         timeout: settings.exec.timeout,
+        memory_bytes: settings.exec.memory_bytes,
         max_result_chars: settings.max_tool_result_chars,
         path_prepend: settings.exec.path_prepend.clone(),
         path_append: settings.exec.path_append.clone(),

@@ -511,6 +511,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("tools.programs", TextList, "[]", Used, "programs in ~/.nanobot/tools that are tools, by name; `*` for all"),
     key("tools.exec.enable", Bool, "true", Used, "enable the tool that runs commands"),
     key("tools.exec.timeout", UP_TO_ONE_DAY_SECS, "60", UsedAndWritten, "timeout of a command in seconds"),
+    key("tools.exec.memory", Whole(64, 1_048_576), "null", Used, "memory of a command in MiB, by a cgroup of its run where the system delegates one, else as address space of each process, which programs with sanitizers, Node and Java do not start with; unset: no limit"),
     key("tools.exec.pathPrepend", Text, r#""""#, Used, "directories to prepend to PATH, separated by colons"),
     key("tools.exec.pathAppend", Text, r#""""#, Used, "directories to append to PATH, separated by colons"),
     key("tools.exec.allowedEnvKeys", TextList, "[]", Used, "environment variables passed to commands in addition to the usual ones"),

@@ -277,6 +277,8 @@ pub struct ExecSettings {
     pub enabled: bool,
     /// Default 60 s; a call that needs longer should request it explicitly.
     pub timeout: Duration,
+    /// The memory of a command, in bytes; `None` for no limit.
+    pub memory_bytes: Option<u64>,
     /// Directories separated by colons, or empty.
     pub path_append: String,
     /// Directories separated by colons, or empty.

@@ -303,6 +303,10 @@ impl TypedReader<'_> {
             timeout: Duration::from_secs(
                 self.whole_number(const { config_key("tools.exec.timeout") }, None)?.into(),
             ),
+            memory_bytes: self
+                .get(const { config_key("tools.exec.memory") }, None)?
+                .as_u64()
+                .map(|mebibytes| mebibytes << 20),
             path_append: search_path(const { config_key("tools.exec.pathAppend") })?,
             path_prepend: search_path(const { config_key("tools.exec.pathPrepend") })?,
             allowed_env_keys: self.text_list(const { config_key("tools.exec.allowedEnvKeys") })?,

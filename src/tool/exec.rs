@@ -70,6 +70,8 @@ const FAIL_FAST_ENV: &[(&str, &str)] = &[
 #[derive(Clone, Debug)]
 pub struct ExecLimits {
     pub timeout: Duration,
+    /// The memory of a command, in bytes.
+    pub memory_bytes: Option<u64>,
     /// Maximum characters of a result.
     pub max_result_chars: usize,
     /// Prepended to PATH, as `path_append` is appended.
@@ -94,6 +96,7 @@ pub struct ExecTool {
     shell: CommandShell,
     files: Arc<Files>,
     timeout: Duration,
+    memory_bytes: Option<u64>,
     /// Bytes kept of the start of the output, and as many of its end.
     capture_bytes: usize,
     env: Vec<(String, String)>,
@@ -152,6 +155,7 @@ impl ExecTool {
             shell,
             files,
             timeout: limits.timeout,
+            memory_bytes: limits.memory_bytes,
             // Leave space for the text added below, so that the result is not cut again: only the first cut knows the
             // full size.
             capture_bytes: (limits.max_result_chars - note_chars) / 32 * 15,
@@ -235,6 +239,7 @@ impl ExecTool {
             },
             startup_files::always_protected_from_commands(),
         )?;
+        fence.memory = self.memory_bytes.map(process::memory_limit);
         fence.project_files.names = startup_files::project_files();
         fence.project_files.skipped = vec![private.clone()];
         fence.project_files.changed = self.files.changed_startup_files();
@@ -650,6 +655,7 @@ mod tests {
         let (path_prepend, path_append) = ("/first".into(), "/last".into());
         ExecLimits {
             timeout: Duration::from_secs(10),
+            memory_bytes: None,
             max_result_chars: 16_000,
             path_prepend,
             path_append,

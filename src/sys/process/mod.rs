@@ -9,6 +9,7 @@ pub mod helper;
 mod hiding_launcher;
 mod inspect;
 pub mod line_program;
+mod memory_cgroup;
 mod namespaced_supervisor;
 mod output;
 mod own_program;
@@ -27,6 +28,7 @@ mod write_lock;
 
 pub use hiding_launcher::become_hiding_program;
 pub use inspect::{find_process, has_terminal, interrupt, is_alive};
+pub use memory_cgroup::{memory_limit, remove_memory_cgroup};
 pub use namespaced_supervisor::{
     become_namespace_parent, check_namespaces, require_namespaces, test_sandbox,
 };

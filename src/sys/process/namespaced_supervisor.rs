@@ -3,7 +3,8 @@
 
 use super::children::groups;
 use super::helper::MAX_DESCRIPTORS;
-use super::resource_limits::describe_start_error;
+use super::memory_cgroup;
+use super::resource_limits::{describe_start_error, test_limits_of_child};
 use super::supervisor::{
     IN_NAMESPACES, LaunchDirectory, LaunchKind, LaunchSpec, SUPERVISOR_ARG0, SupervisorReport,
     send_report,
@@ -22,7 +23,7 @@ use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, MutexGuard, OnceLock};
 
@@ -30,6 +31,7 @@ use std::sync::{Arc, MutexGuard, OnceLock};
 const NAMESPACES_ARG0: &str = "nanobot-sandbox";
 /// The arguments that name its network: that of the machine, a new one with loopback, and one that exists, whose
 /// descriptor is standard output, and that of its user namespace standard error. Without one it has no network.
+/// A path among the arguments is that of the cgroup that limits memory.
 const MACHINE_NETWORK: &str = "machine";
 const NEW_LOOPBACK: &str = "loopback";
 const EXISTING_NETWORK: &str = "existing";
@@ -48,6 +50,7 @@ pub(super) fn start_namespaced(
     sandbox: &SandboxSpec,
     known: fn() -> MutexGuard<'static, Vec<Pid>>,
 ) -> io::Result<(Child, SupervisorConnection)> {
+    command.args(sandbox.memory.as_ref().and_then(|memory| memory.cgroup.as_ref()));
     let Some(shared) = sandbox.network.shared() else {
         command.args(sandbox.network.is_machine().then_some(MACHINE_NETWORK));
         return SupervisorConnection::start(command, known());
@@ -111,31 +114,41 @@ pub fn become_namespace_parent() -> Option<bool> {
     if arguments.next().is_none_or(|name| name != NAMESPACES_ARG0) {
         return None;
     }
+    let (cgroups, networks): (Vec<OsString>, Vec<OsString>) =
+        arguments.partition(|argument| Path::new(argument).is_absolute());
+    for cgroup in cgroups {
+        if let Err(error) = memory_cgroup::join(Path::new(&cgroup)) {
+            report(&SupervisorReport::Failed(None, error.to_string()));
+            return Some(false);
+        }
+    }
     let enter = || -> io::Result<bool> {
         close_fds::set_fds_cloexec(3, &[]);
         // A signal to the group is for the supervisor, which this process outlives.
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::flag::register(signal, Arc::default())?;
         }
-        let network = named_network(arguments.next().as_deref())?;
+        let mut networks = networks.into_iter();
+        let network = named_network(networks.next().as_deref())?;
         namespaces::enter(&network)?;
         if matches!(network, NewNetwork::Loopback) {
-            send_network(arguments)?;
+            send_network(networks)?;
         }
         let mut supervisor = Command::new(super::own_program::own_executable()?);
         supervisor.arg0(SUPERVISOR_ARG0).arg(IN_NAMESPACES);
         supervisor.stdout(Stdio::null()).stderr(Stdio::null());
         Ok(supervisor.status()?.success())
     };
-    let entered = enter().inspect_err(|error| {
-        if let Ok(control) = rustix::stdio::stdin().try_clone_to_owned() {
-            send_report(
-                &mut control.into(),
-                &SupervisorReport::NoNamespaces(describe_start_error(error)),
-            );
-        }
-    });
+    let entered = enter()
+        .inspect_err(|error| report(&SupervisorReport::NoNamespaces(describe_start_error(error))));
     Some(entered.unwrap_or(false))
+}
+
+/// Sends a report to the parent in the place of a supervisor.
+fn report(report: &SupervisorReport) {
+    if let Ok(control) = rustix::stdio::stdin().try_clone_to_owned() {
+        send_report(&mut control.into(), report);
+    }
 }
 
 /// Tells that commands get namespaces of their own, or the reason that they do not. The first attempt of the run
@@ -195,7 +208,11 @@ pub fn test_sandbox(
     let (test, targets) = SelfTest::new(outside, denied, sandbox.network.is_machine())?;
     let mut results = match require_namespaces(sandbox).is_ok() {
         true => enter_namespaces(sandbox, Some(test))?,
-        false => sandbox.run_inside(&ProtectedPids::current(), || Ok(test.run()))?,
+        false => {
+            let mut results = sandbox.run_inside(&ProtectedPids::current(), || Ok(test.run()))?;
+            results.extend(test_limits_of_child(sandbox)?);
+            results
+        }
     };
     targets.check(&mut results);
     Ok(results)

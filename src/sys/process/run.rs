@@ -8,13 +8,14 @@ use super::children::{
 use super::hiding_launcher::hiding_command;
 use super::namespaced_supervisor::{knows_namespaces, remember_namespaces};
 use super::output::{HeadAndTail, OutputPipe};
-use super::resource_limits::set_resource_limits;
+use super::resource_limits::limited_command;
 use super::standby;
 use super::supervisor::{LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
 use super::supervisor_connection::SupervisorConnection;
 use super::write_lock::{LockError, WriteLock};
 use crate::error::Stop;
 use crate::sys::durable_file;
+use crate::sys::paths::find_program;
 use crate::sys::sandbox::{
     HiddenPlaces, PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory, UndoneChange,
 };
@@ -59,6 +60,15 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
+    /// True if there is such a program.
+    fn has_program(&self) -> bool {
+        let path = self.env.iter().find(|(name, _)| name == "PATH");
+        match self.program.to_str().filter(|name| !name.contains('/')) {
+            Some(name) => find_program(name, path.map_or("", |(_, path)| path)).is_some(),
+            None => self.program.exists(),
+        }
+    }
+
     /// Opens standard input: a file, not a pipe, so that no thread has to write while the command runs.
     fn open_input(&self) -> io::Result<File> {
         match &self.input {
@@ -399,9 +409,15 @@ fn spawn_unsupervised(
     hidden: Option<&HiddenPlaces>,
     (output, errors): (io::PipeWriter, io::PipeWriter),
 ) -> io::Result<Child> {
-    let mut command = match hidden {
-        Some(places) => hiding_command(&spec.program, &spec.directory, places)?,
-        None => {
+    let mut command = match (hidden, &spec.sandbox) {
+        (Some(places), _) => hiding_command(&spec.program, &spec.directory, places)?,
+        (None, Some(sandbox)) if spec.has_program() => {
+            let mut command = limited_command(sandbox, &spec.program);
+            command.current_dir(&spec.directory);
+            command
+        }
+        (None, Some(_)) => return Err(io::ErrorKind::NotFound.into()),
+        (None, None) => {
             let mut command = Command::new(&spec.program);
             command.current_dir(&spec.directory);
             command
@@ -419,11 +435,7 @@ fn spawn_unsupervised(
         Some(sandbox) => sandbox.run_inside(&ProtectedPids::current(), || command.spawn())?,
         None => command.spawn()?,
     };
-    let child = Pid::from_child(&process);
-    if spec.sandbox.is_some() {
-        set_resource_limits(child);
-    }
-    groups.push(child);
+    groups.push(Pid::from_child(&process));
     Ok(process)
 }
 

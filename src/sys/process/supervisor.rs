@@ -9,7 +9,7 @@
 //! sessions become children of the supervisor, and are ended one by one.
 
 use super::children::{KILL_TIMEOUT, TERM_GRACE, children, is_ending};
-use super::resource_limits::{describe_start_error, set_resource_limits};
+use super::resource_limits::{describe_start_error, set_own_limits, test_limits};
 use crate::sys::process_group::process_group;
 use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
 use crate::sys::sandbox::{EmptyRoot, ProtectedPids, SandboxSpec, StartDirectory};
@@ -212,14 +212,16 @@ fn start_server(
             None
         }
     };
+    let in_namespaces = root.is_some();
     let mut start = || {
         // Done only now, since creating namespaces needs access to our own entry in `/proc`. It prevents the server from
         // tracing us, and from reading the launch description in our memory.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-        let server = Pid::from_child(&command.spawn()?);
-        if launch.sandbox.is_some() {
-            set_resource_limits(server);
+        // The server inherits them. Of others than itself, a sandboxed thread cannot set any.
+        if let Some(sandbox) = &launch.sandbox {
+            set_own_limits(sandbox, in_namespaces)?;
         }
+        let server = Pid::from_child(&command.spawn()?);
         Ok(SupervisorReport::Started(server.as_raw_pid()))
     };
     if let Some((sandbox, root)) = launch.sandbox.as_ref().zip(root) {
@@ -246,8 +248,13 @@ fn try_sandbox(
     let root = root.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
     let sandbox = launch.sandbox.unwrap_or_default();
     run_in_root(root, &sandbox, None, false, || {
-        let results = launch.self_test.map(|test| test.run());
-        Ok(SupervisorReport::Tested(results.unwrap_or_default()))
+        let Some(test) = launch.self_test else {
+            return Ok(SupervisorReport::Tested(Vec::new()));
+        };
+        set_own_limits(&sandbox, true)?;
+        let mut results = test.run();
+        results.extend(test_limits(None, &sandbox)?);
+        Ok(SupervisorReport::Tested(results))
     })
 }
 

@@ -51,7 +51,7 @@ pub use project_file_rules::{ProjectFileAccess, ProjectFiles};
 pub use repository_search::{RepositoryLimits, find_repository};
 pub use restore::PathSnapshot;
 pub use seccomp::ProtectedPids;
-pub use spec::SandboxSpec;
+pub use spec::{MemoryLimit, SandboxSpec};
 pub use start_directory::StartDirectory;
 pub use undone_change::{Remedy, UndoneChange};
 

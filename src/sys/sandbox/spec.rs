@@ -49,8 +49,18 @@ pub struct SandboxSpec {
     #[serde(skip)]
     pub(super) split_parents: bool,
     pub network: NetworkAccess,
+    /// The limit of its memory, if there is one.
+    pub memory: Option<MemoryLimit>,
     #[serde(skip)]
     pub(super) cache: Arc<SandboxCache>,
+}
+
+/// A limit of memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    pub bytes: u64,
+    /// The cgroup whose processes together have this limit. Without one, each process has so much address space.
+    pub cgroup: Option<PathBuf>,
 }
 
 /// Values computed once and shared by all commands of a run.
@@ -84,6 +94,7 @@ impl SandboxSpec {
             long_lived: false,
             split_parents: false,
             network,
+            memory: None,
             cache: Arc::default(),
         };
         spec.add_root_links();

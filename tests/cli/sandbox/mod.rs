@@ -7,6 +7,7 @@ mod fixture;
 mod git;
 mod git_layouts;
 mod hosts;
+mod limits;
 mod loopback;
 mod new_repositories;
 mod paths;
