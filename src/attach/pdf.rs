@@ -48,10 +48,11 @@ pub fn extract_text(
             let (mut reads, links) =
                 system_paths::readable_paths(path, &[], Path::new("/nonexistent"));
             reads.push(file.path().to_owned());
-            let closed =
-                system_paths::resolve_secrets(std::iter::empty(), secrets::system_secrets());
+            let secrets =
+                secrets::system_secrets().filter(|path| system_paths::is_readable_secret(path));
             let mut spec =
-                SandboxSpec::new(reads, Vec::new(), closed, Vec::new(), NetworkAccess::Nothing);
+                SandboxSpec::new(reads, Vec::new(), Vec::new(), Vec::new(), NetworkAccess::Nothing);
+            spec.covered = system_paths::resolve_secrets(secrets).collect();
             links.iter().for_each(|path| spec.add_links(path));
             spec
         }),

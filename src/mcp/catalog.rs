@@ -14,6 +14,7 @@ use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Maximum of retries of a call because the server's offer changed in between.
@@ -123,6 +124,16 @@ impl ToolCatalog {
                 }
             }
         }
+    }
+
+    /// The paths that `server`, a local program in the sandbox, may change; the last one is its own directory.
+    pub fn writable_places(&self, server: &str) -> Vec<PathBuf> {
+        self.0.clients.writable_places(server)
+    }
+
+    /// True if the config says that what `server` returns is no content from outside.
+    pub fn is_trusted(&self, server: &str) -> bool {
+        self.server(server).is_ok_and(|server| server.is_trusted)
     }
 
     /// The file with the standard error of `server`, for people, if it has written any.

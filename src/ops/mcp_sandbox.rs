@@ -5,6 +5,7 @@ use crate::mcp::client::{FileGrant, SandboxFactory, SandboxedSpec};
 use crate::ops::context::Context;
 use crate::ops::permissions;
 use crate::ops::protected_paths;
+use crate::policy::file_scope::{FileScope, ScopeRoot};
 use crate::settings::Settings;
 use crate::sys::paths::PathResolver;
 use crate::sys::sandbox::private_tmp;
@@ -19,14 +20,21 @@ struct McpSandboxFactory {
     /// The part that is the same for all servers.
     shared_scope: ServerScope,
     tools: InstalledTools,
+    /// The rules of the run about files.
+    file_scope: FileScope,
     /// The directories in which temporary directories for this run may be created.
     temporary_dirs: Vec<PathBuf>,
     terminal: Terminal,
     quiet: bool,
 }
 
-/// Returns the builder of sandboxes for the servers of `settings`.
-pub(crate) fn sandbox_factory(ctx: &Context, settings: &Settings) -> Arc<dyn SandboxFactory> {
+/// Returns the builder of sandboxes for the servers of `settings`. What rules of `file_scope` deny to read stays closed to
+/// them.
+pub(crate) fn sandbox_factory(
+    ctx: &Context,
+    settings: &Settings,
+    file_scope: &FileScope,
+) -> Arc<dyn SandboxFactory> {
     let mut real = PathResolver::default();
     let workspace = real.resolve(&permissions::absolute(&settings.workspace));
     let (hidden, read_only) = protected_paths::protected_paths(ctx, &workspace);
@@ -43,6 +51,7 @@ pub(crate) fn sandbox_factory(ctx: &Context, settings: &Settings) -> Arc<dyn San
             workspace,
             ..ServerScope::default()
         },
+        file_scope: file_scope.clone(),
         temporary_dirs: private_tmp::candidate_parents(ctx.env.get("TMPDIR")),
         terminal: ctx.terminal,
         quiet: ctx.quiet,
@@ -61,6 +70,12 @@ impl SandboxFactory for McpSandboxFactory {
             ..self.shared_scope.clone()
         };
         let mut sandbox = sandbox_spec::for_server(&station, &self.tools)?;
+        let roots = sandbox.readable.iter().chain(&sandbox.writable);
+        let roots =
+            roots.filter(|path| station.reads.contains(path) || station.writes.contains(path));
+        let roots = roots.map(|path| ScopeRoot { path: path.clone(), may_write: false });
+        let file_scope = FileScope { roots: roots.collect(), ..self.file_scope.clone() };
+        sandbox.cover(sandbox_spec::denied_files(&file_scope, &sandbox)?);
         sandbox.tmp = Some(private_tmp::create_server_directory(&self.temporary_dirs)?);
         Ok(SandboxedSpec { sandbox, env: sandbox_spec::tool_env(&station) })
     }

@@ -12,6 +12,7 @@ use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment::simulated_env;
 use crate::ops::mcp_sandbox;
 use crate::ops::tool_usage::find_server;
+use crate::policy::file_scope::FileScope;
 use crate::policy::rule::Pattern;
 use crate::settings::Settings;
 use crate::settings::keys::nearest;
@@ -50,7 +51,7 @@ impl<'w> McpContext<'w> {
             paths: ctx.paths.clone(),
             offline,
             elicitation: None,
-            sandboxes: Some(mcp_sandbox::sandbox_factory(ctx, settings)),
+            sandboxes: Some(mcp_sandbox::sandbox_factory(ctx, settings, &FileScope::default())),
         };
         let folder = ctx.paths.mcp();
         Self {
@@ -170,7 +171,7 @@ pub(crate) fn query_under_cron(
     let client_config = ClientConfig {
         env: ctx.env.clone(),
         network: settings.network.clone(),
-        sandboxes: Some(mcp_sandbox::sandbox_factory(&ctx, &settings)),
+        sandboxes: Some(mcp_sandbox::sandbox_factory(&ctx, &settings, &FileScope::default())),
         ..mcp.client_config.clone()
     };
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();

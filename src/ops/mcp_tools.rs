@@ -16,6 +16,7 @@ use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use crate::policy::rule::Pattern;
 use crate::settings::Settings;
 use crate::tool::Tool;
+use crate::tool::files::Files;
 use crate::tool::mcp::result::ResultLimits;
 use crate::tool::mcp::{ChargedSampler, McpToolContext, build_tools};
 use anyhow::Result;
@@ -38,12 +39,13 @@ impl McpTools {
         may_change.for_each(|tool| policy.require_approval(&tool.name));
     }
 
-    /// All MCP tools, for a run that has read `provenance` and may reach `allowed`.
+    /// All MCP tools, for a run that has read `provenance`, may reach `allowed`, and changes `files`.
     pub(crate) fn tools(
         &self,
         ctx: &Context,
         provenance: &Arc<ProvenanceTracker>,
         allowed: &AllowedHosts,
+        files: &Arc<Files>,
     ) -> Vec<Box<dyn Tool>> {
         let Some((roster, limits)) = &self.catalog else {
             return Vec::new();
@@ -55,6 +57,7 @@ impl McpTools {
             env: ctx.env.clone(),
             provenance: Arc::clone(provenance),
             allowed_hosts: allowed.clone(),
+            files: Arc::clone(files),
         };
         build_tools(&means, &self.tool_list)
     }
@@ -138,7 +141,7 @@ pub(crate) fn load_mcp_tools(
         paths: ctx.paths.clone(),
         offline,
         elicitation: input.elicitation.clone(),
-        sandboxes: Some(mcp_sandbox::sandbox_factory(ctx, settings)),
+        sandboxes: Some(mcp_sandbox::sandbox_factory(ctx, settings, &policy.file_scope)),
     };
     let roster = ctx.servers.for_servers(&settings.servers, &ctx.clock, ground);
     let wanted =

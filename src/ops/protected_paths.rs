@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// is granted.
 const PROTECTED_PATHS: &[&str] = &[
     "auth",
+    "channels",
     "commands",
     "cron",
     "git-objects",
@@ -18,6 +19,8 @@ const PROTECTED_PATHS: &[&str] = &[
     "hooks",
     "limits",
     "mcp",
+    "pairing.json",
+    "pipes",
     "profiles",
     "sessions",
     "tools.jsonl",

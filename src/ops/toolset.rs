@@ -73,7 +73,8 @@ pub(crate) fn all_tools(
     tools.extend(program_tools(ctx, settings, policy, shared));
     tools.push(Box::new(Todo::new()));
     tools.extend(web_tools::tools(ctx, settings, policy, shared));
-    tools.extend(shared.mcp_tools.tools(ctx, &shared.provenance, &shared.allowed_hosts(policy)));
+    let allowed = shared.allowed_hosts(policy);
+    tools.extend(shared.mcp_tools.tools(ctx, &shared.provenance, &allowed, &shared.files));
     tools
 }
 

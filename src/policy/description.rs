@@ -4,7 +4,7 @@
 use super::net::Net;
 use super::provenance::{Grant, GuardedChange};
 use super::rule::{Pattern, RuleEffect};
-use super::tool_names::MESSAGE;
+use super::tool_names::{MESSAGE, READ_TOOLS};
 use super::{Permission, Policy, PolicyDecision, Sandbox};
 use crate::format::on_one_line;
 use serde_json::json;
@@ -134,7 +134,7 @@ impl Policy {
         };
         format!(
             "Commands run with {shell} in a kernel sandbox: they can read the system and the paths above, {writes}, and {net}. `Permission \
-             denied` there means denied by policy, not broken."
+             denied` there means denied by policy, not broken; `ps`, `df` and `mount` show the sandbox, not the machine."
         )
     }
 
@@ -277,7 +277,16 @@ impl Policy {
             };
             // A rule about a command's text is no security boundary; the sandbox contains commands.
             let is_text_match = rule.argument.is_some() && rule.tool.matches("exec");
-            let note = if is_text_match { ": not a security boundary" } else { "" };
+            let is_about_reading = rule.effect == RuleEffect::Deny
+                && rule.argument.is_some()
+                && READ_TOOLS.iter().any(|tool| rule.tool.matches(tool));
+            let note = if is_text_match {
+                ": not a security boundary"
+            } else if is_about_reading && self.sandbox != Sandbox::Off {
+                ": commands and MCP servers do not see the files that it matches when they start"
+            } else {
+                ""
+            };
             lines.push((name, format!("{rule} ({}){note}", rule.origin)));
         }
         for (name, what) in [

@@ -81,15 +81,23 @@ const STARTUP_FILES: &[&str] = &[
 
 /// Names at any depth of a directory: files that tools and agents read when they enter or open the directory around
 /// them. They are work as much as they are start-up files, so file tools and commands change them unless content from
-/// outside is in the conversation.
+/// outside is in the conversation. A name may have the directory around it in front.
 const PROJECT_FILES: &[&str] = &[
     "AGENTS.md",
+    "AGENT.md",
     "CLAUDE.md",
+    "GEMINI.md",
     "SKILL.md",
     "skills",
+    ".cursorrules",
+    ".windsurfrules",
+    ".clinerules",
+    ".goosehints",
+    ".github/copilot-instructions.md",
     "rust-toolchain",
     "rust-toolchain.toml",
     ".yarnrc.yml",
+    ".npmrc",
     ".ripgreprc",
     ".gitmodules",
 ];
@@ -110,6 +118,26 @@ const RUNNING_PROJECT_FILES: &[&str] = &[
     ".codex",
     ".cursor",
     ".gemini",
+    ".aider.conf.yml",
+    ".continue",
+    ".junie",
+    ".kiro",
+    ".opencode",
+    ".roo",
+    ".vibe",
+    ".pnpmfile.cjs",
+    ".cargo/config",
+    ".cargo/config.toml",
+    // Editors, debuggers and interpreters that read these from the current directory.
+    ".vimrc",
+    ".gvimrc",
+    ".exrc",
+    ".dir-locals.el",
+    ".gdbinit",
+    ".lldbinit",
+    ".pdbrc",
+    ".irbrc",
+    ".Rprofile",
 ];
 
 /// The names that commands never change at the top of a writable directory.
@@ -130,8 +158,13 @@ pub fn project_files() -> Vec<&'static str> {
 /// True if `relative`, a path within a directory, is read by tools or agents that work there or beneath.
 pub fn is_project_file(relative: &Path) -> bool {
     let names = PROJECT_FILES.iter().chain(RUNNING_PROJECT_FILES);
-    let is_one = |part: &OsStr| names.clone().any(|name| part.eq_ignore_ascii_case(name));
-    relative.iter().any(is_one)
+    let parts: Vec<&OsStr> = relative.iter().collect();
+    let is_at = |parts: &[&OsStr], name: &str| {
+        let mut parts = parts.iter();
+        name.split('/')
+            .all(|wanted| parts.next().is_some_and(|part| part.eq_ignore_ascii_case(wanted)))
+    };
+    (0..parts.len()).any(|at| names.clone().any(|name| is_at(&parts[at..], name)))
 }
 
 /// True if `relative`, a path within a writable directory, is a start-up file or belongs to git.
@@ -187,6 +220,17 @@ mod tests {
         check("deep/.VSCode/tasks.json", true);
         check("web/.devcontainer.json", true);
         check("rust-toolchain.toml", true);
+        check(".github/Copilot-Instructions.md", true);
+        check("a/.github/copilot-instructions.md", true);
+        check(".github/workflows/ci.yml", false);
+        check("copilot-instructions.md", false);
+        check("a/.cargo/config.toml", true);
+        check(".cargo", false);
+        check("config.toml", false);
+        check("deep/.vimrc", true);
+        check("GEMINI.md", true);
+        check("app/.npmrc", true);
+        check(".roo/rules/a.md", true);
         check("skills.md", false);
         check("src/agents.rs", false);
         check("", false);

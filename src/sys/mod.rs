@@ -41,3 +41,4 @@ pub mod test_hooks;
 pub mod utf8_stream;
 pub mod web_url;
 pub mod webhook_request;
+pub mod wire_paths;

@@ -15,7 +15,7 @@ pub mod signer;
 mod signing;
 mod withheld;
 
-use super::files::{Files, StartupGrant};
+use super::files::Files;
 use super::host_proxy::{CommandHosts, HostTraffic};
 use super::sandbox_spec::{self, InstalledTools};
 use super::{CallEffect, Tool, ToolError, ToolOutput, WithheldFile, dangerous_command};
@@ -25,8 +25,7 @@ use crate::sys::clock;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
 use crate::sys::process::{self, CapturedText, CommandShell, CommandSpec};
 use crate::sys::sandbox::{
-    self, NetworkAccess, ProjectFileAccess, SandboxError, SandboxSpec, namespaces, private_tmp,
-    system_paths,
+    self, NetworkAccess, SandboxError, SandboxSpec, namespaces, private_tmp, system_paths,
 };
 use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;
@@ -265,18 +264,9 @@ impl ExecTool {
         Ok(self.sandbox_spec.get_or_init(|| fence).clone())
     }
 
-    /// The changes of project files that the next command may make.
-    fn project_file_access(&self) -> ProjectFileAccess {
-        match self.files.startup_grant() {
-            StartupGrant::Allowed => ProjectFileAccess::Free,
-            StartupGrant::Denied => ProjectFileAccess::Closed,
-            StartupGrant::NeedsPermission
-                if self.containment.has_network || !self.hosts.is_empty() =>
-            {
-                ProjectFileAccess::FromGit
-            }
-            StartupGrant::NeedsPermission => ProjectFileAccess::FromHistory,
-        }
+    /// True if commands reach the network of the machine, or the hosts that the user named.
+    fn reaches_others(&self) -> bool {
+        self.containment.has_network || !self.hosts.is_empty()
     }
 
     /// The environment of a command in the sandbox, with the variables that point tools into the private directory.
@@ -478,7 +468,9 @@ impl ExecTool {
         let fence = self.sandbox_spec();
         let fence = fence.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
         let mut fence = fence.without_mounts_in_removable_git_dirs();
-        fence.project_files.access = self.project_file_access();
+        let denied = sandbox_spec::denied_files(&self.files.file_scope, &fence);
+        fence.cover(denied.map_err(|error| format!("cannot set up the sandbox: {error}"))?);
+        fence.project_files.access = self.files.project_file_access(false, self.reaches_others());
         // Its name is new: a command in the background has its own.
         let private = fence.writable.last();
         fence.config_copies = private.map(|path| path.join(format!("git-{}", random_hex(8))));

@@ -17,7 +17,7 @@ use crate::sys::digest::digest;
 use crate::sys::rooted_fs::{self, RootDir};
 use crate::sys::sandbox::private_tmp;
 use crate::sys::sandbox::project_file_rules::ChangedPaths;
-use crate::sys::sandbox::{GitHistory, is_in_git_dir};
+use crate::sys::sandbox::{GitHistory, ProjectFileAccess, is_in_git_dir};
 use crate::sys::sync::IgnorePoison;
 use crate::undo::ChangeRecorder;
 use std::collections::{BTreeSet, HashMap};
@@ -413,6 +413,26 @@ impl Files {
             Grant::Denied => StartupGrant::Denied,
             Grant::Unset if is_external() => StartupGrant::NeedsPermission,
             Grant::Allowed | Grant::Unset => StartupGrant::Allowed,
+        }
+    }
+
+    /// The changes of project files that a command or server may make, which has network or brings content from outside.
+    pub(super) fn project_file_access(
+        &self,
+        is_external: bool,
+        has_network: bool,
+    ) -> ProjectFileAccess {
+        let needs_permission = match has_network {
+            true => ProjectFileAccess::FromGit,
+            false => ProjectFileAccess::FromHistory,
+        };
+        match self.startup_grant() {
+            StartupGrant::Denied => ProjectFileAccess::Closed,
+            StartupGrant::NeedsPermission => needs_permission,
+            StartupGrant::Allowed if is_external && self.grants.startup == Grant::Unset => {
+                needs_permission
+            }
+            StartupGrant::Allowed => ProjectFileAccess::Free,
         }
     }
 

@@ -1,10 +1,13 @@
 //! Builds sandbox rules from the policy: for commands, and for MCP servers.
 
-use crate::policy::file_scope::{FileScope, ScopeRoot};
+use crate::policy::file_scope::{FileAccess, FileScope, ScopeRoot};
+use crate::policy::rule::Pattern;
 use crate::policy::secrets;
-use crate::policy::startup_files::protected_in_home;
+use crate::policy::startup_files::{
+    always_protected_from_commands, project_files, protected_in_home,
+};
 use crate::sys::env::Env;
-use crate::sys::sandbox::{NetworkAccess, SandboxSpec, git_paths, system_paths};
+use crate::sys::sandbox::{NetworkAccess, ProjectFileAccess, SandboxSpec, git_paths, system_paths};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,13 +63,21 @@ pub fn for_scope(
     });
     let of_homes = secrets::home_secrets(&file_scope.home).chain(others);
     // Paths that the user grants by name stay open.
+    let is_closed = |secret: &PathBuf| !file_scope.grants_secret(secret);
     closed.extend(
-        system_paths::resolve_secrets(of_homes, secrets::system_secrets())
-            .into_iter()
+        system_paths::resolve_secrets(of_homes)
             .chain(tools.credential_paths.iter().cloned())
-            .filter(|secret| !file_scope.grants_secret(secret)),
+            .filter(is_closed),
     );
-    closed.extend(hidden_entries(file_scope, &homes, &reads));
+    let of_system = secrets::system_secrets().filter(|path| system_paths::is_readable_secret(path));
+    let covered = system_paths::resolve_secrets(of_system).filter(is_closed).collect();
+    let is_granted =
+        |home: &&PathBuf| file_scope.roots.iter().any(|root| home.starts_with(&root.path));
+    let granted_homes: Vec<PathBuf> = match file_scope.is_unrestricted {
+        true => Vec::new(),
+        false => homes.iter().filter(is_granted).cloned().collect(),
+    };
+    closed.extend(hidden_entries(file_scope, &granted_homes, &reads));
     // If the reach combines those of several agents, each keeps its own read-only paths.
     let bound = file_scope.self_and_operands().into_iter();
     let of_writes = bound.filter(|one| !one.is_unrestricted || file_scope.is_unrestricted);
@@ -97,6 +108,8 @@ pub fn for_scope(
     let kept = kept.into_iter().collect();
     reads.extend(unseen_worktree_links(&writes, &reads));
     let mut fence = SandboxSpec::new(reads, writes, closed, kept, network);
+    fence.covered = covered;
+    fence.homes = granted_homes;
     links.iter().for_each(|path| fence.add_links(path));
     fence.project_files.git_dirs = git_dirs;
     Ok(fence)
@@ -108,6 +121,52 @@ pub fn git_configs(file_scope: &FileScope) -> Vec<PathBuf> {
     let known = file_scope.repository.as_ref().map(|repository| repository.git_dirs.as_slice());
     let git_dirs = known.unwrap_or(std::slice::from_ref(&own));
     git_dirs.iter().flat_map(|git_dir| git_paths::git_dir_paths(git_dir)).collect()
+}
+
+/// The most entries that are looked at for files that rules deny.
+const MAX_SEARCH_ENTRIES: usize = 1_000_000;
+
+/// The existing files and directories beneath the places of `sandbox` that a rule of the user about reading denies: the sandbox
+/// covers them.
+///
+/// # Errors
+/// There are too many entries to look at.
+pub fn denied_files(file_scope: &FileScope, sandbox: &SandboxSpec) -> io::Result<Vec<PathBuf>> {
+    let scopes = file_scope.self_and_operands();
+    let rules: Vec<(&FileScope, &Pattern)> = scopes
+        .iter()
+        .flat_map(|scope| scope.denied.iter().map(move |rule| (*scope, rule)))
+        .filter(|(_, rule)| rule.access == FileAccess::Read)
+        .map(|(scope, rule)| (scope, &rule.pattern))
+        .collect();
+    if rules.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_denied = |path: &Path| rules.iter().any(|(scope, pattern)| scope.matches(pattern, path));
+    let granted =
+        |path: &PathBuf| sandbox.readable.contains(path) || sandbox.writable.contains(path);
+    let mut directories: Vec<PathBuf> =
+        file_scope.roots.iter().map(|root| root.path.clone()).filter(granted).collect();
+    let mut denied: Vec<PathBuf> =
+        directories.iter().filter(|path| is_denied(path)).cloned().collect();
+    let mut entries_left = MAX_SEARCH_ENTRIES;
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            entries_left = entries_left.checked_sub(1).ok_or_else(|| {
+                io::Error::other(
+                    "there are too many files to find those that a rule denies to read",
+                )
+            })?;
+            let path = entry.path();
+            if is_denied(&path) {
+                // A link is read through its target.
+                denied.push(std::fs::canonicalize(&path).unwrap_or(path));
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                directories.push(path);
+            }
+        }
+    }
+    Ok(denied)
 }
 
 /// The links of git worktrees whose repositories commands may change, and which they do not see.
@@ -204,8 +263,28 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
     let mut fence = for_scope(&reach, (tools, &[]), NetworkAccess::Machine, &protected_in_home())?;
     // Changes are not reverted afterwards, so mounts must protect these too.
     fence.protected.extend(collect_protected(&fence.writable, &git_paths::nested_protected_paths));
-    fence.writable.extend([scope.state_dir.clone(), scope.temp_dir.clone()]);
+    let own = [scope.state_dir.clone(), scope.temp_dir.clone()];
+    fence.writable.extend(own.clone());
+    // Changes of these are undone after a call, and reported at the end.
+    fence.project_files.names = project_files();
+    fence.project_files.skipped = own.into();
+    fence.project_files.access = ProjectFileAccess::Closed;
     Ok(fence)
+}
+
+/// The rules by which changes during a call of a server are undone: those for commands. Of the `places` that it may change, the
+/// last one is its own directory.
+pub fn for_changes_of_server(places: Vec<PathBuf>) -> SandboxSpec {
+    let list = |root: &Path| git_paths::protected_paths(root, always_protected_from_commands());
+    let (own, shared) =
+        places.split_last().map_or((None, &[][..]), |(own, rest)| (Some(own), rest));
+    let protected = collect_protected(shared, &list);
+    let own = own.cloned();
+    let network = NetworkAccess::Machine;
+    let mut sandbox = SandboxSpec::new(Vec::new(), places, Vec::new(), protected, network);
+    sandbox.project_files.names = project_files();
+    sandbox.project_files.skipped.extend(own);
+    sandbox
 }
 
 /// True if `place` is ours, and not in the server's own directory.
@@ -223,17 +302,14 @@ fn has_separate_workspace(scope: &ServerScope) -> bool {
         && !scope.home.starts_with(workspace)
 }
 
-/// The paths in the hidden entries of those `homes` that are granted whole, except what is granted by name.
+/// The paths in the hidden entries of `homes`, which are granted whole, except what is granted by name.
 fn hidden_entries(file_scope: &FileScope, homes: &[PathBuf], reads: &[PathBuf]) -> Vec<PathBuf> {
     let mut named: Vec<&Path> = reads.iter().map(PathBuf::as_path).collect();
     named.push(&file_scope.directory);
-    let is_granted =
-        |home: &&PathBuf| file_scope.roots.iter().any(|root| home.starts_with(&root.path));
-    let homes = homes.iter().filter(is_granted);
+    let homes = homes.iter();
     let entries = homes.flat_map(|home| std::fs::read_dir(home).into_iter().flatten().flatten());
     entries
         .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."))
-        .filter(|_| !file_scope.is_unrestricted)
         .flat_map(|entry| ungranted_paths(&entry.path(), &named))
         .collect()
 }

@@ -139,6 +139,17 @@ const GUARANTEES: &[TestedPromise] = &[
         "Hidden entries of a home stay closed",
         &["hidden_entries_of_a_home_stay_closed_unless_they_are_named"],
     ),
+    (
+        "A closed place that appears while a command runs",
+        &["closed_places_that_appear_while_a_command_runs_stay_closed"],
+    ),
+    (
+        "Files that a rule denies to read",
+        &[
+            "files_that_a_rule_denies_to_read_are_closed_to_commands",
+            "a_server_does_not_see_files_that_a_rule_denies",
+        ],
+    ),
     ("Their environment is an allow-list", &["only_named_variables_are_passed"]),
     (
         "The only way to other conversations",
@@ -321,6 +332,13 @@ const GUARANTEES: &[TestedPromise] = &[
     (
         "Existing start-up files are protected by mounts",
         &["a_server_with_home_access_cannot_change_startup_files_or_our_files"],
+    ),
+    (
+        "What a command could not leave after content from outside",
+        &[
+            "a_server_leaves_no_startup_files_during_its_calls",
+            "a_server_writes_startup_files_where_the_user_allows_it",
+        ],
     ),
     (
         "It has namespaces of its own too",
@@ -589,7 +607,10 @@ const LIMITS: &[TestedPromise] = &[
     ),
     (
         "An MCP server is trusted with the data",
-        &["changes_of_startup_files_by_a_server_are_reported"],
+        &[
+            "changes_of_startup_files_by_a_server_are_reported",
+            "a_server_that_writes_startup_files_outside_of_calls_is_reported",
+        ],
     ),
     ("Without namespaces, a command can change modes", &["escape_attempts_fail"]),
     ("A command can reach a socket of another program", &["sockets_cannot_be_opened"]),

@@ -342,6 +342,84 @@ fn after_content_from_outside_git_and_package_managers_bring_what_they_have() {
     );
 }
 
+/// The names that other agents, editors, debuggers and package managers read.
+const NAMES_OF_OTHERS: &[&str] = &[
+    "GEMINI.md",
+    "AGENT.md",
+    ".cursorrules",
+    ".windsurfrules",
+    ".clinerules/x.md",
+    ".goosehints",
+    ".aider.conf.yml",
+    ".github/copilot-instructions.md",
+    ".junie/guidelines.md",
+    ".kiro/steering/x.md",
+    ".roo/rules/x.md",
+    ".continue/config.yaml",
+    ".opencode/agent/x.md",
+    ".vibe/config.toml",
+    ".npmrc",
+    ".pnpmfile.cjs",
+    "deep/.exrc",
+    "deep/.vimrc",
+    "deep/.dir-locals.el",
+    "deep/.gdbinit",
+    "deep/.lldbinit",
+    "deep/.pdbrc",
+    "deep/.irbrc",
+    "deep/.Rprofile",
+    "deep/.cargo/config.toml",
+    "deep/.CARGO/config",
+];
+
+#[test]
+fn names_that_other_programs_read_count_at_any_depth() {
+    if !require("git") {
+        return;
+    }
+    let page = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let make = NAMES_OF_OTHERS
+        .iter()
+        .map(|name| format!("mkdir -p \"$(dirname {name})\" && echo evil > {name}"))
+        .collect::<Vec<_>>()
+        .join("; ");
+    let story = story();
+    let text = run(&story, Some(&page), &[&make], &[]);
+    assert!(text.contains("--allow startup"), "{text}");
+    for name in NAMES_OF_OTHERS {
+        assert!(!story.dir().join(name).exists(), "{name}: {text}");
+    }
+    drop(story);
+    // Without content from outside they are written and told, and so are those that git had.
+    let story = self::story();
+    let text = run(
+        &story,
+        None,
+        &[&make, "git add . && git commit -qm more && git checkout -q other"],
+        &[],
+    );
+    assert!(text.contains("read on their own") && !text.contains("denied"), "{text}");
+    drop(story);
+    let story = self::story();
+    run_as_user(
+        &story,
+        &format!("{make}; git add . && git commit -qm more && git checkout -q other"),
+    );
+    let text = run(&story, Some(&page), &["git checkout -q main"], &[]);
+    assert!(!text.contains("denied"), "{text}");
+    for name in NAMES_OF_OTHERS {
+        assert!(story.dir().join(name).exists(), "{name}: {text}");
+    }
+    drop(story);
+    // What scaffolds write beside them is work.
+    let story = self::story();
+    let scaffold = "mkdir -p .github/workflows .cargo src/bin && touch .github/workflows/ci.yml .cargo/audit.toml package.json \
+                    config.toml copilot-instructions.md .gitignore .editorconfig && mv config.toml src/bin/";
+    let text = run(&story, Some(&page), &[scaffold], &[]);
+    assert!(!text.contains("denied"), "{text}");
+    assert!(story.dir().join(".github/workflows/ci.yml").exists());
+}
+
 /// A branch `theirs` that changed the same instruction file as `main`, in another place, and a repository to pull from.
 const TWO_SIDES: &str = "seq 9 > AGENTS.md && git add . && git commit -qm base && git checkout -q -b theirs \
     && sed -i 1s/1/one/ AGENTS.md && git commit -qam first && sed -i 9d AGENTS.md && git commit -qam last && git checkout -q main \

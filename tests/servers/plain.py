@@ -4,11 +4,12 @@
 
 PLAN has "tools", "resources" and "prompts" as in `tools/list` and the other methods; a tool's "gives" is the result of a
 call, and a tool without one returns its arguments; "then" is the tool list after that call; a tool with "waits" never
-answers. LOG gets a line for each start and each call. "warns" is a text for stderr; with "dies" the server exits at once
+answers; "runs" is a shell command whose output is the result. LOG gets a line for each start and each call. "warns" is a text for stderr; with "dies" the server exits at once
 with this text there.
 """
 
 import json
+import subprocess
 import sys
 
 
@@ -31,7 +32,7 @@ def main():
     tools = {tool["name"]: tool for tool in plan.get("tools", [])}
 
     def offered(tool):
-        return {key: value for key, value in tool.items() if key not in ("gives", "then", "waits")}
+        return {key: value for key, value in tool.items() if key not in ("gives", "runs", "then", "waits")}
 
     def send(message):
         sys.stdout.write(json.dumps(message) + "\n")
@@ -53,6 +54,9 @@ def main():
             if "waits" in tool:
                 sys.stdin.read()
             text = json.dumps(params.get("arguments", {}), sort_keys=True)
+            if "runs" in tool:
+                ran = subprocess.run(["sh", "-c", tool["runs"]], capture_output=True, text=True)
+                text = ran.stdout + ran.stderr
             if "then" in tool:
                 plan["tools"] = tool["then"]
                 tools.update((tool["name"], tool) for tool in plan["tools"])

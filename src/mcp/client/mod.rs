@@ -22,6 +22,7 @@ use sampling::Sampler;
 use serde_json::{Map, Value};
 use slot::ConnectionSlot;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stdio::RunningPrograms;
@@ -145,6 +146,17 @@ impl ClientPool {
             });
             joined.collect()
         })
+    }
+
+    /// The paths that the server, a local program in the sandbox, may change; the last one is its own directory.
+    pub fn writable_places(&self, server: &str) -> Vec<PathBuf> {
+        let slot = self.0.slot(server).ok().filter(|slot| !slot.server.is_unsandboxed);
+        let mut places =
+            slot.map_or_else(Vec::new, |slot| changeable_paths(&slot.server, &self.0.config.paths));
+        let own = places.pop();
+        places.retain(|place| own.as_ref().is_some_and(|own| !place.starts_with(own)));
+        places.extend(own);
+        places
     }
 
     /// Calls a tool, by the server's own name for it, if the server still offers what [`Self::fetch_features`] returned as

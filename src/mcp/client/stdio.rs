@@ -10,6 +10,7 @@ use crate::json_rpc;
 use crate::mcp::protocol::McpError;
 use crate::sys::durable_file;
 use crate::sys::process::server::{self, ServerExit, ServerProcess, ServerSpec};
+use crate::sys::sandbox::PathSnapshot;
 use crate::sys::secret;
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
@@ -57,23 +58,31 @@ struct LeftoverFiles {
     server: String,
     /// Paths that did not exist before the server started, and that the sandbox cannot keep it from creating.
     absent_paths: Vec<PathBuf>,
+    /// The start-up and instruction files before the server started. Calls undo what they may not change.
+    snapshot: Option<PathSnapshot>,
     sandboxes: Option<Arc<dyn SandboxFactory>>,
 }
 
 impl LeftoverFiles {
-    /// Reports paths that were created while the server ran. Another process may have created them, so they are not
-    /// removed.
+    /// Reports paths that were created or changed while the server ran. Another process may have done it, so that is not
+    /// undone.
     fn report(&self) {
-        let mut made: Vec<&PathBuf> = Vec::new();
+        let mut made: Vec<PathBuf> = Vec::new();
         for place in &self.absent_paths {
             let is_told = made.iter().any(|other| place.starts_with(other));
             if !is_told && place.symlink_metadata().is_ok() {
-                made.push(place);
+                made.push(place.clone());
             }
         }
-        for place in made {
+        let changed =
+            self.snapshot.as_ref().map_or_else(Vec::new, PathSnapshot::changed_project_files);
+        let changed =
+            changed.into_iter().filter(|place| !made.iter().any(|other| place.starts_with(other)));
+        let changed: Vec<PathBuf> = changed.collect();
+        let created = made.iter().map(|place| (place, "created"));
+        for (place, what) in created.chain(changed.iter().map(|place| (place, "changed"))) {
             let words = format!(
-                "`{}` was created while MCP server `{}` was running: inspect it, because such files can run code later",
+                "`{}` was {what} while MCP server `{}` was running: inspect it, because such files can run code later",
                 place.display(),
                 self.server
             );
@@ -179,6 +188,7 @@ impl StdioTransport {
         let traces = LeftoverFiles {
             server: spec.name.clone(),
             absent_paths: std::mem::take(&mut resident.absent_protected),
+            snapshot: resident.snapshot.take(),
             sandboxes,
         };
         let streams = (resident.input.take(), resident.output.take(), resident.errors.take());

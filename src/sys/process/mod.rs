@@ -5,6 +5,7 @@
 
 pub mod background;
 pub(in crate::sys) mod children;
+mod guarded_work;
 pub mod helper;
 mod hiding_launcher;
 mod inspect;
@@ -26,6 +27,7 @@ mod supervisor;
 mod supervisor_connection;
 mod write_lock;
 
+pub use guarded_work::guard_changes;
 pub use hiding_launcher::become_hiding_program;
 pub use inspect::{find_process, has_terminal, interrupt, is_alive};
 pub use memory_cgroup::{memory_limit, remove_memory_cgroup};

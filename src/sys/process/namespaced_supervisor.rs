@@ -173,13 +173,18 @@ pub(super) fn remember_namespaces(result: Result<(), String>) -> Result<(), Stri
     NAMESPACES.get_or_init(|| result).clone()
 }
 
-/// Makes sure that commands get namespaces of their own. Tried with `sandbox` if it is not known yet.
+/// Makes sure that commands get namespaces of their own. Tried with `sandbox` if it is not known yet. If the system allows
+/// them, and only this sandbox cannot be set up, its commands fail with the reason.
 ///
 /// # Errors
 /// The reason that they get none.
 pub fn require_namespaces(sandbox: &SandboxSpec) -> Result<(), String> {
-    NAMESPACES.get().cloned().unwrap_or_else(|| {
-        remember_namespaces(check_namespaces(sandbox).map_err(|error| describe_start_error(&error)))
+    NAMESPACES.get().cloned().unwrap_or_else(|| match check_namespaces(sandbox) {
+        Ok(()) => remember_namespaces(Ok(())),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            remember_namespaces(Err(describe_start_error(&error)))
+        }
+        Err(_) => Ok(()),
     })
 }
 

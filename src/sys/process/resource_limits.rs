@@ -26,10 +26,10 @@ pub fn describe_start_error(error: &io::Error) -> String {
 /// A resource limit of sandboxed processes.
 struct ResourceLimit {
     resource: Resource,
-    most: u64,
+    maximum: u64,
     /// Its name in `/proc/PID/limits`.
     name: &'static str,
-    /// What a process cannot do because of it.
+    /// The operation that it prevents.
     operation: &'static str,
     /// The options of `ulimit` that set it, of which a shell has one, and their unit in bytes.
     options: (&'static [&'static str], u64),
@@ -39,7 +39,7 @@ struct ResourceLimit {
 fn resource_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> Vec<ResourceLimit> {
     let mut limits = vec![ResourceLimit {
         resource: Resource::Fsize,
-        most: MAX_FILE_BYTES,
+        maximum: MAX_FILE_BYTES,
         name: "Max file size",
         operation: "write a file without a limit of its size",
         options: (&["-f"], 512),
@@ -50,7 +50,7 @@ fn resource_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> Vec<ResourceLi
         load.split_whitespace().find_map(|word| word.split_once('/')?.1.parse::<u64>().ok());
     limits.extend(tasks.map(|tasks| ResourceLimit {
         resource: Resource::Nproc,
-        most: tasks + MAX_TASKS,
+        maximum: tasks + MAX_TASKS,
         name: "Max processes",
         operation: "start processes without a limit of their number",
         options: (&["-u", "-p"], 1),
@@ -61,15 +61,15 @@ fn resource_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> Vec<ResourceLi
     });
     limits.extend(memory.map(|memory| ResourceLimit {
         resource: Resource::As,
-        most: memory.bytes,
+        maximum: memory.bytes,
         name: "Max address space",
         operation: "use memory without a limit",
         options: (&["-v"], 1024),
     }));
     for limit in &mut limits {
-        let Rlimit { current, maximum } = rustix::process::getrlimit(limit.resource);
-        let inherited = current.into_iter().chain(maximum);
-        limit.most = inherited.fold(limit.most, u64::min);
+        let now = rustix::process::getrlimit(limit.resource);
+        let inherited = now.current.into_iter().chain(now.maximum);
+        limit.maximum = inherited.fold(limit.maximum, u64::min);
     }
     limits
 }
@@ -80,8 +80,8 @@ fn resource_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> Vec<ResourceLi
 /// # Errors
 /// The system refuses it.
 pub(super) fn set_own_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> io::Result<()> {
-    for ResourceLimit { resource, most, name, .. } in resource_limits(sandbox, in_namespaces) {
-        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    for ResourceLimit { resource, maximum, name, .. } in resource_limits(sandbox, in_namespaces) {
+        let limit = Rlimit { current: Some(maximum), maximum: Some(maximum) };
         rustix::process::setrlimit(resource, limit)
             .map_err(|error| io::Error::other(format!("cannot set `{name}`: {error}")))?;
     }
@@ -93,7 +93,8 @@ pub(super) fn set_own_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> io::
 pub(super) fn limited_command(sandbox: &SandboxSpec, program: &Path) -> Command {
     let settings = resource_limits(sandbox, false).into_iter().map(|limit| {
         let (options, unit) = limit.options;
-        let one_of = options.iter().map(|option| format!("ulimit {option} {}", limit.most / unit));
+        let one_of =
+            options.iter().map(|option| format!("ulimit {option} {}", limit.maximum / unit));
         format!("{{ {}; }}", one_of.collect::<Vec<_>>().join(" 2>/dev/null || "))
     });
     let settings = settings.collect::<Vec<_>>().join(" && ");
@@ -129,7 +130,7 @@ pub(super) fn test_limits(
         };
         // The number of the system's tasks may have changed since the limit was set.
         let tolerance = if counts_tasks { MAX_TASKS } else { 0 };
-        let is_refused = found.is_some_and(|found| found <= limit.most + tolerance);
+        let is_refused = found.is_some_and(|found| found <= limit.maximum + tolerance);
         results.push(SelfTestResult { operation: limit.operation.into(), is_refused, outcome });
     }
     let cgroup = sandbox.memory.as_ref().and_then(|memory| memory.cgroup.as_deref());

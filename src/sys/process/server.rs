@@ -11,7 +11,7 @@ use super::namespaced_supervisor::{
 use super::own_program::own_executable;
 use super::supervisor::{self, LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
 use super::supervisor_connection::SupervisorConnection;
-use crate::sys::sandbox::{self, ProtectedPids, SandboxSpec, StartDirectory};
+use crate::sys::sandbox::{self, PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 use std::io::{self, PipeReader, PipeWriter};
@@ -58,6 +58,8 @@ pub struct ServerProcess {
     /// Protected paths of its sandbox that did not exist at the start. The sandbox does not prevent the server from
     /// creating them, so the caller has to check for them at the end and report them to the user.
     pub absent_protected: Vec<PathBuf>,
+    /// The files that its sandbox names as project files, as they were at the start, for the same purpose.
+    pub snapshot: Option<PathSnapshot>,
     connection: SupervisorConnection,
     exit: Option<ServerExit>,
     supervisor: Child,
@@ -146,6 +148,9 @@ fn launch(
     let absent = protected.filter(|place| place.symlink_metadata().is_err());
     let absent = absent.collect();
     let is_command = kind == LaunchKind::BackgroundCommand;
+    let guarded =
+        spec.sandbox.as_ref().filter(|sandbox| !is_command && sandbox.has_project_files());
+    let snapshot = guarded.map(SandboxSpec::take_snapshot).transpose()?;
     let mut sandbox = spec.sandbox.clone();
     if is_command && in_namespaces {
         sandbox = sandbox.map(SandboxSpec::for_own_root);
@@ -184,6 +189,7 @@ fn launch(
         output: Some(output),
         errors,
         absent_protected: absent,
+        snapshot,
         connection,
         exit: None,
         server: Pid::from_child(&child),

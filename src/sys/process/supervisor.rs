@@ -45,6 +45,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_millis(50);
 /// streams are attached to these.
 #[derive(Serialize, Deserialize)]
 pub(super) struct LaunchSpec {
+    #[serde(with = "crate::sys::wire_paths::path")]
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
     pub(super) directory: LaunchDirectory,
@@ -63,7 +64,7 @@ pub(super) enum LaunchDirectory {
     /// That of the supervisor too, which enters it.
     Shared(StartDirectory),
     /// A path that means what it means in the sandbox.
-    Inside(PathBuf),
+    Inside(#[serde(with = "crate::sys::wire_paths::path")] PathBuf),
 }
 
 /// The kind of program that is supervised.
@@ -104,7 +105,8 @@ impl SupervisorReport {
     pub(super) fn into_error(self) -> io::Error {
         match self {
             Self::Failed(Some(number), _) => io::Error::from_raw_os_error(number),
-            Self::Failed(None, message) | Self::NoNamespaces(message) => io::Error::other(message),
+            Self::Failed(None, message) => io::Error::other(message),
+            Self::NoNamespaces(message) => io::Error::new(io::ErrorKind::Unsupported, message),
             _ => io::ErrorKind::InvalidData.into(),
         }
     }
@@ -258,7 +260,7 @@ fn try_sandbox(
     })
 }
 
-/// Runs `work` in the sandbox of new namespaces, whose root is `root`, and in `directory`. If that cannot be entered,
+/// Runs `work` in the sandbox of new namespaces, whose root is `root`, and in `directory`. If the system does not allow it,
 /// reports so.
 fn run_in_root(
     root: io::Result<EmptyRoot>,
@@ -270,7 +272,16 @@ fn run_in_root(
     let mut result = None;
     // It sees no process but its own, and the first one accepts no signal that could end it.
     let alone = ProtectedPids::default();
-    let filled = root.and_then(|root| sandbox.clone().fill_root(root, directory, is_long_lived));
+    let filled = match root {
+        Ok(root) => match sandbox.clone().fill_root(root, directory, is_long_lived) {
+            // The system has namespaces, but what was granted cannot be mounted.
+            Err(error) if !is_refused_by_system(&error) => {
+                return Err(io::Error::other(format!("its sandbox cannot be set up: {error}")));
+            }
+            filled => filled,
+        },
+        Err(error) => Err(error),
+    };
     let entered = filled.and_then(|left| {
         left.run_inside(&alone, || {
             result = Some(work());
@@ -282,6 +293,11 @@ fn run_in_root(
         (Err(error), None) => Ok(SupervisorReport::NoNamespaces(describe_start_error(&error))),
         (Ok(()), None) => Err(io::ErrorKind::InvalidData.into()),
     }
+}
+
+/// True if the system does not allow a call at all, as a container may not.
+fn is_refused_by_system(error: &io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::PERM | Errno::NOSYS))
 }
 
 /// The wake pipe of the supervisor: readable after a signal.

@@ -38,25 +38,26 @@ pub(super) struct LandlockRule {
 /// There would be more than [`MAX_RULES`] rules: too many entries beside a denied path.
 pub(super) fn build_rules(sandbox: &SandboxSpec) -> io::Result<Vec<LandlockRule>> {
     let mut rules = Vec::new();
+    let denied = [sandbox.denied.as_slice(), &sandbox.covered].concat();
     if sandbox.in_namespaces {
         // Its root holds only what is granted.
         rules.push(LandlockRule { path: "/".into(), right: AccessRight::List, is_directory: true });
     }
     for path in &sandbox.readable {
-        grant(path, AccessRight::Read, &sandbox.denied, &mut rules)?;
-        grant_listing(path, sandbox, &mut rules);
+        grant(path, AccessRight::Read, &denied, &mut rules)?;
+        grant_listing(path, sandbox, &denied, &mut rules);
     }
     let terminals = sandbox.in_namespaces.then_some(&system_paths::TERMINALS);
     for path in system_paths::DEVICES.iter().chain(terminals) {
-        grant(Path::new(path), AccessRight::Device, &sandbox.denied, &mut rules)?;
+        grant(Path::new(path), AccessRight::Device, &denied, &mut rules)?;
     }
     for path in &sandbox.writable {
-        grant_listing(path, sandbox, &mut rules);
+        grant_listing(path, sandbox, &denied, &mut rules);
         let withheld = write_protected(path, sandbox);
         if !withheld.is_empty() {
-            grant(path, AccessRight::Read, &sandbox.denied, &mut rules)?;
+            grant(path, AccessRight::Read, &denied, &mut rules)?;
         }
-        let without = [sandbox.denied.as_slice(), &withheld].concat();
+        let without = [denied.as_slice(), &withheld].concat();
         grant(path, AccessRight::Write, &without, &mut rules)?;
     }
     Ok(rules)
@@ -77,10 +78,15 @@ fn write_protected(path: &Path, sandbox: &SandboxSpec) -> Vec<PathBuf> {
 }
 
 /// Allows listing a directory that is granted entry by entry, if mounts hide the denied paths in it.
-fn grant_listing(path: &Path, sandbox: &SandboxSpec, rules: &mut Vec<LandlockRule>) {
+fn grant_listing(
+    path: &Path,
+    sandbox: &SandboxSpec,
+    denied: &[PathBuf],
+    rules: &mut Vec<LandlockRule>,
+) {
     let is_around = |place: &PathBuf| place.starts_with(path) && place != path;
-    let is_open = || !sandbox.denied.iter().any(|place| path.starts_with(place));
-    if sandbox.long_lived && path.is_dir() && is_open() && sandbox.denied.iter().any(is_around) {
+    let is_open = || !denied.iter().any(|place| path.starts_with(place));
+    if sandbox.long_lived && path.is_dir() && is_open() && denied.iter().any(is_around) {
         rules.push(LandlockRule {
             path: path.to_owned(),
             right: AccessRight::List,

@@ -41,6 +41,7 @@ pub mod system_paths;
 mod tree_search;
 mod undone_change;
 mod user_git_config;
+mod visible_entries;
 
 pub use git_history::GitHistory;
 pub use git_repository::is_in_git_dir;
@@ -174,6 +175,7 @@ impl SandboxSpec {
         self.long_lived = is_long_lived;
         if !is_long_lived {
             self.denied = Vec::new();
+            self.covered = Vec::new();
         }
         Ok(self)
     }
@@ -194,8 +196,9 @@ impl SandboxSpec {
             let mut granted = self.readable.iter().chain(&self.writable);
             granted.any(|place| path.starts_with(place))
         };
-        let denied = self.denied.into_iter().chain(sockets);
-        self.denied = denied.filter(is_granted).collect();
+        self.denied.retain(is_granted);
+        self.covered.extend(sockets);
+        self.covered.retain(is_granted);
         self
     }
 
@@ -227,16 +230,36 @@ impl SandboxSpec {
         self
     }
 
+    /// Closes further places that exist.
+    pub fn cover(&mut self, places: Vec<PathBuf>) {
+        if !places.is_empty() {
+            self.covered.extend(places);
+            self.cache = Arc::default();
+        }
+    }
+
+    /// True if project files are looked for in the writable places.
+    pub fn has_project_files(&self) -> bool {
+        let mut places = self.writable.iter();
+        !self.project_files.names.is_empty()
+            && places.any(|place| !self.project_files.skipped.contains(place))
+    }
+
     /// Records the state of protected paths that no mount protects.
     ///
     /// # Errors
     /// As [`PathSnapshot::take`].
     pub fn take_snapshot(&self) -> io::Result<PathSnapshot> {
         // A denied path that does not exist yet must not be created either.
-        let is_new = |path: &&PathBuf| {
-            self.writable.iter().any(|root| path.starts_with(root)) && !path.exists()
+        let is_in_mount = |path: &Path| {
+            let mut around = self.protected.iter().filter(|place| path.starts_with(place));
+            around.any(|place| !place.ends_with(".git") && place.is_dir())
         };
-        let denied = self.denied.iter().filter(is_new);
+        let is_new = |path: &&PathBuf| {
+            let is_writable = self.writable.iter().any(|root| path.starts_with(root));
+            is_writable && !path.exists() && !is_in_mount(path)
+        };
+        let denied = self.denied.iter().chain(&self.covered).filter(is_new);
         let protected: Vec<PathBuf> = self.protected.iter().chain(denied).cloned().collect();
         let copies = self.config_copies.as_deref();
         PathSnapshot::take(&self.writable, &protected, copies, &self.project_files)

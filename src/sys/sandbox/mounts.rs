@@ -9,6 +9,7 @@ use super::landlock_rules;
 use super::spec::SandboxSpec;
 use super::start_directory::StartDirectory;
 use super::system_paths::{DEVICES, TERMINALS};
+use super::visible_entries::VisibleEntries;
 use rustix::fs::{CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -84,7 +85,7 @@ impl EmptyRoot {
         let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
         rustix::mount::mount_change("/", private)?;
         let mounts = writable_mount_points()?;
-        let places = granted_places(sandbox)?;
+        let GrantedPlaces { places, directories, links } = granted_places(sandbox)?;
         let mut trees: BTreeMap<&Path, MountTree> = BTreeMap::new();
         for place in places.iter().filter(|place| place.is_writable) {
             let tree = copy_mounts(&place.path)?;
@@ -101,6 +102,18 @@ impl EmptyRoot {
             tree.attach(Path::new(TEMPORARY))?;
         }
         create_links(&sandbox.links)?;
+        let is_outermost = |directory: &&PathBuf| {
+            let mut others = directories.iter().filter(|other| other != directory);
+            !others.any(|other| directory.starts_with(other))
+        };
+        for directory in &directories {
+            let fd = create_directories(directory)?;
+            if is_outermost(&directory) {
+                // The run's own `/tmp` may be around it, in which a command could add entries.
+                mount_cover(&fd)?;
+            }
+        }
+        create_links(&links)?;
         for place in &places {
             let tree = match place.is_writable {
                 true => trees.remove(place.path.as_path()),
@@ -110,6 +123,9 @@ impl EmptyRoot {
                 tree.attach(&place.path)?;
             }
         }
+        for directory in directories.iter().filter(is_outermost) {
+            remount_read_only(&open_path(directory)?.0)?;
+        }
         rustix::mount::unmount(OLD_ROOT, UnmountFlags::DETACH)?;
         std::fs::remove_dir(OLD_ROOT)?;
         rustix::mount::mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | OF_ROOT, c"")?;
@@ -118,7 +134,18 @@ impl EmptyRoot {
         protect(sandbox, &mounts)?;
         sandbox.writable.push(SHARED_MEMORY.into());
         sandbox.writable.extend(has_tmp.then(|| PathBuf::from(TEMPORARY)));
-        directory.map_or(Ok(()), StartDirectory::enter)
+        // The root, and a directory of which only some entries are visible, are made for the command.
+        let is_mounted = |path: &Path| {
+            let mut mounted = places.iter().map(|place| place.path.as_path());
+            !directories.iter().any(|made| path == made)
+                && (mounted.any(|place| path.starts_with(place))
+                    || has_tmp && path.starts_with(TEMPORARY))
+        };
+        match directory {
+            Some(directory) if is_mounted(directory.path()) => directory.enter(),
+            Some(directory) => directory.enter_made(),
+            None => Ok(()),
+        }
     }
 }
 
@@ -139,26 +166,39 @@ struct GrantedPlace {
     is_writable: bool,
 }
 
-/// The granted places, parents first, without those that the mount of another one contains.
-fn granted_places(sandbox: &SandboxSpec) -> io::Result<Vec<GrantedPlace>> {
+/// The contents of a root.
+struct GrantedPlaces {
+    /// Parents first, without those that the mount of another one contains.
+    places: Vec<GrantedPlace>,
+    /// The directories that show only some of their entries.
+    directories: Vec<PathBuf>,
+    /// The symbolic links in them, with their targets.
+    links: BTreeMap<PathBuf, PathBuf>,
+}
+
+/// Finds the contents of a root, while the system's root is at [`OLD_ROOT`].
+fn granted_places(sandbox: &SandboxSpec) -> io::Result<GrantedPlaces> {
     let mut paths: BTreeSet<PathBuf> = sandbox.readable.iter().cloned().collect();
     paths.extend(sandbox.writable.iter().cloned());
     if paths.remove(Path::new("/")) {
         let entries = std::fs::read_dir(OLD_ROOT)?.flatten();
         paths.extend(entries.map(|entry| Path::new("/").join(entry.file_name())));
     }
-    let is_ours = |path: &PathBuf| path.starts_with("/proc") || path.starts_with("/dev");
+    let is_ours = |path: &Path| path.starts_with("/proc") || path.starts_with("/dev");
+    let mut visible = VisibleEntries::new(sandbox, Path::new(OLD_ROOT));
+    for path in paths.iter().filter(|path| !is_ours(path)) {
+        visible.add(path);
+    }
     let mut places: Vec<GrantedPlace> = Vec::new();
-    for path in paths.into_iter().filter(|path| !is_ours(path)) {
-        let mut writable = sandbox.writable.iter();
-        let is_writable = writable.any(|root| path.starts_with(root));
+    for path in visible.places {
+        let is_writable = is_within_any(&path, &[&sandbox.writable]);
         // A writable place within a read-only one needs a mount of its own.
         let around = places.iter().rfind(|other| path.starts_with(&other.path));
         if around.is_none_or(|around| is_writable && !around.is_writable) {
             places.push(GrantedPlace { path, is_writable });
         }
     }
-    Ok(places)
+    Ok(GrantedPlaces { places, directories: visible.directories, links: visible.links })
 }
 
 /// The system's mount points whose mounts are not read-only.
@@ -300,7 +340,8 @@ fn mount_devices() -> io::Result<()> {
 /// Covers the denied places.
 fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
     let granted = [&sandbox.readable, &sandbox.writable];
-    let denied = sandbox.denied.iter().filter(|place| is_within_any(place, &granted));
+    let closed = sandbox.denied.iter().chain(&sandbox.covered);
+    let denied = closed.filter(|place| is_within_any(place, &granted));
     let denied = denied.cloned().collect();
     // An empty file system covers the first directory, and copies of its mount the others.
     let mut cover: Option<OwnedFd> = None;
@@ -338,6 +379,7 @@ fn protect(sandbox: &SandboxSpec, mounts: &BTreeSet<PathBuf>) -> io::Result<()> 
     let protected = existing_granted(&sandbox.protected, &sandbox.writable);
     // The cover of a denied place would move away with a directory around it.
     let mut pinned = existing_granted(&sandbox.denied, &sandbox.writable);
+    pinned.extend(existing_granted(&sandbox.covered, &sandbox.writable));
     pinned.extend(protected.iter().cloned());
     for directory in parents_between(&pinned, &sandbox.writable) {
         // A mount point cannot be renamed, so nothing else can be put in its place.
@@ -351,7 +393,20 @@ fn protect(sandbox: &SandboxSpec, mounts: &BTreeSet<PathBuf>) -> io::Result<()> 
     for place in sandbox.writable.iter().filter(|place| is_within(place, &protected)) {
         with_existing(place, |fd, _| mount_on_itself(fd))?;
     }
+    let mut sealed: Vec<&PathBuf> = Vec::new();
     for place in &protected {
+        let is_sealed = |around: &&PathBuf| {
+            let mut writable = sandbox.writable.iter().filter(|root| root.starts_with(around));
+            place.starts_with(around) && !writable.any(|root| place.starts_with(root))
+        };
+        if sealed.iter().any(is_sealed) {
+            continue;
+        }
+        if sandbox.has_closed(place) && open_path(place)?.1 == FileType::Directory {
+            seal(sandbox, place)?;
+            sealed.push(place);
+            continue;
+        }
         with_existing(place, |fd, kind| match kind {
             // The contents of `.git` have entries of their own.
             FileType::Directory if place.ends_with(".git") => Ok(()),
@@ -378,6 +433,29 @@ fn protect(sandbox: &SandboxSpec, mounts: &BTreeSet<PathBuf>) -> io::Result<()> 
         }
     }
     Ok(())
+}
+
+/// Covers a protected directory that contains closed places by one that shows only what is in it now, and is not closed.
+fn seal(sandbox: &SandboxSpec, directory: &Path) -> io::Result<()> {
+    let mut visible = VisibleEntries::new(sandbox, Path::new("/"));
+    visible.add_entries(directory);
+    let trees = visible.places.iter().map(|place| clone_mounts(place));
+    let trees: Vec<Option<MountTree>> = trees.collect::<io::Result<_>>()?;
+    with_existing(directory, |fd, _| mount_cover(fd))?;
+    for directory in &visible.directories {
+        drop(create_directories(directory)?);
+    }
+    create_links(&visible.links)?;
+    for (place, tree) in visible.places.iter().zip(trees) {
+        let Some(tree) = tree else {
+            continue;
+        };
+        tree.attach(place)?;
+        if !sandbox.writable.contains(place) {
+            remount_read_only(&open_path(place)?.0)?;
+        }
+    }
+    remount_read_only(&open_path(directory)?.0)
 }
 
 /// Mounts the link to a copy of the git config at `place`. Returns false if there is no copy, or the system cannot do it.
@@ -463,17 +541,28 @@ fn parents_between(protected: &BTreeSet<PathBuf>, writable: &[PathBuf]) -> BTree
     found
 }
 
-/// Opens `place` and mounts something with `mount`. A place that another program removes meanwhile needs no mount.
+/// Opens `place` and mounts something with `mount`. A place that another program removes meanwhile needs no mount, and neither
+/// does one that this user cannot reach.
 fn with_existing(
     place: &Path,
     mount: impl FnOnce(&OwnedFd, FileType) -> io::Result<()>,
 ) -> io::Result<()> {
-    match open_path(place).and_then(|(fd, kind)| mount(&fd, kind)) {
+    let (fd, kind) = match open_path(place) {
+        Err(error) if is_out_of_reach(&error) => return Ok(()),
+        other => other?,
+    };
+    match mount(&fd, kind) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && open_path(place).is_err() => {
             Ok(())
         }
         other => other,
     }
+}
+
+/// True for the errors of paths that lead nowhere, or through a directory that the user may not enter.
+fn is_out_of_reach(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
 /// Makes an open place a mount of its own.

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 /// The files to look for, and what commands may do with them.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectFiles {
-    /// The names of the files, and of directories with such files, compared without case. If there are none, nothing is
-    /// searched.
+    /// The names of the files, and of directories with such files, compared without case. A name of a file may have the
+    /// directory around it in front. If there are none, nothing is searched.
     pub names: Vec<&'static str>,
     /// The private directories of the run, which are not searched.
     pub skipped: Vec<PathBuf>,
@@ -60,6 +60,22 @@ impl ProjectFiles {
     pub(super) fn is_name(&self, name: &OsStr) -> bool {
         let mut names = self.names.iter();
         names.any(|known| name.eq_ignore_ascii_case(known))
+    }
+
+    /// True if a path that ends with `directory` and `name` is that of a file which counts because of both.
+    pub(super) fn is_name_in(&self, directory: Option<&OsStr>, name: &OsStr) -> bool {
+        let mut names = self.names.iter().filter_map(|known| known.split_once('/'));
+        directory.is_some_and(|directory| {
+            names.any(|(around, known)| {
+                name.eq_ignore_ascii_case(known) && directory.eq_ignore_ascii_case(around)
+            })
+        })
+    }
+
+    /// True if `path` is, by its end, that of a file that counts.
+    pub(super) fn is_file_name(&self, path: &Path) -> bool {
+        let directory = path.parent().and_then(Path::file_name);
+        path.file_name().is_some_and(|name| self.is_name(name) || self.is_name_in(directory, name))
     }
 
     /// True if the file belongs to a dependency or to a build result.
@@ -110,6 +126,6 @@ impl ProjectFiles {
 
     /// True if the writable place `root` has such a name itself: the user granted it by name.
     pub(super) fn is_granted(&self, root: &Path) -> bool {
-        root.file_name().is_some_and(|name| self.is_name(name))
+        self.is_file_name(root)
     }
 }

@@ -124,6 +124,24 @@ impl ProjectFileSnapshot {
         undone
     }
 
+    /// The files that differ from what was recorded. `found` is what there is now.
+    pub(super) fn changed(
+        &self,
+        roots: &WritableRoots<'_>,
+        found: Vec<FoundPaths>,
+    ) -> Vec<PathBuf> {
+        let mut places = self.files(found);
+        places.extend(self.before.keys().cloned());
+        places.retain(|place| {
+            let was = self.before.get(place).unwrap_or(&SnapshotState::Missing);
+            let is = read_place(roots, place, &mut SNAPSHOT_LIMIT_BYTES.clone());
+            !self.rules.is_in_dependencies(&place.1)
+                && !self.is_granted_by_name(roots, place)
+                && is.is_ok_and(|is| is != *was)
+        });
+        places.iter().map(|(root, relative)| roots.paths[*root].join(relative)).collect()
+    }
+
     fn record_permitted(&self, roots: &WritableRoots<'_>, places: &BTreeSet<FilePlace>) {
         let paths = places.iter().map(|(root, relative)| roots.paths[*root].join(relative));
         self.rules.changed.lock().ignore_poison().extend(paths);
@@ -189,10 +207,7 @@ impl ProjectFileSnapshot {
     /// True unless the file is a link to a file of another kind: git may have its target as the content of any file.
     fn leads_to_project_file(&self, state: &SnapshotState) -> bool {
         match state {
-            SnapshotState::Link(target) => {
-                let name = Path::new(target).file_name();
-                name.is_some_and(|name| self.rules.is_name(name))
-            }
+            SnapshotState::Link(target) => self.rules.is_file_name(Path::new(target)),
             _ => true,
         }
     }

@@ -30,7 +30,7 @@ pub(super) enum SnapshotState {
     },
     /// The `.git` directory itself; its contents are not compared.
     Repository,
-    /// It is behind a symbolic link or a file in place of a directory around it.
+    /// It is behind a symbolic link or a file in place of a directory around it, or this user may not enter that.
     Unreachable,
     /// A device, pipe or socket, which is left alone, or something beneath too many directories.
     Other,

@@ -178,6 +178,13 @@ impl PathSnapshot {
         changed
     }
 
+    /// The project files that were changed by any process.
+    pub fn changed_project_files(&self) -> Vec<PathBuf> {
+        let writable = WritableRoots { fds: &self.roots, paths: &self.root_paths };
+        let tree = self.project_files.search(&writable);
+        self.project_files.changed(&writable, tree)
+    }
+
     /// Remembers the git directories that were not there before: what is harmless in their config may change later too.
     fn remember_created(&self, repository_paths: &[(usize, PathBuf)]) {
         let was_missing = |path: &PathBuf| {
@@ -213,6 +220,7 @@ impl PathSnapshot {
             Err(Errno::NOENT) => Ok(SnapshotState::Missing),
             // A symbolic link or a file has replaced its directory.
             Err(Errno::LOOP | Errno::NOTDIR) => Ok(SnapshotState::Unreachable),
+            Err(Errno::ACCESS) if place.before == SnapshotState::Unreachable => return None,
             Err(error) => Err(error.into()),
         };
         if is.as_ref().is_ok_and(|is| *is == place.before) {

@@ -25,10 +25,14 @@ pub struct SelfTestResult {
 /// The operations to attempt inside a sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SelfTest {
+    #[serde(with = "crate::sys::wire_paths::path")]
     canary: PathBuf,
     address: SocketAddr,
+    #[serde(with = "crate::sys::wire_paths::path")]
     socket: PathBuf,
+    #[serde(with = "crate::sys::wire_paths::list")]
     outside: Vec<PathBuf>,
+    #[serde(with = "crate::sys::wire_paths::list")]
     denied: Vec<PathBuf>,
     /// The name of the file to create.
     file_name: String,

@@ -126,10 +126,20 @@ pub(super) fn record_places<'p>(
                 mounted = new_repository::file_id(dir.as_fd(), &*name);
                 was
             }
-            Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut left).map_err(|error| {
-                io::Error::other(format!("record the state of `{}`: {error}", path.display()))
-            })?,
-            Err(Errno::LOOP | Errno::NOTDIR) => SnapshotState::Unreachable,
+            Ok((dir, name)) => match read_state(dir.as_fd(), &name, &mut left) {
+                // A directory of another user that this one may not enter: the command cannot either.
+                Err(error)
+                    if error.kind() == io::ErrorKind::PermissionDenied && !is_own(dir.as_fd()) =>
+                {
+                    continue;
+                }
+                Err(error) => {
+                    let cause = format!("record the state of `{}`: {error}", path.display());
+                    return Err(io::Error::other(cause));
+                }
+                Ok(was) => was,
+            },
+            Err(Errno::LOOP | Errno::NOTDIR | Errno::ACCESS) => SnapshotState::Unreachable,
             Err(_) => SnapshotState::Missing,
         };
         places.push(SnapshotEntry {
@@ -144,6 +154,12 @@ pub(super) fn record_places<'p>(
         });
     }
     Ok(places)
+}
+
+/// True if the directory belongs to this user.
+fn is_own(dir: BorrowedFd<'_>) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == own)
 }
 
 /// True if a mount can protect what is at `name`.

@@ -12,19 +12,31 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SandboxSpec {
     /// Files and directories that it may read, and run programs from.
+    #[serde(with = "crate::sys::wire_paths::list")]
     pub readable: Vec<PathBuf>,
     /// Files and directories in which it may also change everything.
+    #[serde(with = "crate::sys::wire_paths::list")]
     pub writable: Vec<PathBuf>,
     /// The directory that a command in namespaces of its own sees at `/tmp`, unless that is granted.
+    #[serde(with = "crate::sys::wire_paths::optional")]
     pub tmp: Option<PathBuf>,
-    /// Places within the granted ones that it cannot see. A directory that contains one is granted entry by entry, as
-    /// it is when the rules are first used. The directory itself can then not be listed, and new entries directly in it
-    /// stay inaccessible.
+    /// Places within the granted ones that it cannot see, existing or not. A directory that contains one is granted entry by
+    /// entry, as it is when the command starts, unless the command may write there: then only those that exist are covered.
+    /// Without a root of its own, it cannot list that directory, and new entries directly in it stay inaccessible.
+    #[serde(with = "crate::sys::wire_paths::list")]
     pub denied: Vec<PathBuf>,
+    /// Further places that it cannot see if they exist.
+    #[serde(with = "crate::sys::wire_paths::list")]
+    pub covered: Vec<PathBuf>,
+    /// Home directories within the granted places. Their hidden entries are closed too, unless they are granted by name.
+    #[serde(with = "crate::sys::wire_paths::list")]
+    pub homes: Vec<PathBuf>,
     /// Places within `writable` that have the same state after the command as before, including absence.
+    #[serde(with = "crate::sys::wire_paths::list")]
     pub protected: Vec<PathBuf>,
     /// The directory for the copies of the git configs among `protected`, which is made for one command. Commands change
     /// these. Without one, the configs are read-only.
+    #[serde(with = "crate::sys::wire_paths::optional")]
     pub config_copies: Option<PathBuf>,
     /// The directory for the locks by which commands that may change the same directories take turns. Without one, commands of
     /// other runs do not wait.
@@ -36,6 +48,7 @@ pub struct SandboxSpec {
     #[serde(skip)]
     pub project_files: ProjectFiles,
     /// Symbolic links that the command's own root needs too, with their targets.
+    #[serde(with = "crate::sys::wire_paths::map")]
     pub(super) links: BTreeMap<PathBuf, PathBuf>,
     /// The command runs in namespaces of its own, and sees only what is granted.
     #[serde(skip)]
@@ -84,6 +97,8 @@ impl SandboxSpec {
             writable,
             tmp: None,
             denied,
+            covered: Vec::new(),
+            homes: Vec::new(),
             protected,
             config_copies: None,
             lock_directory: None,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 /// The directory that a command starts in: its path, and what identifies it, since the path may lead elsewhere by then.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StartDirectory {
+    #[serde(with = "crate::sys::wire_paths::path")]
     path: PathBuf,
     device: u64,
     inode: u64,
@@ -28,6 +29,18 @@ impl StartDirectory {
             device: stat.st_dev,
             inode: stat.st_ino,
         })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the directory at its path, which was made for a root, the working directory of this process.
+    ///
+    /// # Errors
+    /// It is not accessible.
+    pub(super) fn enter_made(&self) -> io::Result<()> {
+        std::env::set_current_dir(&self.path)
     }
 
     /// Makes it the working directory of this process.

@@ -103,6 +103,11 @@ const HOME_TOOLS: &[&str] = &[
     "miniforge3",
     ".conda/envs",
     ".conda/pkgs",
+    // Programs that hooks and test suites run.
+    ".cache/pre-commit",
+    ".cache/ms-playwright",
+    ".cache/puppeteer",
+    ".cache/Cypress",
     ".terminfo",
     // git fails if it cannot read these.
     ".gitconfig",
@@ -238,21 +243,17 @@ pub fn find_homes(
     }
 }
 
-/// Resolves the paths of secrets: all of a home's, and those of the system that the current user can read. Secrets that
-/// file modes already protect are left out, so that `/etc` need not be granted entry by entry around them.
-pub fn resolve_secrets(
-    home_secrets: impl Iterator<Item = PathBuf>,
-    system_secrets: impl Iterator<Item = PathBuf>,
-) -> Vec<PathBuf> {
+/// Resolves symbolic links in the paths of secrets, existing or not.
+pub fn resolve_secrets(secrets: impl Iterator<Item = PathBuf>) -> impl Iterator<Item = PathBuf> {
+    secrets.map(|path| real_path(&path).unwrap_or(path))
+}
+
+/// True if the current user can read this secret of the system. Those that file modes already protect are left out, so that
+/// `/etc` need not be granted entry by entry around them.
+pub fn is_readable_secret(path: &Path) -> bool {
     // The kernel itself protects `/proc` from processes without capabilities. If it were granted entry by entry,
     // processes started later would be invisible.
-    let is_open = |path: &PathBuf| {
-        !path.starts_with("/proc") && rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok()
-    };
-    home_secrets
-        .chain(system_secrets.filter(is_open))
-        .map(|path| real_path(&path).unwrap_or(path))
-        .collect()
+    !path.starts_with("/proc") && rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok()
 }
 
 #[cfg(test)]

@@ -90,7 +90,8 @@ impl<'a> TreeSearch<'a> {
     ) -> Self {
         let skipped = rules.skipped.iter();
         let mut first_bytes = [false; 256];
-        let names = rules.names.iter().chain(&REPOSITORY_NAMES);
+        let files = rules.names.iter().map(|name| name.rsplit('/').next().unwrap_or(name));
+        let names = files.chain(REPOSITORY_NAMES);
         for first in names.filter_map(|name| name.bytes().next()) {
             first_bytes[usize::from(first.to_ascii_lowercase())] = true;
         }
@@ -264,7 +265,11 @@ impl<'a> TreeSearch<'a> {
             match kind {
                 FileType::Directory if name == ".git" => {}
                 FileType::Directory => contents.directories.push(name.to_owned()),
-                _ if directory.is_named || may_count && self.rules.is_name(name) => {
+                _ if directory.is_named
+                    || may_count
+                        && (self.rules.is_name(name)
+                            || self.rules.is_name_in(directory.path.file_name(), name)) =>
+                {
                     contents.files.push(name.to_owned());
                 }
                 _ => {}
@@ -315,7 +320,10 @@ mod tests {
 
     /// Searches `root`; returns the paths of files, of repositories and of git directories.
     fn search(root: &Path, cache: &mut DirectoryCache) -> Vec<String> {
-        let rules = ProjectFiles { names: vec!["AGENTS.md", ".vscode"], ..ProjectFiles::default() };
+        let rules = ProjectFiles {
+            names: vec!["AGENTS.md", ".vscode", ".x/config"],
+            ..ProjectFiles::default()
+        };
         let started = clock::current_file_time();
         let opened = File::open(root).unwrap().into();
         let found = TreeSearch::new(&rules, root, &[root.to_owned()], started, cache).run(&opened);
@@ -351,6 +359,8 @@ mod tests {
                 "a/agents.MD",
                 "a/b/c/d/e/f/.git/HEAD",
                 "x/.vscode/deep/tasks.json",
+                "x/.X/Config",
+                "x/config",
                 "bare/HEAD",
                 "bare/objects/x",
                 "bare/refs/x",
@@ -367,6 +377,7 @@ mod tests {
             "app: worktree",
             "bare: git directory",
             "vendor/two: worktree",
+            "x/.X/Config",
             "x/.vscode/deep/tasks.json",
         ];
         assert_eq!(search(root, &mut cache), expect);
@@ -382,6 +393,7 @@ mod tests {
             "a/c/AGENTS.md",
             "app: worktree",
             "vendor/two: worktree",
+            "x/.X/Config",
             "x/.vscode/deep/tasks.json",
             "x/b/c/d/e/f: worktree",
             "x/b/c: worktree",

@@ -29,7 +29,7 @@ impl ExecTool {
     /// Makes the changes that are clean merges of versions that git had before the commands of the run, lists of no submodules,
     /// and removals by a stash. Returns the others.
     pub(super) fn make_merges(&self, undone: Vec<UndoneChange>) -> Vec<UndoneChange> {
-        let access = self.project_file_access();
+        let access = self.files.project_file_access(false, self.reaches_others());
         if undone.is_empty() || access == ProjectFileAccess::Closed {
             return undone;
         }

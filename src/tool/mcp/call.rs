@@ -10,6 +10,7 @@ use crate::policy::Refusal;
 use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use crate::shell_quote::quote;
 use crate::sys::env::Env;
+use crate::tool::files::Files;
 use crate::tool::{ToolError, ToolOutput};
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ pub struct McpToolContext {
     /// The provenance of the run's content. `free` are the hosts that stay reachable despite untrusted content.
     pub provenance: Arc<ProvenanceTracker>,
     pub allowed_hosts: AllowedHosts,
+    pub files: Arc<Files>,
 }
 
 /// A sampler whose replies cost something.

@@ -9,6 +9,7 @@ use server_tool::ServerTool;
 use std::sync::Arc;
 
 mod call;
+mod guarded_call;
 mod resources_and_prompts;
 pub mod result;
 mod server_tool;

@@ -1,6 +1,7 @@
 //! A tool that an MCP server offers.
 
 use super::call::{McpToolContext, changed_refusal, to_output};
+use super::guarded_call::guard_changes;
 use crate::mcp::client::sampling::Sampler;
 use crate::mcp::sanitize;
 use crate::mcp::tool_list::ToolView;
@@ -86,8 +87,10 @@ impl Tool for ServerTool {
             }
         };
         let sampler = sampler.as_deref().map(|sampler| sampler as &dyn Sampler);
-        let answer = roster.call(server, tool, arguments, sampler, &mut pass);
-        to_output(&self.context, server, Some(tool), answer)
+        guard_changes(&self.context, server, || {
+            let answer = roster.call(server, tool, arguments, sampler, &mut pass);
+            to_output(&self.context, server, Some(tool), answer)
+        })
     }
 
     fn take_charges(&self) -> Vec<(Usage, Option<f64>)> {

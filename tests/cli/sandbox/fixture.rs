@@ -62,18 +62,27 @@ impl SandboxFixture {
         flags: &[&str],
         commands: &[S],
     ) -> Vec<String> {
+        self.run(self.command(flags), commands)
+    }
+
+    /// As [`Self::run_commands`], with the command that starts the program.
+    pub(super) fn run<S: AsRef<str>>(&self, command_line: Command, commands: &[S]) -> Vec<String> {
         let calls = commands
             .iter()
             .map(|command| ("exec", json!({ "command": command.as_ref(), "timeout": 60 })));
-        self.run_calls(flags, calls.collect())
+        self.run_calls_with(command_line, calls.collect())
     }
 
     /// The tool result of each call.
     pub(super) fn run_calls(&self, flags: &[&str], calls: Vec<(&str, Value)>) -> Vec<String> {
+        self.run_calls_with(self.command(flags), calls)
+    }
+
+    fn run_calls_with(&self, mut command: Command, calls: Vec<(&str, Value)>) -> Vec<String> {
         let count = calls.len();
         self.story.server().script([calls_all(calls), says("done")]);
         let before = self.story.requests().len();
-        let child = self.command(flags).spawn().expect("the program starts");
+        let child = command.spawn().expect("the program starts");
         let ran = self.story.wait(child);
         // Restored files are reported there.
         let errors = ran.error_text();

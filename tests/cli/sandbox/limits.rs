@@ -60,7 +60,7 @@ fn mcp_servers_have_limits() {
             "cwd": place, "write": [place],
         }),
     );
-    story.run(["mcp", "call", "s", "x"]).status(69).stderr_has("it exited with status 0");
+    story.run(["mcp", "call", "s", "x"]).status(69).stderr_has("MCP server `s`");
     assert_limits(&std::fs::read_to_string(place.join("limits")).unwrap());
 }
 

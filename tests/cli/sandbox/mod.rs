@@ -1,5 +1,6 @@
 //! The sandbox against hostile commands. Each file has a table of attempts and prints its count.
 
+mod closed_places;
 mod destructive;
 mod escapes;
 mod everyday;

@@ -1,0 +1,187 @@
+//! Closed places that appear while a command runs, and granted directories that are hard to mount.
+
+use super::fixture::SandboxFixture;
+use crate::situation::{User, available_users};
+use crate::story::write;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Places that are closed beneath a granted home, existing or not.
+const CLOSED: &[&str] = &[
+    ".nanobot/auth/openai.json",
+    ".nanobot/pairing.json",
+    ".nanobot/new",
+    ".aws/credentials",
+    ".ssh/id",
+    ".gnupg/key",
+    ".unheard-of/token",
+    ".netrc",
+    "snap/token",
+    ".nanobot/workspace/sessions/new.jsonl",
+];
+
+/// Runs a command under `flags` that waits, and then reads what was created meanwhile.
+fn read_after_creation(yard: &SandboxFixture, flags: &[&str], closed: &[&str]) -> String {
+    let home = yard.story.home();
+    write(&home.join("gate/closed"), b"");
+    write(&home.join("notes.txt"), b"mine\n");
+    write(&home.join(".nanobot/workspace/memory/MEMORY.md"), b"remembered\n");
+    std::fs::create_dir_all(home.join(".nanobot/workspace/sessions")).unwrap();
+    let pipe = home.join("gate/pipe");
+    drop(std::fs::remove_file(&pipe));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let places: Vec<_> = closed.iter().map(|name| home.join(name)).collect();
+    let (at, created) = (pipe.clone(), places.clone());
+    let other = std::thread::spawn(move || {
+        // Waits until the command reads.
+        let mut gate = OpenOptions::new().write(true).open(at).unwrap();
+        for place in &created {
+            write(place, b"secret\n");
+        }
+        gate.write_all(b"go\n").unwrap();
+    });
+    let names = places.iter().map(|place| format!("'{}'", place.display()));
+    let names = names.collect::<Vec<_>>().join(" ");
+    let script = format!(
+        "exec 2>/dev/null; cd '{}'; read word < gate/pipe; echo $word; cat notes.txt .nanobot/workspace/memory/MEMORY.md {names}; ls -A \
+         . .nanobot; true",
+        home.display()
+    );
+    let told = yard.run_commands(flags, &[script]);
+    // If the command never read, the test fails instead of waiting forever.
+    let last = OpenOptions::new().read(true).write(true).open(&pipe);
+    other.join().unwrap();
+    drop(last);
+    for place in places {
+        drop(std::fs::remove_file(place));
+    }
+    told.into_iter().next().unwrap()
+}
+
+#[test]
+fn closed_places_that_appear_while_a_command_runs_stay_closed() {
+    for user in available_users() {
+        let yard = SandboxFixture::new(user);
+        let home = yard.story.home().display().to_string();
+        let above = yard.story.home().parent().unwrap().display().to_string();
+        for place in [&home, &above] {
+            let told = read_after_creation(&yard, &["--read", place], CLOSED);
+            assert!(told.starts_with("go\nmine\nremembered\n"), "{place}: {told}");
+            assert!(!told.contains("secret") && !told.contains("auth"), "{place}: {told}");
+        }
+        // In a home that may be changed, a new entry cannot be told apart from the command's own. What is ours is closed.
+        let ours: Vec<&str> =
+            CLOSED.iter().filter(|name| name.starts_with(".nanobot")).copied().collect();
+        let told = read_after_creation(&yard, &[&format!("--write={home}")], &ours);
+        assert!(told.starts_with("go\nmine\nremembered\n"), "{told}");
+        assert!(!told.contains("secret"), "{told}");
+    }
+}
+
+/// Places that are granted by name within a closed directory are there, and work in a granted home goes on.
+#[test]
+fn a_granted_home_shows_what_is_visible_and_what_is_named() {
+    let yard = SandboxFixture::new(User::Current);
+    let home = yard.story.home();
+    for name in ["docs/deep/file", "plain", ".config/app/settings", ".config/gcloud/key", ".ssh/id"]
+    {
+        write(&home.join(name), name.as_bytes());
+    }
+    std::os::unix::fs::symlink("docs/deep", home.join("short")).unwrap();
+    let read = format!("--read={}", home.display());
+    let named = format!("--read={}", home.join(".config").display());
+    let script = format!(
+        "cd '{}'; cat docs/deep/file plain short/file; cat .config/app/settings; cat .config/gcloud/key .ssh/id; ls -A .ssh .config",
+        home.display()
+    );
+    let told = yard.run_commands(&[&read], &[&script]);
+    assert!(told[0].starts_with("docs/deep/fileplaindocs/deep/file"), "{}", told[0]);
+    assert!(!told[0].contains("settings\n") && !told[0].contains("gcloud\n"), "{}", told[0]);
+    let told = yard.run_commands(&[&read, &named], &[&script]);
+    assert!(told[0].contains("docs/deep/file.config/app/settings"), "{}", told[0]);
+    assert!(told[0].contains("app") && !told[0].contains("key.ssh"), "{}", told[0]);
+    let write = format!("--write={}", home.join("docs").display());
+    let script =
+        format!("cd '{}'; echo new > docs/made && cat docs/made; touch made", home.display());
+    let told = yard.run_commands(&[&read, &write], &[script]);
+    assert!(told[0].starts_with("new\n") && told[0].contains("ead-only"), "{}", told[0]);
+    assert!(home.join("docs/made").exists());
+}
+
+#[test]
+fn a_directory_whose_name_is_not_text_is_a_directory_like_others() {
+    for user in available_users() {
+        let yard = SandboxFixture::new(user);
+        let directory = yard.story.dir().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+        write(&directory.join("file"), b"mine\n");
+        let mut command = yard.command(&["--write"]);
+        command.current_dir(&directory);
+        let told = yard.run(command, &["cat file; echo new > made; cat made"]);
+        assert_eq!(told, ["mine\nnew"]);
+        assert!(directory.join("made").exists());
+    }
+}
+
+/// A closed directory beside the work, which this user may not enter, is no reason to refuse commands.
+#[test]
+fn a_home_that_cannot_be_entered_does_not_keep_commands_from_the_directories_around_it() {
+    if available_users().len() < 2 {
+        return;
+    }
+    let yard = SandboxFixture::new(User::Nobody);
+    let place = Path::new("/home/nanobot-test-closed-home");
+    std::fs::create_dir_all(place.join(".ssh")).unwrap();
+    std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o700)).unwrap();
+    for flag in ["--write=/home", "--read=/home", "--read=/"] {
+        let told = yard.run_commands(&[flag], &["echo here; ls /home/nanobot-test-closed-home"]);
+        assert!(told[0].starts_with("here"), "{flag}: {}", told[0]);
+        assert!(!told[0].contains("namespaces"), "{flag}: {}", told[0]);
+    }
+    std::fs::remove_dir_all(place).unwrap();
+}
+
+/// Files that a rule about reading denies, by name, by place or by a link to them, do not exist for commands.
+#[test]
+fn files_that_a_rule_denies_to_read_are_closed_to_commands() {
+    for user in available_users() {
+        for has_namespaces in [true, false] {
+            let mut yard = SandboxFixture::new(user);
+            if !has_namespaces {
+                yard = yard.without_namespaces();
+            }
+            let dir = yard.story.dir();
+            for name in [".env", "a/b/.env", "keys/one.pem", "private/deep/file", "open.txt"] {
+                write(&dir.join(name), b"content\n");
+            }
+            std::os::unix::fs::symlink("../open.txt", dir.join("a/link.key")).unwrap();
+            let flags = [
+                "--deny",
+                "read_file(.env)",
+                "--deny",
+                "grep(keys/*.pem)",
+                "--deny",
+                "read_file(private)",
+            ];
+            let closed = "cat .env a/b/.env keys/one.pem private/deep/file; cp .env copy; cat copy; git hash-object .env; true";
+            let told = yard.run_commands(&flags, &[closed, "cat open.txt"]);
+            assert!(!told[0].contains("content"), "{user:?} {has_namespaces}: {}", told[0]);
+            assert!(!told[0].contains("d95f3ad14dee633a758d2e331151e950dd13e4ed"), "{}", told[0]);
+            assert_eq!(told[1], "content", "{user:?} {has_namespaces}");
+            let told = yard.run_commands(&["--deny", "read_file(*.key)"], &["cat open.txt; true"]);
+            assert!(!told[0].contains("content"), "{}", told[0]);
+        }
+    }
+    let yard = SandboxFixture::new(User::Current);
+    let dir = yard.story.dir();
+    write(&dir.join(".env"), b"content\n");
+    let moved = "mv .env x; cat x; mv ../$(basename $PWD)/.env y; echo work > z; cat z";
+    let told = yard.run_commands(&["--write", "--deny", "read_file(.env)"], &[moved]);
+    assert!(!told[0].contains("content") && told[0].contains("work"), "{}", told[0]);
+    assert_eq!(std::fs::read(dir.join(".env")).unwrap(), b"content\n");
+    let explained = yard.story.run(["policy", "explain", "--deny", "read_file(.env)"]);
+    explained.stdout_has("commands and MCP servers do not see the files that it matches");
+}
