@@ -219,7 +219,7 @@ impl ConfigFile {
             return Ok(());
         }
         Self::check_replaceable(&self.path)?;
-        Ok(durable_file::replace(&self.path, self.text().as_bytes())?)
+        durable_file::replace(&self.path, self.text().as_bytes())
     }
 
     /// Checks that the file at `path` may be replaced by a regular file.

@@ -69,10 +69,10 @@ impl KeyHome {
             names.len() <= path.len()
                 && names.iter().zip(path.iter().map(AsRef::as_ref)).all(is_name)
         };
-        if OWN_KEYS.iter().any(|object| is_in(&object)) {
+        if OWN_KEYS.iter().any(is_in) {
             return Self::Own;
         }
-        match LATER_SECTIONS.iter().any(|object| is_in(&object)) {
+        match LATER_SECTIONS.iter().any(is_in) {
             true => Self::LaterRelease,
             false => Self::Shared,
         }

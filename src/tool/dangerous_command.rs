@@ -226,7 +226,7 @@ impl<'a> CommandSplitter<'a> {
             }
             '#' if self.word.is_none() => self.at += rest.find('\n').unwrap_or(rest.len()),
             '(' | ')' | '|' | '&' | '<' | '>' if self.is_in_test() => {
-                self.push_literal(letter, ">")
+                self.push_literal(letter, ">");
             }
             '(' if self.word.as_ref().is_some_and(|word| word.ends_with('=')) => self.open('='),
             ')' if self.is_in_array() => {

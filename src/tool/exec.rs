@@ -634,7 +634,6 @@ mod tests {
     use crate::message::plain_text;
     use crate::policy::file_scope::{FileScope, ScopeRoot};
     use crate::sys::env::Env;
-    use crate::sys::process::CommandShell;
     use crate::sys::sandbox::SandboxSpec;
     use crate::tool::files::{Files, tests::files};
     use crate::tool::{Tool, ToolError};
