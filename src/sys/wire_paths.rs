@@ -109,7 +109,6 @@ pub mod optional {
     ///
     /// # Errors
     /// As the serializer.
-    #[expect(clippy::ref_option, reason = "the signature that serde calls")]
     pub fn serialize<S: Serializer>(
         path: &Option<PathBuf>,
         serializer: S,

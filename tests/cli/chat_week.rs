@@ -350,11 +350,11 @@ fn a_chat_users_week_is_never_refused() {
     let pages = PageServer::start(move |path| match path {
         "/" => {
             let page = address.lock().expect("no panic").clone();
-            page_response("text/plain", &format!("the news: {page}first and {page}second"))
+            page_response("text/plain", format!("the news: {page}first and {page}second"))
         }
         "/second" => page_response("text/plain", "the second page"),
         path if path.contains("format=j1") => page_response("text/plain", "sunny"),
-        path => page_response("text/plain", &format!("the page {path}")),
+        path => page_response("text/plain", format!("the page {path}")),
     });
     *page.lock().expect("no panic") = pages.url("/");
     let next = Mutex::new(SCENES.iter());

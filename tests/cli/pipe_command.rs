@@ -334,7 +334,8 @@ fn files_of_messages_are_read_as_far_as_the_run_may_read_them() {
     let found = lines(&ran.text());
     drop(ran);
     for (id, file) in refused.iter().enumerate() {
-        let answer = found.iter().find(|line| line["in_reply_to"] == id.to_string()).unwrap();
+        let id = id.to_string();
+        let answer = found.iter().find(|line| line["in_reply_to"] == id).unwrap();
         assert!(answer["error"].as_str().unwrap().contains("`files`"), "{file}: {answer}");
     }
     let asked = story.requests();

@@ -68,11 +68,20 @@ impl Drop for Helper {
     }
 }
 
+/// What a helper process is started with.
+#[derive(Debug)]
+pub struct HelperTask {
+    /// The connection to the run.
+    pub connection: UnixStream,
+    pub message: Vec<u8>,
+    pub descriptors: Vec<OwnedFd>,
+}
+
 /// Receives the message and the descriptors of this process, if it was started as the helper `name`.
 ///
 /// # Errors
 /// The run is gone.
-pub fn receive_task(name: &str) -> Option<io::Result<(UnixStream, Vec<u8>, Vec<OwnedFd>)>> {
+pub fn receive_task(name: &str) -> Option<io::Result<HelperTask>> {
     let is_named = std::env::args_os().next().is_some_and(|own| own == name);
     is_named.then(|| {
         let mut connection = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
@@ -94,6 +103,6 @@ pub fn receive_task(name: &str) -> Option<io::Result<(UnixStream, Vec<u8>, Vec<O
         let length = usize::try_from(u64::from_le_bytes(length)).map_err(io::Error::other)?;
         let mut message = vec![0; length];
         connection.read_exact(&mut message)?;
-        Ok((connection, message, descriptors))
+        Ok(HelperTask { connection, message, descriptors })
     })
 }

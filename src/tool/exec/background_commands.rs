@@ -26,7 +26,7 @@ pub(super) struct BackgroundCommand {
 }
 
 pub(super) enum CommandState {
-    Running(BackgroundProcess),
+    Running(Box<BackgroundProcess>),
     /// The model was told its end.
     Ended(ServerExit),
 }
@@ -40,7 +40,7 @@ impl BackgroundCommands {
     pub fn end_all(&self) -> Vec<UndoneChange> {
         let commands = std::mem::take(&mut *self.lock());
         let processes = commands.into_iter().filter_map(|it| match it.state {
-            CommandState::Running(process) => Some(process),
+            CommandState::Running(process) => Some(*process),
             CommandState::Ended(_) => None,
         });
         background::end_all(processes.collect())
@@ -88,7 +88,7 @@ pub(super) fn add(
     commands.push(BackgroundCommand {
         id: id.clone(),
         command: command.to_owned(),
-        state: CommandState::Running(process),
+        state: CommandState::Running(Box::new(process)),
     });
     id
 }

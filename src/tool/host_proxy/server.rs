@@ -6,7 +6,7 @@ use super::request::{self, ProxyRequest, RefusedRequest, Target};
 use super::task::{HostUsage, PROXY_ARG0, ProxyTask};
 use crate::sys::http::{SsrfFilter, connect_filtered};
 use crate::sys::ip_ranges::IpRange;
-use crate::sys::process::helper::receive_task;
+use crate::sys::process::helper::{HelperTask, receive_task};
 use crate::sys::sync::IgnorePoison;
 use crate::sys::test_dns::TestHosts;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -35,10 +35,10 @@ pub fn become_proxy() -> Option<bool> {
     crate::sys::process::harden();
     // Only the run could receive an error, and it sees the end of the socket.
     Some(
-        task.and_then(|(connection, message, descriptors)| {
+        task.and_then(|HelperTask { connection, message, descriptors }| {
             let task = serde_json::from_slice(&message).map_err(io::Error::other)?;
-            let listeners = descriptors.into_iter().map(TcpListener::from).collect();
-            serve(connection, &task, listeners)
+            let listeners: Vec<_> = descriptors.into_iter().map(TcpListener::from).collect();
+            serve(connection, &task, &listeners)
         })
         .is_ok(),
     )
@@ -52,14 +52,14 @@ struct Proxy {
     open: AtomicUsize,
 }
 
-fn serve(mut run: UnixStream, task: &ProxyTask, listeners: Vec<TcpListener>) -> io::Result<()> {
+fn serve(mut run: UnixStream, task: &ProxyTask, listeners: &[TcpListener]) -> io::Result<()> {
     let proxy = Arc::new(Proxy {
         hosts: task.hosts.clone(),
         test_hosts: TestHosts::from_text(task.hosts.test_hosts.as_deref().unwrap_or_default()),
         usage: Mutex::default(),
         open: AtomicUsize::new(0),
     });
-    for listener in &listeners {
+    for listener in listeners {
         listener.set_nonblocking(true)?;
     }
     loop {
@@ -113,7 +113,7 @@ impl Proxy {
         let name = address.to_string();
         let host = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
         self.count(&name, |usage| usage.connections += 1);
-        self.relay(&name, client, host, |_| Ok(Some(Vec::new())))
+        self.relay(&name, client, &host, |_| Ok(Some(Vec::new())))
     }
 
     /// Answers the request of a client.
@@ -170,7 +170,7 @@ impl Proxy {
                 };
                 Ok(is_granted.then_some(first))
             };
-            self.relay(&name_of(target), client.try_clone()?, host, begin)
+            self.relay(&name_of(target), client.try_clone()?, &host, begin)
         });
         // The client or the host has ended it.
         drop(carried);
@@ -256,7 +256,7 @@ impl Proxy {
         &self,
         name: &str,
         mut client: TcpStream,
-        host: TcpStream,
+        host: &TcpStream,
         begin: impl FnOnce(&mut TcpStream) -> io::Result<Option<Vec<u8>>> + Send,
     ) -> io::Result<()> {
         let (mut from_client, mut to_host) = (client.try_clone()?, host.try_clone()?);
@@ -278,7 +278,7 @@ impl Proxy {
                 }
             });
             let received = |usage: &mut HostUsage, count| usage.received_bytes += count;
-            let done = self.copy(&host, &mut client, received, name);
+            let done = self.copy(host, &mut client, received, name);
             // What the host no longer answers need not be sent to it.
             drop(client.shutdown(Shutdown::Both));
             drop(host.shutdown(Shutdown::Both));

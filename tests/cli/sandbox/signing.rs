@@ -106,9 +106,7 @@ fn nothing_but_commits_and_tags_is_signed() {
         format!("printf '{head}{head}\\nm\\n' | {sign}"),
         format!("printf '{head}{tag}\\nm\\n' | {sign}"),
         format!("head -c 2000000 /dev/zero | {sign}"),
-        format!(
-            "echo x > $TMPDIR/p; $(git config gpg.ssh.program) -Y sign -n file -f k $TMPDIR/p; cat $TMPDIR/p.sig"
-        ),
+        "echo x > $TMPDIR/p; $(git config gpg.ssh.program) -Y sign -n file -f k $TMPDIR/p; cat $TMPDIR/p.sig".to_owned(),
         format!(
             "printf '{head}\\nm\\n' > $TMPDIR/p; $(git config gpg.ssh.program) -Y sign -n git -f k $TMPDIR/p; cat $TMPDIR/p.sig"
         ),
