@@ -3,9 +3,11 @@
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::permissions::Grants;
+use crate::sys::paths::find_program;
 use crate::sys::process::{self, CommandSpec};
 use anyhow::Result;
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -214,8 +216,14 @@ fn run_git(
         next += 1;
     }
     env.push((CONFIG_COUNT.to_owned(), next.to_string()));
+    // A relative entry would lead into the repository.
+    let path = ctx.env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    let absolute: Vec<&str> = path.split(':').filter(|entry| entry.starts_with('/')).collect();
+    env.retain(|(name, _)| name != "PATH");
+    env.push(("PATH".to_owned(), absolute.join(":")));
     let spec = CommandSpec {
-        program: "git".into(),
+        program: find_program("git", path)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?,
         arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
         directory: directory.to_owned(),
         env,

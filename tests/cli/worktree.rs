@@ -120,6 +120,23 @@ fn the_removal_of_a_worktree_runs_no_hook() {
     assert!(!mark.exists());
 }
 
+/// A relative entry of `PATH` leads into what the command has left.
+#[test]
+fn git_outside_of_the_sandbox_is_found_by_absolute_paths() {
+    let Some(story) = in_repository() else { return };
+    let story = story.env("PATH", "node_modules/.bin:.:/usr/local/bin:/usr/bin:/bin");
+    let script = format!(
+        "export PATH=/usr/bin:/bin; G=$(git rev-parse --git-common-dir); for place in . $G; do mkdir -p $place/node_modules/.bin; \
+         printf '#!/bin/sh\ntouch {}/owned\nexec /usr/bin/git \"$@\"\n' > $place/node_modules/.bin/git; \
+         chmod +x $place/node_modules/.bin/git; cp $place/node_modules/.bin/git $place; done; echo done",
+        story.home().display()
+    );
+    let flags = ["--worktree", "x", "--write", "--remove-worktree"];
+    let (told, _) = run_command(&story, &flags, &script);
+    assert!(told.contains("done"), "{told}");
+    assert!(!story.home().join("owned").exists());
+}
+
 /// A repository that somebody else made runs nothing, and what its filters would make of the files is left to git in the sandbox.
 #[test]
 fn no_program_of_a_repository_runs_outside_of_the_sandbox() {
