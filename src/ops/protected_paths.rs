@@ -3,7 +3,8 @@
 use crate::memory;
 use crate::ops::context::Context;
 use crate::settings::own_keys::own_file;
-use crate::sys::paths::PathResolver;
+use crate::sys::paths::{PathResolver, Paths};
+use crate::sys::symlinks::trace_links;
 use crate::sys::sync::Deferred;
 use std::path::{Path, PathBuf};
 
@@ -44,8 +45,7 @@ pub(crate) fn protected_paths(
     let (paths, place) = (ctx.paths.clone(), workspace.to_owned());
     let hidden = Deferred::new(move || {
         let mut real_paths = PathResolver::knowing(&place);
-        let config = std::path::absolute(&paths.config).unwrap_or_else(|_| paths.config.clone());
-        let own = own_file(&config);
+        let [config, own] = config_files(&paths);
         let root = real_paths.resolve(&paths.root);
         let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
         protected
@@ -53,13 +53,23 @@ pub(crate) fn protected_paths(
             .chain([paths.auth(), config, own].map(|path| real_paths.resolve(&path)))
             .collect()
     });
-    let (root, place) = (ctx.paths.root.clone(), workspace.to_owned());
+    let (paths, place) = (ctx.paths.clone(), workspace.to_owned());
     let read_only = Deferred::new(move || {
-        let root = PathResolver::knowing(&place).resolve(&root);
+        let root = PathResolver::knowing(&place).resolve(&paths.root);
         let own = memory::PROTECTED_NAMES.iter().map(|name| place.join("memory").join(name));
-        own.chain([place.join(".git"), place.join(".nanobot"), root.join("tools")]).collect()
+        let own = own.chain([place.join(".git"), place.join(".nanobot"), root.join("tools")]);
+        // What is hidden is behind these links. Another one in the place of such a link would lead to another config.
+        let linked = config_files(&paths).into_iter().chain([paths.root.clone()]);
+        own.chain(linked.flat_map(|path| trace_links(&path).links).map(|(link, _)| link)).collect()
     });
     (hidden, read_only)
+}
+
+/// The two files of the config, by the names that the user gave.
+fn config_files(paths: &Paths) -> [PathBuf; 2] {
+    let config = std::path::absolute(&paths.config).unwrap_or_else(|_| paths.config.clone());
+    let own = own_file(&config);
+    [config, own]
 }
 
 /// The files in the workspace that give instructions to later runs.

@@ -208,6 +208,37 @@ fn the_file_of_another_config_is_beside_it_and_closed() {
 }
 
 /// A server that the Python program has removed leaves our keys about it behind, which are no server.
+/// A command could put another file in the place of a link that leads to the config.
+#[test]
+fn links_to_the_config_stay_where_a_run_may_write() {
+    for link in ["x.json", "settings"] {
+        let story = Story::new();
+        let real = story.home().join("real");
+        std::fs::create_dir(&real).unwrap();
+        std::fs::rename(shared_file(&story), real.join("x.json")).unwrap();
+        let (target, config) = match link {
+            "settings" => (real.clone(), "settings/x.json"),
+            _ => (real.join("x.json"), "x.json"),
+        };
+        std::os::unix::fs::symlink(&target, story.dir().join(link)).unwrap();
+        let script = format!("rm {link}; mkdir -p $(dirname {config}); echo '{{}}' > {config}");
+        story.server().script([
+            calls_all(vec![
+                ("exec", json!({ "command": script })),
+                ("exec", json!({ "command": format!("mv {link} moved; ls") })),
+                ("delete_file", json!({ "path": link })),
+                ("write_file", json!({ "path": config, "content": "{}" })),
+            ]),
+            says("Done."),
+        ]);
+        let ran = story.run(["agent", "-c", config, "--write", "-m", "x"]);
+        drop(ran.error_text());
+        ran.stdout("Done.\n");
+        assert_eq!(std::fs::read_link(story.dir().join(link)).unwrap(), target, "{link}");
+        story.run(["-c", config, "config", "check"]).stdout_has("no problems found");
+    }
+}
+
 #[test]
 fn what_is_left_of_a_removed_server_is_no_server() {
     let story = Story::new();
