@@ -4,7 +4,7 @@
 
 use super::config_mask::MaskedConfig;
 use super::files_beneath::open_parent;
-use super::git_repository::read_small;
+use super::git_repository::read_regular;
 use super::new_repository::{CONFIG_NAMES, is_config};
 use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, overwrite_file, read_state,
@@ -21,6 +21,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+/// The most bytes of a config that are copied. Git writes none that is nearly as large.
+const MAX_CONFIG_BYTES: u64 = 64 << 20;
 /// The name of a copy in its directory.
 const COPY: &str = "config";
 /// The name of the link to the copy.
@@ -198,7 +200,8 @@ impl SandboxSpec {
     /// A copy cannot be made.
     pub fn mask_configs(&mut self, paths: &[PathBuf], directory: &Path) -> io::Result<()> {
         for path in paths.iter().filter(|path| is_config(path)) {
-            let masked = MaskedConfig::new(read_small(path).unwrap_or_default().as_bytes());
+            let masked =
+                MaskedConfig::new(&read_regular(path, MAX_CONFIG_BYTES).unwrap_or_default());
             if masked.has_secrets() {
                 let copy = directory.join(format!("git-config-{}", directory_name(path)));
                 std::fs::write(&copy, &masked.text)?;

@@ -4,7 +4,8 @@
 /// The word in place of a secret.
 const MASK: &str = "***";
 /// The ends of keys whose values are secret.
-const SECRET_KEYS: [&str; 5] = ["extraheader", "pass", "password", "token", "secret"];
+const SECRET_KEYS: [&str; 8] =
+    ["extraheader", "pass", "password", "passwd", "token", "secret", "apikey", "api_key"];
 
 /// A config without its credentials.
 #[derive(Debug, Default)]
@@ -15,15 +16,13 @@ pub(super) struct MaskedConfig {
 }
 
 impl MaskedConfig {
-    /// Masks what is secret in `config`. What is not UTF-8 has no credentials that git could use.
+    /// Masks what is secret in `config`.
     pub(super) fn new(config: &[u8]) -> Self {
         let mut masked = Self { text: config.to_vec(), lines: Vec::new() };
-        let Ok(text) = std::str::from_utf8(config) else {
-            return masked;
-        };
-        let shown: Vec<String> = logical_lines(text).map(|line| masked.mask_line(line)).collect();
+        let text = to_text(config);
+        let shown: Vec<String> = logical_lines(&text).map(|line| masked.mask_line(line)).collect();
         if !masked.lines.is_empty() {
-            masked.text = shown.join("\n").into_bytes();
+            masked.text = to_bytes(&shown.join("\n"));
         }
         masked
     }
@@ -35,9 +34,7 @@ impl MaskedConfig {
 
     /// `text`, which a command has left, with the secrets of lines that it has not changed.
     pub(super) fn restore(&self, text: &[u8]) -> Vec<u8> {
-        let Ok(text) = std::str::from_utf8(text) else {
-            return text.to_vec();
-        };
+        let text = to_text(text);
         let restored: Vec<&str> = text
             .split('\n')
             .map(|line| {
@@ -45,12 +42,13 @@ impl MaskedConfig {
                 known.map_or(line, |(_, line)| line)
             })
             .collect();
-        restored.join("\n").into_bytes()
+        to_bytes(&restored.join("\n"))
     }
 
     fn mask_line(&mut self, line: &str) -> String {
         let plain = line.replace("\\\n", "");
-        let masked = mask_secret_key(&plain).unwrap_or_else(|| mask_addresses(&plain));
+        let masked =
+            mask_secret_key(&plain).unwrap_or_else(|| mask_assignments(&mask_addresses(&plain)));
         if masked == plain {
             return line.to_owned();
         }
@@ -69,6 +67,16 @@ impl MaskedConfig {
     }
 }
 
+/// The bytes as letters of the same numbers, whatever their encoding: git does not care about it either.
+fn to_text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).collect()
+}
+
+/// The opposite of [`to_text`].
+fn to_bytes(text: &str) -> Vec<u8> {
+    text.chars().map(|letter| u8::try_from(letter).unwrap_or(b'?')).collect()
+}
+
 /// The lines of a config, each with those that continue it.
 fn logical_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
@@ -84,16 +92,41 @@ fn logical_lines(text: &str) -> impl Iterator<Item = &str> {
 /// The line with its value masked, if its key says that this is secret. The name of a header stays.
 fn mask_secret_key(line: &str) -> Option<String> {
     let (start, value) = line.split_once('=')?;
-    let key = start.rsplit([']', ' ', '\t']).find(|word| !word.is_empty())?.to_ascii_lowercase();
-    if !SECRET_KEYS.iter().any(|end| key.ends_with(end))
-        || value.trim().trim_matches('"').is_empty()
-    {
+    let key = start.rsplit([']', ' ', '\t']).find(|word| !word.is_empty())?;
+    if !is_secret_key(key) || value.trim().trim_matches('"').is_empty() {
         return None;
     }
-    let header = value.split_once(':').filter(|_| key == "extraheader");
+    let header = value.split_once(':').filter(|_| key.eq_ignore_ascii_case("extraheader"));
     let header =
         header.map_or(String::new(), |(name, _)| format!("{}: ", name.trim().trim_matches('"')));
     Some(format!("{start}= {header}{MASK}"))
+}
+
+fn is_secret_key(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    SECRET_KEYS.iter().any(|end| key.ends_with(end))
+}
+
+/// The line with the values masked that it assigns to secret keys, as the query of an address or a helper does. A variable is no
+/// secret.
+fn mask_assignments(line: &str) -> String {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+    let mut masked = String::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once('=') {
+        masked.push_str(before);
+        masked.push('=');
+        rest = after;
+        let key = before.rsplit(|letter| !is_part(letter)).next().unwrap_or_default();
+        let end = after
+            .find(|letter: char| letter.is_ascii_whitespace() || "&;|'\"\\)}".contains(letter));
+        let value = &after[..end.unwrap_or(after.len())];
+        if is_secret_key(key) && !value.is_empty() && !value.starts_with('$') {
+            masked.push_str(MASK);
+            rest = &after[value.len()..];
+        }
+    }
+    masked + rest
 }
 
 /// The line with the user parts of its addresses masked. The name of a login by ssh is none.
@@ -103,8 +136,8 @@ fn mask_addresses(line: &str) -> String {
     while let Some(at) = rest.find("://") {
         let (before, after) = rest.split_at(at + "://".len());
         masked.push_str(before);
-        let end =
-            after.find(|letter: char| letter == '/' || letter == '"' || letter.is_whitespace());
+        let end = after
+            .find(|letter: char| letter == '/' || letter == '"' || letter.is_ascii_whitespace());
         let host = &after[..end.unwrap_or(after.len())];
         rest = after;
         if let Some((user, _)) = host.rsplit_once('@') {
@@ -124,10 +157,14 @@ mod tests {
     fn credentials_are_masked_and_put_back() {
         let config = "[remote \"o\"]\n\turl = https://u:p@h.org/x.git\n\tpushurl = ssh://git@h.org/x\n[remote \"p\"]\n\
                       \turl = https://tok@h.org/x.git\n[http \"https://h.org/\"]\n\textraheader = \"AUTHORIZATION: basic \\\nabc\"\n\
-                      [url \"https://t2@h.org/\"]\n\tinsteadOf = h:\n[sendemail] smtpPass = pw\n[user]\n\tname = a\n";
+                      [url \"https://t2@h.org/\"]\n\tinsteadOf = h:\n[sendemail] smtpPass = pw\n[bugzilla] apiKey=pw\n\
+                      [remote \"q\"]\n\turl = https://h.org/x?a=b&access_token=t3&c\n[credential]\n\
+                      \thelper = \"!f() { echo password=t4; echo password=$P; }; f\"\n[user]\n\tname = a\n";
         let shown = "[remote \"o\"]\n\turl = https://***@h.org/x.git\n\tpushurl = ssh://git@h.org/x\n[remote \"p\"]\n\
                      \turl = https://***2@h.org/x.git\n[http \"https://h.org/\"]\n\textraheader = AUTHORIZATION: ***\n\
-                     [url \"https://***@h.org/\"]\n\tinsteadOf = h:\n[sendemail] smtpPass = ***\n[user]\n\tname = a\n";
+                     [url \"https://***@h.org/\"]\n\tinsteadOf = h:\n[sendemail] smtpPass = ***\n[bugzilla] apiKey= ***\n\
+                     [remote \"q\"]\n\turl = https://h.org/x?a=b&access_token=***&c\n[credential]\n\
+                     \thelper = \"!f() { echo password=***; echo password=$P; }; f\"\n[user]\n\tname = a\n";
         let masked = MaskedConfig::new(config.as_bytes());
         assert_eq!(String::from_utf8_lossy(&masked.text), shown);
         let changed = shown.replace("name = a", "name = b");
@@ -136,6 +173,13 @@ mod tests {
         // A secret does not move to another host.
         let moved = shown.replace("***@h.org/x", "***@evil.org/x");
         assert!(!String::from_utf8_lossy(&masked.restore(moved.as_bytes())).contains("u:p"));
+        let latin1 =
+            MaskedConfig::new(b"[user] name = J\xf6rg\n[remote \"o\"] url = https://t5@h.org/\n");
+        assert_eq!(
+            latin1.text,
+            b"[user] name = J\xf6rg\n[remote \"o\"] url = https://***@h.org/\n"
+        );
+        assert!(latin1.restore(&latin1.text).ends_with(b"t5@h.org/\n"));
         let plain =
             MaskedConfig::new(b"[remote \"o\"]\n\turl = git@h.org:x\n\turl = https://h.org/a@b\n");
         assert!(!plain.has_secrets());

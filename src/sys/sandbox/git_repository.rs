@@ -73,12 +73,17 @@ pub(super) fn is_bundle(path: &Path) -> bool {
 
 /// The text of a small regular file that is no link.
 pub(super) fn read_small(path: &Path) -> Option<String> {
-    let mut text = String::new();
+    String::from_utf8(read_regular(path, MAX_SMALL_FILE_BYTES)?).ok()
+}
+
+/// The content of a regular file that is no link, up to this size.
+pub(super) fn read_regular(path: &Path, max_bytes: u64) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     file.metadata().ok().filter(Metadata::is_file)?;
-    file.take(MAX_SMALL_FILE_BYTES).read_to_string(&mut text).ok()?;
-    Some(text)
+    file.take(max_bytes).read_to_end(&mut content).ok()?;
+    Some(content)
 }
 
 impl RepositoryNames {
