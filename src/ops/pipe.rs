@@ -231,7 +231,7 @@ impl MessageBus<'_> {
     /// Answers messages until no more come.
     fn answer_all(&self) {
         while let Some(message) = self.take() {
-            let session = message.session.clone();
+            let session = self.session_key(&message);
             let answered = self.answer(message);
             let mut state = self.lock();
             state.busy.remove(&session);
@@ -251,9 +251,9 @@ impl MessageBus<'_> {
                 return None;
             }
             let mut waiting = state.waiting.iter();
-            if let Some(at) = waiting.position(|it| !state.busy.contains(&it.session)) {
+            if let Some(at) = waiting.position(|it| !state.busy.contains(&self.session_key(it))) {
                 let message = state.waiting.remove(at)?;
-                state.busy.insert(message.session.clone());
+                state.busy.insert(self.session_key(&message));
                 drop(state);
                 self.changed.notify_all();
                 return Some(message);
