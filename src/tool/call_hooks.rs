@@ -69,17 +69,16 @@ impl ResultAmendment {
         };
         match result {
             Ok(output) => replace(&mut output.parts),
-            Err(ToolError::Failed(text)) => {
+            Err(
+                ToolError::Failed(text)
+                | ToolError::Declined(text)
+                | ToolError::DeniedDuringCall(Refusal { message: text, .. }),
+            ) => {
                 let mut parts = vec![MessagePart::Text(std::mem::take(text))];
                 replace(&mut parts);
                 *text = crate::message::plain_text(&parts);
             }
-            Err(
-                ToolError::Denied(_)
-                | ToolError::DeniedDuringCall(_)
-                | ToolError::Declined(_)
-                | ToolError::Rejected(_),
-            ) => {}
+            Err(ToolError::Denied(_) | ToolError::Rejected(_)) => {}
         }
     }
 }

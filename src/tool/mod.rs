@@ -423,6 +423,9 @@ impl Toolbox {
         let (text, failed) = match &result {
             Ok(output) => (plain_text(&output.parts), output.command_failed),
             Err(ToolError::Failed(text)) => (text.clone(), true),
+            // It was made all the same.
+            Err(ToolError::DeniedDuringCall(refusal)) => (refusal.message.clone(), true),
+            Err(ToolError::Declined(text)) if attempt.was_carried_out => (text.clone(), true),
             Err(_) => return result,
         };
         let duration = attempt.started.elapsed();

@@ -206,6 +206,22 @@ fn a_hook_changes_or_withholds_a_result() {
     );
 }
 
+/// A command evades no hook by a change of a protected file, which makes its call a denied one.
+#[test]
+fn a_denied_call_that_was_made_passes_the_hooks_after_it() {
+    let script = format!("{STORE}; echo 'no secrets' >&2; exit 2");
+    let story = with_hook(&script, |hook| json!({ "post_tool": [{ "command": hook }] }));
+    let command = "echo canary-9; echo evil > .bashrc";
+    story.server().script([calls("exec", json!({ "command": command })), says("Done.")]);
+    let ran = story.run(["agent", "--write", "-m", "x"]);
+    ran.stdout("Done.\n").stderr_has("denied: exec");
+    let inputs = stored_inputs(&story);
+    let text = inputs[0]["tool_output_text"].as_str().unwrap();
+    assert!(inputs[0]["tool_status"] == "failure" && text.contains("canary-9"), "{text}");
+    let result = last_result(&story);
+    assert!(result.contains("no secrets") && !result.contains("canary-9"), "{result}");
+}
+
 #[test]
 fn a_hook_adds_words_to_a_message_or_forbids_the_turn() {
     let story = with_hook(
@@ -426,23 +442,26 @@ fn what_the_run_wrote_is_hidden_from_hooks_by_every_path() {
     if !rustix::process::getuid().is_root() || !require("unshare") {
         return;
     }
-    let hooks =
-        json!({ "post_turn": [{ "command": "sh ~/bound/x.sh; sh ~/part/y.sh; touch ~/hooked" }] });
+    let hooks = json!({ "post_turn": [{ "command": "for file in bound/x part/y disk/z; do sh ~/$file.sh; done; touch ~/hooked" }] });
     let story = with_hooks(Story::new(), hooks);
     let (home, dir) = (story.home(), story.dir());
-    for place in [home.join("bound"), home.join("part"), dir.join("in")] {
+    for place in ["bound", "part", "disk"].map(|name| home.join(name)) {
+        std::fs::create_dir(place).unwrap();
+    }
+    for place in [dir.join("in"), dir.join("disk")] {
         std::fs::create_dir(place).unwrap();
     }
     let file = |path: &str| json!({ "path": path, "content": "touch ~/ran" });
     story.server().script([
         calls("write_file", file("x.sh")),
         calls("write_file", file("in/y.sh")),
+        calls("exec", json!({ "command": "cp x.sh disk/z.sh && echo copied" })),
         says("Done."),
     ]);
     let mount = format!(
-        "mount --bind {} ~/bound && mount --bind {} ~/part && test -d ~/bound/in && exec \"$@\"",
-        dir.display(),
-        dir.join("in").display()
+        "mount --bind {0} ~/bound && mount --bind {0}/in ~/part && test -d ~/bound/in && mount -t tmpfs none ~/disk && \
+         mount --bind ~/disk {0}/disk && exec \"$@\"",
+        dir.display()
     );
     let wrapper = ["unshare", "-m", "sh", "-c", &mount, "sh"].map(str::to_owned);
     let situation = Situation { user: User::Current, has_namespaces: true };
@@ -450,6 +469,7 @@ fn what_the_run_wrote_is_hidden_from_hooks_by_every_path() {
     command.args(["agent", "--write", "-m", "x"]);
     story.wait(story.start(&mut command)).stdout("Done.\n");
     assert!(dir.join("in/y.sh").exists() && home.join("hooked").exists());
+    assert!(last_result(&story).contains("copied"));
     assert!(!home.join("ran").exists());
 }
 

@@ -77,12 +77,17 @@ fn cover(place: PathBuf) -> io::Result<Option<PathBuf>> {
     }
 }
 
+/// File systems that show what the kernel knows, and keep no programs.
+const KERNEL_FILE_SYSTEMS: [&str; 7] =
+    ["proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "securityfs"];
+
 /// A mount of proc_pid_mountinfo(5).
 struct Mount {
     device: String,
     /// The directory of the file system that is mounted.
     root: PathBuf,
     point: PathBuf,
+    is_of_kernel: bool,
 }
 
 impl Mount {
@@ -90,7 +95,9 @@ impl Mount {
         let mut fields = line.split(' ').skip(2);
         let device = fields.next()?.to_owned();
         let root = unescape(fields.next()?)?;
-        Some(Self { device, root, point: unescape(fields.next()?)? })
+        let point = unescape(fields.next()?)?;
+        let kind = fields.skip_while(|field| *field != "-").nth(1)?;
+        Some(Self { device, root, point, is_of_kernel: KERNEL_FILE_SYSTEMS.contains(&kind) })
     }
 }
 
@@ -114,8 +121,19 @@ impl OtherPath {
     }
 }
 
-/// The other paths by which mounts of the same file system show `place`.
+/// The other paths by which mounts show `place`, and what is mounted within it.
 fn other_paths(place: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
+    let is_within = |mount: &&Mount| mount.point.starts_with(place) && mount.point != place;
+    let within = mounts.iter().filter(|mount| !mount.is_of_kernel).filter(is_within);
+    let parts = std::iter::once(place).chain(within.map(|mount| mount.point.as_path()));
+    let mut paths: Vec<_> = parts.flat_map(|part| paths_of_same_files(part, mounts)).collect();
+    // The place covers what is in it.
+    paths.retain(|other| !other.path.starts_with(place));
+    paths
+}
+
+/// The other paths by which mounts of the same file system show `place`.
+fn paths_of_same_files(place: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
     let around = mounts.iter().filter(|mount| place.starts_with(&mount.point));
     // Of mounts at one point, the last one counts.
     let Some(own) = around.max_by_key(|mount| mount.point.components().count()) else {
@@ -154,6 +172,11 @@ mod tests {
             "4 1 8:2 /@home/ann/src /srv/a\\040b rw - btrfs /dev/b rw",
             "5 1 8:2 /@home/ann/src/lib /usr/lib/x rw - btrfs /dev/b rw",
             "6 1 8:2 /@other /other rw - btrfs /dev/b rw",
+            "7 1 8:3 / /other/disk rw shared:1 - ext4 /dev/c rw",
+            "8 1 8:3 / /media/disk rw - ext4 /dev/c rw",
+            "9 1 8:3 /in /other/part rw - ext4 /dev/c rw",
+            "10 1 0:1 / /other/proc rw - proc proc rw",
+            "11 1 0:1 / /proc rw - proc proc rw",
         ]
         .into_iter()
         .filter_map(Mount::parse)
@@ -178,7 +201,15 @@ mod tests {
             "/srv/a b/in",
             &[("/home/ann/src/in", "/srv/a b/in"), ("/data/@home/ann/src/in", "/srv/a b/in")],
         );
-        check("/other", &[("/data/@other", "/other")]);
+        check(
+            "/other",
+            &[
+                ("/data/@other", "/other"),
+                ("/media/disk", "/other/disk"),
+                ("/media/disk/in", "/other/part"),
+            ],
+        );
+        check("/media", &[("/other/disk", "/media/disk"), ("/other/part", "/media/disk/in")]);
         check("/etc", &[]);
     }
 }
