@@ -6,6 +6,7 @@ pub(crate) mod after_turn;
 pub(crate) mod agent_turn;
 pub(crate) mod approval_text;
 pub(crate) mod change_preview;
+pub(crate) mod changeable_places;
 pub(crate) mod channel;
 pub(crate) mod connection_test;
 pub(crate) mod consolidation;

@@ -250,6 +250,9 @@ impl ExecTool {
         for (_, value) in &self.env {
             fence.add_links(Path::new(value));
         }
+        if let Some(signer) = &self.signer {
+            signer.prepare(&fence);
+        }
         let tmp = private_tmp::tmp_directory(&self.temp_parents)?;
         fence.project_files.skipped.push(tmp.clone());
         fence.tmp = Some(tmp);
@@ -346,11 +349,11 @@ impl Tool for ExecTool {
         };
         let mut env =
             private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path));
-        let signing = match private {
-            Some(private) if !is_background => self.start_signing(private, &mut env),
+        let signing = match &fence {
+            Some(fence) if !is_background => self.start_signing(fence, &mut env),
             _ => Ok(None),
         };
-        let _signing = signing.map_err(|error| format!("cannot listen for signatures: {error}"))?;
+        let signing = signing.map_err(|error| format!("cannot listen for signatures: {error}"))?;
         let spec = CommandSpec {
             program: self.shell.path().into(),
             arguments: self.shell.arguments(script),
@@ -364,7 +367,7 @@ impl Tool for ExecTool {
         if is_background {
             return self.start_in_background(command, &spec);
         }
-        self.run_to_end(command, spec, on_output)
+        self.run_to_end(command, (spec, signing), on_output)
     }
 
     fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
@@ -488,6 +491,8 @@ impl ExecTool {
     ) -> Result<ToolOutput, ToolError> {
         let mut text = format_output(output, self.capture_bytes);
         let line = |text: String| format!("\n{text}");
+        let signed = self.report_signed().into_iter().map(|signed| line(format!("({signed})")));
+        let signed: String = signed.collect();
         match (finished.status.and_then(|status| status.code()), finished.signal()) {
             (Some(0), _) => {}
             (Some(code), _) => text.push_str(&line(format!("Exit code: {code}"))),
@@ -496,6 +501,7 @@ impl ExecTool {
                 text.push_str(
                     "\nInterrupted because the run was ended; all its processes were killed",
                 );
+                text.push_str(&signed);
                 return Err(text.trim_start().into());
             }
             (None, None) => {
@@ -503,6 +509,7 @@ impl ExecTool {
                     "Timed out after {} seconds; all its processes were killed",
                     timeout.as_secs()
                 )));
+                text.push_str(&signed);
                 let explained = self
                     .explain_refused_hosts()
                     .or_else(|| self.explain_failure(command, &text, CommandEnd::Timeout));
@@ -512,9 +519,7 @@ impl ExecTool {
                 return Err(text.trim_start().into());
             }
         }
-        for signed in self.report_signed() {
-            text.push_str(&line(format!("({signed})")));
-        }
+        text.push_str(&signed);
         if finished.had_leftovers {
             text.push_str("\n(its background processes were killed)");
         }

@@ -124,6 +124,9 @@ const GUARANTEES: &[TestedPromise] = &[
             "nothing_but_commits_and_tags_is_signed",
             "a_repository_chooses_neither_program_nor_key",
             "without_the_grant_one_line_says_what_is_missing",
+            "nothing_that_the_run_wrote_signs",
+            "a_config_that_a_command_has_made_does_not_count",
+            "what_a_command_signs_before_it_is_ended_is_reported",
         ],
     ),
     (
@@ -462,6 +465,7 @@ const GUARANTEES: &[TestedPromise] = &[
         &[
             "changed_arguments_pass_the_schema_and_the_policy_again",
             "a_hook_cannot_allow_what_the_policy_denies",
+            "a_denied_call_that_was_made_passes_the_hooks_after_it",
         ],
     ),
     (

@@ -1,8 +1,8 @@
 //! The containment of the hooks of a run: the sandbox of its commands for those that run in it, and for the others the places
 //! that they do not see, because the run may change them.
 
-use crate::mcp::client::changeable_paths;
 use crate::message::Origin;
+use crate::ops::changeable_places::{add_places, changeable_places};
 use crate::ops::context::Context;
 use crate::policy::file_scope::FileScope;
 use crate::policy::net::Net;
@@ -42,20 +42,17 @@ impl HookContainment {
             true => Origin::External,
             false => Origin::Project,
         };
-        let mut places = HiddenPlaces::default();
-        add_places(&mut places, &policy.file_scope);
-        let servers = settings.servers.iter().filter(|server| !server.is_disabled);
-        places.covered.extend(servers.flat_map(|server| changeable_paths(server, &ctx.paths)));
-        let is_contained = policy.sandbox != Sandbox::Off && !policy.file_scope.is_unrestricted;
+        let places = changeable_places(ctx, settings, policy);
         // A command changes the temporary directories of the run at least.
         let runs_commands = settings.exec.enabled && policy.is_offered(tool_names::EXEC)
             || !settings.tools.programs.is_empty();
-        let may_change = runs_commands || !places.covered.is_empty();
+        let may_change =
+            runs_commands || places.as_ref().is_some_and(|places| !places.covered.is_empty());
         Self {
             exec: Some(Arc::new(exec)),
             provenance: provenance.map(|provenance| (provenance, origin)),
             may_change,
-            places: is_contained.then(|| Arc::new(Mutex::new(places))),
+            places: places.map(|places| Arc::new(Mutex::new(places))),
         }
     }
 
@@ -106,20 +103,4 @@ impl HookContainment {
             provenance.raise(*origin, &format!("hook `{name}`"));
         }
     }
-}
-
-/// Adds what `scope` lets the tools of a run change. What it closes to them, or lets none of them change, stays visible.
-fn add_places(places: &mut HiddenPlaces, scope: &FileScope) {
-    // A rule that allows changes within read-only roots is a pattern, and may be about any of them.
-    let has_rules = !scope.allowed.is_empty();
-    let roots = scope.roots.iter().filter(|root| root.may_write || has_rules);
-    places.covered.extend(roots.map(|root| root.path.clone()));
-    places.covered.extend(scope.command_writable_git_dirs().map(PathBuf::from));
-    places.visible.extend(scope.hidden.iter().chain(scope.read_only.iter()).cloned());
-    let HiddenPlaces { covered, visible } = places;
-    covered.sort();
-    covered.dedup();
-    visible.retain(|place| covered.iter().any(|root| place.starts_with(root)));
-    visible.sort();
-    visible.dedup();
 }

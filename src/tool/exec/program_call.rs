@@ -1,7 +1,7 @@
 //! Runs a program with arguments on standard input, in the sandbox of commands.
 
 use super::{ExecTool, start_error};
-use crate::sys::process::{self, CommandSpec, TextOutput};
+use crate::sys::process::{self, CommandSpec, SigningListener, TextOutput};
 use crate::tool::{ToolError, ToolOutput};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -49,14 +49,14 @@ impl ExecTool {
             sandbox: fence,
             input: Some(input.as_bytes().to_vec()),
         };
-        self.run_to_end(&shown, spec, on_output)
+        self.run_to_end(&shown, (spec, None), on_output)
     }
 
-    /// Runs `spec`, which `command` denotes, to its end.
+    /// Runs a command, which `command` denotes, to its end. Until then `signing` signs for it.
     pub(super) fn run_to_end(
         &self,
         command: &str,
-        mut spec: CommandSpec,
+        (mut spec, signing): (CommandSpec, Option<SigningListener>),
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         let timeout = spec.timeout;
@@ -65,6 +65,8 @@ impl ExecTool {
         spec.capture_bytes = 0;
         let mut run = || process::run(&spec, &mut |bytes| on_output(&output.feed(bytes)));
         let finished = self.files.record_command(&mut run);
+        // From here on nothing more is signed for it.
+        drop(signing);
         let finished = finished.map_err(|error| start_error(&error, timeout))?;
         on_output(&output.end());
         self.to_output(command, (finished, &output.take()), timeout)

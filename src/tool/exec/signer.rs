@@ -4,11 +4,12 @@ use super::signed_object::SignedObject;
 use crate::sys::durable_file;
 use crate::sys::env::Env;
 use crate::sys::process::{self, CommandSpec};
+use crate::sys::sandbox::{HiddenPlaces, SandboxSpec, private_tmp};
 use crate::sys::sync::IgnorePoison;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// The time for a signature: a person may have to enter a passphrase.
@@ -23,16 +24,28 @@ pub struct Signer {
     home: PathBuf,
     /// This program, which git in the sandbox calls.
     program: PathBuf,
+    /// The places that the run may change. `None` if it may change everything.
+    changeable: Option<HiddenPlaces>,
+    /// The parts of the home that are seen all the same.
+    visible_in_home: OnceLock<Vec<PathBuf>>,
     /// The objects that were signed, one line each.
     signed: Mutex<Vec<String>>,
 }
 
 impl Signer {
-    /// Creates a signer with the environment of the user. `program` is this program.
-    pub fn new(env: &Env, home: &Path, program: PathBuf) -> Self {
+    /// Creates a signer with the environment of the user. `program` is this program, and `changeable` the places that the run may
+    /// change, if it may not change everything.
+    pub fn new(env: &Env, home: &Path, program: PathBuf, changeable: Option<HiddenPlaces>) -> Self {
         let own = env.iter().filter(|(name, _)| !name.starts_with("GIT_"));
         let env = own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Self { env, home: home.to_owned(), program, signed: Mutex::default() }
+        Self {
+            env,
+            home: home.to_owned(),
+            program,
+            changeable,
+            visible_in_home: OnceLock::new(),
+            signed: Mutex::default(),
+        }
     }
 
     /// This program.
@@ -40,11 +53,43 @@ impl Signer {
         &self.program
     }
 
-    /// Signs `payload` for `caller`, the program that git has called. Returns the signature.
-    pub(super) fn sign(&self, caller: &str, payload: &[u8]) -> Result<Vec<u8>, String> {
+    /// Finds out what the user's programs see of a home that the run may change, before the first command in the sandbox of
+    /// `spec`: what is closed to commands, or read-only, and is there. A command may make what is not.
+    pub(super) fn prepare(&self, spec: &SandboxSpec) {
+        let Some(places) = &self.changeable else {
+            return;
+        };
+        let is_home_changeable = places.covered.iter().any(|place| self.home.starts_with(place));
+        let kept = spec.denied.iter().chain(&spec.protected).filter(|path| {
+            is_home_changeable
+                && path.starts_with(&self.home)
+                && path.iter().all(|part| part != ".git")
+                && path.symlink_metadata().is_ok()
+        });
+        self.visible_in_home.get_or_init(|| kept.cloned().collect());
+    }
+
+    /// The places that the user's programs do not see, beside commands in the sandbox of `spec`. `PATH`, the user's git config and
+    /// what it names could lead there.
+    pub(super) fn hidden_places(&self, spec: &SandboxSpec) -> Option<HiddenPlaces> {
+        let mut places = self.changeable.clone()?;
+        places.visible.extend(self.visible_in_home.get().into_iter().flatten().cloned());
+        places.covered.extend(spec.writable.iter().cloned());
+        places.covered.extend(private_tmp::existing_directories());
+        Some(places)
+    }
+
+    /// Signs `payload` for `caller`, the program that git has called, by programs that do not see the `hidden` places. Returns the
+    /// signature.
+    pub(super) fn sign(
+        &self,
+        caller: &str,
+        payload: &[u8],
+        hidden: Option<&HiddenPlaces>,
+    ) -> Result<Vec<u8>, String> {
         let object = SignedObject::parse(payload)
             .ok_or("only one commit or tag object can be signed in this run")?;
-        let config = self.git_config()?;
+        let config = self.git_config(hidden)?;
         let format = config.get("gpg.format").map_or("openpgp", String::as_str);
         if (format == "ssh") != (caller == "ssh") {
             return Err(format!(
@@ -54,8 +99,8 @@ impl Signer {
         let key = config.get("user.signingkey").or_else(|| config.get("user.email"));
         let key = key.ok_or("the user's git config has no `user.signingkey`")?;
         let signature = match format {
-            "ssh" => self.sign_with_ssh(&config, key, payload)?,
-            _ => self.sign_with_gpg(&config, format, key, payload)?,
+            "ssh" => self.sign_with_ssh(&config, key, payload, hidden)?,
+            _ => self.sign_with_gpg(&config, (format, key), payload, hidden)?,
         };
         let SignedObject { kind, title } = object;
         let title = title.replace(char::is_control, "?");
@@ -70,9 +115,12 @@ impl Signer {
     }
 
     /// The user's own git config: that of no repository.
-    fn git_config(&self) -> Result<BTreeMap<String, String>, String> {
+    fn git_config(
+        &self,
+        hidden: Option<&HiddenPlaces>,
+    ) -> Result<BTreeMap<String, String>, String> {
         let arguments = ["config", "--global", "--includes", "--null", "--list"];
-        let output = self.run("git", &arguments.map(Into::into), Vec::new())?;
+        let output = self.run("git", &arguments.map(Into::into), Vec::new(), hidden)?;
         let entries = output.split('\0').filter_map(|entry| entry.split_once('\n'));
         Ok(entries.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
@@ -80,16 +128,16 @@ impl Signer {
     fn sign_with_gpg(
         &self,
         config: &BTreeMap<String, String>,
-        format: &str,
-        key: &str,
+        (format, key): (&str, &str),
         payload: &[u8],
+        hidden: Option<&HiddenPlaces>,
     ) -> Result<Vec<u8>, String> {
         let named = config.get(&format!("gpg.{format}.program"));
         let general = || config.get("gpg.program").filter(|_| format == "openpgp");
         let usual = if format == "x509" { "gpgsm" } else { "gpg" };
         let program = named.or_else(general).map_or(usual, String::as_str);
         let arguments = ["-bsau", key].map(Into::into);
-        self.run(program, &arguments, payload.to_vec()).map(String::into_bytes)
+        self.run(program, &arguments, payload.to_vec(), hidden).map(String::into_bytes)
     }
 
     fn sign_with_ssh(
@@ -97,6 +145,7 @@ impl Signer {
         config: &BTreeMap<String, String>,
         key: &str,
         payload: &[u8],
+        hidden: Option<&HiddenPlaces>,
     ) -> Result<Vec<u8>, String> {
         let failed = |error: std::io::Error| error.to_string();
         let program = config.get("gpg.ssh.program").map_or("ssh-keygen", String::as_str);
@@ -114,7 +163,7 @@ impl Signer {
         // A key that is given as text is in an agent.
         arguments.extend(literal.as_ref().map(|_| "-U".into()));
         arguments.push(file.path().as_os_str().to_owned());
-        self.run(program, &arguments, Vec::new())?;
+        self.run(program, &arguments, Vec::new(), hidden)?;
         let mut signature = file.path().as_os_str().to_owned();
         signature.push(".sig");
         let bytes = std::fs::read(&signature).map_err(failed)?;
@@ -123,8 +172,14 @@ impl Signer {
         Ok(bytes)
     }
 
-    /// Runs a program of the user, and returns its output.
-    fn run(&self, program: &str, arguments: &[OsString], input: Vec<u8>) -> Result<String, String> {
+    /// Runs a program of the user that does not see the `hidden` places, and returns its output.
+    fn run(
+        &self,
+        program: &str,
+        arguments: &[OsString],
+        input: Vec<u8>,
+        hidden: Option<&HiddenPlaces>,
+    ) -> Result<String, String> {
         let text = |argument: &OsString| argument.to_string_lossy().into_owned();
         let spec = CommandSpec {
             program: program.into(),
@@ -137,7 +192,10 @@ impl Signer {
             sandbox: None,
             input: Some(input),
         };
-        let done = process::run_split_stderr(&spec);
+        let done = match hidden {
+            Some(places) => process::run_split_stderr_hiding(&spec, places),
+            None => process::run_split_stderr(&spec),
+        };
         let (done, errors) = done.map_err(|error| format!("{program}: {error}"))?;
         match done.status.is_some_and(|status| status.success()) {
             true => Ok(String::from_utf8_lossy(&[done.head, done.tail].concat()).into_owned()),

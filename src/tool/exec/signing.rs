@@ -4,8 +4,8 @@ use super::ExecTool;
 use super::signer::Signer;
 use crate::sys::env::SIGNING_SOCKET;
 use crate::sys::process::SigningListener;
+use crate::sys::sandbox::SandboxSpec;
 use crate::sys::secret::random_hex;
-use std::path::Path;
 use std::sync::Arc;
 
 /// The keys of git's config that name the program for signatures.
@@ -23,15 +23,16 @@ impl ExecTool {
     /// Signs for the command of `spec` until the result is dropped, if the user allows it.
     pub(super) fn start_signing(
         &self,
-        private: &Path,
+        spec: &SandboxSpec,
         env: &mut Vec<(String, String)>,
     ) -> std::io::Result<Option<SigningListener>> {
-        let Some(signer) = &self.signer else {
+        let (Some(signer), Some(private)) = (&self.signer, spec.writable.last()) else {
             return Ok(None);
         };
+        let hidden = signer.hidden_places(spec);
         let socket = private.join(format!("sign-{}", random_hex(8)));
         let ours = Arc::clone(signer);
-        let sign = move |caller: &str, payload: &[u8]| ours.sign(caller, payload);
+        let sign = move |caller: &str, payload: &[u8]| ours.sign(caller, payload, hidden.as_ref());
         let listener = SigningListener::start(&socket, Box::new(sign))?;
         let program = signer.program().to_string_lossy();
         let count = env.iter().find(|(name, _)| name == "GIT_CONFIG_COUNT");

@@ -151,3 +151,92 @@ fn a_repository_chooses_neither_program_nor_key() {
     assert!(found[0].contains("not signed: the user's git config signs with openpgp"), "{found:?}");
     end_agents(&yard.story);
 }
+
+/// `PATH` and the user's git config lead into what the run may change, or are in it.
+#[test]
+fn nothing_that_the_run_wrote_signs() {
+    for user in available_users() {
+        for (format, program) in [("ssh", "ssh-keygen"), ("openpgp", "gpg")] {
+            let Some(mut yard) = with_key(format, user) else {
+                continue;
+            };
+            let path = format!("{}/bin:/usr/local/bin:/usr/bin:/bin", yard.story.dir().display());
+            yard.story = yard.story.env("PATH", &path);
+            let home = yard.story.home();
+            let mut config = std::fs::read_to_string(home.join(".gitconfig")).unwrap();
+            let linked = yard.story.dir().join("bin/linked");
+            config += &format!("[include]\n path = {}/more\n", yard.story.dir().display());
+            write(&home.join(".gitconfig"), config.as_bytes());
+            let plant = format!(
+                "mkdir bin && printf '#!/bin/sh\\ntouch {}/owned\\nexec /usr/bin/${{0##*/}} \"$@\"\\n' > bin/git && \
+                 chmod +x bin/git && cp bin/git bin/{program} && cp bin/git {}; \
+                 printf '[gpg]\\n program = {}\\n' > more; PATH=/usr/bin:/bin; {COMMIT}",
+                home.display(),
+                linked.display(),
+                linked.display(),
+            );
+            let found = yard.run_commands(ALLOWED, &[plant]);
+            assert!(found[0].contains("(signed the commit `one`"), "{user:?} {format}: {found:?}");
+            assert!(!home.join("owned").exists(), "{user:?} {format}: {found:?}");
+            end_agents(&yard.story);
+        }
+    }
+}
+
+#[test]
+fn commits_are_signed_where_the_home_is_writable() {
+    for user in available_users() {
+        for format in ["openpgp", "ssh"] {
+            let Some(yard) = with_key(format, user) else {
+                continue;
+            };
+            let home = yard.story.home().display().to_string();
+            let flags = ["-C", &home, "--write", "--allow", "signing"];
+            let found = yard.run_commands(&flags, &[format!("mkdir src && cd src && {COMMIT}")]);
+            assert!(found[0].contains("(signed the tag `v1`"), "{user:?} {format}: {found:?}");
+            end_agents(&yard.story);
+        }
+    }
+}
+
+#[test]
+fn what_a_command_signs_before_it_is_ended_is_reported() {
+    let Some(yard) = with_key("ssh", User::Current) else {
+        return;
+    };
+    for end in ["sleep 60", "kill -9 $$"] {
+        let command = format!("rm -rf .git; {COMMIT}; {end}");
+        let call = ("exec", serde_json::json!({ "command": command, "timeout": 5 }));
+        let found = yard.run_calls(ALLOWED, vec![call]);
+        assert!(found[0].contains("(signed the commit `one`"), "{end}: {found:?}");
+        assert!(found[0].contains("(signed the tag `v1`"), "{end}: {found:?}");
+    }
+}
+
+/// A command makes the user's other config of git, which is removed after it: what signs meanwhile reads what was there before.
+#[test]
+fn a_config_that_a_command_has_made_does_not_count() {
+    for user in available_users() {
+        let Some(yard) = with_key("openpgp", user) else {
+            continue;
+        };
+        let home = yard.story.home();
+        std::fs::create_dir_all(home.join(".config/git")).unwrap();
+        std::fs::rename(home.join(".gitconfig"), home.join(".config/git/config")).unwrap();
+        let shown = home.display().to_string();
+        let outside = yard.outside_dir();
+        std::fs::create_dir(&outside).unwrap();
+        // A shell takes `-bsau`, and the object as its script.
+        let command = format!(
+            "printf '[gpg]\n program = /bin/bash\n[user]\n name = a\n email = b\n' > ~/.gitconfig; mkdir src; cd src; \
+             git init -q .; git commit -S -q --allow-empty -m 'touch {}/owned'; ls -d ~/.gitconfig",
+            outside.display()
+        );
+        let flags = ["-C", &shown, "--write", "--allow", "signing"];
+        let found = yard.run_commands(&flags, &[command]);
+        assert!(found[0].contains(".gitconfig"), "{user:?}: {found:?}");
+        assert!(!outside.join("owned").exists(), "{user:?}: {found:?}");
+        assert!(found[0].contains("(signed the commit"), "{user:?}: {found:?}");
+        end_agents(&yard.story);
+    }
+}
