@@ -107,6 +107,7 @@ const GUARANTEES: &[TestedPromise] = &[
             "what_a_user_replaces_meanwhile_opens_nothing",
             "what_a_user_changes_harmlessly_meanwhile_stays",
             "a_harmless_change_of_a_config_opens_it_for_no_other_command",
+            "commands_set_up_no_remote_outside_of_the_config",
         ],
     ),
     (

@@ -921,6 +921,29 @@ fn commands_configure_branches_in_a_repository_that_was_there() {
     }
 }
 
+/// Git reads remotes in files of their own too, as it did before they were in the config.
+#[test]
+fn commands_set_up_no_remote_outside_of_the_config() {
+    if !require("git") {
+        return;
+    }
+    for begin in ["mkdir -p .git/branches", "rm -rf .git/branches"] {
+        let story = story();
+        run_as_user(&story, begin);
+        for evil in [
+            "mkdir -p .git/remotes && echo 'URL: https://x.org/z' > .git/remotes/z",
+            "mkdir -p .git/branches; echo https://x.org/z > .git/branches/z",
+            "mv .git/branches b; mkdir .git/branches && echo https://x.org/z > .git/branches/z",
+        ] {
+            drop(run(&story, None, &[evil], &[]));
+            run_as_user(&story, "test $(git ls-remote --get-url z) = z");
+        }
+        // What git makes itself is accepted.
+        let text = run(&story, None, &["git init -q new && git clone -q . copy"], &["--strict"]);
+        assert!(!text.contains("denied"), "{text}");
+    }
+}
+
 /// The config itself changes after the command only: git outside must not run a program meanwhile.
 #[test]
 fn a_config_is_unchanged_while_the_command_runs() {

@@ -14,8 +14,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Paths in a git directory that git runs, or that name what git runs.
-const GIT_DIR_PATHS: &[&str] = &["hooks", "config", "config.worktree", "commondir", "gitdir"];
+/// Paths in a git directory that git runs, or that name what git runs. The last two are places of remotes from before these were
+/// in the config, which git still reads.
+const GIT_DIR_PATHS: &[&str] =
+    &["hooks", "config", "config.worktree", "commondir", "gitdir", "branches", "remotes"];
 
 /// The file in the directory of an unfinished rebase that has its steps.
 pub(super) const REBASE_STEPS: &str = "git-rebase-todo";

@@ -306,11 +306,13 @@ impl CheckedRepositories<'_> {
                 new_repository::is_worktree_link(&place.relative, bytes)
             }
             SnapshotState::Directory { entries, .. } => {
-                place.relative.ends_with("hooks")
-                    && entries.iter().all(|(name, entry)| {
-                        name.as_encoded_bytes().ends_with(b".sample")
-                            && matches!(entry, SnapshotState::File { .. })
-                    })
+                // Templates of git have an empty directory for remotes.
+                place.relative.ends_with("branches") && entries.is_empty()
+                    || place.relative.ends_with("hooks")
+                        && entries.iter().all(|(name, entry)| {
+                            name.as_encoded_bytes().ends_with(b".sample")
+                                && matches!(entry, SnapshotState::File { .. })
+                        })
             }
             _ => false,
         }
