@@ -91,8 +91,13 @@ impl ExecTool {
             }
         }
         if !restored.is_empty() {
-            // Only an existing path can be granted.
-            let existing = restored.iter().find(|path| path.exists());
+            // Only an existing path can be granted, and no path of our own.
+            let scope = &self.files.file_scope;
+            let is_own = |path: &Path| {
+                let mut own = scope.hidden.iter().chain(scope.read_only.iter());
+                own.any(|place| path.starts_with(place))
+            };
+            let existing = restored.iter().find(|path| path.exists() && !is_own(path));
             suggested_flag = suggested_flag.or_else(|| {
                 existing.map(|path| format!("--write={}", show(path).trim_matches('`')))
             });
