@@ -385,7 +385,7 @@ fn kill_pipe_at(kind: &str, n: usize, count: usize) -> bool {
         let found = answers.get(&format!("m{number}"));
         assert_eq!(found, Some(&format!("It is {number}.")), "{about}");
         // A turn that was killed is resumed: its message is in the session once.
-        let session = story.session(&format!("s{number}.jsonl"));
+        let session = story.session(&format!("bus_s{number}.jsonl"));
         let messages = session.iter().filter(|line| line["role"] == "user");
         assert_eq!(messages.count(), 1, "{about}: {session:?}");
     }
