@@ -79,6 +79,72 @@ const STARTUP_FILES: &[&str] = &[
     ".nanobot",
 ];
 
+/// Names at the top of a home only: elsewhere they are ordinary parts of a project.
+const HOME_FILES: &[&str] = &[
+    // Programs that are found by name, and shells.
+    "bin",
+    ".bashrc.d",
+    ".bash_completion",
+    ".zsh",
+    ".oh-my-zsh",
+    ".config/zsh",
+    ".config/powershell",
+    ".config/elvish",
+    ".config/xonsh",
+    ".xonshrc",
+    ".config/starship.toml",
+    // Desktop sessions, and terminals, which start a program.
+    ".i3",
+    ".config/i3",
+    ".config/sway",
+    ".config/hypr",
+    ".config/niri",
+    ".config/river",
+    ".config/labwc",
+    ".config/bspwm",
+    ".config/sxhkd",
+    ".config/awesome",
+    ".config/qtile",
+    ".config/openbox",
+    ".config/herbstluftwm",
+    ".config/lxsession",
+    ".config/waybar",
+    ".config/polybar",
+    ".config/xmonad",
+    ".xmonad",
+    ".local/share/gnome-shell",
+    ".local/share/plasma",
+    ".config/kitty",
+    ".config/alacritty",
+    ".config/wezterm",
+    ".wezterm.lua",
+    ".config/foot",
+    ".config/ghostty",
+    // Editors, interpreters and clients.
+    ".config/Code/User",
+    ".config/VSCodium/User",
+    ".config/Cursor/User",
+    ".vscode-server",
+    ".config/sublime-text",
+    ".config/micro",
+    ".config/doom",
+    ".doom.d",
+    ".spacemacs",
+    ".ideavimrc",
+    ".ipython",
+    ".julia/config",
+    ".octaverc",
+    ".ghci",
+    ".iex.exs",
+    ".pryrc",
+    ".perldb",
+    ".psqlrc",
+    ".sqliterc",
+    ".curlrc",
+    ".wgetrc",
+    ".gradle/init.d",
+];
+
 /// Names at any depth of a directory: files that tools and agents read when they enter or open the directory around
 /// them. They are work as much as they are start-up files, so file tools and commands change them unless content from
 /// outside is in the conversation. A name may have the directory around it in front.
@@ -145,8 +211,13 @@ pub fn always_protected_from_commands() -> &'static [&'static str] {
     STARTUP_FILES
 }
 
-/// The names that commands never change at the top of a home, and MCP servers at that of any writable directory.
+/// The names that commands never change at the top of a home.
 pub fn protected_in_home() -> Vec<&'static str> {
+    [STARTUP_FILES, RUNNING_PROJECT_FILES, HOME_FILES].concat()
+}
+
+/// The names that MCP servers never change at the top of any writable directory.
+pub fn protected_from_servers() -> Vec<&'static str> {
     [STARTUP_FILES, RUNNING_PROJECT_FILES].concat()
 }
 

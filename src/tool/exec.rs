@@ -24,6 +24,7 @@ use crate::policy::{Refusal, startup_files};
 use crate::sys::clock;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
 use crate::sys::process::{self, CapturedText, CommandShell, CommandSpec};
+use crate::sys::sandbox::project_file_rules::{AccessNow, ProjectFileAccess};
 use crate::sys::sandbox::{
     self, NetworkAccess, SandboxError, SandboxSpec, namespaces, private_tmp, system_paths,
 };
@@ -272,6 +273,12 @@ impl ExecTool {
         self.containment.has_network || !self.hosts.is_empty()
     }
 
+    /// The changes of project files that commands may make now.
+    fn project_file_access(&self) -> ProjectFileAccess {
+        let has_carried = self.host_traffic.may_have_carried();
+        self.files.project_file_access(has_carried, self.reaches_others())
+    }
+
     /// The environment of a command in the sandbox, with the variables that point tools into the private directory.
     fn sandbox_environment(&self, private: &Path) -> Vec<(String, String)> {
         let ours = PRIVATE_DIR_VARIABLES.iter().map(|(name, part)| {
@@ -341,7 +348,7 @@ impl Tool for ExecTool {
         let (directory, _) = self.files.open_directory(given)?;
         let timeout = arguments["timeout"].as_u64().map_or(self.timeout, Duration::from_secs);
         let is_background = arguments["background"] == true;
-        let fence = self.configured_sandbox_spec()?;
+        let fence = self.configured_sandbox_spec(is_background)?;
         let private = fence.as_ref().and_then(|fence| fence.writable.last());
         let (script, input) = match command.len() < MAX_ARGUMENT_BYTES {
             true => (command.to_owned(), None),
@@ -392,7 +399,11 @@ impl Tool for ExecTool {
         let granted = self.files.git_history().grant(contents);
         granted.map_err(|error| format!("record what the user allowed: {error}"))?;
         let changed = self.files.changed_startup_files();
-        changed.lock().ignore_poison().extend(made);
+        changed.lock().ignore_poison().extend(made.into_iter().map(|path| {
+            let change = allowed.iter().find(|change| change.path == path);
+            let content = change.map(|change| change.after.clone().into_bytes());
+            (path, content)
+        }));
         if !result.undone.is_empty() {
             let refusal = self.undone_refusal(&result.text, &result.undone);
             return Err(ToolError::DeniedDuringCall(refusal));
@@ -462,8 +473,8 @@ impl ExecTool {
         Ok(())
     }
 
-    /// The sandbox of this run's commands; `None` if it is turned off.
-    fn configured_sandbox_spec(&self) -> Result<Option<SandboxSpec>, String> {
+    /// The sandbox of a command; `None` if it is turned off.
+    fn configured_sandbox_spec(&self, is_background: bool) -> Result<Option<SandboxSpec>, String> {
         if !self.containment.is_sandboxed {
             log::info!(target: "sandbox", "the command is not sandboxed: `--sandbox off`");
             return Ok(None);
@@ -473,7 +484,14 @@ impl ExecTool {
         let mut fence = fence.without_mounts_in_removable_git_dirs();
         let denied = sandbox_spec::denied_files(&self.files.file_scope, &fence);
         fence.cover(denied.map_err(|error| format!("cannot set up the sandbox: {error}"))?);
-        fence.project_files.access = self.files.project_file_access(false, self.reaches_others());
+        fence.project_files.access = self.project_file_access();
+        if is_background || !self.hosts.is_empty() {
+            let (files, traffic) = (Arc::clone(&self.files), Arc::clone(&self.host_traffic));
+            let has_network = self.reaches_others();
+            fence.project_files.access_now = Some(AccessNow::new(move || {
+                files.project_file_access(traffic.may_have_carried(), has_network)
+            }));
+        }
         // Its name is new: a command in the background has its own.
         let private = fence.writable.last();
         fence.config_copies = private.map(|path| path.join(format!("git-{}", random_hex(8))));
@@ -600,6 +618,10 @@ fn start_error(error: &std::io::Error, timeout: Duration) -> ToolError {
         std::io::ErrorKind::ResourceBusy => format!(
             "not run: timed out after {} s waiting for another command that may change the same files; try again",
             timeout.as_secs()
+        ),
+        std::io::ErrorKind::OutOfMemory => format!(
+            "cannot start the shell: {}; the user can allow more with `tools.exec.memory`",
+            process::describe_start_error(error)
         ),
         _ => format!(
             "cannot start the shell: {}",

@@ -462,7 +462,8 @@ impl Files {
 
     /// Takes the list of the files that start or instruct something later and were changed in this turn.
     pub fn take_changed_startup_files(&self) -> BTreeSet<PathBuf> {
-        std::mem::take(&mut *self.changed_startup_files().lock().ignore_poison())
+        let changed = std::mem::take(&mut *self.changed_startup_files().lock().ignore_poison());
+        changed.into_keys().collect()
     }
 
     /// Explains why a file cannot be opened; for a missing file, suggests similar names.

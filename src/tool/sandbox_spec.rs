@@ -4,7 +4,7 @@ use crate::policy::file_scope::{FileAccess, FileScope, ScopeRoot};
 use crate::policy::rule::Pattern;
 use crate::policy::secrets;
 use crate::policy::startup_files::{
-    always_protected_from_commands, project_files, protected_in_home,
+    always_protected_from_commands, project_files, protected_from_servers, protected_in_home,
 };
 use crate::sys::env::Env;
 use crate::sys::sandbox::{NetworkAccess, ProjectFileAccess, SandboxSpec, git_paths, system_paths};
@@ -260,7 +260,8 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
         read_only: scope.read_only.clone().into(),
         ..FileScope::default()
     };
-    let mut fence = for_scope(&reach, (tools, &[]), NetworkAccess::Machine, &protected_in_home())?;
+    let mut fence =
+        for_scope(&reach, (tools, &[]), NetworkAccess::Machine, &protected_from_servers())?;
     // Changes are not reverted afterwards, so mounts must protect these too.
     fence.protected.extend(collect_protected(&fence.writable, &git_paths::nested_protected_paths));
     let own = [scope.state_dir.clone(), scope.temp_dir.clone()];

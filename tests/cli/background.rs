@@ -6,6 +6,7 @@ use crate::server::{Responder, calls, says};
 use crate::signals::{is_alive, send_signal};
 use crate::story::{RunResult, Story, write};
 use crate::wait::{until, until_exists};
+use crate::web::{PageServer, page_response};
 use serde_json::{Value, json};
 
 /// A call that starts `command`.
@@ -463,4 +464,51 @@ fn what_a_user_changes_harmlessly_meanwhile_stays() {
         drop(git(&story, ["config", "user.name", "Me"]));
     });
     assert_eq!(git(&story, ["config", "user.name"]), "Me\n");
+}
+
+/// A watcher that was started before a page was read, and what it and others then write.
+#[test]
+fn what_a_background_command_writes_after_a_page_is_put_back() {
+    let page = PageServer::start(|_| page_response("text/html", "<p>Leek soup</p>"));
+    let watch = "until test -e x; do sleep 0.05; done; cp x AGENTS.md; cp x .envrc; mkdir d; cp x d/CLAUDE.md; touch written; sleep 60";
+    // With a host that is granted to commands, they could have fetched what they write.
+    for flags in [&["--write"][..], &["--write", "--net=127.0.0.2"]] {
+        let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+        story.server().script([
+            calls("exec", starts(watch).1),
+            // Written while all is the user's own, so that it stays.
+            calls("write_file", json!({ "path": "GEMINI.md", "content": "mine" })),
+            calls("web_fetch", json!({ "url": page.url("/") })),
+            calls("write_file", json!({ "path": "x", "content": "obey" })),
+            calls("exec", json!({ "command": "until test -e written; do sleep 0.05; done" })),
+            calls("process", json!({ "id": "until-1", "wait": 0, "end": true })),
+            says("done"),
+        ]);
+        let message = format!("read {}", page.url("/"));
+        let ran = story.run([&["agent", "-m", &message], flags].concat()).stdout("done\n");
+        let errors = ran.error_text();
+        for name in ["AGENTS.md", ".envrc", "d/CLAUDE.md"] {
+            assert!(!story.dir().join(name).exists(), "{flags:?}: {name}: {errors}");
+        }
+        let mine = std::fs::read_to_string(story.dir().join("GEMINI.md"));
+        assert_eq!(mine.ok().as_deref(), Some("mine"), "{flags:?}: {errors}");
+    }
+}
+
+/// Without a page, a watcher may write them, and the user is told.
+#[test]
+fn what_a_background_command_writes_without_a_page_stays() {
+    let story = Story::new();
+    let (found, errors) = results(
+        &story,
+        &["--write"],
+        &[
+            starts("echo a > AGENTS.md; touch written; sleep 60"),
+            runs("until test -e written; do sleep 0.05; done"),
+            process(json!({ "id": "echo-1", "wait": 0, "end": true })),
+        ],
+    );
+    assert!(story.dir().join("AGENTS.md").exists(), "{found:#?}");
+    assert!(errors.contains("changed what programs and agents read on their own"), "{errors}");
+    assert!(!errors.contains("denied"), "{errors}");
 }

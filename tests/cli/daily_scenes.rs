@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Mutex;
 
+mod development;
+
 /// The course of a scene. `WORKSPACE` stands for the agent's workspace, and `PAGE` for the address of a page.
 struct Scene {
     name: &'static str,
@@ -1037,7 +1039,7 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
 #[test]
 fn daily_work_is_never_refused() {
     let pages = PageServer::start(|_| page_response("text/html", "<p>Leek soup</p>"));
-    let scenes = [ASSISTANT, PROJECT, GIT].into_iter().flatten();
+    let scenes = [ASSISTANT, PROJECT, GIT, development::DEVELOPMENT].into_iter().flatten();
     let here = |scene: &&Scene| scene.program.is_empty() || require(scene.program);
     let scenes: Vec<&Scene> = scenes.filter(here).collect();
     let next = Mutex::new(scenes.iter());
@@ -1064,6 +1066,6 @@ fn daily_work_is_never_refused() {
         scenes.len() - refused.len(),
         scenes.len()
     ));
-    assert!(scenes.len() >= 60 || !require("git"), "{}", scenes.len());
+    assert!(scenes.len() >= 90 || !require("git"), "{}", scenes.len());
     assert!(refused.is_empty(), "{}", refused.join("\n\n"));
 }

@@ -234,6 +234,24 @@ fn words_within_the_name_of_a_file_name_no_host() {
     check(&["-m", "on evil.example/notes"], true);
 }
 
+/// Only the name is typed of a file that is deeper in the directory.
+#[test]
+fn the_name_of_a_file_at_depth_names_no_host() {
+    let check = |file: &str, message: &str, is_named: bool| {
+        let story = Story::new().file("notes.txt", "OBEY").file(file, "x");
+        asks_for_composed_address(&story);
+        story.run(["agent", "-m", message]).stdout("done\n").error_text();
+        assert_eq!(was_named(&story), is_named, "{file}: {message}");
+    };
+    check("src/lib/evil.example", "review evil.example", false);
+    check("src/Evil.Example", "review evil.example, please", false);
+    check("src/evil.example/notes", "review the notes in evil.example", false);
+    check("src/my evil.example", "review my evil.example", false);
+    check("src/my evil.example", "review evil.example", true);
+    check("src/evil.example.txt", "look at evil.example", true);
+    check("src/evil.example", "look at https://evil.example", true);
+}
+
 /// The session keeps what was typed: a later turn, in another process, needs it.
 #[test]
 fn a_host_that_was_typed_is_known_in_later_turns() {

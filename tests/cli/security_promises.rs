@@ -49,6 +49,7 @@ const GUARANTEES: &[TestedPromise] = &[
         "With `--write` it can also change the working directory",
         &[
             "startup_files_are_never_changed",
+            "startup_files_of_a_granted_home_are_never_changed",
             "changed_protected_files_are_restored_and_reported",
             "git_runs_nothing_that_a_command_left_behind",
             "no_instruction_file_or_job_can_be_created_by_a_command",
@@ -115,6 +116,7 @@ const GUARANTEES: &[TestedPromise] = &[
         &[
             "protected_files_are_restored",
             "a_later_command_reports_what_was_planted_before_it",
+            "what_a_background_command_writes_after_a_page_is_put_back",
             "at_most_eight_run_and_all_end_with_the_turn",
         ],
     ),
@@ -205,7 +207,10 @@ const GUARANTEES: &[TestedPromise] = &[
     ("You name a host by what you type", &["a_host_that_was_typed_is_known_in_later_turns"]),
     (
         "Words within the name of an existing file",
-        &["words_within_the_name_of_a_file_name_no_host"],
+        &[
+            "words_within_the_name_of_a_file_name_no_host",
+            "the_name_of_a_file_at_depth_names_no_host",
+        ],
     ),
     (
         "A page that was read is read in later turns too",

@@ -21,7 +21,12 @@ use crate::settings::Settings;
 use crate::tool::cron::JobScheduler;
 use crate::workspace::Workspace;
 use anyhow::Result;
-use std::sync::Arc;
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// Maximum number of entries of the directory whose names are compared with the words of a message.
+const MAX_NAMES: usize = 20_000;
 
 /// A turn that is ready to run.
 pub(crate) struct PreparedTurn {
@@ -140,13 +145,42 @@ fn announces_directory(
     is_shown && origin.job().is_none() && session.messages().is_empty()
 }
 
-/// Tells if a path in a message, relative to the directory or to the current one, is that of an existing file.
+/// Tells if a path in a message, relative to the directory or to the current one, is that of an existing file. People often write
+/// only the name of one that is deeper in the directory.
 pub(crate) fn is_existing_file(ctx: &Context, policy: &Policy) -> impl Fn(&str) -> bool + use<> {
     let (paths, directory) = (ctx.paths.clone(), policy.file_scope.directory.clone());
-    move |path| {
-        let path = paths.expand(path);
-        [directory.join(&path), path].iter().any(|path| path.symlink_metadata().is_ok())
+    let names = OnceLock::new();
+    move |text| {
+        let path = paths.expand(text);
+        let exists =
+            [directory.join(&path), path].iter().any(|path| path.symlink_metadata().is_ok());
+        let is_name = !text.contains('/');
+        exists
+            || is_name
+                && names.get_or_init(|| names_beneath(&directory)).contains(&text.to_lowercase())
     }
+}
+
+/// The names of files and directories beneath `directory`, in lower case as hosts are, level by level up to a limit.
+fn names_beneath(directory: &Path) -> HashSet<String> {
+    let mut found = HashSet::new();
+    let mut left = MAX_NAMES;
+    let mut waiting = VecDeque::from([directory.to_owned()]);
+    while let Some(next) = waiting.pop_front() {
+        // One that cannot be read is searched by no tool either.
+        for entry in std::fs::read_dir(next).into_iter().flatten().flatten() {
+            if left == 0 {
+                return found;
+            }
+            left -= 1;
+            let name = entry.file_name();
+            if name != ".git" && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                waiting.push_back(entry.path());
+            }
+            found.insert(name.to_string_lossy().to_lowercase());
+        }
+    }
+    found
 }
 
 /// Starts with the origin of the earlier turns.

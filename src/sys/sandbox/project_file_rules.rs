@@ -21,6 +21,8 @@ pub struct ProjectFiles {
     /// The git directories among the writable places, whose contents are not searched.
     pub git_dirs: Vec<PathBuf>,
     pub access: ProjectFileAccess,
+    /// What `access` has become, if content from outside may arrive during the command.
+    pub access_now: Option<AccessNow>,
     /// The files that commands changed, and were permitted to.
     pub changed: ChangedPaths,
     /// The objects that git had before the commands of the run, as far as only these count.
@@ -39,8 +41,24 @@ pub(super) struct CreatedRepositories {
     earlier: Option<BTreeSet<FileId>>,
 }
 
-/// Paths that commands changed, shared by all commands of a run.
-pub type ChangedPaths = Arc<Mutex<BTreeSet<PathBuf>>>;
+/// The permitted changes of a turn, shared by all its commands: the paths, with the content of a file or the target of a link.
+pub type ChangedPaths = Arc<Mutex<BTreeMap<PathBuf, Option<Vec<u8>>>>>;
+
+/// Tells which changes a command may make by now.
+#[derive(Clone)]
+pub struct AccessNow(Arc<dyn Fn() -> ProjectFileAccess + Send + Sync>);
+
+impl AccessNow {
+    pub fn new(decide: impl Fn() -> ProjectFileAccess + Send + Sync + 'static) -> Self {
+        Self(Arc::new(decide))
+    }
+}
+
+impl std::fmt::Debug for AccessNow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AccessNow")
+    }
+}
 
 /// The changes of project files that a command may make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,12 +106,36 @@ impl ProjectFiles {
 
     /// True if no content from outside is in the conversation, or the user allows its changes.
     pub(super) fn are_free(&self) -> bool {
-        !self.names.is_empty() && self.access == ProjectFileAccess::Free
+        !self.names.is_empty() && self.current_access() == ProjectFileAccess::Free
+    }
+
+    /// True if all changes are permitted, and will be.
+    pub(super) fn stay_free(&self) -> bool {
+        self.access == ProjectFileAccess::Free && self.access_now.is_none()
+    }
+
+    /// The changes that the command may make by now.
+    pub(super) fn current_access(&self) -> ProjectFileAccess {
+        match (self.access, &self.access_now) {
+            (ProjectFileAccess::Free, Some(now)) => match (now.0)() {
+                // What git had before is known only if it was recorded from the beginning.
+                ProjectFileAccess::FromHistory => ProjectFileAccess::Closed,
+                access => access,
+            },
+            (access, _) => access,
+        }
     }
 
     /// Adds a path to those that commands changed, and were permitted to.
-    pub(super) fn add_changed(&self, path: &Path) {
-        self.changed.lock().ignore_poison().insert(path.to_owned());
+    pub(super) fn add_changed(&self, path: &Path, content: Option<&[u8]>) {
+        let content = content.map(<[u8]>::to_vec);
+        self.changed.lock().ignore_poison().insert(path.to_owned(), content);
+    }
+
+    /// True if the file was last changed, as permitted, to this content, or removed if there is none.
+    pub(super) fn was_changed_to(&self, path: &Path, content: Option<&[u8]>) -> bool {
+        let changed = self.changed.lock().ignore_poison();
+        changed.get(path).is_some_and(|known| known.as_deref() == content)
     }
 
     /// Remembers the repositories with these protected `paths`, before the first command.

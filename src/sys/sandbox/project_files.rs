@@ -11,7 +11,6 @@ use super::protected_state::{RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotStat
 use super::tree_search::{FoundPaths, WritableRoots, search_roots};
 use super::undone_change::{Remedy, UndoneChange, WithheldChange, put_back};
 use crate::sys::clock::{FileTime, file_time};
-use crate::sys::sync::IgnorePoison;
 use rustix::fs::AtFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -62,7 +61,7 @@ impl ProjectFileSnapshot {
             before: BTreeMap::new(),
             record: None,
         };
-        if matches!(rules.access, ProjectFileAccess::Free) || rules.names.is_empty() {
+        if rules.stay_free() || rules.names.is_empty() {
             return Ok(snapshot);
         }
         let objects = object_directories(roots, &found);
@@ -73,7 +72,7 @@ impl ProjectFileSnapshot {
             snapshot.before.insert(place, state);
         }
         // With network, a command can fetch anything.
-        if !matches!(rules.access, ProjectFileAccess::FromGit) {
+        if matches!(rules.access, ProjectFileAccess::FromHistory | ProjectFileAccess::Closed) {
             let before = snapshot.before.iter();
             let contents = before.filter_map(|((root, relative), state)| {
                 Some((roots.paths[*root].join(relative), content(state)?))
@@ -92,9 +91,10 @@ impl ProjectFileSnapshot {
         if self.rules.names.is_empty() {
             return Vec::new();
         }
+        let access = self.rules.current_access();
         let objects = object_directories(roots, &found);
         let mut places = self.files(found);
-        if matches!(self.rules.access, ProjectFileAccess::Free) {
+        if access == ProjectFileAccess::Free {
             places.retain(|place| is_changed_since(roots, place, self.started));
             self.record_permitted(roots, &places);
             self.grant(roots, &places);
@@ -111,7 +111,7 @@ impl ProjectFileSnapshot {
             match &is {
                 Ok(is) if is == was => {}
                 Err(_) if *was == SnapshotState::Other => {}
-                Ok(is) if self.is_permitted(roots, &place, (was, is), &read) => {
+                Ok(is) if self.is_permitted(roots, &place, (was, is), (access, &read)) => {
                     permitted.insert(place);
                 }
                 _ => undone.push(undo(roots, &place, was, is.ok())),
@@ -143,8 +143,11 @@ impl ProjectFileSnapshot {
     }
 
     fn record_permitted(&self, roots: &WritableRoots<'_>, places: &BTreeSet<FilePlace>) {
-        let paths = places.iter().map(|(root, relative)| roots.paths[*root].join(relative));
-        self.rules.changed.lock().ignore_poison().extend(paths);
+        for place in places {
+            let state = read_place(roots, place, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok();
+            let path = roots.paths[place.0].join(&place.1);
+            self.rules.add_changed(&path, state.as_ref().and_then(content));
+        }
     }
 
     /// Records that the user allowed the contents of these files.
@@ -172,12 +175,17 @@ impl ProjectFileSnapshot {
         roots: &WritableRoots<'_>,
         place: &FilePlace,
         (was, is): (&SnapshotState, &SnapshotState),
-        read: &ReadObjects,
+        (access, read): (ProjectFileAccess, &ReadObjects),
     ) -> bool {
-        if self.rules.is_in_dependencies(&place.1) {
+        let path = roots.paths[place.0].join(&place.1);
+        // A command in the background finds what others were permitted to change meanwhile.
+        let is_known = content(is).is_some() || matches!(is, SnapshotState::Missing);
+        if self.rules.is_in_dependencies(&place.1)
+            || is_known && self.rules.was_changed_to(&path, content(is))
+        {
             return true;
         }
-        let history = match self.rules.access {
+        let history = match access {
             ProjectFileAccess::Free => return true,
             ProjectFileAccess::Closed => return false,
             ProjectFileAccess::FromHistory => Some(&*self.rules.git),
@@ -194,9 +202,8 @@ impl ProjectFileSnapshot {
                 let name = place.1.file_name();
                 let mut same_name =
                     self.before.iter().filter(|((_, other), _)| other.file_name() == name);
-                let was_here = |bytes: &[u8]| {
-                    history.is_some_and(|it| it.was_on_disk(&root.join(&place.1), bytes))
-                };
+                let was_here =
+                    |bytes: &[u8]| history.is_some_and(|it| it.was_on_disk(&path, bytes));
                 same_name.any(|(_, state)| is_moved(state, is))
                     || self.leads_to_project_file(is)
                         && (is_in_git(is) || content(is).is_some_and(was_here))

@@ -361,7 +361,7 @@ impl CheckedRepositories<'_> {
         let place = ConfigPlace { git_dir, permits: &|path| self.is_safe_remote(path) };
         let is_permitted = is_change_of_new_repository(before, after, &place);
         if is_permitted {
-            self.rules.add_changed(path);
+            self.rules.add_changed(path, None);
         }
         is_permitted
     }

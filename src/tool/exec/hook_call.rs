@@ -37,7 +37,7 @@ impl ExecTool {
         self.check_sandbox().map_err(|refusal| refusal.message)?;
         let (directory, _) =
             self.files.open_directory(".").map_err(|error| error.message().to_owned())?;
-        let fence = self.configured_sandbox_spec()?;
+        let fence = self.configured_sandbox_spec(false)?;
         let private = fence.as_ref().and_then(|fence| fence.writable.last());
         let mut env =
             private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path));

@@ -29,7 +29,7 @@ impl ExecTool {
     /// Makes the changes that are clean merges of versions that git had before the commands of the run, lists of no submodules,
     /// and removals by a stash. Returns the others.
     pub(super) fn make_merges(&self, undone: Vec<UndoneChange>) -> Vec<UndoneChange> {
-        let access = self.files.project_file_access(false, self.reaches_others());
+        let access = self.project_file_access();
         if undone.is_empty() || access == ProjectFileAccess::Closed {
             return undone;
         }
@@ -52,7 +52,10 @@ impl ExecTool {
         others.extend(self.files.record_command(|| {
             let failed = merged.into_iter().filter_map(|change| {
                 match change.make() {
-                    Ok(()) => _ = changed.lock().ignore_poison().insert(change.path),
+                    Ok(()) => {
+                        let content = change.withheld_content().map(<[u8]>::to_vec);
+                        changed.lock().ignore_poison().insert(change.path, content);
+                    }
                     Err(error) => {
                         log::warn!(target: "sandbox", "change `{}`: {error}", change.path.display());
                         return Some(change);
@@ -103,7 +106,7 @@ impl ExecTool {
         let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
             return Vec::new();
         };
-        let Ok(Some(sandbox)) = self.configured_sandbox_spec() else {
+        let Ok(Some(sandbox)) = self.configured_sandbox_spec(false) else {
             return Vec::new();
         };
         let sandbox = sandbox.read_only();

@@ -37,7 +37,7 @@ impl ExecTool {
         let shown = program.display().to_string();
         self.check(&shown)?;
         let (directory, _) = self.files.open_directory(".")?;
-        let fence = self.configured_sandbox_spec()?;
+        let fence = self.configured_sandbox_spec(false)?;
         let private = fence.as_ref().and_then(|fence| fence.writable.last());
         let spec = CommandSpec {
             program: program.to_owned(),

@@ -271,7 +271,8 @@ impl Files {
         if step == ChangeStep::Make {
             digests.insert(path.clone(), new.map(digest));
             if self.file_scope.is_project_file(&path) {
-                changes.startup_files.lock().ignore_poison().insert(path.clone());
+                let content = new.map(<[u8]>::to_vec);
+                changes.startup_files.lock().ignore_poison().insert(path.clone(), content);
             }
         }
         Ok(WrittenFile {

@@ -24,6 +24,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The most bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 64 << 10;
+/// The most bytes that are read until a TLS client has named its host.
+const MAX_FIRST_BYTES: usize = 128 << 10;
 /// The most connections at a time.
 const MAX_CONNECTIONS: usize = 128;
 /// The most hosts that are counted. The others are not reached: their names could be made up.
@@ -323,6 +325,10 @@ fn read_first(
     deadline: Option<Instant>,
 ) -> io::Result<FirstMessage> {
     loop {
+        // Other records could go on for ever.
+        if first.len() > MAX_FIRST_BYTES {
+            return Err(ErrorKind::InvalidData.into());
+        }
         if !first.is_empty() && !client_hello::may_be_tls(first) {
             return Ok(FirstMessage::Other);
         }

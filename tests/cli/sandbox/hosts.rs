@@ -342,3 +342,48 @@ fn without_namespaces_commands_reach_no_named_host() {
     let told = yard.run_commands(&["--net=a.test"], &["curl -sS http://a.test/"]);
     assert!(told[0].contains("without user namespaces not even loopback"), "{}", told[0]);
 }
+
+/// A command that itself brings a page and an instruction file. What it writes before a byte has arrived is as ever.
+#[test]
+fn what_a_command_has_downloaded_instructs_nothing() {
+    for user in available_users() {
+        let Some(registry) = Registry::start(user) else {
+            return;
+        };
+        let story = &registry.yard.story;
+        let flags = ["--write", &registry.flag()];
+        let told = registry.yard.run_commands(&flags, &["echo mine > GEMINI.md"]);
+        assert_eq!(told, ["(no output)"], "{user:?}");
+        let download = "curl -fsS http://registry.test:PLAIN/page | tee AGENTS.md .envrc > page";
+        let told = registry.yard.run_commands(&flags, &[registry.fill(download)]);
+        assert!(told[0].contains("`AGENTS.md` is read by programs"), "{user:?}: {}", told[0]);
+        let exists = |name: &str| story.dir().join(name).exists();
+        let found = ["GEMINI.md", "page", "AGENTS.md", ".envrc"].map(exists);
+        assert_eq!(found, [true, true, false, false], "{user:?}: {told:?}");
+    }
+}
+
+/// A client that never says which host it means fills no memory.
+#[test]
+fn a_first_message_without_an_end_is_cut_off() {
+    if !require("python3") {
+        return;
+    }
+    let Some(registry) = Registry::start(User::Current) else {
+        return;
+    };
+    let command = format!(
+        "{SAYS}with socket.create_connection((address[0], int(address[1])), 30) as proxy:
+    proxy.sendall(b'CONNECT registry.test:SECURE HTTP/1.1\\r\\n\\r\\n')
+    proxy.recv(99)
+    sent = 0
+    try:
+        proxy.sendall(b'\\x16\\x03\\x01\\x00\\x01\\x01')
+        while sent < 64 << 20: sent += proxy.send(b'\\x17\\x03\\x03\\xff\\xff' + bytes(65535))
+    except OSError: pass
+    print('all' if sent >= 64 << 20 else 'cut off')
+end"
+    );
+    let told = registry.yard.run_commands(&[&registry.flag()], &[registry.fill(&command)]);
+    assert_eq!(told, ["cut off"]);
+}

@@ -146,6 +146,50 @@ fn startup_files_are_never_changed() {
     }
 }
 
+/// Files of a home that start something, which are ordinary files elsewhere.
+const HOME_FILES: [&str; 14] = [
+    "bin/ls",
+    ".bashrc.d/x",
+    ".bash_completion",
+    ".config/powershell/profile.ps1",
+    ".config/starship.toml",
+    ".config/i3/config",
+    ".config/sway/config",
+    ".config/hypr/hyprland.conf",
+    ".config/kitty/kitty.conf",
+    ".config/Code/User/settings.json",
+    ".ipython/profile_default/startup/x.py",
+    ".julia/config/startup.jl",
+    ".psqlrc",
+    ".wgetrc",
+];
+
+#[test]
+fn startup_files_of_a_granted_home_are_never_changed() {
+    for user in available_users() {
+        for is_there in [false, true] {
+            let yard = SandboxFixture::new(user);
+            let home = yard.story.home();
+            if is_there {
+                for name in HOME_FILES {
+                    yard.write_file(&home.join(name), "mine\n");
+                }
+            }
+            let commands = HOME_FILES.map(|name| {
+                format!("echo x > ~/plain && cd && {}", write_attempts(name).trim_end())
+            });
+            let grant = format!("--write={}", home.display());
+            let told = yard.run_commands(&[&grant], &commands);
+            let expect = is_there.then_some("mine\n");
+            for (name, told) in HOME_FILES.iter().zip(&told) {
+                let found = std::fs::read_to_string(home.join(name)).ok();
+                assert_eq!(found.as_deref(), expect, "{user:?}: {name}: {told}");
+            }
+            assert!(home.join("plain").exists(), "{told:?}");
+        }
+    }
+}
+
 /// A directory that the owner may not enter or read hides nothing from the check after a command, nor from the next one.
 #[test]
 fn directories_that_a_command_closed_are_searched() {
