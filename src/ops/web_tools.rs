@@ -33,10 +33,8 @@ pub(crate) fn new_provenance_tracker(
         file_scope: policy.file_scope.clone(),
         workspace: policy.file_scope.workspace.clone(),
         commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
-        commands_have_network: match policy.sandbox == Sandbox::Off || policy.net == Net::Any {
-            true => Box::new(|| true),
-            false => Box::new(move || host_traffic.may_have_carried()),
-        },
+        commands_have_network: policy.sandbox == Sandbox::Off || policy.net == Net::Any,
+        hosts_have_sent: Box::new(move || host_traffic.may_have_carried()),
         trusted_tools: mcp_tools.trusted_tools(settings),
         skill_hosts: skill_hosts(&policy.file_scope.workspace),
         is_private: private_tmp::is_private,

@@ -195,8 +195,13 @@ impl ProvenanceTracker {
         Ok(trust)
     }
 
+    /// The state, with what named hosts have sent to commands by now: one in the background needs no call for that.
     fn lock_state(&self) -> MutexGuard<'_, ProvenanceState> {
-        self.state.lock().ignore_poison()
+        let mut state = self.state.lock().ignore_poison();
+        if state.origin < Origin::External && (self.context.hosts_have_sent)() {
+            state.raise(Origin::External, || "what commands received".into());
+        }
+        state
     }
 }
 
@@ -293,7 +298,8 @@ mod tests {
             },
             workspace: "/home/u/w".into(),
             commands_write_anywhere,
-            commands_have_network: Box::new(|| false),
+            commands_have_network: false,
+            hosts_have_sent: Box::new(|| false),
             trusted_tools: Vec::new(),
             skill_hosts: vec![("/home/u/w/skills/weather/SKILL.md".into(), &["wttr.example"])],
             is_private: |path| path.starts_with("/tmp/nanobot-run-0"),

@@ -275,8 +275,7 @@ impl ExecTool {
 
     /// The changes of project files that commands may make now.
     fn project_file_access(&self) -> ProjectFileAccess {
-        let has_carried = self.host_traffic.may_have_carried();
-        self.files.project_file_access(has_carried, self.reaches_others())
+        self.files.project_file_access(false, self.reaches_others())
     }
 
     /// The environment of a command in the sandbox, with the variables that point tools into the private directory.
@@ -486,11 +485,9 @@ impl ExecTool {
         fence.cover(denied.map_err(|error| format!("cannot set up the sandbox: {error}"))?);
         fence.project_files.access = self.project_file_access();
         if is_background || !self.hosts.is_empty() {
-            let (files, traffic) = (Arc::clone(&self.files), Arc::clone(&self.host_traffic));
-            let has_network = self.reaches_others();
-            fence.project_files.access_now = Some(AccessNow::new(move || {
-                files.project_file_access(traffic.may_have_carried(), has_network)
-            }));
+            let (files, has_network) = (Arc::clone(&self.files), self.reaches_others());
+            let decide = move || files.project_file_access(false, has_network);
+            fence.project_files.access_now = Some(AccessNow::new(decide));
         }
         // Its name is new: a command in the background has its own.
         let private = fence.writable.last();

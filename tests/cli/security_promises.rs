@@ -228,6 +228,8 @@ const GUARANTEES: &[TestedPromise] = &[
             "the_results_of_a_trusted_server_are_not_content_from_outside",
             "tool_descriptions_are_untrusted_until_accepted",
             "the_memory_of_a_conversation_with_a_networked_command_is_labelled",
+            "what_a_background_command_has_downloaded_is_from_outside",
+            "what_a_command_has_downloaded_instructs_nothing",
         ],
     ),
     ("A call that was denied has returned nothing", &["a_denied_call_leaves_no_taint"]),

@@ -188,7 +188,7 @@ impl ProvenanceState {
                 VERBATIM_TOOLS.contains(&name) && !failed && is_others_text
             }
             (name, _) => {
-                let is_local = runs_commands(name) && !(context.commands_have_network)()
+                let is_local = runs_commands(name) && !context.commands_have_network
                     || FILE_TOOLS.contains(&name)
                     || context.trusted_tools.iter().any(|tool| tool == name);
                 let origin = match is_local {

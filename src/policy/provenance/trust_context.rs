@@ -14,8 +14,10 @@ pub struct TrustContext {
     pub workspace: PathBuf,
     /// True if commands run without a sandbox and may write anywhere.
     pub commands_write_anywhere: bool,
-    /// Returns true once commands may have used the network, so that their output may be from anywhere.
-    pub commands_have_network: Box<dyn Fn() -> bool + Send + Sync>,
+    /// True if commands may use the network of the machine, so that their output may be from anywhere.
+    pub commands_have_network: bool,
+    /// Returns true once a named host has sent something to a command, which any file of the run may hold then.
+    pub hosts_have_sent: Box<dyn Fn() -> bool + Send + Sync>,
     /// Tools of MCP servers whose results the user answers for.
     pub trusted_tools: Vec<String>,
     /// The places at which built-in skills are read, with the hosts that they work with.

@@ -3,8 +3,9 @@
 
 use super::fixture::{SandboxFixture, print_count};
 use crate::requirements::require;
-use crate::server::{calls, says};
+use crate::server::{Responder, calls, says};
 use crate::situation::{User, available_users};
+use crate::wait::until_exists;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -360,6 +361,37 @@ fn what_a_command_has_downloaded_instructs_nothing() {
         let exists = |name: &str| story.dir().join(name).exists();
         let found = ["GEMINI.md", "page", "AGENTS.md", ".envrc"].map(exists);
         assert_eq!(found, [true, true, false, false], "{user:?}: {told:?}");
+    }
+}
+
+/// A page that a command in the background has brought is read as a file, without another call of a command.
+#[test]
+fn what_a_background_command_has_downloaded_is_from_outside() {
+    for user in available_users() {
+        let Some(registry) = Registry::start(user) else {
+            return;
+        };
+        let story = &registry.yard.story;
+        let download = registry
+            .fill("curl -fsS http://registry.test:PLAIN/page > part && mv part got; exec sleep 60");
+        let got = story.dir().join("got");
+        let waits: Responder = Box::new(move |request| {
+            until_exists(&got);
+            calls("read_file", json!({ "path": "got" }))(request)
+        });
+        let job =
+            json!({ "action": "add", "name": "tea", "message": "tea", "at": "2026-01-03T09:00" });
+        story.server().script([
+            calls("exec", json!({ "command": download, "background": true })),
+            waits,
+            calls("cron", job),
+            says("done"),
+        ]);
+        let mut command = registry.yard.command(&["--write", &registry.flag(), "--json"]);
+        let ran = story.wait(command.spawn().unwrap());
+        let result = ran.json();
+        drop(ran.error_text());
+        assert_eq!(result["denials"][0]["tool"], "cron", "{user:?}: {result}");
     }
 }
 
