@@ -268,14 +268,10 @@ impl ExecTool {
         Ok(self.sandbox_spec.get_or_init(|| fence).clone())
     }
 
-    /// True if commands reach the network of the machine, or the hosts that the user named.
-    fn reaches_others(&self) -> bool {
-        self.containment.has_network || !self.hosts.is_empty()
-    }
-
     /// The changes of project files that commands may make now.
     fn project_file_access(&self) -> ProjectFileAccess {
-        self.files.project_file_access(false, self.reaches_others())
+        let has_network = self.containment.has_network || self.host_traffic.may_have_carried();
+        self.files.project_file_access(false, has_network)
     }
 
     /// The environment of a command in the sandbox, with the variables that point tools into the private directory.
@@ -485,8 +481,10 @@ impl ExecTool {
         fence.cover(denied.map_err(|error| format!("cannot set up the sandbox: {error}"))?);
         fence.project_files.access = self.project_file_access();
         if is_background || !self.hosts.is_empty() {
-            let (files, has_network) = (Arc::clone(&self.files), self.reaches_others());
-            let decide = move || files.project_file_access(false, has_network);
+            let (files, traffic) = (Arc::clone(&self.files), Arc::clone(&self.host_traffic));
+            let has_network = self.containment.has_network;
+            let decide =
+                move || files.project_file_access(false, has_network || traffic.may_have_carried());
             fence.project_files.access_now = Some(AccessNow::new(decide));
         }
         // Its name is new: a command in the background has its own.

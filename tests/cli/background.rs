@@ -495,7 +495,7 @@ fn what_a_background_command_writes_after_a_page_is_put_back() {
     }
 }
 
-/// Without a page, a watcher may write them, and the user is told.
+/// Without a page, a watcher may write them, which is reported.
 #[test]
 fn what_a_background_command_writes_without_a_page_stays() {
     let story = Story::new();

@@ -68,7 +68,7 @@ impl Drop for Helper {
     }
 }
 
-/// What a helper process is started with.
+/// The input of a helper process.
 #[derive(Debug)]
 pub struct HelperTask {
     /// The connection to the run.

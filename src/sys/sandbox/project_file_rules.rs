@@ -21,7 +21,7 @@ pub struct ProjectFiles {
     /// The git directories among the writable places, whose contents are not searched.
     pub git_dirs: Vec<PathBuf>,
     pub access: ProjectFileAccess,
-    /// What `access` has become, if content from outside may arrive during the command.
+    /// Tells the access by now, if content from outside may arrive during the command.
     pub access_now: Option<AccessNow>,
     /// The files that commands changed, and were permitted to.
     pub changed: ChangedPaths,
@@ -116,12 +116,14 @@ impl ProjectFiles {
 
     /// The changes that the command may make by now.
     pub(super) fn current_access(&self) -> ProjectFileAccess {
-        match (self.access, &self.access_now) {
-            (ProjectFileAccess::Free, Some(now)) => match (now.0)() {
-                // What git had before is known only if it was recorded from the beginning.
-                ProjectFileAccess::FromHistory => ProjectFileAccess::Closed,
-                access => access,
-            },
+        use ProjectFileAccess::{Closed, Free, FromGit, FromHistory};
+        let now = self.access_now.as_ref().map_or(self.access, |now| (now.0)());
+        match (self.access, now) {
+            // The objects that git had before are known only if they were recorded from the beginning.
+            (Free, FromHistory) => Closed,
+            (Free, now) => now,
+            // By now the command may have fetched from a host.
+            (FromHistory, FromGit) => FromGit,
             (access, _) => access,
         }
     }
