@@ -48,6 +48,12 @@ pub(super) fn put_back(
             Some(SnapshotState::File { content: has, .. }),
         ) if had == has => None,
         (_, Some(SnapshotState::File { .. })) => Some(set_aside(dir, name)?),
+        // The user may have made it, as a new `.ssh`.
+        (SnapshotState::Missing, Some(SnapshotState::Directory { entries, .. }))
+            if !entries.is_empty() =>
+        {
+            Some(set_aside(dir, name)?)
+        }
         _ => None,
     };
     restore_state(dir, name, was).map(|()| kept)
@@ -56,7 +62,7 @@ pub(super) fn put_back(
 /// The treatment of a change of a protected path.
 #[derive(Debug)]
 pub enum Remedy {
-    /// It is as it was before. What was there instead now has this name, if it was a file: the user may have saved it while
+    /// It is as it was before. What was there instead now has this name, if it was a file or a new directory with files: the user may have saved it while
     /// the command ran.
     Restored(Option<PathBuf>),
     /// It was new and now has this name.

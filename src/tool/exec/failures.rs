@@ -194,7 +194,12 @@ impl ExecTool {
                 true => "no network but loopback of their own in this run",
                 false => "no network in this run, and without user namespaces not even loopback",
             };
-            let message = format!("(commands have {reach}; the user can grant it with `--net`)");
+            // A proxy, which lets single hosts through, needs a network of the run's own.
+            let grant = match has_loopback {
+                true => "hosts with `--net=HOSTS`, or all with `--net`",
+                false => "it with `--net`",
+            };
+            let message = format!("(commands have {reach}; the user can grant {grant})");
             return Some((message, Some("--net".into())));
         }
         if find(SIGNING_SIGNS).is_some() {

@@ -190,6 +190,21 @@ fn startup_files_of_a_granted_home_are_never_changed() {
     }
 }
 
+/// A directory that the user makes meanwhile is not lost: it cannot be told from one of the command.
+#[test]
+fn a_new_protected_directory_is_kept_under_another_name() {
+    let yard = SandboxFixture::new(User::Current);
+    let home = yard.story.home();
+    let grant = format!("--write={}", home.display());
+    yard.run_commands(&[&grant], &["mkdir -p ~/.ssh ~/.gnupg && echo key > ~/.ssh/id_new"]);
+    assert!(!home.join(".ssh").exists() && !home.join(".gnupg").exists());
+    let entries = std::fs::read_dir(&home).unwrap().flatten().map(|entry| entry.path());
+    let kept = entries.filter(|path| path.join("id_new").exists());
+    let names: Vec<String> =
+        kept.map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    assert!(names.len() == 1 && names[0].starts_with(".ssh.set-aside-"), "{names:?}");
+}
+
 /// A directory that the owner may not enter or read hides nothing from the check after a command, nor from the next one.
 #[test]
 fn directories_that_a_command_closed_are_searched() {
