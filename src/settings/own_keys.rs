@@ -28,6 +28,7 @@ const OWN_KEYS: &[&str] = &[
     "terminal",
     "tools.allow",
     "tools.deny",
+    "tools.exec.memory",
     "tools.mcpBudgetTokens",
     "tools.mcpServers.*.disabled",
     "tools.mcpServers.*.read",
