@@ -15,7 +15,7 @@ fn lines_of(story: &Story, arguments: &[&str]) -> Vec<Value> {
 
 #[test]
 fn the_config_as_json() {
-    let story = Story::new();
+    let story = Story::new().set("notKnown", json!(1));
     let model = lines_of(&story, &["config", "get", "agents.defaults.model", "--json"]);
     assert_eq!(model[0]["value"], "scripted");
     assert_eq!(model[0]["key"], "agents.defaults.model");

@@ -19,6 +19,9 @@ const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time that a child may take to end after `SIGTERM`.
 pub(super) const TERM_GRACE: Duration = Duration::from_millis(200);
+/// The time that processes may take to end by themselves after the command that left them behind, such as one of bash's
+/// `<(…)`, which it does not wait for.
+pub(super) const SETTLE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The process groups of running commands. A child in none of them is a leftover. Locked while a command starts.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
@@ -119,7 +122,8 @@ pub(super) fn is_group_alive(group: Pid, limit: Duration) -> bool {
         }
         let mut left =
             children().into_iter().filter(|pid| process_group(Some(*pid)) == Some(group));
-        if left.any(|pid| !is_ending(pid)) || started.elapsed() >= limit {
+        let waited = started.elapsed();
+        if waited >= limit || waited >= SETTLE_TIMEOUT && left.any(|pid| !is_ending(pid)) {
             return true;
         }
         std::thread::sleep(Duration::from_millis(1));

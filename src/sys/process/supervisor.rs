@@ -8,7 +8,7 @@
 //! processes end with it, however many they are. Elsewhere, processes that the server leaves behind in other groups and
 //! sessions become children of the supervisor, and are ended one by one.
 
-use super::children::{KILL_TIMEOUT, TERM_GRACE, children, is_ending};
+use super::children::{KILL_TIMEOUT, SETTLE_TIMEOUT, TERM_GRACE, children, is_ending};
 use super::resource_limits::{describe_start_error, set_own_limits, test_limits};
 use crate::sys::process_group::process_group;
 use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
@@ -37,9 +37,6 @@ pub(super) const IN_NAMESPACES: &str = "namespaces";
 
 /// The time that a server may take to end after its input has ended, and again after `SIGTERM`.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
-
-/// The time that processes may take to end by themselves after the command that left them behind.
-const SETTLE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The launch description of a server, sent as JSON. Its length precedes it, in eight bytes (little-endian); the three
 /// streams are attached to these.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 const TASKS: [(&str, &str, &str); 12] = [
     (
         "curl",
-        "mkdir -p w && echo page > w/x && python3 -m http.server 8001 --bind 127.0.0.1 -d w >log 2>&1 & \
+        "mkdir -p w; echo page > w/x; python3 -m http.server 8001 --bind 127.0.0.1 -d w >log 2>&1 & \
          until curl -fs http://localhost:8001/x; do :; done; kill $!; wait",
         "page",
     ),
