@@ -1,17 +1,22 @@
-//! Parses the command line, with its short forms.
+//! Parses the command line: with clap, or with a fast path for what is started most.
 
 use super::tree;
-use crate::cli::Cli;
+use crate::cli::agent::{AgentArgs, DEFAULT_MAX_PARALLEL, DEFAULT_WAIT_SECS};
+use crate::cli::cron::{CronCommand, CronRunArgs};
 use crate::cli::grammar::SHORTCUTS;
+use crate::cli::grants::SandboxArg;
 use crate::cli::topics::find_topic;
+use crate::cli::{Cli, CliCommand, GlobalArgs};
+use crate::cron::job_store;
+use crate::sys::home::expand_argument;
 use crate::sys::terminal::Terminal;
-use clap::FromArgMatches;
+use clap::{FromArgMatches, ValueEnum};
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 /// Parses a command line.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
-    let matches = tree::command_tree().try_get_matches_from(arguments)?;
-    Cli::from_arg_matches(&matches)
+    parse_everyday(arguments).map_or_else(|| parse_with_clap(arguments), Ok)
 }
 
 /// The extent of the output of `--version`.
@@ -105,6 +110,117 @@ fn is_unknown(word: Option<&OsString>) -> bool {
     })
 }
 
+fn parse_with_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches = tree::command_tree().try_get_matches_from(arguments)?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// Where the value of a flag goes.
+enum Place<'a> {
+    Flag(&'a mut bool),
+    Text(&'a mut Option<String>),
+    Path(&'a mut Option<PathBuf>),
+    Sandbox(&'a mut Option<SandboxArg>),
+}
+
+/// Parses what scripts and cron start most: a turn with its usual flags, and a crontab line. Returns what
+/// [`parse_with_clap`] would, or `None` for anything else, such as a repeated flag or a value that may be one. Building
+/// the command tree costs a tenth of a turn, and most of the check of a crontab line, which cron starts every minute.
+fn parse_everyday(arguments: &[OsString]) -> Option<Cli> {
+    let (_, mut rest) = arguments.split_first()?;
+    let mut shared = GlobalArgs::default();
+    let mut agent: Option<Box<AgentArgs>> = None;
+    while let Some((word, after)) = rest.split_first() {
+        rest = after;
+        let place = match word.to_str()? {
+            "agent" | "a" if agent.is_none() => {
+                agent = Some(Box::new(AgentArgs {
+                    wait: DEFAULT_WAIT_SECS,
+                    max_parallel: DEFAULT_MAX_PARALLEL,
+                    ..AgentArgs::default()
+                }));
+                continue;
+            }
+            "cron" if agent.is_none() => return parse_cron_line(shared, rest),
+            "-q" | "--quiet" => Place::Flag(&mut shared.quiet),
+            "-c" | "--config" => Place::Path(&mut shared.config),
+            "-w" | "--workspace" => Place::Path(&mut shared.workspace),
+            flag => place_of(flag, agent.as_mut()?)?,
+        };
+        rest = place.fill(rest)?;
+    }
+    let command = CliCommand::Agent(agent?);
+    Some(Cli { shared, command })
+}
+
+/// Flags that neither exclude nor override each other.
+fn place_of<'a>(flag: &str, agent: &'a mut AgentArgs) -> Option<Place<'a>> {
+    Some(match flag {
+        "-m" | "--message" => Place::Text(&mut agent.message),
+        "-s" | "--session" => Place::Text(&mut agent.session),
+        "--new" => Place::Flag(&mut agent.new),
+        "--ephemeral" => Place::Flag(&mut agent.ephemeral),
+        "--json" => Place::Flag(&mut agent.json),
+        "-v" | "--verbose" => Place::Flag(&mut agent.verbose),
+        "--model" => Place::Text(&mut agent.asking.model),
+        "--no-stream" => Place::Flag(&mut agent.asking.no_stream),
+        "--send-keys" => Place::Flag(&mut agent.asking.send_keys),
+        "--schema" => Place::Text(&mut agent.schema),
+        "--profile" => Place::Text(&mut agent.grants.profile),
+        "--no-tools" => Place::Flag(&mut agent.grants.no_tools),
+        "-C" | "--directory" => Place::Path(&mut agent.grants.directory),
+        "--sandbox" => Place::Sandbox(&mut agent.grants.sandbox),
+        "--offline" => Place::Flag(&mut agent.offline),
+        "--strict" => Place::Flag(&mut agent.strict),
+        "--no-stdin" => Place::Flag(&mut agent.no_stdin),
+        "--replay" => Place::Path(&mut agent.replay),
+        _ => return None,
+    })
+}
+
+impl Place<'_> {
+    /// Takes the value from the arguments after the flag, and returns the rest. Each place is filled once.
+    fn fill(self, rest: &[OsString]) -> Option<&[OsString]> {
+        if let Self::Flag(place) = self {
+            return (!std::mem::replace(place, true)).then_some(rest);
+        }
+        let (value, rest) = rest.split_first()?;
+        let value = value.to_str().filter(|value| !value.starts_with('-'))?;
+        let is_first = match self {
+            Self::Flag(_) => false,
+            Self::Text(place) => place.replace(value.to_owned()).is_none(),
+            Self::Path(place) => {
+                let path = expand_argument(Path::new(value)).ok()?;
+                !value.is_empty() && place.replace(path).is_none()
+            }
+            Self::Sandbox(place) => {
+                let value = SandboxArg::from_str(value, false).ok()?;
+                place.replace(value).is_none()
+            }
+        };
+        is_first.then_some(rest)
+    }
+}
+
+/// The rest of a crontab line, after `cron`.
+fn parse_cron_line(shared: GlobalArgs, rest: &[OsString]) -> Option<Cli> {
+    let [run, id, scheduled] = rest else {
+        return None;
+    };
+    let is_line = run == "run" && scheduled == "--scheduled";
+    let id = id.to_str().filter(|id| job_store::is_valid_id(id))?;
+    is_line.then(|| Cli {
+        shared,
+        command: CliCommand::Cron {
+            command: CronCommand::Run(CronRunArgs {
+                job: Some(id.to_owned()),
+                scheduled: true,
+                ..CronRunArgs::default()
+            }),
+        },
+    })
+}
+
 /// A command line without its values, as a panic report may contain it.
 pub(crate) fn describe_command_line(arguments: &[OsString]) -> String {
     let mut tree = tree::command_tree();
@@ -138,7 +254,7 @@ pub(crate) fn describe_command_line(arguments: &[OsString]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{describe_command_line, expand_shortcut};
+    use super::{describe_command_line, expand_shortcut, parse_everyday, parse_with_clap};
     use std::ffi::OsString;
 
     #[test]
@@ -154,6 +270,46 @@ mod tests {
         check("nanobot -q memory consolidate", "nanobot --quiet memory consolidate");
         check("nanobot --sk-live-0123", "nanobot …");
         check("nanobot", "nanobot");
+    }
+
+    /// Returns true if the fast path takes the line; then clap must read the same.
+    fn is_everyday(words: &[&str]) -> bool {
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let Some(cli) = parse_everyday(&words) else {
+            return false;
+        };
+        let expect = parse_with_clap(&words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        assert_eq!(format!("{cli:?}"), format!("{expect:?}"), "{words:?}");
+        true
+    }
+
+    #[test]
+    fn everyday_lines_take_the_fast_path() {
+        let check = |line: &str, expect: bool| {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert_eq!(is_everyday(&words), expect, "{line}");
+        };
+        check("nanobot agent -m hello", true);
+        check("nanobot a -m hello -s work -q", true);
+        check("nanobot -c c agent --json --sandbox off -m hello", true);
+        check("nanobot agent", true);
+        check("nanobot agent -m -x", false);
+        check("nanobot agent --message=hello", false);
+        check("nanobot agent -m a -m b", false);
+        check("nanobot agent --resume", false);
+        check("nanobot -m hello", false);
+        check("nanobot cron run 0a1b2c3d --scheduled", true);
+        check("/usr/bin/nanobot cron run heartbeat --scheduled", true);
+        check("nanobot -c /a/b.json cron run a-b_c --scheduled", true);
+        check("nanobot -w w -c c cron run 0a1b2c3d --scheduled", true);
+        check("nanobot -c -w w cron run 0a1b2c3d --scheduled", false);
+        check("nanobot -c  cron run 0a1b2c3d --scheduled", false);
+        check("nanobot cron run --due --scheduled", false);
+        check("nanobot cron run a.b --scheduled", false);
+        check("nanobot cron run 0a1b2c3d --as-cron", false);
+        check("nanobot cron run --scheduled 0a1b2c3d", false);
+        check("nanobot cron run", false);
+        check("nanobot", false);
     }
 
     #[test]
@@ -187,5 +343,81 @@ mod tests {
         check(&["-v"], &["--version"]);
         check(&["-v", "agent"], &["agent", "-v"]);
         check(&["session", "ls"], &["session", "ls"]);
+    }
+
+    #[test]
+    fn fuzz_the_fast_path_reads_what_clap_reads() {
+        const PARTS: &[&str] = &[
+            "agent",
+            "a",
+            "agent -m",
+            "-m hello",
+            "-m ",
+            "-m -",
+            "--message --json",
+            "--message=x",
+            "-mx",
+            "-s k",
+            "--session k",
+            "-s ",
+            "--new",
+            "--resume",
+            "--fork k",
+            "--ephemeral",
+            "--wait 5",
+            "--json",
+            "--output-format json",
+            "-v",
+            "--verbose",
+            "-qv",
+            "-q",
+            "--quiet",
+            "-c f",
+            "-c ",
+            "--config f",
+            "-w d",
+            "--workspace d",
+            "--color never",
+            "--model m",
+            "--mod m",
+            "--no-stream",
+            "--send-keys",
+            "--schema s",
+            "--profile p",
+            "--no-tools",
+            "--tools a,b",
+            "-C d",
+            "--directory ",
+            "--sandbox off",
+            "--sandbox OFF",
+            "--sandbox strict",
+            "--offline",
+            "--strict",
+            "--no-stdin",
+            "--stdin",
+            "--replay f",
+            "--record f",
+            "--dry-run",
+            "--timeout 5m",
+            "--",
+            "word",
+            "-h",
+            "-V",
+            "cron run 0a1b2c3d --scheduled",
+            "cron list",
+        ];
+        let mut everyday = 0;
+        crate::fuzz::check(&[b"0123456789"], |_, random| {
+            let mut words = vec!["nanobot"];
+            for index in 0..random.below(7) {
+                let part = match (index, random.below(2)) {
+                    (0, 0) => "agent",
+                    _ => PARTS[random.below(PARTS.len())],
+                };
+                words.extend(part.split(' '));
+            }
+            everyday += usize::from(is_everyday(&words));
+        });
+        assert!(everyday > 100, "{everyday}");
     }
 }
