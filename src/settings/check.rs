@@ -337,7 +337,7 @@ impl ConfigChecker<'_> {
         if let Some(exposure) = file.exposure() {
             self.findings.push(ConfigFinding {
                 severity: ConfigSeverity::Warning,
-                text: format!("{path}: {exposure}, and with it what nanobot runs"),
+                text: format!("{path}: it decides what runs, and {exposure}"),
                 rank: LAST,
             });
         }

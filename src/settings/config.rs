@@ -9,7 +9,7 @@ use super::own_keys::{KeyHome, layer, own_file, own_keys_in, take_own_keys};
 use crate::sys::durable_file;
 use anyhow::Result;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The config: both files.
 #[derive(Clone, Debug)]
@@ -18,14 +18,6 @@ pub struct Config {
     own: ConfigFile,
     /// The values of both files; `None` if ours does not exist.
     layered: Option<Value>,
-}
-
-/// A file of the config that other users can change.
-#[derive(Clone, Debug)]
-pub struct ExposedFile {
-    pub path: PathBuf,
-    /// A phrase that says who can change it.
-    pub exposure: String,
 }
 
 impl Config {
@@ -96,12 +88,9 @@ impl Config {
         self.existing_files().next().is_some()
     }
 
-    /// The first file that other users can change, if any. The config decides what runs.
-    pub fn exposed_file(&self) -> Option<ExposedFile> {
-        self.files().into_iter().find_map(|file| {
-            let exposure = file.exposure()?.to_owned();
-            Some(ExposedFile { path: file.path().to_owned(), exposure })
-        })
+    /// A phrase about the first file that says which other users can change it, if any. The config decides what runs.
+    pub fn exposure(&self) -> Option<String> {
+        self.files().into_iter().find_map(|file| file.exposure().map(str::to_owned))
     }
 
     /// All values under their current key names.

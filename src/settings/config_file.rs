@@ -94,7 +94,7 @@ impl ConfigFile {
             return Err(fail_with_hint(Exit::Config, cause, hint));
         }
         Ok(Self {
-            exposure: about.is_file().then(|| describe_exposure(&about)).flatten(),
+            exposure: about.is_file().then(|| describe_exposure(path, &about)).flatten(),
             ..Self::parse(path, &text)?
         })
     }
@@ -503,14 +503,19 @@ fn read_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
     fail(exit, format!("read config `{}`: {error}", path.display()))
 }
 
-/// Tells who else can change the config that `about` is about.
-fn describe_exposure(about: &Metadata) -> Option<String> {
+/// Tells who else can change the config at `path`, and the command that changes that.
+fn describe_exposure(path: &Path, about: &Metadata) -> Option<String> {
+    let path = path.display();
     let mode = about.mode() & 0o777;
     let owner = about.uid();
     if ![0, user_id()].contains(&owner) {
-        return Some(format!("it belongs to another user ({owner}), who can change it"));
+        let own = user_id();
+        return Some(format!(
+            "it belongs to another user ({owner}), who can change it: `sudo chown {own} {path}`"
+        ));
     }
-    (mode & 0o002 != 0).then(|| format!("every user can change it (mode {mode:04o})"))
+    (mode & 0o002 != 0)
+        .then(|| format!("every user can change it (mode {mode:04o}): `chmod go-w {path}`"))
 }
 
 #[cfg(test)]

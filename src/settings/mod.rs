@@ -39,7 +39,6 @@ use crate::sys::http::Network;
 use crate::sys::ip_ranges::IpRange;
 use crate::sys::secret::LazySecret;
 use anyhow::Result;
-use config::ExposedFile;
 use key_spelling::snake_case;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,8 +53,8 @@ pub struct Settings {
     pub budget: BudgetSettings,
     /// Keys of the config that no release knows.
     pub unknown_keys: Vec<String>,
-    /// The file of the config that other users can change, if any.
-    pub exposed_config: Option<ExposedFile>,
+    /// A phrase about the file of the config that other users can change, if there is one.
+    pub config_exposure: Option<String>,
     /// Provider settings by name in snake_case.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// The absolute path of the agent's own directory.

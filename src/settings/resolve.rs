@@ -44,7 +44,7 @@ impl Settings {
         let values = TypedReader(&layers);
         Ok(Self {
             unknown_keys,
-            exposed_config: config.exposed_file(),
+            config_exposure: config.exposure(),
             models: values.models(flags)?,
             budget: values.budget()?,
             providers: values.providers(),

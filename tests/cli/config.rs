@@ -639,7 +639,10 @@ fn a_config_that_others_can_change_is_told() {
     set_mode(0o600);
     std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
     story.server().script([says("ok")]);
-    story.run(["agent", "-m", "x"]).stdout("ok\n").stderr_has("it belongs to another user (65534)");
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("ok\n")
+        .stderr_has("it belongs to another user (65534), who can change it: `sudo chown 0 ");
 }
 
 /// The argument after a flag that names a secret is one.

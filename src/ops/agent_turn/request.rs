@@ -15,7 +15,6 @@ use crate::policy::profile::Profile;
 use crate::prompt;
 use crate::report::Reporter;
 use crate::settings::Settings;
-use crate::settings::config::ExposedFile;
 use crate::sys;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::secret::random_hex;
@@ -104,11 +103,8 @@ pub(crate) fn read(
             "the config has unknown keys: `{keys}`, misspelt or of a newer nanobot; `nanobot config check` shows their positions"
         ));
     }
-    if let (TurnOrigin::CommandLine, Some(file)) = (&origin, &settings.exposed_config) {
-        let ExposedFile { path, exposure } = file;
-        let path = path.display();
-        report
-            .notice(&format!("the config decides what runs, and {exposure}: `chmod go-w {path}`"));
+    if let (TurnOrigin::CommandLine, Some(exposure)) = (&origin, &settings.config_exposure) {
+        report.notice(&format!("the config decides what runs, and {exposure}"));
     }
     let key = session_key(ctx, &settings, options, piped.is_some());
     report.envelope.session.clone_from(&key);
