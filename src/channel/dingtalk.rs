@@ -333,10 +333,8 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
         }
         _ => {}
     }
-    let typed = match is_group {
-        true => with_unmarked_names(typed.trim()),
-        false => UserText::typed(typed.trim()),
-    };
+    let typed =
+        if is_group { with_unmarked_names(typed.trim()) } else { UserText::typed(typed.trim()) };
     let is_unreadable = typed.is_empty() && files.is_empty();
     if is_unreadable && ["text", "richText"].contains(&kind) {
         return None;

@@ -256,16 +256,16 @@ fn to_message(line: &Value, topic: &str) -> InboundMessage {
         size_bytes: attachment["size"].as_u64(),
         seconds: None,
     });
-    let mut words = UserText::label(text("title"));
-    if !words.is_empty() {
-        words.push(&UserText::label("\n"));
+    let mut message = UserText::label(text("title"));
+    if !message.is_empty() {
+        message.push(&UserText::label("\n"));
     }
-    words.push(&UserText::typed(text("message")));
+    message.push(&UserText::typed(text("message")));
     InboundMessage {
         id: text("id"),
         chat: Chat { id: topic.to_owned(), thread: None, is_direct: true },
         from: Sender { id: topic.to_owned(), ..Sender::default() },
-        text: words.trimmed(),
+        text: message.trimmed(),
         mentions_us: true,
         files: file.into_iter().collect(),
         sent_at: line["time"].as_i64().unwrap_or_default(),

@@ -244,10 +244,8 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         Some(rest) if is_group => rest.split_once(char::is_whitespace).map_or("", |(_, it)| it),
         _ => &typed,
     };
-    let typed = match is_group {
-        true => with_unmarked_names(typed.trim()),
-        false => UserText::typed(typed.trim()),
-    };
+    let typed =
+        if is_group { with_unmarked_names(typed.trim()) } else { UserText::typed(typed.trim()) };
     let is_unreadable = typed.is_empty() && quotes.is_empty() && files.is_empty();
     if is_unreadable && ["text", "voice", "mixed", "event"].contains(&kind) {
         return None;

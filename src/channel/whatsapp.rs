@@ -300,9 +300,10 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
         None => UserText::label(chosen.or(place).unwrap_or_default()),
     };
     let file = to_file(kind, content, is_forward);
-    let mut quotes = match is_forward && !written.is_empty() {
-        true => vec![QuotedText::cut("forwarded message", &written, written.len())],
-        false => Vec::new(),
+    let mut quotes = if is_forward && !written.is_empty() {
+        vec![QuotedText::cut("forwarded message", &written, written.len())]
+    } else {
+        Vec::new()
     };
     quotes.extend(shared_text(kind, content));
     let text = if is_forward { UserText::default() } else { written };

@@ -41,12 +41,11 @@ fn turn_options(
 ) -> Result<TurnOptions> {
     let mut options = arguments::turn_options(turn);
     let message = program.message(words)?;
-    let message = match program.is_pinned() {
-        true => UserText::typed(message),
-        false => {
-            let content = OthersContent::new(Origin::Project, "the text of a file");
-            UserText::of_others(message, content)
-        }
+    let message = if program.is_pinned() {
+        UserText::typed(message)
+    } else {
+        let content = OthersContent::new(Origin::Project, "the text of a file");
+        UserText::of_others(message, content)
     };
     let given = options.message.take().filter(|text| text.as_str() != "-");
     if options.prompt_file.is_some() {

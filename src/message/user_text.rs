@@ -40,20 +40,20 @@ impl TypedText {
     pub fn named_hosts(&self, is_file: &dyn Fn(&str) -> bool) -> NamedHosts {
         let text = self.0.as_str();
         let mut search = FileNameSearch { text, is_file, lookups: 0 };
-        let mut words = String::with_capacity(text.len());
+        let mut without_names = String::with_capacity(text.len());
         let mut end = 0;
         for word in find_host_words(text) {
             // A whole address is no file.
             let is_searched = word.start >= end && !text[..word.start].ends_with("//");
             if is_searched && let Some(name) = search.find(end, &word) {
-                words += &text[end..name.start];
+                without_names += &text[end..name.start];
                 // The words around the name stay apart.
-                words.push(' ');
+                without_names.push(' ');
                 end = name.end;
             }
         }
-        words += &text[end..];
-        NamedHosts(find_hosts(&words))
+        without_names += &text[end..];
+        NamedHosts(find_hosts(&without_names))
     }
 }
 
@@ -209,12 +209,13 @@ impl UserText {
 
     /// Adds a text at the end.
     pub fn push(&mut self, other: &Self) {
-        let line = &self.text[self.text.rfind('\n').map_or(0, |at| at + 1)..];
-        let words = other.typed.0.as_str();
-        self.typed.push(match line.trim_start().starts_with('>') {
+        let last_line = &self.text[self.text.rfind('\n').map_or(0, |at| at + 1)..];
+        let typed = other.typed.0.as_str();
+        self.typed.push(if last_line.trim_start().starts_with('>') {
             // The line that quotes others goes on.
-            true => words.split_once('\n').map_or("", |(_, rest)| rest),
-            false => words,
+            typed.split_once('\n').map_or("", |(_, rest)| rest)
+        } else {
+            typed
         });
         self.text += &other.text;
         self.has_model_text |= other.has_model_text;
@@ -317,10 +318,12 @@ impl From<StoredText> for UserText {
 impl From<UserText> for StoredText {
     fn from(text: UserText) -> Self {
         let UserText { text, typed, .. } = text;
-        let typed = match () {
-            () if typed.0.is_empty() => StoredTyped::IsAll(false),
-            () if typed == TypedText::by_sender(&text) => StoredTyped::IsAll(true),
-            () => StoredTyped::Text(typed.0),
+        let typed = if typed.0.is_empty() {
+            StoredTyped::IsAll(false)
+        } else if typed == TypedText::by_sender(&text) {
+            StoredTyped::IsAll(true)
+        } else {
+            StoredTyped::Text(typed.0)
         };
         Self { text, typed }
     }

@@ -366,9 +366,10 @@ fn file_scope(
     roots.add_directory(&directory, position);
     let home = real_paths.resolve(&absolute(&ctx.paths.home));
     let (hidden, own_read_only) = protected_paths(ctx, workspace);
-    let repository = match settings.restrict_to_workspace {
-        true => None,
-        false => repository::find(ctx, &directory, &home, &hidden)?,
+    let repository = if settings.restrict_to_workspace {
+        None
+    } else {
+        repository::find(ctx, &directory, &home, &hidden)?
     };
     repository.iter().for_each(|repository| roots.add_repository(repository));
     let roots = roots.0;

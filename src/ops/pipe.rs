@@ -186,9 +186,10 @@ impl MessageBus<'_> {
 
     /// The key of the session that answers a message.
     fn session_key(&self, message: &PipeMessage) -> String {
-        match self.any_session || message.session.starts_with(SESSION_PREFIX) {
-            true => message.session.clone(),
-            false => format!("{SESSION_PREFIX}{}", message.session),
+        if self.any_session || message.session.starts_with(SESSION_PREFIX) {
+            message.session.clone()
+        } else {
+            format!("{SESSION_PREFIX}{}", message.session)
         }
     }
 

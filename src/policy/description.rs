@@ -119,18 +119,18 @@ impl Policy {
             Some(_) => format!("may write {writes}"),
             None => format!("may write to {writes}"),
         };
-        let net = match has_net {
-            true => "use the network of the machine",
-            false if !self.command_hosts.is_empty() => &format!(
+        let net = if has_net {
+            "use the network of the machine"
+        } else if self.command_hosts.is_empty() {
+            "reach no other machine and no server of this one: their only network is a loopback of their own, which they \
+             share with those in the background (where the system allows no user namespaces, not even that)"
+        } else {
+            &format!(
                 "reach no other machine than {}, at ports 80 and 443 unless a port is named, through the proxy that `http_proxy` \
                  and `https_proxy` name; besides, they have a loopback of their own, which they share with those in the background \
                  (where the system allows no user namespaces, they have no network)",
                 join_patterns(&self.command_hosts)
-            ),
-            false => {
-                "reach no other machine and no server of this one: their only network is a loopback of their own, which they \
-                 share with those in the background (where the system allows no user namespaces, not even that)"
-            }
+            )
         };
         format!(
             "Commands run with {shell} in a kernel sandbox: they can read the system and the paths above, {writes}, and {net}. `Permission \
@@ -144,12 +144,12 @@ impl Policy {
             return "not sandboxed: it can change and access whatever you can".into();
         }
         let (writes, has_net) = self.command_access();
-        let net = match has_net {
-            true => "the machine's network",
-            false if !self.command_hosts.is_empty() => {
-                &format!("of the network {}", join_patterns(&self.command_hosts))
-            }
-            false => "no network but loopback of its own",
+        let net = if has_net {
+            "the machine's network"
+        } else if self.command_hosts.is_empty() {
+            "no network but loopback of its own"
+        } else {
+            &format!("of the network {}", join_patterns(&self.command_hosts))
         };
         format!("in the sandbox: writes {writes}, {net}")
     }

@@ -34,9 +34,10 @@ impl Config {
     pub fn load(path: &Path) -> Result<Self> {
         let shared = ConfigFile::load(path)?;
         let own = own_file(path);
-        let own = match ConfigFile::is_opened(path) {
-            true => ConfigFile::missing(&own),
-            false => ConfigFile::load(&own)?,
+        let own = if ConfigFile::is_opened(path) {
+            ConfigFile::missing(&own)
+        } else {
+            ConfigFile::load(&own)?
         };
         Ok(Self::new(shared, own))
     }
@@ -57,9 +58,10 @@ impl Config {
     /// The same config with another `file` of the same path.
     #[must_use]
     pub fn with_file(&self, file: ConfigFile) -> Self {
-        match file.path() == self.own.path() {
-            true => Self::new(self.shared.clone(), file),
-            false => Self::new(file, self.own.clone()),
+        if file.path() == self.own.path() {
+            Self::new(self.shared.clone(), file)
+        } else {
+            Self::new(file, self.own.clone())
         }
     }
 
@@ -135,10 +137,7 @@ impl Config {
 
     /// The file that the key at `path` belongs to.
     pub fn file_of(&self, path: &[impl AsRef<str>]) -> &ConfigFile {
-        match self.belongs_to_own_file(path) {
-            true => &self.own,
-            false => &self.shared,
-        }
+        if self.belongs_to_own_file(path) { &self.own } else { &self.shared }
     }
 
     fn belongs_to_own_file(&self, path: &[impl AsRef<str>]) -> bool {
@@ -166,10 +165,13 @@ impl Config {
             match own {
                 Some(own) => self.own.set(&path, &own)?,
                 // A value of the same key in our file would win.
-                None if get_in(self.own.value(), &path).is_some() => match value.is_object() {
-                    true => drop(self.own.unset(&path)?),
-                    false => self.own.set(&path, &value)?,
-                },
+                None if get_in(self.own.value(), &path).is_some() => {
+                    if value.is_object() {
+                        self.own.unset(&path)?;
+                    } else {
+                        self.own.set(&path, &value)?;
+                    }
+                }
                 None => {}
             }
         }
@@ -254,9 +256,10 @@ mod tests {
             |files: (&str, &str), key: &str, value: serde_json::Value, expect: (&str, &str)| {
                 let mut config = config(files.0, files.1);
                 let path: Vec<&str> = key.split('.').collect();
-                match value.is_null() {
-                    true => drop(config.unset(&path).unwrap()),
-                    false => config.set(&path, &value).unwrap(),
+                if value.is_null() {
+                    config.unset(&path).unwrap();
+                } else {
+                    config.set(&path, &value).unwrap();
                 }
                 let texts =
                     config.files().map(|file| file.text().split_whitespace().collect::<String>());

@@ -228,12 +228,11 @@ impl ConfigFile {
     /// Status 74 if it is a device, a pipe or a socket.
     pub(super) fn check_replaceable(path: &Path) -> Result<()> {
         let is_special = |target: Metadata| !target.is_file() && !target.is_dir();
-        match path.metadata().is_ok_and(is_special) {
-            true => {
-                let cause = format!("write `{}`: not a regular file", path.display());
-                Err(fail(Exit::Io, cause))
-            }
-            false => Ok(()),
+        if path.metadata().is_ok_and(is_special) {
+            let cause = format!("write `{}`: not a regular file", path.display());
+            Err(fail(Exit::Io, cause))
+        } else {
+            Ok(())
         }
     }
 

@@ -73,10 +73,7 @@ impl KeyHome {
         if OWN_KEYS.iter().any(is_in) {
             return Self::Own;
         }
-        match LATER_SECTIONS.iter().any(is_in) {
-            true => Self::LaterRelease,
-            false => Self::Shared,
-        }
+        if LATER_SECTIONS.iter().any(is_in) { Self::LaterRelease } else { Self::Shared }
     }
 }
 

@@ -230,12 +230,11 @@ impl ExecTool {
         let mut fence = sandbox_spec::for_scope(
             reach,
             (&self.tools, &self.programs),
-            match self.containment.has_network {
-                true => NetworkAccess::Machine,
-                false => {
-                    let network = self.host_traffic.network(self.hosts.clone());
-                    NetworkAccess::Loopback { shared: Arc::new(network) }
-                }
+            if self.containment.has_network {
+                NetworkAccess::Machine
+            } else {
+                let network = self.host_traffic.network(self.hosts.clone());
+                NetworkAccess::Loopback { shared: Arc::new(network) }
             },
             startup_files::always_protected_from_commands(),
         )?;

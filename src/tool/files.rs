@@ -422,10 +422,8 @@ impl Files {
         is_external: bool,
         has_network: bool,
     ) -> ProjectFileAccess {
-        let needs_permission = match has_network {
-            true => ProjectFileAccess::FromGit,
-            false => ProjectFileAccess::FromHistory,
-        };
+        let needs_permission =
+            if has_network { ProjectFileAccess::FromGit } else { ProjectFileAccess::FromHistory };
         match self.startup_grant() {
             StartupGrant::Denied => ProjectFileAccess::Closed,
             StartupGrant::NeedsPermission => needs_permission,

@@ -73,9 +73,10 @@ pub fn for_scope(
     let covered = system_paths::resolve_secrets(of_system).filter(is_closed).collect();
     let is_granted =
         |home: &&PathBuf| file_scope.roots.iter().any(|root| home.starts_with(&root.path));
-    let granted_homes: Vec<PathBuf> = match file_scope.is_unrestricted {
-        true => Vec::new(),
-        false => homes.iter().filter(is_granted).cloned().collect(),
+    let granted_homes: Vec<PathBuf> = if file_scope.is_unrestricted {
+        Vec::new()
+    } else {
+        homes.iter().filter(is_granted).cloned().collect()
     };
     closed.extend(hidden_entries(file_scope, &granted_homes, &reads));
     // If the reach combines those of several agents, each keeps its own read-only paths.
@@ -87,9 +88,12 @@ pub fn for_scope(
         // writable.
         let of_homes =
             homes.iter().flat_map(|home| git_paths::protected_paths(home, &protected_in_home()));
-        let list = |root: &Path| match git_dirs.iter().any(|git_dir| git_dir == root) {
-            true => git_paths::git_dir_paths(root),
-            false => git_paths::protected_paths(root, startup_names),
+        let list = |root: &Path| {
+            if git_dirs.iter().any(|git_dir| git_dir == root) {
+                git_paths::git_dir_paths(root)
+            } else {
+                git_paths::protected_paths(root, startup_names)
+            }
         };
         let mut kept = collect_protected(&writes, &list);
         kept.extend(of_homes);

@@ -2,7 +2,7 @@
 //! `channel_injection`. Each is a conversation of its own; its effect is checked on disk, in the chat, or in what the model got.
 
 use crate::channel::{ANN, telegram_config};
-use crate::daily_scenes::run_as_user;
+use crate::daily_scenes::{play_all, run_as_user};
 use crate::sandbox::print_count;
 use crate::server::{Responder, calls, says};
 use crate::story::{NANOBOT, Story};
@@ -291,9 +291,10 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
     let fill = |text: &str| text.replace("PAGE", &page).replace("PORT", port);
     let of_call = |(tool, text): &(&'static str, &'static str)| {
         let text = fill(text);
-        let arguments: Value = match text.starts_with('{') {
-            true => serde_json::from_str(&text).expect("the arguments are JSON"),
-            false => json!({ "command": text }),
+        let arguments: Value = if text.starts_with('{') {
+            serde_json::from_str(&text).expect("the arguments are JSON")
+        } else {
+            json!({ "command": text })
         };
         calls(tool, arguments)
     };
@@ -309,9 +310,10 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
             wrong.push(run_as_user(&story, command));
             continue;
         }
-        let mut sent: Value = match message.starts_with('{') {
-            true => serde_json::from_str(&message).expect("a message is JSON"),
-            false => json!({ "text": message }),
+        let mut sent: Value = if message.starts_with('{') {
+            serde_json::from_str(&message).expect("a message is JSON")
+        } else {
+            json!({ "text": message })
         };
         sent["from"] = json!({ "id": ANN, "is_bot": false, "first_name": "Ann" });
         sent["chat"] = json!({ "id": ANN, "type": "private" });
@@ -357,25 +359,7 @@ fn a_chat_users_week_is_never_refused() {
         path => page_response("text/plain", format!("the page {path}")),
     });
     *page.lock().expect("no panic") = pages.url("/");
-    let next = Mutex::new(SCENES.iter());
-    let refused = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                loop {
-                    let Some(scene) = next.lock().expect("no panic").next() else {
-                        break;
-                    };
-                    let wrong = play(scene, &pages);
-                    if !wrong.is_empty() {
-                        let text = format!("{}:\n  {}", scene.name, wrong.join("\n  "));
-                        refused.lock().expect("no panic").push(text);
-                    }
-                }
-            });
-        }
-    });
-    let refused = refused.into_inner().expect("no panic");
+    let refused = play_all(SCENES, |scene| scene.name, |scene| play(scene, &pages));
     let done = SCENES.len() - refused.len();
     print_count(&format!("{done} of {} scenes of a chat user's week done", SCENES.len()));
     assert!(SCENES.len() >= 30, "{}", SCENES.len());

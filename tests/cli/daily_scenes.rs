@@ -1036,12 +1036,12 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
     wrong
 }
 
-#[test]
-fn daily_work_is_never_refused() {
-    let pages = PageServer::start(|_| page_response("text/html", "<p>Leek soup</p>"));
-    let scenes = [ASSISTANT, PROJECT, GIT, development::DEVELOPMENT].into_iter().flatten();
-    let here = |scene: &&Scene| scene.program.is_empty() || require(scene.program);
-    let scenes: Vec<&Scene> = scenes.filter(here).collect();
+/// Plays the scenes, four at a time. Returns what is wrong with each, below its name.
+pub(crate) fn play_all<S: Sync>(
+    scenes: &[S],
+    name: fn(&S) -> &'static str,
+    play: impl Fn(&S) -> Vec<String> + Sync,
+) -> Vec<String> {
     let next = Mutex::new(scenes.iter());
     let refused = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -1051,16 +1051,25 @@ fn daily_work_is_never_refused() {
                     let Some(scene) = next.lock().expect("no panic").next() else {
                         break;
                     };
-                    let wrong = play(scene, &pages);
+                    let wrong = play(scene);
                     if !wrong.is_empty() {
-                        let text = format!("{}:\n  {}", scene.name, wrong.join("\n  "));
+                        let text = format!("{}:\n  {}", name(scene), wrong.join("\n  "));
                         refused.lock().expect("no panic").push(text);
                     }
                 }
             });
         }
     });
-    let refused = refused.into_inner().expect("no panic");
+    refused.into_inner().expect("no panic")
+}
+
+#[test]
+fn daily_work_is_never_refused() {
+    let pages = PageServer::start(|_| page_response("text/html", "<p>Leek soup</p>"));
+    let scenes = [ASSISTANT, PROJECT, GIT, development::DEVELOPMENT].into_iter().flatten();
+    let here = |scene: &&Scene| scene.program.is_empty() || require(scene.program);
+    let scenes: Vec<&Scene> = scenes.filter(here).collect();
+    let refused = play_all(&scenes, |scene| scene.name, |scene| play(scene, &pages));
     print_count(&format!(
         "{} of {} scenes of daily work done",
         scenes.len() - refused.len(),

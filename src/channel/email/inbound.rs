@@ -19,9 +19,9 @@ const MAX_MESSAGE_ID_BYTES: usize = 250;
 const UNREAD_ADDRESSES: [&str; 6] =
     ["mailer-daemon@", "postmaster@", "noreply", "no-reply", "donotreply", "do-not-reply"];
 
-/// The place of a mail in the mailbox.
+/// The identifier of a mail in the mailbox (RFC 3501, 2.3.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MailPlace {
+pub(super) struct MailUid {
     pub(super) uid_validity: u32,
     pub(super) uid: u32,
 }
@@ -103,10 +103,10 @@ impl<'m> MailHeader<'m> {
     pub(super) fn to_message(
         &self,
         address: &str,
-        place: MailPlace,
+        mail_uid: MailUid,
         arrived_at: Option<i64>,
     ) -> InboundMessage {
-        let MailPlace { uid_validity, uid } = place;
+        let MailUid { uid_validity, uid } = mail_uid;
         let header = &self.message;
         let is_id = |id: &&str| !id.is_empty() && id.len() <= MAX_MESSAGE_ID_BYTES;
         let message_id = header.message_id().filter(is_id);
@@ -286,7 +286,7 @@ fn to_file(facts: &serde_json::Value, number: usize, part: &MessagePart<'_>) -> 
 #[cfg(test)]
 mod tests {
     use super::{
-        AttachmentLimits, MailHeader, MailPlace, add_content, attachment_content, is_address,
+        AttachmentLimits, MailHeader, MailUid, add_content, attachment_content, is_address,
         parse_arrival,
     };
 
@@ -323,10 +323,10 @@ mod tests {
     #[test]
     fn ids_tell_mails_apart() {
         let id = |header: &[u8]| {
-            let place = MailPlace { uid_validity: 1, uid: 2 };
+            let mail_uid = MailUid { uid_validity: 1, uid: 2 };
             let header = [header, b"\r\n\r\n"].concat();
             let header = MailHeader::parse(&header).unwrap();
-            header.to_message("a@b.c", place, None).id
+            header.to_message("a@b.c", mail_uid, None).id
         };
         assert_eq!(id(b"Message-ID: <x@y>"), "a@b.c/x@y");
         assert_ne!(id(b"Subject: 1"), id(b"Subject: 2"));
@@ -351,7 +351,7 @@ mod tests {
             b"From: a@b.c\r\nContent-Type: message/rfc822\r\n\r\nFrom: x@y.z\r\n\r\nForwarded message\r\n",
         ];
         let limits = AttachmentLimits { types: vec!["*".into()], max_bytes: 100, max_count: 2 };
-        let place = MailPlace { uid_validity: 1, uid: 2 };
+        let mail_uid = MailUid { uid_validity: 1, uid: 2 };
         crate::fuzz::check(seeds, |input, _| {
             let Some(header) = MailHeader::parse(input) else {
                 return;
@@ -362,7 +362,7 @@ mod tests {
             };
             assert!(is_address(&sender) && sender == sender.to_ascii_lowercase());
             header.reason_to_ignore(&sender, &[]);
-            let mut message = header.to_message(&sender, place, None);
+            let mut message = header.to_message(&sender, mail_uid, None);
             add_content(&mut message, input, 50, &limits);
             assert!(message.files.len() <= 2);
             for file in &message.files {

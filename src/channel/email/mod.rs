@@ -28,7 +28,7 @@ use address::is_address;
 use anyhow::Result;
 use connection::MailConnector;
 use imap::{FetchedMail, ImapSession, MAX_HEADER_BYTES, SelectedMailbox};
-use inbound::{MailHeader, MailPlace};
+use inbound::{MailHeader, MailUid};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ struct Email {
     /// Sessions that are not in use.
     sessions: Mutex<Vec<ImapSession>>,
     /// The mail whose attachments were fetched last: each is asked for by itself.
-    last_mail: Mutex<Option<(MailPlace, Vec<u8>)>>,
+    last_mail: Mutex<Option<(MailUid, Vec<u8>)>>,
 }
 
 /// The position in the mailbox.
@@ -135,11 +135,11 @@ impl Channel for Email {
         let [uid_validity, uid, number] = numbers[..] else {
             return Err(fail(Exit::BadInput, "the attachment has no place in a mail"));
         };
-        let place = MailPlace { uid_validity, uid };
+        let mail_uid = MailUid { uid_validity, uid };
         let mut last_mail = self.last_mail.lock().ignore_poison();
-        if last_mail.as_ref().is_none_or(|(found, _)| *found != place) {
-            let raw = self.fetch_mail(place).map_err(SendError::into_error)?;
-            *last_mail = Some((place, raw));
+        if last_mail.as_ref().is_none_or(|(found, _)| *found != mail_uid) {
+            let raw = self.fetch_mail(mail_uid).map_err(SendError::into_error)?;
+            *last_mail = Some((mail_uid, raw));
         }
         let raw = last_mail.as_ref().map_or(&[][..], |(_, raw)| raw);
         let content = inbound::attachment_content(raw, usize::try_from(number)?);
@@ -155,7 +155,7 @@ impl Channel for Email {
         let facts = &message.reply_facts;
         let number = |name: &str| facts[name].as_u64().and_then(|it| u32::try_from(it).ok());
         if let (Some(uid_validity), Some(uid)) = (number("uid_validity"), number("uid"))
-            && let Err(error) = self.mark(MailPlace { uid_validity, uid })
+            && let Err(error) = self.mark(MailUid { uid_validity, uid })
         {
             log::warn!(target: "channel", "email: an answered mail was not marked: {error}");
         }
@@ -367,9 +367,9 @@ impl Email {
         if let Some(reason) = header.reason_to_ignore(&sender, &self.settings.own_addresses) {
             return ignore(reason);
         }
-        let place = MailPlace { uid_validity, uid };
+        let mail_uid = MailUid { uid_validity, uid };
         let arrived_at = inbound::parse_arrival(&mail.arrived);
-        let mut message = header.to_message(&sender, place, arrived_at);
+        let mut message = header.to_message(&sender, mail_uid, arrived_at);
         if let Err(reason) = header.verify(&sender, &self.settings) {
             if self.access.allow_from.iter().any(|entry| entry == "*") {
                 return ignore(&reason);
@@ -447,26 +447,26 @@ impl Email {
         ))
     }
 
-    fn fetch_mail(&self, place: MailPlace) -> std::result::Result<Vec<u8>, SendError> {
+    fn fetch_mail(&self, mail_uid: MailUid) -> std::result::Result<Vec<u8>, SendError> {
         let gone = || SendError::Unavailable("the mail is gone".to_owned());
         let mut session = self.session()?;
         let mailbox = self.select(&mut session)?;
-        if mailbox.uid_validity != place.uid_validity {
+        if mailbox.uid_validity != mail_uid.uid_validity {
             return Err(gone());
         }
-        let raw = session.fetch_content(place.uid, MAX_MAIL_BYTES)?;
+        let raw = session.fetch_content(mail_uid.uid, MAX_MAIL_BYTES)?;
         self.sessions.lock().ignore_poison().push(session);
         raw.ok_or_else(gone)
     }
 
-    fn mark(&self, place: MailPlace) -> std::result::Result<(), SendError> {
+    fn mark(&self, mail_uid: MailUid) -> std::result::Result<(), SendError> {
         let mut session = self.session()?;
         let mailbox = self.select(&mut session)?;
-        if mailbox.uid_validity == place.uid_validity {
+        if mailbox.uid_validity == mail_uid.uid_validity {
             let settings = &self.settings;
-            session.mark_answered(mailbox, place.uid, settings.marks_seen)?;
+            session.mark_answered(mailbox, mail_uid.uid, settings.marks_seen)?;
             if settings.post_action != PostAction::Keep {
-                session.apply(&settings.post_action, place.uid)?;
+                session.apply(&settings.post_action, mail_uid.uid)?;
             }
         }
         self.sessions.lock().ignore_poison().push(session);
@@ -494,8 +494,8 @@ fn verifying_servers(
 pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
     let raw = value.as_str()?.as_bytes();
     let header = inbound::MailHeader::parse(raw)?;
-    let place = inbound::MailPlace { uid_validity: 1, uid: 1 };
-    let mut message = header.to_message("ann@example.org", place, None);
+    let mail_uid = inbound::MailUid { uid_validity: 1, uid: 1 };
+    let mut message = header.to_message("ann@example.org", mail_uid, None);
     let limits =
         settings::AttachmentLimits { types: vec!["*".into()], max_bytes: 1000, max_count: 5 };
     inbound::add_content(&mut message, raw, 5000, &limits);

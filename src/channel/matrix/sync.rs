@@ -196,13 +196,11 @@ impl RoomReader<'_> {
         let others = mentioned.filter(|user| **user != self.user).count();
         let markup = content["formatted_body"].as_str().unwrap_or_default();
         let names = user_names(markup);
-        match others > names.len() {
+        if others > names.len() {
             // The names cannot be told from the words.
-            true => UserText::label(text),
-            false => {
-                with_names(text, &names.into_iter().map(|it| (it.clone(), it)).collect::<Vec<_>>())
-            }
+            return UserText::label(text);
         }
+        with_names(text, &names.into_iter().map(|it| (it.clone(), it)).collect::<Vec<_>>())
     }
 
     fn mentions_us(self, content: &Value, typed: &str) -> bool {

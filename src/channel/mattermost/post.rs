@@ -154,27 +154,16 @@ fn to_file(info: &Value) -> Option<RemoteFile> {
 
 #[cfg(test)]
 mod tests {
-    use super::PostReader;
-    use crate::channel::Identity;
-    use crate::channel::access::GroupPolicy;
-    use crate::channel::conversation_poll::Conversation;
+    use crate::channel::mattermost::decode;
     use serde_json::{Value, json};
 
     #[test]
     fn what_a_user_sends_is_read_or_said() {
-        let account = Identity { id: "bot".into(), name: "bot".into() };
-        let conversation = Conversation { id: "c".into(), is_direct: true, newest: None };
-        let reader = PostReader {
-            account: &account,
-            conversation: &conversation,
-            replies_in_thread: false,
-            policy_in_thread: GroupPolicy::Open,
-        };
         // The text, the number of files, and if it cannot be read.
         let check = |members: Value, expect: Option<(&str, usize, bool)>| {
             let mut post = members;
             (post["id"], post["user_id"]) = (json!("p"), json!("ann"));
-            let found = reader.to_entry(&post).message;
+            let found = decode(&post);
             let found =
                 found.as_ref().map(|it| (it.text.as_str(), it.files.len(), it.is_unreadable));
             assert_eq!(found, expect);

@@ -180,9 +180,8 @@ fn to_text(text: &str) -> UserText {
 
 #[cfg(test)]
 mod tests {
-    use super::{MessageReader, position_of, stamp_of, to_plain};
-    use crate::channel::Identity;
-    use crate::channel::conversation_poll::Conversation;
+    use super::{position_of, stamp_of, to_plain};
+    use crate::channel::slack::decode;
     use crate::fuzz;
     use serde_json::{Value, json};
 
@@ -198,19 +197,11 @@ mod tests {
 
     #[test]
     fn what_a_user_sends_is_read_or_said() {
-        let account = Identity { id: "UBOT".into(), name: "bot".into() };
-        let conversation = Conversation { id: "D1".into(), is_direct: true, newest: None };
-        let reader = MessageReader {
-            account: &account,
-            conversation: &conversation,
-            replies_in_thread: false,
-            requires_mention: false,
-        };
         // The text, the quotes, the number of files, and if it cannot be read.
         let check = |members: Value, expect: Option<(&str, &[&str], usize, bool)>| {
             let mut message = members;
             (message["ts"], message["user"]) = (json!("1.0"), json!("UANN"));
-            let found = reader.to_entry(&message).message;
+            let found = decode(&message);
             let found = found.as_ref().map(|it| {
                 let quotes: Vec<&str> = it.quotes.iter().map(|quote| quote.text.as_str()).collect();
                 (it.text.as_str(), quotes, it.files.len(), it.is_unreadable)

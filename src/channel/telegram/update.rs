@@ -126,19 +126,19 @@ fn typed_text(text: &str, entities: &Value, account: &Identity) -> UserText {
     let removed = text.encode_utf16().count() - units.len();
     let piece = |start: usize, end: usize| String::from_utf16_lossy(&units[start..end]);
     let mut typed = UserText::default();
-    let mut place = 0;
+    let mut end_of_last = 0;
     for entity in entities.as_array().into_iter().flatten() {
         let Some((start, end)) = entity_range(entity).filter(|_| entity["type"] == "text_mention")
         else {
             continue;
         };
         let bound = |at: usize| at.saturating_sub(removed).min(units.len());
-        let (start, end) = (bound(start).max(place), bound(end).max(place));
-        typed.push(&UserText::typed(piece(place, start)));
+        let (start, end) = (bound(start).max(end_of_last), bound(end).max(end_of_last));
+        typed.push(&UserText::typed(piece(end_of_last, start)));
         typed.push(&UserText::label(piece(start, end)));
-        place = end;
+        end_of_last = end;
     }
-    typed.push(&UserText::typed(piece(place, units.len())));
+    typed.push(&UserText::typed(piece(end_of_last, units.len())));
     typed
 }
 

@@ -34,10 +34,7 @@ pub(super) fn run(ctx: &Context) -> Result<Option<Exit>> {
         return Ok(Some(exit));
     }
     let own = own_file(path);
-    match own.exists() {
-        true => edit_file(ctx, &own),
-        false => Ok(None),
-    }
+    if own.exists() { edit_file(ctx, &own) } else { Ok(None) }
 }
 
 /// Opens the file at `path`. Returns the exit status if the user gave the edit up.

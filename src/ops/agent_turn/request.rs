@@ -273,15 +273,14 @@ fn build_message(
         parts.insert(0, MessagePart::Text(text.as_str().to_owned()));
     }
     for given in &options.attach {
-        text.raise(match () {
-            () if given == "-" => OthersContent::new(Origin::Project, "piped input"),
-            () if attach::is_page(given) => {
-                OthersContent::new(Origin::External, "an attached page")
-            }
-            () if Path::new(given).is_dir() => {
-                OthersContent::new(Origin::Project, "an attached directory")
-            }
-            () => OthersContent::new(Origin::Project, "an attached file"),
+        text.raise(if given == "-" {
+            OthersContent::new(Origin::Project, "piped input")
+        } else if attach::is_page(given) {
+            OthersContent::new(Origin::External, "an attached page")
+        } else if Path::new(given).is_dir() {
+            OthersContent::new(Origin::Project, "an attached directory")
+        } else {
+            OthersContent::new(Origin::Project, "an attached file")
         });
         parts.push(match attached.take_if(|_| given == "-") {
             Some(bytes) => {
@@ -291,15 +290,16 @@ fn build_message(
         });
     }
     for content in content {
-        let (origin, others) = match content.is_external {
-            true => (
+        let (origin, others) = if content.is_external {
+            (
                 AttachmentOrigin::Page(&content.name),
                 OthersContent::new(Origin::External, "an attached page"),
-            ),
-            false => (
+            )
+        } else {
+            (
                 AttachmentOrigin::File(&content.name),
                 OthersContent::new(Origin::Project, "an attached file"),
-            ),
+            )
         };
         text.raise(others);
         let path = content.path.as_deref();

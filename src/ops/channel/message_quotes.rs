@@ -24,10 +24,7 @@ pub(super) fn to_text<'m>(
     let mut text = UserText::default();
     for message in messages {
         let own = message.text.clone().trimmed();
-        text.push_paragraph(&match message.from.is_bot {
-            true => own.without_typed(),
-            false => own,
-        });
+        text.push_paragraph(&if message.from.is_bot { own.without_typed() } else { own });
         for quote in &message.quotes {
             let block = to_block(quote, &message.chat.id, journal);
             block.iter().for_each(|block| text.push_paragraph(block));

@@ -56,13 +56,12 @@ pub(crate) fn check_config(input: &CheckContext) -> Vec<CheckResult> {
         ConfigSeverity::Warning => Some(CheckResult::warn(finding.text)),
         ConfigSeverity::Note => None,
     });
-    let first = match config.exists() {
-        true => {
-            let files = config.existing_files().map(|file| paths.display(file.path()));
-            CheckResult::ok(files.collect::<Vec<_>>().join(", "))
-        }
-        false => CheckResult::warn("no config file: all settings have their defaults")
-            .with_hint("`nanobot onboard`"),
+    let first = if config.exists() {
+        let files = config.existing_files().map(|file| paths.display(file.path()));
+        CheckResult::ok(files.collect::<Vec<_>>().join(", "))
+    } else {
+        CheckResult::warn("no config file: all settings have their defaults")
+            .with_hint("`nanobot onboard`")
     };
     std::iter::once(first).chain(odd).collect()
 }

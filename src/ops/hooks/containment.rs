@@ -38,9 +38,10 @@ impl HookContainment {
         exec: ExecTool,
         provenance: Option<Arc<ProvenanceTracker>>,
     ) -> Self {
-        let origin = match policy.net == Net::Any || policy.sandbox == Sandbox::Off {
-            true => Origin::External,
-            false => Origin::Project,
+        let origin = if policy.net == Net::Any || policy.sandbox == Sandbox::Off {
+            Origin::External
+        } else {
+            Origin::Project
         };
         let places = changeable_places(ctx, settings, policy);
         // A command changes the temporary directories of the run at least.

@@ -37,9 +37,10 @@ fn create(parent: &Path, bytes: u64) -> Option<PathBuf> {
     let directory = parent.join(format!("nanobot-{}", random_hex(8)));
     std::fs::create_dir(&directory).ok()?;
     let limit = directory.join(LIMIT_FILE);
-    let limited = match limit.exists() {
-        true => std::fs::write(&limit, bytes.to_string()),
-        false => Err(io::ErrorKind::Unsupported.into()),
+    let limited = if limit.exists() {
+        std::fs::write(&limit, bytes.to_string())
+    } else {
+        Err(io::ErrorKind::Unsupported.into())
     };
     if limited.is_err() {
         drop(std::fs::remove_dir(&directory));

@@ -176,9 +176,10 @@ pub fn check_hiding(places: &HiddenPlaces) -> Result<(), String> {
     };
     let (finished, errors) =
         run_split_stderr_hiding(&spec, places).map_err(|error| error.to_string())?;
-    match finished.status.is_some_and(|status| status.success()) || finished.stop.is_some() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&errors).trim().to_owned()),
+    if finished.status.is_some_and(|status| status.success()) || finished.stop.is_some() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&errors).trim().to_owned())
     }
 }
 

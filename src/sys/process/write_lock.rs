@@ -200,9 +200,10 @@ fn try_lock_file(path: &Path, is_exclusive: bool) -> Result<File, TryLockError> 
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(path).map_err(TryLockError::Error)?;
-        match is_exclusive {
-            true => file.try_lock()?,
-            false => file.try_lock_shared()?,
+        if is_exclusive {
+            file.try_lock()?;
+        } else {
+            file.try_lock_shared()?;
         }
         // The last holder may have removed it.
         if file.metadata().map_err(TryLockError::Error)?.nlink() > 0 {

@@ -114,9 +114,10 @@ pub(super) fn rebase_directories(protected: &[(usize, PathBuf)]) -> BTreeSet<(us
 pub fn configured_paths(root: &Path, home: &Path) -> Vec<PathBuf> {
     let is_git_dir = RepositoryNames::in_directory(root).are_of_git_dir();
     let around = root.ancestors().find(|path| path.join(".git").exists());
-    let top = match is_git_dir {
-        true => root.parent().filter(|_| root.ends_with(".git")).unwrap_or(root),
-        false => around.unwrap_or(root),
+    let top = if is_git_dir {
+        root.parent().filter(|_| root.ends_with(".git")).unwrap_or(root)
+    } else {
+        around.unwrap_or(root)
     };
     let mut git_dirs = named_git_dirs(top);
     git_dirs.extend(is_git_dir.then(|| root.to_owned()));

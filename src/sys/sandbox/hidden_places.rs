@@ -139,9 +139,8 @@ fn paths_of_same_files(place: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
     let Some(own) = around.max_by_key(|mount| mount.point.components().count()) else {
         return Vec::new();
     };
-    let join = |start: &Path, rest: &Path| match rest.as_os_str().is_empty() {
-        true => start.to_owned(),
-        false => start.join(rest),
+    let join = |start: &Path, rest: &Path| {
+        if rest.as_os_str().is_empty() { start.to_owned() } else { start.join(rest) }
     };
     let Ok(below) = place.strip_prefix(&own.point) else {
         return Vec::new();

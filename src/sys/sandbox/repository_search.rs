@@ -39,10 +39,8 @@ pub fn find_repository(directory: &Path, limits: &RepositoryLimits<'_>) -> Optio
         && let Some(common) = search.common_dir(&git_dir)
     {
         search.add_alternates(&common.join("objects"), 0);
-        search.found.git_dirs = match git_dir.starts_with(&common) {
-            true => vec![common],
-            false => vec![git_dir, common],
-        };
+        search.found.git_dirs =
+            if git_dir.starts_with(&common) { vec![common] } else { vec![git_dir, common] };
     }
     Some(search.found)
 }
@@ -63,9 +61,10 @@ fn git_entry(top: &Path) -> Option<GitEntry> {
             .are_of_git_dir()
             .then_some(GitEntry::Directory(file));
     }
-    let target = match metadata.is_symlink() {
-        true => file.canonicalize(),
-        false => named_git_dir(&file)?.canonicalize(),
+    let target = if metadata.is_symlink() {
+        file.canonicalize()
+    } else {
+        named_git_dir(&file)?.canonicalize()
     };
     // A pointer that leads nowhere ends the search: git fails at it.
     let target = target.unwrap_or_default();

@@ -297,9 +297,10 @@ pub(super) fn refusals(access: CallAccess) -> Option<Refusals> {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = always(EPERM_CALLS);
     let new = NAMESPACE_FLAGS.iter().map(|flag| has_bits(0, *flag as u64));
     for (call, argument) in TRACING_CALLS {
-        let rules = match access.traces {
-            true => vec![argument_equals(argument, FIRST_PROCESS)?],
-            false => Vec::new(),
+        let rules = if access.traces {
+            vec![argument_equals(argument, FIRST_PROCESS)?]
+        } else {
+            Vec::new()
         };
         refused.insert(call, rules);
     }

@@ -183,21 +183,24 @@ impl ExecTool {
                 return Some((message.into(), None));
             }
             let hosts = self.hosts.hosts.join(", ");
-            let reach = match has_loopback {
-                true if !self.hosts.is_empty() => {
-                    let message = format!(
-                        "(commands reach only {hosts} in this run, through the proxy that `http_proxy` and `https_proxy` name; the user \
-                         can grant another host with `--net=HOST`)"
-                    );
-                    return Some((message, None));
-                }
-                true => "no network but loopback of their own in this run",
-                false => "no network in this run, and without user namespaces not even loopback",
-            };
+            if has_loopback && !self.hosts.is_empty() {
+                let message = format!(
+                    "(commands reach only {hosts} in this run, through the proxy that `http_proxy` and `https_proxy` name; the user \
+                     can grant another host with `--net=HOST`)"
+                );
+                return Some((message, None));
+            }
             // A proxy, which lets single hosts through, needs a network of the run's own.
-            let grant = match has_loopback {
-                true => "hosts with `--net=HOSTS`, or all with `--net`",
-                false => "it with `--net`",
+            let (reach, grant) = if has_loopback {
+                (
+                    "no network but loopback of their own in this run",
+                    "hosts with `--net=HOSTS`, or all with `--net`",
+                )
+            } else {
+                (
+                    "no network in this run, and without user namespaces not even loopback",
+                    "it with `--net`",
+                )
             };
             let message = format!("(commands have {reach}; the user can grant {grant})");
             return Some((message, Some("--net".into())));

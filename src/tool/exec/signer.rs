@@ -16,6 +16,7 @@ use std::time::Duration;
 const SIGN_TIMEOUT: Duration = Duration::from_secs(120);
 /// The most bytes of a program's output.
 const CAPTURE_BYTES: usize = 1 << 20;
+
 /// The signer for the commands of a run.
 #[derive(Debug)]
 pub struct Signer {
@@ -197,13 +198,12 @@ impl Signer {
             None => process::run_split_stderr(&spec),
         };
         let (done, errors) = done.map_err(|error| format!("{program}: {error}"))?;
-        match done.status.is_some_and(|status| status.success()) {
-            true => Ok(String::from_utf8_lossy(&[done.head, done.tail].concat()).into_owned()),
-            false => {
-                let errors = String::from_utf8_lossy(&errors);
-                let last = errors.lines().rev().find(|line| !line.trim().is_empty());
-                Err(format!("{program} failed: {}", last.unwrap_or("no reason given")))
-            }
+        if done.status.is_some_and(|status| status.success()) {
+            Ok(String::from_utf8_lossy(&[done.head, done.tail].concat()).into_owned())
+        } else {
+            let errors = String::from_utf8_lossy(&errors);
+            let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+            Err(format!("{program} failed: {}", last.unwrap_or("no reason given")))
         }
     }
 }

@@ -95,9 +95,10 @@ fn serve(mut run: UnixStream, task: &ProxyTask, listeners: &[TcpListener]) -> io
             let is_forwarded = own != task.proxy;
             let started = std::thread::Builder::new().spawn(move || {
                 // Whatever goes wrong, both sides see the end of their connection.
-                drop(match is_forwarded {
-                    true => shared.forward(client, own),
-                    false => shared.answer(client),
+                drop(if is_forwarded {
+                    shared.forward(client, own)
+                } else {
+                    shared.answer(client)
                 });
                 shared.open.fetch_sub(1, Ordering::SeqCst);
             });

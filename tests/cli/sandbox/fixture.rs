@@ -1,6 +1,7 @@
 //! The fixture for sandbox tests: a story whose model calls `exec` with many commands at once, as the current or another
 //! user.
 
+use crate::requirements::require;
 use crate::server::{calls_all, says};
 use crate::situation::{Situation, User};
 use crate::story::{Story, write};
@@ -12,6 +13,28 @@ use std::process::Command;
 #[expect(clippy::print_stdout, reason = "counts")]
 pub(crate) fn print_count(line: &str) {
     println!("sandbox: {line}");
+}
+
+/// A program that may be missing, the command, and the expected end of its output.
+pub(super) type Task = (&'static str, &'static str, &'static str);
+
+/// Checks the last line of each result of `tasks`, as `user`. Those whose program is missing are left out; the number of the
+/// others is printed as that of `kind`.
+pub(super) fn check_tasks(user: User, tasks: &[Task], results: &[String], kind: &str) {
+    let looks = tasks.iter().map(|(program, ..)| format!("command -v {program} || echo none"));
+    let looks: Vec<String> = looks.collect();
+    let found = SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &looks);
+    let mut tried = 0;
+    for (((program, command, expect), result), found) in tasks.iter().zip(results).zip(&found) {
+        if !program.is_empty() && found.starts_with("none") {
+            // Some programs are in the home of the user who runs the tests.
+            assert!(user == User::Nobody || !require(program), "{program}");
+            continue;
+        }
+        tried += 1;
+        assert_eq!(result.lines().last(), Some(*expect), "{user:?}: {command}\n{result}");
+    }
+    print_count(&format!("{user:?}: {tried} {kind} done"));
 }
 
 pub(super) struct SandboxFixture {

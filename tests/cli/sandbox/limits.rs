@@ -92,9 +92,10 @@ fn a_limit_that_cannot_be_set_is_an_error() {
         }
         let yard = yard.with_wrapper(&["python3", "-c", REFUSE_LIMITS_SCRIPT, &number]);
         let told = yard.run_commands(&[], &["echo ran"]);
-        let expect = match has_namespaces {
-            true => "cannot set `Max file size`",
-            false => "the limits of the sandbox cannot be set",
+        let expect = if has_namespaces {
+            "cannot set `Max file size`"
+        } else {
+            "the limits of the sandbox cannot be set"
         };
         assert!(told[0].contains(expect) && !told[0].contains("ran"), "{}", told[0]);
     }
