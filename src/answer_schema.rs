@@ -101,10 +101,7 @@ impl AnswerFormat for AnswerSchema {
         let value: Value =
             serde_json::from_str(json).map_err(|error| format!("not valid JSON: {error}"))?;
         let faults = self.validation_errors(&value);
-        match faults.is_empty() {
-            true => Ok(json.to_owned()),
-            false => Err(faults.join("; ")),
-        }
+        if faults.is_empty() { Ok(json.to_owned()) } else { Err(faults.join("; ")) }
     }
 }
 
@@ -148,9 +145,10 @@ fn schema_from_fields(text: &str) -> Result<Value> {
                 "a file, a JSON schema, or fields such as `name, age int, tags str[]` (str, int, float, bool)",
             ));
         }
-        let mut schema = match is_list {
-            true => json!({ "type": "array", "items": { "type": item } }),
-            false => json!({ "type": item }),
+        let mut schema = if is_list {
+            json!({ "type": "array", "items": { "type": item } })
+        } else {
+            json!({ "type": item })
         };
         if let Some(meaning) = meaning.filter(|meaning| !meaning.is_empty()) {
             schema["description"] = meaning.into();

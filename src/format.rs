@@ -6,15 +6,18 @@ use std::time::Duration;
 /// Formats a path on one line: control characters, as a line break in a name, are escaped.
 pub fn on_one_line(path: &Path) -> String {
     let text = path.display().to_string();
-    match text.contains(char::is_control) {
-        false => text,
-        true => text
-            .chars()
-            .flat_map(|letter| match letter.is_control() {
-                true => letter.escape_default().collect::<Vec<char>>(),
-                false => vec![letter],
+    if !text.contains(char::is_control) {
+        text
+    } else {
+        text.chars()
+            .flat_map(|letter| {
+                if letter.is_control() {
+                    letter.escape_default().collect::<Vec<char>>()
+                } else {
+                    vec![letter]
+                }
             })
-            .collect(),
+            .collect()
     }
 }
 

@@ -166,9 +166,10 @@ impl Ledger {
                 let fits = |limit: Option<f64>, spent: f64| {
                     limit.is_none_or(|limit| spent + others < limit)
                 };
-                match fits(limits.daily, totals.daily) && fits(limits.monthly, totals.monthly) {
-                    true => self.create_reservation(max_usd).map(Some),
-                    false => Ok(None),
+                if fits(limits.daily, totals.daily) && fits(limits.monthly, totals.monthly) {
+                    self.create_reservation(max_usd).map(Some)
+                } else {
+                    Ok(None)
                 }
             })?;
             if let Some(reservation) = found {
@@ -417,12 +418,11 @@ impl Ledger {
             let mut later_day = None;
             let last = lines.find_map(|line| {
                 let (_, totals) = entry::parse_line(line)?;
-                match totals.day <= last_day {
-                    true => Some(totals),
-                    false => {
-                        later_day.get_or_insert(totals.day);
-                        None
-                    }
+                if totals.day <= last_day {
+                    Some(totals)
+                } else {
+                    later_day.get_or_insert(totals.day);
+                    None
                 }
             });
             if last.is_none() && length < size {

@@ -222,11 +222,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let terminal = Terminal::probe(cli.shared.color.forced(), &env, plain);
     // In a pipe `-v` shows progress only. The variable asks for logs there.
     let is_verbose = cli.command.asks_for_logs();
-    let started = match cli.shared.quiet {
-        true => Ok(()),
-        false => {
-            sys::log::start(terminal, is_verbose && terminal.stderr_is_tty, env.get(sys::env::LOG))
-        }
+    let started = if cli.shared.quiet {
+        Ok(())
+    } else {
+        sys::log::start(terminal, is_verbose && terminal.stderr_is_tty, env.get(sys::env::LOG))
     };
     match started.and_then(|()| dispatch(cli, env, terminal)) {
         Ok(exit) => exit,

@@ -106,10 +106,7 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch<'_>>, String> {
         };
         sections.push(section);
     }
-    match sections.is_empty() {
-        true => Err("the patch is empty".into()),
-        false => Ok(sections),
-    }
+    if sections.is_empty() { Err("the patch is empty".into()) } else { Ok(sections) }
 }
 
 /// The content of a here-document such as `<<'EOF'`, with or without the command that reads it.
@@ -412,15 +409,14 @@ impl<'a> Hunk<'a> {
             && let Some(line) = found.first()
         {
             let line = line + 1;
-            return match line <= done {
-                true => format!(
+            return if line <= done {
+                format!(
                     "its lines occur at line {line}, in or above the previous hunk; hunks must have the order of the \
-                     file\n{}",
+                 file\n{}",
                     quote(old)
-                ),
-                false => {
-                    format!("its lines occur at line {line}, above the `@@` line\n{}", quote(old))
-                }
+                )
+            } else {
+                format!("its lines occur at line {line}, above the `@@` line\n{}", quote(old))
             };
         }
         let closest = describe_closest(&lines.texts.join("\n"), &old.join("\n"), "the hunk");

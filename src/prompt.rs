@@ -143,16 +143,13 @@ fn identity_text(input: &PromptInput<'_>) -> String {
         let text = format!("{}\n\n## Directories\n", text.trim_end());
         return append_environment(text, input);
     }
-    let role = match input.is_interactive {
-        true => {
-            "a personal agent in an interactive terminal session. Your replies are rendered as Markdown. Answer without \
-             preamble, as briefly as possible. Decide what you can yourself; ask the user only what they must decide."
-        }
-        false => {
-            "a personal agent run from the command line for one turn. Your final message is printed to standard output \
-             for a person or a program, so it must be the answer itself, without preamble, in the requested format. \
-             You cannot ask questions: decide yourself, and state your assumptions."
-        }
+    let role = if input.is_interactive {
+        "a personal agent in an interactive terminal session. Your replies are rendered as Markdown. Answer without \
+         preamble, as briefly as possible. Decide what you can yourself; ask the user only what they must decide."
+    } else {
+        "a personal agent run from the command line for one turn. Your final message is printed to standard output \
+         for a person or a program, so it must be the answer itself, without preamble, in the requested format. \
+         You cannot ask questions: decide yourself, and state your assumptions."
     };
     let text = format!(
         "# nanobot\n\nYou are nanobot, {role}\n\n## Runtime\n{}\n\n## Directories\n",

@@ -296,9 +296,10 @@ impl TerminalText {
 
     fn move_to_column(&mut self, column: usize) {
         let is_empty = self.current_line().text.is_empty();
-        let column = match column <= MAX_PADDED_COLUMNS {
-            true => column,
-            false => column.min(columns_of(&self.current_line().text).max(MAX_PADDED_COLUMNS)),
+        let column = if column <= MAX_PADDED_COLUMNS {
+            column
+        } else {
+            column.min(columns_of(&self.current_line().text).max(MAX_PADDED_COLUMNS))
         };
         self.cursor.column = if column == 0 && is_empty { None } else { Some(column) };
     }

@@ -130,9 +130,10 @@ impl DirectoryInstructions {
             return self.damage_notice.clone();
         }
         let first = self.stale.first()?;
-        let reason = match self.lacks_digests {
-            true => "an earlier version trusted it without a record of its content",
-            false => "it changed or was added since its directory was trusted",
+        let reason = if self.lacks_digests {
+            "an earlier version trusted it without a record of its content"
+        } else {
+            "it changed or was added since its directory was trusted"
         };
         let root = self.trusted.first().map_or(first.as_path(), PathBuf::as_path);
         Some(stale_notice(&self.stale, reason, root))
@@ -348,18 +349,20 @@ impl TrustList {
                 let Some(bytes) = read_skill(&path) else {
                     continue;
                 };
-                match self.has_digest(&path, &bytes) {
-                    true => notes.skill_files.push(path),
-                    false => notes.stale.push(path),
+                if self.has_digest(&path, &bytes) {
+                    notes.skill_files.push(path);
+                } else {
+                    notes.stale.push(path);
                 }
             }
             for path in tool_files(place) {
                 let Some(bytes) = read_tool(&path) else {
                     continue;
                 };
-                match self.has_digest(&path, &bytes) {
-                    true => notes.programs.push(path),
-                    false => notes.stale.push(path),
+                if self.has_digest(&path, &bytes) {
+                    notes.programs.push(path);
+                } else {
+                    notes.stale.push(path);
                 }
             }
             let skills = SKILL_DIRS.map(|name| place.join(name));

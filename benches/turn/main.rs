@@ -73,10 +73,7 @@ fn main() -> ExitCode {
     if has("--readme") {
         readme::write(&gates.measured);
     }
-    match gate && !gates.held {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    }
+    if gate && !gates.held { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// One program with its arguments.

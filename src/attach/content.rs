@@ -71,9 +71,10 @@ pub fn document_text(
     origin: AttachmentOrigin<'_>,
     path: Option<&str>,
 ) -> Result<Option<String>, String> {
-    let text = match pdf::is_pdf(bytes) {
-        true => pdf::extract_text(bytes, origin, path).map(Some),
-        false => office_text(bytes, origin),
+    let text = if pdf::is_pdf(bytes) {
+        pdf::extract_text(bytes, origin, path).map(Some)
+    } else {
+        office_text(bytes, origin)
     };
     text.map_err(|error| match hint_for(&error) {
         Some(hint) => format!("{error:#}; {hint}"),

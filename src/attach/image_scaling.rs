@@ -112,9 +112,10 @@ fn decode(bytes: &[u8]) -> ImageResult<DynamicImage> {
 fn shrink(image: &DynamicImage, side: u32) -> ImageResult<(&'static str, Vec<u8>, String)> {
     let (width, height) = (image.width(), image.height());
     // If only the byte size is too large, `thumbnail` would blur the image without need.
-    let small = match width.max(height) > side {
-        true => image.thumbnail(side, side).to_rgba8(),
-        false => image.to_rgba8(),
+    let small = if width.max(height) > side {
+        image.thumbnail(side, side).to_rgba8()
+    } else {
+        image.to_rgba8()
     };
     let pixels = format!("{}×{}", small.width(), small.height());
     let clear = small.pixels().any(|pixel| pixel.0[3] < u8::MAX);

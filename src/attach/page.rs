@@ -58,9 +58,10 @@ pub(super) fn fetch(
     let bytes = read_body(url, &mut answer)?;
     // Without the fragment, which is not sent to the server.
     let requested = url.split('#').next().unwrap_or_default();
-    let name = match answer.url.trim_end_matches('/') == requested.trim_end_matches('/') {
-        true => url.to_owned(),
-        false => format!("{url} (at {})", answer.url),
+    let name = if answer.url.trim_end_matches('/') == requested.trim_end_matches('/') {
+        url.to_owned()
+    } else {
+        format!("{url} (at {})", answer.url)
     };
     let origin = AttachmentOrigin::Page(&name);
     if let Some(part) = media_part(&bytes, origin, options, on_notice)? {
@@ -79,10 +80,7 @@ pub(super) fn fetch(
                 decoded.text
             }
         };
-    match is_html {
-        true => text_part(&html::extract_text(&text), origin),
-        false => text_part(&text, origin),
-    }
+    if is_html { text_part(&html::extract_text(&text), origin) } else { text_part(&text, origin) }
 }
 
 /// Preferred content types, for servers that offer several forms of a page.

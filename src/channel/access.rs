@@ -139,10 +139,9 @@ impl AccessRules {
     fn has_id(&self, list: &[String], id: &str) -> bool {
         let id_of = |entry: &str| entry.split('|').next() == Some(id) && !id.is_empty();
         let mut entries = list.iter().map(|entry| entry.trim());
-        entries.any(|entry| match self.matches_names {
-            true => id_of(entry),
-            false => entry == id && !id.is_empty(),
-        })
+        entries.any(
+            |entry| if self.matches_names { id_of(entry) } else { entry == id && !id.is_empty() },
+        )
     }
 }
 

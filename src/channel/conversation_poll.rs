@@ -167,15 +167,14 @@ pub(super) fn poll<S: ConversationService>(
     let mut state = listener.0.lock().ignore_poison();
     loop {
         reader.with_cache(|cache| state.connect(service, cache))?;
-        let has_messages = match state.is_current() {
-            true => reader.wait_and_read(&mut state, end)?,
-            false => {
-                let looked_at = signal::now();
-                state.looked_at = None;
-                let has_messages = reader.read_all()?;
-                state.looked_at = Some(looked_at);
-                has_messages
-            }
+        let has_messages = if state.is_current() {
+            reader.wait_and_read(&mut state, end)?
+        } else {
+            let looked_at = signal::now();
+            state.looked_at = None;
+            let has_messages = reader.read_all()?;
+            state.looked_at = Some(looked_at);
+            has_messages
         };
         let left = end.saturating_sub(signal::now());
         if has_messages || left.is_zero() {

@@ -243,9 +243,10 @@ impl DingTalk {
             headers,
             ..ServiceRequest::post(path, "application/json", body.as_bytes())
         })?;
-        match response.is_success() {
-            true => self.client.read_success(&response),
-            false => Err(to_error(&response)),
+        if response.is_success() {
+            self.client.read_success(&response)
+        } else {
+            Err(to_error(&response))
         }
     }
 
@@ -268,12 +269,10 @@ impl DingTalk {
             return Err(SendError::Undeliverable(cause.to_owned()));
         };
         let extension = file.name.rsplit_once('.').map_or("bin", |(_, it)| it);
-        Ok(match is_image {
-            true => ("sampleImageMsg", json!({ "photoURL": id })),
-            false => (
-                "sampleFile",
-                json!({ "mediaId": id, "fileName": file.name, "fileType": extension }),
-            ),
+        Ok(if is_image {
+            ("sampleImageMsg", json!({ "photoURL": id }))
+        } else {
+            ("sampleFile", json!({ "mediaId": id, "fileName": file.name, "fileType": extension }))
         })
     }
 }
@@ -343,9 +342,10 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
     let quoted = replied["content"]["text"].as_str().filter(|text| !text.is_empty());
     let quoted = quoted
         .map(|text| QuotedText::replied(text, MAX_QUOTE_CHARS, replied["msgId"].as_str(), false));
-    let chat = match is_group {
-        true => format!("{GROUP_PREFIX}{}", text("conversationId")?),
-        false => sender.to_owned(),
+    let chat = if is_group {
+        format!("{GROUP_PREFIX}{}", text("conversationId")?)
+    } else {
+        sender.to_owned()
     };
     Some(InboundMessage {
         id: id.to_owned(),
@@ -375,10 +375,7 @@ fn with_hard_breaks(markup: &str) -> String {
     let lines = markup.lines().map(|line| {
         let is_fence = line.trim_start().starts_with("```");
         is_code ^= is_fence;
-        match is_code || is_fence || line.is_empty() {
-            true => line.to_owned(),
-            false => format!("{line}  "),
-        }
+        if is_code || is_fence || line.is_empty() { line.to_owned() } else { format!("{line}  ") }
     });
     lines.collect::<Vec<_>>().join("\n")
 }

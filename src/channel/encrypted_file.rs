@@ -27,17 +27,16 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// digits of 16 bytes, plain or in Base64.
 pub(super) fn to_id(key: &str, url: &str) -> Option<String> {
     let is_hex = |text: &[u8]| text.len() == 32 && text.iter().all(u8::is_ascii_hexdigit);
-    let hex = match is_hex(key.as_bytes()) {
-        true => key.to_owned(),
-        false => {
-            let bytes = BASE64.decode(key).ok()?;
-            match is_hex(&bytes) {
-                true => String::from_utf8(bytes).ok()?,
-                false if matches!(bytes.len(), 16 | 32) => {
-                    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-                }
-                false => return None,
+    let hex = if is_hex(key.as_bytes()) {
+        key.to_owned()
+    } else {
+        let bytes = BASE64.decode(key).ok()?;
+        match is_hex(&bytes) {
+            true => String::from_utf8(bytes).ok()?,
+            false if matches!(bytes.len(), 16 | 32) => {
+                bytes.iter().map(|byte| format!("{byte:02x}")).collect()
             }
+            false => return None,
         }
     };
     Some(format!("{hex} {url}"))

@@ -97,17 +97,16 @@ impl GatewayConnection {
         connection.heartbeat_interval =
             Duration::from_millis(interval).clamp(MIN_HEARTBEAT_INTERVAL, MAX_HEARTBEAT_INTERVAL);
         connection.next_heartbeat_at = signal::now() + connection.heartbeat_interval;
-        let first = match is_resumed {
-            true => json!({ "op": 6, "d": { "token": token,
-                "session_id": connection.session["id"], "seq": connection.session["seq"] } }),
-            false => {
-                begun.push(now.into());
-                cache["begun"] = begun.into();
-                connection.session = Value::Null;
-                let mut data = identity;
-                data["token"] = token.into();
-                json!({ "op": 2, "d": data })
-            }
+        let first = if is_resumed {
+            json!({ "op": 6, "d": { "token": token,
+        "session_id": connection.session["id"], "seq": connection.session["seq"] } })
+        } else {
+            begun.push(now.into());
+            cache["begun"] = begun.into();
+            connection.session = Value::Null;
+            let mut data = identity;
+            data["token"] = token.into();
+            json!({ "op": 2, "d": data })
         };
         connection.send(&first)?;
         Ok(Some(connection))

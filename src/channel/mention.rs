@@ -45,9 +45,10 @@ fn find_mention(text: &str, mention: &str, before: Option<char>) -> Option<usize
 /// The mention of a user as people write it: by the name, or by the id if the name could be read as more than a name.
 pub(super) fn written_mention(name: &str, id: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-' | '.');
-    match !name.is_empty() && name.chars().all(is_plain) {
-        true => format!("@{name}"),
-        false => format!("@{id}"),
+    if !name.is_empty() && name.chars().all(is_plain) {
+        format!("@{name}")
+    } else {
+        format!("@{id}")
     }
 }
 

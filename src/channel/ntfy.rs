@@ -109,9 +109,10 @@ impl Channel for Ntfy {
         part: &Part,
         _key: &str,
     ) -> std::result::Result<String, SendError> {
-        let topic = match destination.chat.id == self.topic {
-            true => &self.answer_topic,
-            false => &destination.chat.id,
+        let topic = if destination.chat.id == self.topic {
+            &self.answer_topic
+        } else {
+            &destination.chat.id
         };
         if !is_topic(topic) {
             let cause = format!("`{topic}` is no name of a topic at ntfy");
@@ -300,9 +301,10 @@ fn is_topic(name: &str) -> bool {
 
 /// Encodes text for a header (RFC 2047).
 fn encode_header(text: &str) -> String {
-    match text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-        true => text.to_owned(),
-        false => format!("=?UTF-8?B?{}?=", STANDARD.encode(text)),
+    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        text.to_owned()
+    } else {
+        format!("=?UTF-8?B?{}?=", STANDARD.encode(text))
     }
 }
 

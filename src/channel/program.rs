@@ -190,9 +190,10 @@ impl Channel for ProgramChannel {
             return Ok(remote.unwrap_or(key).to_owned());
         }
         let cause = response["error"].as_str().unwrap_or("not delivered");
-        Err(match response["retry"] == true {
-            true => SendError::Unavailable(cause.to_owned()),
-            false => SendError::Undeliverable(cause.to_owned()),
+        Err(if response["retry"] == true {
+            SendError::Unavailable(cause.to_owned())
+        } else {
+            SendError::Undeliverable(cause.to_owned())
         })
     }
 
@@ -256,9 +257,10 @@ fn to_message(line: &Value) -> std::result::Result<InboundMessage, String> {
         reply_facts: json!({ "id": id, "facts": line["facts"] }),
         id,
     };
-    match message.text.trim().is_empty() && message.files.is_empty() {
-        true => Err("a message has neither `text` nor `files`".to_owned()),
-        false => Ok(message),
+    if message.text.trim().is_empty() && message.files.is_empty() {
+        Err("a message has neither `text` nor `files`".to_owned())
+    } else {
+        Ok(message)
     }
 }
 

@@ -269,9 +269,10 @@ impl Qq {
             };
             let headers = &headers;
             let response = self.client.request(&ServiceRequest { headers, ..request })?;
-            match response.is_success() {
-                true => self.client.read_success(&response),
-                false => Err(to_error(&response)),
+            if response.is_success() {
+                self.client.read_success(&response)
+            } else {
+                Err(to_error(&response))
             }
         })
     }
@@ -320,17 +321,20 @@ fn to_error(response: &ServiceResponse) -> SendError {
     let (body, cause) = (response.json(), response.describe());
     let code = body["err_code"].as_i64().or(body["code"].as_i64());
     let is_in = |codes: &[i64]| code.is_some_and(|code| codes.contains(&code));
-    match () {
-        () if is_in(&REPEATED_CODES) => SendError::Undeliverable(REPEATED.to_owned()),
-        () if is_in(&RATE_LIMIT_CODES) => {
-            SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
-        }
-        () if is_in(&EXPIRED_CODES) => SendError::RecipientRefused(format!(
+    if is_in(&REPEATED_CODES) {
+        SendError::Undeliverable(REPEATED.to_owned())
+    } else if is_in(&RATE_LIMIT_CODES) {
+        SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
+    } else if is_in(&EXPIRED_CODES) {
+        SendError::RecipientRefused(format!(
             "{cause}; the time in which QQ takes an answer is over"
-        )),
-        () if is_in(&TOKEN_CODES) => SendError::TokenRejected(cause),
-        () if response.status == 403 => SendError::RecipientRefused(cause),
-        () => SendError::Undeliverable(cause),
+        ))
+    } else if is_in(&TOKEN_CODES) {
+        SendError::TokenRejected(cause)
+    } else if response.status == 403 {
+        SendError::RecipientRefused(cause)
+    } else {
+        SendError::Undeliverable(cause)
     }
 }
 

@@ -151,9 +151,10 @@ impl ServiceResponse {
         let text = redact_known(&text);
         let text: String = text.chars().filter(is_shown).take(MAX_CAUSE_CHARS).collect();
         let text = text.trim();
-        match text.is_empty() {
-            true => format!("status {}", self.status),
-            false => format!("status {}: {text}", self.status),
+        if text.is_empty() {
+            format!("status {}", self.status)
+        } else {
+            format!("status {}: {text}", self.status)
         }
     }
 
@@ -264,12 +265,11 @@ impl ServiceClient {
 
     /// Opens a WebSocket, once. `url` is a whole address, or a path after the base address, for which the token is sent.
     pub(super) fn open_websocket(&self, url: &str) -> Result<WebSocket, SendError> {
-        let opened = match url.starts_with('/') {
-            true => {
-                let url = format!("{}{url}", self.base);
-                self.event_http.open_websocket(&url, &self.headers)
-            }
-            false => self.event_http.open_websocket(url, &[]),
+        let opened = if url.starts_with('/') {
+            let url = format!("{}{url}", self.base);
+            self.event_http.open_websocket(&url, &self.headers)
+        } else {
+            self.event_http.open_websocket(url, &[])
         };
         opened.map_err(to_send_error)
     }
@@ -471,14 +471,12 @@ impl ServiceClient {
 
     fn open_until(&self, request: &ServiceRequest<'_>, end: Duration) -> anyhow::Result<Response> {
         let headers = [&self.headers[..], request.headers].concat();
-        let url = match self.owns(request.path) {
-            true => request.path.to_owned(),
-            false => format!("{}{}", self.base, request.path),
+        let url = if self.owns(request.path) {
+            request.path.to_owned()
+        } else {
+            format!("{}{}", self.base, request.path)
         };
-        let http = match request.wait.is_zero() {
-            true => &self.http,
-            false => &self.waiting_http,
-        };
+        let http = if request.wait.is_zero() { &self.http } else { &self.waiting_http };
         http.request_until(&url, &headers, request.method, end)
     }
 

@@ -192,9 +192,10 @@ impl Channel for Weixin {
             return Err(SendError::RecipientRefused(cause.to_owned()));
         };
         let age = self.clock.timestamp().as_second() - facts["at"].as_i64().unwrap_or_default();
-        let context = match age > CONTEXT_AGE_SECS {
-            true => self.refresh_context(user, context)?,
-            false => context.to_owned(),
+        let context = if age > CONTEXT_AGE_SECS {
+            self.refresh_context(user, context)?
+        } else {
+            context.to_owned()
         };
         let id = format!("nanobot-{}", &digest(key.as_bytes())[..20]);
         let item = json!({ "type": TEXT_ITEM, "text_item": { "text": part.plain } });
@@ -208,9 +209,10 @@ impl Channel for Weixin {
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let (key, locator) = file.id.split_once(' ').unwrap_or_default();
-        let url = match locator.contains("://") {
-            true => locator.to_owned(),
-            false => format!("{}/download?encrypted_query_param={locator}", self.file_base),
+        let url = if locator.contains("://") {
+            locator.to_owned()
+        } else {
+            format!("{}/download?encrypted_query_param={locator}", self.file_base)
         };
         let file = RemoteFile { id: format!("{key} {url}"), ..file.clone() };
         encrypted_file::fetch(&self.file_client, &file, into, limit_bytes)

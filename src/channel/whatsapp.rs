@@ -176,9 +176,10 @@ impl WhatsApp {
             self.verify_token.as_ref().is_some_and(|ours| is_same_secret(ours.expose(), token));
         let is_plain = challenge.len() <= MAX_CHALLENGE_CHARS
             && challenge.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        match is_ours && is_plain && parameter("hub.mode") == "subscribe" {
-            true => WebhookResponse { status: 200, body: challenge.to_owned() },
-            false => WebhookResponse::empty(401),
+        if is_ours && is_plain && parameter("hub.mode") == "subscribe" {
+            WebhookResponse { status: 200, body: challenge.to_owned() }
+        } else {
+            WebhookResponse::empty(401)
         }
     }
 
@@ -191,15 +192,16 @@ impl WhatsApp {
         let body = response.json();
         let (code, cause) = (body["error"]["code"].as_u64(), response.describe());
         let is_in = |codes: &[u64]| code.is_some_and(|code| codes.contains(&code));
-        Err(match () {
-            () if is_in(&RATE_LIMIT_CODES) => {
-                SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
-            }
-            () if is_in(&TOKEN_CODES) => SendError::TokenRejected(format!(
+        Err(if is_in(&RATE_LIMIT_CODES) {
+            SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
+        } else if is_in(&TOKEN_CODES) {
+            SendError::TokenRejected(format!(
                 "{cause}; `channels.whatsapp.accessToken` is not accepted"
-            )),
-            () if is_in(&RECIPIENT_CODES) => SendError::RecipientRefused(cause),
-            () => SendError::Undeliverable(cause),
+            ))
+        } else if is_in(&RECIPIENT_CODES) {
+            SendError::RecipientRefused(cause)
+        } else {
+            SendError::Undeliverable(cause)
         })
     }
 
@@ -233,9 +235,10 @@ impl WhatsApp {
 
 /// The key of a recipient: a phone number, or the service's id of a user, such as `US.13491208655302741918`.
 fn recipient_key(recipient: &str) -> &'static str {
-    match recipient.starts_with(|letter: char| letter.is_ascii_uppercase()) {
-        true => "recipient",
-        false => "to",
+    if recipient.starts_with(|letter: char| letter.is_ascii_uppercase()) {
+        "recipient"
+    } else {
+        "to"
     }
 }
 

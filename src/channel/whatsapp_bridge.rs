@@ -121,9 +121,10 @@ impl Channel for WhatsAppBridge {
             return Err(SendError::Undeliverable("the bridge takes no files".into()));
         }
         let chat = &destination.chat.id;
-        let to = match chat.contains('@') {
-            true => chat.clone(),
-            false => format!("{}{NUMBER_DOMAIN}", chat.trim_start_matches('+')),
+        let to = if chat.contains('@') {
+            chat.clone()
+        } else {
+            format!("{}{NUMBER_DOMAIN}", chat.trim_start_matches('+'))
         };
         let request = json!({ "type": "send", "to": to, "text": part.markup });
         let is_response = |frame: &Value| {
@@ -161,13 +162,14 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     let is_group = frame["isGroup"] == true || chat.ends_with(GROUP_DOMAIN);
     let sender = text("pn").unwrap_or(chat);
     let is_voice = content == VOICE_TEXT;
-    let quotes = match is_voice {
-        true => vec![QuotedText {
+    let quotes = if is_voice {
+        vec![QuotedText {
             replied: None,
             label: "voice message".to_owned(),
             text: "The bridge does not hand on the recording.".to_owned(),
-        }],
-        false => Vec::new(),
+        }]
+    } else {
+        Vec::new()
     };
     let sent_at = &frame["timestamp"];
     Some(InboundMessage {

@@ -49,21 +49,14 @@ const RARE_COMMANDS: [&str; 4] = ["acp", "completions", "metrics", "uninstall"];
 fn to_short_help(command: Command, path: &str) -> Command {
     let command = command.mut_args(|arg| {
         let is_shared = GLOBAL_FLAGS.split(' ').any(|flag| arg.get_id() == flag);
-        let arg = match arg.is_positional() {
-            true => arg,
-            false => arg.help_heading(None::<&'static str>),
-        };
-        match is_shared {
-            true => arg.hide_short_help(true),
-            false => arg,
-        }
+        let arg = if arg.is_positional() { arg } else { arg.help_heading(None::<&'static str>) };
+        if is_shared { arg.hide_short_help(true) } else { arg }
     });
     match path {
         // Without empty lines and rare commands: a screen has 24 lines.
         "" => command
-            .mut_subcommands(|sub| match RARE_COMMANDS.contains(&sub.get_name()) {
-                true => sub.hide(true),
-                false => sub,
+            .mut_subcommands(|sub| {
+                if RARE_COMMANDS.contains(&sub.get_name()) { sub.hide(true) } else { sub }
             })
             .help_template(
                 "{about}\n{usage-heading} {usage}\n{subcommands}\n\

@@ -81,9 +81,10 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
     let span = || {
         let span = age(text).ok().filter(|span| !span.is_zero())?;
         let days = u16::try_from(span.as_secs() / 86_400).ok();
-        match text.ends_with(['d', 'w']) && !text.contains(['h', 'm', 's']) {
-            true => days.map(Since::Days),
-            false => Some(Since::Ago(span)),
+        if text.ends_with(['d', 'w']) && !text.contains(['h', 'm', 's']) {
+            days.map(Since::Days)
+        } else {
+            Some(Since::Ago(span))
         }
     };
     match text {

@@ -14,9 +14,10 @@ use anyhow::Result;
 
 /// Runs `nanobot agent`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    match is_conversation(arguments) {
-        true => repl::run_as_agent(ctx, arguments),
-        false => Ok(run_with(ctx, arguments, arguments::turn_options(arguments))),
+    if is_conversation(arguments) {
+        repl::run_as_agent(ctx, arguments)
+    } else {
+        Ok(run_with(ctx, arguments, arguments::turn_options(arguments)))
     }
 }
 

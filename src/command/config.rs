@@ -114,9 +114,10 @@ fn keys_that_end_in(name: &str) -> Vec<String> {
     if found.len() > MAX_SUGGESTIONS {
         found.retain(|key| !key.path.starts_with("channels."));
     }
-    match found.len() <= MAX_SUGGESTIONS {
-        true => found.iter().map(|key| format!("`{}`", key.path.replace('*', "NAME"))).collect(),
-        false => Vec::new(),
+    if found.len() <= MAX_SUGGESTIONS {
+        found.iter().map(|key| format!("`{}`", key.path.replace('*', "NAME"))).collect()
+    } else {
+        Vec::new()
     }
 }
 
@@ -170,10 +171,7 @@ fn list(ctx: &Context, origin: bool, as_json: bool) -> Result<()> {
         let from = origin_column(&layers, &path, origin);
         text.push_str(&format!("{} = {shown}{from}\n", format_path(&path)));
     }
-    match as_json {
-        true => ctx.terminal.print_json_text(&text),
-        false => ctx.terminal.print(&text),
-    }
+    if as_json { ctx.terminal.print_json_text(&text) } else { ctx.terminal.print(&text) }
 }
 
 /// Collects the values below `path` into one object.
@@ -214,10 +212,7 @@ fn effective_values(
 }
 
 fn origin_column(layers: &LayeredConfig<'_>, path: &[String], origin: bool) -> String {
-    match origin {
-        true => format!("\t{}", layers.origin(path)),
-        false => String::new(),
-    }
+    if origin { format!("\t{}", layers.origin(path)) } else { String::new() }
 }
 
 /// The paths that a row of the table stands for: one, or one for each name that the user chose.
@@ -310,9 +305,10 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
             Config::change(&ctx.paths.config, |config| {
                 let before = config.clone();
                 config.set(&path, &value)?;
-                match has_reference(text) {
-                    true => Ok(()),
-                    false => usable_config::check_change(ctx, &before, config),
+                if has_reference(text) {
+                    Ok(())
+                } else {
+                    usable_config::check_change(ctx, &before, config)
                 }
             })
         }
@@ -367,9 +363,10 @@ pub(super) fn read_stdin_value() -> Result<String> {
         .map_err(|_| fail(Exit::BadInput, "standard input is not UTF-8"))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
-    match text.is_empty() {
-        true => Err(fail(Exit::NoInput, "standard input is empty")),
-        false => Ok(text.to_owned()),
+    if text.is_empty() {
+        Err(fail(Exit::NoInput, "standard input is empty"))
+    } else {
+        Ok(text.to_owned())
     }
 }
 
@@ -423,9 +420,10 @@ fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {
     let mut text = String::new();
     for ConfigFinding { severity, text: words, .. } in &found {
         let severity = severity.name();
-        text.push_str(&match as_json {
-            true => format!("{}\n", json!({ "severity": severity, "text": words })),
-            false => format!("{severity}: {words}\n"),
+        text.push_str(&if as_json {
+            format!("{}\n", json!({ "severity": severity, "text": words }))
+        } else {
+            format!("{severity}: {words}\n")
         });
     }
     if as_json {

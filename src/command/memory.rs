@@ -185,12 +185,13 @@ fn show(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
             "the memory is empty; `nanobot memory consolidate` fills it from sessions",
         );
     }
-    match as_json {
-        true => ctx.terminal.print_json(&json!({
-            "path": memory.path(), "bytes": bytes.len(), "text": String::from_utf8_lossy(&bytes),
-        })),
+    if as_json {
+        ctx.terminal.print_json(&json!({
+        "path": memory.path(), "bytes": bytes.len(), "text": String::from_utf8_lossy(&bytes),
+        }))
+    } else {
         // A pager may pass it on to a terminal.
-        false => ctx.terminal.print(&sanitize(&String::from_utf8_lossy(&bytes))),
+        ctx.terminal.print(&sanitize(&String::from_utf8_lossy(&bytes)))
     }
 }
 
@@ -202,19 +203,16 @@ fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Resul
     let mut text = String::new();
     for line in &found {
         let path = line.path.display().to_string();
-        text.push_str(&match as_json {
-            true => format!("{}\n", json!({ "path": path, "line": line.line, "text": line.text })),
-            false => format!(
-                "{}:{}: {}\n",
-                ctx.paths.display(&line.path),
-                line.line,
-                sanitize(&line.text)
-            ),
+        text.push_str(&if as_json {
+            format!("{}\n", json!({ "path": path, "line": line.line, "text": line.text }))
+        } else {
+            format!("{}:{}: {}\n", ctx.paths.display(&line.path), line.line, sanitize(&line.text))
         });
     }
-    match as_json {
-        true => ctx.terminal.print_json_text(&text)?,
-        false => ctx.terminal.print(&text)?,
+    if as_json {
+        ctx.terminal.print_json_text(&text)?;
+    } else {
+        ctx.terminal.print(&text)?;
     }
     if found.is_empty() && !as_json {
         ctx.explain_empty("nothing in the memory matches");
@@ -309,12 +307,11 @@ fn diff(
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (one, other) = (shown(&old.1), shown(&new.1));
     let text = Diff::new(&one, &other).unified_with_header(3, &old.0, &new.0);
-    match as_json {
-        true => {
-            let object = json!({ "from": old.0, "to": new.0, "diff": text });
-            ctx.terminal.print_json(&object)
-        }
-        false => ctx.terminal.print_bytes(text.as_bytes()),
+    if as_json {
+        let object = json!({ "from": old.0, "to": new.0, "diff": text });
+        ctx.terminal.print_json(&object)
+    } else {
+        ctx.terminal.print_bytes(text.as_bytes())
     }
 }
 
@@ -357,9 +354,10 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
 fn accept(ctx: &Context, memory: &Memory) -> Result<()> {
     let sessions = ctx.session_store(&ctx.settings()?)?;
     let locked = memory_edit::lock(ctx, memory, &sessions, LOCK_TIMEOUT)?;
-    ctx.notice(match locked.accept()? {
-        true => "the memory is accepted as yours",
-        false => "the memory has no content from outside",
+    ctx.notice(if locked.accept()? {
+        "the memory is accepted as yours"
+    } else {
+        "the memory has no content from outside"
     });
     Ok(())
 }

@@ -93,17 +93,16 @@ fn list(
 /// Fails if `name` is not a provider, in the table or in the config.
 fn require_provider(name: &str, settings: &Settings) -> Result<()> {
     let is = |other: &String| normalize_name(other) == normalize_name(name);
-    match registry::find_provider(name).is_some() || settings.providers.keys().any(is) {
-        true => Ok(()),
-        false => {
-            let cause = format!("there is no provider `{name}`");
-            let own = settings.providers.keys().map(String::as_str);
-            let names = registry::PROVIDERS.iter().map(|entry| entry.name).chain(own);
-            Err(match nearest(name, names) {
-                Some(meant) => fail_with_hint(Exit::Usage, cause, format!("`{meant}`")),
-                None => fail_with_hint(Exit::Usage, cause, "nanobot provider list"),
-            })
-        }
+    if registry::find_provider(name).is_some() || settings.providers.keys().any(is) {
+        Ok(())
+    } else {
+        let cause = format!("there is no provider `{name}`");
+        let own = settings.providers.keys().map(String::as_str);
+        let names = registry::PROVIDERS.iter().map(|entry| entry.name).chain(own);
+        Err(match nearest(name, names) {
+            Some(meant) => fail_with_hint(Exit::Usage, cause, format!("`{meant}`")),
+            None => fail_with_hint(Exit::Usage, cause, "nanobot provider list"),
+        })
     }
 }
 
@@ -192,15 +191,13 @@ fn list_remote(
     }
     let mut text = String::new();
     for name in names {
-        text.push_str(&match as_json {
-            true => model_json(&choice.provider, &name, model_info::find_model(&name)),
-            false => format!("{}\n", sanitize(&name)),
+        text.push_str(&if as_json {
+            model_json(&choice.provider, &name, model_info::find_model(&name))
+        } else {
+            format!("{}\n", sanitize(&name))
         });
     }
-    match as_json {
-        true => ctx.terminal.print_json_text(&text),
-        false => ctx.terminal.print(&text),
-    }
+    if as_json { ctx.terminal.print_json_text(&text) } else { ctx.terminal.print(&text) }
 }
 
 /// The failure of a server that does not list its models. The hints for a failed turn do not apply here.

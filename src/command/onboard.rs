@@ -134,9 +134,10 @@ fn apply(
     let workspace = Workspace::new(&settings.workspace);
     let made = workspace.create()?;
     let place = ctx.paths.display(&workspace.root);
-    print(&match made.is_empty() {
-        true => format!("kept {place} unchanged"),
-        false => format!("created in {place}: {}", made.join(", ")),
+    print(&if made.is_empty() {
+        format!("kept {place} unchanged")
+    } else {
+        format!("created in {place}: {}", made.join(", "))
     });
     let layers = LayeredConfig::new(&after, &ctx.env);
     for finding in check_channels(&layers, &settings) {

@@ -312,12 +312,10 @@ fn test_sandbox(ctx: &Context, grants: &GrantArgs, as_json: bool) -> Result<Exit
         if !held {
             exit = Exit::Failed;
         }
-        let line = match as_json {
-            true => json!({ "what": what, "held": held, "found": found }).to_string(),
-            false => format!(
-                "{:6}  a command cannot {what}: {found}",
-                if held { "ok" } else { "FAILED" }
-            ),
+        let line = if as_json {
+            json!({ "what": what, "held": held, "found": found }).to_string()
+        } else {
+            format!("{:6}  a command cannot {what}: {found}", if held { "ok" } else { "FAILED" })
         };
         ctx.terminal.print(&format!("{line}\n"))?;
     }

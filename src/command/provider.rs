@@ -233,9 +233,10 @@ pub(super) fn log_in(ctx: &Context, vendor: Vendor) -> Result<()> {
 }
 
 fn log_out(ctx: &Context, vendor: Vendor) -> Result<()> {
-    let done = match login::logout(vendor, &ctx.paths.auth(), &ctx.clock)? {
-        true => "logged out of",
-        false => "not logged in to",
+    let done = if login::logout(vendor, &ctx.paths.auth(), &ctx.clock)? {
+        "logged out of"
+    } else {
+        "not logged in to"
     };
     ctx.terminal.print(&format!("{done} {}\n", vendor.label()))
 }

@@ -12,9 +12,10 @@ pub(crate) struct Cancelled;
 
 /// Converts [`Cancelled`] to the error of the command, which names the `consequence`, with a hint.
 pub(crate) fn to_error(error: anyhow::Error, consequence: &str, hint: &str) -> anyhow::Error {
-    match error.is::<Cancelled>() {
-        true => fail_with_hint(Exit::NoInput, consequence.to_owned(), hint),
-        false => error,
+    if error.is::<Cancelled>() {
+        fail_with_hint(Exit::NoInput, consequence.to_owned(), hint)
+    } else {
+        error
     }
 }
 

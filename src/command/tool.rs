@@ -63,12 +63,11 @@ pub(super) fn list_tools(
     let specs: Vec<&ToolSpec> = setup.toolbox.specs().iter().chain(further).collect();
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs {
-        let line = match json {
-            true => spec_json(spec).to_string(),
-            false => {
-                let head = format!("{:width$}  ", spec.name);
-                hanging_indent(&head, &spec.description, ctx.terminal.stdout_width())
-            }
+        let line = if json {
+            spec_json(spec).to_string()
+        } else {
+            let head = format!("{:width$}  ", spec.name);
+            hanging_indent(&head, &spec.description, ctx.terminal.stdout_width())
         };
         ctx.terminal.print(&format!("{line}\n"))?;
     }
@@ -195,10 +194,7 @@ fn call_tool(
     match done.outcome {
         ToolOutcome::Ok => {
             ctx.terminal.print(&format!("{shown}\n"))?;
-            Ok(match done.command_failed {
-                true => Exit::Failed,
-                false => Exit::Answered,
-            })
+            Ok(if done.command_failed { Exit::Failed } else { Exit::Answered })
         }
         ToolOutcome::Failed => {
             let (output, cause) = split_output(&shown, &live_output);

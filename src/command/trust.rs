@@ -118,9 +118,10 @@ fn print_trusted(ctx: &Context, trust: &TrustList, json: bool) -> Result<Exit> {
         ctx.explain_empty("no directory is trusted");
     }
     for file in &trust.files {
-        let line = match json {
-            true => serde_json::json!({ "path": file.path, "since": file.since, "stands": file.path.is_file() }).to_string(),
-            false => file.path.display().to_string(),
+        let line = if json {
+            serde_json::json!({ "path": file.path, "since": file.since, "stands": file.path.is_file() }).to_string()
+        } else {
+            file.path.display().to_string()
         };
         ctx.terminal.print(&format!("{line}\n"))?;
     }
@@ -140,9 +141,10 @@ fn resolve_directory(given: &Path) -> Result<PathBuf> {
     let path = std::fs::canonicalize(given).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             let message = format!("there is no `{}`", given.display());
-            match given.as_os_str() == "list" {
-                true => fail_with_hint(Exit::NoInput, message, "nanobot trust --list"),
-                false => fail(Exit::NoInput, message),
+            if given.as_os_str() == "list" {
+                fail_with_hint(Exit::NoInput, message, "nanobot trust --list")
+            } else {
+                fail(Exit::NoInput, message)
             }
         }
         _ => anyhow::Error::new(error).context(format!("resolve `{}`", given.display())),

@@ -70,9 +70,10 @@ fn undo_or_redo(ctx: &Context, arguments: &Arguments, owns: Option<TurnCheck<'_>
             turn.id,
             wrong.join("; ")
         );
-        return Err(match plan.blocked.is_empty() {
-            true => fail_with_hint(Exit::Failed, cause, "`--force` to overwrite these changes"),
-            false => fail(Exit::Failed, cause),
+        return Err(if plan.blocked.is_empty() {
+            fail_with_hint(Exit::Failed, cause, "`--force` to overwrite these changes")
+        } else {
+            fail(Exit::Failed, cause)
         });
     }
     let steps = plan.steps();
@@ -238,13 +239,14 @@ fn choose_turn<'a>(
     };
     found.ok_or_else(|| {
         let cause = format!("there is nothing to {what} in this directory");
-        match turns.is_empty() {
-            true => fail(Exit::NoInput, cause),
-            false => fail_with_hint(
+        if turns.is_empty() {
+            fail(Exit::NoInput, cause)
+        } else {
+            fail_with_hint(
                 Exit::NoInput,
                 cause,
                 "`nanobot undo --list`, and `nanobot undo TURN` for a turn in another directory",
-            ),
+            )
         }
     })
 }

@@ -343,10 +343,7 @@ fn row_shares(groups: &[(UsageKey, UsageTotals)]) -> Vec<f64> {
     let is_priced = groups.iter().any(|(_, sum)| sum.cost.usd > 0.0);
     let weights: Vec<f64> = groups
         .iter()
-        .map(|(_, sum)| match is_priced {
-            true => sum.cost.usd,
-            false => sum.tokens() as f64,
-        })
+        .map(|(_, sum)| if is_priced { sum.cost.usd } else { sum.tokens() as f64 })
         .collect();
     let most = weights.iter().copied().fold(0.0, f64::max);
     let share = |weight| if most > 0.0 { weight / most } else { 0.0 };

@@ -69,9 +69,10 @@ fn invalid_text(arguments: &[OsString]) -> String {
 fn help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Error> {
     let is_help = [ErrorKind::DisplayHelp, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand]
         .contains(&error.kind());
-    let form = match arguments.iter().any(|word| word == "--help") {
-        true => HelpLength::Long,
-        false => HelpLength::Short,
+    let form = if arguments.iter().any(|word| word == "--help") {
+        HelpLength::Long
+    } else {
+        HelpLength::Short
     };
     let again = || command_tree_with_help(form).try_get_matches_from(arguments).err();
     is_help.then(again).flatten()
@@ -163,15 +164,13 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
         return None;
     }
     let words = quote(&words.join(" "));
-    let words = match words.contains('\'') {
-        true => words,
-        false => format!("'{words}'"),
-    };
+    let words = if words.contains('\'') { words } else { format!("'{words}'") };
     let message = format!("nanobot agent -m {words}");
     // A single word is rather a command that does not exist.
-    Some(match is_agent || words.contains(' ') {
-        true => message,
-        false => format!("`nanobot --help`; as a message: {message}"),
+    Some(if is_agent || words.contains(' ') {
+        message
+    } else {
+        format!("`nanobot --help`; as a message: {message}")
     })
 }
 

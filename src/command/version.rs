@@ -23,14 +23,13 @@ pub(crate) fn run(detail: VersionDetail, terminal: Terminal) -> Exit {
 
 fn describe_build() -> String {
     let commit = option_env!("NANOBOT_BUILD_COMMIT").unwrap_or("not recorded in this build");
-    let features = match cfg!(feature = "test-hooks") {
-        true => "test-hooks (for tests only)",
-        false => "none",
-    };
+    let features =
+        if cfg!(feature = "test-hooks") { "test-hooks (for tests only)" } else { "none" };
     let target = env!("NANOBOT_BUILD_TARGET");
-    let libc = match cfg!(static_glibc) || cfg!(target_feature = "crt-static") {
-        true => "static",
-        false => "dynamic",
+    let libc = if cfg!(static_glibc) || cfg!(target_feature = "crt-static") {
+        "static"
+    } else {
+        "dynamic"
     };
     let libc = match option_env!("NANOBOT_BUILD_LIBC") {
         Some(name) => format!("{name}, {libc}"),

@@ -53,10 +53,11 @@ pub fn without_block(table: &[u8], name: &str) -> Vec<u8> {
     let mut out = before.concat();
     let mut after = after.concat();
     if block.is_some_and(|block| block.has_added_newline) {
-        match after.is_empty() {
-            true => remove_newline(&mut out),
+        if after.is_empty() {
+            remove_newline(&mut out);
+        } else {
             // The next block now depends on the line end that we added.
-            false => record_added_newline(&mut after),
+            record_added_newline(&mut after);
         }
     }
     out.append(&mut after);
@@ -184,9 +185,10 @@ impl BlockMarker {
             Some(begun) => (begun, true),
             None => (begun.strip_suffix(BEGIN_SUFFIX.as_bytes())?, false),
         };
-        match begun == name.as_bytes() {
-            true => Some(Self::Begin { has_added_newline: has_end }),
-            false => Some(Self::OtherBegin),
+        if begun == name.as_bytes() {
+            Some(Self::Begin { has_added_newline: has_end })
+        } else {
+            Some(Self::OtherBegin)
         }
     }
 }

@@ -174,10 +174,7 @@ pub(super) fn update_entry(value: &mut Value, job: &Job, now: Timestamp) {
 /// Sets a key in the spelling that it already has.
 fn set_key(object: &mut Map<String, Value>, key: &str, value: Value) {
     let other = to_snake_case(key);
-    let name = match object.contains_key(&other) && !object.contains_key(key) {
-        true => &other,
-        false => key,
-    };
+    let name = if object.contains_key(&other) && !object.contains_key(key) { &other } else { key };
     object.insert(name.to_owned(), value);
 }
 

@@ -75,10 +75,7 @@ impl JobStore {
     /// # Errors
     /// Status 78 if the id is not a safe directory name, since it could lead elsewhere.
     pub fn job_dir(&self, id: &str) -> Result<PathBuf> {
-        match is_valid_id(id) {
-            true => Ok(self.data_dir.join(id)),
-            false => Err(invalid_id_error(id)),
-        }
+        if is_valid_id(id) { Ok(self.data_dir.join(id)) } else { Err(invalid_id_error(id)) }
     }
 
     /// Lets cron run the job `id` of another program from now on.

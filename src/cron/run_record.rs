@@ -333,12 +333,10 @@ impl JobDir {
                 "remove the file if the job may run again immediately",
             )
         })?;
-        match stamps.v > RunState::FORMAT_VERSION {
-            true => Err(fail(
-                Exit::Config,
-                format!("`{}` was written by a newer release", path.display()),
-            )),
-            false => Ok(stamps),
+        if stamps.v > RunState::FORMAT_VERSION {
+            Err(fail(Exit::Config, format!("`{}` was written by a newer release", path.display())))
+        } else {
+            Ok(stamps)
         }
     }
 
@@ -367,11 +365,10 @@ impl JobDir {
             durable_file::append_to(&file, &path, before, &line)?;
             durable_file::sync(&file, &path)?;
             // A process that has the file open continues with the renamed one.
-            match before > ROTATE_AT_BYTES {
-                true => {
-                    std::fs::rename(&path, self.rotated_path()).context("rotate the run records")
-                }
-                false => Ok(()),
+            if before > ROTATE_AT_BYTES {
+                std::fs::rename(&path, self.rotated_path()).context("rotate the run records")
+            } else {
+                Ok(())
             }
         })
     }

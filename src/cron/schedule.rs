@@ -91,9 +91,10 @@ impl Timetable<'_> {
         match schedule.latest(shifted, created, zone) {
             Some(slot) if slot > baseline => {
                 let late = now.checked_sub(max_delay).unwrap_or(now);
-                match catch_up == CatchUpPolicy::None && late.duration_since(slot) > START_GRACE {
-                    true => DueState::Missed { slot },
-                    false => DueState::Due { slot },
+                if catch_up == CatchUpPolicy::None && late.duration_since(slot) > START_GRACE {
+                    DueState::Missed { slot }
+                } else {
+                    DueState::Due { slot }
                 }
             }
             _ => DueState::NotYet { next: schedule.next(baseline.max(shifted), created, zone) },
@@ -198,11 +199,10 @@ pub fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timesta
             ),
         });
     };
-    match time > now {
-        true => Ok(time),
-        false => {
-            Err(format!("`{text}` is in the past: it is {} now", shown.strftime("%Y-%m-%dT%H:%M")))
-        }
+    if time > now {
+        Ok(time)
+    } else {
+        Err(format!("`{text}` is in the past: it is {} now", shown.strftime("%Y-%m-%dT%H:%M")))
     }
 }
 
@@ -245,11 +245,10 @@ pub fn unknown_zone_error(name: &str, zones: &[String]) -> String {
         .collect();
     near.sort_by(|(one, a), (other, b)| other.total_cmp(one).then(a.cmp(b)));
     let near: Vec<String> = near.iter().take(3).map(|(_, zone)| format!("`{zone}`")).collect();
-    match near.is_empty() {
-        true => {
-            format!("there is no time zone `{name}`; use a name such as `Europe/Berlin` or `UTC`")
-        }
-        false => format!("there is no time zone `{name}`; similar names: {}", near.join(", ")),
+    if near.is_empty() {
+        format!("there is no time zone `{name}`; use a name such as `Europe/Berlin` or `UTC`")
+    } else {
+        format!("there is no time zone `{name}`; similar names: {}", near.join(", "))
     }
 }
 

@@ -330,9 +330,10 @@ mod tests {
         has(0, time.minute(), 0, 59)
             && has(1, time.hour(), 0, 23)
             && has(3, time.month(), 1, 12)
-            && match fields[2].starts_with('*') || fields[4].starts_with('*') {
-                true => day && weekday,
-                false => day || weekday,
+            && if fields[2].starts_with('*') || fields[4].starts_with('*') {
+                day && weekday
+            } else {
+                day || weekday
             }
     }
 

@@ -10,9 +10,10 @@ pub struct CompactionGuard {
 impl Guard for CompactionGuard {
     fn check(&mut self, state: &TurnState<'_>) -> GuardAction {
         // If messages are a small part of the request, a summary would cost money and change nothing.
-        match state.context_tokens >= self.threshold && state.message_tokens >= self.threshold / 4 {
-            true => GuardAction::Compact { threshold: self.threshold },
-            false => GuardAction::Continue,
+        if state.context_tokens >= self.threshold && state.message_tokens >= self.threshold / 4 {
+            GuardAction::Compact { threshold: self.threshold }
+        } else {
+            GuardAction::Continue
         }
     }
 }

@@ -17,16 +17,17 @@ impl Guard for OrphanedSubagents {
         }
         let lost = unreported(state.messages).into_iter();
         let lost: Vec<String> = lost.map(|number| format!("`{SPAWN_TOOL}{number}`")).collect();
-        match lost.is_empty() {
-            true => GuardAction::Continue,
-            false => GuardAction::Inject {
+        if lost.is_empty() {
+            GuardAction::Continue
+        } else {
+            GuardAction::Inject {
                 id_suffix: "lost",
                 text: format!(
                     "[nanobot] The run that started {} was killed, and its sub-agents with it: they will not report. Their work \
-                     may be partly done. Start again what is still needed.",
+                 may be partly done. Start again what is still needed.",
                     lost.join(", ")
                 ),
-            },
+            }
         }
     }
 }

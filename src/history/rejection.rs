@@ -39,10 +39,7 @@ pub fn leave_out(messages: Vec<Message>, turns: &[String]) -> (Vec<Message>, Vec
             left_out = sent.split_off(answered);
             is_left_out = true;
         }
-        match is_left_out {
-            true => left_out.push(message),
-            false => sent.push(message),
-        }
+        if is_left_out { left_out.push(message) } else { sent.push(message) }
     }
     (sent, left_out)
 }

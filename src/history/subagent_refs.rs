@@ -49,19 +49,20 @@ mod tests {
         let check = |said: &[&str], expect: &[usize], last: usize| {
             let message = |words: &&str| {
                 let parts = vec![MessagePart::Text(words.trim_end_matches('!').into())];
-                match words.starts_with("started") {
-                    true => Message::Tool(ToolResult {
+                if words.starts_with("started") {
+                    Message::Tool(ToolResult {
                         call_id: "c".into(),
                         name: "spawn".into(),
                         parts,
                         failed: words.ends_with('!'),
                         source: ResultSource::Unspecified,
-                    }),
-                    false => Message::User(UserMessage {
+                    })
+                } else {
+                    Message::User(UserMessage {
                         parts,
                         injected: words.starts_with('['),
                         ..UserMessage::default()
-                    }),
+                    })
                 }
             };
             let sent: Vec<Message> = said.iter().map(message).collect();

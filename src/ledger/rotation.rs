@@ -70,9 +70,10 @@ pub(super) fn rotate(bytes: &[u8], limit: Date) -> (Rotation, Option<Vec<u8>>) {
 }
 
 fn group_key(entry: &LedgerEntry<'_>) -> GroupKey {
-    let session = match entry.session.starts_with(SINGLE_RUN_PREFIX) {
-        true => SINGLE_RUN_SUM.to_owned(),
-        false => entry.session.to_string(),
+    let session = if entry.session.starts_with(SINGLE_RUN_PREFIX) {
+        SINGLE_RUN_SUM.to_owned()
+    } else {
+        entry.session.to_string()
     };
     (
         entry.day.first_of_month(),

@@ -182,9 +182,10 @@ impl CodeTokenizer {
         if is_undecided {
             return None;
         }
-        match first == '\'' && self.language.kind == LanguageKind::CharLiterals {
-            true => find_char_literal(rest, is_over),
-            false => Some((first.len_utf8(), CodeToken::Plain, State::Code)),
+        if first == '\'' && self.language.kind == LanguageKind::CharLiterals {
+            find_char_literal(rest, is_over)
+        } else {
+            Some((first.len_utf8(), CodeToken::Plain, State::Code))
         }
     }
 

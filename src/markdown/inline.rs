@@ -299,9 +299,10 @@ fn parse_reference(text: &str) -> InlineMark<'_> {
     }
     let reference = &text[..length];
     let characters = html_escape::decode_html_entities(reference);
-    match characters == reference || characters.contains(char::is_control) {
-        true => InlineMark::Literal(1),
-        false => InlineMark::Reference(characters, length),
+    if characters == reference || characters.contains(char::is_control) {
+        InlineMark::Literal(1)
+    } else {
+        InlineMark::Reference(characters, length)
     }
 }
 
@@ -343,10 +344,7 @@ fn parse_emphasis<'t>(
     let mark = text.as_bytes()[0];
     let marks = run_length(text);
     let Some(next) = text[marks..].chars().next() else {
-        return match whole {
-            true => InlineMark::Literal(marks),
-            false => InlineMark::Open,
-        };
+        return if whole { InlineMark::Literal(marks) } else { InlineMark::Open };
     };
     let in_word = mark == b'_' && before.is_some_and(char::is_alphanumeric);
     let fits = match mark {
@@ -476,11 +474,10 @@ fn parse_link(whole: &str, skipped: usize) -> InlineMark<'_> {
             let title = inside[address.len()..].trim();
             let is_title = title.is_empty() || title.starts_with(['"', '\'', '(']);
             let address = address.trim_start_matches('<').trim_end_matches('>');
-            return match is_title && !address.is_empty() {
-                true => {
-                    InlineMark::Link { text: words, address, length: skipped + end + 1 + at + 1 }
-                }
-                false => no,
+            return if is_title && !address.is_empty() {
+                InlineMark::Link { text: words, address, length: skipped + end + 1 + at + 1 }
+            } else {
+                no
             };
         }
     }
@@ -498,9 +495,10 @@ fn parse_autolink(text: &str) -> InlineMark<'_> {
     let leads = ["http://", "https://", "ftp://", "mailto:"]
         .iter()
         .any(|scheme| address.starts_with(scheme));
-    match inside[end..].starts_with('>') && (leads || address.contains('@')) {
-        true => InlineMark::Link { text: "", address, length: end + 2 },
-        false => InlineMark::Literal(1),
+    if inside[end..].starts_with('>') && (leads || address.contains('@')) {
+        InlineMark::Link { text: "", address, length: end + 2 }
+    } else {
+        InlineMark::Literal(1)
     }
 }
 

@@ -232,9 +232,10 @@ fn parse_heading(start: LineCursor, is_over: bool) -> Option<BlockStart> {
     if text.is_empty() && !is_over {
         return None;
     }
-    Some(match is_blank_at(rest, level) {
-        true => BlockStart::Leaf(LineKind::Heading(level), start.text.len() - text.len()),
-        false => BlockStart::Leaf(LineKind::Text, start.at),
+    Some(if is_blank_at(rest, level) {
+        BlockStart::Leaf(LineKind::Heading(level), start.text.len() - text.len())
+    } else {
+        BlockStart::Leaf(LineKind::Text, start.at)
     })
 }
 
@@ -261,9 +262,10 @@ fn parse_item(start: LineCursor, is_over: bool) -> Option<BlockStart> {
         return Some(BlockStart::Leaf(LineKind::Text, start.at));
     }
     let task = TaskMark::parse(rest[mark..].trim_start_matches([' ', '\t']), is_over)?;
-    let number = match rest.starts_with(|first: char| first.is_ascii_digit()) {
-        true => format!("{} ", &rest[..mark]),
-        false => String::new(),
+    let number = if rest.starts_with(|first: char| first.is_ascii_digit()) {
+        format!("{} ", &rest[..mark])
+    } else {
+        String::new()
     };
     let bullet = match task {
         TaskMark::Open => "☐ ",

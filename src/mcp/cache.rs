@@ -165,10 +165,8 @@ fn is_with_elicitation(file: &Path) -> bool {
 
 /// The file name prefix that is unique to a server.
 fn file_prefix(name: &str) -> String {
-    let plain = |letter: char| match letter.is_ascii_alphanumeric() || letter == '-' {
-        true => letter,
-        false => '_',
-    };
+    let plain =
+        |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     let short: String = name.chars().take(MAX_NAME_CHARS).map(plain).collect();
     format!("{short}-{}", fingerprint::short_hash(name))
 }

@@ -208,10 +208,7 @@ impl ToolCatalog {
         };
         let (offer, notes) = limits::apply_limits((*given).clone());
         let pairs = [(server, &offer)];
-        let held = match pin {
-            true => pins.check_and_pin(&pairs),
-            false => pins.check(&pairs),
-        };
+        let held = if pin { pins.check_and_pin(&pairs) } else { pins.check(&pairs) };
         let held = held.map_err(|error| McpError::Unusable(format!("{error:#}")))?;
         cache.store(server, &offer);
         let pin::PinCheck { changed, replaced_server: anew, unaccepted, .. } =

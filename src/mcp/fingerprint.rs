@@ -48,12 +48,13 @@ pub fn of_server(server: &McpServer, env: &Env) -> String {
                 Some((_, path)) => path.identity(),
                 None => env.get("PATH").unwrap_or_default(),
             };
-            match command.contains('/') {
-                true => mark.add_file(&Path::new(directory).join(command)),
-                false => match paths::find_program(command, path) {
+            if command.contains('/') {
+                mark.add_file(&Path::new(directory).join(command));
+            } else {
+                match paths::find_program(command, path) {
                     Some(program) => mark.add_file(&program),
                     None => mark.add("missing"),
-                },
+                }
             }
             for argument in arguments {
                 let file = Path::new(directory).join(argument);

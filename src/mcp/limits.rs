@@ -22,9 +22,10 @@ pub fn apply_limits(mut features: ServerFeatures) -> (ServerFeatures, Vec<String
     features.tools.retain(|tool| {
         let size = tool_bytes(tool);
         let fits = size <= MAX_TOOL_BYTES && size <= left;
-        match fits {
-            true => left -= size,
-            false => large.push(sanitize::single_line(&tool.name, 40)),
+        if fits {
+            left -= size;
+        } else {
+            large.push(sanitize::single_line(&tool.name, 40));
         }
         fits
     });

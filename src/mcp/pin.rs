@@ -157,9 +157,10 @@ impl PinFile {
     /// # Errors
     /// As for [`Self::check_and_pin`].
     pub fn remove(&self, name: &str) -> Result<bool> {
-        match self.read()?.servers.contains_key(name) {
-            true => self.update(|written| written.servers.remove(name).is_some()),
-            false => Ok(false),
+        if self.read()?.servers.contains_key(name) {
+            self.update(|written| written.servers.remove(name).is_some())
+        } else {
+            Ok(false)
         }
     }
 

@@ -19,9 +19,10 @@ pub fn tool_description(server: &str, title: Option<&str>, text: &str) -> String
 
 /// Removes escape sequences and invisible characters from `text`.
 pub fn clean(text: &str) -> String {
-    let plain = match text.contains(['\u{1b}', '\u{9b}']) {
-        true => console::strip_ansi_codes(text),
-        false => Cow::Borrowed(text),
+    let plain = if text.contains(['\u{1b}', '\u{9b}']) {
+        console::strip_ansi_codes(text)
+    } else {
+        Cow::Borrowed(text)
     };
     strip(&plain).0.into_owned()
 }

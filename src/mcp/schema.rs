@@ -35,10 +35,11 @@ pub fn convert(schema: &Value) -> Value {
         add_to_description(&mut whole, "truncated: schema too large");
     }
     let whole = Value::Object(whole);
-    match whole.to_string().len() > 2 * MAX_BYTES {
+    if whole.to_string().len() > 2 * MAX_BYTES {
         // A safeguard: the size was already counted on the way.
-        true => json!({ "type": "object", "properties": {} }),
-        false => whole,
+        json!({ "type": "object", "properties": {} })
+    } else {
+        whole
     }
 }
 

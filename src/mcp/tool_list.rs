@@ -196,10 +196,8 @@ impl ToolCatalog {
         let CatalogInner { pins, .. } = &*self.0;
         let pairs: Vec<(&McpServer, &ServerFeatures)> =
             available.iter().map(|(a, b)| (*a, b)).collect();
-        let pinned = match builder.query.cached_only {
-            true => pins.check(&pairs),
-            false => pins.check_and_pin(&pairs),
-        };
+        let pinned =
+            if builder.query.cached_only { pins.check(&pairs) } else { pins.check_and_pin(&pairs) };
         let pinned = match pinned {
             Ok(pinned) => pinned,
             Err(error) if available.iter().any(|(server, _)| server.is_required) => {

@@ -31,9 +31,10 @@ pub fn for_tools<'a>(server: &str, tools: &'a [ToolInfo]) -> Vec<(&'a ToolInfo, 
         let name = for_tool(server, &tool.name);
         let is_own = [READ_RESOURCE, GET_PROMPT].iter().all(|ours| *ours != name)
             && name.ends_with(&format!("_{}", tool.name));
-        match count_by_name[&name] > 1 && !is_own {
-            true => (tool, with_digest(server, &tool.name)),
-            false => (tool, name),
+        if count_by_name[&name] > 1 && !is_own {
+            (tool, with_digest(server, &tool.name))
+        } else {
+            (tool, name)
         }
     };
     tools.iter().map(name).collect()
@@ -42,10 +43,7 @@ pub fn for_tools<'a>(server: &str, tools: &'a [ToolInfo]) -> Vec<(&'a ToolInfo, 
 /// Returns the name for `tool` of `server` if no other tool has it.
 fn for_tool(server: &str, tool: &str) -> String {
     let name = replace_special_chars(&format!("{PREFIX}{server}_{tool}"));
-    match name.len() <= MAX_NAME_CHARS {
-        true => name,
-        false => with_digest(server, tool),
-    }
+    if name.len() <= MAX_NAME_CHARS { name } else { with_digest(server, tool) }
 }
 
 /// Returns the name for `tool` of `server` that no other tool has.

@@ -149,10 +149,7 @@ pub fn format_entry(text: &str, stamp: &str) -> String {
         text.strip_prefix('[').and_then(|rest| rest.split_once(']')).is_some_and(|(date, _)| {
             date.len() >= 10 && date.starts_with(|digit: char| digit.is_ascii_digit())
         });
-    let text = match is_dated {
-        true => text.to_owned(),
-        false => format!("[{stamp}] {text}"),
-    };
+    let text = if is_dated { text.to_owned() } else { format!("[{stamp}] {text}") };
     match text.char_indices().nth(MAX_ENTRY_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,

@@ -110,9 +110,10 @@ impl Memory {
         let path = self.dir.join("MEMORY.md");
         let has_content =
             |path: &Path| std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
-        match !has_content(&path) && has_content(&self.legacy_path) {
-            true => self.legacy_path.clone(),
-            false => path,
+        if !has_content(&path) && has_content(&self.legacy_path) {
+            self.legacy_path.clone()
+        } else {
+            path
         }
     }
 

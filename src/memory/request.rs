@@ -54,13 +54,14 @@ pub fn user_message(memory: &str, lines: &[String], now: &str, budget: usize) ->
         text => text,
     };
     let size = memory.chars().count().div_ceil(CHARS_PER_TOKEN);
-    let tidy = match size > budget {
-        true => format!(
+    let tidy = if size > budget {
+        format!(
             "\n\nThe memory has about {size} tokens; the limit is {budget}. Condense it as well: merge duplicates, drop \
-             outdated and short-lived details, and keep names, preferences, decisions and lasting facts. The new text \
-             must have fewer than {budget} tokens."
-        ),
-        false => String::new(),
+         outdated and short-lived details, and keep names, preferences, decisions and lasting facts. The new text \
+         must have fewer than {budget} tokens."
+        )
+    } else {
+        String::new()
     };
     format!(
         "# Current long-term memory\n\n{}\n\n# Part of the conversation, as of {now}\n\n{}{tidy}\n\n\
@@ -164,9 +165,10 @@ pub fn format_message(time: &str, message: &Message, detail: DetailLevel) -> Opt
                 ),
             };
             let calls: Vec<String> = reply.tool_calls.iter().map(call).collect();
-            let who = match calls.is_empty() {
-                true => "ASSISTANT".into(),
-                false => format!("ASSISTANT [calls {}]", calls.join(", ")),
+            let who = if calls.is_empty() {
+                "ASSISTANT".into()
+            } else {
+                format!("ASSISTANT [calls {}]", calls.join(", "))
             };
             let text = match detail {
                 DetailLevel::Minimal => String::new(),

@@ -24,9 +24,10 @@ impl Memory {
             let bytes = durable_file::read(&path)?.unwrap_or_default();
             let is_rows = path.extension().is_some_and(|kind| kind == "jsonl");
             for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-                let text = match is_rows {
-                    true => row_text(line),
-                    false => String::from_utf8_lossy(line).trim_end().to_owned(),
+                let text = if is_rows {
+                    row_text(line)
+                } else {
+                    String::from_utf8_lossy(line).trim_end().to_owned()
                 };
                 if !text.is_empty() && pattern.is_match(&text) {
                     found.push(MemoryMatch { path: path.clone(), line: number + 1, text });

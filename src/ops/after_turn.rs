@@ -76,10 +76,11 @@ impl PostTurnWork {
             ConsolidationMode::Auto => process::has_terminal(),
             ConsolidationMode::Inline | ConsolidationMode::Manual => false,
         };
-        let done = match is_detached {
-            true => process::spawn_detached(&self.consolidation.arguments(ctx))
-                .context("start the consolidation process"),
-            false => self.run_inline(ctx, verbose),
+        let done = if is_detached {
+            process::spawn_detached(&self.consolidation.arguments(ctx))
+                .context("start the consolidation process")
+        } else {
+            self.run_inline(ctx, verbose)
         };
         if let (Err(error), true) = (done, verbose) {
             ctx.terminal.eprint(&format!("nanobot: consolidation failed: {error:#}"));

@@ -449,10 +449,7 @@ fn panic_if_requested(ctx: &Context) {
 
 fn log_session(session: &crate::session::Session) {
     let (total, sent) = (session.history_window().count, session.messages().len());
-    let lock = match session.is_stored() {
-        true => ", locked for this turn",
-        false => "; nothing is stored",
-    };
+    let lock = if session.is_stored() { ", locked for this turn" } else { "; nothing is stored" };
     log::info!(target: "session", "`{}`: {total} messages, {sent} of them sent{lock}", session.key());
 }
 

@@ -61,10 +61,7 @@ impl TestReply {
 
 /// Returns the settings with all timeouts capped at `max_timeout`.
 pub(crate) fn with_short_timeouts(settings: &Settings, max_timeout: Duration) -> Settings {
-    let sooner = |time: Duration| match time.is_zero() {
-        true => max_timeout,
-        false => time.min(max_timeout),
-    };
+    let sooner = |time: Duration| if time.is_zero() { max_timeout } else { time.min(max_timeout) };
     let ProviderTimeouts { connect, first_byte, stream_idle, total } = settings.timeouts;
     let timeouts = ProviderTimeouts {
         connect: connect.min(CONNECT_TIMEOUT),

@@ -26,10 +26,7 @@ pub(crate) fn apply_budget(tools: &mut [ToolView], budget_tokens: u64) -> Option
     let budget = "the budget of `tools.mcpBudgetTokens`";
     (before > budget_tokens).then(|| {
         let count = tools.len();
-        let more = match after > budget_tokens {
-            true => format!("still over {budget}"),
-            false => format!("within {budget}"),
-        };
+        let more = if after > budget_tokens { format!("still over {budget}") } else { format!("within {budget}") };
         format!(
             "{count} tools of MCP servers take {before} tokens of each request; with shortened descriptions {after}, {more}; \
              `enabledTools` of a server leaves tools out"

@@ -147,14 +147,11 @@ impl TurnSampler {
             return Ok(Message::User(user));
         }
         let is_text = |part: &MessagePart| matches!(part, MessagePart::Text(_));
-        match parts.iter().all(is_text) {
-            true => {
-                Ok(Message::Assistant(Reply { id, text: plain_text(&parts), ..Reply::default() }))
-            }
-            false => {
-                let words = "a message of the assistant has an image";
-                Err(ErrorObject::invalid_params(words))
-            }
+        if parts.iter().all(is_text) {
+            Ok(Message::Assistant(Reply { id, text: plain_text(&parts), ..Reply::default() }))
+        } else {
+            let words = "a message of the assistant has an image";
+            Err(ErrorObject::invalid_params(words))
         }
     }
 
@@ -251,10 +248,7 @@ impl Sampler for TurnSampler {
         }
         Ok(SampledReply {
             is_cut: reply.finish_reason == FinishReason::Length,
-            model: match reply.model.is_empty() {
-                true => model.model.clone(),
-                false => reply.model,
-            },
+            model: if reply.model.is_empty() { model.model.clone() } else { reply.model },
             text: reply.text,
         })
     }

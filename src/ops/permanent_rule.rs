@@ -54,10 +54,7 @@ pub(crate) fn rule_for(
             let place = PathResolver::default().resolve(&place);
             let mut roots = case.file_scope.roots.iter();
             roots.find(|root| place.starts_with(&root.path))?;
-            let beneath = match place.is_dir() {
-                true => place.join("*"),
-                false => place,
-            };
+            let beneath = if place.is_dir() { place.join("*") } else { place };
             let rule = format!("{}({})", case.tool, beneath.to_str()?);
             // A name may be an invalid glob.
             PolicyRule::parse(&rule, RuleEffect::Allow, "").ok()?;

@@ -355,10 +355,11 @@ fn file_scope(
         roots.add(resolve_existing(path, None)?, false);
     }
     for path in &grants.write {
-        let path = match path == Path::new(".") {
-            true => directory.clone(),
+        let path = if path == Path::new(".") {
+            directory.clone()
+        } else {
             // A missing path may be meant as a file or as a directory.
-            false => resolve_existing(path, Some("`mkdir` it first, or `touch` it for a file"))?,
+            resolve_existing(path, Some("`mkdir` it first, or `touch` it for a file"))?
         };
         roots.add(path, true);
     }
@@ -507,13 +508,14 @@ fn working_directory(
 ) -> Result<PathBuf> {
     if let Some(path) = &grants.directory {
         let found = resolve_existing(path, None)?;
-        return match found.is_dir() {
-            true => Ok(found),
-            false => Err(fail_with_hint(
+        return if found.is_dir() {
+            Ok(found)
+        } else {
+            Err(fail_with_hint(
                 Exit::Usage,
                 format!("`-C`: `{}` is not a directory", path.display()),
                 "its parent directory",
-            )),
+            ))
         };
     }
     if settings.restrict_to_workspace || settings.directory == DefaultDirectory::Workspace {
@@ -560,10 +562,7 @@ pub(crate) fn replaced_directory_notice(
         Ok(_) => "the home directory is used as working directory only with `-C .`".to_owned(),
         Err(error) => format!("the current directory cannot be found: {error}"),
     };
-    let what = match means_directory {
-        true => "`--write` applies to",
-        false => "working in",
-    };
+    let what = if means_directory { "`--write` applies to" } else { "working in" };
     let directory_name = ctx.paths.display(directory);
     let text = format!("{what} `{directory_name}`: {cause}");
     ctx.single_notices.is_new(&text).then_some(text)

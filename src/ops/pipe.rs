@@ -94,9 +94,10 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> R
         Some(error) => Err(error),
         None => read.map(|()| {
             // A failed turn of another cause has its status in its line.
-            Exit::most_important(&state.causes).unwrap_or(match state.causes.is_empty() {
-                true => Exit::Answered,
-                false => Exit::Failed,
+            Exit::most_important(&state.causes).unwrap_or(if state.causes.is_empty() {
+                Exit::Answered
+            } else {
+                Exit::Failed
             })
         }),
     }

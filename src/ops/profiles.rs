@@ -33,13 +33,14 @@ fn built_in_names() -> impl Iterator<Item = String> {
 pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
     if let Some(profile) = Profile::built_in(name) {
         let own = ctx.paths.profiles().join(format!("{name}.md"));
-        return match own.exists() {
-            true => Err(fail_with_hint(
+        return if own.exists() {
+            Err(fail_with_hint(
                 Exit::Config,
                 format!("`{}` has the name of a built-in profile and is not used", own.display()),
                 "another file name; `extends` in its front matter inherits from the built-in profile",
-            )),
-            false => Ok(Some(profile)),
+            ))
+        } else {
+            Ok(Some(profile))
         };
     }
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);

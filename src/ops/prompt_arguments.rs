@@ -74,10 +74,7 @@ fn argument_number(text: &str) -> Option<usize> {
     let rest = text.strip_prefix(|first: char| ('1'..='9').contains(&first))?;
     let fraction = rest.strip_prefix(['.', ',']).unwrap_or(rest);
     let continues = fraction.starts_with(|next: char| next.is_ascii_digit());
-    match continues {
-        true => None,
-        false => text[..1].parse().ok(),
-    }
+    if continues { None } else { text[..1].parse().ok() }
 }
 
 #[cfg(test)]

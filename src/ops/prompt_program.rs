@@ -163,9 +163,10 @@ impl PromptProgram {
             named.push((input.name.as_str(), value));
         }
         let all = rest.join(" ");
-        let arguments = match self.inputs.is_empty() {
-            true => PromptArguments::Positional { all: &all, each: &rest },
-            false => PromptArguments::Named(&named),
+        let arguments = if self.inputs.is_empty() {
+            PromptArguments::Positional { all: &all, each: &rest }
+        } else {
+            PromptArguments::Named(&named)
         };
         let (message, has_place) = arguments.expand(&self.body);
         let takes_undeclared = self.inputs.is_empty() && has_place;
@@ -304,14 +305,13 @@ impl PromptProgram {
             _ => return Err("it is neither a text nor a schema".into()),
         };
         let file = self.path_beside(text);
-        let text = match file.is_file() {
-            true => {
-                let decoded = input::read_text(&file, &file.display().to_string(), MAX_FILE_BYTES)
-                    .map_err(|error| format!("{error:#}"))?;
-                decoded.notice.iter().for_each(|text| ctx.notice(text));
-                decoded.text
-            }
-            false => text.clone(),
+        let text = if file.is_file() {
+            let decoded = input::read_text(&file, &file.display().to_string(), MAX_FILE_BYTES)
+                .map_err(|error| format!("{error:#}"))?;
+            decoded.notice.iter().for_each(|text| ctx.notice(text));
+            decoded.text
+        } else {
+            text.clone()
         };
         let schema = AnswerSchema::parse(&text).map_err(|error| format!("{error:#}"))?;
         Ok(schema.schema().to_string())
@@ -327,9 +327,10 @@ fn parse(text: &str) -> Result<ParsedPrompt, String> {
         Some(rest) => rest.split_once('\n').map_or("", |(_, rest)| rest),
         None => text,
     };
-    let (head, body) = match text.trim_start().starts_with("---") {
-        true => skill::parse_strict(text.trim_start())?,
-        false => (Value::Null, text.to_owned()),
+    let (head, body) = if text.trim_start().starts_with("---") {
+        skill::parse_strict(text.trim_start())?
+    } else {
+        (Value::Null, text.to_owned())
     };
     let mut fields = Vec::new();
     let mut inputs = Vec::new();

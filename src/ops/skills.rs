@@ -71,13 +71,15 @@ impl SkillsSummary {
             own => own.to_string(),
         };
         let (_, budget) = self.tokens;
-        let cut = match self.is_truncated {
-            true => format!("; their list is truncated to {budget} tokens"),
-            false => String::new(),
+        let cut = if self.is_truncated {
+            format!("; their list is truncated to {budget} tokens")
+        } else {
+            String::new()
         };
-        let lacking = match self.unavailable.is_empty() {
-            true => String::new(),
-            false => format!("; missing requirements: {}", self.unavailable.join(", ")),
+        let lacking = if self.unavailable.is_empty() {
+            String::new()
+        } else {
+            format!("; missing requirements: {}", self.unavailable.join(", "))
         };
         format!("{own} besides the built-in ones{cut}{lacking}")
     }

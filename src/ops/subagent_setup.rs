@@ -45,9 +45,10 @@ pub(crate) fn prepare_subagent(
         platform: &platform(),
         workspace: &policy.file_scope.workspace,
         directory: &policy.file_scope.directory,
-        directory_access: match can_write(policy) {
-            true => DirectoryAccess::Write,
-            false => DirectoryAccess::Read,
+        directory_access: if can_write(policy) {
+            DirectoryAccess::Write
+        } else {
+            DirectoryAccess::Read
         },
         may_write_workspace: !policy.reads_only,
         extra_directories: &describe_extra_grants(policy),

@@ -31,9 +31,10 @@ pub(crate) fn describe_extra_grants(policy: &Policy) -> Vec<String> {
 /// Describes what the tools may do.
 pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, is_interactive: bool) -> String {
     let names: Vec<&str> = toolbox.specs().iter().map(|spec| spec.name.as_str()).collect();
-    match names.is_empty() {
-        true => String::new(),
-        false => policy.for_model(&names, CommandShell::find().name(), is_interactive),
+    if names.is_empty() {
+        String::new()
+    } else {
+        policy.for_model(&names, CommandShell::find().name(), is_interactive)
     }
 }
 

@@ -129,9 +129,10 @@ pub(crate) fn prepare(
         hooks,
     };
     let toolbox = build_toolbox(ctx, input, &policy, &shared, own_tools)?;
-    let skill_list = match toolbox.specs().is_empty() {
-        true => String::new(),
-        false => skill::render_list(&skills, settings.skills.budget_tokens).text,
+    let skill_list = if toolbox.specs().is_empty() {
+        String::new()
+    } else {
+        skill::render_list(&skills, settings.skills.budget_tokens).text
     };
     let own_text = settings.prompt_files.system.as_deref();
     let own_text = prompt_files::read(ctx, "system", own_text)?;
@@ -319,9 +320,10 @@ fn project_instructions(
     policy: &mut Policy,
 ) -> Result<DirectoryInstructions> {
     let reach = &mut policy.file_scope;
-    let notes = match reach.directory == workspace {
-        true => DirectoryInstructions::default(),
-        false => TrustList::load(&ctx.paths.trust())?.read_instructions(&reach.directory)?,
+    let notes = if reach.directory == workspace {
+        DirectoryInstructions::default()
+    } else {
+        TrustList::load(&ctx.paths.trust())?.read_instructions(&reach.directory)?
     };
     for place in &notes.trusted {
         reach.instruction_files.extend(trust::instruction_paths(place));
@@ -372,9 +374,10 @@ fn open_files(
 
 /// The places of our own state. A policy without limits does not list them.
 fn own_state(ctx: &Context, scope: &FileScope) -> Deferred<Vec<PathBuf>> {
-    let (hidden, read_only) = match scope.is_unrestricted {
-        true => protected_paths::protected_paths(ctx, &scope.workspace),
-        false => (scope.hidden.clone(), scope.read_only.clone()),
+    let (hidden, read_only) = if scope.is_unrestricted {
+        protected_paths::protected_paths(ctx, &scope.workspace)
+    } else {
+        (scope.hidden.clone(), scope.read_only.clone())
     };
     Deferred::new(move || [&hidden[..], &read_only].concat())
 }
@@ -554,9 +557,10 @@ fn keep_listed(
     let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
     let is_unknown = |name: &&String| {
         let pattern = Pattern::new(name.as_str());
-        let may_be_missing = match pattern.has_wildcard() {
-            true => name.starts_with(tool_name::PREFIX),
-            false => shared.mcp_tools.is_missing(name),
+        let may_be_missing = if pattern.has_wildcard() {
+            name.starts_with(tool_name::PREFIX)
+        } else {
+            shared.mcp_tools.is_missing(name)
         };
         !may_be_missing && !known.iter().any(|tool| pattern.matches(tool))
     };

@@ -212,9 +212,10 @@ impl Installation {
             crontab_sync::remove_block(ctx, &self.workspace)?;
         }
         for path in self.owned.iter().flat_map(|group| &group.paths) {
-            let removed = match path.is_dir() && !path.is_symlink() {
-                true => std::fs::remove_dir_all(path),
-                false => std::fs::remove_file(path),
+            let removed = if path.is_dir() && !path.is_symlink() {
+                std::fs::remove_dir_all(path)
+            } else {
+                std::fs::remove_file(path)
             };
             match removed {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}

@@ -100,13 +100,14 @@ impl Worktree {
     fn check_existing(&self, ctx: &Context) -> Result<()> {
         let found =
             git(ctx, &self.path, &["rev-parse", "--path-format=absolute", "--git-common-dir"]);
-        match found.is_ok_and(|found| Path::new(found.trim()) == self.git_dir) {
-            true => Ok(()),
-            false => Err(fail_with_hint(
+        if found.is_ok_and(|found| Path::new(found.trim()) == self.git_dir) {
+            Ok(())
+        } else {
+            Err(fail_with_hint(
                 Exit::Usage,
                 format!("`{}` belongs to another repository", self.path.display()),
                 "another name for `--worktree`",
-            )),
+            ))
         }
     }
 
@@ -134,9 +135,10 @@ impl Worktree {
     pub(crate) fn grant(&self, grants: &mut Grants) {
         grants.directory = Some(self.directory.clone());
         grants.read.push(self.path.clone());
-        match grants.write.is_empty() {
-            true => grants.read.push(self.git_dir.clone()),
-            false => grants.write.push(self.git_dir.clone()),
+        if grants.write.is_empty() {
+            grants.read.push(self.git_dir.clone());
+        } else {
+            grants.write.push(self.git_dir.clone());
         }
     }
 

@@ -47,11 +47,12 @@ impl Policy {
             .collect();
         if !asked.is_empty() {
             let names = asked.join(", ");
-            line(&match attended {
-                true => format!("{names}: the user must approve, unless a rule allows the call."),
-                false => format!(
+            line(&if attended {
+                format!("{names}: the user must approve, unless a rule allows the call.")
+            } else {
+                format!(
                     "{names} require approval, which this run cannot get, unless a rule allows the call."
-                ),
+                )
             });
         }
         self.describe_denied_changes().iter().for_each(|text| line(text));
@@ -66,15 +67,12 @@ impl Policy {
                 line(&format!("{word} by rule: {}.", rules.join(", ")));
             }
         }
-        line(match attended {
-            true => {
-                "The user is asked to approve anything beyond this, and sees the exact call: make it instead of describing it. \
-                 A denial is final: do not work around it, and follow the reason if one is given."
-            }
-            false => {
-                "A denial is final: do not work around it. Continue without it, and tell the user which flag would have allowed \
-                 it."
-            }
+        line(if attended {
+            "The user is asked to approve anything beyond this, and sees the exact call: make it instead of describing it. \
+             A denial is final: do not work around it, and follow the reason if one is given."
+        } else {
+            "A denial is final: do not work around it. Continue without it, and tell the user which flag would have allowed \
+             it."
         });
         text
     }
@@ -157,13 +155,15 @@ impl Policy {
     /// The paths that commands may change, in words, and true if they may use the network.
     fn command_access(&self) -> (String, bool) {
         let written = self.file_scope.command_writable_places();
-        let places: Vec<String> = match self.reads_only {
-            true => Vec::new(),
-            false => written.iter().map(|path| on_one_line(path)).collect(),
+        let places: Vec<String> = if self.reads_only {
+            Vec::new()
+        } else {
+            written.iter().map(|path| on_one_line(path)).collect()
         };
-        let text = match places.is_empty() {
-            true => "only a private $TMPDIR".to_owned(),
-            false => format!("{} and a private $TMPDIR", places.join(", ")),
+        let text = if places.is_empty() {
+            "only a private $TMPDIR".to_owned()
+        } else {
+            format!("{} and a private $TMPDIR", places.join(", "))
         };
         (text, self.net == Net::Any)
     }
@@ -210,10 +210,7 @@ impl Policy {
         if self.allows_signing() {
             lines.push(("signing", "commits and tags, with the key of your git config".into()));
         }
-        let approval = match self.auto_approve {
-            true => "yes",
-            false => "no: `agent` never prompts",
-        };
+        let approval = if self.auto_approve { "yes" } else { "no: `agent` never prompts" };
         lines.push(("ask means", approval.into()));
         let mut unique: Vec<(&'static str, String)> = Vec::new();
         for line in lines {

@@ -133,9 +133,10 @@ impl FileScope {
                     "`{shown}` is read-only, like all of `{}` in this run",
                     root.path.display()
                 ),
-                suggested_flag: Some(match root.path == self.directory {
-                    true => "--write".into(),
-                    false => grant_flag(access, &root.path),
+                suggested_flag: Some(if root.path == self.directory {
+                    "--write".into()
+                } else {
+                    grant_flag(access, &root.path)
                 }),
             });
         }

@@ -138,15 +138,12 @@ impl Policy {
         let is_about =
             |rule: &&PolicyRule| rule.argument.is_none() && rule.tool.text() == change.word();
         let has = |effect| self.rules.iter().filter(is_about).any(|rule| rule.effect == effect);
-        match () {
-            () if has(RuleEffect::Deny) => Grant::Denied,
-            () if self.auto_approve
-                || self.file_scope.is_unrestricted
-                || has(RuleEffect::Allow) =>
-            {
-                Grant::Allowed
-            }
-            () => Grant::Unset,
+        if has(RuleEffect::Deny) {
+            Grant::Denied
+        } else if self.auto_approve || self.file_scope.is_unrestricted || has(RuleEffect::Allow) {
+            Grant::Allowed
+        } else {
+            Grant::Unset
         }
     }
 

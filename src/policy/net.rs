@@ -86,9 +86,10 @@ pub fn parse_host(text: &str) -> Result<Pattern, String> {
         digits && port.parse::<u16>().is_ok_and(|port| port > 0)
     };
     if port.is_some_and(|port| port != "*" && !is_port(port)) {
-        return Err(match name.contains(':') || name.is_empty() || text.contains('/') {
-            true => FORM.into(),
-            false => "needs a port from 1 to 65535 after its `:`".into(),
+        return Err(if name.contains(':') || name.is_empty() || text.contains('/') {
+            FORM.into()
+        } else {
+            "needs a port from 1 to 65535 after its `:`".into()
         });
     }
     let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));

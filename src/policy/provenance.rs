@@ -212,10 +212,7 @@ impl ProvenanceState {
             return Ok(AddressTrust::Clean);
         }
         if self.is_allowed(url, allowed) {
-            return Ok(match is_verbatim() {
-                true => AddressTrust::HostVerbatim,
-                false => AddressTrust::Host,
-            });
+            return Ok(if is_verbatim() { AddressTrust::HostVerbatim } else { AddressTrust::Host });
         }
         if is_verbatim() {
             return self.check_limits(url).map(|()| AddressTrust::Verbatim);

@@ -89,9 +89,12 @@ impl PolicyRule {
 
     /// True if the rule applies to a call of `tool` whose argument can be written as any of `subjects`.
     pub fn covers(&self, tool: &str, subjects: &[String]) -> bool {
-        let matches = |argument: &Pattern, subject: &String| match is_file_tool(tool) {
-            true => argument.matches_path(subject),
-            false => argument.matches(subject),
+        let matches = |argument: &Pattern, subject: &String| {
+            if is_file_tool(tool) {
+                argument.matches_path(subject)
+            } else {
+                argument.matches(subject)
+            }
         };
         let covers_any = |argument| subjects.iter().any(|subject| matches(argument, subject));
         self.tool.matches(tool) && self.argument.as_ref().is_none_or(covers_any)

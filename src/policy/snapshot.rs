@@ -67,9 +67,10 @@ impl Policy {
             PolicySnapshot::deserialize(snapshot).map_err(|error| format!("{CHANGED}: {error}"))?;
         let policy = whole.policy.into_policy().map_err(|error| format!("{CHANGED}: {error}"))?;
         // Compared with our own serialization, which allows the file to be reformatted.
-        match PolicyRecord::from_policy(&policy).checksum() == whole.checksum {
-            true => Ok(policy),
-            false => Err(CHANGED.into()),
+        if PolicyRecord::from_policy(&policy).checksum() == whole.checksum {
+            Ok(policy)
+        } else {
+            Err(CHANGED.into())
         }
     }
 }

@@ -177,10 +177,7 @@ impl<P: Provider> Provider for BudgetedProvider<P> {
     ) -> Result<Reply, ProviderError> {
         let session = self.session_limit()?;
         let has_limit = !self.limits.is_unlimited() || self.run.has_limit();
-        let most = match has_limit {
-            true => self.max_spending(request),
-            false => Spending::default(),
-        };
+        let most = if has_limit { self.max_spending(request) } else { Spending::default() };
         let promise = self.run.reserve(most, session).map_err(to_provider_error)?;
         let reservation = self.reserve(most, on_delta)?;
         let started = Instant::now();
@@ -288,9 +285,10 @@ impl<P> BudgetedProvider<P> {
 
 /// Converts a failure of the budget or the ledger. It is not retried with another model, which would fail too.
 fn to_provider_error(error: anyhow::Error) -> ProviderError {
-    match error.is::<Stop>() {
-        true => ProviderError::Aborted(error),
-        false => ProviderError::BudgetExceeded(error),
+    if error.is::<Stop>() {
+        ProviderError::Aborted(error)
+    } else {
+        ProviderError::BudgetExceeded(error)
     }
 }
 

@@ -106,9 +106,10 @@ fn classify_ambiguous(response: &ErrorResponse<'_>) -> FailureKind {
     let message = response.message.to_lowercase();
     let model = response.model.unwrap_or_default().to_lowercase();
     // The name of a model may contain any of the words: `llama-3.2-vision`.
-    let (names_model, text) = match !model.is_empty() && message.contains(&model) {
-        true => (true, message.replace(&model, " ")),
-        false => (false, message),
+    let (names_model, text) = if !model.is_empty() && message.contains(&model) {
+        (true, message.replace(&model, " "))
+    } else {
+        (false, message)
     };
     let has_any = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if has_any(CONTENT_WORDS) {

@@ -161,16 +161,16 @@ mod tests {
         let name = "f";
         let server = String::new;
         let chat = ChatFormat { server: server(), quirks: NONE, max_output_tokens: None };
-        let message = match has_call {
-            false => json!({ "content": "Half of" }),
-            true => {
-                json!({ "tool_calls": [{ "id": "c", "function": { "name": name, "arguments": "{}" } }] })
-            }
+        let message = if !has_call {
+            json!({ "content": "Half of" })
+        } else {
+            json!({ "tool_calls": [{ "id": "c", "function": { "name": name, "arguments": "{}" } }] })
         };
         let anthropic = AnthropicFormat { server: server(), quirks: NONE, max_output_tokens: None };
-        let block = match has_call {
-            false => json!({ "type": "text", "text": "Half of" }),
-            true => json!({ "type": "tool_use", "id": "c", "name": name, "input": {} }),
+        let block = if !has_call {
+            json!({ "type": "text", "text": "Half of" })
+        } else {
+            json!({ "type": "tool_use", "id": "c", "name": name, "input": {} })
         };
         let responses = ResponsesFormat {
             server: server(),
@@ -178,13 +178,10 @@ mod tests {
             max_output_tokens: None,
             is_reasoning_model: false,
         };
-        let item = match has_call {
-            false => {
-                json!({ "type": "message", "content": [{ "type": "output_text", "text": "Half of" }] })
-            }
-            true => {
-                json!({ "type": "function_call", "call_id": "c", "name": name, "arguments": "{}" })
-            }
+        let item = if !has_call {
+            json!({ "type": "message", "content": [{ "type": "output_text", "text": "Half of" }] })
+        } else {
+            json!({ "type": "function_call", "call_id": "c", "name": name, "arguments": "{}" })
         };
         let details = json!({ "reason": reason });
         [

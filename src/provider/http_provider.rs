@@ -266,18 +266,18 @@ impl HttpProvider {
 
     /// Converts a failure to send a request.
     fn connect_error(&self, error: anyhow::Error) -> ProviderError {
-        match error.is::<HintedError>() || error.is::<Stop>() {
-            true => ProviderError::Aborted(error),
-            false => {
-                let question = match web_url::is_local_cleartext(&self.address.current()) {
-                    true => "; is the server running?",
-                    false => "",
-                };
-                let place = self.display_url();
-                ProviderError::Unavailable(
-                    self.sanitize(&format!("send request to {place}: {error}{question}")),
-                )
-            }
+        if error.is::<HintedError>() || error.is::<Stop>() {
+            ProviderError::Aborted(error)
+        } else {
+            let question = if web_url::is_local_cleartext(&self.address.current()) {
+                "; is the server running?"
+            } else {
+                ""
+            };
+            let place = self.display_url();
+            ProviderError::Unavailable(
+                self.sanitize(&format!("send request to {place}: {error}{question}")),
+            )
         }
     }
 
@@ -473,9 +473,12 @@ impl HttpProvider {
             format!("{message} (status {shown_status})")
         };
         let description = format!("{}: {detail}", self.display_url());
-        let with_key = |description: &str| match self.key.is_configured() {
-            true => format!("{description}; the key is from {}", self.key.source_label),
-            false => format!("{description}; no API key is configured"),
+        let with_key = |description: &str| {
+            if self.key.is_configured() {
+                format!("{description}; the key is from {}", self.key.source_label)
+            } else {
+                format!("{description}; no API key is configured")
+            }
         };
         match failure_kind::classify(response) {
             FailureKind::ContextExceeded => ProviderError::ContextExceeded(description),

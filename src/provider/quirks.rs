@@ -289,10 +289,7 @@ pub(super) fn normalize_model(model: &str) -> String {
     let last = model.rsplit('/').next().unwrap_or(model).to_lowercase();
     // Names on Bedrock and Vertex: `anthropic.claude-…`, `us.anthropic.claude-…`.
     let name = last.find("claude").map_or(last.as_str(), |at| &last[at..]);
-    match name.starts_with("claude") {
-        true => name.replace('.', "-"),
-        false => name.to_owned(),
-    }
+    if name.starts_with("claude") { name.replace('.', "-") } else { name.to_owned() }
 }
 
 #[cfg(test)]

@@ -100,10 +100,7 @@ fn emit_text<'t>(
     delta: fn(&'t str) -> Delta<'t>,
     on_delta: &mut DeltaSink<'_>,
 ) -> anyhow::Result<()> {
-    match text.is_empty() {
-        true => Ok(()),
-        false => on_delta(delta(text)),
-    }
+    if text.is_empty() { Ok(()) } else { on_delta(delta(text)) }
 }
 
 fn mask_reply(mut reply: Reply) -> Reply {

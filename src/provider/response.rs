@@ -238,9 +238,10 @@ fn process_event(
 /// Detects an error object within a successful response.
 fn check_for_error(object: &Value) -> Result<(), ReplyError> {
     let has_error = object.get("error").is_some_and(|error| !error.is_null());
-    match has_error || object["object"] == "error" || object["type"] == "error" {
-        true => Err(ReplyError::Server(object.clone())),
-        false => Ok(()),
+    if has_error || object["object"] == "error" || object["type"] == "error" {
+        Err(ReplyError::Server(object.clone()))
+    } else {
+        Ok(())
     }
 }
 

@@ -270,10 +270,7 @@ impl ThinkTagSplitter {
             return TagMatch::Found(name);
         }
         let may_be_here = |name: &&str| format!("<{name}>").starts_with(text);
-        match !self.is_ended && names.any(may_be_here) {
-            true => TagMatch::Unknown,
-            false => TagMatch::None,
-        }
+        if !self.is_ended && names.any(may_be_here) { TagMatch::Unknown } else { TagMatch::None }
     }
 }
 

@@ -121,9 +121,10 @@ impl<'a> WrittenBlock<'a> {
         } else if let Some((name, rest)) = between(self.text, "<function=", ">") {
             let (fields, rest) = rest.split_once("</function>")?;
             is_end(rest).then_some(())?;
-            let arguments = match fields.trim_start().starts_with('{') {
-                true => lenient_json::parse(fields.trim())?,
-                false => parse_fields(fields, ["<parameter=", ">", "</parameter>"])?,
+            let arguments = if fields.trim_start().starts_with('{') {
+                lenient_json::parse(fields.trim())?
+            } else {
+                parse_fields(fields, ["<parameter=", ">", "</parameter>"])?
             };
             (name.to_owned(), arguments)
         } else if let Some(at) = inner.find("<arg_key>") {

@@ -349,9 +349,10 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         match letter {
             ' ' | '\t' => blanks += 1,
             _ => {
-                match blanks > 24 && !line.is_empty() {
-                    true => line.push_str(&format!(" ⟨{blanks} blanks⟩ ")),
-                    false => line.extend(std::iter::repeat_n(' ', blanks)),
+                if blanks > 24 && !line.is_empty() {
+                    line.push_str(&format!(" ⟨{blanks} blanks⟩ "));
+                } else {
+                    line.extend(std::iter::repeat_n(' ', blanks));
                 }
                 blanks = 0;
                 line.push(letter);
@@ -402,10 +403,7 @@ impl ElicitationHandler for TerminalPrompter {
                 let value = self.ask_field(field)?;
                 entered.extend(value.map(|value| (field.name.clone(), value)));
             }
-            let sure = match fields.is_empty() {
-                true => "  continue? [y/N] ",
-                false => "  send this? [y/N] ",
-            };
+            let sure = if fields.is_empty() { "  continue? [y/N] " } else { "  send this? [y/N] " };
             let answer = self.read_choice(sure, &YES_NO, Some(NO_INDEX)).ok()?;
             (answer == YES.word).then_some(entered)
         })

@@ -108,10 +108,7 @@ fn describe_field(
                 sanitize::single_line(&option.value, 80),
                 sanitize::single_line(&option.title, 80),
             );
-            match value == title {
-                true => value,
-                false => format!("{title} ({value})"),
-            }
+            if value == title { value } else { format!("{title} ({value})") }
         });
         options.collect::<Vec<_>>().join(", ")
     };
@@ -169,10 +166,7 @@ impl FormField {
             FormFieldKind::Integer => json!(text.parse::<i64>().map_err(|_| "not a whole number")?),
             FormFieldKind::Number => {
                 let number: f64 = text.parse().map_err(|_| "not a number")?;
-                match number.is_finite() {
-                    true => json!(number),
-                    false => return Err("not a number".into()),
-                }
+                if number.is_finite() { json!(number) } else { return Err("not a number".into()) }
             }
             FormFieldKind::Boolean => match text.to_lowercase().as_str() {
                 "y" | "yes" | "true" => json!(true),
@@ -182,9 +176,8 @@ impl FormField {
             FormFieldKind::OneOf(options) => json!(option(options, text)?),
             FormFieldKind::Several(options) => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-                let read = |part: &str| match options.is_empty() {
-                    true => Ok(part.to_owned()),
-                    false => option(options, part),
+                let read = |part: &str| {
+                    if options.is_empty() { Ok(part.to_owned()) } else { option(options, part) }
                 };
                 json!(parts.map(read).collect::<Result<Vec<String>, String>>()?)
             }

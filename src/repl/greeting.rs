@@ -101,9 +101,12 @@ impl ReplSession<'_> {
 /// Describes the grants of flags and of allow rules in the config, which come on top of the profile.
 fn describe_grants(grants: &Grants, rule_count: usize) -> String {
     let paths = |flag: &str, paths: &[PathBuf]| {
-        let shown = paths.iter().map(|path| match path.as_os_str() == "." {
-            true => flag.to_owned(),
-            false => format!("{flag}={}", path.display()),
+        let shown = paths.iter().map(|path| {
+            if path.as_os_str() == "." {
+                flag.to_owned()
+            } else {
+                format!("{flag}={}", path.display())
+            }
         });
         shown.collect::<Vec<_>>()
     };
@@ -114,8 +117,5 @@ fn describe_grants(grants: &Grants, rule_count: usize) -> String {
     given.extend(
         (rule_count > 0).then(|| format!("{} of tools.allow", count_noun(rule_count, "rule"))),
     );
-    match given.is_empty() {
-        true => String::new(),
-        false => format!("; with {}", given.join(", ")),
-    }
+    if given.is_empty() { String::new() } else { format!("; with {}", given.join(", ")) }
 }

@@ -147,9 +147,10 @@ fn parse(line: &str) -> ReplInput {
     };
     let (name, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     // A path, such as `/etc/hosts`, is not a command.
-    match user_commands::is_command_name(name) {
-        true => ReplInput::Command(name.to_owned(), rest.trim().to_owned()),
-        false => ReplInput::Message(text.to_owned()),
+    if user_commands::is_command_name(name) {
+        ReplInput::Command(name.to_owned(), rest.trim().to_owned())
+    } else {
+        ReplInput::Message(text.to_owned())
     }
 }
 

@@ -124,10 +124,7 @@ impl<'w> ReplSession<'w> {
         let Some(text) = &self.last_message else {
             return;
         };
-        let label = match self.is_interrupted {
-            true => "interrupted",
-            false => "last message",
-        };
+        let label = if self.is_interrupted { "interrupted" } else { "last message" };
         let text = truncate_line(text, MAX_QUOTED_CHARS);
         self.ctx.terminal.eprint_dim(&format!("{label}: {text}"));
     }
@@ -224,10 +221,8 @@ impl<'w> ReplSession<'w> {
     /// Continues with `options`, which name this `profile`. One that only reads does without `--write`, until another one
     /// is chosen.
     pub(super) fn set_profile(&mut self, mut options: TurnOptions, profile: &Profile) {
-        options.grants.write = match profile.reads_only {
-            true => Vec::new(),
-            false => self.write_flags.clone(),
-        };
+        options.grants.write =
+            if profile.reads_only { Vec::new() } else { self.write_flags.clone() };
         self.is_unrestricted = profile.is_unrestricted;
         self.prompter.change_profile(options.grants.profile.as_deref());
         self.options = options;

@@ -272,9 +272,10 @@ impl ReplSession<'_> {
             COMMANDS.iter().filter(|it| !["help", "exit", "shell"].contains(&it.name)).map(|it| {
                 let (name, about) = (name(it), it.description);
                 let is_wide = width.is_some_and(|width| name.len() + 2 + about.len() > width);
-                let head = match is_wide && name.len() > column {
-                    true => format!("{name}\n{:column$}  ", ""),
-                    false => format!("{name:column$}  "),
+                let head = if is_wide && name.len() > column {
+                    format!("{name}\n{:column$}  ", "")
+                } else {
+                    format!("{name:column$}  ")
                 };
                 let (above, indent) = head.split_at(head.find('\n').map_or(0, |at| at + 1));
                 format!("{above}{}\n", hanging_indent(indent, about, width))
@@ -292,9 +293,10 @@ impl ReplSession<'_> {
         let width = self.ctx.terminal.stdout_width();
         let head = format!("{}  ", head.trim_end());
         self.print(&format!("{}\n", hanging_indent(&head, command.description, width)))?;
-        match PROGRAM_COMMANDS.contains(&command.name) {
-            true => self.run_program(&[command.name, "-h"], ""),
-            false => Ok(()),
+        if PROGRAM_COMMANDS.contains(&command.name) {
+            self.run_program(&[command.name, "-h"], "")
+        } else {
+            Ok(())
         }
     }
 
@@ -455,9 +457,8 @@ fn unknown_command(name: &str) -> Error {
     let names = COMMANDS.iter().map(|command| command.name);
     let names = names.chain(COMMANDS.iter().flat_map(|it| it.aliases).copied());
     let names = names.chain(EXITS.iter().filter_map(|word| word.strip_prefix('/')));
-    let rank = |known: &str| match known.starts_with(name) {
-        true => 0,
-        false => strsim::damerau_levenshtein(name, known),
+    let rank = |known: &str| {
+        if known.starts_with(name) { 0 } else { strsim::damerau_levenshtein(name, known) }
     };
     // In a short word, every letter counts.
     let limit = name.len() / 3;

@@ -140,9 +140,10 @@ pub fn result_json(
     let error = error.as_ref().filter(|_| exit != Exit::Answered).map(|error| {
         json!({ "message": format!("{error:#}"), "cause": exit_for(error).name(), "hint": hint_for(error) })
     });
-    let data = match run.has_schema && exit == Exit::Answered {
-        true => serde_json::from_str(text).unwrap_or(Value::Null),
-        false => Value::Null,
+    let data = if run.has_schema && exit == Exit::Answered {
+        serde_json::from_str(text).unwrap_or(Value::Null)
+    } else {
+        Value::Null
     };
     let hosts = run.hosts.iter();
     let hosts: Vec<Value> = hosts

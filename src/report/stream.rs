@@ -31,9 +31,10 @@ enum Presentation {
 
 impl AnswerStream {
     pub(super) fn new(terminal: Terminal) -> Self {
-        let presentation = match terminal.stdout_is_rich {
-            true => Presentation::Rendered(Box::default(), Sanitizer::default()),
-            false => Presentation::Raw,
+        let presentation = if terminal.stdout_is_rich {
+            Presentation::Rendered(Box::default(), Sanitizer::default())
+        } else {
+            Presentation::Raw
         };
         Self {
             terminal,

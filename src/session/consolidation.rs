@@ -193,10 +193,8 @@ pub fn read_range(
         origin_left_by_new,
         ..
     } = tail.metadata.session_metadata();
-    let origin = match left.iter().any(|(_, end)| next.from < *end) {
-        true => origin_left_by_new,
-        false => origin,
-    };
+    let origin =
+        if left.iter().any(|(_, end)| next.from < *end) { origin_left_by_new } else { origin };
     let Some(start) = find_message_offset(&file, &path, (size, tail.count), next.from)? else {
         return Ok(None);
     };
@@ -335,8 +333,9 @@ pub fn advance_pointer(store: &SessionStore, key: &str, from: usize, to: usize) 
 /// True if message `from` begins the next range, or a range that `/new` has left since.
 fn is_next(metadata: &MetadataLine, from: usize) -> bool {
     let left = metadata.session_metadata().ranges_left_by_new;
-    match left.is_empty() {
-        true => metadata.last_consolidated == from,
-        false => left.iter().any(|range| range.0 == from),
+    if left.is_empty() {
+        metadata.last_consolidated == from
+    } else {
+        left.iter().any(|range| range.0 == from)
     }
 }

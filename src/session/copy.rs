@@ -37,10 +37,8 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
     refuse_newer(tail.metadata.is_newer(), &source)?;
     let (home, _) = store.path_for(new)?;
     durable_file::create_dir(home.parent().context("the session path has no parent directory")?)?;
-    let is_free = || match store.find_path(new)?.exists() {
-        false => Ok(()),
-        true => Err(already_exists_error(new)),
-    };
+    let is_free =
+        || if !store.find_path(new)?.exists() { Ok(()) } else { Err(already_exists_error(new)) };
     is_free()?;
     let lock = try_lock(store, new, &home)?;
     is_free()?;

@@ -27,10 +27,7 @@ pub(super) fn to_messages(
     is_interrupted: bool,
 ) -> Vec<Message> {
     // The end of an interrupted turn is still to be seen after them.
-    let finish_reason = match is_interrupted {
-        true => FinishReason::Interrupted,
-        false => FinishReason::Stop,
-    };
+    let finish_reason = if is_interrupted { FinishReason::Interrupted } else { FinishReason::Stop };
     let mut before = match history::no_answer(messages) {
         Some(Message::Assistant(reply)) => format!("{}\n\n", reply.text),
         _ => String::new(),

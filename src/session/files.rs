@@ -160,9 +160,10 @@ fn nearest_key(store: &SessionStore, key: &str) -> Option<String> {
         for path in list_logs(dir).unwrap_or_default() {
             let found = read_key(&path).ok().flatten();
             let found = found.unwrap_or_else(|| key_from_name(&path));
-            let likeness = match !key.is_empty() && found.contains(key) {
-                true => 1.0,
-                false => strsim::jaro_winkler(key, &found),
+            let likeness = if !key.is_empty() && found.contains(key) {
+                1.0
+            } else {
+                strsim::jaro_winkler(key, &found)
             };
             if likeness >= MIN_SIMILARITY && best.as_ref().is_none_or(|(most, _)| likeness > *most)
             {

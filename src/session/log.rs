@@ -75,11 +75,10 @@ impl SessionLog {
                         time.split(['.', '+', 'Z']).next().unwrap_or(time)
                     });
                     let pid = holder.pid;
-                    match holder.is_stopped() {
-                        true => {
-                            format!(" (process {pid}, stopped; `kill -CONT {pid}` continues it)")
-                        }
-                        false => format!(" (process {pid}, since {since})"),
+                    if holder.is_stopped() {
+                        format!(" (process {pid}, stopped; `kill -CONT {pid}` continues it)")
+                    } else {
+                        format!(" (process {pid}, since {since})")
                     }
                 })
                 .unwrap_or_default();

@@ -226,9 +226,10 @@ impl MetadataLine {
     /// Stores our entry; an empty one is removed.
     pub(super) fn set_session_metadata(&mut self, kept: &SessionMetadata) {
         let value = serde_json::to_value(kept).expect("plain values are JSON");
-        match value.as_object().is_some_and(Map::is_empty) {
-            true => drop(self.metadata.remove(METADATA_KEY)),
-            false => drop(self.metadata.insert(METADATA_KEY.into(), value)),
+        if value.as_object().is_some_and(Map::is_empty) {
+            drop(self.metadata.remove(METADATA_KEY));
+        } else {
+            drop(self.metadata.insert(METADATA_KEY.into(), value));
         }
     }
 

@@ -69,9 +69,10 @@ pub(super) fn update_metadata(
         let closing = ClosingLine {
             turn: "",
             // A turn that was interrupted stays so.
-            ending: match metadata.is_mid_turn || !tail.is_closed {
-                true => line::OPEN,
-                false => "consolidation",
+            ending: if metadata.is_mid_turn || !tail.is_closed {
+                line::OPEN
+            } else {
+                "consolidation"
             },
             summary: None,
         };

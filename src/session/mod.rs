@@ -693,9 +693,6 @@ impl Session {
     /// True if its last turn was interrupted.
     pub fn is_interrupted(&self) -> bool {
         let is_summary = self.messages.len() == 1 && self.summary.is_some();
-        match is_summary {
-            true => !self.is_closed,
-            false => history::is_interrupted(&self.messages),
-        }
+        if is_summary { !self.is_closed } else { history::is_interrupted(&self.messages) }
     }
 }

@@ -78,12 +78,13 @@ pub fn repair(
     let used = store.find_path(key)?;
     if used != path {
         // Opening it as the session `key` would move the file in use over it.
-        let what = match used.exists() {
-            true => format!("not in use: session `{key}` is in `{}`", used.display()),
-            false => format!(
+        let what = if used.exists() {
+            format!("not in use: session `{key}` is in `{}`", used.display())
+        } else {
+            format!(
                 "not found by its key: the file of session `{key}` would be `{}`",
                 used.display()
-            ),
+            )
         };
         return Ok(vec![RepairFinding::new(what)]);
     }

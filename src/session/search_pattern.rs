@@ -33,10 +33,7 @@ impl SearchPattern {
     /// # Errors
     /// Status 2 if `pattern` is not a valid regular expression.
     pub fn new(pattern: &str, is_fixed: bool, ignores_case: bool) -> Result<Self> {
-        let source = match is_fixed {
-            true => regex::escape(pattern),
-            false => pattern.to_owned(),
-        };
+        let source = if is_fixed { regex::escape(pattern) } else { pattern.to_owned() };
         let built = RegexBuilder::new(&source).case_insensitive(ignores_case).build();
         let text = built.map_err(|error| {
             // The first lines of the message draw the position, which does not fit into a one-line message.
@@ -135,13 +132,16 @@ mod tests {
             let needle = SearchPattern::new(pattern, false, ignores_case).unwrap();
             assert!(!needle.matching_lines(text, 0).is_empty(), "{pattern} {text}");
             let plain = serde_json::to_string(text).unwrap();
-            let escape = |letter: char| match letter.is_ascii() {
-                true => letter.to_string(),
-                false => letter
-                    .encode_utf16(&mut [0; 2])
-                    .iter()
-                    .map(|unit| format!("\\u{unit:04x}"))
-                    .collect(),
+            let escape = |letter: char| {
+                if letter.is_ascii() {
+                    letter.to_string()
+                } else {
+                    letter
+                        .encode_utf16(&mut [0; 2])
+                        .iter()
+                        .map(|unit| format!("\\u{unit:04x}"))
+                        .collect()
+                }
             };
             let escaped: String = plain.chars().map(escape).collect();
             for written in [plain, escaped] {

@@ -371,9 +371,10 @@ pub(super) fn next_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> std::i
             break;
         }
     }
-    match length > MAX_LINE_BYTES {
-        true => OVERLONG_LINE.clone_into(text),
-        false => text.truncate(text.trim_ascii_end().len()),
+    if length > MAX_LINE_BYTES {
+        OVERLONG_LINE.clone_into(text);
+    } else {
+        text.truncate(text.trim_ascii_end().len());
     }
     Ok(length)
 }
@@ -450,10 +451,7 @@ impl<'a> ReverseLines<'a> {
         };
         let offset = self.start + line.start as u64;
         self.unread = line.start;
-        let text = match line.is_empty() {
-            true => OVERLONG_LINE,
-            false => self.buffer[line].trim_ascii_end(),
-        };
+        let text = if line.is_empty() { OVERLONG_LINE } else { self.buffer[line].trim_ascii_end() };
         Ok(Some((offset, text)))
     }
 

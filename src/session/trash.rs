@@ -156,10 +156,7 @@ pub fn remove(store: &SessionStore, key: &str) -> Result<()> {
             found = true;
         }
     }
-    match found {
-        true => Ok(()),
-        false => Err(not_found_error(store, key)),
-    }
+    if found { Ok(()) } else { Err(not_found_error(store, key)) }
 }
 
 /// Lists the trash, newest first.
@@ -195,13 +192,16 @@ pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
         // Another key that maps to the same file name uses it now.
         home = dir.join(encoded_name(key));
     }
-    let is_free = || match store.find_path(key)?.exists() {
-        false => Ok(()),
-        true => Err(fail_with_hint(
-            Exit::Usage,
-            format!("session `{key}` already exists"),
-            format!("nanobot session rename {key} NEW"),
-        )),
+    let is_free = || {
+        if !store.find_path(key)?.exists() {
+            Ok(())
+        } else {
+            Err(fail_with_hint(
+                Exit::Usage,
+                format!("session `{key}` already exists"),
+                format!("nanobot session rename {key} NEW"),
+            ))
+        }
     };
     is_free()?;
     let lock = try_lock(store, key, &home)?;

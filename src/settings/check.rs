@@ -156,15 +156,17 @@ fn check_mail(config: &ChannelConfig) -> Option<&'static str> {
     let allowed = config.list("allowFrom");
     let is_verified = config.flag("verifyDkim") || config.flag("verifySpf");
     let has_servers = !config.list("trustedAuthservIds").is_empty();
-    match () {
-        () if !config.flag("consentGranted") => Some(
+    if !config.flag("consentGranted") {
+        Some(
             "`channels.email.consentGranted` is false: no mail is read or sent until the owner of the mailbox agrees",
-        ),
-        () if is_verified && !has_servers && !allowed.iter().any(|entry| entry == "*") => Some(
+        )
+    } else if is_verified && !has_servers && !allowed.iter().any(|entry| entry == "*") {
+        Some(
             "`channels.email.trustedAuthservIds` is empty: no mail is answered, since addresses of senders can be forged; \
              `nanobot channel test email` names the servers that verify them",
-        ),
-        () => None,
+        )
+    } else {
+        None
     }
 }
 
@@ -210,9 +212,10 @@ impl ConfigChecker<'_> {
         }
         if let Some(words) = self.layers.name_error(path, &typed, self.options.is_provider) {
             // Blank text counts as absent.
-            let severity = match typed.as_str().is_some_and(|text| text.trim().is_empty()) {
-                true => ConfigSeverity::Warning,
-                false => ConfigSeverity::Error,
+            let severity = if typed.as_str().is_some_and(|text| text.trim().is_empty()) {
+                ConfigSeverity::Warning
+            } else {
+                ConfigSeverity::Error
             };
             return self.push(severity, path, &words);
         }
@@ -261,10 +264,8 @@ impl ConfigChecker<'_> {
 
     fn report_unknown_key(&mut self, path: &[String], value: &Value) {
         let key = UnknownKey::new(path, value);
-        let severity = match key.may_be_limit {
-            true => ConfigSeverity::Error,
-            false => ConfigSeverity::Warning,
-        };
+        let severity =
+            if key.may_be_limit { ConfigSeverity::Error } else { ConfigSeverity::Warning };
         let refused = match path {
             [_] if self.options.for_python => {
                 " (the Python program 0.1.4 rejects the whole file for it)"

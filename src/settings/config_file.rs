@@ -60,10 +60,8 @@ impl ConfigFile {
     /// `<(…)`, is read to its end.
     pub fn load(path: &Path) -> Result<Self> {
         let is_opened = Self::is_opened(path);
-        let opened = match is_opened {
-            true => File::open(path),
-            false => durable_file::open_nonblocking(path),
-        };
+        let opened =
+            if is_opened { File::open(path) } else { durable_file::open_nonblocking(path) };
         let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::missing(path)),

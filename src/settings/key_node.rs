@@ -23,10 +23,7 @@ const fn group_ends() -> [[u16; MAX_DEPTH]; KEYS.len()] {
         let shared = shared_names(KEYS[row].path.as_bytes(), KEYS[row + 1].path.as_bytes());
         let mut depth = 0;
         while depth < MAX_DEPTH {
-            ends[row][depth] = match depth < shared {
-                true => ends[row + 1][depth],
-                false => row as u16 + 1,
-            };
+            ends[row][depth] = if depth < shared { ends[row + 1][depth] } else { row as u16 + 1 };
             depth += 1;
         }
     }

@@ -9,12 +9,11 @@ pub fn parse_path(spelling: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     let mut rest = spelling;
     loop {
-        let (name, after) = match rest.starts_with('"') {
-            true => parse_quoted_name(rest)?,
-            false => {
-                let (name, after) = rest.split_at(rest.find('.').unwrap_or(rest.len()));
-                (name.to_owned(), after)
-            }
+        let (name, after) = if rest.starts_with('"') {
+            parse_quoted_name(rest)?
+        } else {
+            let (name, after) = rest.split_at(rest.find('.').unwrap_or(rest.len()));
+            (name.to_owned(), after)
         };
         names.push(name);
         match after.strip_prefix('.') {

@@ -89,11 +89,10 @@ pub(super) fn model_chain(
             None => {
                 let known: Vec<&str> = presets.keys().map(String::as_str).collect();
                 let cause = format!("`{name}` is `{text}`, but there is no such preset");
-                Err(match known.is_empty() {
-                    true => fail(Exit::Config, cause),
-                    false => {
-                        fail_with_hint(Exit::Config, cause, format!("one of {}", known.join(", ")))
-                    }
+                Err(if known.is_empty() {
+                    fail(Exit::Config, cause)
+                } else {
+                    fail_with_hint(Exit::Config, cause, format!("one of {}", known.join(", ")))
                 })
             }
         }

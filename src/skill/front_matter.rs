@@ -47,10 +47,11 @@ fn parse_yaml(head: &str, booleans: BooleanSyntax) -> Result<Value, serde_saphyr
 
 fn parse_parts(text: &str) -> Result<(Value, String), String> {
     let (head, body) = split_front_matter(text).unwrap_or(("", text));
-    let head = match head.trim().is_empty() {
-        true => Value::Object(Map::new()),
-        false => parse_fields_or_yaml(head, BooleanSyntax::Yaml11)
-            .map_err(|error| format!("its front matter is not valid YAML: {error}"))?,
+    let head = if head.trim().is_empty() {
+        Value::Object(Map::new())
+    } else {
+        parse_fields_or_yaml(head, BooleanSyntax::Yaml11)
+            .map_err(|error| format!("its front matter is not valid YAML: {error}"))?
     };
     Ok((head, body.to_owned()))
 }
@@ -106,10 +107,7 @@ pub(super) fn parse_lenient(text: &str) -> FrontMatter<'_> {
         }
         (None, None) => {
             let is_begun = begin.lines().next().is_some_and(|line| line.trim_end() == "---");
-            warnings.push(match is_begun {
-                true => format!("its front matter has no closing line `---`, or is longer than {MAX_BYTES} bytes"),
-                false => "it has no front matter: `name: …` and `description: …` between two lines `---`".into(),
-            });
+            warnings.push(if is_begun { format!("its front matter has no closing line `---`, or is longer than {MAX_BYTES} bytes") } else { "it has no front matter: `name: …` and `description: …` between two lines `---`".into() });
             return FrontMatter {
                 fields: Map::new(),
                 body: unmarked,
@@ -137,14 +135,12 @@ pub(super) fn parse_lenient(text: &str) -> FrontMatter<'_> {
 impl FrontMatter<'_> {
     /// Parses invalid YAML key by key. A malformed value does not affect the other keys.
     fn parse_fields(&mut self, head: &str) {
-        let head = match head.contains('\t') {
-            true => {
-                self.warnings.push(
-                    "its front matter is indented with tabs, which YAML does not allow".into(),
-                );
-                head.replace('\t', "  ")
-            }
-            false => head.to_owned(),
+        let head = if head.contains('\t') {
+            self.warnings
+                .push("its front matter is indented with tabs, which YAML does not allow".into());
+            head.replace('\t', "  ")
+        } else {
+            head.to_owned()
         };
         for part in RawField::split(&head) {
             let RawField { key, text, source: whole } = part;
@@ -154,10 +150,7 @@ impl FrontMatter<'_> {
             };
             let value = known.or_else(|| {
                 let value = to_plain_text(text);
-                self.warnings.push(match value.is_some() {
-                    true => format!("the value of `{key}` is not valid YAML and was read as plain text: put it in quotes"),
-                    false => format!("the value of `{key}` is not valid YAML and is ignored"),
-                });
+                self.warnings.push(if value.is_some() { format!("the value of `{key}` is not valid YAML and was read as plain text: put it in quotes") } else { format!("the value of `{key}` is not valid YAML and is ignored") });
                 self.is_broken |= value.is_none();
                 value
             });
@@ -222,9 +215,10 @@ fn to_plain_text(text: &str) -> Option<Value> {
 
 /// Parses front matter. Most front matter consists of a few plain lines, for which the YAML parser is not needed.
 fn parse_fields_or_yaml(head: &str, booleans: BooleanSyntax) -> Result<Value, serde_saphyr::Error> {
-    match head.lines().all(is_plain_field) && !head.is_empty() {
-        true => Ok(parse_plain_fields(head)),
-        false => parse_yaml(head, booleans),
+    if head.lines().all(is_plain_field) && !head.is_empty() {
+        Ok(parse_plain_fields(head))
+    } else {
+        parse_yaml(head, booleans)
     }
 }
 

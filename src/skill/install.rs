@@ -73,10 +73,7 @@ fn move_aside(dir: &Path, name: &str) -> Result<PathBuf> {
 
 fn remove_path(path: &Path) -> Result<()> {
     let is_dir = path.symlink_metadata().is_ok_and(|about| about.is_dir());
-    let erased = match is_dir {
-        true => std::fs::remove_dir_all(path),
-        false => std::fs::remove_file(path),
-    };
+    let erased = if is_dir { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
     erased.with_context(|| format!("remove `{}`", path.display()))
 }
 

@@ -117,9 +117,10 @@ pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
     for skill in all {
         let before = found.skills.last().filter(|before| before.name == skill.name);
         let by = before.map(|before| before.source.clone());
-        match by.is_some() || disabled.contains(&skill.name) {
-            true => found.inactive.push(InactiveSkill { skill, superseded_by: by }),
-            false => found.skills.push(skill),
+        if by.is_some() || disabled.contains(&skill.name) {
+            found.inactive.push(InactiveSkill { skill, superseded_by: by });
+        } else {
+            found.skills.push(skill);
         }
     }
     found

@@ -221,9 +221,10 @@ fn split_tools(text: &str) -> Vec<String> {
             ')' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        match depth == 0 && (letter.is_whitespace() || letter == ',') {
-            true => words.push(std::mem::take(&mut word)),
-            false => word.push(letter),
+        if depth == 0 && (letter.is_whitespace() || letter == ',') {
+            words.push(std::mem::take(&mut word));
+        } else {
+            word.push(letter);
         }
     }
     words.push(word);

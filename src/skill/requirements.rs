@@ -41,9 +41,8 @@ impl SkillRequirements {
 
     /// Describes the requirements, and marks those that are not met.
     pub fn describe(&self, checker: &RequirementChecker<'_>) -> Vec<String> {
-        let mark = |words: String, is_there: bool| match is_there {
-            true => words,
-            false => format!("{words} (missing)"),
+        let mark = |words: String, is_there: bool| {
+            if is_there { words } else { format!("{words} (missing)") }
         };
         let programs = self
             .programs

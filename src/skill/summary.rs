@@ -74,10 +74,7 @@ pub fn render_list(skills: &[Skill], budget: u64) -> SkillList {
     let (mut few, mut many) = (0, listed.len());
     while few + 1 < many {
         let middle = few.midpoint(many);
-        match fits(&made(ListDetail::Names(middle))) {
-            true => few = middle,
-            false => many = middle,
-        }
+        if fits(&made(ListDetail::Names(middle))) { few = middle } else { many = middle }
     }
     made(ListDetail::Names(few))
 }
@@ -208,10 +205,7 @@ fn escape_path(path: &Path) -> String {
 
 /// Cuts `text` at a word boundary, to at most `max_chars` characters.
 fn truncate_words(text: &str, max_chars: usize) -> Cow<'_, str> {
-    let end = match text.len() <= max_chars {
-        true => None,
-        false => text.char_indices().nth(max_chars),
-    };
+    let end = if text.len() <= max_chars { None } else { text.char_indices().nth(max_chars) };
     let Some((end, _)) = end else {
         return Cow::Borrowed(text);
     };

@@ -217,10 +217,7 @@ impl Crontab {
         if !before.header.is_empty() && self.list()?.header.is_empty() {
             return self.write(&[&before.header, bytes].concat());
         }
-        match bytes.is_empty() {
-            true => self.remove(),
-            false => Ok(()),
-        }
+        if bytes.is_empty() { self.remove() } else { Ok(()) }
     }
 
     fn remove(&self) -> Result<(), CrontabError> {
@@ -282,9 +279,10 @@ impl Crontab {
         match self.run(&["-e"])? {
             CallResult::Success(edited) => {
                 let bytes = CrontabListing::parse(edited).bytes;
-                match bytes == listed || escape_carriage_returns(&bytes) == listed {
-                    true => Ok(bytes),
-                    false => cannot("`crontab -e` shows different content"),
+                if bytes == listed || escape_carriage_returns(&bytes) == listed {
+                    Ok(bytes)
+                } else {
+                    cannot("`crontab -e` shows different content")
                 }
             }
             CallResult::NoTable => cannot("`crontab -e` shows no table"),
@@ -370,9 +368,10 @@ fn classify_failure(message: &str) -> CrontabError {
         let lines = message.lines().map(str::trim);
         lines.filter(|line| !line.is_empty()).take(5).collect::<Vec<_>>().join("; ")
     };
-    match forbids.iter().any(|phrase| low.contains(phrase)) {
-        true => CrontabError::Forbidden(first()),
-        false => CrontabError::Failed(first()),
+    if forbids.iter().any(|phrase| low.contains(phrase)) {
+        CrontabError::Forbidden(first())
+    } else {
+        CrontabError::Failed(first())
     }
 }
 
@@ -463,9 +462,10 @@ mod tests {
 
     fn added(table: &[u8], line: &str) -> Vec<u8> {
         let text = String::from_utf8(table.to_vec()).unwrap();
-        match text.lines().any(|other| other == line) {
-            true => text.into_bytes(),
-            false => format!("{text}{line}\n").into_bytes(),
+        if text.lines().any(|other| other == line) {
+            text.into_bytes()
+        } else {
+            format!("{text}{line}\n").into_bytes()
         }
     }
 
@@ -620,10 +620,8 @@ mod tests {
         let _alone = serialize();
         let back = |kind: &str| {
             let user = User::new(kind).with("x\na\n");
-            let mut cut = |table: &[u8]| match table.ends_with(b"a\n") {
-                true => b"x".to_vec(),
-                false => table.to_vec(),
-            };
+            let mut cut =
+                |table: &[u8]| if table.ends_with(b"a\n") { b"x".to_vec() } else { table.to_vec() };
             user.crontab().change(&mut cut).unwrap();
             user.table().unwrap()
         };

@@ -96,9 +96,10 @@ pub fn open_line_log(path: &Path) -> Result<File> {
     let log = open_append(path)?;
     with_lock(&log, path, || {
         let size = size(&log, path)?;
-        match ends_with_newline(&log, path, size)? {
-            true => Ok(()),
-            false => append_to(&log, path, size, b"\n"),
+        if ends_with_newline(&log, path, size)? {
+            Ok(())
+        } else {
+            append_to(&log, path, size, b"\n")
         }
     })?;
     Ok(log)

@@ -26,14 +26,13 @@ impl EntryMode {
     /// Returns the permissions of a new entry `path`, from the nearest directory above it that exists.
     pub fn of_new(path: &Path) -> Self {
         let above = path.ancestors().skip(1);
-        let mut above = above.map(|dir| match dir.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => dir,
-        });
+        let mut above =
+            above.map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
         let found = above.find_map(|dir| std::fs::metadata(dir).ok());
-        match found.is_some_and(|dir| dir.mode() & SHARED_BITS == SHARED_BITS) {
-            true => Self::SHARED,
-            false => Self::PRIVATE,
+        if found.is_some_and(|dir| dir.mode() & SHARED_BITS == SHARED_BITS) {
+            Self::SHARED
+        } else {
+            Self::PRIVATE
         }
     }
 }

@@ -196,10 +196,7 @@ fn open_lock(path: &Path) -> Result<Option<File>> {
 fn write_note(file: &mut File, size: u64, now: &str) -> std::io::Result<()> {
     let note = format!("{} {now}\n", std::process::id());
     file.write_all(note.as_bytes())?;
-    match size > note.len() as u64 {
-        true => file.set_len(note.len() as u64),
-        false => Ok(()),
-    }
+    if size > note.len() as u64 { file.set_len(note.len() as u64) } else { Ok(()) }
 }
 
 fn read_holder(file: &mut File) -> Option<LockHolder> {

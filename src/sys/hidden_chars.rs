@@ -17,9 +17,10 @@ pub fn strip(text: &str) -> (Cow<'_, str>, usize) {
         if letter == '\r' {
             continue;
         }
-        match is_hidden(letter, before) {
-            true => removed += 1,
-            false => visible.push(letter),
+        if is_hidden(letter, before) {
+            removed += 1;
+        } else {
+            visible.push(letter);
         }
         before = letter;
     }

@@ -66,9 +66,10 @@ impl LineBuffer {
 
     fn end_line(&mut self, line: Vec<u8>) -> Result<Vec<u8>, String> {
         self.searched = 0;
-        match std::mem::take(&mut self.is_too_long) {
-            true => Err(format!("the line has more than {MAX_LINE_BYTES} bytes")),
-            false => Ok(line),
+        if std::mem::take(&mut self.is_too_long) {
+            Err(format!("the line has more than {MAX_LINE_BYTES} bytes"))
+        } else {
+            Ok(line)
         }
     }
 }

@@ -123,13 +123,12 @@ impl TopicFilter {
             let mut named = self.topics.iter().rev().filter(|(topic, _)| *topic == name);
             named.next().map(|(_, level)| *level)
         };
-        match TOPICS.contains(&target) {
-            true => named(target).unwrap_or(self.all),
-            false => {
-                let library = target.split("::").next().unwrap_or_default();
-                let level = named(library).unwrap_or(LevelFilter::Off);
-                level.min(LevelFilter::Debug)
-            }
+        if TOPICS.contains(&target) {
+            named(target).unwrap_or(self.all)
+        } else {
+            let library = target.split("::").next().unwrap_or_default();
+            let level = named(library).unwrap_or(LevelFilter::Off);
+            level.min(LevelFilter::Debug)
         }
     }
 }

@@ -36,10 +36,7 @@ impl PathResolver {
             }
             (Some(parent), Some(Component::Normal(name))) => {
                 let joined = self.resolve(parent).join(name);
-                match joined.is_symlink() {
-                    true => trace_links(&joined).end,
-                    false => joined,
-                }
+                if joined.is_symlink() { trace_links(&joined).end } else { joined }
             }
             _ => path.to_owned(),
         };

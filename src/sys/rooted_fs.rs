@@ -274,9 +274,10 @@ impl RootDir {
     fn check_unmoved(&self, path: &Path, dir: &OwnedFd) -> io::Result<()> {
         let now = self.open_at(path, OFlags::PATH | OFlags::DIRECTORY)?;
         let (now, then) = (rustix::fs::fstat(&now)?, rustix::fs::fstat(dir)?);
-        match (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino) {
-            true => Ok(()),
-            false => Err(race_error()),
+        if (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino) {
+            Ok(())
+        } else {
+            Err(race_error())
         }
     }
 }
@@ -317,9 +318,10 @@ fn open_replaceable(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<(File, 
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file: File = rustix::fs::openat(parent, name, flags, Mode::empty())?.into();
     let metadata = file.metadata()?;
-    match (metadata.dev(), metadata.ino()) == (stat.st_dev, stat.st_ino) {
-        true => Ok(Some((file, stat))),
-        false => Err(race_error()),
+    if (metadata.dev(), metadata.ino()) == (stat.st_dev, stat.st_ino) {
+        Ok(Some((file, stat)))
+    } else {
+        Err(race_error())
     }
 }
 
@@ -362,10 +364,7 @@ fn check_unchanged(parent: &OwnedFd, name: &OsStr, then: Option<&Stat>) -> io::R
         Err(Errno::NOENT) => None,
         Err(error) => return Err(error.into()),
     };
-    match now == then.map(marks) {
-        true => Ok(()),
-        false => Err(race_error()),
-    }
+    if now == then.map(marks) { Ok(()) } else { Err(race_error()) }
 }
 
 /// Renames `temp` to `name`.
@@ -450,9 +449,13 @@ fn open_by_component(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedF
         .map_err(|error| link_error_or(&here, last, error))?;
     // With `O_PATH` and `O_NOFOLLOW`, `openat` opens the link itself.
     let wants_link = flags.contains(OFlags::PATH | OFlags::NOFOLLOW);
-    match flags.contains(OFlags::PATH) && !wants_link {
-        true if file_type(&rustix::fs::fstat(&found)?) == FileType::Symlink => Err(Errno::LOOP),
-        _ => Ok(found),
+    if flags.contains(OFlags::PATH)
+        && !wants_link
+        && file_type(&rustix::fs::fstat(&found)?) == FileType::Symlink
+    {
+        Err(Errno::LOOP)
+    } else {
+        Ok(found)
     }
 }
 

@@ -144,10 +144,7 @@ pub fn check() -> Result<(), Stop> {
         return Ok(());
     }
     if let Some(left) = closing_time_left() {
-        return match left.is_zero() {
-            true => Err(Stop(ending_exit())),
-            false => Ok(()),
-        };
+        return if left.is_zero() { Err(Stop(ending_exit())) } else { Ok(()) };
     }
     match received_exit() {
         None if timeout_left().is_none_or(|left| !left.is_zero()) => Ok(()),

@@ -111,9 +111,10 @@ impl SseParser {
     }
 
     fn check_size(&self, more: &[u8]) -> Result<(), EventTooLarge> {
-        match self.data_bytes + self.line.len() + more.len() > self.max_event_bytes {
-            true => Err(EventTooLarge),
-            false => Ok(()),
+        if self.data_bytes + self.line.len() + more.len() > self.max_event_bytes {
+            Err(EventTooLarge)
+        } else {
+            Ok(())
         }
     }
 
@@ -134,9 +135,10 @@ impl SseParser {
         line: &[u8],
         on_event: &mut dyn FnMut(&mut SseEvent) -> Result<(), E>,
     ) -> Result<(), E> {
-        let text = match std::mem::replace(&mut self.has_started, true) {
-            false => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line),
-            true => line,
+        let text = if !std::mem::replace(&mut self.has_started, true) {
+            line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
+        } else {
+            line
         };
         if text.is_empty() {
             self.data_bytes = 0;

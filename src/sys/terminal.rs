@@ -43,25 +43,28 @@ impl Terminal {
     /// A full disk; a [`crate::error::Stop`] if the reader is gone or the run is cancelled.
     pub fn print(self, text: &str) -> Result<()> {
         let text = secret::redact_known(text);
-        match self.stdout_is_tty {
-            true => self.write_stdout(sanitize(&text).as_bytes()),
-            false => self.write_stdout(text.as_bytes()),
+        if self.stdout_is_tty {
+            self.write_stdout(sanitize(&text).as_bytes())
+        } else {
+            self.write_stdout(text.as_bytes())
         }
     }
 
     /// Like [`Self::print`], for a request as it would be sent: its keys are masked already, or the user wants them sent.
     pub fn print_request(self, text: &str) -> Result<()> {
-        match self.stdout_is_tty {
-            true => self.write_stdout(sanitize(text).as_bytes()),
-            false => self.write_stdout(text.as_bytes()),
+        if self.stdout_is_tty {
+            self.write_stdout(sanitize(text).as_bytes())
+        } else {
+            self.write_stdout(text.as_bytes())
         }
     }
 
     /// Like [`Self::print`], for bytes that may not be text: a pipe receives them unchanged.
     pub fn print_bytes(self, bytes: &[u8]) -> Result<()> {
-        match self.stdout_is_tty {
-            true => self.print(&String::from_utf8_lossy(bytes)),
-            false => self.write_stdout(bytes),
+        if self.stdout_is_tty {
+            self.print(&String::from_utf8_lossy(bytes))
+        } else {
+            self.write_stdout(bytes)
         }
     }
 
@@ -72,9 +75,10 @@ impl Terminal {
 
     /// Like [`Self::print_json`], for JSON that is already text.
     pub fn print_json_text(self, text: &str) -> Result<()> {
-        match self.stdout_is_tty {
-            true => self.write_stdout(sanitize_json(text).as_bytes()),
-            false => self.write_stdout(text.as_bytes()),
+        if self.stdout_is_tty {
+            self.write_stdout(sanitize_json(text).as_bytes())
+        } else {
+            self.write_stdout(text.as_bytes())
         }
     }
 
@@ -159,10 +163,7 @@ impl Terminal {
 
     fn wrap_to_width(self, text: &str) -> String {
         let hang = if text.starts_with(HINT_PREFIX) { HINT_PREFIX.trim_start().len() } else { 2 };
-        match self.stderr_is_tty {
-            true => wrap_words(text, stderr_width(), hang),
-            false => text.to_owned(),
-        }
+        if self.stderr_is_tty { wrap_words(text, stderr_width(), hang) } else { text.to_owned() }
     }
 
     /// Like [`Self::eprint`], for a styled line; on a terminal it is truncated to the window's width.

@@ -131,10 +131,7 @@ impl<'a> PlannedSection<'a> {
     fn write(&self) -> Option<RevertibleChange<'_>> {
         let (path, bytes, _) = self.new.as_ref()?;
         let old = self.old.as_ref();
-        let (replaced, moved) = match *path == self.path {
-            true => (old, None),
-            false => (None, old),
-        };
+        let (replaced, moved) = if *path == self.path { (old, None) } else { (None, old) };
         Some(RevertibleChange {
             change: FileChange {
                 path,

@@ -29,13 +29,14 @@ pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String
     };
     let mut problems = Vec::new();
     let cast = cast_object(schema, object, "", &mut problems);
-    match problems.is_empty() {
-        true => Ok(Value::Object(cast)),
-        false => Err(format!(
+    if problems.is_empty() {
+        Ok(Value::Object(cast))
+    } else {
+        Err(format!(
             "invalid arguments: {}; expected {}",
             problems.join("; "),
             describe_parameters(schema)
-        )),
+        ))
     }
 }
 
@@ -46,9 +47,10 @@ pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String
 /// Text for the model: the arguments are not an object.
 pub fn repair(schema: &Value, arguments: &Value) -> Result<Value, String> {
     let is_property = schema["properties"].get("arguments").is_some();
-    let arguments = match is_property && arguments.is_object() {
-        true => arguments.clone(),
-        false => unwrap_arguments(arguments),
+    let arguments = if is_property && arguments.is_object() {
+        arguments.clone()
+    } else {
+        unwrap_arguments(arguments)
     };
     match arguments {
         Value::Object(object) => {

@@ -207,10 +207,7 @@ impl CronTool {
             ))
             .into());
         }
-        match self.scheduler.remove(id)? {
-            true => Ok(format!("Removed job {id}")),
-            false => Err(not_found()),
-        }
+        if self.scheduler.remove(id)? { Ok(format!("Removed job {id}")) } else { Err(not_found()) }
     }
 }
 

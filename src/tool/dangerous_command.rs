@@ -104,10 +104,7 @@ fn redirection_targets(words: &[String]) -> impl Iterator<Item = &str> {
         let operators = ends.filter(|at| !word[..*at].ends_with('\\'));
         operators.map(move |at| {
             let rest = word[at + 1..].trim_start_matches(['>', '|', '&']);
-            match rest.is_empty() {
-                true => next.map_or("", String::as_str),
-                false => rest,
-            }
+            if rest.is_empty() { next.map_or("", String::as_str) } else { rest }
         })
     })
 }

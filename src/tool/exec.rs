@@ -344,9 +344,10 @@ impl Tool for ExecTool {
         let is_background = arguments["background"] == true;
         let fence = self.configured_sandbox_spec(is_background)?;
         let private = fence.as_ref().and_then(|fence| fence.writable.last());
-        let (script, input) = match command.len() < MAX_ARGUMENT_BYTES {
-            true => (command.to_owned(), None),
-            false => (script_from_input(command, is_background), Some(command.into())),
+        let (script, input) = if command.len() < MAX_ARGUMENT_BYTES {
+            (command.to_owned(), None)
+        } else {
+            (script_from_input(command, is_background), Some(command.into()))
         };
         let mut env =
             private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path));

@@ -177,10 +177,11 @@ impl Files {
     /// Prepares to record the changes of a command until the end of the turn.
     pub(super) fn begin_command(&self) {
         let reach = &self.file_scope;
-        let writable: Vec<PathBuf> = match reach.is_unrestricted {
+        let writable: Vec<PathBuf> = if reach.is_unrestricted {
             // Such a command can write everywhere.
-            true => vec![reach.directory.clone()],
-            false => reach.command_writable_roots().map(Path::to_owned).collect(),
+            vec![reach.directory.clone()]
+        } else {
+            reach.command_writable_roots().map(Path::to_owned).collect()
         };
         if writable.is_empty() {
             return;
@@ -395,9 +396,10 @@ impl Files {
 
     /// Refuses changes to files that instruct later runs, unless the conversation or the user permits them.
     fn check_provenance(&self, path: &Path) -> Result<(), FileError> {
-        let change = match path.starts_with(&self.file_scope.workspace) {
-            true => GuardedChange::Notes,
-            false => GuardedChange::Startup,
+        let change = if path.starts_with(&self.file_scope.workspace) {
+            GuardedChange::Notes
+        } else {
+            GuardedChange::Startup
         };
         let external = self.provenance.as_ref().and_then(|it| it.external());
         let path = path.display();
@@ -487,9 +489,10 @@ impl Files {
         near.sort_by(|one, other| other.0.total_cmp(&one.0));
         let names: Vec<String> =
             near.into_iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
-        let hint = match names.is_empty() {
-            false => format!("; did you mean {}?", names.join(", ")),
-            true => self.find_in_other_roots(given).unwrap_or_default(),
+        let hint = if !names.is_empty() {
+            format!("; did you mean {}?", names.join(", "))
+        } else {
+            self.find_in_other_roots(given).unwrap_or_default()
         };
         format!("there is no `{given}` in {}{hint}", parent.display())
     }

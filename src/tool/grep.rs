@@ -206,9 +206,8 @@ fn number_argument(arguments: &Value, key: &str, default: u64) -> usize {
 /// A searcher that collects what the output mode shows.
 fn build_searcher(arguments: &Value, mode: &str) -> Searcher {
     let is_content = mode == "content";
-    let lines = |key: &str| match is_content {
-        true => number_argument(arguments, key, 0).min(MAX_CONTEXT_LINES),
-        false => 0,
+    let lines = |key: &str| {
+        if is_content { number_argument(arguments, key, 0).min(MAX_CONTEXT_LINES) } else { 0 }
     };
     SearcherBuilder::new()
         .line_number(is_content)
@@ -237,10 +236,7 @@ fn search_notes(found: &SearchResults, paths: &[PathBuf], cut: bool) -> String {
     if cut {
         notes.push(format!("only the first {MAX_ENTRIES} entries were searched"));
     }
-    match notes.is_empty() {
-        true => String::new(),
-        false => format!("\n({})", notes.join("; ")),
-    }
+    if notes.is_empty() { String::new() } else { format!("\n({})", notes.join("; ")) }
 }
 
 /// Why the file `name` was not searched, or not to its end.
@@ -302,9 +298,10 @@ impl SearchResults {
     /// The range of match numbers that may still be shown. A page has no gaps: after the first match that does not fit,
     /// none is shown.
     fn remaining_window(&self, window: &std::ops::Range<usize>) -> std::ops::Range<usize> {
-        let end = match self.matches > window.start + self.shown_matches {
-            true => window.start,
-            false => window.end,
+        let end = if self.matches > window.start + self.shown_matches {
+            window.start
+        } else {
+            window.end
         };
         window.start..end
     }
@@ -335,10 +332,8 @@ impl SearchResults {
         text.truncate(text.trim_end_matches('\n').len());
         if shown < matches {
             let end = window.start + shown;
-            let more = match end < matches {
-                true => format!("; continue at offset {end}"),
-                false => String::new(),
-            };
+            let more =
+                if end < matches { format!("; continue at offset {end}") } else { String::new() };
             text.push_str(&format!(
                 "\n({} to {end} of {matches} matches in {files} files{more})",
                 window.start + 1

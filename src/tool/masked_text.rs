@@ -251,9 +251,12 @@ mod tests {
     fn an_edit_finds_the_text_as_the_model_has_seen_it() {
         let old = format!("a\nkey = {}\nb\n", token('x'));
         let replace = |from: &'static str, to: &'static str| {
-            move |text: &str| match text.contains(from) {
-                true => Ok(text.replacen(from, to, 1)),
-                false => Err("it is not there".to_owned()),
+            move |text: &str| {
+                if text.contains(from) {
+                    Ok(text.replacen(from, to, 1))
+                } else {
+                    Err("it is not there".to_owned())
+                }
             }
         };
         let edited = edit_masked(&old, replace("a\nkey = ghp_***\n", "c\nkey = ghp_***\n"));

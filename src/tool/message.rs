@@ -182,15 +182,14 @@ impl Tool for MessageTool {
             count => format!(" with {count} attachments"),
         };
         let is_sent = self.outlet.send(&chat, text, files, self.provenance.origin().0)?;
-        let state = match is_sent {
-            true => "",
-            false => "; the service cannot take it now, so it is sent later",
-        };
+        let state =
+            if is_sent { "" } else { "; the service cannot take it now, so it is sent later" };
         // Files are sent with a word from the final text.
         let is_answer = self.answer_chat.as_ref() == Some(&chat) && !text.trim().is_empty();
-        let ending = match is_answer {
-            true => ". Your final text is not sent there too: what is left to say needs this tool",
-            false => "",
+        let ending = if is_answer {
+            ". Your final text is not sent there too: what is left to say needs this tool"
+        } else {
+            ""
         };
         self.has_answered.fetch_or(is_answer, Ordering::SeqCst);
         Ok(format!("Message sent to {chat}{attachments}{state}{ending}").into())

@@ -239,9 +239,10 @@ impl Toolbox {
         let (provenance, cursor) = self.provenance.as_ref()?;
         let mut cursor = cursor.lock().ignore_poison();
         // Earlier turns count already, and most turns have no calls: nothing else needs to know what they hold.
-        match provenance.is_complete() && cursor.is_at_start() {
-            true => of_turn.iter().for_each(|message| provenance.observe(message)),
-            false => provenance.observe_all(&mut cursor, messages),
+        if provenance.is_complete() && cursor.is_at_start() {
+            of_turn.iter().for_each(|message| provenance.observe(message));
+        } else {
+            provenance.observe_all(&mut cursor, messages);
         }
         Some(provenance.origin())
     }
@@ -482,9 +483,10 @@ impl Toolbox {
                     Err(_) => return done,
                 };
                 attempt.record_approval(approval);
-                match withheld.is_empty() {
-                    true => wider.retry(call, arguments, on_output),
-                    false => tool.make_withheld_changes(flag),
+                if withheld.is_empty() {
+                    wider.retry(call, arguments, on_output)
+                } else {
+                    tool.make_withheld_changes(flag)
                 }
             }
             Ok(ToolOutput { missing_grant: Some(refusal), command_failed: true, .. }) => {
@@ -551,14 +553,13 @@ impl Toolbox {
     fn prepare(&self, call: &ToolCall, cut: bool) -> Result<(&dyn Tool, Value), String> {
         let Some(tool) = self.find(&call.name) else {
             let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
-            return Err(match names.is_empty() {
-                true => format!(
+            return Err(if names.is_empty() {
+                format!(
                     "there is no tool `{}`; this run has no tools, so answer without them",
                     call.name
-                ),
-                false => {
-                    format!("there is no tool `{}`; the tools are: {}", call.name, names.join(", "))
-                }
+                )
+            } else {
+                format!("there is no tool `{}`; the tools are: {}", call.name, names.join(", "))
             });
         };
         if cut && !call.arguments.is_object() {

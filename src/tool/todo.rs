@@ -82,10 +82,7 @@ impl Tool for Todo {
 
     /// Replacing the list counts as a write, so that two lists in one reply are applied in order.
     fn effect(&self, arguments: &Value) -> CallEffect {
-        match arguments["todos"].is_null() {
-            true => CallEffect::Reads,
-            false => CallEffect::Writes,
-        }
+        if arguments["todos"].is_null() { CallEffect::Reads } else { CallEffect::Writes }
     }
 
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {

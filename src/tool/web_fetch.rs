@@ -77,14 +77,16 @@ impl WebFetch {
         if is_html(kind, &text) {
             let Article { title, text } = article::extract(&text, url, plain);
             let has_title = title.is_empty() || text.starts_with(&format!("# {title}"));
-            return Ok(match has_title {
-                true => (text, notes),
-                false => (format!("# {title}\n\n{text}"), notes),
+            return Ok(if has_title {
+                (text, notes)
+            } else {
+                (format!("# {title}\n\n{text}"), notes)
             });
         }
-        let parsed = match kind.contains("json") || kind.is_empty() {
-            true => serde_json::from_str::<Value>(&text).ok(),
-            false => None,
+        let parsed = if kind.contains("json") || kind.is_empty() {
+            serde_json::from_str::<Value>(&text).ok()
+        } else {
+            None
         };
         Ok((parsed.map_or(text, |value| format!("{value:#}")), notes))
     }
@@ -134,19 +136,18 @@ impl Tool for WebFetch {
             shown.push_str(CUT_MARK);
         }
         if offset > 0 || end < total {
-            let more = match end < total {
-                true => format!("; continue at offset {end}"),
-                false => String::new(),
-            };
+            let more =
+                if end < total { format!("; continue at offset {end}") } else { String::new() };
             notes.insert(0, format!("characters {offset} to {end} of {total}{more}"));
         }
         let mut text = format!("{UNTRUSTED_NOTICE}\n{}", tagged_block("page", Some(url), &shown));
         if !notes.is_empty() {
             text.push_str(&format!("\n({})", notes.join("; ")));
         }
-        let source = match fetched.is_safe_address {
-            true => ResultSource::SafeAddress,
-            false => ResultSource::Unspecified,
+        let source = if fetched.is_safe_address {
+            ResultSource::SafeAddress
+        } else {
+            ResultSource::Unspecified
         };
         Ok(ToolOutput { source, ..text.into() })
     }
@@ -198,9 +199,10 @@ fn excerpt(text: &str, offset: usize, max_chars: usize) -> (String, usize) {
     let mark = |at: usize| {
         let (before, after) = text.split_at(at);
         let is_cut = |letter: Option<char>| letter.is_some_and(|letter| !letter.is_whitespace());
-        match is_cut(before.chars().next_back()) && is_cut(after.chars().next()) {
-            true => CUT_MARK,
-            false => "",
+        if is_cut(before.chars().next_back()) && is_cut(after.chars().next()) {
+            CUT_MARK
+        } else {
+            ""
         }
     };
     let shown = &text[start..end];

@@ -84,9 +84,12 @@ impl WebSearch {
         }
         let http = self.web.configured_client(*timeout)?;
         let answer = http.send(&engine.request_url(base, query, count), &headers, None);
-        let mut answer = answer.map_err(|error| match error.is::<Stop>() {
-            true => "interrupted: the run is ending".to_owned(),
-            false => format!("the request to {name} failed: {error:#}"),
+        let mut answer = answer.map_err(|error| {
+            if error.is::<Stop>() {
+                "interrupted: the run is ending".to_owned()
+            } else {
+                format!("the request to {name} failed: {error:#}")
+            }
         })?;
         match answer.status {
             200 => {}

@@ -105,10 +105,7 @@ impl Agent<'_> {
             system,
             messages,
             tools: toolbox.specs(),
-            tool_choice: match may_call {
-                true => ToolChoice::Auto,
-                false => ToolChoice::None,
-            },
+            tool_choice: if may_call { ToolChoice::Auto } else { ToolChoice::None },
             model,
             sampling,
             reply_id,

@@ -264,10 +264,11 @@ impl ChangeRecorder {
             return Ok(());
         }
         let is_first = self.append_change(path, before, new.map(digest), Some(temp))?;
-        match is_first {
-            true => self.open_journal()?.sync(),
+        if is_first {
+            self.open_journal()?.sync()
+        } else {
             // Later lines about a path only serve to tell who changed a file last.
-            false => Ok(()),
+            Ok(())
         }
     }
 

@@ -318,10 +318,7 @@ fn read_state(root: &RootDir, path: &Path) -> io::Result<RestorableState> {
     let metadata = match root.metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return match is_link(&error) {
-                true => Err(error),
-                false => Ok(RestorableState::Nothing),
-            };
+            return if is_link(&error) { Err(error) } else { Ok(RestorableState::Nothing) };
         }
         Err(error) => return Err(error),
     };

@@ -187,13 +187,12 @@ fn real_telegram_markup() {
     let mut lines = String::new();
     for call in telegram.calls("sendMessage") {
         let chat = call.body["chat_id"].as_i64().unwrap();
-        match call.body["parse_mode"] == "HTML" {
-            true => drop(open.insert(chat, call.body["text"].clone())),
-            false => {
-                let markup = open.remove(&chat).unwrap();
-                let line = json!({ "markup": markup, "plain": call.body["text"] });
-                writeln!(lines, "{line}").unwrap();
-            }
+        if call.body["parse_mode"] == "HTML" {
+            drop(open.insert(chat, call.body["text"].clone()));
+        } else {
+            let markup = open.remove(&chat).unwrap();
+            let line = json!({ "markup": markup, "plain": call.body["text"] });
+            writeln!(lines, "{line}").unwrap();
         }
     }
     let mut child = real_python()

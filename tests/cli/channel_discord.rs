@@ -258,9 +258,10 @@ fn a_global_rate_limit_holds_all_chats_up() {
         server.write("6009", "9", "hi");
         let body = json!({ "message": "You are being rate limited.", "retry_after": 600.0, "global": is_global });
         let limited = Response::json(429, &body);
-        server.fail_next_message(match is_global {
-            true => limited.header("x-ratelimit-global", "true"),
-            false => limited,
+        server.fail_next_message(if is_global {
+            limited.header("x-ratelimit-global", "true")
+        } else {
+            limited
         });
         story.run(["channel", "poll"]).status(75).stderr_has("rate limit");
         let sent = server.answers(DIRECT).len() + server.answers("6009").len();

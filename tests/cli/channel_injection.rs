@@ -186,10 +186,8 @@ fn unknown_senders_cost_nothing_in_any_form() {
             telegram.add(message.clone());
             message["chat"] = json!({ "id": -100, "type": "supergroup", "title": text });
             let mention = json!([{ "type": "text_mention", "offset": 0, "length": 1, "user": { "id": 4242 } }]);
-            let entities = match message["text"].is_string() {
-                true => "entities",
-                false => "caption_entities",
-            };
+            let entities =
+                if message["text"].is_string() { "entities" } else { "caption_entities" };
             message[entities] = mention;
             telegram.add(message);
         }

@@ -416,13 +416,12 @@ fn kill_around_delivery(kind: &str, n: usize, kills_delivery: bool) -> bool {
     let story = story.set("memory", json!({ "consolidate": "manual" }));
     story.server().always(says("Snoozed."));
     let send = ["channel", "send", "telegram", "7", "Call Bob.", "--key", "k"];
-    let is_killed = match kills_delivery {
-        true => run_killed(&story, &send, kind, n).1,
-        false => {
-            story.run(send).text();
-            telegram.message(7, "snooze this");
-            run_killed(&story, &["channel", "poll"], kind, n).1
-        }
+    let is_killed = if kills_delivery {
+        run_killed(&story, &send, kind, n).1
+    } else {
+        story.run(send).text();
+        telegram.message(7, "snooze this");
+        run_killed(&story, &["channel", "poll"], kind, n).1
     };
     if kills_delivery {
         story.run(send).text();

@@ -91,10 +91,7 @@ fn a_room_with_thousands_of_new_messages_is_read_page_by_page() {
         let mut batches: Vec<Batch> = Vec::new();
         let mut take = |batch: Batch| {
             batches.push(batch);
-            match batches.len() == limit {
-                true => Err(anyhow::anyhow!("the disk is full")),
-                false => Ok(()),
-            }
+            if batches.len() == limit { Err(anyhow::anyhow!("the disk is full")) } else { Ok(()) }
         };
         let polled = channel.poll(&account, reader.cursor.as_ref(), Duration::ZERO, &mut take);
         assert_eq!(polled.is_err(), limit > 0);

@@ -696,9 +696,10 @@ fn completions_are_checked_where_the_shell_loads_them() {
     let place = ".local/share/bash-completion/completions/nanobot";
     write(&story.home().join(place), b"x");
     let loads = std::path::Path::new("/usr/share/bash-completion/bash_completion").exists();
-    let expect = match loads {
-        true => "ok: bash has them",
-        false => "warn: installed for bash, but bash-completion is not",
+    let expect = if loads {
+        "ok: bash has them"
+    } else {
+        "warn: installed for bash, but bash-completion is not"
     };
     let shell = [("SHELL", "/bin/bash")];
     assert_eq!(findings(&story, &shell, "completions"), [expect]);

@@ -32,11 +32,10 @@ fn counting_model() -> Responder {
         if !messages[turn]["content"].to_string().contains("count") {
             return says("Fine.")(request);
         }
-        match done + 1 < ITERATIONS {
-            true => {
-                calls("exec", json!({ "command": format!("echo {done} >> done.log") }))(request)
-            }
-            false => says("Done.")(request),
+        if done + 1 < ITERATIONS {
+            calls("exec", json!({ "command": format!("echo {done} >> done.log") }))(request)
+        } else {
+            says("Done.")(request)
         }
     })
 }

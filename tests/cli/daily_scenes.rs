@@ -982,9 +982,10 @@ pub(crate) fn run_as_user(story: &Story, command: &str) -> String {
     let mut shell = story.program("sh");
     shell.args(["-c", command]).env("W", story.workspace()).env("HOME", story.home());
     let done = shell.output().expect("the shell starts");
-    match done.status.success() {
-        true => String::new(),
-        false => format!("`{command}`: {}", String::from_utf8_lossy(&done.stderr)),
+    if done.status.success() {
+        String::new()
+    } else {
+        format!("`{command}`: {}", String::from_utf8_lossy(&done.stderr))
     }
 }
 
@@ -1004,9 +1005,10 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
     let fill = |text: &str| text.replace("WORKSPACE", &workspace).replace("PAGE", &pages.url("/"));
     let of_call = |(tool, text): &(&'static str, &'static str)| {
         let text = fill(text);
-        let arguments: Value = match text.starts_with('{') {
-            true => serde_json::from_str(&text).expect("the arguments are JSON"),
-            false => json!({ "command": text }),
+        let arguments: Value = if text.starts_with('{') {
+            serde_json::from_str(&text).expect("the arguments are JSON")
+        } else {
+            json!({ "command": text })
         };
         calls(tool, arguments)
     };

@@ -23,20 +23,15 @@ type RequestLog = Arc<Mutex<Vec<(RequestPurpose, usize, bool)>>>;
 fn model(requests: RequestLog) -> Responder {
     Box::new(move |asked: &Request| {
         let last = asked.last_content();
-        let (kind, answer) = match () {
-            () if asked.raw.contains("\"name\":\"save_memory\"") => {
-                (RequestPurpose::Memory, calls("save_memory", memory_arguments(&last)))
-            }
-            () if last.contains("Write this summary now") => {
-                (RequestPurpose::Summary, says("- they talked about this and that"))
-            }
-            () if last.contains("look it up") && !last.contains("lorem") => {
-                (RequestPurpose::Answer, calls("read_file", json!({ "path": "long.txt" })))
-            }
-            () => {
-                let text = format!("As you say. {}", "Quite so, my friend. ".repeat(20));
-                (RequestPurpose::Answer, says(&text))
-            }
+        let (kind, answer) = if asked.raw.contains("\"name\":\"save_memory\"") {
+            (RequestPurpose::Memory, calls("save_memory", memory_arguments(&last)))
+        } else if last.contains("Write this summary now") {
+            (RequestPurpose::Summary, says("- they talked about this and that"))
+        } else if last.contains("look it up") && !last.contains("lorem") {
+            (RequestPurpose::Answer, calls("read_file", json!({ "path": "long.txt" })))
+        } else {
+            let text = format!("As you say. {}", "Quite so, my friend. ".repeat(20));
+            (RequestPurpose::Answer, says(&text))
         };
         let request = (kind, asked.raw.len() / 4, asked.raw.contains(FACT));
         requests.lock().unwrap().push(request);

@@ -19,11 +19,10 @@ fn run_json(story: &Story, arguments: &[&str]) -> (i32, Value) {
     let ran = story.run(all);
     let code = ran.code();
     // A usage error is reported first; there is no result then.
-    let result = match ran.text().is_empty() {
-        true => {
-            json!({ "status": { "number": code, "name": "usage" }, "error": { "cause": "usage" } })
-        }
-        false => ran.json(),
+    let result = if ran.text().is_empty() {
+        json!({ "status": { "number": code, "name": "usage" }, "error": { "cause": "usage" } })
+    } else {
+        ran.json()
     };
     let told = ran.error_text();
     assert_eq!(told.is_empty(), code == 0, "{code}: a failure is told: {told:?}");

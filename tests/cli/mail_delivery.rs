@@ -278,9 +278,10 @@ fn the_certificate_of_a_server_must_be_valid() {
             .set("channels.email.imapHost", json!("localhost"))
             .set("channels.email.imapPort", json!(port))
             .set("channels.email.imapUseSsl", json!(true));
-        let expect = match is_trusted {
-            true => "does not respond as IMAP does",
-            false => "the certificate of `localhost` is not accepted",
+        let expect = if is_trusted {
+            "does not respond as IMAP does"
+        } else {
+            "the certificate of `localhost` is not accepted"
         };
         if is_trusted {
             let ca = story.dir().join("ca.pem");

@@ -102,9 +102,10 @@ fn attachment_model() -> Responder {
         let raw = request.messages().last().unwrap().to_string();
         let number = raw.rsplit("number ").next().unwrap_or_default();
         let number: String = number.chars().take_while(char::is_ascii_digit).collect();
-        match raw.contains("data:image/png;base64,") || !raw.contains("number ") {
-            true => says(&format!("It is {number}."))(request),
-            false => says("There is no image.")(request),
+        if raw.contains("data:image/png;base64,") || !raw.contains("number ") {
+            says(&format!("It is {number}."))(request)
+        } else {
+            says("There is no image.")(request)
         }
     })
 }

@@ -239,9 +239,10 @@ fn serve_imap(stream: TcpStream, shared: &Shared) -> Option<()> {
                         read_line(&mut reader)?
                     }
                 };
-                match is_login(&response) {
-                    true => "OK welcome",
-                    false => "NO [AUTHENTICATIONFAILED] wrong password",
+                if is_login(&response) {
+                    "OK welcome"
+                } else {
+                    "NO [AUTHENTICATIONFAILED] wrong password"
                 }
             }
             "LOGIN" if command == format!("LOGIN \"{BOT}\" \"{PASSWORD}\"") => "OK welcome",
@@ -344,9 +345,10 @@ fn uid_command(shared: &Shared, words: &[&str]) -> Vec<String> {
 fn fetch(number: usize, mail: &StoredMail, items: &str) -> String {
     let (uid, size) = (mail.uid, mail.raw.len());
     let header_end = mail.raw.find("\r\n\r\n").unwrap() + 4;
-    let (section, content) = match items.contains("BODY.PEEK[HEADER]") {
-        true => ("BODY[HEADER]<0>", &mail.raw[..header_end.min(64 << 10)]),
-        false => ("BODY[]<0>", &mail.raw[..]),
+    let (section, content) = if items.contains("BODY.PEEK[HEADER]") {
+        ("BODY[HEADER]<0>", &mail.raw[..header_end.min(64 << 10)])
+    } else {
+        ("BODY[]<0>", &mail.raw[..])
     };
     format!(
         "* {number} FETCH (UID {uid} RFC822.SIZE {size} INTERNALDATE \"{ARRIVAL}\" {section} {{{}}}\r\n{content})",
@@ -384,9 +386,10 @@ fn serve_smtp(stream: TcpStream, shared: &Shared) -> Option<()> {
                     say(&format!("334 {question}"))?;
                     texts.push(STANDARD.decode(read_line(&mut reader)?).ok()?);
                 }
-                match texts == [BOT.as_bytes(), PASSWORD.as_bytes()] {
-                    true => "235 welcome",
-                    false => "535 5.7.8 wrong password",
+                if texts == [BOT.as_bytes(), PASSWORD.as_bytes()] {
+                    "235 welcome"
+                } else {
+                    "535 5.7.8 wrong password"
                 }
             }
             "AUTH" if is_login(command.split(' ').nth(2)?) => "235 welcome",

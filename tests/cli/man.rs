@@ -177,10 +177,7 @@ impl Roff {
 
 /// Escapes a line that starts with a dot or a quote, which would be a roff request.
 fn escape_control_line(line: &str) -> String {
-    match line.starts_with(['.', '\'']) {
-        true => format!("\\&{line}"),
-        false => line.to_owned(),
-    }
+    if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line.to_owned() }
 }
 
 /// Escapes `text` so that it is printed literally.
@@ -286,10 +283,7 @@ fn lowercase_first(about: &str) -> String {
     let mut letters = about.chars();
     let first = letters.next().unwrap_or_default();
     let is_acronym = letters.clone().next().is_some_and(char::is_uppercase);
-    match is_acronym {
-        true => about.to_owned(),
-        false => first.to_lowercase().to_string() + letters.as_str(),
-    }
+    if is_acronym { about.to_owned() } else { first.to_lowercase().to_string() + letters.as_str() }
 }
 
 /// The usage as printed by clap, in the fonts of a man page.
@@ -516,10 +510,7 @@ fn config_page() -> String {
             (r#""""#, KeyType::Text | KeyType::Secret) => String::new(),
             (default, _) => format!(" Default: `{default}`."),
         };
-        let secret = match key.kind.is_secret() {
-            true => " It is never shown.",
-            false => "",
-        };
+        let secret = if key.kind.is_secret() { " It is never shown." } else { "" };
         let text = format!(
             "{}.\n\nExpected: {}.{default}{secret}",
             uppercase_first(key.doc),

@@ -56,9 +56,10 @@ impl MattermostServer {
         let accepting = sockets.clone();
         let checked = CallCheck::new(include_str!("../schemas/mattermost.json"));
         let check = checked.clone();
-        http.always(Box::new(move |request| match request.path.starts_with("/api/v4/websocket") {
-            true => accepting.accept(request),
-            false => {
+        http.always(Box::new(move |request| {
+            if request.path.starts_with("/api/v4/websocket") {
+                accepting.accept(request)
+            } else {
                 check.check(request, &request.path);
                 respond(&mut ours.lock().unwrap(), request)
             }

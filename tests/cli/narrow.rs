@@ -86,9 +86,10 @@ fn a_resize_erases_nothing_above_a_long_line() {
         screen.until("in, ").until_prompt("> ").type_(words);
         screen.until("window");
         let before = screen.raw().len();
-        match reflows {
-            true => screen.resize_with_reflow(24, to),
-            false => screen.resize(24, to),
+        if reflows {
+            screen.resize_with_reflow(24, to)
+        } else {
+            screen.resize(24, to)
         };
         // The line is drawn again before the next key.
         screen.wait_for_some(|| (screen.raw().len() > before).then_some(()));

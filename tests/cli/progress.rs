@@ -33,10 +33,7 @@ fn assert_status(screen: &mut Screen<'_>, status: i32) {
 /// temporary paths.
 fn masked_text(screen: &Screen<'_>) -> String {
     let text = screen.text();
-    let frame = |letter: char| match SPINNER_FRAMES.contains(letter) {
-        true => '⠋',
-        false => letter,
-    };
+    let frame = |letter: char| if SPINNER_FRAMES.contains(letter) { '⠋' } else { letter };
     let text: String = text.chars().map(frame).collect();
     let sent = Regex::new(r"[\d.]+k in").expect("it is a pattern");
     sent.replace_all(&text, "9k in").into_owned()

@@ -511,9 +511,10 @@ fn tls_requires_a_valid_certificate() {
             story.set("providers.custom.apiBase", json!(format!("https://localhost:{port}/v1")));
         if trusted {
             let vouches = story.dir().join("ca.pem");
-            story = match from_config {
-                true => story.set("http.caFile", json!(vouches.to_str().unwrap())),
-                false => story.env("SSL_CERT_FILE", vouches.to_str().unwrap()),
+            story = if from_config {
+                story.set("http.caFile", json!(vouches.to_str().unwrap()))
+            } else {
+                story.env("SSL_CERT_FILE", vouches.to_str().unwrap())
             };
             story.run(["agent", "-m", "x"]).stdout("Over TLS.\n");
         } else {

@@ -237,18 +237,20 @@ fn dingtalk(state: &mut State, request: &Request) -> Response {
             let is_known = body["clientId"] == ID
                 && body["clientSecret"] == SECRET
                 && topic == "/v1.0/im/bot/messages/get";
-            match is_known {
-                true => {
-                    let endpoint = format!("ws://{}/connect", state.base);
-                    Response::json(200, &json!({ "endpoint": endpoint, "ticket": "a+b=" }))
-                }
-                false => refuse(401, "authFailed"),
+            if is_known {
+                let endpoint = format!("ws://{}/connect", state.base);
+                Response::json(200, &json!({ "endpoint": endpoint, "ticket": "a+b=" }))
+            } else {
+                refuse(401, "authFailed")
             }
         }
-        "/v1.0/oauth2/accessToken" => match body["appKey"] == ID && body["appSecret"] == SECRET {
-            true => Response::json(200, &json!({ "accessToken": TOKEN, "expireIn": 7200 })),
-            false => refuse(400, "invalidClientIdOrSecret"),
-        },
+        "/v1.0/oauth2/accessToken" => {
+            if body["appKey"] == ID && body["appSecret"] == SECRET {
+                Response::json(200, &json!({ "accessToken": TOKEN, "expireIn": 7200 }))
+            } else {
+                refuse(400, "invalidClientIdOrSecret")
+            }
+        }
         path if path.starts_with("/file/") => Response::text(200, "text/plain", "the report"),
         "/media/upload" => {
             assert!(request.path.contains(TOKEN));
@@ -264,9 +266,10 @@ fn dingtalk(state: &mut State, request: &Request) -> Response {
         }
         "/v1.0/robot/oToMessages/batchSend" | "/v1.0/robot/groupMessages/send" => {
             assert_eq!(body["robotCode"], ID);
-            let chat = match body["userIds"][0].is_string() {
-                true => body["userIds"][0].clone(),
-                false => format!("group:{}", body["openConversationId"].as_str().unwrap()).into(),
+            let chat = if body["userIds"][0].is_string() {
+                body["userIds"][0].clone()
+            } else {
+                format!("group:{}", body["openConversationId"].as_str().unwrap()).into()
             };
             if chat == "unknown" {
                 return Response::json(
@@ -316,10 +319,13 @@ fn talk_wecom(state: &mut State, message: &Value) -> Vec<Value> {
     let respond = |code: u64, cause: &str| json!({ "headers": { "req_id": id }, "errcode": code, "errmsg": cause });
     let body = &message["body"];
     match message["cmd"].as_str() {
-        Some("aibot_subscribe") => match body["bot_id"] == ID && body["secret"] == SECRET {
-            true => [vec![respond(0, "ok")], state.take_frames()].concat(),
-            false => vec![respond(853_000, "invalid secret")],
-        },
+        Some("aibot_subscribe") => {
+            if body["bot_id"] == ID && body["secret"] == SECRET {
+                [vec![respond(0, "ok")], state.take_frames()].concat()
+            } else {
+                vec![respond(853_000, "invalid secret")]
+            }
+        }
         Some("aibot_respond_msg") if id == "r-closed" => vec![respond(846_605, "invalid req_id")],
         Some("aibot_respond_msg") => {
             assert_eq!(body["stream"]["finish"], true, "{body}");
@@ -387,12 +393,10 @@ fn qq(state: &mut State, request: &Request) -> Response {
     let body = &request.body;
     let path = request.path.as_str();
     if path == "/app/getAppAccessToken" {
-        return match body["appId"] == ID && body["clientSecret"] == SECRET {
-            true => Response::json(200, &json!({ "access_token": TOKEN, "expires_in": "7200" })),
-            false => Response::json(
-                200,
-                &json!({ "code": 100_016, "message": "invalid appid or secret" }),
-            ),
+        return if body["appId"] == ID && body["clientSecret"] == SECRET {
+            Response::json(200, &json!({ "access_token": TOKEN, "expires_in": "7200" }))
+        } else {
+            Response::json(200, &json!({ "code": 100_016, "message": "invalid appid or secret" }))
         };
     }
     if !has_header(request, "authorization", &format!("QQBot {TOKEN}")) {
@@ -496,18 +500,20 @@ fn feishu(state: &mut State, request: &Request) -> Response {
             let is_known = body["AppID"] == ID && body["AppSecret"] == SECRET;
             let url = format!("ws://{}/ws/v2?device_id=d1&service_id=7", state.base);
             let config = json!({ "ReconnectCount": -1, "ReconnectInterval": 120, "ReconnectNonce": 0, "PingInterval": 120 });
-            return match is_known {
-                true => accept(json!({ "URL": url, "ClientConfig": config })),
-                false => refuse(200, 514),
+            return if is_known {
+                accept(json!({ "URL": url, "ClientConfig": config }))
+            } else {
+                refuse(200, 514)
             };
         }
         "/open-apis/auth/v3/tenant_access_token/internal" => {
-            return match body["app_id"] == ID && body["app_secret"] == SECRET {
-                true => Response::json(
+            return if body["app_id"] == ID && body["app_secret"] == SECRET {
+                Response::json(
                     200,
                     &json!({ "code": 0, "msg": "ok", "tenant_access_token": TOKEN, "expire": 7200 }),
-                ),
-                false => refuse(200, 10_014),
+                )
+            } else {
+                refuse(200, 10_014)
             };
         }
         _ => {}
@@ -585,10 +591,7 @@ fn talk_feishu(state: &mut State, message: &Value) -> Vec<Value> {
 }
 
 fn feishu_frame(said: &UserMessage<'_>) -> Value {
-    let text = match said.mentions {
-        true => format!("@_user_1 {}", said.text),
-        false => said.text.to_owned(),
-    };
+    let text = if said.mentions { format!("@_user_1 {}", said.text) } else { said.text.to_owned() };
     let mention = json!([{ "key": "@_user_1", "id": { "open_id": "ou_bot" }, "name": "Robot" }]);
     let mut message = json!({
         "message_id": format!("om_{}", said.id), "create_time": STORY_MILLIS.to_string(),

@@ -17,9 +17,10 @@ fn servers_dir() -> PathBuf {
 /// The path of a fetched program; `None`, with a skip notice, if it was not fetched.
 fn program_path(program: &str) -> Option<String> {
     let folder = servers_dir();
-    let path = match program.contains('-') && folder.join("venv/bin").join(program).exists() {
-        true => folder.join("venv/bin").join(program),
-        false => folder.join("node_modules/.bin").join(program),
+    let path = if program.contains('-') && folder.join("venv/bin").join(program).exists() {
+        folder.join("venv/bin").join(program)
+    } else {
+        folder.join("node_modules/.bin").join(program)
     };
     let ready = folder.join("versions").exists() && path.exists();
     if !ready {

@@ -334,10 +334,12 @@ fn known_keys_are_masked_whatever_starts_the_turn() {
 fn a_sub_agent_and_the_system_prompt_get_no_known_key() {
     let story =
         story_with_a_key(Format::Chat).workspace_file("AGENTS.md", format!("The key is {KEY}."));
-    let parent = |request: &Request| match request.messages().iter().any(|it| it["role"] == "tool")
-    {
-        true => says("done"),
-        false => calls("spawn", json!({ "task": format!("look for {KEY}") })),
+    let parent = |request: &Request| {
+        if request.messages().iter().any(|it| it["role"] == "tool") {
+            says("done")
+        } else {
+            calls("spawn", json!({ "task": format!("look for {KEY}") }))
+        }
     };
     story.server().always(Box::new(move |request: &Request| {
         let is_child = request.raw.contains("sub-agent of nanobot");

@@ -254,9 +254,10 @@ fn check_leaves_no_process(points: usize, seed: u64) {
                        sh -c 'sleep 300 & exec sleep 300' & sleep 0.05; echo on";
         let story = Story::new().env("MARK", &mark);
         story.server().always(Box::new(move |request: &Request| {
-            match request.messages().len() < 8 {
-                true => calls("exec", json!({ "command": command }))(request),
-                false => says("Done.")(request),
+            if request.messages().len() < 8 {
+                calls("exec", json!({ "command": command }))(request)
+            } else {
+                says("Done.")(request)
             }
         }) as Responder);
         let story = story.set("tools", json!({ "exec": { "allowedEnvKeys": ["MARK"] } }));

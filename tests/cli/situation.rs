@@ -25,9 +25,10 @@ pub(crate) enum User {
 /// All users for which tests can run here.
 pub(crate) fn available_users() -> Vec<User> {
     let is_root = rustix::process::getuid().is_root();
-    match is_root && require("setpriv") {
-        true => vec![User::Current, User::Nobody],
-        false => vec![User::Current],
+    if is_root && require("setpriv") {
+        vec![User::Current, User::Nobody]
+    } else {
+        vec![User::Current]
     }
 }
 

@@ -492,10 +492,11 @@ fn nanobot_command_lines(text: &str) -> Vec<Vec<String>> {
             is_code = !is_code;
             continue;
         }
-        let pieces: Vec<&str> = match is_code {
-            true => vec![line.trim_start()],
+        let pieces: Vec<&str> = if is_code {
+            vec![line.trim_start()]
+        } else {
             // Text between backticks: every second piece.
-            false => line.split('`').skip(1).step_by(2).collect(),
+            line.split('`').skip(1).step_by(2).collect()
         };
         let pieces = pieces.into_iter().filter(|piece| piece.contains("nanobot "));
         found.extend(pieces.flat_map(invocations));

@@ -57,9 +57,10 @@ impl SlackServer {
             if let Some(path) = request.path.strip_prefix("/api") {
                 check.check(request, path);
             }
-            match request.path.starts_with("/socket") {
-                true => accepting.accept(request),
-                false => respond(&mut ours.lock().unwrap(), request),
+            if request.path.starts_with("/socket") {
+                accepting.accept(request)
+            } else {
+                respond(&mut ours.lock().unwrap(), request)
             }
         }));
         Self { http, sockets, _guard: checked.guard(), checked, state }

@@ -212,9 +212,10 @@ fn a_report_during_a_turn_is_included_in_the_next_request() {
 fn a_sub_agent_reports_after_fifteen_requests() {
     let story = Story::new().file("a", "x");
     set_responses(&story, parent_script(&["read on"]), |request, _| {
-        match request.last_content().contains("all of its 15 requests") {
-            true => says("so far"),
-            false => calls("read_file", json!({ "path": "a", "offset": request.messages().len() })),
+        if request.last_content().contains("all of its 15 requests") {
+            says("so far")
+        } else {
+            calls("read_file", json!({ "path": "a", "offset": request.messages().len() }))
         }
     });
     story.run(["agent", "-m", "x"]).stdout("1 reported\n");
@@ -567,9 +568,12 @@ fn a_profile_has_its_own_prompt_tools_and_model() {
     {
         set_responses(
             &story,
-            move |request| match request.messages().last().unwrap()["role"] == "tool" {
-                true => says(&request.last_content()),
-                false => calls("spawn", json!({ "task": "x", "profile": name })),
+            move |request| {
+                if request.messages().last().unwrap()["role"] == "tool" {
+                    says(&request.last_content())
+                } else {
+                    calls("spawn", json!({ "task": "x", "profile": name }))
+                }
             },
             |_, _| fails(400, "no sub-agent was to be started"),
         );

@@ -251,9 +251,10 @@ fn answer(
     if path.starts_with(&format!("/file/bot{TOKEN}/")) {
         return Some((
             200,
-            match path.ends_with(NUL_FILE) {
-                true => b"text\0with a NUL".to_vec(),
-                false => b"the content of the file".to_vec(),
+            if path.ends_with(NUL_FILE) {
+                b"text\0with a NUL".to_vec()
+            } else {
+                b"the content of the file".to_vec()
             },
         ));
     }
@@ -312,10 +313,7 @@ fn answer(
             state.send(&call.body)
         }
         "getFile" => {
-            let name = match call.body["file_id"] == NUL_FILE {
-                true => NUL_FILE,
-                false => "file_1",
-            };
+            let name = if call.body["file_id"] == NUL_FILE { NUL_FILE } else { "file_1" };
             json!({ "file_id": "f1", "file_unique_id": "u1", "file_path": format!("documents/{name}") })
         }
         "sendChatAction" | "setMessageReaction" | "setMyCommands" => true.into(),

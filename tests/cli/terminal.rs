@@ -87,9 +87,8 @@ fn is_control(letter: char) -> bool {
 
 /// The visible form of `text`.
 fn escape_controls(text: &str) -> String {
-    let spell = |letter: char| match is_control(letter) {
-        true => letter.escape_unicode().to_string(),
-        false => letter.to_string(),
+    let spell = |letter: char| {
+        if is_control(letter) { letter.escape_unicode().to_string() } else { letter.to_string() }
     };
     text.chars().map(spell).collect()
 }

@@ -550,9 +550,10 @@ fn the_backups_are_denied_to_the_tools() {
 fn old_turns_are_pruned() {
     let story = Story::new();
     story.server().always(Box::new(|request| {
-        match request.messages().last().unwrap()["role"] == "tool" {
-            true => says("ok")(request),
-            false => calls("write_file", json!({ "path": "a", "content": "x" }))(request),
+        if request.messages().last().unwrap()["role"] == "tool" {
+            says("ok")(request)
+        } else {
+            calls("write_file", json!({ "path": "a", "content": "x" }))(request)
         }
     }));
     let folder = story.home().join(".nanobot/undo");

@@ -35,10 +35,7 @@ fn files(story: &Story) -> Vec<String> {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() && !path.is_symlink() {
-                true => folders.push(path),
-                false => found.push(path),
-            }
+            if path.is_dir() && !path.is_symlink() { folders.push(path) } else { found.push(path) }
         }
     }
     let short = |path: PathBuf| path.strip_prefix(story.home()).unwrap().display().to_string();

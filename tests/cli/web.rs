@@ -244,9 +244,12 @@ fn tool_results(story: &Story) -> Vec<String> {
 #[expect(clippy::print_stdout, reason = "the count is what is promised")]
 fn special_addresses_are_never_connected_to() {
     let (listener, port) = silent_listener();
-    let literal = |address: &&str| match address.contains(':') {
-        true => format!("http://[{address}]:{port}/"),
-        false => format!("http://{address}:{port}/"),
+    let literal = |address: &&str| {
+        if address.contains(':') {
+            format!("http://[{address}]:{port}/")
+        } else {
+            format!("http://{address}:{port}/")
+        }
     };
     let mut urls: Vec<String> = SPECIAL_ADDRESSES.iter().map(literal).collect();
     urls.extend(LOOPBACK_SPELLINGS.iter().map(|host| format!("http://{host}:{port}/")));

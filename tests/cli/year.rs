@@ -36,12 +36,11 @@ fn size(path: &Path) -> u64 {
     let Ok(about) = path.symlink_metadata() else {
         return 0;
     };
-    match about.is_dir() {
-        true => {
-            let entries = std::fs::read_dir(path).unwrap();
-            entries.map(|entry| size(&entry.unwrap().path())).sum()
-        }
-        false => about.len(),
+    if about.is_dir() {
+        let entries = std::fs::read_dir(path).unwrap();
+        entries.map(|entry| size(&entry.unwrap().path())).sum()
+    } else {
+        about.len()
     }
 }
 

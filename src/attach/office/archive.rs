@@ -87,9 +87,10 @@ impl<'a> Archive<'a> {
             }
             _ => return Err(damaged()),
         }
-        match bytes.len() as u64 > MAX_ENTRY_BYTES {
-            true => Err(format!("`{name}` in it is larger than {} MiB", MAX_ENTRY_BYTES >> 20)),
-            false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        if bytes.len() as u64 > MAX_ENTRY_BYTES {
+            Err(format!("`{name}` in it is larger than {} MiB", MAX_ENTRY_BYTES >> 20))
+        } else {
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
         }
     }
 }

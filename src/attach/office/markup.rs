@@ -82,9 +82,10 @@ pub(super) fn resolve(reference: &BytesRef<'_>) -> Option<char> {
 
 /// Fails if `text` is longer than what is read.
 pub(super) fn check_size(text: &str) -> Result<(), String> {
-    match text.len() > MAX_TEXT_BYTES {
-        true => Err(format!("its text is longer than {} MiB", MAX_TEXT_BYTES >> 20)),
-        false => Ok(()),
+    if text.len() > MAX_TEXT_BYTES {
+        Err(format!("its text is longer than {} MiB", MAX_TEXT_BYTES >> 20))
+    } else {
+        Ok(())
     }
 }
 

@@ -28,9 +28,8 @@ pub(super) fn extract_text(bytes: &[u8]) -> Option<Result<String, String>> {
     } else {
         return None;
     };
-    Some(text.and_then(|text| match text.trim().is_empty() {
-        true => Err("it has no text".into()),
-        false => Ok(text),
+    Some(text.and_then(|text| {
+        if text.trim().is_empty() { Err("it has no text".into()) } else { Ok(text) }
     }))
 }
 

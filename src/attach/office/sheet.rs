@@ -15,9 +15,10 @@ const MAX_GAP_COLUMNS: usize = 64;
 /// # Errors
 /// A part is damaged, or the text too long.
 pub(super) fn workbook_text(archive: &Archive<'_>) -> Result<String, String> {
-    let strings = match archive.contains("xl/sharedStrings.xml") {
-        true => texts_in(&archive.read("xl/sharedStrings.xml")?, "si")?,
-        false => Vec::new(),
+    let strings = if archive.contains("xl/sharedStrings.xml") {
+        texts_in(&archive.read("xl/sharedStrings.xml")?, "si")?
+    } else {
+        Vec::new()
     };
     let targets = attributes_of(
         &read_optional(archive, "xl/_rels/workbook.xml.rels")?,
@@ -43,10 +44,7 @@ pub(super) fn workbook_text(archive: &Archive<'_>) -> Result<String, String> {
 }
 
 fn read_optional(archive: &Archive<'_>, name: &str) -> Result<String, String> {
-    match archive.contains(name) {
-        true => archive.read(name),
-        false => Ok(String::new()),
-    }
+    if archive.contains(name) { archive.read(name) } else { Ok(String::new()) }
 }
 
 /// These attributes of all elements `element`.

@@ -69,10 +69,7 @@ fn code_prefix(line: &DocumentLine) -> String {
 
 /// Returns the prefix of an opening fence: the marks of the items that begin with it, else that of the code.
 fn first_prefix(line: &DocumentLine, indent: &str) -> String {
-    match line.continued < line.containers.len() {
-        true => marks(line),
-        false => indent.to_owned(),
-    }
+    if line.continued < line.containers.len() { marks(line) } else { indent.to_owned() }
 }
 
 /// Returns the marks of the containers before a line, in Markdown.
@@ -112,9 +109,10 @@ fn run_markdown(run: &TextRun) -> String {
         let space = if run.text.starts_with('`') || run.text.ends_with('`') { " " } else { "" };
         return format!("{marks}{space}{}{space}{marks}", run.text);
     }
-    let text = match style.link {
-        true => escape_references(&run.text),
-        false => escape(&escape_references(&run.text)),
+    let text = if style.link {
+        escape_references(&run.text)
+    } else {
+        escape(&escape_references(&run.text))
     };
     // Marks hold only where no space is next to them.
     let words = text.trim();
@@ -155,9 +153,10 @@ fn escape_definition(source: &str) -> String {
         is_end
     });
     let is_defined = label_end.is_some_and(|end| text[end..].starts_with("]:"));
-    match text.starts_with('[') && is_defined {
-        true => format!("{}\\{text}", &source[..source.len() - text.len()]),
-        false => source.to_owned(),
+    if text.starts_with('[') && is_defined {
+        format!("{}\\{text}", &source[..source.len() - text.len()])
+    } else {
+        source.to_owned()
     }
 }
 

@@ -219,9 +219,10 @@ fn is_same_link(left: &TextRun, right: &TextRun) -> bool {
 
 /// Returns the target of a link that is shown as its address.
 fn bare_target(text: &str) -> String {
-    match text.contains('@') && !text.contains(':') {
-        true => format!("mailto:{text}"),
-        false => text.to_owned(),
+    if text.contains('@') && !text.contains(':') {
+        format!("mailto:{text}")
+    } else {
+        text.to_owned()
     }
 }
 

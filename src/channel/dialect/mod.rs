@@ -360,9 +360,10 @@ mod tests {
 
     /// Returns the text that a reader sees. Checks that every tag is known and closed.
     fn visible_html(markup: &str, is_telegram: bool) -> String {
-        let tags = match is_telegram {
-            true => "a b blockquote code i pre s",
-            false => "a b blockquote code h1 h2 h3 h4 h5 h6 i li ol p pre s table td th tr ul",
+        let tags = if is_telegram {
+            "a b blockquote code i pre s"
+        } else {
+            "a b blockquote code h1 h2 h3 h4 h5 h6 i li ol p pre s table td th tr ul"
         };
         let (mut out, mut open, mut rest) = (String::new(), Vec::new(), markup);
         while let Some((text, tail)) = rest.split_once('<') {

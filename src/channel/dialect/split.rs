@@ -44,10 +44,7 @@ fn count_fitting(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
     bad = bad.min(limit + 1);
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;
-        match fits(middle) {
-            true => good = middle,
-            false => bad = middle,
-        }
+        if fits(middle) { good = middle } else { bad = middle }
     }
     good
 }

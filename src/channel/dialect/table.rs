@@ -16,10 +16,7 @@ pub(super) fn align(lines: Vec<DocumentLine<'_>>) -> Vec<DocumentLine<'_>> {
         if !is_row || line.starts_block {
             aligned.extend(align_table(std::mem::take(&mut table)));
         }
-        match is_row {
-            true => table.push(line),
-            false => aligned.push(line),
-        }
+        if is_row { table.push(line) } else { aligned.push(line) }
     }
     aligned.extend(align_table(table));
     aligned

@@ -111,9 +111,10 @@ fn to_file(attachment: &Value, is_voice: bool) -> Option<RemoteFile> {
     Some(RemoteFile {
         id: attachment["url"].as_str()?.to_owned(),
         name: attachment["filename"].as_str().unwrap_or_default().to_owned(),
-        kind: match is_voice {
-            true => AttachmentKind::Voice,
-            false => AttachmentKind::of_media_type(media_type),
+        kind: if is_voice {
+            AttachmentKind::Voice
+        } else {
+            AttachmentKind::of_media_type(media_type)
         },
         size_bytes: attachment["size"].as_u64(),
         seconds: seconds.map(|seconds| std::time::Duration::from_secs_f64(seconds).as_secs()),

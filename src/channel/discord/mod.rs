@@ -131,10 +131,7 @@ impl ConversationService for Discord {
         position: u64,
     ) -> Result<Vec<ConversationEntry>, SendError> {
         let id = &conversation.id;
-        let parent = match conversation.is_direct {
-            true => None,
-            false => self.parent_of(id)?,
-        };
+        let parent = if conversation.is_direct { None } else { self.parent_of(id)? };
         if !conversation.is_direct && !self.reads(parent.as_ref().unwrap_or(id)) {
             return Ok(Vec::new());
         }

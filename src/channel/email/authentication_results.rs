@@ -95,12 +95,13 @@ pub(super) fn verify(
         !verification.needs_dkim || found.passes("dkim", &["header.d", "header.i"], domain);
     let has_spf =
         !verification.needs_spf || found.passes("spf", &["smtp.mailfrom", "smtp.mail"], domain);
-    match has_dkim && has_spf {
-        true => Ok(()),
-        false => Err(format!(
+    if has_dkim && has_spf {
+        Ok(())
+    } else {
+        Err(format!(
             "`{}` has not verified it: neither DMARC nor SPF and DKIM passed for `{domain}`",
             found.server
-        )),
+        ))
     }
 }
 

@@ -66,9 +66,10 @@ impl ImapSession {
         connection.read_line(&mut greeting, MAX_LINE_BYTES)?;
         if !greeting.to_ascii_uppercase().starts_with(b"* OK") {
             let cause = connection.describe(&greeting);
-            return match greeting.to_ascii_uppercase().starts_with(b"* BYE") {
-                true => Err(busy(cause)),
-                false => Err(unexpected(&server, "IMAP")),
+            return if greeting.to_ascii_uppercase().starts_with(b"* BYE") {
+                Err(busy(cause))
+            } else {
+                Err(unexpected(&server, "IMAP"))
             };
         }
         let mut session = Self { connection, last_tag: 0, capabilities: Vec::new() };
@@ -135,9 +136,10 @@ impl ImapSession {
     fn authenticate(&mut self, mechanism: &str, response: &str) -> Result<ImapOutcome, SendError> {
         let tag = self.next_tag();
         let is_sent = self.has("SASL-IR");
-        let line = match is_sent {
-            true => format!("{tag} AUTHENTICATE {mechanism} {response}\r\n"),
-            false => format!("{tag} AUTHENTICATE {mechanism}\r\n"),
+        let line = if is_sent {
+            format!("{tag} AUTHENTICATE {mechanism} {response}\r\n")
+        } else {
+            format!("{tag} AUTHENTICATE {mechanism}\r\n")
         };
         self.connection.write(line.as_bytes())?;
         let mut next = Some(response).filter(|_| !is_sent);
@@ -256,10 +258,8 @@ impl ImapSession {
         marks_seen: bool,
     ) -> Result<(), SendError> {
         let seen = if marks_seen { " \\Seen" } else { "" };
-        let done = match mailbox.takes_flags_of_clients {
-            true => format!(" {DONE_FLAG}"),
-            false => String::new(),
-        };
+        let done =
+            if mailbox.takes_flags_of_clients { format!(" {DONE_FLAG}") } else { String::new() };
         self.run(&format!("UID STORE {uid} +FLAGS.SILENT (\\Answered{seen}{done})"))
     }
 
@@ -270,20 +270,20 @@ impl ImapSession {
             PostAction::Keep => Ok(()),
             PostAction::Delete { expunges } => {
                 self.run(&delete)?;
-                match *expunges && self.has("UIDPLUS") {
-                    true => self.run(&format!("UID EXPUNGE {uid}")),
+                if *expunges && self.has("UIDPLUS") {
+                    self.run(&format!("UID EXPUNGE {uid}"))
+                } else {
                     // EXPUNGE would remove what others have marked, too.
-                    false => Ok(()),
+                    Ok(())
                 }
             }
             PostAction::Move(mailbox) => {
                 let mailbox = quoted(&encode_mailbox(mailbox))?;
-                match self.has("MOVE") {
-                    true => self.run(&format!("UID MOVE {uid} {mailbox}")),
-                    false => {
-                        self.run(&format!("UID COPY {uid} {mailbox}"))?;
-                        self.run(&delete)
-                    }
+                if self.has("MOVE") {
+                    self.run(&format!("UID MOVE {uid} {mailbox}"))
+                } else {
+                    self.run(&format!("UID COPY {uid} {mailbox}"))?;
+                    self.run(&delete)
                 }
             }
         }
@@ -371,9 +371,10 @@ impl ImapSession {
     /// The end of the command `tag`, if this is it.
     fn end_of(&self, tag: &str, raw: &[u8]) -> Option<ImapOutcome> {
         let rest = raw.strip_prefix(tag.as_bytes())?.strip_prefix(b" ")?;
-        match rest.to_ascii_uppercase().starts_with(b"OK") {
-            true => Some(ImapOutcome::Ok),
-            false => Some(ImapOutcome::Refused(self.connection.describe(rest))),
+        if rest.to_ascii_uppercase().starts_with(b"OK") {
+            Some(ImapOutcome::Ok)
+        } else {
+            Some(ImapOutcome::Refused(self.connection.describe(rest)))
         }
     }
 
@@ -401,12 +402,11 @@ impl ImapSession {
 /// follow a response code.
 fn to_parsable(raw: &[u8]) -> Cow<'_, [u8]> {
     let has_number = raw.strip_prefix(b"* ").and_then(|rest| rest.first());
-    match raw.is_ascii() || has_number.is_some_and(u8::is_ascii_digit) {
-        true => raw.into(),
-        false => {
-            let to_ascii = |byte: &u8| if byte.is_ascii() { *byte } else { b'?' };
-            raw.iter().map(to_ascii).collect()
-        }
+    if raw.is_ascii() || has_number.is_some_and(u8::is_ascii_digit) {
+        raw.into()
+    } else {
+        let to_ascii = |byte: &u8| if byte.is_ascii() { *byte } else { b'?' };
+        raw.iter().map(to_ascii).collect()
     }
 }
 
@@ -458,13 +458,12 @@ fn encode_mailbox(name: &str) -> String {
         let is_run = |letter: char| is_plain(letter) != is_plain(first);
         let end = rest.find(is_run).unwrap_or(rest.len());
         let (run, after) = rest.split_at(end);
-        match is_plain(first) {
-            true => encoded += &run.replace('&', "&-"),
-            false => {
-                let units = run.encode_utf16().flat_map(u16::to_be_bytes);
-                let units = ENGINE.encode(units.collect::<Vec<u8>>());
-                encoded += &format!("&{units}-");
-            }
+        if is_plain(first) {
+            encoded += &run.replace('&', "&-");
+        } else {
+            let units = run.encode_utf16().flat_map(u16::to_be_bytes);
+            let units = ENGINE.encode(units.collect::<Vec<u8>>());
+            encoded += &format!("&{units}-");
         }
         rest = after;
     }

@@ -80,22 +80,24 @@ impl<'m> MailHeader<'m> {
             value[..end].to_owned()
         };
         let is_report = word("Content-Type") == "multipart/report";
-        match () {
-            () if own_addresses.iter().any(|own| own == address) => Some("it is from ourselves"),
-            () if value("Return-Path").is_some_and(|path| path == "<>") => Some("it is a bounce"),
-            () if is_report => Some("it is a report"),
-            () if has("Auto-Submitted") && word("Auto-Submitted") != "no" => {
-                Some("a program has written it (`Auto-Submitted`)")
-            }
-            () if matches!(word("Precedence").as_str(), "bulk" | "junk" | "list") => {
-                Some("it is bulk mail (`Precedence`)")
-            }
-            () if has("List-Id") || has("List-Unsubscribe") => Some("it is from a mailing list"),
-            () if has("X-Autoreply") || has("X-Autorespond") => Some("it is an automatic answer"),
-            () if UNREAD_ADDRESSES.iter().any(|it| address.starts_with(it)) => {
-                Some("the sender's address is not read")
-            }
-            () => None,
+        if own_addresses.iter().any(|own| own == address) {
+            Some("it is from ourselves")
+        } else if value("Return-Path").is_some_and(|path| path == "<>") {
+            Some("it is a bounce")
+        } else if is_report {
+            Some("it is a report")
+        } else if has("Auto-Submitted") && word("Auto-Submitted") != "no" {
+            Some("a program has written it (`Auto-Submitted`)")
+        } else if matches!(word("Precedence").as_str(), "bulk" | "junk" | "list") {
+            Some("it is bulk mail (`Precedence`)")
+        } else if has("List-Id") || has("List-Unsubscribe") {
+            Some("it is from a mailing list")
+        } else if has("X-Autoreply") || has("X-Autorespond") {
+            Some("it is an automatic answer")
+        } else if UNREAD_ADDRESSES.iter().any(|it| address.starts_with(it)) {
+            Some("the sender's address is not read")
+        } else {
+            None
         }
     }
 
@@ -171,9 +173,10 @@ pub(super) fn add_content(
     let mut files = Vec::new();
     for (number, part) in attachments(&mail) {
         let file = to_file(&message.reply_facts, number, part);
-        match is_taken(part, limits) && files.len() < limits.max_count {
-            true => files.push(file),
-            false => left_out.push(file.name),
+        if is_taken(part, limits) && files.len() < limits.max_count {
+            files.push(file);
+        } else {
+            left_out.push(file.name);
         }
     }
     message.files = files;

@@ -384,10 +384,7 @@ impl Email {
             return Ok(Some(message));
         }
         let is_large = mail.size_bytes as usize > MAX_MAIL_BYTES;
-        let limit = match is_large {
-            true => LARGE_MAIL_START_BYTES,
-            false => MAX_MAIL_BYTES,
-        };
+        let limit = if is_large { LARGE_MAIL_START_BYTES } else { MAX_MAIL_BYTES };
         let Some(raw) = session.fetch_content(uid, limit)? else {
             return ignore("it is gone");
         };

@@ -87,9 +87,10 @@ fn subject<'s>(settings: &MailSettings, facts: &Value, part: &Part) -> Cow<'s, s
     if let Some(subject) = facts["subject"].as_str() {
         let subject = one_line(subject);
         let start = subject.get(..3).unwrap_or_default();
-        return match start.eq_ignore_ascii_case("re:") {
-            true => subject.into(),
-            false => format!("{}{subject}", settings.subject_prefix).into(),
+        return if start.eq_ignore_ascii_case("re:") {
+            subject.into()
+        } else {
+            format!("{}{subject}", settings.subject_prefix).into()
         };
     }
     let file = part.file.iter().chain(&part.attached).next();

@@ -180,9 +180,10 @@ impl SmtpSession {
         }
         self.connection.write(&to_data(mail))?;
         let reply = self.read_reply()?;
-        match reply.is_success() {
-            true => Ok(()),
-            false => Err(self.refusal(&reply, SendError::Undeliverable)),
+        if reply.is_success() {
+            Ok(())
+        } else {
+            Err(self.refusal(&reply, SendError::Undeliverable))
         }
     }
 

@@ -86,9 +86,10 @@ struct FeishuSettings {
 pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let is_lark = config.text("domain").as_deref() == Some("lark");
-    let (api, accounts) = match is_lark {
-        true => ("https://open.larksuite.com", "https://accounts.larksuite.com"),
-        false => ("https://open.feishu.cn", "https://accounts.feishu.cn"),
+    let (api, accounts) = if is_lark {
+        ("https://open.larksuite.com", "https://accounts.larksuite.com")
+    } else {
+        ("https://open.feishu.cn", "https://accounts.feishu.cn")
     };
     let base = config.text("apiBase").unwrap_or_else(|| api.to_owned());
     let accounts = config.text("accountsBase").unwrap_or_else(|| accounts.to_owned());
@@ -169,9 +170,10 @@ impl Channel for Feishu {
         wait: Duration,
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
-        match self.settings.has_connection {
-            true => self.listener.poll(self, account, cursor, wait, deliver),
-            false => Ok(()),
+        if self.settings.has_connection {
+            self.listener.poll(self, account, cursor, wait, deliver)
+        } else {
+            Ok(())
         }
     }
 
@@ -239,9 +241,10 @@ impl Channel for Feishu {
             let headers = headers.as_slice();
             let request = ServiceRequest { headers, ..ServiceRequest::get(&path) };
             let response = self.client.request(&request)?;
-            match response.is_success() && response.json()["code"].is_null() {
-                true => Ok(response.body),
-                false => Err(to_error(&response)),
+            if response.is_success() && response.json()["code"].is_null() {
+                Ok(response.body)
+            } else {
+                Err(to_error(&response))
             }
         });
         let bytes = fetched.map_err(SendError::into_error)?;
@@ -394,12 +397,11 @@ impl Feishu {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
-        let (path, fields, name) = match is_image {
-            true => ("images", vec![field("image_type", "message")], "image"),
-            false => {
-                let fields = vec![field("file_type", "stream"), field("file_name", &file.name)];
-                ("files", fields, "file")
-            }
+        let (path, fields, name) = if is_image {
+            ("images", vec![field("image_type", "message")], "image")
+        } else {
+            let fields = vec![field("file_type", "stream"), field("file_name", &file.name)];
+            ("files", fields, "file")
         };
         let (form_type, form) = file.to_form(&fields, name);
         let path = format!("/open-apis/im/v1/{path}");
@@ -434,10 +436,7 @@ fn content_of(part: &Part) -> (&'static str, Value) {
 /// The JSON of a response without an error code.
 fn read(response: &ServiceResponse) -> Result<Value, SendError> {
     let body = response.json();
-    match response.is_success() && body["code"] == 0 {
-        true => Ok(body),
-        false => Err(to_error(response)),
-    }
+    if response.is_success() && body["code"] == 0 { Ok(body) } else { Err(to_error(response)) }
 }
 
 fn to_error(response: &ServiceResponse) -> SendError {
@@ -448,22 +447,24 @@ fn to_error(response: &ServiceResponse) -> SendError {
         _ => response.describe(),
     };
     let is_in = |codes: &[i64]| code.is_some_and(|code| codes.contains(&code));
-    match () {
-        () if is_in(&RATE_LIMIT_CODES) => {
-            SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
-        }
-        () if is_in(&CREDENTIAL_CODES) => SendError::TokenRejected(format!(
+    if is_in(&RATE_LIMIT_CODES) {
+        SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
+    } else if is_in(&CREDENTIAL_CODES) {
+        SendError::TokenRejected(format!(
             "{cause}; `channels.feishu.appId` and `appSecret` are not accepted"
-        )),
-        () if code.is_some_and(|code| TOKEN_CODES.contains(&code)) => {
-            SendError::TokenRejected(cause)
-        }
-        () if is_in(&SCOPE_CODES) => SendError::Misconfigured(format!(
+        ))
+    } else if code.is_some_and(|code| TOKEN_CODES.contains(&code)) {
+        SendError::TokenRejected(cause)
+    } else if is_in(&SCOPE_CODES) {
+        SendError::Misconfigured(format!(
             "{cause}; give the app this scope in Feishu's developer console"
-        )),
-        () if is_in(&RECIPIENT_CODES) => SendError::RecipientRefused(cause),
-        () if code == Some(1) || code == Some(1_000_040_343) => SendError::Unavailable(cause),
-        () => SendError::Undeliverable(cause),
+        ))
+    } else if is_in(&RECIPIENT_CODES) {
+        SendError::RecipientRefused(cause)
+    } else if code == Some(1) || code == Some(1_000_040_343) {
+        SendError::Unavailable(cause)
+    } else {
+        SendError::Undeliverable(cause)
     }
 }
 

@@ -66,9 +66,10 @@ impl WebhookSecrets {
             return Ok(WebhookContent::Response(response));
         }
         let is_signed = |key: &Secret| is_signed(key.expose(), request, now);
-        match self.encrypt_key.as_ref().is_none_or(is_signed) {
-            true => Ok(WebhookContent::Event(body)),
-            false => refused(),
+        if self.encrypt_key.as_ref().is_none_or(is_signed) {
+            Ok(WebhookContent::Event(body))
+        } else {
+            refused()
         }
     }
 }

@@ -52,9 +52,10 @@ impl InboxState {
                 session: entry.session.clone(),
                 destination: entry.destination.clone(),
                 // A message that was not delivered can be sent again by hand.
-                parts: match keeps_answers || keeps_text || !is_delivered(entry) {
-                    true => entry.parts.clone(),
-                    false => Vec::new(),
+                parts: if keeps_answers || keeps_text || !is_delivered(entry) {
+                    entry.parts.clone()
+                } else {
+                    Vec::new()
                 },
                 at: entry.created_at,
                 source: entry.source.clone(),

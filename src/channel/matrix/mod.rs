@@ -168,14 +168,13 @@ impl Channel for Matrix {
         };
         // Servers before version 1.11 of the specification.
         let is_old = refused.json()["errcode"] == "M_UNRECOGNIZED";
-        let refused = match is_old {
-            false => refused,
-            true => {
-                let path = format!("/_matrix/media/v3/download/{media}");
-                match self.client.download(&path, into, limit)? {
-                    Ok(is_complete) => return Ok(is_complete),
-                    Err(refused) => refused,
-                }
+        let refused = if !is_old {
+            refused
+        } else {
+            let path = format!("/_matrix/media/v3/download/{media}");
+            match self.client.download(&path, into, limit)? {
+                Ok(is_complete) => return Ok(is_complete),
+                Err(refused) => refused,
             }
         };
         Err(fail(Exit::Unavailable, refused.describe()))
@@ -384,10 +383,7 @@ impl Matrix {
         cursor: &mut Value,
     ) -> Result<Vec<InboundMessage>> {
         let user = self.user_id().map_err(SendError::into_error)?;
-        let events = match is_first {
-            true => RoomEntry::events_since(events, user),
-            false => events,
-        };
+        let events = if is_first { RoomEntry::events_since(events, user) } else { events };
         self.notice_encryption(&update.room_id, events, cursor)?;
         if !events.iter().any(|event| sync::is_from_others(event, user)) {
             return Ok(Vec::new());

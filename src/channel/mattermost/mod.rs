@@ -87,9 +87,10 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         },
         replies_in_thread: config.flag("replyInThread"),
         policy_in_thread: GroupPolicy::parse(&policy.unwrap_or_default()),
-        max_context_posts: match config.flag("includeThreadContext") {
-            true => usize::try_from(context).unwrap_or(usize::MAX),
-            false => 0,
+        max_context_posts: if config.flag("includeThreadContext") {
+            usize::try_from(context).unwrap_or(usize::MAX)
+        } else {
+            0
         },
         done_emoji: config.text("doneEmoji"),
     };

@@ -103,9 +103,10 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
             watch_millis: count("watchTimeoutMs"),
             watch_limit: count("watchLimit").max(1),
             refresh_millis: count("refreshIntervalMs").max(MIN_REFRESH_MILLIS),
-            delay_millis: match is_delayed {
-                true => i64::try_from(count("replyDelayMs")).unwrap_or(i64::MAX),
-                false => 0,
+            delay_millis: if is_delayed {
+                i64::try_from(count("replyDelayMs")).unwrap_or(i64::MAX)
+            } else {
+                0
             },
         },
         first_positions: cursors["cursors"].clone(),
@@ -162,18 +163,15 @@ impl Channel for Mochat {
         if facts["id"].is_string() {
             request["replyTo"] = facts["id"].clone();
         }
-        let path = match chat.starts_with("session_") {
-            true => {
-                request["sessionId"] = chat.as_str().into();
-                "/api/claw/sessions/send"
+        let path = if chat.starts_with("session_") {
+            request["sessionId"] = chat.as_str().into();
+            "/api/claw/sessions/send"
+        } else {
+            request["panelId"] = chat.as_str().into();
+            if facts["group"].is_string() {
+                request["groupId"] = facts["group"].clone();
             }
-            false => {
-                request["panelId"] = chat.as_str().into();
-                if facts["group"].is_string() {
-                    request["groupId"] = facts["group"].clone();
-                }
-                "/api/claw/groups/panels/send"
-            }
+            "/api/claw/groups/panels/send"
         };
         // It may have arrived if there is no response, and is not recognised.
         let body = request.to_string();
@@ -317,9 +315,10 @@ impl MochatLook<'_> {
         let position = self.cursor["sessions"][session].as_i64();
         let position = position.or(self.mochat.first_positions[session].as_i64());
         let left = end.saturating_sub(signal::now()).min(MAX_SERVICE_TIMEOUT);
-        let wait = match self.is_single() && position.is_some() {
-            true => left.min(Duration::from_millis(settings.watch_millis)),
-            false => Duration::ZERO,
+        let wait = if self.is_single() && position.is_some() {
+            left.min(Duration::from_millis(settings.watch_millis))
+        } else {
+            Duration::ZERO
         };
         let millis = u64::try_from(wait.as_millis()).unwrap_or_default();
         let request = json!({ "sessionId": session, "cursor": position.unwrap_or(0), "timeoutMs": millis,

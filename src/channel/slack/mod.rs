@@ -92,9 +92,10 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let settings = SlackSettings {
         replies_in_thread: config.flag("replyInThread"),
         requires_mention: config.flag("groupRequireMention"),
-        max_context_messages: match config.flag("includeThreadContext") {
-            true => usize::try_from(context).unwrap_or(usize::MAX),
-            false => 0,
+        max_context_messages: if config.flag("includeThreadContext") {
+            usize::try_from(context).unwrap_or(usize::MAX)
+        } else {
+            0
         },
         react_emoji: emoji("reactEmoji"),
         done_emoji: emoji("doneEmoji"),
@@ -182,9 +183,10 @@ impl ConversationService for Slack {
         };
         let opened = api.write("apps.connections.open", &json!({}))?;
         let url = opened["url"].as_str().unwrap_or_default();
-        match api.client.owns_socket(url) {
-            true => api.client.open_websocket(url).map(Some),
-            false => Err(api.client.unexpected_response()),
+        if api.client.owns_socket(url) {
+            api.client.open_websocket(url).map(Some)
+        } else {
+            Err(api.client.unexpected_response())
         }
     }
 
@@ -250,9 +252,10 @@ impl Channel for Slack {
             return refused();
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let challenge = match body["type"] == "url_verification" {
-            true => body["challenge"].as_str().unwrap_or_default(),
-            false => "",
+        let challenge = if body["type"] == "url_verification" {
+            body["challenge"].as_str().unwrap_or_default()
+        } else {
+            ""
         };
         let response = WebhookResponse { status: 200, body: challenge.to_owned() };
         Ok(WebhookReceipt {

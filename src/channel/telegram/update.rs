@@ -281,10 +281,7 @@ fn files(message: &Value) -> Vec<RemoteFile> {
     add(photos.unwrap_or(&Value::Null), AttachmentKind::Image, "photo.jpg");
     // A voice message that is passed on has words of others.
     let is_of_others = ["forward_origin", "via_bot"].iter().any(|key| message.get(key).is_some());
-    let voice = match is_of_others {
-        false => AttachmentKind::Voice,
-        true => AttachmentKind::Audio,
-    };
+    let voice = if !is_of_others { AttachmentKind::Voice } else { AttachmentKind::Audio };
     add(&message["voice"], voice, "voice.ogg");
     add(&message["audio"], AttachmentKind::Audio, "audio.mp3");
     add(&message["video"], AttachmentKind::Video, "video.mp4");

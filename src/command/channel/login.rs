@@ -42,16 +42,16 @@ pub(crate) fn log_in(ctx: &Context, name: &str) -> Result<()> {
 /// Asks one question. An empty answer where one is needed leaves, as Ctrl-D does.
 fn ask(ctx: &Context, asked: &LoginPrompt) -> Result<String> {
     let text = asked.question.text;
-    let answer = match asked.is_secret {
-        true => {
-            let typed = ctx.terminal.prompt_hidden(&format!("{text}, not shown: "))?;
-            typed.ok_or(Cancelled)?.trim().to_owned()
-        }
-        false => ask_text(ctx.terminal, text, &asked.default)?,
+    let answer = if asked.is_secret {
+        let typed = ctx.terminal.prompt_hidden(&format!("{text}, not shown: "))?;
+        typed.ok_or(Cancelled)?.trim().to_owned()
+    } else {
+        ask_text(ctx.terminal, text, &asked.default)?
     };
-    match answer.is_empty() && !asked.question.is_optional {
-        true => Err(Cancelled.into()),
-        false => Ok(answer),
+    if answer.is_empty() && !asked.question.is_optional {
+        Err(Cancelled.into())
+    } else {
+        Ok(answer)
     }
 }
 
@@ -77,9 +77,10 @@ impl LoginDialog for TerminalDialog {
 }
 
 fn require_terminal() -> Result<()> {
-    match Terminal::can_prompt() {
-        true => Ok(()),
-        false => Err(fail(Exit::NoInput, "this login needs a terminal")),
+    if Terminal::can_prompt() {
+        Ok(())
+    } else {
+        Err(fail(Exit::NoInput, "this login needs a terminal"))
     }
 }
 
@@ -92,11 +93,10 @@ fn complete(ctx: &Context, login: &ChannelLogin, answers: &[(&str, String)]) -> 
     }
     let rules = login.access_rules()?;
     if rules.allow_from.is_empty() && rules.approved.is_empty() {
-        let next = match rules.pairs {
-            true => {
-                "a sender gets a code at the first message: `nanobot channel pair approve CODE`"
-            }
-            false => "no sender is allowed: `nanobot config set channels.NAME.allowFrom`",
+        let next = if rules.pairs {
+            "a sender gets a code at the first message: `nanobot channel pair approve CODE`"
+        } else {
+            "no sender is allowed: `nanobot config set channels.NAME.allowFrom`"
         };
         ctx.terminal.eprint(&next.replace("NAME", kind.name));
     }

@@ -108,9 +108,10 @@ fn format_candidate(
     let help = help.as_deref().and_then(|help| help.lines().next());
     let help = sanitize(help.unwrap_or_default()).replace('\t', " ");
     let value = line.format_value(shell, value)?;
-    Some(match help.is_empty() || shell == CompletionShell::Bash {
-        true => format!("{value}\n"),
-        false => format!("{value}\t{help}\n"),
+    Some(if help.is_empty() || shell == CompletionShell::Bash {
+        format!("{value}\n")
+    } else {
+        format!("{value}\t{help}\n")
     })
 }
 

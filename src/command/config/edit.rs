@@ -93,9 +93,10 @@ fn check_text(ctx: &Context, path: &Path, original: &[u8], edited: &[u8]) -> Res
     let parse = |bytes: &[u8]| -> Result<ConfigFile> {
         let text =
             std::str::from_utf8(bytes).map_err(|_| fail(Exit::Config, "the text is not UTF-8"))?;
-        match text.trim().is_empty() {
-            true => Err(fail(Exit::Config, "the text is empty")),
-            false => ConfigFile::parse(path, text),
+        if text.trim().is_empty() {
+            Err(fail(Exit::Config, "the text is empty"))
+        } else {
+            ConfigFile::parse(path, text)
         }
     };
     let edited = parse(edited)?;
@@ -112,13 +113,16 @@ fn check_text(ctx: &Context, path: &Path, original: &[u8], edited: &[u8]) -> Res
 /// Replaces the file, unless it was changed since it was read.
 fn replace(ctx: &Context, path: &Path, original: &[u8], edited: &[u8]) -> Result<()> {
     let lock = durable_file::lock_for_change(&ctx.paths.config, "the config")?;
-    let work = || match durable_file::read(path)?.unwrap_or_default() == original {
-        true => durable_file::replace(path, edited),
-        false => Err(fail_with_hint(
-            Exit::TryAgain,
-            "the config was changed meanwhile, so the edited text was not written",
-            "nanobot config edit",
-        )),
+    let work = || {
+        if durable_file::read(path)?.unwrap_or_default() == original {
+            durable_file::replace(path, edited)
+        } else {
+            Err(fail_with_hint(
+                Exit::TryAgain,
+                "the config was changed meanwhile, so the edited text was not written",
+                "nanobot config edit",
+            ))
+        }
     };
     let done = work();
     lock.remove()?;

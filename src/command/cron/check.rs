@@ -20,28 +20,29 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
             continue;
         };
         exit = Exit::Failed;
-        match as_json {
-            true => ctx.terminal.print_json(&problem_json(job, &problem))?,
-            false => ctx.terminal.print(&problem_line(job, &problem, &now))?,
+        if as_json {
+            ctx.terminal.print_json(&problem_json(job, &problem))?;
+        } else {
+            ctx.terminal.print(&problem_line(job, &problem, &now))?;
         }
     }
     for SchedulerProblem { kind, text } in &problems {
         exit = Exit::Failed;
-        match as_json {
-            true => ctx.terminal.print_json(&json!({ "problem": kind.name(), "error": text }))?,
-            false => ctx.terminal.print(&format!("{text}\n"))?,
+        if as_json {
+            ctx.terminal.print_json(&json!({ "problem": kind.name(), "error": text }))?;
+        } else {
+            ctx.terminal.print(&format!("{text}\n"))?;
         }
     }
     for channel in &health::list(ctx)? {
         for problem in channel.problems(now.timestamp()) {
             exit = Exit::Failed;
-            match as_json {
-                true => ctx.terminal.print_json(&channel_json(channel, &problem))?,
-                false => {
-                    let since = time_format::format_time(problem.since(), &now);
-                    let words = cell(&problem.describe(&since));
-                    ctx.terminal.print(&format!("channel {}: {words}\n", channel.name))?;
-                }
+            if as_json {
+                ctx.terminal.print_json(&channel_json(channel, &problem))?;
+            } else {
+                let since = time_format::format_time(problem.since(), &now);
+                let words = cell(&problem.describe(&since));
+                ctx.terminal.print(&format!("channel {}: {words}\n", channel.name))?;
             }
         }
     }

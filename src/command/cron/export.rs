@@ -39,10 +39,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronExportArgs) -> Result<Exit> {
             }
         }
     }
-    Ok(match exported.has_failed {
-        true => Exit::Failed,
-        false => Exit::Answered,
-    })
+    Ok(if exported.has_failed { Exit::Failed } else { Exit::Answered })
 }
 
 /// Joins all files into one text.

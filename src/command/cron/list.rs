@@ -183,10 +183,7 @@ pub(super) fn describe_outcome(record: &RunRecord) -> String {
 
 /// The state of a run that has begun and left no record.
 pub(super) fn describe_unfinished(is_running: bool) -> &'static str {
-    match is_running {
-        true => "running",
-        false => "interrupted",
-    }
+    if is_running { "running" } else { "interrupted" }
 }
 
 /// A run as a JSON object.

@@ -94,12 +94,10 @@ pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &RunLogFilter<'_>)
         };
         let new = wanted.records(&store, &ids)?;
         for record in new.iter().filter(|record| is_after(record, last.as_deref())) {
-            match wanted.json {
-                true => ctx.terminal.print_json(&run_json(record))?,
-                false => {
-                    ctx.terminal
-                        .print(&format!("{}\n", run_row(record, &wanted.now).join("  ")))?;
-                }
+            if wanted.json {
+                ctx.terminal.print_json(&run_json(record))?;
+            } else {
+                ctx.terminal.print(&format!("{}\n", run_row(record, &wanted.now).join("  ")))?;
             }
         }
         last = new.last().map(|record| record.end.clone()).or(last);
@@ -131,10 +129,7 @@ fn unfinished_rows(store: &JobStore, ids: &[String], now: &Zoned) -> Result<Vec<
 
 /// A job's name and id.
 fn name_and_id(name: &str, id: &str) -> String {
-    match name == id {
-        true => list::cell(id),
-        false => format!("{} ({})", list::cell(name), list::cell(id)),
-    }
+    if name == id { list::cell(id) } else { format!("{} ({})", list::cell(name), list::cell(id)) }
 }
 
 /// A run as a row.

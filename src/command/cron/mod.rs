@@ -76,10 +76,7 @@ fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
 
 fn set_enabled(ctx: &Context, jobs: &[String], all: bool, enabled: bool) -> Result<Exit> {
     let word = if enabled { "enabled" } else { "disabled" };
-    let jobs = match all {
-        true => lifecycle::ids_to_set_enabled(ctx, enabled)?,
-        false => jobs.to_vec(),
-    };
+    let jobs = if all { lifecycle::ids_to_set_enabled(ctx, enabled)? } else { jobs.to_vec() };
     lifecycle::set_enabled(ctx, &jobs, enabled, &mut |job| {
         let name = to_one_line(&job.name);
         ctx.terminal.print(&format!("✓ Job '{name}' {word}\n"))
@@ -89,10 +86,7 @@ fn set_enabled(ctx: &Context, jobs: &[String], all: bool, enabled: bool) -> Resu
 fn remove(ctx: &Context, jobs: &[String]) -> Result<Exit> {
     lifecycle::remove(ctx, jobs, &mut |job| {
         let (id, name) = (to_one_line(&job.id), to_one_line(&job.name));
-        let suffix = match name == id {
-            true => String::new(),
-            false => format!(" ('{name}')"),
-        };
+        let suffix = if name == id { String::new() } else { format!(" ('{name}')") };
         ctx.terminal.print(&format!("✓ Removed job {id}{suffix}\n"))
     })
 }

@@ -100,10 +100,7 @@ fn job_rows(ctx: &Context, known: &JobStatus, now: &Zoned) -> Vec<(&'static str,
     let (session, is_own) = job.session_key();
     rows.push((
         "session",
-        match is_own {
-            true => format!("{session}, its own; only the last run is sent"),
-            false => session,
-        },
+        if is_own { format!("{session}, its own; only the last run is sent") } else { session },
     ));
     rows.push(("answer", describe_delivery(ctx, job)));
     let standard = JobOptions::default();
@@ -170,10 +167,7 @@ fn format_seconds(seconds: u64) -> String {
 
 fn describe_state(known: &JobStatus) -> String {
     let job = &known.job;
-    let mut words = vec![match job.enabled {
-        true => "enabled",
-        false => "disabled",
-    }];
+    let mut words = vec![if job.enabled { "enabled" } else { "disabled" }];
     words.extend(match known.line_state {
         LineState::NotTakenOver => Some("from another program, and not in the crontab"),
         _ if job.options.is_none() => Some("from another program"),

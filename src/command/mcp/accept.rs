@@ -24,12 +24,13 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
     let look = mcp.query(server)?;
     mcp.catalog.shut_down();
     let offer = &*look.features;
-    let wanted: Vec<&ToolInfo> = match tools.is_empty() {
-        true => offer.tools.iter().collect(),
-        false => tools
+    let wanted: Vec<&ToolInfo> = if tools.is_empty() {
+        offer.tools.iter().collect()
+    } else {
+        tools
             .iter()
             .map(|tool| Ok(show::find_tool(server, offer, tool)?.0))
-            .collect::<Result<_>>()?,
+            .collect::<Result<_>>()?
     };
     let is_new = |tool: &&ToolInfo| {
         let is_changed = look.changed.iter().any(|change| change.name == tool.name);
@@ -48,10 +49,7 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
         return Ok(Exit::Answered);
     }
     for change in &changed {
-        let around = match look.unaccepted.contains(&change.name) {
-            true => ALL_LINES,
-            false => CONTEXT_LINES,
-        };
+        let around = if look.unaccepted.contains(&change.name) { ALL_LINES } else { CONTEXT_LINES };
         show_change(mcp, change, around)?;
     }
     let count = match changed.len() {
@@ -101,10 +99,7 @@ fn escape_invisible(line: &str) -> String {
     let one = |letter: char| {
         let text = letter.to_string();
         let is_seen = letter == '\t' || (!letter.is_control() && strip(&text).1 == 0);
-        match is_seen {
-            true => text,
-            false => letter.escape_unicode().to_string(),
-        }
+        if is_seen { text } else { letter.escape_unicode().to_string() }
     };
     line.chars().map(one).collect()
 }

@@ -83,9 +83,10 @@ fn server_entry(ctx: &Context, arguments: &McpAddArgs) -> Result<Map<String, Val
     let mut server = Map::new();
     let mut put = |key: &str, value: Value| drop(server.insert(key.to_owned(), value));
     if let Some((program, rest)) = command.split_first() {
-        let program = match program.contains('/') && !program.starts_with('~') {
-            true => absolute_path(Path::new(program))?,
-            false => program.clone(),
+        let program = if program.contains('/') && !program.starts_with('~') {
+            absolute_path(Path::new(program))?
+        } else {
+            program.clone()
         };
         put("command", json!(program));
         if !rest.is_empty() {
@@ -145,17 +146,19 @@ fn require_program(ctx: &Context, entry: &Map<String, Value>) -> Result<()> {
     };
     let own_path = entry.get("env").and_then(|env| env["PATH"].as_str());
     let path = own_path.or(ctx.env.get("PATH")).unwrap_or_default();
-    let is_found = match program.contains('/') {
-        true => ctx.paths.expand(program).is_file(),
-        false => has_reference(path) || find_program(program, path).is_some(),
+    let is_found = if program.contains('/') {
+        ctx.paths.expand(program).is_file()
+    } else {
+        has_reference(path) || find_program(program, path).is_some()
     };
-    match is_found {
-        true => Ok(()),
-        false => Err(fail_with_hint(
+    if is_found {
+        Ok(())
+    } else {
+        Err(fail_with_hint(
             Exit::NoInput,
             format!("there is no program `{program}`, and nothing was added"),
             "`--untested` to add it before it is installed",
-        )),
+        ))
     }
 }
 

@@ -48,14 +48,16 @@ pub(super) fn run(mcp: &McpContext<'_>, call: &McpCall<'_>) -> Result<Exit> {
     let done = call_server(mcp, &roster, &server, call.tool, &arguments);
     roster.shut_down();
     let answer = done?;
-    match call.json {
-        true => mcp.ctx.terminal.print_json(&result_json(&answer))?,
-        false => print_result(mcp, &answer)?,
+    if call.json {
+        mcp.ctx.terminal.print_json(&result_json(&answer))?;
+    } else {
+        print_result(mcp, &answer)?;
     }
-    match answer.is_error {
-        false => Ok(Exit::Answered),
+    if answer.is_error {
         // The answer itself explains the failure.
-        true => Err(Stop(Exit::Failed).into()),
+        Err(Stop(Exit::Failed).into())
+    } else {
+        Ok(Exit::Answered)
     }
 }
 
@@ -69,16 +71,15 @@ fn call_server(
     if let Some(words) = &server.unusable_reason {
         return Err(mcp_servers::unusable_error(server, words));
     }
-    let done = match tool.contains("://") {
-        true => roster.read_resource(&server.name, tool),
-        false => {
-            // Accept our own name of the tool too.
-            let look = roster.query(&server.name);
-            let look = look.map_err(|failed| mcp_servers::to_error(server, &failed))?;
-            let tool = &show::find_tool(server, &look.features, tool)?.0.name;
-            let mut say = |text: &str| mcp.ctx.notice(text);
-            roster.call(&server.name, tool, arguments, None, &mut say)
-        }
+    let done = if tool.contains("://") {
+        roster.read_resource(&server.name, tool)
+    } else {
+        // Accept our own name of the tool too.
+        let look = roster.query(&server.name);
+        let look = look.map_err(|failed| mcp_servers::to_error(server, &failed))?;
+        let tool = &show::find_tool(server, &look.features, tool)?.0.name;
+        let mut say = |text: &str| mcp.ctx.notice(text);
+        roster.call(&server.name, tool, arguments, None, &mut say)
     };
     done.map_err(|missed| call_error(server, tool, missed))
 }

@@ -151,7 +151,7 @@ fn server_json(row: &ServerRow<'_>) -> Value {
     let counts = offer.as_ref().map(|offer| count_tools_and_tokens(server, offer));
     json!({
         "name": server.name, "by": transport_name(server), "place": command_or_url(server), "disabled": server.is_disabled, "required": server.is_required,
-        "sandbox": match server.is_unsandboxed { true => "off", false => "auto" }, "trusted": server.is_trusted,
+        "sandbox": if server.is_unsandboxed { "off" } else { "auto" }, "trusted": server.is_trusted,
         "tools": counts.map(|counts| counts.0), "tokens": counts.map(|counts| counts.1),
         "resources": offer.as_ref().map(|offer| offer.resources.len() + offer.templates.len()),
         "prompts": offer.as_ref().map(|offer| offer.prompts.len()),

@@ -89,9 +89,10 @@ fn registered_client(ctx: &Context, arguments: &Arguments) -> Result<Option<Regi
     let usage = |cause: &str| Err(fail(Exit::Usage, cause));
     let has_secret = variable.is_some() || key.is_some();
     let Some(id) = client_id else {
-        return match has_secret {
-            true => usage("a secret or a key of the client needs `--client-id`"),
-            false => Ok(None),
+        return if has_secret {
+            usage("a secret or a key of the client needs `--client-id`")
+        } else {
+            Ok(None)
         };
     };
     if *is_client_login && !has_secret {

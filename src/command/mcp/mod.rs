@@ -84,9 +84,10 @@ pub(super) fn dispatch(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
                     ctx.notice(&file.explanation);
                 }
             }
-            match arguments.untested {
-                true => Ok(Exit::Answered),
-                false => test::test_added_server(&McpContext::open(ctx)?, &arguments.name),
+            if arguments.untested {
+                Ok(Exit::Answered)
+            } else {
+                test::test_added_server(&McpContext::open(ctx)?, &arguments.name)
             }
         }
         Arguments::Remove { server } => {
@@ -98,9 +99,10 @@ pub(super) fn dispatch(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             for rule in rules.iter().flatten() {
                 ctx.notice(&format!("removed the rule `{rule}` too"));
             }
-            match rules.is_some() || was_known {
-                true => Ok(Exit::Answered),
-                false => Err(mcp.unknown_server_error(server)),
+            if rules.is_some() || was_known {
+                Ok(Exit::Answered)
+            } else {
+                Err(mcp.unknown_server_error(server))
             }
         }
         Arguments::Accept { server, tools, yes } => {

@@ -44,12 +44,11 @@ pub(super) fn run(
             let (found, ours) = find_tool(server, &offer, given)?;
             let found = (found, ours.as_str());
             let is_changed = changed.contains(&found.0.name);
-            match as_json {
-                true => {
-                    let object = tool_json(server, found, is_changed);
-                    mcp.ctx.terminal.print_json(&object)?;
-                }
-                false => print_tool(mcp, found, is_changed)?,
+            if as_json {
+                let object = tool_json(server, found, is_changed);
+                mcp.ctx.terminal.print_json(&object)?;
+            } else {
+                print_tool(mcp, found, is_changed)?;
             }
         }
     }
@@ -143,13 +142,7 @@ fn print_server(
     list(
         "resources",
         &mut resources.map(|it| {
-            about(
-                &it.uri,
-                match it.description.is_empty() {
-                    true => &it.name,
-                    false => &it.description,
-                },
-            )
+            about(&it.uri, if it.description.is_empty() { &it.name } else { &it.description })
         }),
     )?;
     let prompts = offer.prompts.iter();
@@ -165,10 +158,7 @@ fn argument_names(schema: &Value) -> Vec<String> {
     members
         .map(|(name, _)| {
             let shown = sanitize::single_line(name, 60);
-            match is_required(name) {
-                true => shown,
-                false => format!("{shown}?"),
-            }
+            if is_required(name) { shown } else { format!("{shown}?") }
         })
         .collect()
 }
@@ -180,10 +170,8 @@ fn print_tool(
 ) -> Result<()> {
     let mut page = StdoutWriter::new(mcp.ctx.terminal);
     page.write_styled(ours, &Style::new().bold())?;
-    let state = match is_changed {
-        true => "changed, and denied until you accept it",
-        false => describe_hints(tool),
-    };
+    let state =
+        if is_changed { "changed, and denied until you accept it" } else { describe_hints(tool) };
     page.write(&format!("  ({state})\n\n"))?;
     let width = mcp.ctx.terminal.stdout_width();
     for line in sanitize::clean(tool.description.trim()).lines() {

@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 
 /// Runs `mcp test`.
 pub(super) fn run(mcp: &McpContext<'_>, names: &[String], as_json: bool) -> Result<Exit> {
-    let servers: Vec<&McpServer> = match names.is_empty() {
-        true => mcp.servers.iter().filter(|server| !server.is_disabled).collect(),
-        false => names.iter().map(|name| mcp.server(name)).collect::<Result<_>>()?,
+    let servers: Vec<&McpServer> = if names.is_empty() {
+        mcp.servers.iter().filter(|server| !server.is_disabled).collect()
+    } else {
+        names.iter().map(|name| mcp.server(name)).collect::<Result<_>>()?
     };
     if servers.is_empty() {
         mcp.ctx.notice("there are no MCP servers to test");
@@ -123,10 +124,7 @@ fn more_severe(one: Exit, other: Exit) -> Exit {
         Exit::Config => 3,
         _ => 4,
     };
-    match weight(other) > weight(one) {
-        true => other,
-        false => one,
-    }
+    if weight(other) > weight(one) { other } else { one }
 }
 
 fn print_test(mcp: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Result<()> {

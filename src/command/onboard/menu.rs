@@ -38,10 +38,7 @@ pub(super) fn find(rows: &[MenuItem], answer: &str) -> MenuMatch {
     }
     let number = wanted.parse::<usize>().ok();
     if let Some(place) = number.and_then(|number| number.checked_sub(1)) {
-        return match place < rows.len() {
-            true => MenuMatch::One(place),
-            false => MenuMatch::Nothing,
-        };
+        return if place < rows.len() { MenuMatch::One(place) } else { MenuMatch::Nothing };
     }
     let has =
         |row: &MenuItem| lower(&row.name).contains(&wanted) || lower(&row.label).contains(&wanted);
@@ -57,10 +54,7 @@ pub(super) fn find(rows: &[MenuItem], answer: &str) -> MenuMatch {
 /// is, since an empty result would equal that of other such names.
 fn normalize(name: &str) -> String {
     let kept: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    match kept.is_empty() {
-        true => name.to_owned(),
-        false => kept.to_lowercase(),
-    }
+    if kept.is_empty() { name.to_owned() } else { kept.to_lowercase() }
 }
 
 /// Formats those of `rows` at `places`, for a terminal of `width` columns: first the items with a description, one per

@@ -81,9 +81,10 @@ pub(super) fn write_completions(ctx: &Context) -> Result<()> {
     })?;
     let path = shell.completion_path(&ctx.env, &ctx.paths);
     let script = generate_script(ctx, shell)?;
-    match is_installed(ctx, shell, &path, &script)? {
-        true => Ok(()),
-        false => write_script(ctx, shell, &path, &script),
+    if is_installed(ctx, shell, &path, &script)? {
+        Ok(())
+    } else {
+        write_script(ctx, shell, &path, &script)
     }
 }
 
@@ -95,10 +96,8 @@ fn is_installed(ctx: &Context, shell: UserShell, path: &Path, script: &[u8]) -> 
     let Ok(about) = path.symlink_metadata() else {
         return Ok(false);
     };
-    let found = match path.is_file() {
-        true => durable_file::read(path)?.unwrap_or_default(),
-        false => Vec::new(),
-    };
+    let found =
+        if path.is_file() { durable_file::read(path)?.unwrap_or_default() } else { Vec::new() };
     if found == script {
         return Ok(true);
     }
@@ -150,9 +149,10 @@ fn generate_script(ctx: &Context, shell: UserShell) -> Result<Vec<u8>> {
     if let Some(stop) = finished.stop {
         return Err(stop.into());
     }
-    match finished.status.is_some_and(|status| status.success()) {
-        true => Ok(finished.head),
-        false => Err(fail(Exit::Failed, "the completions cannot be printed")),
+    if finished.status.is_some_and(|status| status.success()) {
+        Ok(finished.head)
+    } else {
+        Err(fail(Exit::Failed, "the completions cannot be printed"))
     }
 }
 
@@ -220,8 +220,9 @@ pub(super) fn suggest_command(ctx: &Context) -> &'static str {
         return "git log -5 | nanobot agent -m \"what happened here?\"";
     }
     let has_files = std::fs::read_dir(&here).is_ok_and(|mut entries| entries.next().is_some());
-    match has_files {
-        true => "ls -l | nanobot agent -m \"what is in this directory?\"",
-        false => "nanobot agent -m \"what can you do for me?\"",
+    if has_files {
+        "ls -l | nanobot agent -m \"what is in this directory?\""
+    } else {
+        "nanobot agent -m \"what can you do for me?\""
     }
 }

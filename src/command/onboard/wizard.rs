@@ -197,9 +197,10 @@ impl Wizard<'_> {
         let known = self.configured("agents.defaults.provider").and_then(registry::find_provider);
         // Many users have set the Hugging Face variable only for downloads, so it is no reason to choose that provider.
         let first = entries[..*ready].iter().find(|entry| entry.name != "huggingface");
-        let default = match self.is_chosen {
-            true => self.entry,
-            false => known.or(first.copied()).unwrap_or(self.entry),
+        let default = if self.is_chosen {
+            self.entry
+        } else {
+            known.or(first.copied()).unwrap_or(self.entry)
         };
         let places: Vec<usize> = (0..rows.len()).collect();
         self.print_items(rows, &places);
@@ -239,21 +240,20 @@ impl Wizard<'_> {
             ProviderKind::Direct => false,
             _ => old.is_none() && !base.is_empty(),
         };
-        let address = match is_usual {
-            true => base.to_owned(),
-            false => {
-                let default = self.base.as_deref().or(old).unwrap_or(base).to_owned();
-                let mut examples = EXAMPLE_ADDRESSES.iter();
-                if let Some((_, example)) = examples.find(|(name, _)| *name == self.entry.name) {
-                    self.print(&format!("The address has the form {example}"));
+        let address = if is_usual {
+            base.to_owned()
+        } else {
+            let default = self.base.as_deref().or(old).unwrap_or(base).to_owned();
+            let mut examples = EXAMPLE_ADDRESSES.iter();
+            if let Some((_, example)) = examples.find(|(name, _)| *name == self.entry.name) {
+                self.print(&format!("The address has the form {example}"));
+            }
+            loop {
+                let answer = ask_text(self.ctx.terminal, "Address", &default)?;
+                if answer.starts_with("https://") || answer.starts_with("http://") {
+                    break answer;
                 }
-                loop {
-                    let answer = ask_text(self.ctx.terminal, "Address", &default)?;
-                    if answer.starts_with("https://") || answer.starts_with("http://") {
-                        break answer;
-                    }
-                    self.print("An address begins with https:// or http://.");
-                }
+                self.print("An address begins with https:// or http://.");
             }
         };
         // A local server counts as configured only if its address is in the config.

@@ -22,13 +22,16 @@ pub(super) fn remove_sessions(
     for_good: bool,
 ) -> Result<()> {
     for key in keys {
-        let to_error = |error: anyhow::Error| match has_wildcard(key) {
-            true if exit_for(&error) == Exit::NoInput => fail_with_hint(
-                Exit::NoInput,
-                format!("{error:#}"),
-                format!("nanobot session prune {} --older-than 0d", quote(key)),
-            ),
-            _ => error,
+        let to_error = |error: anyhow::Error| {
+            if has_wildcard(key) && exit_for(&error) == Exit::NoInput {
+                fail_with_hint(
+                    Exit::NoInput,
+                    format!("{error:#}"),
+                    format!("nanobot session prune {} --older-than 0d", quote(key)),
+                )
+            } else {
+                error
+            }
         };
         if for_good {
             session::remove(place, key).map_err(to_error)?;
@@ -51,12 +54,11 @@ pub(super) fn restore(
 ) -> Result<()> {
     if let Some(key) = key {
         session::restore(place, key)?;
-        return match as_json {
-            true => ctx.terminal.print_json(&json!({ "session": key })),
-            false => {
-                ctx.notice(&format!("restored session `{key}`"));
-                Ok(())
-            }
+        return if as_json {
+            ctx.terminal.print_json(&json!({ "session": key }))
+        } else {
+            ctx.notice(&format!("restored session `{key}`"));
+            Ok(())
         };
     }
     let line = |discarded: &session::TrashedSession| {
@@ -64,22 +66,20 @@ pub(super) fn restore(
         let part = |range: std::ops::Range<usize>| stamp.get(range).unwrap_or_default();
         let day = format!("{}-{}-{}", part(0..4), part(4..6), part(6..8));
         let time = format!("{day} {}:{}", part(8..10), part(10..12));
-        match as_json {
-            true => format!(
+        if as_json {
+            format!(
                 "{}\n",
                 json!({ "session": discarded.key, "deleted": ctx.clock.to_rfc3339(&time) })
-            ),
-            false => format!("{time}  {}\n", single_line(&discarded.key)),
+            )
+        } else {
+            format!("{time}  {}\n", single_line(&discarded.key))
         }
     };
     let text: String = session::list_trash(place)?.iter().map(line).collect();
     if text.is_empty() && !as_json {
         ctx.explain_empty("the trash is empty");
     }
-    match as_json {
-        true => ctx.terminal.print_json_text(&text),
-        false => ctx.terminal.print(&text),
-    }
+    if as_json { ctx.terminal.print_json_text(&text) } else { ctx.terminal.print(&text) }
 }
 
 /// Moves sessions that were not used for a long time to the trash.

@@ -23,9 +23,10 @@ pub(super) fn run(
     let named = keys.iter().map(|key| -> Result<(String, PathBuf)> {
         Ok((key.clone(), session::summarize(place, key)?.path))
     });
-    let files = match keys.is_empty() {
-        true => session::list_files(place)?,
-        false => named.collect::<Result<Vec<_>>>()?,
+    let files = if keys.is_empty() {
+        session::list_files(place)?
+    } else {
+        named.collect::<Result<Vec<_>>>()?
     };
     let mut page = StdoutWriter::new(ctx.terminal);
     let mut failures = Vec::new();

@@ -85,10 +85,7 @@ impl Transcript {
             return Ok(());
         }
         self.write_pending(page)?;
-        let note = match self.has_begun || number == 1 {
-            true => " (no matching call)",
-            false => "",
-        };
+        let note = if self.has_begun || number == 1 { " (no matching call)" } else { "" };
         page.write(&format!("  ↳ {}{note}", result.name))?;
         self.put_result(&(number, result), page)
     }
@@ -97,10 +94,7 @@ impl Transcript {
     fn write_pending(&mut self, page: &mut StdoutWriter) -> Result<()> {
         for (call, answer) in std::mem::take(&mut self.pending_calls) {
             let arguments = call.arguments.to_string();
-            let arguments = match self.is_full {
-                true => arguments,
-                false => shorten(&arguments),
-            };
+            let arguments = if self.is_full { arguments } else { shorten(&arguments) };
             page.write(&format!("  ↳ {} {arguments}", call.name))?;
             match &answer {
                 Some(answer) => self.put_result(answer, page)?,

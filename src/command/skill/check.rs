@@ -43,10 +43,7 @@ impl SkillCheck {
             (false, true) => format!("  missing: {}\n", self.missing.join(", ")),
             (false, false) => format!("  not offered; missing: {}\n", self.missing.join(", ")),
         };
-        let install = match self.missing.is_empty() {
-            true => &[],
-            false => &self.install[..],
-        };
+        let install = if self.missing.is_empty() { &[] } else { &self.install[..] };
         let install: String = install.iter().map(|how| format!("  try: {how}\n")).collect();
         let wrong: String = self.problems.iter().map(|words| format!("  {words}\n")).collect();
         let word = if self.is_fine() { "ok" } else { "warn" };
@@ -71,18 +68,17 @@ pub(super) fn run(ctx: &Context, name: Option<&str>, as_json: bool) -> Result<Ex
         }
         None => check_all(ctx)?,
     };
-    let text: String = match as_json {
-        true => verdicts.iter().map(SkillCheck::to_json).collect(),
-        false => verdicts.iter().map(SkillCheck::to_row).collect(),
+    let text: String = if as_json {
+        verdicts.iter().map(SkillCheck::to_json).collect()
+    } else {
+        verdicts.iter().map(SkillCheck::to_row).collect()
     };
-    match as_json {
-        true => ctx.terminal.print_json_text(&text)?,
-        false => ctx.terminal.print(&text)?,
+    if as_json {
+        ctx.terminal.print_json_text(&text)?;
+    } else {
+        ctx.terminal.print(&text)?;
     }
-    Ok(match verdicts.iter().all(SkillCheck::is_fine) {
-        true => Exit::Answered,
-        false => Exit::Failed,
-    })
+    Ok(if verdicts.iter().all(SkillCheck::is_fine) { Exit::Answered } else { Exit::Failed })
 }
 
 /// True if the argument is a path, not a name.

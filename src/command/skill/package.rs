@@ -72,10 +72,11 @@ impl SkillPackage {
         }
         let folder = SkillFolder::scan(path)?;
         let mut problems = folder.problems();
-        let bytes = match problems.is_empty() {
-            true => folder.read_files()?,
+        let bytes = if problems.is_empty() {
+            folder.read_files()?
+        } else {
             // A directory with problems is not installed, so only its SKILL.md is read, for the description.
-            false => folder.entries.iter().map(|entry| read_skill_text(path, entry)).collect(),
+            folder.entries.iter().map(|entry| read_skill_text(path, entry)).collect()
         };
         let SkillFolder { entries, skipped, .. } = folder;
         let skill_md = entries.iter().find(|entry| entry.path == Path::new("SKILL.md"));
@@ -162,10 +163,7 @@ impl SkillPackage {
             std::iter::once(format!("{file_count}, {}", format_size(total_bytes)))
                 .chain(lines)
                 .collect();
-        let always_note = match skill.always {
-            true => "its text is part of every request",
-            false => "",
-        };
+        let always_note = if skill.always { "its text is part of every request" } else { "" };
         let mut tools = skill.inert_fields.allowed_tools.join(" ");
         if !tools.is_empty() {
             tools.push_str(" (grants nothing)");
@@ -232,9 +230,10 @@ impl SkillPackage {
 pub(super) fn allowed_hosts(skill: &Skill) -> String {
     let hosts: BTreeSet<String> = find_linked_hosts(&skill.body).collect();
     let hosts: Vec<String> = hosts.into_iter().collect();
-    match hosts.is_empty() {
-        true => String::new(),
-        false => format!("always allowed, even after untrusted content: {}", hosts.join(", ")),
+    if hosts.is_empty() {
+        String::new()
+    } else {
+        format!("always allowed, even after untrusted content: {}", hosts.join(", "))
     }
 }
 

@@ -40,9 +40,10 @@ impl CheckPrinter<'_> {
             if result.severity == Severity::Failed && self.exit == Exit::Answered {
                 self.exit = result.exit;
             }
-            match self.json {
-                true => self.rows.push(result_json(name, &result)),
-                false => self.print(name, &result)?,
+            if self.json {
+                self.rows.push(result_json(name, &result));
+            } else {
+                self.print(name, &result)?;
             }
         }
         Ok(())

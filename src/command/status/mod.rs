@@ -26,9 +26,10 @@ pub(super) fn run_for_turns(
         return check::run(ctx, arguments);
     }
     let overview = Overview::collect(ctx, options)?;
-    match arguments.json {
-        true => ctx.terminal.print_json(&json::overview_json(ctx, &overview))?,
-        false => rows::print(ctx, &overview)?,
+    if arguments.json {
+        ctx.terminal.print_json(&json::overview_json(ctx, &overview))?;
+    } else {
+        rows::print(ctx, &overview)?;
     }
     Ok(Exit::Answered)
 }

@@ -48,9 +48,8 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
         costs,
         next_step,
     } = overview;
-    let or_missing = |shown: String, exists: bool| match exists {
-        true => shown,
-        false => format!("{shown}, which does not exist yet"),
+    let or_missing = |shown: String, exists: bool| {
+        if exists { shown } else { format!("{shown}, which does not exist yet") }
     };
     let config = &ctx.paths.config;
     let own = own_file(config);
@@ -88,9 +87,10 @@ fn endpoint_rows(endpoint: &Result<Endpoint>) -> Vec<StatusRow> {
             ("provider", choice.provider.clone()),
             (
                 "key",
-                match wire.key.is_configured() {
-                    true => choice.key_label.replace('`', ""),
-                    false => "none".into(),
+                if wire.key.is_configured() {
+                    choice.key_label.replace('`', "")
+                } else {
+                    "none".into()
                 },
             ),
         ],
@@ -143,9 +143,10 @@ fn memory_rows(memory: &MemoryState) -> Vec<StatusRow> {
 
 fn scope_rows(ctx: &Context, scope: &RunScope) -> [StatusRow; 2] {
     let place = ctx.paths.display(&scope.policy.file_scope.directory);
-    let directory = match can_write(&scope.policy) {
-        true => format!("{place}, writable"),
-        false => format!("{place}, read-only without `--write`"),
+    let directory = if can_write(&scope.policy) {
+        format!("{place}, writable")
+    } else {
+        format!("{place}, read-only without `--write`")
     };
     let commands = match (scope.policy.sandbox, sandbox::check_available()) {
         (Sandbox::Off, _) => "commands run without a sandbox".into(),

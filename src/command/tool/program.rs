@@ -113,9 +113,10 @@ pub(super) fn check(ctx: &Context, names: &[PathBuf], as_json: bool) -> Result<E
     let profile = permissions::resolve_profile(ctx, &grants, &settings)?;
     let workspace = WorkspacePlace::find(&settings.workspace);
     let policy = permissions::build_policy(ctx, &grants, &settings, &profile, &workspace)?;
-    let paths = match names.is_empty() {
-        true => programs::list(ctx)?,
-        false => names.iter().map(|name| find(ctx, name)).collect(),
+    let paths = if names.is_empty() {
+        programs::list(ctx)?
+    } else {
+        names.iter().map(|name| find(ctx, name)).collect()
     };
     if paths.is_empty() {
         ctx.explain_empty("there are no programs in ~/.nanobot/tools");

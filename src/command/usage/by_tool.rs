@@ -36,25 +36,23 @@ pub(super) fn run(ctx: &Context, by: UsageGroup, start: &SinceFilter, as_json: b
         }
     })?;
     if !ctx.quiet && (!any || sums.is_empty()) {
-        let words = match any {
-            false => "no usage yet: no turn has called a tool".to_owned(),
-            true => format!("nothing was offered or used since {start}"),
+        let words = if !any {
+            "no usage yet: no turn has called a tool".to_owned()
+        } else {
+            format!("nothing was offered or used since {start}")
         };
         ctx.terminal.eprint(&format!("nanobot: {words}"));
     }
     let mut rows: Vec<(String, ToolTotals)> = sums.into_iter().collect();
     rows.sort_by_key(|(_, sum)| std::cmp::Reverse((sum.used.len(), sum.calls)));
     let mut page = StdoutWriter::new(ctx.terminal);
-    match as_json {
-        true => {
-            for (name, sum) in &rows {
-                page.write_json_text(&format!("{}\n", totals_json(by, name, sum)))?;
-            }
+    if as_json {
+        for (name, sum) in &rows {
+            page.write_json_text(&format!("{}\n", totals_json(by, name, sum)))?;
         }
-        false => {
-            for line in format_table(by, &rows) {
-                page.write(&format!("{}\n", truncate(&line, ctx.terminal.stdout_width())))?;
-            }
+    } else {
+        for line in format_table(by, &rows) {
+            page.write(&format!("{}\n", truncate(&line, ctx.terminal.stdout_width())))?;
         }
     }
     page.finish()

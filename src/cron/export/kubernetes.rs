@@ -121,9 +121,10 @@ fn manifest(
     let job = scheduled_job.job;
     // The start deadline: a catch-up window in which the controller cannot count 100 missed starts, at
     // which it gives up.
-    let late = match scheduled_job.is_caught_up() {
-        true => (30 * DAY_SECS).min(90 * DAY_SECS / line.max_daily_slots.max(1)),
-        false => 600,
+    let late = if scheduled_job.is_caught_up() {
+        (30 * DAY_SECS).min(90 * DAY_SECS / line.max_daily_slots.max(1))
+    } else {
+        600
     };
     let pod = pod(image, &container_command(settings, scheduled_job)?);
     let mut manifest = json!({
@@ -304,10 +305,7 @@ fn expression_schedules(
         }
     };
     let hourly = u64::from(expression.minutes().count_ones());
-    let daily = match fields[1].contains(['*', '-', ',', '/']) {
-        true => hourly * 24,
-        false => hourly,
-    };
+    let daily = if fields[1].contains(['*', '-', ',', '/']) { hourly * 24 } else { hourly };
     let first = CronJobSchedule { fields: fields.join(" "), zone, max_daily_slots: daily };
     let more = times_around_changes(scheduled_job, settings.now, ChangeWindow::Gap)
         .into_iter()

@@ -321,12 +321,11 @@ fn single_slot(
 
 /// Formats the set bits as a cron field.
 fn format_field(set: u64, count: u32) -> String {
-    match (0..count).all(|bit| has_bit(set, bit)) {
-        true => "*".into(),
-        false => {
-            let values: Vec<String> = set_bits(set).map(|value| value.to_string()).collect();
-            values.join(",")
-        }
+    if (0..count).all(|bit| has_bit(set, bit)) {
+        "*".into()
+    } else {
+        let values: Vec<String> = set_bits(set).map(|value| value.to_string()).collect();
+        values.join(",")
     }
 }
 

@@ -268,8 +268,9 @@ fn description(scheduled_job: &ScheduledJob) -> String {
 fn escape_word(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);
     let escaped = text.replace('%', "%%");
-    match text.chars().all(plain) {
-        true => escaped,
-        false => format!("\"{}\"", escaped.replace('\\', r"\\").replace('"', "\\\"")),
+    if text.chars().all(plain) {
+        escaped
+    } else {
+        format!("\"{}\"", escaped.replace('\\', r"\\").replace('"', "\\\""))
     }
 }

@@ -90,17 +90,19 @@ impl Expression {
 
     /// Returns the first slot after `after`, by the clock of `zone`.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        match self.is_time_of_day {
-            true => self.next_time_of_day(after, zone),
-            false => self.next_in_real_time(after, zone),
+        if self.is_time_of_day {
+            self.next_time_of_day(after, zone)
+        } else {
+            self.next_in_real_time(after, zone)
         }
     }
 
     /// Returns the last slot at or before `at`, by the clock of `zone`.
     pub fn latest(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        match self.is_time_of_day {
-            true => self.latest_time_of_day(at, zone),
-            false => self.latest_in_real_time(at, zone),
+        if self.is_time_of_day {
+            self.latest_time_of_day(at, zone)
+        } else {
+            self.latest_in_real_time(at, zone)
         }
     }
 
@@ -190,9 +192,10 @@ impl Expression {
         }
         let end = from.year().saturating_add(CALENDAR_CYCLE_YEARS);
         while date.year() <= end {
-            date = match has_bit(self.months, date.month() as u32) {
-                true => date.tomorrow().ok()?,
-                false => date.last_of_month().tomorrow().ok()?,
+            date = if has_bit(self.months, date.month() as u32) {
+                date.tomorrow().ok()?
+            } else {
+                date.last_of_month().tomorrow().ok()?
             };
             if self.is_match(date) {
                 let (hour, minute) = (self.hours.trailing_zeros(), self.minutes.trailing_zeros());
@@ -224,9 +227,10 @@ impl Expression {
         }
         let end = until.year().saturating_sub(CALENDAR_CYCLE_YEARS);
         while date.year() >= end {
-            date = match has_bit(self.months, date.month() as u32) {
-                true => date.yesterday().ok()?,
-                false => date.first_of_month().yesterday().ok()?,
+            date = if has_bit(self.months, date.month() as u32) {
+                date.yesterday().ok()?
+            } else {
+                date.first_of_month().yesterday().ok()?
             };
             if self.is_match(date) {
                 return Some(datetime_at(date, last(self.hours), last(self.minutes)));
@@ -239,10 +243,7 @@ impl Expression {
         let days = || self.days.is_match(date);
         let weekdays = || self.weekdays.is_match(date);
         has_bit(self.months, date.month() as u32)
-            && match self.needs_both_days {
-                true => days() && weekdays(),
-                false => days() || weekdays(),
-            }
+            && if self.needs_both_days { days() && weekdays() } else { days() || weekdays() }
     }
 }
 
@@ -305,10 +306,7 @@ fn next_minute(time: DateTime) -> Option<DateTime> {
 /// Returns the first whole minute at or after `time`.
 fn ceil_minute(time: DateTime) -> Option<DateTime> {
     let whole = datetime_at(time.date(), time.hour() as u32, time.minute() as u32);
-    match whole == time {
-        true => Some(time),
-        false => next_minute(time),
-    }
+    if whole == time { Some(time) } else { next_minute(time) }
 }
 
 fn datetime_at(date: Date, hour: u32, minute: u32) -> DateTime {

@@ -145,9 +145,10 @@ impl ParsedField {
         // Expanded wrap-around ranges may repeat many times.
         if whole.plain_cron.len() > MAX_FIELD_CHARS {
             let first = whole.plain_cron.split(',').next().unwrap_or_default();
-            whole.plain_cron = match first.starts_with('*') {
-                true => format!("{first},{}", format_values(set_bits(whole.plain_cron_values))),
-                false => format_values(set_bits(whole.plain_cron_values)),
+            whole.plain_cron = if first.starts_with('*') {
+                format!("{first},{}", format_values(set_bits(whole.plain_cron_values)))
+            } else {
+                format_values(set_bits(whole.plain_cron_values))
             };
         }
         Ok(whole)
@@ -159,9 +160,10 @@ impl ParsedField {
         let upper = text.to_ascii_uppercase();
         let (low, high) = field.values.clone().into_inner();
         if text == "?" {
-            return match is_only && (at == DAY_FIELD || at == WEEKDAY_FIELD) {
-                true => Ok(Self::from_values(low..=high, "*".into())),
-                false => Err("`?` must stand alone, as the day of the month or the weekday".into()),
+            return if is_only && (at == DAY_FIELD || at == WEEKDAY_FIELD) {
+                Ok(Self::from_values(low..=high, "*".into()))
+            } else {
+                Err("`?` must stand alone, as the day of the month or the weekday".into())
             };
         }
         if let Some(special) = match at {
@@ -207,14 +209,12 @@ impl ParsedField {
             (first, last) => (normalize_sunday(at, first), normalize_sunday(at, last)),
         };
         // A range from a day to itself is that one day, as in cron; croniter takes it for all days.
-        let values: Vec<u32> = match first <= last {
-            true => (first..=last).step_by(by).collect(),
-            false => (first..=high).chain(low..=last).step_by(by).collect(),
+        let values: Vec<u32> = if first <= last {
+            (first..=last).step_by(by).collect()
+        } else {
+            (first..=high).chain(low..=last).step_by(by).collect()
         };
-        let spelling = match written {
-            true => text.into(),
-            false => format_values(values.iter().copied()),
-        };
+        let spelling = if written { text.into() } else { format_values(values.iter().copied()) };
         Ok(Self::from_values(values, spelling))
     }
 

@@ -35,12 +35,12 @@ impl Expression {
         let months = format_values(self.months, 1..=12);
         let days = self.days.day_filters();
         let weekdays = self.weekdays.day_filters();
-        let mut choices: Vec<DayFilter> = match self.needs_both_days {
-            true => days
-                .iter()
+        let mut choices: Vec<DayFilter> = if self.needs_both_days {
+            days.iter()
                 .flat_map(|day| weekdays.iter().filter_map(|weekday| day.intersect(*weekday)))
-                .collect(),
-            false => days.into_iter().chain(weekdays).collect(),
+                .collect()
+        } else {
+            days.into_iter().chain(weekdays).collect()
         };
         let all = DayFilter { days: MonthDays::Plain(EVERY_DAY), weekdays: EVERY_WEEKDAY };
         if choices.contains(&all) {

@@ -112,10 +112,7 @@ impl SizeBudget {
             return Err(format!("too large ({} bytes)", data.len() / 4 * 3));
         }
         let whole = data.bytes().any(|byte| byte.is_ascii_whitespace());
-        let plain = match whole {
-            true => data.split_ascii_whitespace().collect(),
-            false => data.to_owned(),
-        };
+        let plain = if whole { data.split_ascii_whitespace().collect() } else { data.to_owned() };
         let bytes = BASE64.decode(plain).map_err(|_| "not valid Base64".to_owned())?;
         self.binary_bytes = self.binary_bytes.saturating_sub(bytes.len());
         Ok(bytes)
@@ -288,9 +285,12 @@ pub(super) fn progress(params: &Map<String, Value>) -> Option<String> {
 
 /// Formats progress, with the server's message: `2/5 indexing`.
 fn format_progress(done: f64, total: Option<f64>, message: Option<&str>) -> String {
-    let number = |number: f64| match number.fract() == 0.0 && number.abs() < 1e15 {
-        true => format!("{number:.0}"),
-        false => format!("{number:.2}"),
+    let number = |number: f64| {
+        if number.fract() == 0.0 && number.abs() < 1e15 {
+            format!("{number:.0}")
+        } else {
+            format!("{number:.2}")
+        }
     };
     let mut words = number(done);
     if let Some(total) = total {

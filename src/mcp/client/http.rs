@@ -205,10 +205,7 @@ impl HttpTransport {
             session = self.renew_session(&session)?;
             posted = self.post(&session, body);
         }
-        match is_expired(&session, &posted) {
-            true => Err(renewal_error()),
-            false => Ok((session, posted?)),
-        }
+        if is_expired(&session, &posted) { Err(renewal_error()) } else { Ok((session, posted?)) }
     }
 
     fn post(&self, session: &HttpSession, body: &[u8]) -> Result<ExchangeResponse, McpError> {
@@ -608,9 +605,10 @@ mod tests {
             if answer_startup(asked, stream) {
                 return;
             }
-            match std::mem::replace(&mut *expired.lock().unwrap(), true) {
-                false => send(stream, "404 Gone", ""),
-                true => json_of(stream, &asked.id, &text("yes")),
+            if !std::mem::replace(&mut *expired.lock().unwrap(), true) {
+                send(stream, "404 Gone", "");
+            } else {
+                json_of(stream, &asked.id, &text("yes"));
             }
         });
         assert_eq!(far.call().unwrap(), "yes");

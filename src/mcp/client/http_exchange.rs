@@ -206,9 +206,10 @@ fn to_login_error(error: &anyhow::Error) -> McpError {
 /// Converts the error of a request without a response.
 fn to_request_error(error: &anyhow::Error) -> McpError {
     let words = one_line(&error.to_string());
-    match error.is::<ConnectError>() || error.is::<crate::error::HintedError>() {
-        true => McpError::Unreachable(words),
-        false => McpError::Broken(words),
+    if error.is::<ConnectError>() || error.is::<crate::error::HintedError>() {
+        McpError::Unreachable(words)
+    } else {
+        McpError::Broken(words)
     }
 }
 
@@ -262,11 +263,9 @@ pub(super) fn read_events(
                 return StreamEnd::Ended;
             }
         };
-        let fed =
-            parser.feed(&buffer[..count], &mut |event| match on_event(std::mem::take(event)) {
-                true => Ok(()),
-                false => Err(StreamEnd::Unwanted),
-            });
+        let fed = parser.feed(&buffer[..count], &mut |event| {
+            if on_event(std::mem::take(event)) { Ok(()) } else { Err(StreamEnd::Unwanted) }
+        });
         if let Err(end) = fed {
             return end;
         }

@@ -54,9 +54,10 @@ fn interpreter_of(file: &Path, search_path: &str) -> Result<Option<PathBuf>, Str
         return Ok(None);
     };
     if named.starts_with('/') {
-        return match Path::new(named).exists() {
-            true => Ok(Some(named.into())),
-            false => Err(format!("`{}` is run by `{named}`, which does not exist", file.display())),
+        return if Path::new(named).exists() {
+            Ok(Some(named.into()))
+        } else {
+            Err(format!("`{}` is run by `{named}`, which does not exist", file.display()))
         };
     }
     let found = crate::sys::paths::find_program(named, search_path);

@@ -118,9 +118,10 @@ impl ReplyReceiver {
             if let Some(reply) = reply {
                 return Received::Reply(reply);
             }
-            let slice = match is_paused() {
-                true => Deadline::after(POLL_INTERVAL),
-                false => wait.deadline.min(Deadline::after(POLL_INTERVAL)),
+            let slice = if is_paused() {
+                Deadline::after(POLL_INTERVAL)
+            } else {
+                wait.deadline.min(Deadline::after(POLL_INTERVAL))
             };
             match signal::wait_readable(&self.wake_rx, &mut { slice }) {
                 Err(stop) => return Received::Stopped(stop),

@@ -115,9 +115,10 @@ impl SamplingRequest {
         if chars > MAX_REQUEST_CHARS {
             return Err(format!("a request may have at most {MAX_REQUEST_CHARS} characters"));
         }
-        match images > MAX_IMAGES {
-            true => Err(format!("a request may have at most {MAX_IMAGES} images")),
-            false => Ok(()),
+        if images > MAX_IMAGES {
+            Err(format!("a request may have at most {MAX_IMAGES} images"))
+        } else {
+            Ok(())
         }
     }
 }
@@ -148,10 +149,11 @@ impl SamplingJob {
         let Self { request, token, answer } = self;
         let sample =
             || cancel::scope(Some(Arc::clone(&token)), || sampler.sample(server, &request));
-        let sampled = match token.is_cancelled() {
-            true => Err(rejected("the call has ended")),
-            false => panic_report::catch(sample)
-                .unwrap_or_else(|_| Err(ErrorObject::failure("internal error in nanobot"))),
+        let sampled = if token.is_cancelled() {
+            Err(rejected("the call has ended"))
+        } else {
+            panic_report::catch(sample)
+                .unwrap_or_else(|_| Err(ErrorObject::failure("internal error in nanobot")))
         };
         if token.is_cancelled() && !is_call_over.load(Ordering::SeqCst) {
             return answer(None);

@@ -177,9 +177,10 @@ impl ConnectionSlot {
     ) -> Result<MutexGuard<'_, Option<Arc<Connection>>>, McpError> {
         lock_between_checks(&self.connection, || {
             wait.deadline.subtract(LOCK_INTERVAL);
-            match wait.deadline.is_expired() {
-                true => Err(McpError::TimedOut("another caller is connecting".into())),
-                false => Ok(()),
+            if wait.deadline.is_expired() {
+                Err(McpError::TimedOut("another caller is connecting".into()))
+            } else {
+                Ok(())
             }
         })
     }

@@ -37,9 +37,10 @@ enum PostAddress {
 fn resolve_endpoint(base: &Url, reference: &str) -> Result<Url, McpError> {
     let found = base.join(reference.trim());
     let found = found.map_err(|_| McpError::Broken("it sent an invalid endpoint URL".into()))?;
-    match found.origin() == base.origin() && found.username().is_empty() {
-        true => Ok(found),
-        false => Err(McpError::Broken("its endpoint URL has another origin".into())),
+    if found.origin() == base.origin() && found.username().is_empty() {
+        Ok(found)
+    } else {
+        Err(McpError::Broken("its endpoint URL has another origin".into()))
     }
 }
 

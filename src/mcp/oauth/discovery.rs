@@ -144,9 +144,10 @@ fn parse_challenge(value: &str) -> Challenge {
         };
         (!text.is_empty()).then(|| text.to_owned())
     };
-    match value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer")) {
-        true => Challenge { metadata: parameter("resource_metadata"), scope: parameter("scope") },
-        false => Challenge::default(),
+    if value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer")) {
+        Challenge { metadata: parameter("resource_metadata"), scope: parameter("scope") }
+    } else {
+        Challenge::default()
     }
 }
 
@@ -181,9 +182,10 @@ fn checked_resource(server: &Url, metadata: &Value) -> Result<String> {
     let is_above = stated.origin() == server.origin()
         && stated.query().is_none_or(|query| server.query() == Some(query))
         && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    match is_above {
-        true => Ok(resource.to_owned()),
-        false => Err(unusable(&format!("its metadata is about another resource, `{resource}`"))),
+    if is_above {
+        Ok(resource.to_owned())
+    } else {
+        Err(unusable(&format!("its metadata is about another resource, `{resource}`")))
     }
 }
 

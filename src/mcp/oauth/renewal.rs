@@ -38,9 +38,10 @@ impl ServerTokens {
             *current = Some(self.read()?);
         }
         let login = current.take().ok_or_else(|| self.missing("there is no login"))?;
-        let login = match self.is_ending(&login) && login.is_renewable() {
-            true => self.renew(http, &login.access_token)?,
-            false => login,
+        let login = if self.is_ending(&login) && login.is_renewable() {
+            self.renew(http, &login.access_token)?
+        } else {
+            login
         };
         let token = login.access_token.clone();
         *current = Some(login);
@@ -65,9 +66,10 @@ impl ServerTokens {
     fn read(&self) -> Result<ServerLogin> {
         let login = self.file.read()?.ok_or_else(|| self.missing("there is no login"))?;
         // A token never goes to another address than the one that it was made for.
-        match login.url == self.url {
-            true => Ok(login),
-            false => Err(self.missing("the login is for another address")),
+        if login.url == self.url {
+            Ok(login)
+        } else {
+            Err(self.missing("the login is for another address"))
         }
     }
 

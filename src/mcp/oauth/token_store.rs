@@ -103,9 +103,10 @@ impl LoginFile {
     /// The login of the server called `server` in `auth_dir`, the directory of logins.
     pub fn new(auth_dir: &Path, server: &str) -> Self {
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
-        let name = match server.chars().all(is_plain) {
-            true => server.to_owned(),
-            false => crate::sys::digest::digest(server.as_bytes()),
+        let name = if server.chars().all(is_plain) {
+            server.to_owned()
+        } else {
+            crate::sys::digest::digest(server.as_bytes())
         };
         Self { path: auth_dir.join(format!("mcp-{name}.json")), server: server.to_owned() }
     }

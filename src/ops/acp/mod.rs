@@ -280,9 +280,10 @@ impl<'a> AcpServer<'a> {
         let store = self.ctx.session_store(&settings);
         let session = store.and_then(|store| Session::read(&store, key, &mut |_| {}));
         let session = session.map_err(|error| failure(&error))?;
-        match session.messages().is_empty() {
-            true => Err(ErrorObject::invalid_params(format!("no session `{key}`"))),
-            false => Ok(session),
+        if session.messages().is_empty() {
+            Err(ErrorObject::invalid_params(format!("no session `{key}`")))
+        } else {
+            Ok(session)
         }
     }
 
@@ -354,9 +355,10 @@ impl<'a> AcpServer<'a> {
         options.attach.extend(prompt.attach);
         let observer = Box::new(move |event: &Event<'_>| updates.handle(event));
         let outcome = agent_turn::run_editor_turn(self.ctx, &options, &context, observer);
-        let answer = match token.is_cancelled() {
-            true => Ok(json!({ "stopReason": "cancelled" })),
-            false => stop_reason(&outcome).map(|reason| json!({ "stopReason": reason })),
+        let answer = if token.is_cancelled() {
+            Ok(json!({ "stopReason": "cancelled" }))
+        } else {
+            stop_reason(&outcome).map(|reason| json!({ "stopReason": reason }))
         };
         outcome.finish_beside_others(self.ctx);
         answer

@@ -66,9 +66,10 @@ impl TurnUpdates {
                 if let Some(plan) = plan_of(call) {
                     self.send(&plan);
                 }
-                let files = match WRITE_TOOLS.contains(&call.name.as_str()) {
-                    true => self.files(call),
-                    false => Vec::new(),
+                let files = if WRITE_TOOLS.contains(&call.name.as_str()) {
+                    self.files(call)
+                } else {
+                    Vec::new()
                 };
                 let before = files.into_iter().filter_map(|path| {
                     let text = read_text(&path)?;

@@ -157,17 +157,18 @@ pub(crate) fn check_request(
     }
     if options.resume && !session.is_interrupted() {
         let key = session.key();
-        return Err(match session.messages().is_empty() {
-            true => fail_with_hint(
+        return Err(if session.messages().is_empty() {
+            fail_with_hint(
                 Exit::NoInput,
                 format!("session `{key}` has no messages"),
                 "`nanobot session list`",
-            ),
-            false => fail_with_hint(
+            )
+        } else {
+            fail_with_hint(
                 Exit::NoInput,
                 format!("session `{key}` has no interrupted turn"),
                 "a new message with `-m`: the last turn is complete",
-            ),
+            )
         });
     }
     Ok(())

@@ -189,9 +189,10 @@ fn restore_origin(ctx: &Context, session: &Session, setup: &TurnSetup) {
     let file = ctx.paths.git_objects();
     setup.shared.files.keep_git_history(file);
     if let Some(RecordedOrigin { level, content, .. }) = session.origin() {
-        match session.is_origin_complete() {
-            true => provenance.restore(*level, content),
-            false => provenance.raise(*level, content),
+        if session.is_origin_complete() {
+            provenance.restore(*level, content);
+        } else {
+            provenance.raise(*level, content);
         }
     }
 }

@@ -236,9 +236,10 @@ fn build_message(
     // Binary content is detected by its first bytes. The model's accepted types matter only for such content.
     let is_text = |bytes: &[u8]| input::image_type(bytes).is_none() && !bytes.starts_with(b"%PDF-");
     let has_media = !options.attach.is_empty() || !content.is_empty();
-    let (accepts, images) = match !has_media && piped.as_deref().is_none_or(is_text) {
-        true => (AcceptedInputs::default(), ImageLimits::default()),
-        false => model::accepted_attachments(ctx, settings),
+    let (accepts, images) = if !has_media && piped.as_deref().is_none_or(is_text) {
+        (AcceptedInputs::default(), ImageLimits::default())
+    } else {
+        model::accepted_attachments(ctx, settings)
     };
     let terms = AttachOptions {
         accepts,
@@ -247,10 +248,8 @@ fn build_message(
         env: &ctx.env,
     };
     let mut notice = |text: &str| report.notice(text);
-    let (mut piped, mut attached) = match attaches_stdin(options)? {
-        true => (None, piped),
-        false => (piped, None),
-    };
+    let (mut piped, mut attached) =
+        if attaches_stdin(options)? { (None, piped) } else { (piped, None) };
     let mut parts = Vec::new();
     let mut has_piped_media = false;
     if let Some(bytes) = &piped

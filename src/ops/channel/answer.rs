@@ -241,12 +241,12 @@ fn reason_to_give_up(
     entry: &InboundEntry,
 ) -> Option<&'static str> {
     let age = run.ctx.clock.timestamp().as_millisecond() - entry.received_at;
-    match () {
-        () if entry.killed_turns() >= MAX_ATTEMPTS => Some("several attempts failed"),
-        () if age > channel.open.files.settings.max_age_millis() => {
-            Some("all attempts failed until it was too old")
-        }
-        () => None,
+    if entry.killed_turns() >= MAX_ATTEMPTS {
+        Some("several attempts failed")
+    } else if age > channel.open.files.settings.max_age_millis() {
+        Some("all attempts failed until it was too old")
+    } else {
+        None
     }
 }
 
@@ -267,10 +267,11 @@ fn reached_limit(
     if message.from.is_bot && recent_turns >= MAX_BOT_TURNS {
         return Ok(Some(("more than 5 turns of a bot in 10 minutes", Settlement::RateLimited)));
     }
-    let max_turns = match channel.open.files.kind.is_mail {
+    let max_turns = if channel.open.files.kind.is_mail {
         // Programs that answer mail may answer each other, without a mark that tells.
-        true => settings.per_sender_per_hour.min(MAX_MAILS_PER_HOUR),
-        false => settings.per_sender_per_hour,
+        settings.per_sender_per_hour.min(MAX_MAILS_PER_HOUR)
+    } else {
+        settings.per_sender_per_hour
     };
     if turns >= max_turns {
         return Ok(Some((
@@ -285,14 +286,12 @@ fn reached_limit(
     let ledger = Ledger::new(&run.ctx.paths.root, &run.ctx.clock);
     let costs = ledger.chat_costs(channel.open.name(), sender)?;
     let is_reached = |spent: f64, limit: Option<f64>| limit.is_some_and(|limit| spent >= limit);
-    let limit = match () {
-        () if is_reached(costs.channel, budget) => {
-            Some("the channel's budget of today is used up (`channels.dailyBudget`)")
-        }
-        () if is_reached(costs.sender, sender_budget) => {
-            Some("the sender's budget of today is used up (`channels.senderDailyBudget`)")
-        }
-        () => None,
+    let limit = if is_reached(costs.channel, budget) {
+        Some("the channel's budget of today is used up (`channels.dailyBudget`)")
+    } else if is_reached(costs.sender, sender_budget) {
+        Some("the sender's budget of today is used up (`channels.senderDailyBudget`)")
+    } else {
+        None
     };
     Ok(limit.map(|limit| (limit, Settlement::OverBudget)))
 }
@@ -420,9 +419,10 @@ impl ChatTurnRun<'_> {
             },
             ..TurnOptions::default()
         };
-        let place = match self.entries.first().is_some_and(|it| it.message.chat.is_direct) {
-            true => "a direct chat",
-            false => "a group chat",
+        let place = if self.entries.first().is_some_and(|it| it.message.chat.is_direct) {
+            "a direct chat"
+        } else {
+            "a group chat"
         };
         let prompt = format!(
             "You answer a message in {place} of the channel `{name}`. Your final text is sent there as one message. Text \
@@ -491,15 +491,16 @@ impl ChatTurnRun<'_> {
             let answered = InboxRecord::Dropped { ids, result: Settlement::Delivered };
             return self.channel.inbox.lock().ignore_poison().append(answered);
         }
-        let answer = match () {
-            () if is_answer && !text.is_empty() => text.to_owned(),
-            () if self.timed_out.load(Ordering::SeqCst) => {
-                self.run.add_status(Exit::Failed);
-                apology("it took longer than 10 minutes")
-            }
+        let answer = if is_answer && !text.is_empty() {
+            text.to_owned()
+        } else if self.timed_out.load(Ordering::SeqCst) {
+            self.run.add_status(Exit::Failed);
+            apology("it took longer than 10 minutes")
+        } else if is_cancelled || exit.is_temporary() {
             // The next poll goes on with it.
-            () if is_cancelled || exit.is_temporary() => return self.note(true),
-            () => apology(reason_for_sender(exit)),
+            return self.note(true);
+        } else {
+            apology(reason_for_sender(exit))
         };
         send_answer(self.run, self.channel, self.turn, self.entries, (&answer, origin))
     }
@@ -512,9 +513,10 @@ impl ChatTurnRun<'_> {
         };
         let (name, error) = (self.channel.open.name(), fail(exit, cause));
         // The message waits, and each poll tries again.
-        match exit.is_temporary() {
-            true => self.run.report_failure(name, ChannelActivity::Answer, error),
-            false => self.run.report(name, error),
+        if exit.is_temporary() {
+            self.run.report_failure(name, ChannelActivity::Answer, error);
+        } else {
+            self.run.report(name, error);
         }
     }
 }

@@ -157,9 +157,10 @@ pub(crate) fn remove_old(directory: &Path, now: SystemTime) {
         });
         if is_old {
             let path = entry.path();
-            let removed = match path.is_dir() {
-                true => std::fs::remove_dir_all(&path),
-                false => std::fs::remove_file(&path),
+            let removed = if path.is_dir() {
+                std::fs::remove_dir_all(&path)
+            } else {
+                std::fs::remove_file(&path)
             };
             if let Err(error) = removed {
                 log::warn!(target: "channel", "`{}` was not removed: {error}", path.display());

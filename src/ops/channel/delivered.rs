@@ -40,9 +40,10 @@ pub(crate) fn add_to(ctx: &Context, session: &mut Session) -> Result<()> {
                 text,
             });
         }
-        match is_without_gap {
-            true => now_known.through.clone_from(&entry.key),
-            false => now_known.later.push(entry.key.clone()),
+        if is_without_gap {
+            now_known.through.clone_from(&entry.key);
+        } else {
+            now_known.later.push(entry.key.clone());
         }
     }
     if messages.is_empty() {

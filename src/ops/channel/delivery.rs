@@ -84,10 +84,8 @@ fn send_parts(
             continue;
         }
         let key = entry.part_key(number);
-        let found = match entry.is_untried {
-            true => None,
-            false => service.find_sent(&entry.destination, &key)?,
-        };
+        let found =
+            if entry.is_untried { None } else { service.find_sent(&entry.destination, &key)? };
         let remote = match found {
             Some(remote) => remote,
             None => service.send(&entry.destination, part, &key)?,

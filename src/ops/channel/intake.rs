@@ -179,10 +179,8 @@ impl<'a> Intake<'a> {
     }
 
     fn answer_stop(&mut self, message: &InboundMessage, session: String, inbox: &ChannelInbox) {
-        let text = match self.stop(&session, inbox) {
-            true => "Stopped 1 task.",
-            false => "No active task to stop.",
-        };
+        let text =
+            if self.stop(&session, inbox) { "Stopped 1 task." } else { "No active task to stop." };
         self.answer_now(message, session, text);
     }
 

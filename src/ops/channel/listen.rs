@@ -77,10 +77,7 @@ pub(crate) fn listen(ctx: &Context, name: &str) -> Result<Exit> {
     if ids.is_empty() && !receipt.is_for_poll {
         return Ok(Exit::Answered);
     }
-    let timeout = match receipt.is_for_poll {
-        true => LOOK_TIMEOUT,
-        false => ANSWER_TIMEOUT,
-    };
+    let timeout = if receipt.is_for_poll { LOOK_TIMEOUT } else { ANSWER_TIMEOUT };
     let end = signal::now() + timeout;
     loop {
         let status = poll::poll(ctx, &options)?;

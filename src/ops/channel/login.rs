@@ -72,15 +72,17 @@ impl<'a> ChannelLogin<'a> {
         let kind = self.kind();
         let apply = |config: &mut Config, values: &[(&str, String)]| -> Result<()> {
             for (key, value) in answers.iter().chain(values) {
-                let value = match self.files.config.is_flag(key) {
-                    true => matches!(value.as_str(), "y" | "yes").into(),
-                    false => value.as_str().into(),
+                let value = if self.files.config.is_flag(key) {
+                    matches!(value.as_str(), "y" | "yes").into()
+                } else {
+                    value.as_str().into()
                 };
                 config.set(&["channels", kind.name, key], &value)?;
             }
-            match self.files.is_enabled() {
-                true => Ok(()),
-                false => config.set(&["channels", kind.name, "enabled"], &true.into()),
+            if self.files.is_enabled() {
+                Ok(())
+            } else {
+                config.set(&["channels", kind.name, "enabled"], &true.into())
             }
         };
         let mut config = Config::load(path)?;

@@ -89,10 +89,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
         return Err(fail(Exit::NoInput, "nothing to send"));
     }
     let network = ctx.settings()?.network;
-    let network = match message.is_offline {
-        true => network.offline(),
-        false => network,
-    };
+    let network = if message.is_offline { network.offline() } else { network };
     let open = files.open(ctx, network)?;
     let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
     let mut inbox = open.files.open_inbox()?;
@@ -142,10 +139,8 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
 /// an answer while a poll runs, which sends it, and for an inbound message that waits for its answer; as [`send`].
 pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome> {
     let open = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
-    let _poll_lock = match is_in_outbox(key) {
-        true => None,
-        false => Some(open.files.lock(ctx, Duration::ZERO)?),
-    };
+    let _poll_lock =
+        if is_in_outbox(key) { None } else { Some(open.files.lock(ctx, Duration::ZERO)?) };
     let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
     let mut inbox = open.files.open_inbox()?;
     let Some(entry) = inbox.state().outbound(key).cloned() else {

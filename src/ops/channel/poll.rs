@@ -372,10 +372,7 @@ impl<'scope> Listener<'scope, '_> {
 
     /// The time left for listening.
     fn time_left(&self) -> Duration {
-        match self.options.follow {
-            true => Duration::MAX,
-            false => self.wait_left(),
-        }
+        if self.options.follow { Duration::MAX } else { self.wait_left() }
     }
 
     fn is_over(&self) -> bool {
@@ -384,9 +381,10 @@ impl<'scope> Listener<'scope, '_> {
 
     /// True if the service may be back after `pause`, while this poll still listens.
     fn may_retry_after(&self, pause: Duration, error: &anyhow::Error) -> bool {
-        let is_transient = match self.options.follow {
-            true => exit_for(error).is_temporary(),
-            false => exit_for(error) == Exit::Unavailable || error.is::<RateLimit>(),
+        let is_transient = if self.options.follow {
+            exit_for(error).is_temporary()
+        } else {
+            exit_for(error) == Exit::Unavailable || error.is::<RateLimit>()
         };
         is_transient && pause < self.time_left() && !self.run.queue.is_closed()
     }

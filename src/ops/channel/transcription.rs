@@ -159,10 +159,7 @@ impl Transcriber<'_> {
         let url = format!("{}/audio/transcriptions", base.trim_end_matches('/'));
         let mut fields = vec![("model".to_owned(), name.to_owned())];
         // Only this form tells the duration, and newer models do not have it.
-        let form = match name.contains("whisper") {
-            true => "verbose_json",
-            false => "json",
-        };
+        let form = if name.contains("whisper") { "verbose_json" } else { "json" };
         fields.push(("response_format".to_owned(), form.to_owned()));
         let language = limits.language.iter();
         fields.extend(language.map(|language| ("language".to_owned(), language.clone())));
@@ -179,10 +176,7 @@ impl Transcriber<'_> {
                 provider,
                 model: name,
                 usage: Usage::default(),
-                usd: match reply.is_ok() {
-                    true => seconds.and_then(dollars),
-                    false => Some(0.0),
-                },
+                usd: if reply.is_ok() { seconds.and_then(dollars) } else { Some(0.0) },
                 duration: began.elapsed(),
                 failed: reply.is_err(),
             },

@@ -115,10 +115,7 @@ impl WorkQueue {
         }
         self.changed.notify_all();
         // Without a descriptor for the token nothing more can be started; what is ready stays so.
-        let token = match state.is_closed {
-            true => None,
-            false => CancelToken::new().ok(),
-        };
+        let token = if state.is_closed { None } else { CancelToken::new().ok() };
         let next = token.and_then(|token| Some((state.ready.pop_front()?, token)));
         let Some((key, token)) = next else {
             state.workers -= 1;

@@ -328,9 +328,10 @@ impl<'a> Consolidator<'a> {
         let change = MemoryUpdate {
             range: Some((key, piece.from, piece.to)),
             error: (!lines.is_empty()).then(words),
-            entries: match lines.is_empty() {
-                true => Vec::new(),
-                false => request::raw_entries(&lines, messages, &self.timestamp()),
+            entries: if lines.is_empty() {
+                Vec::new()
+            } else {
+                request::raw_entries(&lines, messages, &self.timestamp())
             },
             ..MemoryUpdate::default()
         };
@@ -469,8 +470,9 @@ fn parse_summary(
     memory: &str,
 ) -> Result<reply_parser::ParsedUpdate, String> {
     let update = reply_parser::parse_update(reply)?;
-    match reply_parser::is_quoted(&update, &lines.join("\n"), memory) {
-        true => Err("the answer quotes the conversation instead of summarizing it".into()),
-        false => Ok(update),
+    if reply_parser::is_quoted(&update, &lines.join("\n"), memory) {
+        Err("the answer quotes the conversation instead of summarizing it".into())
+    } else {
+        Ok(update)
     }
 }

@@ -190,12 +190,13 @@ impl<'a> ConsolidationRun<'a> {
         }
         let mut keys = Vec::new();
         for session in listing.sessions {
-            match session.is_newer {
-                true => self.consolidator.ctx.notice(&format!(
+            if session.is_newer {
+                self.consolidator.ctx.notice(&format!(
                     "skipping `{}`: it was written by a newer version of nanobot",
                     sanitize(&session.key)
-                )),
-                false => keys.push(session.key),
+                ));
+            } else {
+                keys.push(session.key);
             }
         }
         Ok(keys)

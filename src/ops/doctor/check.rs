@@ -105,12 +105,10 @@ impl CheckContext<'_> {
 
     /// Returns `result`, which is about cron, or turns it into a result without a problem if no job needs cron.
     pub(super) fn ok_unless_cron_needed(&self, result: CheckResult) -> CheckResult {
-        match self.needs_cron() {
-            true => result,
-            false => CheckResult::ok(format!(
-                "not needed: no enabled job uses cron ({})",
-                result.message
-            )),
+        if self.needs_cron() {
+            result
+        } else {
+            CheckResult::ok(format!("not needed: no enabled job uses cron ({})", result.message))
         }
     }
 }

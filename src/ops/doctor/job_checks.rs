@@ -70,17 +70,17 @@ pub(crate) fn check_schedules(input: &CheckContext) -> Vec<CheckResult> {
         match crontab_sync::job_lines(input.ctx, &line_context, job, None) {
             Ok((_, left_out)) => lost.extend(left_out),
             Err(why) => {
-                let level = match input.store.is_managed(job) {
-                    true => Severity::Failed,
+                let level = if input.store.is_managed(job) {
+                    Severity::Failed
+                } else {
                     // Another program runs it.
-                    false => Severity::Warn,
+                    Severity::Warn
                 };
                 let message = format!("{} never runs: {why}", job_label(job));
-                let hint = match is_valid_id(&job.id) {
-                    true => {
-                        format!("`nanobot cron edit {0}`, or `nanobot cron disable {0}`", job.id)
-                    }
-                    false => INVALID_ID_HINT.to_owned(),
+                let hint = if is_valid_id(&job.id) {
+                    format!("`nanobot cron edit {0}`, or `nanobot cron disable {0}`", job.id)
+                } else {
+                    INVALID_ID_HINT.to_owned()
                 };
                 let finding = CheckResult::new(level, message).with_exit(Exit::Config);
                 findings.push(finding.with_hint(hint).with_jobs([job]));
@@ -135,10 +135,7 @@ fn model_access_problem(input: &CheckContext, job: &Job) -> Option<CheckResult> 
         Err(error) => return Some(CheckResult::from_error(Severity::Failed, &error)),
     };
     let mismatch = cron_environment::endpoint_mismatch(input.ctx, job, &resolved)?;
-    let level = match mismatch.is_fatal {
-        true => Severity::Failed,
-        false => Severity::Warn,
-    };
+    let level = if mismatch.is_fatal { Severity::Failed } else { Severity::Warn };
     Some(CheckResult {
         hint: mismatch.fix_command,
         ..CheckResult::new(level, mismatch.message).with_exit(Exit::Config)

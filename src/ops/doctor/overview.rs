@@ -45,9 +45,10 @@ impl RunScope {
     /// True if instructions of the directory are read, as in the workspace; `None` in the workspace itself.
     pub(crate) fn is_directory_trusted(&self, ctx: &Context) -> Result<Option<bool>> {
         let FileScope { directory, workspace, .. } = &self.policy.file_scope;
-        match directory == workspace {
-            true => Ok(None),
-            false => Ok(Some(TrustList::load(&ctx.paths.trust())?.covers(directory))),
+        if directory == workspace {
+            Ok(None)
+        } else {
+            Ok(Some(TrustList::load(&ctx.paths.trust())?.covers(directory)))
         }
     }
 }

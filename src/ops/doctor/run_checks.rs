@@ -75,12 +75,13 @@ pub(crate) fn check_directories(input: &CheckContext) -> Vec<CheckResult> {
     let mut findings: Vec<CheckResult> = messages.map(failed).collect();
     let display = ctx.paths.display(workspace);
     if findings.is_empty() {
-        findings.push(match workspace.is_dir() {
-            true => CheckResult::ok(format!("workspace `{display}`")),
-            false => CheckResult::warn(format!(
+        findings.push(if workspace.is_dir() {
+            CheckResult::ok(format!("workspace `{display}`"))
+        } else {
+            CheckResult::warn(format!(
                 "the workspace `{display}` does not exist: the first run creates it empty"
             ))
-            .with_hint("`nanobot onboard`"),
+            .with_hint("`nanobot onboard`")
         });
     }
     findings
@@ -243,9 +244,10 @@ pub(crate) fn check_trust(input: &CheckContext) -> Vec<CheckResult> {
             let names = notes.ignored.iter();
             let names: Vec<String> =
                 names.map(|path| format!("`{}`", input.ctx.paths.display(path))).collect();
-            let reason = match notes.stale.is_empty() {
-                true => "their directory is not trusted",
-                false => "they changed or were added since their directory was trusted",
+            let reason = if notes.stale.is_empty() {
+                "their directory is not trusted"
+            } else {
+                "they changed or were added since their directory was trusted"
             };
             let message = format!("not read, because {reason}: {}", first_names(&names));
             vec![CheckResult::warn(message).with_hint("`nanobot trust .`, if you trust them")]
@@ -432,9 +434,10 @@ fn test_provider(input: &CheckContext) -> Result<CheckResult> {
     let way = model::resolve_endpoint(ctx, &settings, &settings.models[0], input.offline, true)?;
     let way =
         model::require_price(way, model::has_budget(&settings).then_some(false), &mut |_| ())?;
-    let key = match way.http_provider.key.is_configured() {
-        true => format!("key from {}", way.choice.key_label.replace('`', "")),
-        false => "no key".into(),
+    let key = if way.http_provider.key.is_configured() {
+        format!("key from {}", way.choice.key_label.replace('`', ""))
+    } else {
+        "no key".into()
     };
     let who = format!("`{}` of {}, {key}", way.choice.model, way.choice.provider);
     if input.offline {

@@ -265,12 +265,13 @@ impl Hooks {
                 Ok(reply) => reply,
                 Err(cause) => {
                     self.notify(format!("hook `{}` {}", hook.name, redact_all(&cause)));
-                    match hook.is_strict {
-                        false => continue,
-                        true => HookReply {
+                    if !hook.is_strict {
+                        continue;
+                    } else {
+                        HookReply {
                             decision: HookDecision::Deny(format!("it {cause}")),
                             ..HookReply::default()
-                        },
+                        }
                     }
                 }
             };

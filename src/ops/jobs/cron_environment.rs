@@ -79,10 +79,7 @@ pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
     }
     names.sort_unstable();
     names.dedup();
-    let keys = match keys.is_empty() {
-        true => String::new(),
-        false => format!(": {}", keys.join(", ")),
-    };
+    let keys = if keys.is_empty() { String::new() } else { format!(": {}", keys.join(", ")) };
     (!names.is_empty()).then(|| {
         format!(
             "jobs will not have {} under cron: put settings for jobs in the config file (`nanobot config set`{keys})",

@@ -123,16 +123,17 @@ pub(crate) fn missing_file_message(orphans: &[String]) -> String {
 /// Status 78 if there are such jobs.
 pub(crate) fn require_job_file(store: &JobStore, lines: &[String]) -> Result<()> {
     let orphans = orphans(store, lines);
-    match orphans.is_empty() {
-        true => Ok(()),
-        false => Err(fail_with_hint(
+    if orphans.is_empty() {
+        Ok(())
+    } else {
+        Err(fail_with_hint(
             Exit::Config,
             missing_file_message(&orphans),
             format!(
                 "restore `{}`; or `nanobot cron remove ID …` to remove the jobs",
                 store.job_file().display()
             ),
-        )),
+        ))
     }
 }
 

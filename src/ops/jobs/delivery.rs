@@ -43,9 +43,10 @@ pub(crate) fn deliver(
 ) -> DeliveryResult {
     let print = || ctx.terminal.print(&format!("{text}\n")).err();
     let Some(sink) = find_sink(ctx, job) else {
-        return match terms.quiet {
-            true => DeliveryResult::default(),
-            false => DeliveryResult { destination: None, error: print() },
+        return if terms.quiet {
+            DeliveryResult::default()
+        } else {
+            DeliveryResult { destination: None, error: print() }
         };
     };
     let destination = describe_sink(&sink);

@@ -192,10 +192,7 @@ fn decide(
         turn: turn.clone(),
         clock: ctx.clock.clone(),
     };
-    let level = match ctx.quiet {
-        true => ProgressLevel::Quiet,
-        false => ProgressLevel::Notices,
-    };
+    let level = if ctx.quiet { ProgressLevel::Quiet } else { ProgressLevel::Notices };
     let progress = ProgressDisplay::new(ctx.terminal, level);
     let mut report = Reporter::new(ctx.terminal, ReportFormat::Deferred, progress, envelope);
     let last = Session::read(&ctx.session_store(&settings)?, &session, &mut |_| {})?;
@@ -234,9 +231,12 @@ fn decide(
     let tasks = call_arguments["tasks"].as_str().unwrap_or_default().trim().to_owned();
     let is_run = call_arguments["action"].as_str().map(str::trim) == Some("run");
     Ok(HeartbeatDecision {
-        tasks: is_run.then(|| match tasks.is_empty() {
-            true => format!("Do the tasks of this list that are due now:\n\n{list}"),
-            false => tasks,
+        tasks: is_run.then(|| {
+            if tasks.is_empty() {
+                format!("Do the tasks of this list that are due now:\n\n{list}")
+            } else {
+                tasks
+            }
         }),
         model: chosen.model.clone(),
         usage: reply.usage,
@@ -274,9 +274,10 @@ fn describe_last_runs(session: &Session) -> String {
         _ => None,
     });
     let runs: Vec<String> = runs.take(MAX_RECENT_RUNS).collect();
-    match runs.is_empty() {
-        true => "There are no earlier runs.".to_owned(),
-        false => format!("The last runs that had tasks, newest first:\n\n{}", runs.join("\n\n")),
+    if runs.is_empty() {
+        "There are no earlier runs.".to_owned()
+    } else {
+        format!("The last runs that had tasks, newest first:\n\n{}", runs.join("\n\n"))
     }
 }
 

@@ -46,10 +46,7 @@ pub(crate) fn enable(
         let path = ctx.paths.display(&path);
         notices.push(format!("the tasks belong in `{path}`, which does not exist yet"));
     }
-    let change = match is_new {
-        true => JobChange::Added,
-        false => JobChange::Changed,
-    };
+    let change = if is_new { JobChange::Added } else { JobChange::Changed };
     Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
 }
 

@@ -157,9 +157,10 @@ pub(super) fn plan(
     let catch_up = schedule.catch_up.or(is_once.then_some(CatchUpPolicy::Once));
     let resolved = apply_flags(ctx, &mut job, flags, catch_up, grants)?;
     // A name that follows from the message may be that of another job.
-    let old = match replace || is_named {
-        true => workspace_jobs::find_named(store, jobs, &job.name)?,
-        false => None,
+    let old = if replace || is_named {
+        workspace_jobs::find_named(store, jobs, &job.name)?
+    } else {
+        None
     };
     let change = match &old {
         Some(old) if !replace => return Err(duplicate_name_error(old)),
@@ -289,10 +290,7 @@ fn set_schedule(job: &mut Job, when: Schedule, now: Timestamp) -> Option<CatchUp
     let is_once = matches!(when, Schedule::At(_));
     let catch_up = (job.is_once() != is_once).then(|| {
         job.delete_after_run = is_once;
-        match is_once {
-            true => CatchUpPolicy::Once,
-            false => CatchUpPolicy::None,
-        }
+        if is_once { CatchUpPolicy::Once } else { CatchUpPolicy::None }
     });
     match when {
         Schedule::Every(period) if is_heartbeat(job) => timing::start_period(job, period, now),
@@ -366,12 +364,13 @@ fn read_message(message: &str) -> Result<String> {
         }
         message => message.to_owned(),
     };
-    match text.trim().is_empty() {
-        true => Err(fail_with_hint(
+    if text.trim().is_empty() {
+        Err(fail_with_hint(
             Exit::Usage,
             "the message is empty",
             "`-m 'instructions for the agent'`",
-        )),
-        false => Ok(text),
+        ))
+    } else {
+        Ok(text)
     }
 }

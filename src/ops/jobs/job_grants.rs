@@ -26,9 +26,8 @@ pub(crate) fn has_any_flag(grants: &Grants) -> Result<bool> {
 
 /// `grants` as stored: with absolute paths, since cron starts jobs in another directory.
 pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
-    let rooted = |path: &PathBuf| match path == Path::new(".") {
-        true => path.clone(),
-        false => permissions::absolute(path),
+    let rooted = |path: &PathBuf| {
+        if path == Path::new(".") { path.clone() } else { permissions::absolute(path) }
     };
     let mut grants = grants.clone();
     grants.write = grants.write.iter().map(rooted).collect();
@@ -55,9 +54,10 @@ pub(crate) fn as_flags(grants: &Grants) -> String {
         add("--directory", &path.display().to_string());
     }
     for path in write {
-        match path == Path::new(".") {
-            true => add("--write", ""),
-            false => add("--write", &path.display().to_string()),
+        if path == Path::new(".") {
+            add("--write", "");
+        } else {
+            add("--write", &path.display().to_string());
         }
     }
     read.iter().for_each(|path| add("--read", &path.display().to_string()));

@@ -131,9 +131,10 @@ pub(crate) fn apply_flags(
         terms.config = Some(permissions::absolute(path));
     }
     if *deliver || *no_deliver || channel.is_some() || to.is_some() {
-        match is_none {
-            true => apply_delivery(ctx, job, &mut terms, &without_channel(flags)?)?,
-            false => apply_delivery(ctx, job, &mut terms, flags)?,
+        if is_none {
+            apply_delivery(ctx, job, &mut terms, &without_channel(flags)?)?;
+        } else {
+            apply_delivery(ctx, job, &mut terms, flags)?;
         }
     }
     let resolved = apply_grants(ctx, &mut terms, grants)?;
@@ -166,9 +167,10 @@ const MAX_DELAY: Duration = Duration::from_hours(24);
 /// # Errors
 /// It is less than `min` or more than a day.
 fn check_delay(flag: &str, delay: Duration, min: Duration) -> Result<u64> {
-    match (min..=MAX_DELAY).contains(&delay) {
-        true => Ok(delay.as_secs()),
-        false => Err(fail_with_hint(
+    if (min..=MAX_DELAY).contains(&delay) {
+        Ok(delay.as_secs())
+    } else {
+        Err(fail_with_hint(
             Exit::Usage,
             format!(
                 "`{flag}` is {} seconds, expected from {} to {}",
@@ -177,7 +179,7 @@ fn check_delay(flag: &str, delay: Duration, min: Duration) -> Result<u64> {
                 MAX_DELAY.as_secs()
             ),
             format!("`{flag} 10m`"),
-        )),
+        ))
     }
 }
 

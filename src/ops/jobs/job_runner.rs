@@ -101,9 +101,10 @@ impl JobRunner<'_> {
             return lifecycle::discard_session(self.ctx, self.settings, job);
         }
         let is_scheduled = record.trigger == Trigger::Schedule;
-        match is_same && job.is_once() && is_scheduled && !is_retried {
-            true => self.retire(job, Some(record.outcome)),
-            false => Ok(()),
+        if is_same && job.is_once() && is_scheduled && !is_retried {
+            self.retire(job, Some(record.outcome))
+        } else {
+            Ok(())
         }
     }
 

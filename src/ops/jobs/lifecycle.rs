@@ -38,9 +38,10 @@ pub(crate) fn set_enabled(
     enabled: bool,
     on_done: &mut dyn FnMut(&Job) -> Result<()>,
 ) -> Result<Exit> {
-    let saved_message = match enabled {
-        true => "the jobs are enabled, but cron does not start them",
-        false => "the jobs are disabled: crontab lines that are left start nothing",
+    let saved_message = if enabled {
+        "the jobs are enabled, but cron does not start them"
+    } else {
+        "the jobs are disabled: crontab lines that are left start nothing"
     };
     for_each_job(ctx, names, saved_message, &mut |_, store, job| {
         if is_heartbeat(job) {

@@ -37,11 +37,10 @@ pub(crate) fn resolve(ctx: &Context, terms: &JobOptions) -> Result<ResolvedJob> 
             fail_with_hint(
                 Exit::Config,
                 format!("the stored permissions of the job's creator {words}"),
-                match terms.by_model {
-                    true => {
-                        "`nanobot cron edit JOB --profile default` to set its permissions yourself"
-                    }
-                    false => "`nanobot cron edit JOB` to store its permissions again",
+                if terms.by_model {
+                    "`nanobot cron edit JOB --profile default` to set its permissions yourself"
+                } else {
+                    "`nanobot cron edit JOB` to store its permissions again"
                 },
             )
         })?;

@@ -5,10 +5,7 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 /// A local time to the minute: `Mon 23 Nov 08:00`, with the year if it is not the current one.
 pub(crate) fn format_time(time: Timestamp, now: &Zoned) -> String {
     let local = time.to_zoned(now.time_zone().clone());
-    let form = match local.year() == now.year() {
-        true => "%a %-d %b %H:%M",
-        false => "%a %-d %b %Y %H:%M",
-    };
+    let form = if local.year() == now.year() { "%a %-d %b %H:%M" } else { "%a %-d %b %Y %H:%M" };
     local.strftime(form).to_string()
 }
 

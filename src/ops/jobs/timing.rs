@@ -70,10 +70,8 @@ pub(crate) fn due_state(
 
 /// Stores the time of the next run for the other program.
 pub(crate) fn update_next_run(ctx: &Context, job: &mut Job, now: Timestamp) {
-    job.state.next_run = match job.enabled {
-        true => upcoming_runs(ctx, job, now, 1).first().copied(),
-        false => None,
-    };
+    job.state.next_run =
+        if job.enabled { upcoming_runs(ctx, job, now, 1).first().copied() } else { None };
 }
 
 /// The next times at which `job` runs, at most `count`.

@@ -88,13 +88,14 @@ fn unknown_scheduled_job(
             "remove it from the scheduler that starts it; `nanobot cron list --all` shows the jobs";
         return fail_with_hint(Exit::NoInput, cause, hint);
     }
-    match remove_stale_line(ctx, settings, store, id) {
-        true => fail(Exit::NoInput, cause + "; its line was removed from the crontab"),
-        false => fail_with_hint(
+    if remove_stale_line(ctx, settings, store, id) {
+        fail(Exit::NoInput, cause + "; its line was removed from the crontab")
+    } else {
+        fail_with_hint(
             Exit::NoInput,
             cause,
             "`nanobot cron sync` to remove its line from the crontab",
-        ),
+        )
     }
 }
 

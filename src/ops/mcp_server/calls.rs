@@ -111,9 +111,10 @@ fn run_tool(server: &ServedClient<'_>, id: &Value, name: &str, arguments: Value)
     };
     // As in a turn: calls that read run beside each other, one that changes something alone.
     let (mut shared, mut exclusive) = (None, None);
-    match reads(&call) {
-        true => shared = Some(server.writing.read().ignore_poison()),
-        false => exclusive = Some(server.writing.write().ignore_poison()),
+    if reads(&call) {
+        shared = Some(server.writing.read().ignore_poison());
+    } else {
+        exclusive = Some(server.writing.write().ignore_poison());
     }
     let (results, _) = toolbox.run(std::slice::from_ref(&call), false, &mut |_, _| Ok(()));
     drop((shared.take(), exclusive.take()));

@@ -112,9 +112,8 @@ fn store(server: &ServedClient<'_>) -> Result<session::SessionStore, ErrorObject
 /// Percent-encodes what an address cannot contain.
 fn encode(key: &str) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:@".contains(byte);
-    let letters = key.bytes().map(|byte| match is_plain(&byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
+    let letters = key.bytes().map(|byte| {
+        if is_plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     });
     letters.collect()
 }

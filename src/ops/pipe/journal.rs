@@ -120,9 +120,10 @@ impl<'a> PipeJournal<'a> {
             let entry = inbox.state().inbound(id);
             entry.map(|it| (it.turns.clone(), it.killed_turns())).unwrap_or_default()
         };
-        let earlier = match turns.is_empty() {
-            true => EarlierTurn::NotStored,
-            false => turn_recovery::find(self.ctx, &self.settings, session, &turns)?,
+        let earlier = if turns.is_empty() {
+            EarlierTurn::NotStored
+        } else {
+            turn_recovery::find(self.ctx, &self.settings, session, &turns)?
         };
         if matches!(earlier, EarlierTurn::Answered(..)) {
             return Ok(EarlierAnswer::Turn(earlier));

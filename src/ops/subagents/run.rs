@@ -173,9 +173,10 @@ fn progress_line(event: &Event<'_>, call_hints: &HashMap<String, String>) -> Opt
 /// Describes how a sub-agent ended, as the predicate of a sentence whose subject is its name.
 fn describe_ending(ending: &Ending, max_iterations: u32) -> String {
     if let Some(error) = &ending.error {
-        return match error.is::<Stop>() {
-            true => "was stopped before it finished: the run is ending".into(),
-            false => format!("failed: {error:#}"),
+        return if error.is::<Stop>() {
+            "was stopped before it finished: the run is ending".into()
+        } else {
+            format!("failed: {error:#}")
         };
     }
     match ending.stop_reason {

@@ -54,9 +54,10 @@ pub(super) fn ownership(path: &Path, is_directory: bool) -> Ownership {
             continue;
         }
         let (part, name) = (parts[shared - 1], names[shared - 1]);
-        let is_ours = match wants_directory {
-            true => is_directory && matches(part, name),
-            false => !is_directory && (matches(part, name) || is_side_file(part, name)),
+        let is_ours = if wants_directory {
+            is_directory && matches(part, name)
+        } else {
+            !is_directory && (matches(part, name) || is_side_file(part, name))
         };
         if is_ours {
             return Ownership::Own { place: place_of(&parts) };

@@ -191,10 +191,7 @@ impl ProvenanceState {
                 let is_local = runs_commands(name) && !context.commands_have_network
                     || FILE_TOOLS.contains(&name)
                     || context.trusted_tools.iter().any(|tool| tool == name);
-                let origin = match is_local {
-                    true => Origin::Project,
-                    false => Origin::External,
-                };
+                let origin = if is_local { Origin::Project } else { Origin::External };
                 self.raise(origin, || format!("the result of `{name}`"));
                 false
             }
@@ -247,10 +244,7 @@ fn is_number(text: &str) -> bool {
 
 /// The origin of an image or a document that came with a message: an address as its name means that it was fetched.
 fn origin_of_name(name: &str) -> Origin {
-    match name.contains("://") {
-        true => Origin::External,
-        false => Origin::Project,
-    }
+    if name.contains("://") { Origin::External } else { Origin::Project }
 }
 
 /// The origin that the first line of a result of `sessions` states. A failure holds no text of other conversations.

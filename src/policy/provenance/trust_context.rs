@@ -38,10 +38,7 @@ impl TrustContext {
     pub(super) fn origin_of_file(&self, place: &Path) -> Origin {
         let is_own = self.file_scope.is_user_instruction(place)
             || place == self.workspace.join("memory/MEMORY.md");
-        match is_own {
-            true => Origin::User,
-            false => Origin::Project,
-        }
+        if is_own { Origin::User } else { Origin::Project }
     }
 
     /// The hosts of the built-in skill that is read at `place`.

@@ -282,9 +282,10 @@ impl response::ReplyBuilder for AnthropicReplyBuilder {
         if !self.has_started {
             return Err(ReplyError::Malformed("a response without content".into()));
         }
-        match self.finish_reason.is_none() && !self.is_complete {
-            true => Err(ReplyError::Truncated("the stream ended early".into())),
-            false => Ok(()),
+        if self.finish_reason.is_none() && !self.is_complete {
+            Err(ReplyError::Truncated("the stream ended early".into()))
+        } else {
+            Ok(())
         }
     }
 

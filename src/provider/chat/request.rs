@@ -342,13 +342,10 @@ fn assistant_message<'a>(
 ) -> AssistantMessage<'a> {
     let silent = reply.text.is_empty() && !reply.tool_calls.is_empty();
     let keep = origin.unwrap(reply).unwrap_or(&Value::Null);
-    let PlacedReasoning { content, reasoning_content, reasoning } = match quirks.requires_reasoning
-    {
-        true => PlacedReasoning {
-            reasoning_content: Some(&reply.reasoning),
-            ..PlacedReasoning::default()
-        },
-        false => reasoning::place(reply, keep),
+    let PlacedReasoning { content, reasoning_content, reasoning } = if quirks.requires_reasoning {
+        PlacedReasoning { reasoning_content: Some(&reply.reasoning), ..PlacedReasoning::default() }
+    } else {
+        reasoning::place(reply, keep)
     };
     let content = content.map(AssistantContent::WithReasoning);
     let call = |(place, call): (usize, &'a ToolCall)| ChatToolCall {
@@ -373,10 +370,7 @@ fn assistant_message<'a>(
 /// The text of a tool result, with placeholders for what is not text.
 fn result_text(result: &ToolResult) -> Cow<'_, str> {
     let text = to_plain_text(&result.parts);
-    match text.is_empty() {
-        true => Cow::Borrowed("(no output)"),
-        false => text,
-    }
+    if text.is_empty() { Cow::Borrowed("(no output)") } else { text }
 }
 
 #[cfg(test)]

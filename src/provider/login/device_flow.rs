@@ -100,9 +100,10 @@ impl<'a> LoginServer<'a> {
             fail(Exit::Unavailable, cause)
         };
         let answer = self.http.send(url, &headers, body).map_err(|error| {
-            match error.is::<HintedError>() || error.is::<Stop>() {
-                true => error,
-                false => unreachable(&error.to_string()),
+            if error.is::<HintedError>() || error.is::<Stop>() {
+                error
+            } else {
+                unreachable(&error.to_string())
             }
         })?;
         let mut bytes = Vec::new();

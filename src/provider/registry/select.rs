@@ -297,9 +297,10 @@ fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvi
     let mut quirks = resolve_quirks(name, &block, rules, &model, format)?;
     quirks.no_images = facts.is_some_and(|facts| !facts.accepts_images());
     // A server of the user's own network is not charged by the token, whatever its name in the config.
-    let prices = match web_url::is_private_server(&base) {
-        true => Some(Prices::flat(model_info::FREE)),
-        false => model_info::find_prices(rules, &model),
+    let prices = if web_url::is_private_server(&base) {
+        Some(Prices::flat(model_info::FREE))
+    } else {
+        model_info::find_prices(rules, &model)
     };
     Ok(SelectedProvider {
         provider: name.to_owned(),
@@ -334,9 +335,10 @@ fn resolve_base_url(
     if !base.is_empty() {
         return Ok(base.to_owned());
     }
-    let cause = match rules.is_none() && config.base_url.is_none() {
-        true => format!("there is no provider `{name}`"),
-        false => format!("no base URL for provider `{name}`"),
+    let cause = if rules.is_none() && config.base_url.is_none() {
+        format!("there is no provider `{name}`")
+    } else {
+        format!("no base URL for provider `{name}`")
     };
     let hint = format!("nanobot config set providers.{name}.apiBase https://…");
     Err(fail_with_hint(Exit::Config, cause, hint))

@@ -221,9 +221,10 @@ impl ResponsesReplyBuilder {
         let is_new = item.emitted.is_empty() || item.reasoning_part != part;
         item.reasoning_part = part;
         item.emitted.push_str(text);
-        let text = match is_new && !self.reasoning.is_empty() {
-            true => format!("\n\n{text}"),
-            false => text.to_owned(),
+        let text = if is_new && !self.reasoning.is_empty() {
+            format!("\n\n{text}")
+        } else {
+            text.to_owned()
         };
         self.reasoning.push_str(&text);
         on_delta(Delta::Reasoning(&text)).map_err(ReplyError::Cancelled)
@@ -346,12 +347,11 @@ impl response::ReplyBuilder for ResponsesReplyBuilder {
         answer: &Value,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
-        match answer["output"].is_array() {
-            true => self.finish_response(answer, on_delta),
-            false => {
-                self.update_response(answer)?;
-                Err(ReplyError::Malformed("a response without output".into()))
-            }
+        if answer["output"].is_array() {
+            self.finish_response(answer, on_delta)
+        } else {
+            self.update_response(answer)?;
+            Err(ReplyError::Malformed("a response without output".into()))
         }
     }
 

@@ -196,9 +196,10 @@ fn tool_output<'a>(result: &'a ToolResult, format: &ResponsesFormat) -> ItemCont
     let is_text = |part: &MessagePart| matches!(part, MessagePart::Text(_));
     if result.parts.iter().all(is_text) {
         let text = to_plain_text(&result.parts);
-        return ItemContent::Text(match text.is_empty() {
-            true => Cow::Borrowed("(no output)"),
-            false => text,
+        return ItemContent::Text(if text.is_empty() {
+            Cow::Borrowed("(no output)")
+        } else {
+            text
         });
     }
     let parts = result.parts.iter();

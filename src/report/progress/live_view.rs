@@ -219,10 +219,7 @@ impl LiveView {
         };
         self.activity =
             Activity::Thinking { since: before.0, chars: before.1 + text.chars().count() };
-        match view.is_detailed {
-            true => self.fold.push(text, view.width),
-            false => Vec::new(),
-        }
+        if view.is_detailed { self.fold.push(text, view.width) } else { Vec::new() }
     }
 
     /// Ends the reasoning phase; returns a line with its duration.
@@ -358,10 +355,7 @@ impl LiveView {
         let at = self.calls.iter().position(is_it)?;
         let call = self.calls.remove(at);
         let time = format_elapsed(now.saturating_duration_since(call.since));
-        let mark = match call.last == "finished" {
-            true => done_mark(),
-            false => failed_mark(),
-        };
+        let mark = if call.last == "finished" { done_mark() } else { failed_mark() };
         Some(call_row(mark, name, &call.short, &[time, call.last]))
     }
 
@@ -441,9 +435,10 @@ impl LiveView {
         if let Some(window) = window.filter(|_| self.context > 0) {
             let percent = format!("{} context", format_percent(self.context, window));
             let share = self.context as f64 / window as f64;
-            parts.push(match width >= MIN_METER_WINDOW_COLUMNS {
-                true => format!("{} {percent}", draw_meter(share, METER_COLUMNS)),
-                false => percent,
+            parts.push(if width >= MIN_METER_WINDOW_COLUMNS {
+                format!("{} {percent}", draw_meter(share, METER_COLUMNS))
+            } else {
+                percent
             });
         }
         let cached = match cached {

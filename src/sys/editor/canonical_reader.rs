@@ -72,9 +72,10 @@ impl CanonicalReader {
                 // Ctrl-D ends the entry if it is not empty, otherwise the input.
                 Ok(0) | Err(Errno::IO) => {
                     text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut self.rest)));
-                    return Ok(match text.is_empty() {
-                        true => InputLine::End,
-                        false => InputLine::Text(text),
+                    return Ok(if text.is_empty() {
+                        InputLine::End
+                    } else {
+                        InputLine::Text(text)
                     });
                 }
                 Ok(count) => self.rest.extend_from_slice(&block[..count]),

@@ -144,10 +144,7 @@ impl QuestionReader<'_> {
 
     /// Replaces the row of the question.
     fn draw(&self, row: &str) -> Result<()> {
-        match self.redraws {
-            true => self.write(&format!("\r\x1b[J{row}")),
-            false => Ok(()),
-        }
+        if self.redraws { self.write(&format!("\r\x1b[J{row}")) } else { Ok(()) }
     }
 
     fn write(&self, text: &str) -> Result<()> {

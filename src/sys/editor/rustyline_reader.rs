@@ -62,10 +62,7 @@ impl RustylineReader {
         let config = Config::builder()
             .auto_add_history(false)
             .bell_style(BellStyle::None)
-            .color_mode(match color {
-                true => ColorMode::Enabled,
-                false => ColorMode::Disabled,
-            })
+            .color_mode(if color { ColorMode::Enabled } else { ColorMode::Disabled })
             .completion_type(CompletionType::List)
             .completion_show_all_if_ambiguous(true)
             .keyseq_timeout(u16::try_from(ESCAPE_TIMEOUT.as_millis()).ok())
@@ -161,10 +158,7 @@ impl RustylineReader {
             EventHandler::Conditional(Box::new(escape)),
         );
         let line = self.read(modes, resume_rx, question.into(), "")?;
-        Ok(match is_escaped.load(Ordering::SeqCst) {
-            true => InputLine::End,
-            false => line,
-        })
+        Ok(if is_escaped.load(Ordering::SeqCst) { InputLine::End } else { line })
     }
 
     /// Adds an entry to the history in memory.

@@ -77,10 +77,7 @@ impl TerminalModes {
 
     /// Writes an escape sequence, if the terminal takes them.
     pub(super) fn write_sequence(&self, sequence: &[u8]) -> io::Result<()> {
-        match self.takes_sequences {
-            true => self.write(sequence),
-            false => Ok(()),
-        }
+        if self.takes_sequences { self.write(sequence) } else { Ok(()) }
     }
 
     /// Sets the modes that `rustyline` uses.
@@ -109,10 +106,7 @@ impl TerminalModes {
         // Without `NOFLSH`, a Ctrl-C would discard the input before it.
         modes.local_flags |= LocalFlags::ISIG | LocalFlags::NOFLSH;
         set_immediate_reads(&mut modes);
-        match self.is_foreground() {
-            true => self.apply(&modes),
-            false => Ok(()),
-        }
+        if self.is_foreground() { self.apply(&modes) } else { Ok(()) }
     }
 
     /// Sets canonical mode, in which Ctrl-C ends a line like Enter.

@@ -99,9 +99,10 @@ impl TypeAhead {
             rows.push(StyledLine::default().dim(format!("  … {} more", all.len() - rows.len())));
         }
         rows.extend(self.partial_rows(width));
-        let hint = match self.shows_stop_hint {
-            true => Some(STOP_HINT),
-            false => (!self.partial.is_empty() && width >= MIN_HINT_COLUMNS).then_some(KEYS_HINT),
+        let hint = if self.shows_stop_hint {
+            Some(STOP_HINT)
+        } else {
+            (!self.partial.is_empty() && width >= MIN_HINT_COLUMNS).then_some(KEYS_HINT)
         };
         rows.extend(hint.map(|hint| StyledLine::default().dim(format!("  {hint}"))));
         rows
@@ -204,11 +205,10 @@ impl TypeAhead {
     /// Alt-Enter: the text goes to the turn that is running. Commands are for the REPL.
     fn steer(&mut self) -> usize {
         let is_message = !self.partial.trim_start().starts_with(['/', '!']);
-        match is_message && !self.partial.trim().is_empty() {
-            true => self.steering.push_back(std::mem::take(&mut self.partial)),
-            false => {
-                self.enter();
-            }
+        if is_message && !self.partial.trim().is_empty() {
+            self.steering.push_back(std::mem::take(&mut self.partial));
+        } else {
+            self.enter();
         }
         2
     }

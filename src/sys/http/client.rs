@@ -105,9 +105,10 @@ impl Response {
 impl Http {
     /// Creates a client for any address, or for loopback addresses only if `offline`.
     pub fn new(timeouts: HttpTimeouts, offline: bool, network: &Network) -> Self {
-        let policy = match offline || network.is_offline() {
-            true => AddressPolicy::Loopback,
-            false => AddressPolicy::Any,
+        let policy = if offline || network.is_offline() {
+            AddressPolicy::Loopback
+        } else {
+            AddressPolicy::Any
         };
         Self::with_policy(policy, timeouts, network)
     }
@@ -381,10 +382,8 @@ impl Http {
         let proxy = self.proxy.clone().filter(|proxy| !is_direct(proxy));
         let resolver = self.resolver();
         let is_resolved = proxy.as_ref().is_none_or(Proxy::resolve_target);
-        let addresses = match is_resolved {
-            true => resolver.resolve_checked(&uri, true),
-            false => Ok(resolver.empty()),
-        };
+        let addresses =
+            if is_resolved { resolver.resolve_checked(&uri, true) } else { Ok(resolver.empty()) };
         let config = self.config(tls, proxy);
         let connector = Arc::new(self.connector());
         let opened = addresses.and_then(|addrs| {
@@ -424,11 +423,10 @@ impl Http {
 
     fn check_offline(&self, uri: &Uri) -> anyhow::Result<()> {
         let host = uri.host().unwrap_or_default();
-        match self.policy == AddressPolicy::Loopback && !is_loopback(host) {
-            true => {
-                Err(fail(Exit::Unavailable, format!("`--offline` forbids connecting to `{host}`")))
-            }
-            false => Ok(()),
+        if self.policy == AddressPolicy::Loopback && !is_loopback(host) {
+            Err(fail(Exit::Unavailable, format!("`--offline` forbids connecting to `{host}`")))
+        } else {
+            Ok(())
         }
     }
 
@@ -461,9 +459,10 @@ pub enum HttpMethod<'b> {
 fn stream_uri(host: &str, port: u16, tls: bool) -> anyhow::Result<Uri> {
     let scheme = if tls { "https" } else { "http" };
     let host = without_brackets(host);
-    match host.contains(':') {
-        true => parse_uri(&format!("{scheme}://[{host}]:{port}/")),
-        false => parse_uri(&format!("{scheme}://{host}:{port}/")),
+    if host.contains(':') {
+        parse_uri(&format!("{scheme}://[{host}]:{port}/"))
+    } else {
+        parse_uri(&format!("{scheme}://{host}:{port}/"))
     }
 }
 

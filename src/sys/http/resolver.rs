@@ -53,10 +53,8 @@ impl PolicyResolver {
         uri: &Uri,
         is_checked: bool,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let check = |found: &[SocketAddr]| match is_checked {
-            true => self.policy.check(uri, found),
-            false => Ok(()),
-        };
+        let check =
+            |found: &[SocketAddr]| if is_checked { self.policy.check(uri, found) } else { Ok(()) };
         // A name whose addresses would all be refused is not looked up.
         check(&[])?;
         let host = uri.host().unwrap_or_default();
@@ -75,10 +73,7 @@ impl PolicyResolver {
             None => self.query_system(host, port, &mut found)?,
         }
         check(&found)?;
-        match found.is_empty() {
-            true => Err(ureq::Error::HostNotFound),
-            false => Ok(found),
-        }
+        if found.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(found) }
     }
 
     /// Queries the system's resolver.

@@ -88,17 +88,17 @@ impl AddressPolicy {
         let mut ips = addresses.iter().map(SocketAddr::ip);
         if let Some(address) = ips.clone().find(|ip| !is_public(*ip) && !is_allowed(*ip)) {
             let is_literal = without_brackets(host).parse() == Ok(address);
-            let message = match is_literal {
-                true => format!("`{host}` is not a public address"),
-                false => format!("`{host}` resolves to {address}, which is not a public address"),
+            let message = if is_literal {
+                format!("`{host}` is not a public address")
+            } else {
+                format!("`{host}` resolves to {address}, which is not a public address")
             };
             return Err(AddressError { message, hint: None });
         }
-        match uri.scheme_str() == Some("https") || (or_loopback && ips.all(is_allowed)) {
-            true => Ok(()),
-            false => {
-                Err(AddressError { message: format!("`{uri}` does not use `https`"), hint: None })
-            }
+        if uri.scheme_str() == Some("https") || (or_loopback && ips.all(is_allowed)) {
+            Ok(())
+        } else {
+            Err(AddressError { message: format!("`{uri}` does not use `https`"), hint: None })
         }
     }
 }
@@ -125,9 +125,10 @@ impl SsrfFilter {
         let host = uri.host().unwrap_or_default();
         let is_allowed =
             |address: &SocketAddr| allowed_ranges.iter().any(|range| range.contains(address.ip()));
-        let may_be_allowed = match addresses.is_empty() {
-            true => !allowed_ranges.is_empty(),
-            false => addresses.iter().all(is_allowed),
+        let may_be_allowed = if addresses.is_empty() {
+            !allowed_ranges.is_empty()
+        } else {
+            addresses.iter().all(is_allowed)
         };
         let port = port_or_default(uri);
         let is_other_port = !web_url::WEB_PORTS.contains(&port);
@@ -145,18 +146,20 @@ impl SsrfFilter {
                 return refuse(message, None);
             }
             if !is_public(address) && !is_allowed(socket_address) {
-                return match without_brackets(host).parse() == Ok(address) {
-                    true => refuse(
+                return if without_brackets(host).parse() == Ok(address) {
+                    refuse(
                         format!("`{host}` is not a public address"),
-                        Some(match is_other_port {
-                            true => format!("--net={host}:{port}"),
-                            false => format!("--net={host}"),
+                        Some(if is_other_port {
+                            format!("--net={host}:{port}")
+                        } else {
+                            format!("--net={host}")
                         }),
-                    ),
-                    false => refuse(
+                    )
+                } else {
+                    refuse(
                         format!("`{host}` resolves to {address}, which is not a public address"),
                         allowlist_hint(),
-                    ),
+                    )
                 };
             }
         }

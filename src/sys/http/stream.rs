@@ -28,12 +28,11 @@ impl LineStream {
 
     /// Returns the connection, from which nothing may be left to read.
     pub(super) fn into_transport(self) -> Result<Box<dyn Transport>> {
-        match self.received.is_empty() {
-            true => Ok(self.transport),
-            false => {
-                let cause = "the server sends unencrypted text after it agreed to TLS";
-                Err(fail(Exit::Unavailable, cause))
-            }
+        if self.received.is_empty() {
+            Ok(self.transport)
+        } else {
+            let cause = "the server sends unencrypted text after it agreed to TLS";
+            Err(fail(Exit::Unavailable, cause))
         }
     }
 

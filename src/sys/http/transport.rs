@@ -173,9 +173,10 @@ impl<In: Transport> Transport for SignalTransport<In> {
             Route::Proxied(inner) => inner.transmit_output(amount, timeout),
             Route::Direct(socket) => {
                 socket.buffers.push_output(amount);
-                match socket.buffers.pending().len() < WRITE_BUFFER_BYTES {
-                    true => Ok(()),
-                    false => socket.flush(&mut deadline),
+                if socket.buffers.pending().len() < WRITE_BUFFER_BYTES {
+                    Ok(())
+                } else {
+                    socket.flush(&mut deadline)
                 }
             }
         }

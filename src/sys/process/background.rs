@@ -130,12 +130,11 @@ impl BackgroundProcess {
                 return Ok(());
             }
             let now = signal::now();
-            let until = match has_output {
-                true => {
-                    let settle_end = *settle_end.get_or_insert(now + SETTLE_TIMEOUT);
-                    settle_end.min(now + QUIET_INTERVAL).min(end)
-                }
-                false => end,
+            let until = if has_output {
+                let settle_end = *settle_end.get_or_insert(now + SETTLE_TIMEOUT);
+                settle_end.min(now + QUIET_INTERVAL).min(end)
+            } else {
+                end
             };
             let mut fds = vec![(self.server.end_fd(), PollFlags::IN)];
             // After the end of the output the pipe would wake at once.

@@ -121,10 +121,7 @@ impl LineProgram {
         };
         let how = exit.map_or_else(|| "it closed its output".to_owned(), |it| it.to_string());
         let last = self.last_error.lock().ignore_poison();
-        let shown = match last.is_empty() {
-            true => how,
-            false => format!("{how}: {last}"),
-        };
+        let shown = if last.is_empty() { how } else { format!("{how}: {last}") };
         anyhow::Error::msg(shown)
     }
 }

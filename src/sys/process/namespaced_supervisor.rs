@@ -158,10 +158,7 @@ static NAMESPACES: OnceLock<Result<(), String>> = OnceLock::new();
 /// True if it is known that commands get namespaces of their own, and false if it is known that they do not.
 pub(super) fn knows_namespaces() -> Option<bool> {
     // The test program does not become a supervisor.
-    match cfg!(test) {
-        true => Some(false),
-        false => NAMESPACES.get().map(Result::is_ok),
-    }
+    if cfg!(test) { Some(false) } else { NAMESPACES.get().map(Result::is_ok) }
 }
 
 /// Remembers if a first command got namespaces of its own, or the reason that it did not. Returns what is known, which
@@ -211,13 +208,12 @@ pub fn test_sandbox(
     denied: &[PathBuf],
 ) -> io::Result<Vec<SelfTestResult>> {
     let (test, targets) = SelfTest::new(outside, denied, sandbox.network.is_machine())?;
-    let mut results = match require_namespaces(sandbox).is_ok() {
-        true => enter_namespaces(sandbox, Some(test))?,
-        false => {
-            let mut results = sandbox.run_inside(&ProtectedPids::current(), || Ok(test.run()))?;
-            results.extend(test_limits_of_child(sandbox)?);
-            results
-        }
+    let mut results = if require_namespaces(sandbox).is_ok() {
+        enter_namespaces(sandbox, Some(test))?
+    } else {
+        let mut results = sandbox.run_inside(&ProtectedPids::current(), || Ok(test.run()))?;
+        results.extend(test_limits_of_child(sandbox)?);
+        results
     };
     targets.check(&mut results);
     Ok(results)

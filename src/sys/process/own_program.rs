@@ -57,8 +57,5 @@ pub fn spawn_self(arguments: &[OsString]) -> io::Result<Child> {
 /// The running executable, even if the file on disk was replaced.
 pub(super) fn own_executable() -> io::Result<PathBuf> {
     let link = Path::new("/proc/self/exe");
-    match link.exists() {
-        true => Ok(link.to_owned()),
-        false => std::env::current_exe(),
-    }
+    if link.exists() { Ok(link.to_owned()) } else { std::env::current_exe() }
 }

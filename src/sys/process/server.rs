@@ -158,9 +158,10 @@ fn launch(
     let launch = LaunchSpec {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
-        directory: match is_command {
-            true => LaunchDirectory::Shared(StartDirectory::find(&spec.directory)?),
-            false => LaunchDirectory::Inside(spec.directory.clone()),
+        directory: if is_command {
+            LaunchDirectory::Shared(StartDirectory::find(&spec.directory)?)
+        } else {
+            LaunchDirectory::Inside(spec.directory.clone())
         },
         env: spec.env.clone(),
         kind,
@@ -173,9 +174,10 @@ fn launch(
     }
     let (read, input) = io::pipe()?;
     let (output, write) = io::pipe()?;
-    let (errors, complain) = match is_command {
-        true => (None, write.try_clone()?),
-        false => io::pipe().map(|(errors, complain)| (Some(errors), complain))?,
+    let (errors, complain) = if is_command {
+        (None, write.try_clone()?)
+    } else {
+        io::pipe().map(|(errors, complain)| (Some(errors), complain))?
     };
     // Only the server holds its ends from then on, so each side sees when the other closes.
     let streams = [read.into(), write.into(), complain.into()];

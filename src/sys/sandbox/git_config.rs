@@ -178,10 +178,8 @@ impl ConfigPlace<'_> {
     /// another directory.
     fn absolute(&self, path: &str) -> Option<PathBuf> {
         let is_inner = self.outer_git_dir().is_some();
-        let directory = match self.git_dir.ends_with(".git") {
-            true => self.git_dir.parent()?,
-            false => self.git_dir,
-        };
+        let directory =
+            if self.git_dir.ends_with(".git") { self.git_dir.parent()? } else { self.git_dir };
         (path.starts_with('/') || !is_inner).then(|| without_dots(&directory.join(path)))
     }
 

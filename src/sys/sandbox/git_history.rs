@@ -107,9 +107,10 @@ impl GitHistory {
             // prove nothing.
             let is_git = directory.iter().any(|part| part == ".git")
                 || git_dirs.iter().any(|git_dir| directory.starts_with(git_dir));
-            let list = match is_first && is_git {
-                true => ObjectList::read(directory, None, &is_older).unwrap_or_default(),
-                false => ObjectList::default(),
+            let list = if is_first && is_git {
+                ObjectList::read(directory, None, &is_older).unwrap_or_default()
+            } else {
+                ObjectList::default()
             };
             state.before.insert(directory.clone(), list);
         }
@@ -242,12 +243,11 @@ impl GitHistory {
         }
         let (seconds, nanoseconds) = current_file_time();
         for (id, from) in open {
-            let to = match is_running(id) {
-                true => NEVER,
-                false => {
-                    self.append(&format!("killed {id} {seconds}.{nanoseconds}\n"))?;
-                    (seconds, nanoseconds)
-                }
+            let to = if is_running(id) {
+                NEVER
+            } else {
+                self.append(&format!("killed {id} {seconds}.{nanoseconds}\n"))?;
+                (seconds, nanoseconds)
             };
             state.unrecorded.push((from, to));
         }

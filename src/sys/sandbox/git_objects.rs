@@ -93,10 +93,7 @@ fn local_origin(git_dir: &Path) -> Option<PathBuf> {
         urls.find_map(|url| url.strip_prefix("file://").or(url.starts_with('/').then_some(url)))?;
     let place = Path::new(url);
     let inner = place.join(".git");
-    Some(match inner.is_dir() {
-        true => inner.join("objects"),
-        false => place.join("objects"),
-    })
+    Some(if inner.is_dir() { inner.join("objects") } else { place.join("objects") })
 }
 
 #[cfg(test)]

@@ -295,10 +295,13 @@ fn empty_ruleset(is_closed_to_tcp: bool) -> io::Result<RulesetCreated> {
         .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort))
         .and_then(|ruleset| ruleset.handle_access(AccessFs::from_all(MAX_ABI)))
         .and_then(|ruleset| ruleset.scope(Scope::from_all(MAX_ABI)))
-        .and_then(|ruleset| match is_closed_to_tcp {
-            false => Ok(ruleset),
-            // The seccomp filter is what blocks the network; for TCP this is a second layer.
-            true => ruleset.handle_access(AccessNet::from_all(MAX_ABI)),
+        .and_then(|ruleset| {
+            if is_closed_to_tcp {
+                // The seccomp filter is what blocks the network; for TCP this is a second layer.
+                ruleset.handle_access(AccessNet::from_all(MAX_ABI))
+            } else {
+                Ok(ruleset)
+            }
         })
         .and_then(|ruleset| ruleset.create());
     built.map_err(io::Error::other)
@@ -334,10 +337,7 @@ fn access_rights(right: AccessRight, is_directory: bool) -> BitFlags<AccessFs> {
             AccessFs::from_all(MAX_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
         }
     };
-    match is_directory {
-        true => granted,
-        false => granted & AccessFs::from_file(MAX_ABI),
-    }
+    if is_directory { granted } else { granted & AccessFs::from_file(MAX_ABI) }
 }
 
 /// Drops all capabilities, so that even root is bound by file modes.

@@ -115,9 +115,10 @@ impl EmptyRoot {
         }
         create_links(&links)?;
         for place in &places {
-            let tree = match place.is_writable {
-                true => trees.remove(place.path.as_path()),
-                false => copy_mounts(&place.path)?,
+            let tree = if place.is_writable {
+                trees.remove(place.path.as_path())
+            } else {
+                copy_mounts(&place.path)?
             };
             if let Some(tree) = tree {
                 tree.attach(&place.path)?;

@@ -305,9 +305,10 @@ fn undo(
     let is_new = matches!(was, SnapshotState::Missing | SnapshotState::Other);
     let path = roots.paths[*root].join(relative);
     let opened = open_parent(&roots.fds[*root], relative, !is_new).map_err(io::Error::from);
-    let remedy = opened.and_then(|(dir, name)| match is_new {
-        true => Ok(Remedy::SetAside(path.with_file_name(set_aside(dir.as_fd(), &name)?))),
-        false => {
+    let remedy = opened.and_then(|(dir, name)| {
+        if is_new {
+            Ok(Remedy::SetAside(path.with_file_name(set_aside(dir.as_fd(), &name)?)))
+        } else {
             let kept = put_back(dir.as_fd(), &name, was, is.as_ref())?;
             Ok(Remedy::Restored(kept.map(|name| path.with_file_name(name))))
         }

@@ -254,12 +254,13 @@ impl PathSnapshot {
         }
         let opened = open_parent(root, &place.relative, was_there).map_err(io::Error::from);
         let path = place.path.clone();
-        Some(match place.is_found_later {
-            true => UndoneChange::set_aside(
+        Some(if place.is_found_later {
+            UndoneChange::set_aside(
                 path,
                 opened.and_then(|(dir, name)| set_aside(dir.as_fd(), &name)),
-            ),
-            false => UndoneChange {
+            )
+        } else {
+            UndoneChange {
                 remedy: opened
                     .and_then(|(dir, name)| {
                         put_back(dir.as_fd(), &name, &place.before, is.as_ref().ok())
@@ -267,7 +268,7 @@ impl PathSnapshot {
                     .map(|kept| Remedy::Restored(kept.map(|name| path.with_file_name(name)))),
                 path,
                 withheld: None,
-            },
+            }
         })
     }
 

@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The architecture that this program was built for, if its system calls are known. Programs for another architecture
 /// are killed.
-pub(super) const ARCHITECTURE: Option<TargetArch> = match () {
-    #[cfg(target_arch = "x86_64")]
-    () => Some(TargetArch::x86_64),
-    #[cfg(target_arch = "aarch64")]
-    () => Some(TargetArch::aarch64),
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    () => None,
+pub(super) const ARCHITECTURE: Option<TargetArch> = if cfg!(target_arch = "x86_64") {
+    Some(TargetArch::x86_64)
+} else if cfg!(target_arch = "aarch64") {
+    Some(TargetArch::aarch64)
+} else {
+    None
 };
 
 /// The rules for calls that are refused, by the error that they return.
@@ -79,9 +78,10 @@ fn allow_calls_without_rules(with_rules: &BTreeSet<u32>) -> Option<BpfProgram> {
 fn search(bounds: &[u32], first: usize) -> Option<BpfProgram> {
     let middle = bounds.len() / 2;
     let Some(bound) = bounds.get(middle) else {
-        return Some(vec![match first.is_multiple_of(2) {
-            true => step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-            false => step(JUMP, 0, 0, 0),
+        return Some(vec![if first.is_multiple_of(2) {
+            step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW)
+        } else {
+            step(JUMP, 0, 0, 0)
         }]);
     };
     let below = search(&bounds[..middle], first)?;

@@ -152,12 +152,10 @@ fn create_operation(place: &Path) -> String {
 
 /// Reads something of a file or directory. An empty one covers what is closed.
 fn read_any(path: &PathBuf) -> io::Result<()> {
-    let has_content = match path.is_dir() {
-        true => std::fs::read_dir(path)?.next().is_some(),
-        false => File::open(path)?.read(&mut [0])? > 0,
+    let has_content = if path.is_dir() {
+        std::fs::read_dir(path)?.next().is_some()
+    } else {
+        File::open(path)?.read(&mut [0])? > 0
     };
-    match has_content {
-        true => Ok(()),
-        false => Err(io::Error::other("it is empty")),
-    }
+    if has_content { Ok(()) } else { Err(io::Error::other("it is empty")) }
 }

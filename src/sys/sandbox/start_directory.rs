@@ -50,9 +50,10 @@ impl StartDirectory {
     pub fn enter(&self) -> io::Result<()> {
         std::env::set_current_dir(&self.path)?;
         let stat = rustix::fs::stat(".")?;
-        match (stat.st_dev, stat.st_ino) == (self.device, self.inode) {
-            true => Ok(()),
-            false => Err(io::Error::other("the working directory was replaced")),
+        if (stat.st_dev, stat.st_ino) == (self.device, self.inode) {
+            Ok(())
+        } else {
+            Err(io::Error::other("the working directory was replaced"))
         }
     }
 }

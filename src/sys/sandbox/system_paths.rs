@@ -235,11 +235,12 @@ pub fn find_homes(
     found.retain(|home| home.parent().is_some() && concerns(home));
     found.sort();
     found.dedup();
-    match found.len() > MAX_HOMES {
-        true => Err(io::Error::other(format!(
+    if found.len() > MAX_HOMES {
+        Err(io::Error::other(format!(
             "the granted paths contain more than {MAX_HOMES} home directories, each with secrets to deny"
-        ))),
-        false => Ok(found),
+        )))
+    } else {
+        Ok(found)
     }
 }
 

@@ -29,9 +29,10 @@ impl Secret {
 
     /// Replaces each literal occurrence of this key in `text` by `***`, unless the key is too short to search for.
     pub fn redact_in(&self, text: String) -> String {
-        match self.0.len() >= MIN_KEY_BYTES && text.contains(&self.0) {
-            true => text.replace(&self.0, REDACTED),
-            false => text,
+        if self.0.len() >= MIN_KEY_BYTES && text.contains(&self.0) {
+            text.replace(&self.0, REDACTED)
+        } else {
+            text
         }
     }
 }

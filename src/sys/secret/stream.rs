@@ -78,16 +78,14 @@ impl StreamRedactor {
     /// The start of the end of `text` that may be the beginning of a key.
     fn pending_start(&self, text: &str, encodings: &[String]) -> usize {
         let start = encodings::pending_start(text, encodings);
-        match self.redacts_all {
-            true => start.min(key_patterns::pending_start(text)),
-            false => start,
-        }
+        if self.redacts_all { start.min(key_patterns::pending_start(text)) } else { start }
     }
 
     fn find_keys(&self, text: &str, encodings: &[String]) -> Vec<KeyMatch> {
-        match self.redacts_all {
-            true => find_all(text, encodings, self.previous_byte),
-            false => encodings::find_encodings(text, encodings),
+        if self.redacts_all {
+            find_all(text, encodings, self.previous_byte)
+        } else {
+            encodings::find_encodings(text, encodings)
         }
     }
 

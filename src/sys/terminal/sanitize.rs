@@ -212,10 +212,7 @@ pub(super) fn redact_and_sanitize(text: &str) -> String {
 /// Formats `value` as a line for standard output, redacted; escaped if that is a terminal.
 pub(super) fn json_line(is_terminal: bool, value: &Value) -> String {
     let line = secret::redact_known_json(value).to_string() + "\n";
-    match is_terminal {
-        true => sanitize_json(&line),
-        false => line,
-    }
+    if is_terminal { sanitize_json(&line) } else { line }
 }
 
 #[cfg(test)]

@@ -76,9 +76,10 @@ impl StatusArea {
         if self.is_drawn {
             // After a signal, `write_stderr` refuses to wait; the clearing sequence is then written only if that needs
             // no wait.
-            let sequence = match IS_LINE_OPEN.load(Ordering::Relaxed) {
-                true => CLEAR_BELOW.trim_start_matches('\r'),
-                false => CLEAR_BELOW,
+            let sequence = if IS_LINE_OPEN.load(Ordering::Relaxed) {
+                CLEAR_BELOW.trim_start_matches('\r')
+            } else {
+                CLEAR_BELOW
             };
             let is_wiped = write_stderr(sequence) || try_write_stderr(sequence);
             self.is_drawn = !is_wiped;
@@ -208,10 +209,7 @@ pub(super) fn print(bytes: &[u8]) -> Result<()> {
     }
     let mut foot = lock_area();
     foot.clear();
-    let before = match IS_LINE_OPEN.load(Ordering::Relaxed) {
-        true => foot.open_columns,
-        false => 0,
-    };
+    let before = if IS_LINE_OPEN.load(Ordering::Relaxed) { foot.open_columns } else { 0 };
     foot.open_columns = open_columns(before, &String::from_utf8_lossy(bytes));
     IS_LINE_OPEN.store(is_open, Ordering::Relaxed);
     let whole = bytes.iter().rposition(|byte| *byte == b'\n');
@@ -252,9 +250,10 @@ fn strip_links(text: &str) -> String {
 pub(super) fn eprint(line: &str, is_shared: bool) {
     let print = |line: &str| {
         let break_off = is_shared && IS_LINE_OPEN.swap(false, Ordering::Relaxed);
-        match break_off {
-            true => write_stderr(&format!("\n{line}")),
-            false => write_stderr(line),
+        if break_off {
+            write_stderr(&format!("\n{line}"))
+        } else {
+            write_stderr(line)
         };
     };
     if !is_busy() {

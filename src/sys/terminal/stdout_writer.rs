@@ -49,9 +49,10 @@ impl StdoutWriter {
     /// Those of [`Terminal::print`].
     pub fn write(&mut self, text: &str) -> Result<()> {
         let text = secret::redact_known(text);
-        match self.sanitizes {
-            true => self.buffer.push_str(&self.sanitizer.feed(&text)),
-            false => self.buffer.push_str(&text),
+        if self.sanitizes {
+            self.buffer.push_str(&self.sanitizer.feed(&text));
+        } else {
+            self.buffer.push_str(&text);
         }
         self.flush_if_full()
     }
@@ -62,9 +63,10 @@ impl StdoutWriter {
     /// Those of [`Terminal::print`].
     pub fn write_styled(&mut self, text: &str, style: &Style) -> Result<()> {
         self.end_text();
-        let text = match self.sanitizes {
-            true => sanitize(&secret::redact_known(text)),
-            false => secret::redact_known(text).into_owned(),
+        let text = if self.sanitizes {
+            sanitize(&secret::redact_known(text))
+        } else {
+            secret::redact_known(text).into_owned()
         };
         self.buffer.push_str(&style.apply_to(text).to_string());
         self.flush_if_full()
@@ -104,9 +106,10 @@ impl StdoutWriter {
     /// # Errors
     /// Those of [`Terminal::print`].
     pub fn write_json_text(&mut self, text: &str) -> Result<()> {
-        match self.terminal.stdout_is_tty {
-            true => self.buffer.push_str(&sanitize_json(text)),
-            false => self.buffer.push_str(text),
+        if self.terminal.stdout_is_tty {
+            self.buffer.push_str(&sanitize_json(text));
+        } else {
+            self.buffer.push_str(text);
         }
         self.flush_if_full()
     }
@@ -148,10 +151,7 @@ impl StdoutWriter {
     }
 
     fn flush_if_full(&mut self) -> Result<()> {
-        match self.buffer.len() >= FLUSH_BYTES {
-            true => self.flush(),
-            false => Ok(()),
-        }
+        if self.buffer.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
     }
 }
 

@@ -44,26 +44,17 @@ fn is(background: Background) -> bool {
 
 /// The colour of code and numbers.
 pub fn accent() -> Color {
-    match is(Background::Light) {
-        true => Color::Blue,
-        false => Color::Cyan,
-    }
+    if is(Background::Light) { Color::Blue } else { Color::Cyan }
 }
 
 /// The colour of addresses. Blue is hard to read on black.
 pub fn link() -> Color {
-    match is(Background::Dark) {
-        true => Color::Cyan,
-        false => Color::Blue,
-    }
+    if is(Background::Dark) { Color::Cyan } else { Color::Blue }
 }
 
 /// The style of what needs the user's attention. Yellow is hard to read on white.
 pub fn attention() -> Style {
-    match is(Background::Light) {
-        true => Style::new().magenta(),
-        false => Style::new().yellow(),
-    }
+    if is(Background::Light) { Style::new().magenta() } else { Style::new().yellow() }
 }
 
 #[cfg(test)]

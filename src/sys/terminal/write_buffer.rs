@@ -58,10 +58,7 @@ pub(super) fn flush() -> Result<()> {
     if let Some(error) = failed {
         return Err(error);
     }
-    match text.is_empty() {
-        true => Ok(()),
-        false => status_area::print(text.as_bytes()),
-    }
+    if text.is_empty() { Ok(()) } else { status_area::print(text.as_bytes()) }
 }
 
 /// Writes the buffer and then `bytes` to standard output.
@@ -70,10 +67,7 @@ pub(super) fn flush() -> Result<()> {
 /// Those of [`super::Terminal::print`].
 pub(super) fn write_after_flush(is_terminal: bool, bytes: &[u8]) -> Result<()> {
     flush()?;
-    match is_terminal && !bytes.is_empty() {
-        true => status_area::print(bytes),
-        false => write_stdout(bytes),
-    }
+    if is_terminal && !bytes.is_empty() { status_area::print(bytes) } else { write_stdout(bytes) }
 }
 
 /// Runs before each wait and writes output that is due. Otherwise returns the time until it is due.

@@ -69,12 +69,13 @@ pub(super) fn check_count(commands: &mut [BackgroundCommand]) -> Result<(), Stri
             running.push(it.id.as_str());
         }
     }
-    match running.len() < MAX_RUNNING_COMMANDS {
-        true => Ok(()),
-        false => Err(format!(
+    if running.len() < MAX_RUNNING_COMMANDS {
+        Ok(())
+    } else {
+        Err(format!(
             "not run: at most {MAX_RUNNING_COMMANDS} commands can run in the background; end one with `{PROCESS}`: {}",
             running.join(", ")
-        )),
+        ))
     }
 }
 
@@ -99,22 +100,17 @@ fn short_name(command: &str) -> String {
     let name = word.rsplit('/').next().unwrap_or_default();
     let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
     let name: String = name.chars().filter(is_plain).take(MAX_NAME_CHARS).collect();
-    match name.is_empty() {
-        true => "command".into(),
-        false => name,
-    }
+    if name.is_empty() { "command".into() } else { name }
 }
 
 /// The error for an id that no command has.
 pub(super) fn unknown_id(id: &str, commands: &[BackgroundCommand]) -> String {
     let ids: Vec<&str> = commands.iter().map(|it| it.id.as_str()).collect();
-    match ids.is_empty() {
-        true => format!(
+    if ids.is_empty() {
+        format!(
             "there is no background command `{id}`: this turn has started none, and those of earlier turns have ended"
-        ),
-        false => format!(
-            "there is no background command `{id}` in this turn; there are {}",
-            ids.join(", ")
-        ),
+        )
+    } else {
+        format!("there is no background command `{id}` in this turn; there are {}", ids.join(", "))
     }
 }

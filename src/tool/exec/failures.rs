@@ -227,12 +227,13 @@ impl ExecTool {
             return Some((message, None));
         }
         if let Some(path) = find(ABSENT_SIGNS).and_then(|line| self.invisible_path(line)) {
-            let message = match path.starts_with("/tmp") {
-                true => "(commands have a /tmp of their own in this run; the user can grant a path in the system's with `--read=PATH`)".into(),
-                false => format!(
-                "(commands cannot see `{path}` in this run, whether it exists or not; the user can grant it with `--read={path}`)",
+            let message = if path.starts_with("/tmp") {
+                "(commands have a /tmp of their own in this run; the user can grant a path in the system's with `--read=PATH`)".into()
+            } else {
+                format!(
+                    "(commands cannot see `{path}` in this run, whether it exists or not; the user can grant it with `--read={path}`)",
                     path = path.display()
-                ),
+                )
             };
             return Some((message, None));
         }

@@ -94,10 +94,7 @@ impl<'a> FileChange<'a> {
             }
             (_, _) => true,
         };
-        match is_expected {
-            true => Ok(()),
-            false => Err(FileError::Tool(changed_error(given))),
-        }
+        if is_expected { Ok(()) } else { Err(FileError::Tool(changed_error(given))) }
     }
 }
 
@@ -228,10 +225,7 @@ impl Files {
             // An error prevents the change.
             let mut end_check = || {
                 is_checked = step == ChangeStep::Check;
-                match is_checked {
-                    true => Err(FileError::Io(ErrorKind::Interrupted.into())),
-                    false => Ok(()),
-                }
+                if is_checked { Err(FileError::Io(ErrorKind::Interrupted.into())) } else { Ok(()) }
             };
             let mut approve = |pending: PendingChange<'_>| {
                 let (old, temp) = match pending {

@@ -98,9 +98,10 @@ fn get_prompt(
 /// The server that the arguments name.
 fn find_server<'a>(servers: &[String], arguments: &'a Value) -> Result<&'a str, ToolError> {
     let name = arguments["server"].as_str().unwrap_or_default();
-    match servers.iter().any(|server| server == name) {
-        true => Ok(name),
-        false => Err(format!("there is no server `{name}`").into()),
+    if servers.iter().any(|server| server == name) {
+        Ok(name)
+    } else {
+        Err(format!("there is no server `{name}`").into())
     }
 }
 
@@ -150,27 +151,29 @@ fn format_list(
     lines: impl Iterator<Item = String>,
 ) -> String {
     let lines: Vec<String> = lines.collect();
-    match lines.is_empty() {
-        true => format!("server `{}` lists nothing", single_line(server, 64)),
-        false => truncate(&lines.join("\n"), context.limits.max_result_chars / 16 * 15),
+    if lines.is_empty() {
+        format!("server `{}` lists nothing", single_line(server, 64))
+    } else {
+        truncate(&lines.join("\n"), context.limits.max_result_chars / 16 * 15)
     }
 }
 
 fn format_resource(resource: &ResourceInfo) -> String {
     let ResourceInfo { uri, name, description, kind } = resource;
     let kind = kind.as_ref().map(|kind| format!(" ({})", single_line(kind, 40)));
-    let words = match description.is_empty() {
-        true => single_line(name, 200),
-        false => single_line(description, 200),
-    };
+    let words =
+        if description.is_empty() { single_line(name, 200) } else { single_line(description, 200) };
     format!("{}{}: {words}", single_line(uri, 500), kind.unwrap_or_default())
 }
 
 fn format_prompt(prompt: &PromptInfo) -> String {
     let PromptInfo { name, description, arguments } = prompt;
-    let argument = |argument: &crate::mcp::protocol::PromptArgument| match argument.required {
-        true => single_line(&argument.name, 60),
-        false => format!("{}?", single_line(&argument.name, 60)),
+    let argument = |argument: &crate::mcp::protocol::PromptArgument| {
+        if argument.required {
+            single_line(&argument.name, 60)
+        } else {
+            format!("{}?", single_line(&argument.name, 60))
+        }
     };
     let arguments: Vec<String> = arguments.iter().take(50).map(argument).collect();
     let name = single_line(name, 100);

@@ -73,9 +73,10 @@ pub fn convert_answer(
         text.push_str(&format!("\n({more} more characters omitted{kept})"));
     }
     let parts: Vec<MessagePart> = [MessagePart::Text(text)].into_iter().chain(images).collect();
-    match is_error {
-        true => Err(plain_text(&parts)),
-        false => Ok(ToolOutput { parts, ..String::new().into() }),
+    if is_error {
+        Err(plain_text(&parts))
+    } else {
+        Ok(ToolOutput { parts, ..String::new().into() })
     }
 }
 

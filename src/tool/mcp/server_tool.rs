@@ -44,10 +44,7 @@ impl Tool for ServerTool {
     }
 
     fn effect(&self, _: &Value) -> CallEffect {
-        match self.view.reads_only {
-            true => CallEffect::Reads,
-            false => CallEffect::Writes,
-        }
+        if self.view.reads_only { CallEffect::Reads } else { CallEffect::Writes }
     }
 
     /// Arguments are corrected but not checked: the server checks them itself, against a schema that is more detailed
@@ -58,9 +55,10 @@ impl Tool for ServerTool {
 
     fn precheck(&self, _: &Value) -> Result<(), ToolError> {
         let ToolView { server, tool, .. } = &self.view;
-        match self.view.has_changed || self.context.catalog.has_changed(server, tool) {
-            true => Err(changed_refusal(server, tool).into()),
-            false => Ok(()),
+        if self.view.has_changed || self.context.catalog.has_changed(server, tool) {
+            Err(changed_refusal(server, tool).into())
+        } else {
+            Ok(())
         }
     }
 

@@ -133,10 +133,7 @@ fn parse(page: &str, base: &Url, plain: bool) -> Option<Article> {
     make_links_absolute(&document, base);
     let whole = document.clone();
     let config = Config {
-        text_mode: match plain {
-            true => TextMode::Formatted,
-            false => TextMode::Markdown,
-        },
+        text_mode: if plain { TextMode::Formatted } else { TextMode::Markdown },
         max_elements_to_parse: MAX_ELEMENTS,
         ..Config::default()
     };
@@ -153,10 +150,8 @@ fn parse(page: &str, base: &Url, plain: bool) -> Option<Article> {
     if let Some(article) = article.filter(long) {
         return Some(article);
     }
-    let text = match plain {
-        true => html::extract_text(page),
-        false => tidy(&whole.md(Some(NON_TEXT_ELEMENTS))),
-    };
+    let text =
+        if plain { html::extract_text(page) } else { tidy(&whole.md(Some(NON_TEXT_ELEMENTS))) };
     (!text.is_empty()).then_some(Article { title, text })
 }
 

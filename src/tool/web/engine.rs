@@ -55,9 +55,8 @@ impl SearchEngine {
     pub(crate) fn request_url(self, base: &str, query: &str, count: usize) -> String {
         let (base, query) = (base.trim_end_matches('/'), percent_encode(query));
         // Some users configure the whole address, including the path.
-        let at = |path: &str| match base.ends_with(path) {
-            true => base.to_owned(),
-            false => format!("{base}{path}"),
+        let at = |path: &str| {
+            if base.ends_with(path) { base.to_owned() } else { format!("{base}{path}") }
         };
         match self {
             Self::Brave => format!("{}?q={query}&count={count}", at("/res/v1/web/search")),

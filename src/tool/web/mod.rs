@@ -141,9 +141,10 @@ impl WebAccess {
 
     /// Refuses `text` that is to be sent out and contains a key of ours.
     pub(super) fn check_secrets(text: &str) -> Result<(), Refusal> {
-        match contains_key(text) {
-            true => Err(Refusal::new("it contains an API key, which must not leave this machine")),
-            false => Ok(()),
+        if contains_key(text) {
+            Err(Refusal::new("it contains an API key, which must not leave this machine"))
+        } else {
+            Ok(())
         }
     }
 

@@ -138,10 +138,7 @@ fn dir_size_bytes(folder: &std::path::Path) -> u64 {
     };
     let entries = entries.flatten().map(|entry| {
         let kind = entry.file_type().unwrap();
-        match kind.is_dir() {
-            true => dir_size_bytes(&entry.path()),
-            false => entry.metadata().unwrap().len(),
-        }
+        if kind.is_dir() { dir_size_bytes(&entry.path()) } else { entry.metadata().unwrap().len() }
     });
     entries.sum()
 }

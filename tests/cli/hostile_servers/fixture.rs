@@ -111,18 +111,15 @@ impl HostileServer {
             marker: mark,
             story,
         };
-        let reached = match is_remote {
-            true => {
-                let (server, port) = yard.start_http_server(behaviour);
-                yard.remote = Some(RemoteServer(server));
-                let kind = ["streamableHttp", "sse"][usize::from(behaviour.starts_with("sse-"))];
-                json!({ "url": format!("http://127.0.0.1:{port}/mcp"), "type": kind,
-                        "headers": { "Authorization": format!("Bearer {CANARY}"), "X-Own": CANARY } })
-            }
-            false => {
-                json!({ "command": "python3", "args": [script, behaviour, yard.marker, state], "write": [state],
-                             "env": { "GIVEN": "by the config" } })
-            }
+        let reached = if is_remote {
+            let (server, port) = yard.start_http_server(behaviour);
+            yard.remote = Some(RemoteServer(server));
+            let kind = ["streamableHttp", "sse"][usize::from(behaviour.starts_with("sse-"))];
+            json!({ "url": format!("http://127.0.0.1:{port}/mcp"), "type": kind,
+                    "headers": { "Authorization": format!("Bearer {CANARY}"), "X-Own": CANARY } })
+        } else {
+            json!({ "command": "python3", "args": [script, behaviour, yard.marker, state], "write": [state],
+                         "env": { "GIVEN": "by the config" } })
         };
         let mut yard = yard.with_server(reached);
         yard = yard.set("toolTimeout", json!(CALL_TIMEOUT_SECS));

@@ -499,9 +499,10 @@ fn collect_files(path: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
         let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
         return entries.for_each(|entry| collect_files(&entry.path(), found));
     }
-    let bytes = match about.is_symlink() {
-        true => std::fs::read_link(path).map(|to| to.into_os_string().into_encoded_bytes()),
-        false => std::fs::read(path),
+    let bytes = if about.is_symlink() {
+        std::fs::read_link(path).map(|to| to.into_os_string().into_encoded_bytes())
+    } else {
+        std::fs::read(path)
     };
     found.insert(path.to_owned(), bytes.unwrap_or_default());
 }
@@ -522,10 +523,7 @@ fn serve_pages(page: Arc<Mutex<String>>) -> crate::server::Responder {
         match (host.split(':').next().unwrap_or_default(), path) {
             ("127.0.0.1", "/search") => {
                 let query = value("q").unwrap_or_default();
-                let about = match orders.is_empty() {
-                    true => "a result".to_owned(),
-                    false => orders,
-                };
+                let about = if orders.is_empty() { "a result".to_owned() } else { orders };
                 let echo = format!("http://docs.example/{}", query.replace(' ', "-"));
                 let found = |url: &str, content: &str| json!({ "title": "Found", "url": url, "content": content });
                 let mut all =

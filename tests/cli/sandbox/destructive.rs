@@ -143,10 +143,7 @@ fn destructive_commands_destroy_only_writable_files() {
             ("outside of one that is written", &["--write"][..], false),
         ] {
             let yard = SandboxFixture::new(user);
-            let place = match is_inside {
-                true => yard.story.dir(),
-                false => yard.outside_dir(),
-            };
+            let place = if is_inside { yard.story.dir() } else { yard.outside_dir() };
             let dirs = create_victims(&yard, &place);
             let told = yard.run_commands(flags, &build_commands(&dirs));
             let dead: Vec<String> = deadly

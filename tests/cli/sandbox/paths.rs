@@ -118,10 +118,7 @@ fn startup_files_are_never_changed() {
             ("of the directory that is written", &["--write", "--deny", "startup"][..], false),
         ] {
             let yard = SandboxFixture::new(user);
-            let place = match is_home {
-                true => yard.story.home(),
-                false => yard.story.dir(),
-            };
+            let place = if is_home { yard.story.home() } else { yard.story.dir() };
             create_startup_files(&yard, &place);
             let before = read_contents(&place);
             let commands: Vec<String> = STARTUP_FILES
@@ -680,9 +677,10 @@ fn no_instruction_file_or_job_can_be_created_by_a_command() {
     for is_around in [false, true] {
         let yard = SandboxFixture::new(User::Current);
         let workspace = yard.story.workspace();
-        let (directory, inner) = match is_around {
-            true => (yard.story.home(), ".nanobot/workspace/"),
-            false => (workspace.clone(), ""),
+        let (directory, inner) = if is_around {
+            (yard.story.home(), ".nanobot/workspace/")
+        } else {
+            (workspace.clone(), "")
         };
         let commands: Vec<String> = INSTRUCTION_FILES
                 .iter()

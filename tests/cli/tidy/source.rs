@@ -113,9 +113,10 @@ impl SourceVisitor {
             if ident != "self" {
                 path.push(ident.to_string());
             }
-            let bound = match name == "self" {
-                true => path.last().cloned().unwrap_or_default(),
-                false => name.to_string(),
+            let bound = if name == "self" {
+                path.last().cloned().unwrap_or_default()
+            } else {
+                name.to_string()
             };
             if self.inline_depth == 0 {
                 self.source.bindings.insert(bound, path.clone());

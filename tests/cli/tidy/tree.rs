@@ -150,9 +150,10 @@ impl SourceTree {
             "self" => return Ok([module, rest].concat()),
             "super" => {
                 let parent = module.split_last().map_or(module, |(_, parent)| parent);
-                return match rest.first().is_some_and(|word| word == "super") {
-                    true => self.absolute(parent, rest),
-                    false => Ok([parent, rest].concat()),
+                return if rest.first().is_some_and(|word| word == "super") {
+                    self.absolute(parent, rest)
+                } else {
+                    Ok([parent, rest].concat())
                 };
             }
             _ => {}
