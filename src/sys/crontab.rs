@@ -57,16 +57,16 @@ pub enum CrontabError {
     Other(anyhow::Error),
 }
 
-impl CrontabError {
-    /// Converts it into an error with an exit status and a hint.
-    pub fn into_error(self) -> anyhow::Error {
-        let cause = match self {
-            Self::Missing => "`crontab` is not installed".into(),
-            Self::Forbidden(message) => {
+/// The error of a run, with its status and a hint.
+impl From<CrontabError> for anyhow::Error {
+    fn from(error: CrontabError) -> Self {
+        let cause = match error {
+            CrontabError::Missing => "`crontab` is not installed".into(),
+            CrontabError::Forbidden(message) => {
                 format!("this user is not allowed to use crontab: {message}")
             }
-            Self::Failed(message) => format!("cannot use the crontab: {message}"),
-            Self::Other(error) => return error,
+            CrontabError::Failed(message) => format!("cannot use the crontab: {message}"),
+            CrontabError::Other(error) => return error,
         };
         let hint = "`nanobot cron run --due` once a minute from another scheduler";
         fail_with_hint(Exit::Io, cause, hint)
@@ -528,7 +528,7 @@ mod tests {
         }
         // If the exact table cannot be determined, nothing is written.
         let user = User::new("uneditable").with(table);
-        let error = user.add("a").unwrap_err().into_error();
+        let error = anyhow::Error::from(user.add("a").unwrap_err());
         assert_eq!(
             error.to_string(),
             "cannot use the crontab: its listing contains a `\\r` that may be an escaped character, and `crontab -e` failed: no room for a copy"
@@ -543,7 +543,7 @@ mod tests {
             let user = User::new(kind).with(table);
             let error = user.add("a").unwrap_err();
             assert_eq!(matches!(error, CrontabError::Forbidden(_)), kind == "forbidden");
-            let error = error.into_error();
+            let error = anyhow::Error::from(error);
             assert_eq!(exit_for(&error), Exit::Io);
             let program = user.file("crontab").display().to_string();
             assert_eq!(error.to_string().replace(&program, "crontab"), expect);
@@ -585,7 +585,7 @@ mod tests {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mkfifoat(rustix::fs::CWD, &gate, mode).unwrap();
         let crontab = Crontab { call_timeout: Duration::from_millis(300), ..user.crontab() };
-        let error = crontab.change(&mut |_| Vec::new()).unwrap_err().into_error();
+        let error = anyhow::Error::from(crontab.change(&mut |_| Vec::new()).unwrap_err());
         assert!(error.to_string().ends_with("timed out after 0 s"), "{error}");
         assert_eq!(user.table().unwrap(), "x\n");
     }
@@ -602,7 +602,7 @@ mod tests {
         let crontab = Crontab::new(&env, &Paths::resolve(&env, None).unwrap());
         let error = crontab.read().unwrap_err();
         assert!(matches!(error, CrontabError::Missing));
-        assert_eq!(error.into_error().to_string(), "`crontab` is not installed");
+        assert_eq!(anyhow::Error::from(error).to_string(), "`crontab` is not installed");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::ops::jobs::time_format::count_jobs;
 use crate::ops::jobs::workspace_jobs;
 use crate::policy::Policy;
 use crate::settings::{Config, Settings};
-use crate::sys::crontab::{Crontab, CrontabError};
+use crate::sys::crontab::Crontab;
 use anyhow::Result;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -161,8 +161,7 @@ fn correct_crontab(ctx: &Context, settings: &Settings, store: &JobStore, old: &P
         && let Some(name) = old.join(inside).to_str()
     {
         let crontab = Crontab::new(&ctx.env, &ctx.paths);
-        let removed = crontab.change(&mut |table| crontab_block::without_block(table, name));
-        removed.map_err(CrontabError::into_error)?;
+        crontab.change(&mut |table| crontab_block::without_block(table, name))?;
     }
     crontab_sync::write_crontab(ctx, settings, store, JobFilter::Managed).map(drop)
 }

@@ -221,7 +221,7 @@ pub(crate) fn write_crontab(
             _ => table.to_vec(),
         }
     });
-    changed.map_err(CrontabError::into_error)?;
+    changed?;
     jobs.transpose()?;
     let mut block = block?;
     if !block.lines.is_empty() {
@@ -273,7 +273,7 @@ pub(crate) struct PresentBlock {
 /// The block of this workspace.
 pub(crate) fn read_block(ctx: &Context, settings: &Settings) -> Result<PresentBlock> {
     let crontab = Crontab::new(&ctx.env, &ctx.paths);
-    let table = crontab.read().map_err(CrontabError::into_error)?;
+    let table = crontab.read()?;
     let name = block_name(settings)?;
     Ok(PresentBlock {
         lines: crontab_block::block_lines(&table, &name).unwrap_or_default(),
@@ -291,7 +291,7 @@ pub(crate) fn read_lines(ctx: &Context, settings: &Settings) -> Result<Vec<Strin
 pub(crate) fn lines_for_removal(ctx: &Context, workspace: &Path) -> Result<(Vec<String>, usize)> {
     let table = match Crontab::new(&ctx.env, &ctx.paths).read() {
         Err(CrontabError::Missing) => return Ok((Vec::new(), 0)),
-        table => table.map_err(CrontabError::into_error)?,
+        table => table?,
     };
     let name = path_name(workspace)?;
     let rest = crontab_block::without_block(&table, &name);
@@ -310,8 +310,7 @@ pub(crate) fn lines_for_removal(ctx: &Context, workspace: &Path) -> Result<(Vec<
 pub(crate) fn remove_block(ctx: &Context, workspace: &Path) -> Result<()> {
     let name = path_name(workspace)?;
     let crontab = Crontab::new(&ctx.env, &ctx.paths);
-    let changed = crontab.change(&mut |table| crontab_block::without_block(table, &name));
-    changed.map_err(CrontabError::into_error)?;
+    crontab.change(&mut |table| crontab_block::without_block(table, &name))?;
     Ok(())
 }
 
